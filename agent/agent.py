@@ -12,38 +12,38 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from agent import events
-from agent.context.moment import moment
+from agent.context.moment import volatile_facts
 from agent.context.system_prompt import Workspace
-from agent.context.token_calibration import Gauge
+from agent.context.token_calibration import TokenCalibration
 from agent.errors import ConfigError, of_code
 from agent.events import Event
 from agent.history import History, JsonlHistory, MemoryHistory
 from agent.providers.base import Provider
-from agent.providers.pool import Models
+from agent.providers.pool import ModelPool
 from agent.security.policy.base import Approver, Ask, Callback
-from agent.security.policy.modes import Mode
+from agent.security.policy.modes import PermissionMode
 from agent.security.redaction import Redactor
-from agent.security.taint.taint import Exposure
+from agent.security.taint.taint import TaintState
 from agent.settings import AgentSettings
-from agent.subagents.catalog import Catalogue
-from agent.subagents.definition import Definition
+from agent.subagents.catalog import SubagentCatalog
+from agent.subagents.definition import SubagentDefinition
 from agent.tools.base import Tool
-from agent.tools.registry import Held, Toolbox, default_tools
+from agent.tools.registry import RegistryDefaults, ToolRegistry, default_tools
 from agent.tools.runner import Permissions
 from agent.turn.request import Task
 from agent.types import Context, Message, Result, Text
-from agent.undo.recorder import OpenChanges, Recording
+from agent.undo.recorder import OpenChanges, RecorderFactory
 
 if TYPE_CHECKING:
-    from agent.context.compaction_marker import Mark, MarkKeeper
-    from agent.subagents.in_process import LocalErrands
-    from agent.undo.change_log import Changes
+    from agent.context.compaction_marker import CompactionMarker, MarkerRecorder
+    from agent.subagents.in_process import InProcessSubagents
+    from agent.undo.change_log import ChangeLog
 
 
 class Agent:
     """A model, tools and rules.
 
-    `model` is a name (`vendor/model`), a `Provider`, or `Models` that know several names; without
+    `model` is a name (`vendor/model`), a `Provider`, or `ModelPool` that know several names; without
     one, a key in the environment or the offline stand-in decides. `tools` are added to the
     built-in ones. `approve`, a function or an `Approver`, is asked for calls that need a person's
     consent; without it they are refused; `Permissions` in its place bring a policy of one's own.
@@ -58,30 +58,34 @@ class Agent:
 
     def __init__(  # noqa: PLR0913 - named parts of a public face, all of them optional
         self,
-        model: str | Provider | Models | None = None,
+        model: str | Provider | ModelPool | None = None,
         *,
         tools: Sequence[Tool] = (),
         history: History | None = None,
         approve: Ask | Approver | Permissions | None = None,
-        mode: Mode = "ask",
+        mode: PermissionMode = "ask",
         workspace: str | Path = ".",
         settings: AgentSettings | None = None,
-        subagents: Sequence[Definition] | Catalogue = (),
-        agent: str | Definition | None = None,
+        subagents: Sequence[SubagentDefinition] | SubagentCatalog = (),
+        agent: str | SubagentDefinition | None = None,
         changes: OpenChanges | None = None,
     ) -> None:
         """Raises `ConfigError` for the name of an agent that there is not."""
         self.settings = settings or AgentSettings()
-        self.models = model if isinstance(model, Models) else Models.of(model, os.environ)
-        self.gauge = Gauge()
+        self.models = model if isinstance(model, ModelPool) else ModelPool.of(model, os.environ)
+        self.gauge = TokenCalibration()
         self.redactor = Redactor(self.settings.secrets | self.models.keys())
         self._tools = tuple(tools)
-        self._toolbox: Toolbox | None = None
-        self._held = Held()
+        self._toolbox: ToolRegistry | None = None
+        self._held = RegistryDefaults()
         self._making = threading.Lock()
         folder = Path(workspace).expanduser().resolve()
         self.workspace = Workspace(folder, self.settings.trusted_folders)
-        found = subagents if isinstance(subagents, Catalogue) else Catalogue(given=subagents)
+        found = (
+            subagents
+            if isinstance(subagents, SubagentCatalog)
+            else SubagentCatalog(given=subagents)
+        )
         self.subagents = found
         self._speaks = self._chosen(agent)
         self._history = history or MemoryHistory()
@@ -89,7 +93,7 @@ class Agent:
         self._approve, self._mode = approve, mode
 
     @property
-    def toolbox(self) -> Toolbox:
+    def toolbox(self) -> ToolRegistry:
         """The built-in tools and the given ones, made when a first turn needs them.
 
         In whichever thread that is: two would each know only a part of what runs.
@@ -97,7 +101,7 @@ class Agent:
         with self._making:
             if self._toolbox is None:
                 own = default_tools(self.settings.tools, self._roster, self._held)
-                self._toolbox = Toolbox([*own, *self._tools])
+                self._toolbox = ToolRegistry([*own, *self._tools])
             return self._toolbox
 
     @property
@@ -105,7 +109,7 @@ class Agent:
         """Whether they are made: until then none of them does anything."""
         return self._toolbox is not None or self._held.begun
 
-    def adopt(self, other: "Agent") -> Models | None:
+    def adopt(self, other: "Agent") -> ModelPool | None:
         """Be as another agent is, from the next turn on; one that runs keeps what it began with.
 
         What the tools hold (processes, what was seen of files) stays. Returns the models until
@@ -121,10 +125,10 @@ class Agent:
         return old
 
     @cached_property
-    def _errands(self) -> "LocalErrands":
-        from agent.subagents.in_process import LocalErrands
+    def _errands(self) -> "InProcessSubagents":
+        from agent.subagents.in_process import InProcessSubagents
 
-        return LocalErrands(self, self.subagents)
+        return InProcessSubagents(self, self.subagents)
 
     def _roster(self) -> str:
         from agent.subagents.profile import roster
@@ -154,23 +158,27 @@ class Agent:
         Without `session`, the turn is the first and only one of a new session. `model` is this
         turn's, by its name or that of a profile.
         """
-        from agent.context.long_task import described, taint_of
+        from agent.context.long_task import describe_progress, taint_of
 
         once = session is None
         session = session or datetime.now().strftime("%Y%m%d_%H%M%S_%f")
         said = prompt.content if isinstance(prompt, Message) else (Text(prompt),)
-        work = self.redactor.clean(described(self.workspace.folder))
-        when = moment(datetime.now(), *await self.toolbox.facts(session))
+        work = self.redactor.clean(describe_progress(self.workspace.folder))
+        when = volatile_facts(datetime.now(), *await self.toolbox.facts(session))
         context = Context(f"{work}\n{when}" if work else when)
         asked = Message("user", (*said, context))
         self.toolbox.told(session)
         messages = await self._history.load(session)
         # Here and not above: a gateway that is idle needs nothing of what a turn needs.
-        from agent.context.compaction_marker import Mark, MarkKeeper, Marks
-        from agent.turn.runner import Turn
+        from agent.context.compaction_marker import CompactionMarker, MarkerRecorder, MarkerStore
+        from agent.turn.runner import AgentTurn
 
-        mark = await self._history.mark(session) if isinstance(self._history, Marks) else Mark()
-        shown, keeper = mark.conversation(messages), MarkKeeper(mark)
+        mark = (
+            await self._history.mark(session)
+            if isinstance(self._history, MarkerStore)
+            else CompactionMarker()
+        )
+        shown, keeper = mark.conversation(messages), MarkerRecorder(mark)
         memory = self.workspace.owner_memory
         known = self.workspace.taint(memory, self.workspace.folder) | taint_of(
             self.workspace.folder
@@ -185,10 +193,10 @@ class Agent:
             root=self.workspace.folder,
             owner=True,
             model=model,
-            exposure=Exposure(known),
-            recording=Recording(self.changes, time.time_ns()),
+            exposure=TaintState(known),
+            recording=RecorderFactory(self.changes, time.time_ns()),
         )
-        turn = Turn(self, self._errands.sending(self._spoken(task)))
+        turn = AgentTurn(self, self._errands.sending(self._spoken(task)))
         try:
             if not messages:
                 yield events.SessionCreated(session)
@@ -200,9 +208,9 @@ class Agent:
             if once:
                 await self.toolbox.end(session)
 
-    def _chosen(self, agent: str | Definition | None) -> Definition | None:
+    def _chosen(self, agent: str | SubagentDefinition | None) -> SubagentDefinition | None:
         """Raises `ConfigError` for the name of an agent that there is not."""
-        if agent is None or isinstance(agent, Definition):
+        if agent is None or isinstance(agent, SubagentDefinition):
             return agent
         folder = self.workspace.folder
         if (found := self.subagents.find(agent, folder)) is None:
@@ -214,25 +222,29 @@ class Agent:
         """The turn of whoever speaks."""
         if self._speaks is None:
             return task
-        from agent.subagents.profile import spoken_as
+        from agent.subagents.profile import as_profile
 
-        return spoken_as(task, self._speaks, self)
+        return as_profile(task, self._speaks, self)
 
     async def _store(
-        self, session: str, messages: list[Message], before: "Mark", keeper: "MarkKeeper"
+        self,
+        session: str,
+        messages: list[Message],
+        before: "CompactionMarker",
+        keeper: "MarkerRecorder",
     ) -> None:
         """First what a mark counts, then the mark."""
         await self._history.append(session, messages)
-        from agent.context.compaction_marker import Marks
+        from agent.context.compaction_marker import MarkerStore
 
-        if isinstance(self._history, Marks) and keeper.mark != before:
+        if isinstance(self._history, MarkerStore) and keeper.mark != before:
             await self._history.set_mark(session, keeper.mark)
 
     def turn(self, task: Task) -> AsyncGenerator[Event]:
         """The events of a turn whose history and durability are the caller's."""
-        from agent.turn.runner import Turn
+        from agent.turn.runner import AgentTurn
 
-        return Turn(self, task).events()
+        return AgentTurn(self, task).events()
 
     async def __aenter__(self) -> Self:
         return self
@@ -254,17 +266,17 @@ def _changes_of(history: History) -> OpenChanges | None:
     folder = history.folder / ".undo"
 
     @cache
-    def opened() -> "Changes":
-        from agent.undo.blob_store import Blobs
-        from agent.undo.change_log import Changes
-        from agent.undo.file_ledger import FolderLedger
+    def opened() -> "ChangeLog":
+        from agent.undo.blob_store import BlobStore
+        from agent.undo.change_log import ChangeLog
+        from agent.undo.file_ledger import FileLedger
 
-        return Changes(FolderLedger(folder), Blobs(folder))
+        return ChangeLog(FileLedger(folder), BlobStore(folder))
 
     return opened
 
 
-def _permissions(approve: Ask | Approver | Permissions | None, mode: Mode) -> Permissions:
+def _permissions(approve: Ask | Approver | Permissions | None, mode: PermissionMode) -> Permissions:
     if isinstance(approve, Permissions):
         return approve
     if approve is not None and not isinstance(approve, Approver):

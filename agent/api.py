@@ -11,37 +11,37 @@ from agent.agent import Agent
 from agent.events import Event
 from agent.history import History, JsonlHistory
 from agent.providers.base import Provider
-from agent.providers.pool import Models
+from agent.providers.pool import ModelPool
 from agent.security.policy.base import Approver, Ask
-from agent.security.policy.modes import Mode
+from agent.security.policy.modes import PermissionMode
 from agent.settings import AgentSettings
-from agent.subagents.definition import Definition
+from agent.subagents.definition import SubagentDefinition
 from agent.tools.base import Tool
 from agent.tools.runner import Permissions
 from agent.types import Message, Result
 
 
-class Options(TypedDict, total=False):
+class AgentOptions(TypedDict, total=False):
     """What `run` and `stream` hand on to `Agent`."""
 
     tools: Sequence[Tool]
     history: History
     approve: Ask | Approver | Permissions
-    mode: Mode
+    mode: PermissionMode
     workspace: str | Path
     settings: AgentSettings
-    subagents: Sequence[Definition]
-    agent: str | Definition
+    subagents: Sequence[SubagentDefinition]
+    agent: str | SubagentDefinition
 
 
 async def run(
     prompt: str | Message,
     *,
-    model: str | Provider | Models | None = None,
+    model: str | Provider | ModelPool | None = None,
     session: str | None = None,
     max_iterations: int | None = None,
     thinking: bool | None = None,
-    **options: Unpack[Options],
+    **options: Unpack[AgentOptions],
 ) -> Result:
     """One turn, to its end. Raises the `KoreError` that ended it, if one did.
 
@@ -58,11 +58,11 @@ async def run(
 async def stream(
     prompt: str | Message,
     *,
-    model: str | Provider | Models | None = None,
+    model: str | Provider | ModelPool | None = None,
     session: str | None = None,
     max_iterations: int | None = None,
     thinking: bool | None = None,
-    **options: Unpack[Options],
+    **options: Unpack[AgentOptions],
 ) -> AsyncGenerator[Event]:
     """`run`, as it happens: the events of the turn, `Done` last. Closing it stops the turn."""
     limits = {"max_iterations": max_iterations, "thinking": thinking}
@@ -75,10 +75,10 @@ async def stream(
 
 
 def _agent(
-    model: str | Provider | Models | None,
+    model: str | Provider | ModelPool | None,
     session: str | None,
     limits: Mapping[str, Any],
-    options: Options,
+    options: AgentOptions,
 ) -> Agent:
     if session is not None and "history" not in options:
         home = Path(os.environ.get("KORE_HOME") or "~/.kore").expanduser()

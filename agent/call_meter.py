@@ -5,26 +5,26 @@ from collections.abc import Sequence
 from agent import events
 from agent.context.token_budget import estimate, estimate_text
 from agent.types import Usage
-from agent.usage import Charge, Meter, Receipt, Spent, Tally, Tariff
+from agent.usage import Charge, InMemoryMeter, Receipt, Tariff, UsageMeter, UsageTotals
 
 
-class Till:
+class CallMeter:
     """One turn's. `spent` is what it has come to, also before a restart where that is known.
 
     `fallbacks` are the tariffs of the models that answer in the first one's place, by rank.
     """
 
     def __init__(
-        self, tariff: Tariff, fallbacks: Sequence[Tariff] = (), meter: Meter | None = None
+        self, tariff: Tariff, fallbacks: Sequence[Tariff] = (), meter: UsageMeter | None = None
     ) -> None:
-        self._meter = meter or Tally()
+        self._meter = meter or InMemoryMeter()
         self._asked = tariff
         self._tariffs = (tariff, *fallbacks)
         self._least = Usage()
         self._heard: list[str] = []
 
     @property
-    def spent(self) -> Spent:
+    def spent(self) -> UsageTotals:
         return self._meter.spent
 
     async def before(self, input_tokens: int, output_tokens: int) -> list[events.Notice]:

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from agent.errors import KoreError
-from agent.prompts import load
+from agent.prompts import load_prompt
 from agent.serialization import dumps, message_from_json, message_to_json
 from agent.types import Message, Text, ToolCall, ToolResult
 
 if TYPE_CHECKING:
-    from agent.context.compaction_marker import Mark
+    from agent.context.compaction_marker import CompactionMarker
 
 
 _MARK = b'{"_type":"summary"'
@@ -32,7 +32,7 @@ class MemoryHistory:
 
     def __init__(self) -> None:
         self._sessions: dict[str, list[Message]] = {}
-        self._marks: dict[str, Mark] = {}
+        self._marks: dict[str, CompactionMarker] = {}
 
     async def load(self, session: str) -> list[Message]:
         return list(self._sessions.get(session, ()))
@@ -40,12 +40,12 @@ class MemoryHistory:
     async def append(self, session: str, messages: Sequence[Message]) -> None:
         self._sessions.setdefault(session, []).extend(messages)
 
-    async def mark(self, session: str) -> "Mark":
-        from agent.context.compaction_marker import Mark
+    async def mark(self, session: str) -> "CompactionMarker":
+        from agent.context.compaction_marker import CompactionMarker
 
-        return self._marks.get(session) or Mark()
+        return self._marks.get(session) or CompactionMarker()
 
-    async def set_mark(self, session: str, mark: "Mark") -> None:
+    async def set_mark(self, session: str, mark: "CompactionMarker") -> None:
         self._marks[session] = mark
 
 
@@ -87,18 +87,18 @@ class JsonlHistory:
         with path.open("ab") as file:
             file.write("".join(dumps(record) + "\n" for record in records).encode())
 
-    async def mark(self, session: str) -> "Mark":
-        from agent.context.compaction_marker import Mark, mark_from_json
+    async def mark(self, session: str) -> "CompactionMarker":
+        from agent.context.compaction_marker import CompactionMarker, mark_from_json
 
         path = self._path(session)
         lines = path.read_bytes().splitlines() if path.exists() else []
         told = next((line for line in reversed(lines) if line.startswith(_MARK)), None)
         try:
-            return mark_from_json(json.loads(told)) if told else Mark()
+            return mark_from_json(json.loads(told)) if told else CompactionMarker()
         except (ValueError, KeyError, TypeError) as exc:
             raise KoreError(f"{path}: a summary is damaged ({exc!r}). Delete that line.") from exc
 
-    async def set_mark(self, session: str, mark: "Mark") -> None:
+    async def set_mark(self, session: str, mark: "CompactionMarker") -> None:
         from agent.context.compaction_marker import mark_to_json
 
         with self._path(session).open("ab") as file:
@@ -110,7 +110,7 @@ class JsonlHistory:
         return self.folder / f"{session}.jsonl"
 
 
-def open_calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
+def unanswered_calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
     """The calls at the end of the conversation that have no result yet."""
     answered: set[str] = set()
     for message in reversed(messages):
@@ -147,11 +147,13 @@ def result_message(call_id: str, result: ToolResult) -> Message:
     return Message("tool", text, (), call_id, result.is_error, result.taint)
 
 
-def answer_open_calls(messages: Sequence[Message], known: Mapping[str, Message]) -> list[Message]:
+def close_unanswered_calls(
+    messages: Sequence[Message], known: Mapping[str, Message]
+) -> list[Message]:
     """Results for the calls that the conversation leaves open: known ones, else "interrupted"."""
     return [
-        known.get(call.id) or tool_message(call, load("interrupted"), is_error=True)
-        for call in open_calls(messages)
+        known.get(call.id) or tool_message(call, load_prompt("interrupted"), is_error=True)
+        for call in unanswered_calls(messages)
     ]
 
 
@@ -197,5 +199,5 @@ def repair(messages: Sequence[Message]) -> list[Message]:
         if calls != message.tool_calls:
             message = replace(message, tool_calls=calls)
         repaired.append(message)
-        repaired.extend(answer_open_calls([message], results))
+        repaired.extend(close_unanswered_calls([message], results))
     return repaired

@@ -1,6 +1,6 @@
 """What the program itself says to people, in their language. The English text is the key.
 
-The language belongs to the task that speaks: `speak` and `speaking` choose it, `t` looks it up.
+The language belongs to the task that speaks: `set_locale` and `use_locale` choose it, `t` looks it up.
 English costs nothing: a catalogue is read when its language is spoken for the first time.
 How to add a text or a language is docs/languages.md.
 """
@@ -31,24 +31,24 @@ def plural(n: int, one: str, many: str, /, **values: object) -> str:
     return t(one if n == 1 else many, n=n, **values)
 
 
-def later(english: str, /) -> str:
+def mark_for_translation(english: str, /) -> str:
     """The text as it stands: for tables, whose texts are given to `t` when they are shown."""
     return english
 
 
-def spoken() -> str:
+def current_locale() -> str:
     """The language that is spoken here."""
     return _spoken.get()
 
 
-def speak(language: str) -> None:
+def set_locale(language: str) -> None:
     """Speak one of `LANGUAGES` from here on, in this task and those that it begins."""
     assert language in LANGUAGES, language
     _spoken.set(language)
 
 
 @contextmanager
-def speaking(language: str) -> Iterator[None]:
+def use_locale(language: str) -> Iterator[None]:
     """Speak one of `LANGUAGES` for the length of a block."""
     assert language in LANGUAGES, language
     before = _spoken.set(language)
@@ -59,10 +59,10 @@ def speaking(language: str) -> Iterator[None]:
 
 
 @contextmanager
-def briefly(language: str) -> Iterator[None]:
-    """`speaking` once, for a few texts: a catalogue that is read for it is not kept."""
+def use_locale_once(language: str) -> Iterator[None]:
+    """`use_locale` once, for a few texts: a catalogue that is read for it is not kept."""
     kept = language in _catalogues
-    with speaking(language):
+    with use_locale(language):
         try:
             yield
         finally:

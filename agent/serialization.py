@@ -15,7 +15,6 @@ from agent import events
 from agent.errors import KoreError
 from agent.events import Event
 from agent.types import (
-    Called,
     Context,
     Image,
     ImageFile,
@@ -26,6 +25,7 @@ from agent.types import (
     Text,
     Thinking,
     ToolCall,
+    ToolCallMarker,
     Usage,
 )
 
@@ -147,7 +147,7 @@ def _part_to_json(part: Part) -> dict[str, Any]:
             return {"type": "thinking", "text": text, "signature": signature}
         case RedactedThinking(data):
             return {"type": "redacted_thinking", "data": data}
-        case Called(call_id):
+        case ToolCallMarker(call_id):
             return {"type": "called", "id": call_id}
         case ImageFile(path, media_type, digest):
             return {"type": "image_file", "path": path, "media_type": media_type, "digest": digest}
@@ -165,7 +165,7 @@ def _part_from_json(data: Mapping[str, Any]) -> Part:
         case "redacted_thinking":
             return RedactedThinking(data["data"])
         case "called":
-            return Called(data["id"])
+            return ToolCallMarker(data["id"])
         case "image_file":
             return ImageFile(data["path"], data["media_type"], data["digest"])
         case "image":

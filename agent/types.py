@@ -74,7 +74,7 @@ class ImageFile:
 
 
 @frozen
-class Called:
+class ToolCallMarker:
     """Where among its thoughts a reply called the tool with this call `id`.
 
     It is there only when thoughts follow the call: their vendor wants them back in their places.
@@ -83,7 +83,7 @@ class Called:
     id: str
 
 
-Part = Text | Context | Thinking | RedactedThinking | Image | ImageFile | Called
+Part = Text | Context | Thinking | RedactedThinking | Image | ImageFile | ToolCallMarker
 
 
 @frozen

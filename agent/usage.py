@@ -72,7 +72,7 @@ class Charge:
 
 
 @frozen
-class Spent:
+class UsageTotals:
     """Charges, added up. `nano` is what is known; `unpriced` calls cost nobody knows what."""
 
     usage: Usage = field(default_factory=Usage)
@@ -90,8 +90,8 @@ class Spent:
         """What is known to have been spent; None when nothing is known of any call."""
         return None if self.calls and self.unpriced == self.calls else self.nano / NANO
 
-    def plus(self, charge: Charge) -> "Spent":
-        return Spent(
+    def plus(self, charge: Charge) -> "UsageTotals":
+        return UsageTotals(
             self.usage + charge.usage,
             self.nano + (charge.nano or 0),
             self.calls + 1,
@@ -106,16 +106,16 @@ class Receipt:
     `warnings` are sentences for whoever watches.
     """
 
-    turn: Spent
-    session: Spent | None = None
+    turn: UsageTotals
+    session: UsageTotals | None = None
     warnings: tuple[str, ...] = ()
 
 
-class Meter(Protocol):
+class UsageMeter(Protocol):
     """Counts one turn's model calls. The gateway's stores them and knows limits."""
 
     @property
-    def spent(self) -> Spent:
+    def spent(self) -> UsageTotals:
         """What the turn has come to, also before a restart."""
         ...
 
@@ -132,11 +132,11 @@ class Meter(Protocol):
         ...
 
 
-class Tally:
+class InMemoryMeter:
     """For library users: counts, and has no limits."""
 
     def __init__(self) -> None:
-        self.spent = Spent()
+        self.spent = UsageTotals()
 
     async def before(self, estimate: Charge) -> tuple[str, ...]:
         return ()

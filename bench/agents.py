@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from agent.subagents.catalog import Catalogue, Places
+from agent.subagents.catalog import CatalogPaths, SubagentCatalog
 from bench.figure import Figure, sampled
 
 FILES = 200
@@ -30,7 +30,7 @@ async def measure(command: Sequence[str]) -> list[Figure]:
             (folder / f"agent-{n}.md").write_text(f"{head}---\n{_BODY}")
         fresh, cached, bare = [], [], []
         for _ in range(ROUNDS):
-            catalogue = Catalogue(Places(home, home / ".kore"))
+            catalogue = SubagentCatalog(CatalogPaths(home, home / ".kore"))
             fresh.append(_ms(catalogue))
             cached.append(_ms(catalogue))
             began = time.perf_counter()
@@ -45,7 +45,7 @@ async def measure(command: Sequence[str]) -> list[Figure]:
     ]
 
 
-def _ms(catalogue: Catalogue) -> float:
+def _ms(catalogue: SubagentCatalog) -> float:
     began = time.perf_counter()
     assert len(catalogue.load()) > FILES
     return (time.perf_counter() - began) * 1000

@@ -13,8 +13,8 @@ from sqlite3 import Connection
 from bench.figure import Figure
 from gateway.core.messages import InboundMessage, Sender
 from gateway.store.repositories import inbox
-from gateway.store.repositories.inbox import Arrival, Entry
-from gateway.store.sqlite.engine import Database
+from gateway.store.repositories.inbox import InboxBatch, InboxEntry
+from gateway.store.sqlite.engine import SqliteStore
 
 COMMITS = 300
 GROUPED = 50
@@ -27,7 +27,7 @@ async def measure(command: Sequence[str]) -> list[Figure]:
     with tempfile.TemporaryDirectory(prefix="kore-bench-") as folder:
         with BareDisk(Path(folder) / "bare.db") as disk:
             bare = statistics.median(disk.commit_ms() for _ in range(COMMITS)) * 1000
-        database = Database.open(Path(folder) / "kore.db")
+        database = SqliteStore.open(Path(folder) / "kore.db")
         try:
             await database.run(lambda connection: connection.execute(_TABLE) and None)
             single = await _single_us(database)
@@ -70,7 +70,7 @@ class BareDisk(AbstractContextManager["BareDisk"]):
         return (time.perf_counter() - began) * 1000
 
 
-async def _single_us(database: Database) -> float:
+async def _single_us(database: SqliteStore) -> float:
     taken = []
     for _ in range(COMMITS):
         began = time.perf_counter()
@@ -79,20 +79,20 @@ async def _single_us(database: Database) -> float:
     return statistics.median(taken) * 1e6
 
 
-async def _accepted_us(database: Database) -> float:
+async def _accepted_us(database: SqliteStore) -> float:
     taken = []
     for n in range(COMMITS):
         message = InboundMessage(
             "telegram", "1", "7", Sender("7", "Ann"), f"7:{n}", _TEXT, time.time()
         )
-        arrival = Arrival("telegram", "1", time.time(), n + 1)
+        arrival = InboxBatch("telegram", "1", time.time(), n + 1)
         began = time.perf_counter()
-        await database.run(inbox.accept, arrival, [Entry(message)])
+        await database.run(inbox.accept, arrival, [InboxEntry(message)])
         taken.append(time.perf_counter() - began)
     return statistics.median(taken) * 1e6
 
 
-async def _grouped_us(database: Database) -> float:
+async def _grouped_us(database: SqliteStore) -> float:
     taken = []
     for _ in range(COMMITS // 10):
         began = time.perf_counter()

@@ -20,7 +20,7 @@ import aiohttp
 
 from agent.agent import Agent
 from agent.events import TextDelta
-from agent.providers.pool import Models
+from agent.providers.pool import ModelPool
 from agent.providers.registry import ModelConfig
 from bench.figure import Figure, sampled
 from bench.model import CHUNKS, CHUNKS_APART
@@ -87,7 +87,7 @@ async def _rounds(
     """Both in turns, so that the machine's moods meet both; the first round warms up."""
     key = "a-key-that-is-looked-for"
     config = ModelConfig("m", f"openai/{model}", api_base=url, api_key=key)
-    agent = Agent(Models("m", known=[config]), workspace=folder)
+    agent = Agent(ModelPool("m", known=[config]), workspace=folder)
     rounds = []
     for _ in range(ROUNDS + 1):
         bare = await _timed(_bare(session, url, folder, model))

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from contextlib import closing
 from sqlite3 import Connection
 
-from agent.context.compaction import Shorter
-from agent.context.cut import Cut
+from agent.context.compaction import CompactionResult
+from agent.context.cut import SplitPoint
 from agent.context.summary import Summary
 from agent.types import Message, assistant, user
 from bench.figure import Figure
 from bench.stage import ACCOUNT, OWNER, open_stage
 from gateway.store.repositories import session_admin, sessions, windows
-from gateway.store.repositories.windows import Kept
+from gateway.store.repositories.windows import StoredSummary
 from gateway.store.sqlite.engine import connect
 
 LENGTHS = (100, 10_000)
@@ -78,8 +78,8 @@ def _tell(connection: Connection, session: str) -> None:
     connection.execute("BEGIN")
     window = windows.load(connection, session)
     summary = Summary("They asked about topics, one after the other. " * 20, "What should I know?")
-    shorter = Shorter(0, Cut(len(window.messages) - KEPT), summary, 2, 1)
-    assert windows.keep(connection, Kept.of(session, window, shorter), time.time())
+    shorter = CompactionResult(0, SplitPoint(len(window.messages) - KEPT), summary, 2, 1)
+    assert windows.keep(connection, StoredSummary.of(session, window, shorter), time.time())
     assert len(windows.load(connection, session).messages) == KEPT
     connection.execute("COMMIT")
 
@@ -92,6 +92,6 @@ def _open_ms(connection: Connection, session: str) -> list[float]:
         began = time.perf_counter()
         sessions.recent(connection, 20)
         windows.load(connection, sessions.find(connection, session))
-        session_admin.glimpse(connection, session, 0, LAST_WORDS)
+        session_admin.preview(connection, session, 0, LAST_WORDS)
         taken.append((time.perf_counter() - began) * 1000)
     return taken

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from agent.security.policy.base import ToolRequest
-from agent.security.policy.engine import RolePolicy, Standing
+from agent.security.policy.engine import PrincipalContext, RolePolicy
 from agent.security.policy.roles import built_in_roles
 from bench.figure import Figure, sampled
 from bench.process import ROOT
@@ -17,7 +17,7 @@ ROUNDS = 21
 
 async def measure(command: Sequence[str]) -> list[Figure]:
     lines = LINES.read_text(encoding="utf-8").splitlines()
-    policy = RolePolicy(Standing(built_in_roles()["build"], "accept-edits", confined=True))
+    policy = RolePolicy(PrincipalContext(built_in_roles()["build"], "accept-edits", confined=True))
     requests = [_request(line, ROOT.resolve()) for line in lines]
     allowed = sum(policy.decide(request).verdict == "allow" for request in requests)
     decided, bare = [], []

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agent.errors import ConfigError
-from agent.security.sandbox.base import Job, Sandbox
-from agent.security.sandbox.selector import ORDER, Wishes, choose
+from agent.security.sandbox.base import Sandbox, SandboxCommand
+from agent.security.sandbox.selector import ORDER, SandboxOptions, select_sandbox
 from agent.security.sandbox.unconfined import Unconfined
 from agent.tools.shell.process_group import run
 from bench.figure import Figure, sampled
@@ -26,7 +26,9 @@ async def measure(command: Sequence[str]) -> list[Figure]:
         boxes: dict[str, Sandbox] = {"none": Unconfined()}
         for name in ORDER:
             try:
-                boxes[name] = (await asyncio.to_thread(choose, Wishes(name), home)).sandbox
+                boxes[name] = (
+                    await asyncio.to_thread(select_sandbox, SandboxOptions(name), home)
+                ).sandbox
             except ConfigError:
                 continue  # not on this machine
         kept: list[float] = []
@@ -35,7 +37,7 @@ async def measure(command: Sequence[str]) -> list[Figure]:
             bare = wall_ms(["sh", "-c", "true"], environ(), workspace)
             times = {name: await _start_ms(box, workspace) for name, box in boxes.items()}
             began = time.perf_counter()
-            choose(Wishes(), home)
+            select_sandbox(SandboxOptions(), home)
             kept_ms = (time.perf_counter() - began) * 1000
             if n:
                 taken["bare"].append(bare)
@@ -52,7 +54,7 @@ async def measure(command: Sequence[str]) -> list[Figure]:
 
 async def _start_ms(box: Sandbox, workspace: Path) -> float:
     began = time.perf_counter()
-    with box.prepare(Job("true", workspace, workspace)) as spawn:
+    with box.prepare(SandboxCommand("true", workspace, workspace)) as spawn:
         ended = await run(spawn, 10, lambda data: None)
     assert ended.code == 0, f"{box.name} ended with {ended.code}"
     return (time.perf_counter() - began) * 1000

@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from agent.undo.blob_store import Blobs
-from agent.undo.change_log import Changes
-from agent.undo.command_diff import Command
-from agent.undo.file_ledger import FolderLedger
-from agent.undo.recorder import Recording
+from agent.undo.blob_store import BlobStore
+from agent.undo.change_log import ChangeLog
+from agent.undo.command_diff import CommandChangeDetector
+from agent.undo.file_ledger import FileLedger
+from agent.undo.recorder import RecorderFactory
 from bench.figure import Figure, sampled
 
 FILES = 10_000
@@ -21,11 +21,11 @@ async def measure(command: Sequence[str]) -> list[Figure]:
     with tempfile.TemporaryDirectory() as folder:
         root, store = Path(folder, "workspace"), Path(folder, "undo")
         _fill(root)
-        changes = Changes(FolderLedger(store), Blobs(store))
-        recording = Recording(lambda: changes, 1)
+        changes = ChangeLog(FileLedger(store), BlobStore(store))
+        recording = RecorderFactory(lambda: changes, 1)
 
         def around() -> None:
-            work = Command(recording.recorder("s", "c", "exec", root), changes)
+            work = CommandChangeDetector(recording.recorder("s", "c", "exec", root), changes)
             work.begin()
             work.end()
 

@@ -22,9 +22,9 @@ def main(argv: list[str] | None = None) -> int:
 
     code = run(words)
     if argv is None:
-        from gateway.runtime.gc_tuning import leave
+        from gateway.runtime.gc_tuning import freeze_for_exit
 
-        leave()
+        freeze_for_exit()
     return code
 
 

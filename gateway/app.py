@@ -11,36 +11,36 @@ from sqlite3 import Connection
 from typing import TYPE_CHECKING
 
 from agent.security.redaction import Redactor
-from agent.security.sandbox.orphan_processes import end_leftovers, noted
-from gateway.access.roles import Policies
-from gateway.channels.base import Channel, Hooked
+from agent.security.sandbox.orphan_processes import end_orphans, recorded_commands
+from gateway.access.roles import RoleRegistry
+from gateway.channels.base import Channel, SupportsWebhook
 from gateway.channels.console import ConsoleChannel
 from gateway.channels.registry import open_channels, places_of, say_who_is_let_in
 from gateway.config import Settings
-from gateway.container import App, Channels, Safety, assemble
-from gateway.control.handover import Handover, Ownership, take_over
-from gateway.core.event_hub import Watchers
+from gateway.container import Channels, Container, SecurityContext, build_container
+from gateway.control.handover import DataOwnership, Handover, take_over
+from gateway.core.event_hub import EventHub
 from gateway.core.messages import ONCE
 from gateway.delivery import outbound_files
 from gateway.delivery.retry_policy import LONGEST_REST_S
 from gateway.ops.audit.log import AuditLog
-from gateway.runtime.lock import hold
-from gateway.runtime.paths import Home
+from gateway.runtime.lock import acquire
+from gateway.runtime.paths import DataDir
 from gateway.runtime.sandbox import choose_sandbox
 from gateway.runtime.secrets import redactor_of
 from gateway.runtime.workspace import ensure_workspace
-from gateway.sessions.undo_ledger import changes_in
+from gateway.sessions.undo_ledger import open_change_log
 from gateway.store.cipher import cipher_of
 from gateway.store.repositories import approvals, claims, outbox, preferences, subagent_tasks, turns
 from gateway.store.repositories.active_channels import limit, set_queues
 from gateway.store.sqlite import restored
 from gateway.store.sqlite.backup import discard_unfinished
-from gateway.store.sqlite.engine import Database
+from gateway.store.sqlite.engine import SqliteStore
 from gateway.store.sqlite.rekey import discard_copies
-from gateway.turns.agent_factory import open_agent
+from gateway.turns.agent_factory import build_agent
 
 if TYPE_CHECKING:
-    from gateway.ops.user_data import Custodian
+    from gateway.ops.user_data import UserDataService
 
 log = logging.getLogger(__name__)
 
@@ -49,8 +49,8 @@ STOP_S = 10.0
 
 @asynccontextmanager
 async def open_app(
-    settings: Settings, home: Home, *, channels: bool, attended: Sequence[str] = ()
-) -> AsyncIterator[App]:
+    settings: Settings, home: DataDir, *, channels: bool, attended: Sequence[str] = ()
+) -> AsyncIterator[Container]:
     """Own the data and run until the block ends; then drain and close.
 
     With `channels` everything that is enabled is started, else the console alone, and a gateway
@@ -63,22 +63,22 @@ async def open_app(
         if channels:
             owned = await take_over(lock, home, "kore gateway")
         else:
-            owned = Ownership(lock.enter_context(hold(home.lock, "kore agent")), attended)
-        if count := await asyncio.to_thread(end_leftovers, home.running):
+            owned = DataOwnership(lock.enter_context(acquire(home.lock, "kore agent")), attended)
+        if count := await asyncio.to_thread(end_orphans, home.running):
             log.warning("ended %d processes of commands whose kore was killed", count)
-        stack.enter_context(noted(home.running))
+        stack.enter_context(recorded_commands(home.running))
         discard_unfinished(settings.store.path, home.root, settings.agent.workspace)
         ensure_workspace(settings.agent.workspace)
         cipher = cipher_of(settings.store.encryption_key_env, os.environ)
         discard_copies(settings.store.path)
-        database = Database.open(settings.store.path, check=owned.unclean, cipher=cipher)
+        database = SqliteStore.open(settings.store.path, check=owned.unclean, cipher=cipher)
         stack.push_async_callback(database.close)
-        await database.run(outbound_files.sweep, database.folder / outbound_files.FOLDER)
+        await database.run(outbound_files.delete_orphans, database.folder / outbound_files.FOLDER)
         choice = await choose_sandbox(settings, home)
-        agent = await open_agent(settings, home, choice.sandbox)
+        agent = await build_agent(settings, home, choice.sandbox)
         stack.push_async_callback(agent.aclose)
-        agent.changes = changes_in(database, home.undo, cipher)
-        watchers = Watchers()
+        agent.changes = open_change_log(database, home.undo, cipher)
+        watchers = EventHub()
         places = await places_of(settings, database)
         ways: Channels = {}
         _add(ways, ConsoleChannel(watchers))
@@ -89,15 +89,15 @@ async def open_app(
         await database.run(set_queues, {"telegram": settings.telegram.queue})
         await database.run(_recover, owned.attended)
         redactor = redactor_of(settings, os.environ)
-        policies = Policies.of(settings)
+        policies = RoleRegistry.of(settings)
         audit = await _record(policies, home, redactor, stack)
-        safety = Safety(policies, audit, redactor, str(choice), places)
-        app = assemble(settings, database, agent, watchers, ways, safety)
+        safety = SecurityContext(policies, audit, redactor, str(choice), places)
+        app = build_container(settings, database, agent, watchers, ways, safety)
         app.desk.custodian = partial(_custodian, settings, home, app)
         await database.run(app.bus.door.pairing.load)
         await database.run(app.delivery.languages.load)
         await app.bus.notes.carry()
-        if await database.run(preferences.get, preferences.DELETION):
+        if await database.run(preferences.get_state, preferences.DELETION):
             log.info("finishing the deletion of a person's data that was cut off")
             if left := await _custodian(settings, home, app).finish():
                 log.warning("%d files or folders of theirs could not be deleted", left)
@@ -113,7 +113,7 @@ async def open_app(
 
 
 async def _record(
-    policies: Policies, home: Home, redactor: Redactor, stack: AsyncExitStack
+    policies: RoleRegistry, home: DataDir, redactor: Redactor, stack: AsyncExitStack
 ) -> AuditLog:
     """The open record of what is decided. Raises `AuditError`."""
     audit = AuditLog(
@@ -127,11 +127,11 @@ async def _record(
     return audit
 
 
-def _custodian(settings: Settings, home: Home, app: App) -> "Custodian":
+def _custodian(settings: Settings, home: DataDir, app: Container) -> "UserDataService":
     """Who keeps what is kept of people; called for a few times in a Kore's life."""
-    from gateway.ops.user_data import Custodian
+    from gateway.ops.user_data import UserDataService
 
-    return Custodian(
+    return UserDataService(
         app.database,
         home,
         settings.agent.workspace,
@@ -144,7 +144,7 @@ def _custodian(settings: Settings, home: Home, app: App) -> "Custodian":
 
 @asynccontextmanager
 async def _running(
-    app: App, database: Database, watchers: Watchers, handover: Handover | None
+    app: Container, database: SqliteStore, watchers: EventHub, handover: Handover | None
 ) -> AsyncIterator[None]:
     """Lanes, senders, pollers, in this order; on the way out the pollers end first."""
     async with asyncio.TaskGroup() as group:
@@ -175,7 +175,7 @@ async def _running(
             await database.run(turns.suspend_all)
 
 
-async def _receive(app: App) -> None:
+async def _receive(app: Container) -> None:
     """What comes in, and the files that belong to it."""
     async with asyncio.TaskGroup() as group:
         group.create_task(app.porter.run(app.bus.wake), name="porter")
@@ -183,7 +183,7 @@ async def _receive(app: App) -> None:
 
 
 @asynccontextmanager
-async def _reachable(app: App, home: Home) -> AsyncIterator[None]:
+async def _reachable(app: Container, home: DataDir) -> AsyncIterator[None]:
     """Other `kore` processes speak to this one."""
     from gateway.control.server import ControlServer
 
@@ -192,7 +192,7 @@ async def _reachable(app: App, home: Home) -> AsyncIterator[None]:
 
 
 def _observable(
-    app: App, settings: Settings, ways: Channels
+    app: Container, settings: Settings, ways: Channels
 ) -> AbstractAsyncContextManager[object]:
     """Supervisors ask this process how it is, and platforms call it that were told to."""
     from gateway.control.health import check_host, page, serve_health
@@ -210,14 +210,14 @@ def _observable(
     called = {
         channel.hook_path: channel
         for channel in ways.values()
-        if isinstance(channel, Hooked) and channel.hook_path
+        if isinstance(channel, SupportsWebhook) and channel.hook_path
     }
     if not called:
         return serve_health(host, port, app.desk, counts)
-    from gateway.control.webhooks import serve_hooks
+    from gateway.control.webhooks import serve_webhooks
 
     check_host(host)
-    return serve_hooks(host, port, lambda head: page(head, app.desk, counts), called)
+    return serve_webhooks(host, port, lambda head: page(head, app.desk, counts), called)
 
 
 def _add(ways: Channels, channel: Channel) -> None:

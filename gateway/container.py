@@ -6,88 +6,88 @@ from collections.abc import Callable
 from agent.agent import Agent
 from agent.records import frozen
 from agent.security.redaction import Redactor
-from gateway.access.approval_coordinator import Approvals
-from gateway.access.approvals import Clerk
-from gateway.access.control import Access, sole_owner
-from gateway.access.pairing_service import Door
-from gateway.access.roles import Policies
+from gateway.access.approval_coordinator import ApprovalCoordinator
+from gateway.access.approvals import ApprovalService
+from gateway.access.control import AccessControl, sole_owner
+from gateway.access.pairing_service import PairingService
+from gateway.access.roles import RoleRegistry
 from gateway.bus.bus import MessageBus
-from gateway.bus.ingest import Intake
+from gateway.bus.ingest import Ingestor
 from gateway.channels.base import Channel
-from gateway.channels.chat_settings import Places
+from gateway.channels.chat_settings import ChatSettingsIndex
 from gateway.channels.registry import allowed_senders
-from gateway.channels.supervisor import Reception
-from gateway.commands.dispatcher import Commands, Office
+from gateway.channels.supervisor import ChannelSupervisor
+from gateway.commands.dispatcher import CommandDispatcher, CommandServices
 from gateway.config import Settings
-from gateway.control.local_service import Desk
-from gateway.control.runtime_status import Facts
-from gateway.core.event_hub import Watchers
-from gateway.delivery.sender import Delivery
-from gateway.delivery.user_language import Languages
-from gateway.media.downloader import Porter
+from gateway.control.local_service import LocalService
+from gateway.control.runtime_status import RuntimeStatus
+from gateway.core.event_hub import EventHub
+from gateway.delivery.sender import OutboxSender
+from gateway.delivery.user_language import UserLanguages
+from gateway.media.downloader import MediaDownloader
 from gateway.media.transcription import Transcriber
-from gateway.ops.adjust import Adjustable
+from gateway.ops.adjust import ReloadTargets
 from gateway.ops.audit.log import AuditLog
-from gateway.ops.audit.relay import Notes
-from gateway.scheduler.timer import Scheduler
-from gateway.store.sqlite.engine import Database
-from gateway.turns.compaction import Compactions
-from gateway.turns.permissions import Rules
-from gateway.turns.runner import Turns
-from gateway.turns.usage_limits import say_what_cannot_hold
-from gateway.turns.usage_meter import Spending
+from gateway.ops.audit.relay import AuditRelay
+from gateway.scheduler.timer import JobTimer
+from gateway.store.sqlite.engine import SqliteStore
+from gateway.turns.compaction import CompactionService
+from gateway.turns.permissions import TurnPermissions
+from gateway.turns.runner import TurnRunner
+from gateway.turns.usage_limits import warn_unenforceable
+from gateway.turns.usage_meter import StoreUsageMeter
 
 # By name and account.
 Channels = dict[tuple[str, str], Channel]
 
 
 @frozen
-class App:
+class Container:
     """The running parts that others speak to; `forget` drops what is in memory of a session."""
 
-    desk: Desk
+    desk: LocalService
     bus: MessageBus
-    delivery: Delivery
-    reception: Reception
-    compactions: Compactions
-    adjustable: Adjustable
-    database: Database
-    porter: Porter
+    delivery: OutboxSender
+    reception: ChannelSupervisor
+    compactions: CompactionService
+    adjustable: ReloadTargets
+    database: SqliteStore
+    porter: MediaDownloader
     forget: Callable[[str], None]
-    scheduler: Scheduler
+    scheduler: JobTimer
 
 
 @frozen
-class Safety:
+class SecurityContext:
     """Who decides, who records it, what may never be shown, in words what holds commands, and
     what is said of single chats."""
 
-    policies: Policies
+    policies: RoleRegistry
     audit: AuditLog
     redactor: Redactor
     sandbox: str
-    places: Places
+    places: ChatSettingsIndex
 
 
-def assemble(
+def build_container(
     settings: Settings,
-    database: Database,
+    database: SqliteStore,
     agent: Agent,
-    watchers: Watchers,
+    watchers: EventHub,
     ways: Channels,
-    safety: Safety,
-) -> App:
+    safety: SecurityContext,
+) -> Container:
     """Nothing runs yet and nothing is awaited."""
     owner = sole_owner(settings.access.owner, settings.telegram.allow_from)
     allow = {key: allowed_senders(settings, key) for key in ways}
-    access = Access(owner, allow, settings.access.roles, places=safety.places)
-    languages = Languages(settings.agent.language)
-    delivery = Delivery(database, ways, redactor=safety.redactor, languages=languages)
-    clerk = Clerk(delivery, access, expires_s=settings.security.approval_timeout_s)
-    approvals = Approvals(database, delivery, watchers, clerk)
+    access = AccessControl(owner, allow, settings.access.roles, places=safety.places)
+    languages = UserLanguages(settings.agent.language)
+    delivery = OutboxSender(database, ways, redactor=safety.redactor, languages=languages)
+    clerk = ApprovalService(delivery, access, expires_s=settings.security.approval_timeout_s)
+    approvals = ApprovalCoordinator(database, delivery, watchers, clerk)
     held = agent.settings.tools.sandbox
     confined = held is not None and held.confines
-    rules = Rules(
+    rules = TurnPermissions(
         access,
         approvals,
         settings.agent.workspace,
@@ -96,13 +96,13 @@ def assemble(
         audit=safety.audit,
         schedule=settings.schedule,
     )
-    spending = Spending(
+    spending = StoreUsageMeter(
         database, delivery, access, settings.limits, errand_usd=settings.subagents.max_cost_usd
     )
-    say_what_cannot_hold(settings.limits, agent.models)
-    work = Turns(database, agent, delivery, watchers, rules, spending)
-    reception = Reception(ways)
-    facts = Facts(
+    warn_unenforceable(settings.limits, agent.models)
+    work = TurnRunner(database, agent, delivery, watchers, rules, spending)
+    reception = ChannelSupervisor(ways)
+    facts = RuntimeStatus(
         models=lambda: agent.models,
         workspace=settings.agent.workspace,
         ways=ways,
@@ -111,8 +111,8 @@ def assemble(
         sandbox=safety.sandbox,
         exec_hosts=settings.security.exec_hosts if confined else (),
     )
-    door = Door(access, delivery.render, languages)
-    office = Office(
+    door = PairingService(access, delivery.render, languages)
+    office = CommandServices(
         agent=agent,
         database=database,
         histories=work.histories,
@@ -126,15 +126,15 @@ def assemble(
         timetable=work.timetable,
         first_trace=delivery.trace,
     )
-    intake = Intake(database, door, delivery, clerk, Notes(database, safety.audit))
-    bus = MessageBus(database, intake, Commands(office), work, approvals)
-    return App(
-        desk=Desk(database, bus, watchers, approvals, work, facts),
+    intake = Ingestor(database, door, delivery, clerk, AuditRelay(database, safety.audit))
+    bus = MessageBus(database, intake, CommandDispatcher(office), work, approvals)
+    return Container(
+        desk=LocalService(database, bus, watchers, approvals, work, facts),
         bus=bus,
         delivery=delivery,
         reception=reception,
         compactions=work.compactions,
-        adjustable=Adjustable(
+        adjustable=ReloadTargets(
             agent=agent,
             policies=safety.policies,
             access=access,
@@ -146,7 +146,7 @@ def assemble(
             bus=bus,
         ),
         database=database,
-        porter=Porter(
+        porter=MediaDownloader(
             database,
             delivery,
             rules,
@@ -154,5 +154,5 @@ def assemble(
             hears=Transcriber(settings.transcription).hear,
         ),
         forget=work.histories.forget,
-        scheduler=Scheduler(database, work.timetable, bus, delivery),
+        scheduler=JobTimer(database, work.timetable, bus, delivery),
     )

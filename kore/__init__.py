@@ -12,7 +12,7 @@ from agent.errors import ConfigError, KoreError, PolicyDenied, ProviderError, To
 from agent.events import Event
 from agent.history import History, JsonlHistory, MemoryHistory
 from agent.providers.base import ModelRequest, Provider
-from agent.providers.pool import Models
+from agent.providers.pool import ModelPool as Models
 from agent.providers.registry import ModelConfig, register_provider
 from agent.security.policy.base import (
     Answer,
@@ -23,7 +23,7 @@ from agent.security.policy.base import (
     ToolRequest,
 )
 from agent.settings import AgentSettings, SubagentLimits
-from agent.subagents.definition import Definition
+from agent.subagents.definition import SubagentDefinition as Definition
 from agent.tools.base import CallContext, Tool
 from agent.tools.function_tool import tool
 from agent.tools.runner import Permissions

@@ -4,19 +4,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
-from agent.context.cut import Cut, choose
-from agent.context.pruning import prune
+from agent.context.cut import SplitPoint, choose
+from agent.context.pruning import shorten_old_results
 from agent.context.room import MANY
-from agent.context.summarizer import Leaving, Summariser
+from agent.context.summarizer import DroppedMessages, Summariser
 from agent.context.summary import Summary
 from agent.context.token_budget import estimate, estimate_text
 from agent.errors import ConfigError, LimitReached, ProviderError
-from agent.history import answer_open_calls, is_valid
-from agent.prompts import load
+from agent.history import close_unanswered_calls, is_valid
+from agent.prompts import load_prompt
 from agent.records import frozen
-from agent.security.taint.taint import Exposure
+from agent.security.taint.taint import TaintState
 from agent.types import Message
-from agent.usage import Meter
+from agent.usage import UsageMeter
 
 # Of the room for messages: what a conversation takes after it was made shorter, at most if it can.
 GOAL = 0.5
@@ -44,12 +44,12 @@ class Conversation:
 
 
 @frozen
-class Shorter:
+class CompactionResult:
     """What it came to. `cut` is None when shortening the results among the first `pruned`
     messages was enough; else `summary` tells of all that the cut took away."""
 
     pruned: int
-    cut: Cut | None
+    cut: SplitPoint | None
     summary: Summary | None
     before: int
     after: int
@@ -59,12 +59,16 @@ class Shorter:
         return self.cut.gone if self.cut else 0
 
     def of(self, messages: Sequence[Message]) -> list[Message]:
-        return self.cut.kept(messages) if self.cut else prune(messages, self.pruned)
+        return self.cut.kept(messages) if self.cut else shorten_old_results(messages, self.pruned)
 
 
 async def shorten(
-    summariser: Summariser, conversation: Conversation, goal: int, known: Leaving, meter: Meter
-) -> Shorter | None:
+    summariser: Summariser,
+    conversation: Conversation,
+    goal: int,
+    known: DroppedMessages,
+    meter: UsageMeter,
+) -> CompactionResult | None:
     """Reach `goal` tokens if that can be; None when there is nothing to gain.
 
     `known` says what else is to be told. Raises `ProviderError`, `LimitReached`, `ConfigError`:
@@ -74,7 +78,7 @@ async def shorten(
     before = conversation.tokens
     cut = choose(messages, goal)
     # A damaged history is mended for each request anew: places in it mean nothing.
-    if cut is None or not is_valid([*messages, *answer_open_calls(messages, {})]):
+    if cut is None or not is_valid([*messages, *close_unanswered_calls(messages, {})]):
         return None
     pruned = pruned_only(conversation, cut)
     if pruned and pruned.after <= goal and len(messages) <= MANY and not known.asked:
@@ -85,12 +89,12 @@ async def shorten(
     told = replace(known, messages=leaving, before=conversation.summary, goal=goal)
     if conversation.trimmed and told.before is None:
         # No request that is still there was the first one.
-        told = replace(told, before=Summary(load("trimmed"), taint=known.taint))
+        told = replace(told, before=Summary(load_prompt("trimmed"), taint=known.taint))
     summary = await summariser.summarise(told, meter)
     kept = cut.kept(messages)
     summary = replace(summary, todo=_todo(leaving, kept, conversation.summary))
     after = Conversation(kept, summary=summary).tokens
-    return Shorter(0, cut, summary, before, after) if after < before else pruned
+    return CompactionResult(0, cut, summary, before, after) if after < before else pruned
 
 
 def _todo(leaving: list[Message], kept: list[Message], before: Summary | None) -> str:
@@ -102,27 +106,27 @@ def _todo(leaving: list[Message], kept: list[Message], before: Summary | None) -
     return current(leaving) or (before.todo if before else "")
 
 
-def pruned_only(conversation: Conversation, cut: Cut) -> Shorter | None:
+def pruned_only(conversation: Conversation, cut: SplitPoint) -> CompactionResult | None:
     """What shortening the results before the cut saves; None when that is nothing."""
     before = conversation.tokens
-    messages = prune(conversation.messages, cut.place)
+    messages = shorten_old_results(conversation.messages, cut.place)
     after = replace(conversation, messages=messages).tokens
     if after >= before:
         return None
-    return Shorter(cut.place, None, conversation.summary, before, after)
+    return CompactionResult(cut.place, None, conversation.summary, before, after)
 
 
-class Keeper(Protocol):
+class CompactionStore(Protocol):
     """Stores what a compaction came to; False when the stored conversation has changed."""
 
-    async def keep(self, shorter: Shorter) -> bool: ...
+    async def keep(self, shorter: CompactionResult) -> bool: ...
 
 
 @runtime_checkable
-class Shares(Protocol):
+class SharedCompaction(Protocol):
     """A keeper of conversations that others make shorter, too."""
 
-    async def made(self) -> Shorter | None:
+    async def made(self) -> CompactionResult | None:
         """What somebody is at just now, once it is stored; None when nobody is, or in vain."""
         ...
 
@@ -132,17 +136,17 @@ class Compactor:
     """One turn's: makes room while somebody waits for the answer, a bounded number of times."""
 
     summariser: Summariser
-    exposure: Exposure
-    meter: Meter
-    keeper: Keeper
+    exposure: TaintState
+    meter: UsageMeter
+    keeper: CompactionStore
     _tries: int = _TRIES
 
-    async def make_room(self, conversation: Conversation, limit: int) -> Shorter | None:
+    async def make_room(self, conversation: Conversation, limit: int) -> CompactionResult | None:
         """The conversation is changed and stored; None when it stays as it is."""
         if self._tries <= 0:
             return None
         self._tries -= 1
-        shorter = await self.keeper.made() if isinstance(self.keeper, Shares) else None
+        shorter = await self.keeper.made() if isinstance(self.keeper, SharedCompaction) else None
         shorter = shorter or await self._make(conversation, int(limit * GOAL))
         if shorter is None:
             return None
@@ -154,9 +158,9 @@ class Compactor:
             self._tries = _TRIES
         return shorter
 
-    async def _make(self, conversation: Conversation, goal: int) -> Shorter | None:
+    async def _make(self, conversation: Conversation, goal: int) -> CompactionResult | None:
         """Stored; None when there is nothing to gain."""
-        known = Leaving((), taint=self.exposure.taint)
+        known = DroppedMessages((), taint=self.exposure.taint)
         try:
             shorter = await shorten(self.summariser, conversation, goal, known, self.meter)
         except (ProviderError, LimitReached, ConfigError):

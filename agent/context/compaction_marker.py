@@ -4,15 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Protocol, runtime_checkable
 
-from agent.context.compaction import Conversation, Shorter
-from agent.context.pruning import prune
+from agent.context.compaction import CompactionResult, Conversation
+from agent.context.pruning import shorten_old_results
 from agent.context.summary import Summary
 from agent.records import frozen
 from agent.types import Message
 
 
 @frozen
-class Mark:
+class CompactionMarker:
     """Places in a session's whole list of messages: `summary` tells of those before `upto` but for
     `request`; long results before `pruned` are shown as a line."""
 
@@ -23,18 +23,18 @@ class Mark:
 
     def conversation(self, messages: Sequence[Message]) -> Conversation:
         """What the model is shown of the whole session."""
-        shown = prune(messages, self.pruned)
+        shown = shorten_old_results(messages, self.pruned)
         front = [] if self.request is None else [shown[self.request]]
         return Conversation([*front, *shown[self.upto :]], summary=self.summary)
 
-    def moved(self, shorter: Shorter) -> "Mark":
+    def moved(self, shorter: CompactionResult) -> "CompactionMarker":
         """What `shorter` makes of it: its places are those of `conversation`."""
         cut = shorter.cut
         if cut is None:
             return replace(self, pruned=max(self.pruned, self._place(shorter.pruned - 1) + 1))
         upto = max(self.upto, self._place(cut.place - 1) + 1)
         request = None if cut.request is None else self._place(cut.request)
-        return Mark(upto, request, self.pruned, shorter.summary)
+        return CompactionMarker(upto, request, self.pruned, shorter.summary)
 
     def _place(self, place: int) -> int:
         if self.request is None:
@@ -43,35 +43,35 @@ class Mark:
 
 
 @runtime_checkable
-class Marks(Protocol):
+class MarkerStore(Protocol):
     """A history that also keeps marks."""
 
-    async def mark(self, session: str) -> Mark: ...
+    async def mark(self, session: str) -> CompactionMarker: ...
 
-    async def set_mark(self, session: str, mark: Mark) -> None:
+    async def set_mark(self, session: str, mark: CompactionMarker) -> None:
         """Called when the messages that it counts are stored."""
         ...
 
 
-class MarkKeeper:
+class MarkerRecorder:
     """Implements `Keeper` for a turn of a library user; what it holds is stored with the turn."""
 
-    def __init__(self, mark: Mark) -> None:
+    def __init__(self, mark: CompactionMarker) -> None:
         self.mark = mark
 
-    async def keep(self, shorter: Shorter) -> bool:
+    async def keep(self, shorter: CompactionResult) -> bool:
         self.mark = self.mark.moved(shorter)
         return True
 
 
-def mark_to_json(mark: Mark) -> dict[str, Any]:
+def mark_to_json(mark: CompactionMarker) -> dict[str, Any]:
     summary = mark.summary
     told = asdict(summary) | {"taint": sorted(summary.taint)} if summary else None
     return {**asdict(mark), "summary": told}
 
 
-def mark_from_json(data: Mapping[str, Any]) -> Mark:
+def mark_from_json(data: Mapping[str, Any]) -> CompactionMarker:
     """Raises KeyError or TypeError when the data is no mark."""
     told = data["summary"]
     summary = Summary(**{**told, "taint": frozenset(told["taint"])}) if told else None
-    return Mark(data["upto"], data["request"], data["pruned"], summary)
+    return CompactionMarker(data["upto"], data["request"], data["pruned"], summary)

@@ -11,7 +11,7 @@ KEPT_ROUNDS = 3
 
 
 @frozen
-class Cut:
+class SplitPoint:
     """What is before `place` leaves, but for the user message `request`: it stays in front."""
 
     place: int
@@ -30,7 +30,7 @@ class Cut:
         return [one for at, one in enumerate(messages[: self.place]) if at != self.request]
 
 
-def choose(messages: Sequence[Message], goal: int) -> Cut | None:
+def choose(messages: Sequence[Message], goal: int) -> SplitPoint | None:
     """The cut that keeps the newest three rounds; fewer when they take more than `goal` tokens.
 
     Of a round that is too long by itself the request and the newest replies are kept. None when
@@ -45,14 +45,14 @@ def choose(messages: Sequence[Message], goal: int) -> Cut | None:
     return cuts[-1] if cuts else None
 
 
-def _cuts(messages: Sequence[Message]) -> list[Cut]:
+def _cuts(messages: Sequence[Message]) -> list[SplitPoint]:
     """From the one that keeps most to the one that keeps least."""
     rounds = [at for at, message in enumerate(messages) if message.role == "user"]
-    cuts = [Cut(at) for at in rounds[-KEPT_ROUNDS:] if at > 0]
+    cuts = [SplitPoint(at) for at in rounds[-KEPT_ROUNDS:] if at > 0]
     if rounds:
         request = rounds[-1]
         replies = [
             at for at in range(request + 2, len(messages)) if messages[at].role == "assistant"
         ]
-        cuts += [Cut(at, request) for at in replies[-KEPT_ROUNDS:]]
+        cuts += [SplitPoint(at, request) for at in replies[-KEPT_ROUNDS:]]
     return cuts

@@ -22,16 +22,16 @@ _IGNORE_LIMIT_BYTES = 100_000
 
 
 @frozen
-class Shape:
+class TreeLimits:
     """How deep, and how many entries of a folder."""
 
     depth: int = 5
     per_folder: int = 50
 
 
-def tree(root: Path, shape: Shape, limit: int = TREE_TOKENS) -> str:
+def tree(root: Path, shape: TreeLimits, limit: int = TREE_TOKENS) -> str:
     """The tree in at most about `limit` tokens: as deep as fits, then as many entries as fit."""
-    walk = _Walk(root, shape)
+    walk = _TreeWalk(root, shape)
     shown = ""
     for depth in range(shape.depth):
         walk.deepen()
@@ -49,11 +49,11 @@ def _cut(text: str, limit: int) -> str:
     return "\n".join([*lines, "…"])
 
 
-class _Walk:
+class _TreeWalk:
     """A folder looked at level by level; what is far down is not looked at when it cannot be
     shown."""
 
-    def __init__(self, root: Path, shape: Shape) -> None:
+    def __init__(self, root: Path, shape: TreeLimits) -> None:
         self._root = root
         self._per_folder = shape.per_folder
         self._left = _LOOKED_AT

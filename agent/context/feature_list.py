@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.errors import ToolError
-from agent.prompts import fill
+from agent.prompts import render_prompt
 from agent.records import frozen
 
 LIST = "feature_list.json"
@@ -29,23 +29,23 @@ def parse_features(text: str) -> tuple[Feature, ...] | None:
     return found or None
 
 
-def guard(path: Path, old: str, new: str) -> None:
+def check_edit_allowed(path: Path, old: str, new: str) -> None:
     """Raises ToolError when a change of a checklist changes more than what passes."""
     if path.name != LIST or parse_features(old) is None:
         return
     if parse_features(new) is None:
         raise _refused(path, "What would stand there is no checklist any more.")
-    if _frozen(old) != _frozen(new):
+    if _fingerprint(old) != _fingerprint(new):
         raise _refused(path, "Features, their order, descriptions and steps stay as they are.")
 
 
-def is_same_work(old: str, new: str) -> bool:
+def is_same_plan(old: str, new: str) -> bool:
     """Whether two checklists differ in nothing but what passes."""
     both = parse_features(old), parse_features(new)
-    return None not in both and _frozen(old) == _frozen(new)
+    return None not in both and _fingerprint(old) == _fingerprint(new)
 
 
-def _frozen(text: str) -> Any:
+def _fingerprint(text: str) -> Any:
     """All of it but what passes."""
     data = json.loads(text.removeprefix("\ufeff"))
     for feature in data["features"]:
@@ -54,7 +54,7 @@ def _frozen(text: str) -> Any:
 
 
 def _refused(path: Path, reason: str) -> ToolError:
-    return ToolError(fill("checklist_changed", path=path, reason=reason))
+    return ToolError(render_prompt("checklist_changed", path=path, reason=reason))
 
 
 def _feature(data: Any) -> Feature:

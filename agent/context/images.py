@@ -10,9 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from agent.errors import ToolError
-from agent.prompts import fill
+from agent.prompts import render_prompt
 from agent.security.files import file_io
-from agent.text.media_types import LIMIT_BYTES, media_type_of
+from agent.text.media_types import LIMIT_BYTES, sniff_image_type
 from agent.types import Context, Image, ImageFile, Message, Part
 
 # What a request shows at most. Vendors take more pictures, but a request of 32 MB at most.
@@ -20,7 +20,7 @@ MOST = 12
 MOST_BYTES = 12_000_000
 
 
-class Pictures:
+class ImageLoader:
     """For one turn: what was loaded once is not read again. `folder` is where paths start."""
 
     def __init__(self, folder: Path) -> None:
@@ -59,7 +59,7 @@ class Pictures:
             data = file_io.read(self._folder / part.path, LIMIT_BYTES)
         except ToolError:
             return _told(part, "picture_gone")
-        media_type = media_type_of(data[:16])
+        media_type = sniff_image_type(data[:16])
         if media_type is None or hashlib.sha256(data).hexdigest() != part.digest:
             return _told(part, "picture_gone")
         return Image(media_type, data)
@@ -82,4 +82,4 @@ class Pictures:
 
 
 def _told(part: ImageFile, prompt: str) -> Context:
-    return Context(fill(prompt, path=part.path))
+    return Context(render_prompt(prompt, path=part.path))

@@ -4,8 +4,8 @@ import os
 from pathlib import Path
 
 from agent.context.feature_list import LIST, PROGRESS, Feature, parse_features
-from agent.prompts import fill
-from agent.security.files.safe_open import opened_folder
+from agent.prompts import render_prompt
+from agent.security.files.safe_open import open_folder_beneath
 from agent.security.taint.file_marks import is_marked
 from agent.security.taint.taint import NOTHING, PRIVATE, UNTRUSTED
 from agent.types import Taint
@@ -30,7 +30,7 @@ def plan_of(folder: Path) -> str:
     return _OTHER_PLAN if other else PLAN
 
 
-def described(folder: Path) -> str:
+def describe_progress(folder: Path) -> str:
     """What a session is told of the folder's long work; empty where there is none.
 
     It moves, so it stands at the conversation's end and not in the prompt.
@@ -46,18 +46,18 @@ def described(folder: Path) -> str:
     if (left := len(lines) - len(shown)) > 0:
         shown.append(f"… and {left} more in {LIST}")
     progress = text_of(folder, PROGRESS)[:PROGRESS_CHARS].strip()
-    return fill(
+    return render_prompt(
         "long_mode",
         plan=plan_of(folder),
         passing=sum(one.passes for one in features),
         total=len(features),
         checklist="\n".join(shown),
-        progress=fill("long_progress", text=progress) if progress else "",
+        progress=render_prompt("long_progress", text=progress) if progress else "",
     ).strip()
 
 
 def taint_of(folder: Path) -> frozenset[Taint]:
-    """What `described` brings into a session."""
+    """What `describe_progress` brings into a session."""
     if features_of(folder) is None:
         return NOTHING
     marked = any(is_marked(folder / name) for name in (LIST, PROGRESS))
@@ -68,7 +68,7 @@ def text_of(folder: Path, name: str) -> str:
     """A file of the folder; empty when it is missing, a link, or too large to be one of ours."""
     path = folder / name
     try:
-        with opened_folder(path.parent) as parent:
+        with open_folder_beneath(path.parent) as parent:
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             fd = os.open(path.name, flags, dir_fd=parent)
         with open(fd, "rb") as file:

@@ -3,7 +3,7 @@
 from datetime import datetime
 
 
-def moment(now: datetime, *facts: str) -> str:
+def volatile_facts(now: datetime, *facts: str) -> str:
     """One bracketed line: local time with its zone, then the facts (channel, sender, …)."""
     time = now.astimezone().strftime("%A %Y-%m-%d %H:%M %Z")
     return f"[{', '.join([time, *filter(None, facts)])}]"

@@ -5,7 +5,7 @@ from agent.types import Taint
 
 
 @frozen
-class News:
+class ContextUpdate:
     """A text for the model, what it brings, and how many files did not fit."""
 
     text: str

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
-from agent.context.directory_tree import Shape, tree
-from agent.context.news import News
+from agent.context.directory_tree import TreeLimits, tree
+from agent.context.news import ContextUpdate
 from agent.context.token_budget import estimate_text
-from agent.prompts import fill
-from agent.security.taint.origin import Origin
+from agent.prompts import render_prompt
+from agent.security.taint.origin import TrustedOrigins
 from agent.types import Taint
 
 FILE_LIMIT_BYTES = 1_000_000
@@ -29,22 +29,22 @@ _TELLING_EACH = 800
 
 
 @dataclass(slots=True)
-class Project:
+class ProjectContext:
     """`root` is the folder, or None without one; `focus` are files, the most wanted first, which
     together may have `limit` tokens; `clean` takes secrets out; `remark` is for the person.
     `origin` says which places are the owner's."""
 
     root: Path | None
     focus: Sequence[Path] = ()
-    shape: Shape = field(default_factory=Shape)
+    shape: TreeLimits = field(default_factory=TreeLimits)
     limit: int = 20_000
     clean: Callable[[str], str] = str
     remark: str = ""
-    origin: Origin = field(default_factory=Origin)
+    origin: TrustedOrigins = field(default_factory=TrustedOrigins)
     _told: dict[str, str] = field(default_factory=dict)
     _stats: dict[Path, tuple[tuple[int, int], str]] = field(default_factory=dict)
 
-    def news(self, named: Sequence[Path] = ()) -> News | None:
+    def news(self, named: Sequence[Path] = ()) -> ContextUpdate | None:
         """What was not told yet, or has changed since; None when that is nothing. `named` are files
         and folders that somebody points at this once."""
         texts: list[str] = []
@@ -54,7 +54,7 @@ class Project:
         for folder in folders if self.root is None else (self.root, *folders):
             shown = tree(folder, self.shape)
             if self._is_new("" if folder == self.root else str(folder), shown):
-                texts.append(fill("project_tree", root=folder, tree=shown or "(empty)"))
+                texts.append(render_prompt("project_tree", root=folder, tree=shown or "(empty)"))
                 if not self.origin.is_own(folder):
                     taint.add("untrusted")
         room, evicted = self.limit, 0
@@ -66,18 +66,18 @@ class Project:
                 continue
             room -= size
             if self._is_new(str(path), text):
-                texts.append(fill("project_file", path=path, text=text))
+                texts.append(render_prompt("project_file", path=path, text=text))
                 told.append(path)
         if self.root is not None:
             for path, text in self._telling(self.root, min(room, TELLING_TOKENS)):
                 if self._is_new(str(path), text):
-                    texts.append(fill("project_beginning", path=path, text=text))
+                    texts.append(render_prompt("project_beginning", path=path, text=text))
                     told.append(path)
         if not texts:
             return None
         if any(map(self.origin.is_untrusted, told)):
             taint.add("untrusted")
-        return News(self.clean("\n\n".join(texts)), frozenset(taint), evicted)
+        return ContextUpdate(self.clean("\n\n".join(texts)), frozenset(taint), evicted)
 
     def _telling(self, root: Path, room: int) -> Iterator[tuple[Path, str]]:
         """The beginnings of README and configuration files, as many as fit in `room` tokens."""

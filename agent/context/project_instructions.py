@@ -4,10 +4,10 @@ import os
 from pathlib import Path
 from stat import S_ISREG
 
-from agent.context.beginning import LIMIT_CHARS, beginning
-from agent.prompts import fill, load
+from agent.context.beginning import LIMIT_CHARS, read_prompt_file
+from agent.prompts import load_prompt, render_prompt
 from agent.records import frozen
-from agent.security.taint.origin import Origin, is_in, is_unconfirmed, unconfirmed_notice
+from agent.security.taint.origin import TrustedOrigins, is_in, is_unconfirmed, unconfirmed_notice
 from agent.security.taint.taint import NOTHING, PRIVATE, UNTRUSTED
 from agent.types import Taint
 
@@ -18,7 +18,7 @@ _Mark = tuple[int, int, int]
 
 
 @frozen
-class Told:
+class InstructionFile:
     """The text for the system prompt, what it brings along, and a sentence for each file that was
     cut or left out."""
 
@@ -34,12 +34,12 @@ class Instructions:
     was written by strangers. Links are not followed: none shows what lies elsewhere.
     """
 
-    def __init__(self, workspace: Path, origin: Origin | None = None) -> None:
+    def __init__(self, workspace: Path, origin: TrustedOrigins | None = None) -> None:
         self._workspace = workspace
-        self._origin = origin or Origin((workspace.resolve(),))
+        self._origin = origin or TrustedOrigins((workspace.resolve(),))
         self._seen: dict[Path, tuple[_Mark, str]] = {}
 
-    def read(self, root: Path) -> Told:
+    def read(self, root: Path) -> InstructionFile:
         """Those of `root` and of the folders around it, the nearest last; all together hold as
         much as one file of the workspace may."""
         texts: list[str] = []
@@ -60,9 +60,11 @@ class Instructions:
             if text:
                 brought = self._brings(path)
                 taint |= brought
-                whose = load("project_stranger") + "\n\n" if brought >= UNTRUSTED else ""
-                texts.append(fill("project_instructions", path=path, whose=whose, text=text))
-        return Told("\n\n".join(reversed(texts)), taint, tuple(notices))
+                whose = load_prompt("project_stranger") + "\n\n" if brought >= UNTRUSTED else ""
+                texts.append(
+                    render_prompt("project_instructions", path=path, whose=whose, text=text)
+                )
+        return InstructionFile("\n\n".join(reversed(texts)), taint, tuple(notices))
 
     def _of(self, folder: Path, notices: list[str]) -> tuple[Path, str]:
         for name in NAMES:
@@ -85,7 +87,7 @@ class Instructions:
                 if len(self._seen) >= _FILES_KEPT:
                     del self._seen[next(iter(self._seen))]
                 real = Path(os.path.realpath(path.parent), path.name)
-                seen = self._seen[path] = (mark, beginning(real))
+                seen = self._seen[path] = (mark, read_prompt_file(real))
         except OSError:
             self._seen.pop(path, None)
             return ""

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from agent.prompts import fill, load
+from agent.prompts import load_prompt, render_prompt
 from agent.types import Message, Text
 
 # A shorter result is not worth a line in its place.
@@ -12,7 +12,7 @@ SHORT_CHARS = 600
 _WHOLE = re.compile(r"(?:whole text|bytes) in (\S[^)\n]{0,300})\)")
 
 
-def prune(messages: Sequence[Message], upto: int) -> list[Message]:
+def shorten_old_results(messages: Sequence[Message], upto: int) -> list[Message]:
     """The messages, with the long results among the first `upto` of them shortened."""
     return [*map(pruned, messages[:upto]), *messages[upto:]]
 
@@ -26,6 +26,6 @@ def pruned(message: Message) -> Message:
     if len(text) <= SHORT_CHARS and not pictures:
         return message
     kept = _WHOLE.search(text)
-    where = fill("pruned_file", file=kept[1]) if kept else load("pruned_again")
-    line = fill("pruned", characters=f"{len(text):,}", where=where)
+    where = render_prompt("pruned_file", file=kept[1]) if kept else load_prompt("pruned_again")
+    line = render_prompt("pruned", characters=f"{len(text):,}", where=where)
     return replace(message, content=(Text(line),))

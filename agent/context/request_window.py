@@ -4,15 +4,15 @@ from dataclasses import replace
 
 from agent import events
 from agent.context.compaction import Compactor, Conversation
-from agent.context.images import Pictures
-from agent.context.room import SMALLEST, Room
-from agent.context.token_budget import Window, fit
-from agent.context.token_calibration import Gauge
+from agent.context.images import ImageLoader
+from agent.context.room import SMALLEST, ContextBudget
+from agent.context.token_budget import TrimmedMessages, trim_to_budget
+from agent.context.token_calibration import TokenCalibration
 from agent.history import repair
 from agent.types import Usage
 
 
-class View:
+class RequestWindow:
     """One turn's. Between two cuts each request continues the one before, byte for byte.
 
     `model` is the name that `gauge` learns by. As long as all fits, what fits is judged by the
@@ -22,24 +22,24 @@ class View:
     def __init__(
         self,
         conversation: Conversation,
-        room: Room,
+        room: ContextBudget,
         model: str,
-        gauge: Gauge | None = None,
+        gauge: TokenCalibration | None = None,
         compactor: Compactor | None = None,
-        pictures: Pictures | None = None,
+        pictures: ImageLoader | None = None,
     ) -> None:
         self.conversation = conversation
         self.sent_tokens = 0
         self._room = room
         self._model = model
-        self._gauge = gauge or Gauge()
+        self._gauge = gauge or TokenCalibration()
         self._compactor = compactor
         self._pictures = pictures
         self._most: int | None = None
         self._was_cut = False
         self._dropped = 0
 
-    async def window(self) -> tuple[Window, list[events.Event]]:
+    async def window(self) -> tuple[TrimmedMessages, list[events.Event]]:
         """The messages to send, and what watchers are told of it."""
         told: list[events.Event] = []
         window = self._fitted()
@@ -84,10 +84,10 @@ class View:
         self._most = max(min(self._limit(), self.sent_tokens) // 2, SMALLEST)
         return True
 
-    def _fitted(self) -> Window:
+    def _fitted(self) -> TrimmedMessages:
         conversation = self.conversation
         front = conversation.summary.front if conversation.summary else None
-        return fit(
+        return trim_to_budget(
             repair(conversation.messages),
             self._limit(),
             trimmed=conversation.trimmed,

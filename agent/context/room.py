@@ -17,7 +17,7 @@ _REPLY_TOKENS = 8_000
 
 
 @frozen
-class Room:
+class ContextBudget:
     """A window of `window` tokens as the model counts them. All else is estimated; `factor` is
     how many of the model's tokens one of ours is."""
 
@@ -43,21 +43,23 @@ class Room:
         full = int(self.window * FULL / self.factor) - self.fixed
         return min(max(full, self.limit // 2), self.limit)
 
-    def counted(self, factor: float) -> "Room":
+    def counted(self, factor: float) -> "ContextBudget":
         return self if factor == self.factor else replace(self, factor=factor)
 
     def is_full(self, tokens: int, messages: int) -> bool:
         return tokens > self.mark or messages > MANY
 
 
-def room_of(
+def budget_for(
     window: int,
     system: str,
     tools: Sequence[ToolSpec],
     max_tokens: int | None = None,
     factor: float = 1.0,
-) -> Room:
+) -> ContextBudget:
     """`max_tokens` is what a reply may have, if that is set."""
     specs = (f"{spec.name}{spec.description}{spec.parameters}" for spec in tools)
     reserve = min(max_tokens or _REPLY_TOKENS, int(window * _REPLY_SHARE))
-    return Room(window, estimate_text(system), sum(map(estimate_text, specs)), reserve, factor)
+    return ContextBudget(
+        window, estimate_text(system), sum(map(estimate_text, specs)), reserve, factor
+    )

@@ -6,18 +6,18 @@ from contextlib import aclosing
 from typing import cast
 
 from agent import events
-from agent.call_meter import Till
+from agent.call_meter import CallMeter
 from agent.context.summary import Summary, first_request
 from agent.context.token_budget import estimate_text, level, middle_out
 from agent.errors import BadReply, ContextTooLong, TimedOut
 from agent.i18n import t
-from agent.prompts import fill, load
+from agent.prompts import load_prompt, render_prompt
 from agent.providers.base import ModelRequest
-from agent.providers.pool import Models, OpenModel
+from agent.providers.pool import ModelPool, OpenModel
 from agent.records import frozen
 from agent.security.redaction import Redactor
 from agent.types import Message, Taint, user
-from agent.usage import Meter, Tariff
+from agent.usage import Tariff, UsageMeter
 
 # What a summary may have; the prompt asks for less.
 SUMMARY_TOKENS = 1_500
@@ -30,7 +30,7 @@ _SHARE = 0.6
 
 
 @frozen
-class Leaving:
+class DroppedMessages:
     """What is to be told: messages, and the summary of those before them.
 
     `focus` is what a person asked to keep, `taint` is all that the conversation has taken in;
@@ -54,10 +54,10 @@ class Leaving:
 class Summariser:
     """Asks the model of the profile "quick"; nothing that it or a tool said leaves uncleaned."""
 
-    models: Models
+    models: ModelPool
     redactor: Redactor
 
-    async def summarise(self, leaving: Leaving, meter: Meter) -> Summary:
+    async def summarise(self, leaving: DroppedMessages, meter: UsageMeter) -> Summary:
         """Raises `ProviderError`, `LimitReached`, `ConfigError`."""
         opened = self.models.open(self.models.profile("quick"))
         room = int(opened.context_tokens * _SHARE)
@@ -68,7 +68,9 @@ class Summariser:
                 room //= 2
         return await self._told(opened, leaving, room, meter)
 
-    async def _told(self, opened: OpenModel, leaving: Leaving, room: int, meter: Meter) -> Summary:
+    async def _told(
+        self, opened: OpenModel, leaving: DroppedMessages, room: int, meter: UsageMeter
+    ) -> Summary:
         request = self._request(opened, leaving, room)
         try:
             async with asyncio.timeout(_TIMEOUT_S):
@@ -86,16 +88,16 @@ class Summariser:
             return Summary(text, first, taint=taint)
         return Summary(text, before.first, taint=taint | before.taint)
 
-    def _request(self, opened: OpenModel, leaving: Leaving, room: int) -> ModelRequest:
+    def _request(self, opened: OpenModel, leaving: DroppedMessages, room: int) -> ModelRequest:
         before = focus = ""
         if leaving.before is not None:
-            before = fill("summarise_before", summary=leaving.before.text) + "\n\n"
+            before = render_prompt("summarise_before", summary=leaving.before.text) + "\n\n"
         if leaving.focus:
-            focus = fill("summarise_focus", focus=leaving.focus) + "\n\n"
-        system = load("summarise")
+            focus = render_prompt("summarise_focus", focus=leaving.focus) + "\n\n"
+        system = load_prompt("summarise")
         taken = estimate_text(system) + estimate_text(before) + estimate_text(focus)
         text = transcript(leaving.messages, max(room - taken, 200))
-        told = fill("summarise_request", before=before, focus=focus, transcript=text)
+        told = render_prompt("summarise_request", before=before, focus=focus, transcript=text)
         return ModelRequest(
             opened.model,
             system,
@@ -105,10 +107,10 @@ class Summariser:
         )
 
 
-async def _asked(opened: OpenModel, request: ModelRequest, meter: Meter) -> Message:
+async def _asked(opened: OpenModel, request: ModelRequest, meter: UsageMeter) -> Message:
     """The reply; it is counted like any other."""
     tariff = opened.tariff or Tariff(f"{opened.provider.name}/{opened.model}")
-    till = Till(tariff, opened.fallback_tariffs, meter)
+    till = CallMeter(tariff, opened.fallback_tariffs, meter)
     tokens = estimate_text(request.system) + estimate_text(request.messages[0].text)
     await till.before(tokens, 0)
     stream = cast(AsyncGenerator[events.ModelEvent], opened.provider.stream(request))

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from agent.context.token_budget import middle_out
-from agent.prompts import fill, load
+from agent.prompts import load_prompt, render_prompt
 from agent.records import frozen
 from agent.types import Message, Taint
 
@@ -23,12 +23,12 @@ class Summary:
     @property
     def front(self) -> str:
         """As the model reads it, in front of the messages that stayed."""
-        told = fill("summary_front", summary=self.text)
+        told = render_prompt("summary_front", summary=self.text)
         if self.todo:
-            told = f"{told}\n\n{fill('summary_todo', todo=self.todo)}"
+            told = f"{told}\n\n{render_prompt('summary_todo', todo=self.todo)}"
         if self.first:
-            told = f"{fill('summary_first', first=self.first)}\n\n{told}"
-        return f"{told}\n{load('summary_untrusted')}" if "untrusted" in self.taint else told
+            told = f"{render_prompt('summary_first', first=self.first)}\n\n{told}"
+        return f"{told}\n{load_prompt('summary_untrusted')}" if "untrusted" in self.taint else told
 
 
 def first_request(messages: Sequence[Message], limit: int) -> str:

@@ -9,12 +9,12 @@ from functools import cache
 from pathlib import Path
 from stat import S_ISREG
 
-from agent.context.beginning import LIMIT_CHARS, beginning
+from agent.context.beginning import LIMIT_CHARS, read_prompt_file
 from agent.context.project_instructions import Instructions
-from agent.prompts import fill, load
+from agent.prompts import load_prompt, render_prompt
 from agent.records import frozen
 from agent.security.taint.file_marks import is_marked
-from agent.security.taint.origin import Origin, is_unconfirmed, unconfirmed_notice
+from agent.security.taint.origin import TrustedOrigins, is_unconfirmed, unconfirmed_notice
 from agent.security.taint.taint import NOTHING, PRIVATE, UNTRUSTED
 from agent.types import Taint
 
@@ -40,7 +40,7 @@ class Workspace:
 
     def __init__(self, folder: Path, trusted: Sequence[Path] = ()) -> None:
         self.folder = folder
-        self.origin = Origin((folder.resolve(), *trusted))
+        self.origin = TrustedOrigins((folder.resolve(), *trusted))
         self._instructions = Instructions(folder, self.origin)
         self._seen: dict[Path, tuple[tuple[int, int], str]] = {}
 
@@ -61,12 +61,12 @@ class Workspace:
         if persona is not None:
             is_file = persona.endswith(".md")
             said = self._texts([self.folder / persona], notices) if is_file else [persona]
-            texts += [fill("persona", persona=text) for text in said]
+            texts += [render_prompt("persona", persona=text) for text in said]
         told = self._instructions.read(root)
         if told.text:
             texts.append(told.text)
             notices += told.notices
-        text = fill("system", files="\n\n".join(texts), root=root).strip()
+        text = render_prompt("system", files="\n\n".join(texts), root=root).strip()
         return SystemPrompt(text, tuple(notices))
 
     def text_of(self, memory: Path) -> str:
@@ -122,7 +122,7 @@ class Workspace:
                 if len(self._seen) >= _FILES_KEPT:
                     del self._seen[next(iter(self._seen))]
                 real = self._inside(path) if S_ISREG(found.st_mode) else None
-                seen = self._seen[path] = (mark, beginning(real) if real else "")
+                seen = self._seen[path] = (mark, read_prompt_file(real) if real else "")
         except OSError:
             self._seen.pop(path, None)
             return ""
@@ -144,4 +144,4 @@ def _tells(text: str) -> bool:
 
 @cache
 def _blank_lines() -> frozenset[str]:
-    return frozenset(load("blank_profile").splitlines())
+    return frozenset(load_prompt("blank_profile").splitlines())

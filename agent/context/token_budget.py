@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from agent.prompts import load
+from agent.prompts import load_prompt
 from agent.records import frozen
 from agent.types import Context, Image, ImageFile, Message, Part, Text
 
@@ -23,7 +23,7 @@ _BELOW_CJK = bytes(range(0x2E))
 
 
 @frozen
-class Window:
+class TrimmedMessages:
     """The messages to send, and how many of the oldest ones were left out.
 
     `cut`: not all that there was fitted as it was.
@@ -65,9 +65,9 @@ def estimate(message: Message) -> int:
     return tokens
 
 
-def fit(
+def trim_to_budget(
     messages: Sequence[Message], limit: int, *, trimmed: bool = False, front: str | None = None
-) -> Window:
+) -> TrimmedMessages:
     """The newest part of a valid conversation that stays within `limit` tokens.
 
     Cuts fall before user messages; inside a round that is too long by itself they fall before
@@ -78,18 +78,18 @@ def fit(
     sizes = [estimate(message) for message in messages]
     ahead = estimate_text(front) if front else 0
     total = sum(sizes)
-    room = max(limit - ahead - estimate_text(load("trimmed")), 1)
+    room = max(limit - ahead - estimate_text(load_prompt("trimmed")), 1)
     kept, dropped = messages, 0
     if total > room:
-        replay = _Replay(messages, sizes, room)
+        replay = _TrimHistory(messages, sizes, room)
         kept, dropped = replay.kept(), replay.start
     notes = [front] if front else []
     if dropped or trimmed:
-        notes.append(load("trimmed"))
+        notes.append(load_prompt("trimmed"))
     if kept and notes:
         kept = _noted(kept, notes)
     tokens = total if kept is messages else sum(map(estimate, kept))
-    return Window(kept, dropped, total + ahead, tokens, total > room)
+    return TrimmedMessages(kept, dropped, total + ahead, tokens, total > room)
 
 
 class _Cut(NamedTuple):
@@ -100,7 +100,7 @@ class _Cut(NamedTuple):
     tokens: int
 
 
-class _Replay:
+class _TrimHistory:
     """What is left of a conversation, found by going through its requests from the first on."""
 
     def __init__(self, messages: Sequence[Message], sizes: Sequence[int], room: int) -> None:

@@ -12,7 +12,7 @@ _STEP = 0.05
 _MODELS = 64
 
 
-class Gauge:
+class TokenCalibration:
     """A factor for each model, kept for the life of the process.
 
     `factor` moves in steps, and only when the model's count has left it by more than one step:

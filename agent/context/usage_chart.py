@@ -3,24 +3,24 @@
 from collections.abc import Mapping
 
 from agent.context.compaction import Conversation
-from agent.context.room import FULL, Room
+from agent.context.room import FULL, ContextBudget
 from agent.context.token_budget import estimate, estimate_text
-from agent.i18n import later, t
-from agent.text.display_width import padded, width
+from agent.i18n import mark_for_translation, t
+from agent.text.display_width import display_width, padded
 
 WIDTH = 20
 _NAMES = {
-    "prompt": later("prompt"),
-    "tools": later("tools"),
-    "memory": later("memory"),
-    "summary": later("summary"),
-    "messages": later("messages"),
-    "results": later("results"),
-    "free": later("free"),
+    "prompt": mark_for_translation("prompt"),
+    "tools": mark_for_translation("tools"),
+    "memory": mark_for_translation("memory"),
+    "summary": mark_for_translation("summary"),
+    "messages": mark_for_translation("messages"),
+    "results": mark_for_translation("results"),
+    "free": mark_for_translation("free"),
 }
 
 
-def parts(room: Room, conversation: Conversation, memory: str) -> dict[str, int]:
+def parts(room: ContextBudget, conversation: Conversation, memory: str) -> dict[str, int]:
     """The model's tokens by what takes them; `memory` is the part of the prompt that remembers."""
     remembered = min(estimate_text(memory) if memory else 0, room.prompt)
     results = [message for message in conversation.messages if message.role == "tool"]
@@ -39,7 +39,7 @@ def parts(room: Room, conversation: Conversation, memory: str) -> dict[str, int]
     return found
 
 
-def picture(room: Room, found: Mapping[str, int]) -> str:
+def usage_chart(room: ContextBudget, found: Mapping[str, int]) -> str:
     """A line for each part; a bar is as long as its share of the window."""
     used = sum(tokens for name, tokens in found.items() if name != "free")
     share = _percent(used, room.window)
@@ -47,7 +47,7 @@ def picture(room: Room, found: Mapping[str, int]) -> str:
         t("{used:,} of {window:,} tokens ({share})", used=used, window=room.window, share=share)
     ]
     names = {name: t(_NAMES[name]) for name in found}
-    columns = max(9, *map(width, names.values()))
+    columns = max(9, *map(display_width, names.values()))
     lines += [
         f"{padded(names[name], columns)} {_bar(tokens, room.window)} {tokens:>9,}"
         for name, tokens in found.items()

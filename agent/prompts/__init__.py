@@ -6,11 +6,11 @@ from string import Template
 
 
 @cache
-def load(name: str) -> str:
+def load_prompt(name: str) -> str:
     """The text of `NAME.md`, without surrounding blank lines; `name` may hold a folder."""
     return (Path(__file__).parent / f"{name}.md").read_text("utf-8").strip()
 
 
-def fill(name: str, **values: object) -> str:
-    """`load`, with each `$name` in the text replaced. Raises KeyError when one is missing."""
-    return Template(load(name)).substitute(values)
+def render_prompt(name: str, **values: object) -> str:
+    """`load_prompt`, with each `$name` in the text replaced. Raises KeyError when one is missing."""
+    return Template(load_prompt(name)).substitute(values)

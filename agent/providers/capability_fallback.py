@@ -16,7 +16,7 @@ from agent.errors import (
 )
 from agent.events import ModelEvent, Notice, Reply, TextDelta, ToolCallDelta
 from agent.i18n import t
-from agent.prompts import load
+from agent.prompts import load_prompt
 from agent.providers.base import ClosingProvider, ModelRequest
 from agent.providers.openai.response import next_call_number
 from agent.types import Image, Message, Part, RedactedThinking, Text, Thinking
@@ -60,7 +60,7 @@ class _Lacks:
     images: bool = False
 
 
-class Adapting:
+class CapabilityFallback:
     """Remembers what each model refused: native tools are then told in words, thinking is left out,
     and of a picture the model is told that there was one.
 
@@ -187,9 +187,9 @@ class Adapting:
         provider: ClosingProvider = self._provider
         if lacks.tools or self._tools == "xml":
             if self._xml is None:
-                from agent.providers.text_tools.provider import XmlTools
+                from agent.providers.text_tools.provider import TextToolProvider
 
-                self._xml = XmlTools(self._provider)
+                self._xml = TextToolProvider(self._provider)
             provider = self._xml
         elif request.model in self._native:
             return provider.stream(request)
@@ -199,9 +199,9 @@ class Adapting:
         self, provider: ClosingProvider, request: ModelRequest
     ) -> AsyncIterator[ModelEvent]:
         """The stream, with calls that stand in its text taken out of it."""
-        from agent.providers.text_tools.detection import Held
+        from agent.providers.text_tools.detection import DetectionBuffer
 
-        held = Held()
+        held = DetectionBuffer()
         stream = cast(AsyncGenerator[ModelEvent], provider.stream(request))
         async with aclosing(stream):
             async for event in stream:
@@ -216,7 +216,7 @@ class Adapting:
                 yield event
 
     def _heard(self, request: ModelRequest, reply: Reply, held: str) -> Iterator[ModelEvent]:
-        from agent.providers.text_tools.detection import calls_in
+        from agent.providers.text_tools.detection import detect_calls
 
         model, message = request.model, reply.message
         in_words = self._tools == "xml" or self._lacks.get(model, _Lacks()).tools
@@ -226,7 +226,7 @@ class Adapting:
             if not in_words:
                 self._native.add(model)
         else:
-            found = calls_in(message.text, tools, next_call_number(request.messages))
+            found = detect_calls(message.text, tools, next_call_number(request.messages))
         if found is not None and not in_words and model not in self._noticed:
             self._noticed.add(model)
             yield Notice("warning", _written_as_text(model, chosen=self._tools == "native"))
@@ -306,4 +306,4 @@ def _unseen(message: Message) -> Message:
 
 
 def _told(part: Part) -> Part:
-    return Text(f"{load('unseen_picture')}\n") if isinstance(part, Image) else part
+    return Text(f"{load_prompt('unseen_picture')}\n") if isinstance(part, Image) else part

@@ -19,7 +19,7 @@ _PROBE_S = 300.0
 
 
 @frozen
-class Account:
+class KeyRef:
     """A key at an address; `secret` is the key itself."""
 
     address: str
@@ -50,35 +50,35 @@ class Cooldowns:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._rests: dict[tuple[Account, str], _Rest] = {}
+        self._rests: dict[tuple[KeyRef, str], _Rest] = {}
 
-    def left_s(self, account: Account, model: str) -> float:
+    def left_s(self, account: KeyRef, model: str) -> float:
         """Seconds until it may be asked; 0 when it may be now. While a probe runs, at least one."""
         now = self._clock()
         return max((_left_s(rest, now) for rest in self._of(account, model)), default=0.0)
 
-    def stated_s(self, account: Account, model: str) -> float:
+    def stated_s(self, account: KeyRef, model: str) -> float:
         """Seconds until the vendor has said that it answers again, if it did; see `left_s`."""
         now = self._clock()
         return max((rest.ends - now for rest in self._of(account, model)), default=0.0)
 
-    def cause(self, account: Account, model: str) -> tuple[Cause, str]:
+    def cause(self, account: KeyRef, model: str) -> tuple[Cause, str]:
         """Why it rests, in a word and in a sentence."""
         now = self._clock()
         rest = max(self._of(account, model), key=lambda one: _left_s(one, now))
         return rest.cause, rest.reason
 
-    def begin(self, account: Account, model: str) -> None:
+    def begin(self, account: KeyRef, model: str) -> None:
         """It is asked now; if it has rested, this is the probe."""
         for rest in self._of(account, model):
             rest.probe = rest.probe or asyncio.Event()
 
-    def answered(self, account: Account, model: str) -> None:
+    def answered(self, account: KeyRef, model: str) -> None:
         """It works: every rest is over."""
         for place in ((account, model), (account, _EVERY_MODEL)):
             _release(self._rests.pop(place, None))
 
-    def failed(self, account: Account, model: str, error: ProviderError) -> None:
+    def failed(self, account: KeyRef, model: str, error: ProviderError) -> None:
         """Let it rest, if that is what the error asks for."""
         cause = _cause(error)
         if cause is None:
@@ -99,25 +99,25 @@ class Cooldowns:
         self._rests[place] = _Rest(cause, str(error), now + rest_s, now + stated_s, failures)
         _release(before)
 
-    def given_up(self, account: Account, model: str) -> None:
+    def given_up(self, account: KeyRef, model: str) -> None:
         """Nobody waits for the answer any more, if there was a probe: the next request is one."""
         for rest in self._of(account, model):
             _release(rest)
             rest.probe = None
 
-    def hurry(self, account: Account, model: str) -> None:
+    def hurry(self, account: KeyRef, model: str) -> None:
         """Somebody wants to know now: the next request is the probe."""
         for rest in self._of(account, model):
             rest.until = min(rest.until, self._clock())
 
-    async def settled(self, account: Account, model: str) -> bool:
+    async def settled(self, account: KeyRef, model: str) -> bool:
         """Waits while a probe runs; False when none does."""
         probes = [rest.probe for rest in self._of(account, model) if rest.probe]
         for probe in probes:
             await probe.wait()
         return bool(probes)
 
-    def _of(self, account: Account, model: str) -> list[_Rest]:
+    def _of(self, account: KeyRef, model: str) -> list[_Rest]:
         places = ((account, model), (account, _EVERY_MODEL))
         return [self._rests[place] for place in places if place in self._rests]
 

@@ -10,13 +10,13 @@ from agent.providers.base import ModelRequest, Provider
 
 
 @runtime_checkable
-class Closes(Protocol):
+class ClosableProvider(Protocol):
     """Optional ability of a provider: let go of connections and the like."""
 
     async def aclose(self) -> None: ...
 
 
-class Own:
+class CustomProvider:
     """Around a provider that Kore did not write.
 
     A broken connection or a time-out of Python's own is one of ours, so that it is tried again; any
@@ -59,5 +59,5 @@ class Own:
                 await events.aclose()
 
     async def aclose(self) -> None:
-        if isinstance(self.provider, Closes):
+        if isinstance(self.provider, ClosableProvider):
             await self.provider.aclose()

@@ -28,7 +28,7 @@ async def ollama_models(host: str = "127.0.0.1", port: int = 11434) -> list[str]
     return await _ollama(host, port) or []
 
 
-async def local_servers(
+async def discover_local_servers(
     usual: tuple[tuple[str, int], ...] = _USUAL, host: str = "127.0.0.1"
 ) -> list[LocalServer]:
     """Those of Ollama, LM Studio and vLLM that answer on their ports, all asked at once."""

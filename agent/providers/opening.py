@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from agent.errors import ConfigError
 from agent.providers.base import ClosingProvider
-from agent.providers.capability_fallback import Adapting
+from agent.providers.capability_fallback import CapabilityFallback
 from agent.providers.http.transport import AiohttpTransport, Deadlines, Endpoint, Transport
 from agent.providers.openai.request import Dialect
 from agent.providers.registry import ModelConfig
@@ -15,7 +15,7 @@ from agent.providers.vendors import Vendor
 _HEADER = re.compile(r"(?!.*\$\{)[ -~]*")
 
 
-def open_endpoint(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) -> ClosingProvider:
+def build_provider(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) -> ClosingProvider:
     """Nothing is connected yet. Raises `ConfigError` for a client that cannot reach the vendor."""
     if config.transport == "sdk" and vendor.protocol != "openai":
         raise ConfigError(
@@ -29,14 +29,14 @@ def open_endpoint(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) -> 
                 "or holds what no header can"
             )
     opened = _OPEN[vendor.protocol](config, vendor, deadlines)
-    return Adapting(opened, tools=config.tools)
+    return CapabilityFallback(opened, tools=config.tools)
 
 
 def _openai(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) -> ClosingProvider:
-    from agent.providers.openai.provider import OpenAI
+    from agent.providers.openai.provider import OpenAICompatibleProvider
 
     endpoint = Endpoint(
-        *_place(config, vendor), extra_headers=config.headers, key_source=_source(config)
+        *_place(config, vendor), extra_headers=config.headers, key_source=_endpoint_source(config)
     )
     transport: Transport
     if config.transport == "sdk":
@@ -45,7 +45,9 @@ def _openai(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) -> Closin
         transport = SdkTransport(endpoint, deadlines)
     else:
         transport = AiohttpTransport(endpoint, deadlines)
-    return OpenAI(endpoint, transport, dialect=dialect_of(config, vendor), deadlines=deadlines)
+    return OpenAICompatibleProvider(
+        endpoint, transport, dialect=dialect_of(config, vendor), deadlines=deadlines
+    )
 
 
 def dialect_of(config: ModelConfig, vendor: Vendor) -> Dialect:
@@ -56,19 +58,22 @@ def dialect_of(config: ModelConfig, vendor: Vendor) -> Dialect:
 
 
 def _anthropic(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) -> ClosingProvider:
-    from agent.providers.anthropic.provider import Anthropic, anthropic_endpoint
+    from agent.providers.anthropic.provider import AnthropicProvider, anthropic_endpoint
 
-    endpoint = anthropic_endpoint(*_place(config, vendor), config.headers, _source(config))
-    return Anthropic(endpoint, deadlines=deadlines)
+    endpoint = anthropic_endpoint(*_place(config, vendor), config.headers, _endpoint_source(config))
+    return AnthropicProvider(endpoint, deadlines=deadlines)
 
 
 def _ollama(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) -> ClosingProvider:
-    from agent.providers.ollama.provider import PATH, Ollama
+    from agent.providers.ollama.provider import PATH, OllamaProvider
 
     endpoint = Endpoint(
-        *_place(config, vendor), PATH, extra_headers=config.headers, key_source=_source(config)
+        *_place(config, vendor),
+        PATH,
+        extra_headers=config.headers,
+        key_source=_endpoint_source(config),
     )
-    return Ollama(endpoint, context_tokens=config.context_tokens, deadlines=deadlines)
+    return OllamaProvider(endpoint, context_tokens=config.context_tokens, deadlines=deadlines)
 
 
 def _place(config: ModelConfig, vendor: Vendor) -> tuple[str, str, str, str | None]:
@@ -81,7 +86,7 @@ def _place(config: ModelConfig, vendor: Vendor) -> tuple[str, str, str, str | No
     )
 
 
-def _source(config: ModelConfig) -> str:
+def _endpoint_source(config: ModelConfig) -> str:
     return next(iter(config.key_sources), "")
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from agent.errors import ConfigError
 from agent.providers.base import ClosingProvider, Provider
-from agent.providers.cooldown import Account, Cooldowns
+from agent.providers.cooldown import Cooldowns, KeyRef
 from agent.providers.http.transport import SECRET_HEADER
 from agent.providers.pricing import tariff_of
 from agent.providers.registry import (
@@ -15,9 +15,9 @@ from agent.providers.registry import (
     Profile,
     default_model,
     open_provider,
-    resolve,
+    resolve_model,
 )
-from agent.providers.retry import Retrying, Seat
+from agent.providers.retry import ModelCandidate, RetryingProvider
 from agent.providers.vendors import CONTEXT_TOKENS, PLACEHOLDERS, VENDORS
 from agent.records import frozen
 from agent.usage import Tariff
@@ -37,7 +37,7 @@ class OpenModel:
 
 
 @dataclass(slots=True)
-class Models:
+class ModelPool:
     """Models by name. `default` is one, `fallbacks` are asked in this order when another one
     cannot answer; `known` are the configured ones.
 
@@ -60,17 +60,17 @@ class Models:
     _untold: list[str] = field(default_factory=list, init=False, repr=False)
 
     @classmethod
-    def of(cls, model: str | Provider | None, environ: Mapping[str, str]) -> "Models":
+    def of(cls, model: str | Provider | None, environ: Mapping[str, str]) -> "ModelPool":
         """What a library user means by `model`."""
         if model is None or isinstance(model, str):
             return cls(model or default_model(environ), environ=environ)
         models = cls(model.name)
-        from agent.providers.custom import Own
+        from agent.providers.custom import CustomProvider
 
-        models._open[model.name] = OpenModel(Own(model, model.name), model.name)
+        models._open[model.name] = OpenModel(CustomProvider(model, model.name), model.name)
         return models
 
-    def is_like(self, other: "Models") -> bool:
+    def is_like(self, other: "ModelPool") -> bool:
         """Whether both know the same models in the same roles."""
         return all(
             getattr(self, name) == getattr(other, name)
@@ -93,7 +93,7 @@ class Models:
         if name == "default" or wanted == "default":
             return self.default
         try:
-            resolve(wanted, self.known, self.environ)
+            resolve_model(wanted, self.known, self.environ)
         except ConfigError as exc:
             self.tell(
                 f"the model of profile {name!r} cannot be used, {self.default} takes its "
@@ -118,7 +118,7 @@ class Models:
         others = [self.check(other) for other in self.fallbacks if self._named(other) != name]
         seats = [seat for rank, one in enumerate((config, *others)) for seat in _seats(one, rank)]
         return OpenModel(
-            Retrying(seats, cooldowns=self.cooldowns, sleep=self.sleep),
+            RetryingProvider(seats, cooldowns=self.cooldowns, sleep=self.sleep),
             config.model_id,
             min(config.context_tokens or self.window, self.window),
             config.temperature,
@@ -129,7 +129,7 @@ class Models:
 
     def check(self, name: str) -> ModelConfig:
         """What the name stands for. Raises `ConfigError`."""
-        return resolve(self._named(name), self.known, self.environ)
+        return resolve_model(self._named(name), self.known, self.environ)
 
     def hurry(self, name: str) -> None:
         """The next request asks this model, however long it should rest. Raises `ConfigError`."""
@@ -162,16 +162,17 @@ class Models:
         self._open.clear()
 
 
-def _accounts(config: ModelConfig) -> list[Account]:
+def _accounts(config: ModelConfig) -> list[KeyRef]:
     """One for each key of a resolved model, or one without any."""
     return [_account(one) for one in config.by_key()]
 
 
-def _account(config: ModelConfig) -> Account:
-    return Account(config.api_base or config.vendor, next(iter(config.api_keys), ""))
+def _account(config: ModelConfig) -> KeyRef:
+    return KeyRef(config.api_base or config.vendor, next(iter(config.api_keys), ""))
 
 
-def _seats(config: ModelConfig, rank: int) -> list[Seat]:
+def _seats(config: ModelConfig, rank: int) -> list[ModelCandidate]:
     return [
-        Seat(open_provider(one), config.model_id, _account(one), rank) for one in config.by_key()
+        ModelCandidate(open_provider(one), config.model_id, _account(one), rank)
+        for one in config.by_key()
     ]

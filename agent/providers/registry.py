@@ -28,7 +28,7 @@ _KEY = re.compile(r"[!-~]+")
 
 @frozen
 class ModelConfig:
-    """A model by name: as somebody configured it, and after `resolve` with nothing left open.
+    """A model by name: as somebody configured it, and after `resolve_model` with nothing left open.
 
     `model` is `vendor/model`. `transport` picks the HTTP client, `headers` go with every request,
     `tools` says how the model is told of them, `context_tokens` is the size of its window.
@@ -95,7 +95,9 @@ def register_provider(name: str, factory: ProviderFactory) -> None:
     _registered[name] = factory
 
 
-def resolve(name: str, known: Sequence[ModelConfig], environ: Mapping[str, str]) -> ModelConfig:
+def resolve_model(
+    name: str, known: Sequence[ModelConfig], environ: Mapping[str, str]
+) -> ModelConfig:
     """What `name` stands for: an entry of `known` (model_list), or `vendor/model`.
 
     Address, window and key come from the entry, then from the vendor; the key then from
@@ -128,17 +130,17 @@ def resolve(name: str, known: Sequence[ModelConfig], environ: Mapping[str, str])
 def open_provider(config: ModelConfig, *, deadlines: Deadlines | None = None) -> ClosingProvider:
     """A provider for a resolved config; nothing is connected before its first request."""
     if config.vendor in _registered:
-        from agent.providers.custom import Own
+        from agent.providers.custom import CustomProvider
 
-        return Own(_made(_registered[config.vendor], config), config.vendor)
+        return CustomProvider(_made(_registered[config.vendor], config), config.vendor)
     vendor = find_vendor(config.vendor)
     if vendor is None:
-        from agent.providers.scripted import Echo
+        from agent.providers.scripted import EchoProvider
 
-        return Echo()
-    from agent.providers.opening import open_endpoint
+        return EchoProvider()
+    from agent.providers.opening import build_provider
 
-    return open_endpoint(config, vendor, deadlines or Deadlines())
+    return build_provider(config, vendor, deadlines or Deadlines())
 
 
 def _made(factory: ProviderFactory, config: ModelConfig) -> Provider:
@@ -278,7 +280,7 @@ def _expanded(config: ModelConfig, key: str, environ: Mapping[str, str]) -> str:
 
 def _unknown_name(name: str, known: Sequence[ModelConfig]) -> ConfigError:
     names = [entry.name for entry in known]
-    guess = _near(name, [*names, *PROFILES])
+    guess = suggest_names(name, [*names, *PROFILES])
     return ConfigError(
         t(
             "there is no model {name!r}: expected a model_name of model_list ({known}) or "
@@ -292,7 +294,7 @@ def _unknown_name(name: str, known: Sequence[ModelConfig]) -> ConfigError:
 
 def _unknown_vendor(config: ModelConfig) -> ConfigError:
     names = [*VENDORS, *ALIASES, *_registered, "offline"]
-    guess = _near(config.vendor, names, "/" + config.model_id)
+    guess = suggest_names(config.vendor, names, "/" + config.model_id)
     if config.vendor == "offline":
         guess = t("; did you mean {found!r}?", found=OFFLINE)
     return ConfigError(
@@ -305,7 +307,7 @@ def _unknown_vendor(config: ModelConfig) -> ConfigError:
     )
 
 
-def _near(name: str, names: Sequence[str], rest: str = "") -> str:
+def suggest_names(name: str, names: Sequence[str], rest: str = "") -> str:
     from difflib import get_close_matches
 
     found = get_close_matches(name, names, 1)

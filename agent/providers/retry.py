@@ -12,7 +12,7 @@ from agent.errors import ContextTooLong, KeyRefused, ProviderError, RateLimited,
 from agent.events import ModelEvent, Notice, Reply, Retry
 from agent.i18n import plural, t
 from agent.providers.base import ClosingProvider, ModelRequest
-from agent.providers.cooldown import Account, Cooldowns
+from agent.providers.cooldown import Cooldowns, KeyRef
 from agent.records import frozen
 
 _BASE_S = 0.5
@@ -20,11 +20,11 @@ _CAP_S = 20.0
 _PATIENCE_S = 60.0
 # What a person would rather wait than be answered by another model.
 _LOYALTY_S = 5.0
-_NO_ACCOUNT = Account("")
+_NO_ACCOUNT = KeyRef("")
 
 
 @frozen
-class Seat:
+class ModelCandidate:
     """One way to be answered: a model, asked with one of its keys.
 
     `rank` is the model's place in the chain, 0 for the one that was wanted; without `model` it is
@@ -33,7 +33,7 @@ class Seat:
 
     provider: ClosingProvider
     model: str | None = None
-    account: Account = _NO_ACCOUNT
+    account: KeyRef = _NO_ACCOUNT
     rank: int = 0
 
     def name(self, request: ModelRequest) -> str:
@@ -41,7 +41,7 @@ class Seat:
 
 
 @dataclass(slots=True)
-class _Round:
+class _Attempt:
     """What one request has come to: seats that it asks no more, and how often it asked each."""
 
     request: ModelRequest
@@ -54,7 +54,7 @@ class _Round:
     void: bool = False
 
 
-class Retrying:
+class RetryingProvider:
     """Asks the first seat `attempts` times with exponential back-off and full jitter, then others.
 
     What goes wrong decides who is next: after a rate limit or a refused key another key of the
@@ -67,14 +67,14 @@ class Retrying:
 
     def __init__(
         self,
-        seats: ClosingProvider | Sequence[Seat],
+        seats: ClosingProvider | Sequence[ModelCandidate],
         *,
         attempts: int = 3,
         cooldowns: Cooldowns | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         jitter: Callable[[], float] = random.random,
     ) -> None:
-        self._seats = list(seats) if isinstance(seats, Sequence) else [Seat(seats)]
+        self._seats = list(seats) if isinstance(seats, Sequence) else [ModelCandidate(seats)]
         self._attempts = attempts
         self._cooldowns = cooldowns or Cooldowns()
         self._sleep = sleep
@@ -85,7 +85,7 @@ class Retrying:
         return self._seats[0].provider.name
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        this = _Round(request)
+        this = _Attempt(request)
         while True:
             n = await self._next(this)
             if n is None:
@@ -115,7 +115,7 @@ class Retrying:
             for provider in {id(seat.provider): seat.provider for seat in self._seats}.values():
                 group.create_task(provider.aclose())
 
-    async def _ask(self, this: _Round, n: int) -> AsyncGenerator[ModelEvent]:
+    async def _ask(self, this: _Attempt, n: int) -> AsyncGenerator[ModelEvent]:
         """One attempt; what it comes to is noted."""
         seat = self._seats[n]
         place = seat.account, seat.model or this.request.model
@@ -140,7 +140,7 @@ class Retrying:
         finally:
             self._cooldowns.given_up(*place)
 
-    async def _next(self, this: _Round) -> int | None:
+    async def _next(self, this: _Attempt) -> int | None:
         """The first seat that may be asked now; None when there is a rest to wait for.
 
         Raises `ProviderError` when that would take too long.
@@ -160,7 +160,7 @@ class Retrying:
             return None
         raise self._last(this)
 
-    def _judge(self, this: _Round, n: int, error: ProviderError) -> float:
+    def _judge(self, this: _Attempt, n: int, error: ProviderError) -> float:
         """Who is not asked any more; returns the seconds until the next attempt."""
         seat = self._seats[n]
         failures = this.failures[n] = this.failures.get(n, 0) + 1
@@ -180,7 +180,7 @@ class Retrying:
                 this.gone.add(other)
         return 0.0
 
-    def _after_limit(self, this: _Round, n: int, error: RateLimited, *, again: bool) -> float:
+    def _after_limit(self, this: _Attempt, n: int, error: RateLimited, *, again: bool) -> float:
         asked_s = error.retry_after_s
         wait_s = self._backoff_s(this.failures[n]) if asked_s is None else asked_s
         others = [one for one in self._open(this) if one != n and not self._left_s(this, one)]
@@ -196,7 +196,7 @@ class Retrying:
         this.gone.add(n)
         return 0.0
 
-    def _change(self, this: _Round, n: int) -> list[ModelEvent]:
+    def _change(self, this: _Attempt, n: int) -> list[ModelEvent]:
         """What is told before an attempt: that another model or key is asked, that all is void."""
         seat, error = self._seats[n], this.error
         if seat.rank == this.rank:
@@ -226,17 +226,17 @@ class Retrying:
             )
         return told
 
-    def _retry(self, this: _Round, wait_s: float, reason: str = "") -> Retry:
+    def _retry(self, this: _Attempt, wait_s: float, reason: str = "") -> Retry:
         this.void = False
         if not reason:
             reason = str(this.error) if this.error else self._cause(this, self._open(this)[0])[1]
         most = self._attempts * len(self._seats)
         return Retry(reason, min(this.asked + 1, most), most, wait_s, this.rank)
 
-    def _rest_s(self, this: _Round) -> float:
+    def _rest_s(self, this: _Attempt) -> float:
         return min(self._left_s(this, n) for n in self._open(this)) + self._jitter() * _BASE_S
 
-    def _last(self, this: _Round) -> ProviderError:
+    def _last(self, this: _Attempt) -> ProviderError:
         """What is raised when nobody is left to ask: a limit tells when it is over."""
         if this.error is not None and not isinstance(this.error, RateLimited):
             return this.error
@@ -246,12 +246,12 @@ class Retrying:
             return self._resting(this, min(limits, key=lambda n: left[n]))
         return this.error or Unavailable(t("no model could be asked"))
 
-    def _resting(self, this: _Round, n: int) -> RateLimited:
+    def _resting(self, this: _Attempt, n: int) -> RateLimited:
         left_s = self._left_s(this, n)
         stated_s = self._cooldowns.stated_s(*self._place(this, n))
-        again = t("it is asked again in {spelled}", spelled=spelled(left_s))
+        again = t("it is asked again in {spelled}", spelled=humanize_seconds(left_s))
         if stated_s > left_s + 1:
-            again = t("for {spelled}; {again}", spelled=spelled(stated_s), again=again)
+            again = t("for {spelled}; {again}", spelled=humanize_seconds(stated_s), again=again)
         return RateLimited(
             t("{cause} ({again})", cause=self._cause(this, n)[1], again=again),
             retry_after_s=left_s,
@@ -264,26 +264,26 @@ class Retrying:
     def _backoff_s(self, failures: int) -> float:
         return self._jitter() * min(_CAP_S, _BASE_S * 2.0 ** (failures - 1))
 
-    def _open(self, this: _Round) -> list[int]:
+    def _open(self, this: _Attempt) -> list[int]:
         return [n for n in range(len(self._seats)) if n not in this.gone]
 
-    def _place(self, this: _Round, n: int) -> tuple[Account, str]:
+    def _place(self, this: _Attempt, n: int) -> tuple[KeyRef, str]:
         return self._seats[n].account, self._seats[n].model or this.request.model
 
-    def _left_s(self, this: _Round, n: int) -> float:
+    def _left_s(self, this: _Attempt, n: int) -> float:
         return self._cooldowns.left_s(*self._place(this, n))
 
-    def _cause(self, this: _Round, n: int) -> tuple[str, str]:
+    def _cause(self, this: _Attempt, n: int) -> tuple[str, str]:
         return self._cooldowns.cause(*self._place(this, n))
 
-    def _rest(self, this: _Round, n: int, error: ProviderError) -> None:
+    def _rest(self, this: _Attempt, n: int, error: ProviderError) -> None:
         self._cooldowns.failed(*self._place(this, n), error)
 
-    async def _settled(self, this: _Round, n: int) -> bool:
+    async def _settled(self, this: _Attempt, n: int) -> bool:
         return await self._cooldowns.settled(*self._place(this, n))
 
 
-def spelled(seconds: float) -> str:
+def humanize_seconds(seconds: float) -> str:
     """A time as people say it, rounded up: what is promised must not be early."""
     if seconds <= 90:
         return plural(math.ceil(seconds), "{n} second", "{n} seconds")

@@ -14,9 +14,9 @@ from agent.events import (
     ThinkingEnd,
     ToolCallDelta,
 )
-from agent.prompts import fill
+from agent.prompts import render_prompt
 from agent.providers.base import ModelRequest
-from agent.providers.openai.response import next_call_number, read_call
+from agent.providers.openai.response import next_call_number, parse_tool_call
 from agent.types import Context, Message, Thinking, Usage, assistant
 
 _WORD = re.compile(r"\s*\S+\s*")
@@ -26,7 +26,7 @@ _QUOTED_CHARS = 400
 Step = Message | str | Exception | Callable[[ModelRequest], Message | str | Exception]
 
 
-class Echo:
+class EchoProvider:
     """The model `offline/echo`: says that it is a stand-in and repeats what it was told.
 
     A line `!tool NAME {"argument": …}` in a user message makes it call that tool; several lines
@@ -45,7 +45,7 @@ class Echo:
         """There is nothing to close."""
 
 
-class Scripted:
+class ScriptedProvider:
     """Gives the scripted replies, one per request, and keeps the `requests` it was asked.
 
     An exception is raised in place of a reply; a function is asked with the request. Raises
@@ -97,16 +97,16 @@ def _answer(request: ModelRequest) -> Message:
     results = _results(request)
     if results:
         quoted = "\n\n".join(_cut(result) for result in results)
-        return assistant(fill("offline_results", results=quoted))
+        return assistant(render_prompt("offline_results", results=quoted))
     text = next((one.text for one in reversed(request.messages) if one.role == "user"), "")
     number = next_call_number(request.messages)
     calls = tuple(
-        read_call(f"call_{n}", name, raw.strip())
+        parse_tool_call(f"call_{n}", name, raw.strip())
         for n, (name, raw) in enumerate(_COMMAND.findall(text), number)
     )
     if calls:
         return assistant("", calls)
-    return assistant(fill("offline", text=text or _told(request)))
+    return assistant(render_prompt("offline", text=text or _told(request)))
 
 
 def _told(request: ModelRequest) -> str:

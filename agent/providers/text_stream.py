@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 
 from agent.events import ModelEvent, TextDelta, ThinkingDelta, ThinkingEnd
 from agent.providers.openai.request import mend
-from agent.providers.think_tags import ThinkTags
+from agent.providers.think_tags import ThinkTagFilter
 
 
 @dataclass(slots=True)
-class Words:
+class DeltaBuffer:
     """Text as it streams; half of a surrogate pair waits for its other half."""
 
     said: list[str] = field(default_factory=list)
@@ -31,14 +31,14 @@ class Words:
         return "".join(self.said) + mend(self.held)
 
 
-class Speech:
+class TextStream:
     """Text and thinking of one reply, told apart also where a model tags its thoughts itself."""
 
     def __init__(self) -> None:
-        self._text = Words()
-        self._thinking = Words()
+        self._text = DeltaBuffer()
+        self._thinking = DeltaBuffer()
         self._open = False
-        self._tags: ThinkTags | None = ThinkTags()
+        self._tags: ThinkTagFilter | None = ThinkTagFilter()
 
     @property
     def text(self) -> str:

@@ -6,7 +6,7 @@ Seen with DeepSeek R1, QwQ, Qwen 3 and others behind servers without a reasoning
 _TAGS = {"<think>": "</think>", "<thinking>": "</thinking>"}
 
 
-class ThinkTags:
+class ThinkTagFilter:
     """Tells thoughts from text, however the text is cut into pieces.
 
     Only tags at the very beginning count: further on they are what the model talks about.

@@ -12,7 +12,7 @@ from agent.context.project_instructions import project_folders
 from agent.records import frozen
 from agent.security.taint.file_marks import is_marked, is_unseen
 from agent.security.taint.origin import is_in, unconfirmed_notice
-from agent.subagents.definition import BUILT_IN, Definition, read_definition
+from agent.subagents.definition import BUILT_IN, SubagentDefinition, read_definition
 from agent.text import frontmatter
 
 PROGRAMS = (".claude", ".kode", ".kore")
@@ -28,7 +28,7 @@ _ALIASES = {
 }
 log = logging.getLogger(__name__)
 _Mark = tuple[int, int, int]
-_Seen = dict[Path, tuple[_Mark, Definition | None]]
+_Seen = dict[Path, tuple[_Mark, SubagentDefinition | None]]
 
 
 @frozen
@@ -41,7 +41,7 @@ class Source:
 
 
 @frozen
-class Places:
+class CatalogPaths:
     """Where agents are looked for: `user` is the person's home folder, `own` Kore's. What lies in
     `trusted` folders is the person's own as well."""
 
@@ -62,10 +62,12 @@ class Places:
         return found
 
 
-class Catalogue:
+class SubagentCatalog:
     """Finds agents; a file is read again only when it has changed. `given` are a library's own."""
 
-    def __init__(self, places: Places | None = None, given: Sequence[Definition] = ()) -> None:
+    def __init__(
+        self, places: CatalogPaths | None = None, given: Sequence[SubagentDefinition] = ()
+    ) -> None:
         self._places = places
         self._given = tuple(given)
         self._seen: dict[Path, _Seen] = {}
@@ -73,7 +75,7 @@ class Catalogue:
         self.refused: dict[str, str] = {}
         self._strange: set[Path] = set()
 
-    def load(self, root: Path | None = None) -> dict[str, Definition]:
+    def load(self, root: Path | None = None) -> dict[str, SubagentDefinition]:
         """Agents by name, the nearest of each; `root` is the folder of the conversation."""
         found = {one.name: one for one in built_in()}
         seen: dict[Path, _Seen] = {}
@@ -109,7 +111,7 @@ class Catalogue:
             log.warning("%s", unconfirmed_notice(path))
         return True
 
-    def _may_stand(self, one: Definition, found: Mapping[str, Definition]) -> bool:
+    def _may_stand(self, one: SubagentDefinition, found: Mapping[str, SubagentDefinition]) -> bool:
         """Whether it takes no trusted agent's place: by its name or by one that stands for it."""
         if one.trusted:
             return True
@@ -126,7 +128,7 @@ class Catalogue:
             )
         return False
 
-    def find(self, name: str, root: Path | None = None) -> Definition | None:
+    def find(self, name: str, root: Path | None = None) -> SubagentDefinition | None:
         """The agent of this name; case, `-` and `_` do not matter. What other programs call those
         that are built in here counts where nobody is called so."""
         found = self.load(root)
@@ -137,7 +139,7 @@ class Catalogue:
 
 
 @cache
-def built_in() -> tuple[Definition, ...]:
+def built_in() -> tuple[SubagentDefinition, ...]:
     """The agents that Kore brings along."""
     folder = Path(__file__).parent.parent / "prompts" / "agents"
     files = sorted((one for one in folder.iterdir() if one.name.endswith(".md")), key=str)
@@ -179,7 +181,7 @@ def _walk(folder: Path, depth: int, *, links: bool) -> Iterator[tuple[Path, _Mar
             yield from _walk(Path(entry.path), depth - 1, links=links)
 
 
-def _read(path: Path, source: Source) -> Definition | None:
+def _read(path: Path, source: Source) -> SubagentDefinition | None:
     """None for a file that cannot be read, and for the note about a folder of agents."""
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if source.trusted else os.O_NOFOLLOW)
     try:

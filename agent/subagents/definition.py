@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from agent.records import frozen
-from agent.security.policy.modes import Mode, tightest
+from agent.security.policy.modes import PermissionMode, tightest
 from agent.text import frontmatter
 from agent.tools.aliases import NAMES
 
@@ -19,7 +19,7 @@ _SPLIT = re.compile(r"[,\s]+(?![^(]*\))")
 _MODELS = {"haiku": "quick", "sonnet": "task", "opus": "default", "opusplan": "default"}
 _FULL = re.compile(r"(?:anthropic/)?claude-[\w.-]*(haiku|sonnet|opus)[\w.@:-]*")
 _LONG = re.compile(r"\[\d+m\]$")
-_MODES: Mapping[str, Mode] = {
+_MODES: Mapping[str, PermissionMode] = {
     "plan": "plan",
     "ask": "ask",
     "acceptedits": "accept-edits",
@@ -34,7 +34,7 @@ _TRUE, _FALSE = frozenset({"true", "yes", "on", "1"}), frozenset({"false", "no",
 
 
 @frozen
-class Definition:
+class SubagentDefinition:
     """An agent. `tools` are canonical names, None for all; `without` are taken away from them.
 
     `model` is a profile (default, task, reasoning, quick) or a model's name, None for that of
@@ -48,7 +48,7 @@ class Definition:
     tools: tuple[str, ...] | None = None
     without: tuple[str, ...] = ()
     model: str | None = None
-    mode: Mode | None = None
+    mode: PermissionMode | None = None
     max_turns: int | None = None
     background: bool = False
     skills: tuple[str, ...] = ()
@@ -59,7 +59,7 @@ class Definition:
     remarks: tuple[str, ...] = ()
 
     @classmethod
-    def of_data(cls, data: Mapping[str, Any]) -> "Definition":
+    def of_data(cls, data: Mapping[str, Any]) -> "SubagentDefinition":
         """From what `asdict` made of one, also through JSON and in another version of Kore."""
         known = {one.name: data[one.name] for one in fields(cls) if one.name in data}
         for name in ("tools", "without", "skills", "remarks"):
@@ -67,7 +67,7 @@ class Definition:
                 known[name] = tuple(known[name])
         return cls(**known)
 
-    def held_to(self, mode: Mode | None) -> "Definition":
+    def held_to(self, mode: PermissionMode | None) -> "SubagentDefinition":
         """The same, that may do no more than `mode` either."""
         if mode is None:
             return self
@@ -78,14 +78,16 @@ class Definition:
         return (self.tools is None or tool in self.tools) and tool not in self.without
 
 
-def read_definition(raw: bytes, stem: str, source: str, *, trusted: bool = True) -> Definition:
+def read_definition(
+    raw: bytes, stem: str, source: str, *, trusted: bool = True
+) -> SubagentDefinition:
     """The agent of a file; `stem` is its name when it says none. Nothing is too odd to be read."""
     text, remarks = frontmatter.decode(raw)
     found = frontmatter.read(text)
     told = _Fields(found.fields, [*remarks, *found.remarks])
     name = _line(told.text("name"))[:_NAME_CHARS] or stem
     description = told.text("description").strip()[:_DESCRIPTION_CHARS]
-    return Definition(
+    return SubagentDefinition(
         name=name,
         description=description or _first_line(found.body),
         prompt=found.body,
@@ -159,7 +161,7 @@ class _Fields:
     def model(self) -> str | None:
         return model_of(self.text("model", "model_name"))
 
-    def mode(self) -> Mode | None:
+    def mode(self) -> PermissionMode | None:
         name = _folded(_line(self.text("permissionMode")))
         if name and name not in (*_MODES, "default"):
             self.remarks.append(f'permissionMode "{name}" is not known and has no effect')

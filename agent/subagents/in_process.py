@@ -11,40 +11,40 @@ from dataclasses import replace
 from agent import events
 from agent.errors import LimitReached, ToolError
 from agent.records import frozen
-from agent.security.taint.taint import Exposure
+from agent.security.taint.taint import TaintState
 from agent.serialization import event_to_json
 from agent.subagents import profile
-from agent.subagents.catalog import Catalogue
-from agent.subagents.definition import Definition
-from agent.tools.base import CallContext, Errand
+from agent.subagents.catalog import SubagentCatalog
+from agent.subagents.definition import SubagentDefinition
+from agent.tools.base import CallContext, SubagentRequest
 from agent.turn.per_loop import PerLoop
-from agent.turn.request import Equipment, Task
-from agent.turn.runner import Turn
+from agent.turn.request import AgentServices, Task
+from agent.turn.runner import AgentTurn
 from agent.types import Message, Result, Taint, ToolResult, user
-from agent.usage import NANO, Charge, Meter, Receipt, Spent, dollars
+from agent.usage import NANO, Charge, Receipt, UsageMeter, UsageTotals, dollars
 
 _KEPT = 64
 
 
 @frozen
-class _Kept:
+class _Resumable:
     """What `resume` goes on with; `caller` is the session that sent it out."""
 
     caller: str
-    definition: Definition
+    definition: SubagentDefinition
     model: str | None
     messages: tuple[Message, ...]
     taint: frozenset[Taint]
 
 
-class LocalErrands:
+class InProcessSubagents:
     """One agent's. `numbers` count its errands."""
 
-    def __init__(self, agent: Equipment, catalogue: Catalogue) -> None:
+    def __init__(self, agent: AgentServices, catalogue: SubagentCatalog) -> None:
         self._agent = agent
         self._catalogue = catalogue
         self._limits = agent.settings.subagents
-        self._kept: dict[int, _Kept] = {}
+        self._kept: dict[int, _Resumable] = {}
         self._number = 0
         limit = self._limits.max_parallel
         self._slots = PerLoop(lambda: asyncio.Semaphore(limit))
@@ -53,9 +53,11 @@ class LocalErrands:
         """The turn, able to send out sub-agents, as far as there may be any."""
         if depth >= self._limits.max_depth:
             return task
-        return replace(task, spawn=_Spawner(self, task, depth))
+        return replace(task, spawn=_InProcessSpawner(self, task, depth))
 
-    async def send(self, wanted: Errand, call: CallContext, caller: Task, depth: int) -> ToolResult:
+    async def send(
+        self, wanted: SubagentRequest, call: CallContext, caller: Task, depth: int
+    ) -> ToolResult:
         """The sub-agent's result. Raises `ToolError`."""
         kept = self._earlier(wanted, caller)
         definition = kept.definition if kept else self._find(wanted, caller)
@@ -71,7 +73,7 @@ class LocalErrands:
             task,
             messages=[*earlier, user(wanted.prompt)],
             model=model,
-            exposure=Exposure(taint, heard=False, budget=caller.exposure.budget),
+            exposure=TaintState(taint, heard=False, budget=caller.exposure.budget),
         )
 
         async def tell(event: events.Event) -> None:
@@ -87,7 +89,9 @@ class LocalErrands:
             # Its caller holds a place already, and waits for it.
             result = await self._run(task, tell)
         messages = (*task.messages, *result.messages)
-        self._keep(number, _Kept(caller.session, definition, model, messages, task.exposure.taint))
+        self._keep(
+            number, _Resumable(caller.session, definition, model, messages, task.exposure.taint)
+        )
         said = [m.text.strip() for m in result.messages if m.role == "assistant"]
         text = next((one for one in reversed(said) if one), result.text or "It said nothing.")
         text = profile.result_text(definition.name, number, text)
@@ -95,7 +99,7 @@ class LocalErrands:
         shown = f"{text}\n{note}" if note else text
         return ToolResult(shown, is_error=failed, taint=task.exposure.taint)
 
-    def _task(self, caller: Task, definition: Definition, number: int, depth: int) -> Task:
+    def _task(self, caller: Task, definition: SubagentDefinition, number: int, depth: int) -> Task:
         who = f"sub-agent {definition.name} ({number})"
         may_send = depth < self._limits.max_depth
         session = f"{caller.session}.{number}"
@@ -107,8 +111,8 @@ class LocalErrands:
             root=caller.root,
             owner=caller.owner,
             max_iterations=definition.max_turns,
-            meter=_Share(caller.meter, self._limits.max_cost_usd),
-            character=profile.character_of(definition, self._agent.toolbox, may_send=may_send),
+            meter=_BudgetedMeter(caller.meter, self._limits.max_cost_usd),
+            character=profile.persona_for(definition, self._agent.toolbox, may_send=may_send),
             recording=replace(
                 caller.recording,
                 session=caller.recording.session or caller.session,
@@ -121,7 +125,7 @@ class LocalErrands:
         result: Result | None = None
         error: events.Error | None = None
         try:
-            async with aclosing(Turn(self._agent, task).events()) as stream:
+            async with aclosing(AgentTurn(self._agent, task).events()) as stream:
                 async for event in stream:
                     match event:
                         case events.Done():
@@ -139,7 +143,7 @@ class LocalErrands:
             raise ToolError(f"The sub-agent could not work: {error.message}")
         return result
 
-    def _earlier(self, wanted: Errand, caller: Task) -> _Kept | None:
+    def _earlier(self, wanted: SubagentRequest, caller: Task) -> _Resumable | None:
         if wanted.resume is None:
             return None
         known = next((one for n, one in self._kept.items() if str(n) == wanted.resume), None)
@@ -147,34 +151,34 @@ class LocalErrands:
             raise ToolError(f"You have sent out no sub-agent of number {wanted.resume[:40]!r}.")
         return known
 
-    def _find(self, wanted: Errand, caller: Task) -> Definition:
+    def _find(self, wanted: SubagentRequest, caller: Task) -> SubagentDefinition:
         catalogue, root = self._catalogue, caller.root
         found = catalogue.load(root)
         return profile.find(found, wanted.agent, lambda name: catalogue.find(name, root))
 
-    def _keep(self, number: int, kept: _Kept) -> None:
+    def _keep(self, number: int, kept: _Resumable) -> None:
         self._kept[number] = kept
         while len(self._kept) > _KEPT:
             del self._kept[next(iter(self._kept))]
 
 
 @frozen
-class _Spawner:
+class _InProcessSpawner:
     """Implements `agent.tools.base.Spawn` for one turn."""
 
-    errands: LocalErrands
+    errands: InProcessSubagents
     caller: Task
     depth: int
 
-    async def __call__(self, wanted: Errand, call: CallContext) -> ToolResult:
+    async def __call__(self, wanted: SubagentRequest, call: CallContext) -> ToolResult:
         return await self.errands.send(wanted, call, self.caller, self.depth)
 
 
-class _Share:
-    """A `Meter` for a sub-agent: what it spends counts for its caller; `spent` is its own."""
+class _BudgetedMeter:
+    """A `UsageMeter` for a sub-agent: what it spends counts for its caller; `spent` is its own."""
 
-    def __init__(self, meter: Meter, most_usd: float | None) -> None:
-        self.spent = Spent()
+    def __init__(self, meter: UsageMeter, most_usd: float | None) -> None:
+        self.spent = UsageTotals()
         self._meter = meter
         self._most_usd = most_usd
 

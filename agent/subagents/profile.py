@@ -4,14 +4,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from agent.errors import ConfigError, ToolError
-from agent.prompts import fill, load
-from agent.providers.pool import Models
-from agent.security.policy.delegated import Named, Tightened
+from agent.prompts import load_prompt, render_prompt
+from agent.providers.pool import ModelPool
+from agent.security.policy.delegated import DelegatedPolicy, NamedApprover
 from agent.security.taint.taint import NOTHING, UNTRUSTED
-from agent.subagents.definition import Definition, family_of, model_of
-from agent.tools.registry import Toolbox
+from agent.subagents.definition import SubagentDefinition, family_of, model_of
+from agent.tools.registry import ToolRegistry
 from agent.tools.runner import Permissions
-from agent.turn.request import Character, Equipment, Task
+from agent.turn.request import AgentServices, PersonaPrompt, Task
 from agent.types import Taint
 
 RESULT_LIMIT_CHARS = 20_000
@@ -21,7 +21,9 @@ _ROSTER_CHARS = 700
 _SAID_CHARS = 70
 
 
-def character_of(definition: Definition, toolbox: Toolbox, *, may_send: bool) -> Character:
+def persona_for(
+    definition: SubagentDefinition, toolbox: ToolRegistry, *, may_send: bool
+) -> PersonaPrompt:
     """A sub-agent: it reads its own text alone. `may_send`: it may send out others."""
 
     def chosen(tool: str) -> bool:
@@ -29,10 +31,10 @@ def character_of(definition: Definition, toolbox: Toolbox, *, may_send: bool) ->
             return False
         return definition.chooses(tool)
 
-    return Character(_text(definition), toolbox.only(chosen))
+    return PersonaPrompt(_text(definition), toolbox.only(chosen))
 
 
-def spoken_as(task: Task, definition: Definition, agent: Equipment) -> Task:
+def as_profile(task: Task, definition: SubagentDefinition, agent: AgentServices) -> Task:
     """A person's turn as this agent: its text stands behind the workspace's. A model that was
     chosen for the turn counts before the agent's own."""
     model = task.model
@@ -45,28 +47,32 @@ def spoken_as(task: Task, definition: Definition, agent: Equipment) -> Task:
     return replace(
         task,
         permissions=permissions_of(task.permissions, definition, f"agent {definition.name}"),
-        character=Character(_text(definition), agent.toolbox.only(definition.chooses), alone=False),
+        character=PersonaPrompt(
+            _text(definition), agent.toolbox.only(definition.chooses), alone=False
+        ),
         model=model,
         max_iterations=min(most, default=None),
     )
 
 
-def permissions_of(given: Permissions, definition: Definition, who: str) -> Permissions:
+def permissions_of(given: Permissions, definition: SubagentDefinition, who: str) -> Permissions:
     """What the caller may do, and no more than the definition's mode. `who` is named to people
     and in the record."""
-    policy = Tightened(given.policy, definition.mode) if definition.mode else given.policy
-    approver = given.approver and Named(given.approver, who)
+    policy = DelegatedPolicy(given.policy, definition.mode) if definition.mode else given.policy
+    approver = given.approver and NamedApprover(given.approver, who)
     return replace(given, policy=policy, approver=approver, agent_id=who)
 
 
-def taint_of(definition: Definition) -> frozenset[Taint]:
+def taint_of(definition: SubagentDefinition) -> frozenset[Taint]:
     """What an agent brings along by being who it is."""
     return NOTHING if definition.trusted else UNTRUSTED
 
 
 def find(
-    found: Mapping[str, Definition], name: str, lookup: Callable[[str], Definition | None]
-) -> Definition:
+    found: Mapping[str, SubagentDefinition],
+    name: str,
+    lookup: Callable[[str], SubagentDefinition | None],
+) -> SubagentDefinition:
     """The agent that a model asks for. Raises `ToolError` with those that there are."""
     definition = lookup(name)
     if definition is None:
@@ -76,7 +82,7 @@ def find(
 
 
 def model_for(
-    models: Models, wanted: str | None, definition: Definition, caller: str | None
+    models: ModelPool, wanted: str | None, definition: SubagentDefinition, caller: str | None
 ) -> tuple[str | None, str | None]:
     """The model of a sub-agent, and a sentence when it is not the wanted one. None is the default
     model; `caller` is that of whoever sends it out."""
@@ -95,7 +101,7 @@ def model_for(
     return name, None
 
 
-def roster(agents: Mapping[str, Definition]) -> str:
+def roster(agents: Mapping[str, SubagentDefinition]) -> str:
     """The trusted agents, for the description of the tool: those that ship by name alone."""
     from agent.subagents.definition import BUILT_IN
 
@@ -121,10 +127,10 @@ def cut(text: str) -> str:
 
 
 def result_text(agent: str, number: int | str, text: str) -> str:
-    return fill("subagent_result", agent=agent, number=number, text=cut(text))
+    return render_prompt("subagent_result", agent=agent, number=number, text=cut(text))
 
 
-def _text(definition: Definition) -> str:
+def _text(definition: SubagentDefinition) -> str:
     if definition.trusted:
         return definition.prompt
-    return f"{load('subagent_stranger')}\n\n{definition.prompt}"
+    return f"{load_prompt('subagent_stranger')}\n\n{definition.prompt}"

@@ -13,7 +13,7 @@ _NOT_FIRST = "，。、；：？！）】》」』〉”’…—%,.;:?!)]}"
 _NOT_LAST = "（【《「『〈“‘([{"
 
 
-def width(text: str) -> int:
+def display_width(text: str) -> int:
     """Columns of one line of printable text."""
     if text.isascii():
         return len(text)
@@ -24,12 +24,12 @@ def width(text: str) -> int:
 
 def padded(text: str, columns: int) -> str:
     """With blanks behind it, so that what follows stands in its column."""
-    return text + " " * (columns - width(text))
+    return text + " " * (columns - display_width(text))
 
 
 def shortened(text: str, columns: int) -> str:
     """At most so many columns; what was cut ends with an ellipsis."""
-    if width(text) <= columns:
+    if display_width(text) <= columns:
         return text
     return f"{text[: _fits(text, columns - 1)].rstrip()}…" if columns > 0 else ""
 
@@ -37,11 +37,11 @@ def shortened(text: str, columns: int) -> str:
 def wrapped(text: str, columns: int) -> list[str]:
     """Lines of at most so many columns, cut at blanks or between two characters that are written
     without any; a word that is longer than a line is cut. A line holds at least one character."""
-    *ends, last = pairwise((0, *breaks(text, columns), len(text)))
+    *ends, last = pairwise((0, *line_breaks(text, columns), len(text)))
     return [*(text[begin:end].rstrip() for begin, end in ends), text[slice(*last)]]
 
 
-def fitted(text: str, columns: int) -> str:
+def wrap_paragraphs(text: str, columns: int) -> str:
     """Lines cut between words where a terminal would cut within one, each as far in as it began.
 
     An address that is longer than a line stays whole on one of its own, to be opened and copied.
@@ -71,7 +71,7 @@ def _parted(line: str, columns: int) -> Iterator[str]:
         yield from wrapped(" ".join(run), columns)
 
 
-def breaks(text: str, columns: int) -> list[int]:
+def line_breaks(text: str, columns: int) -> list[int]:
     """Where those lines begin that come after the first; blanks stay at the ends of lines."""
     found: list[int] = []
     begin = 0
@@ -90,7 +90,7 @@ def _may_break(text: str, at: int) -> bool:
     before, behind = text[at - 1], text[at]
     if behind == " ":
         return True
-    if not (_is_ideographic(before) or _is_ideographic(behind)) or not width(behind):
+    if not (_is_ideographic(before) or _is_ideographic(behind)) or not display_width(behind):
         return False
     return behind not in _NOT_FIRST and before not in _NOT_LAST and before != " "
 

@@ -7,7 +7,7 @@ LIMIT_BYTES = 3_700_000
 _BEGINNINGS = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"))
 
 
-def media_type_of(head: bytes) -> str | None:
+def sniff_image_type(head: bytes) -> str | None:
     """Of a file that begins like this (at least 12 bytes); None when it is no such picture."""
     for beginning, media_type in _BEGINNINGS:
         if head.startswith(beginning):

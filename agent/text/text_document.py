@@ -30,7 +30,7 @@ _LETTERS = re.compile(rb"[A-Za-z]")
 
 
 @frozen
-class Form:
+class TextFormat:
     """How a text is stored: its encoding and the byte order mark before it.
 
     "latin-1" stands for every encoding of single bytes that is like it in what the file holds.
@@ -40,12 +40,12 @@ class Form:
     mark: bytes = b""
 
     @staticmethod
-    def of(data: bytes) -> "Form":
+    def of(data: bytes) -> "TextFormat":
         """The form that the first bytes of a file announce."""
         for mark, encoding in _MARKS:
             if data.startswith(mark):
-                return Form(encoding, mark)
-        return Form()
+                return TextFormat(encoding, mark)
+        return TextFormat()
 
     def encode(self, text: str) -> bytes:
         """Bytes without the mark. Raises ToolError for what the encoding cannot hold."""
@@ -68,7 +68,7 @@ class Document:
     """The whole text of a file, line ends as they are, and its form."""
 
     text: str
-    form: Form
+    form: TextFormat
 
     def encode(self) -> bytes:
         """The file's bytes; for an unchanged text exactly those it was made of."""
@@ -77,13 +77,13 @@ class Document:
 
 def decode(data: bytes, path: Path) -> Document:
     """Decode strictly. Raises ToolError for binary files and for bytes that are no text."""
-    form = Form.of(data)
+    form = TextFormat.of(data)
     refuse_binary(data, form, path)
     try:
         text = data[len(form.mark) :].decode(form.encoding)
     except UnicodeDecodeError as exc:
         if not form.mark and is_latin(data):
-            return Document(data.decode("latin-1"), Form("latin-1"))
+            return Document(data.decode("latin-1"), TextFormat("latin-1"))
         line = data.count(b"\n", 0, exc.start) + 1
         raise ToolError(
             f"{path} is not valid {form.encoding} (line {line}); it is left untouched, because a "
@@ -103,7 +103,7 @@ def is_latin(data: bytes) -> bool:
     )
 
 
-def refuse_binary(data: bytes, form: Form, path: Path) -> None:
+def refuse_binary(data: bytes, form: TextFormat, path: Path) -> None:
     """Raises ToolError when the bytes are no text in any encoding."""
     if not form.encoding.startswith(("utf-16", "utf-32")) and b"\0" in data[:8192]:
         raise ToolError(f"{path} is a binary file ({len(data):,} bytes), not text.")
@@ -114,7 +114,7 @@ def searchable(data: bytes) -> list[str] | None:
 
     UTF-32 counts as binary: ripgrep does not know it.
     """
-    form = Form.of(data)
+    form = TextFormat.of(data)
     text = data[len(form.mark) :].decode(form.encoding, "replace")
     return None if "\0" in text or form.encoding.startswith("utf-32") else lines_of(text)
 

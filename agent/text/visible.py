@@ -1,6 +1,6 @@
 """Text with nothing hidden in it: one list of what is shown as itself, everything else escaped.
 
-`exact` is for what somebody decides on, `visible` for everything else that people read.
+`escape_for_approval` is for what somebody decides on, `escape_invisible` for everything else that people read.
 """
 
 import re
@@ -50,7 +50,7 @@ _IN_QUESTION = re.compile(_UNUSUAL)
 _LINE_ENDS = {ord("\t"): "\\u{9}", ord("\n"): "\\u{a}"}
 
 
-def visible(text: str) -> str:
+def escape_invisible(text: str) -> str:
     r"""Prose with everything that a screen would not show written as `\u{200b}`.
 
     Joiners, variation selectors and the like stay where a script or an emoji needs them.
@@ -58,19 +58,19 @@ def visible(text: str) -> str:
     return _IN_PROSE.sub(_prose, text.replace("\r\n", "\n"))
 
 
-def visible_line(text: str) -> str:
+def escape_line(text: str) -> str:
     """The same for what belongs on one line, such as the name of a file."""
     return _IN_PROSE.sub(_prose, text).translate(_LINE_ENDS)
 
 
-def exact(text: str) -> str:
+def escape_for_approval(text: str) -> str:
     """What is to be approved: letters, digits, punctuation, symbols, marks on letters, the plain
     blank, tab and line end are shown as themselves, and nothing else."""
     return _IN_QUESTION.sub(_question, text)
 
 
 def hidden_character(text: str) -> str | None:
-    """The first character that `visible_line` would escape, as in "U+202E"."""
+    """The first character that `escape_line` would escape, as in "U+202E"."""
     escaped = (found[0] for found in _IN_PROSE.finditer(text) if _prose(found) != found[0])
     char = next(escaped, None) or next((char for char in text if char in "\t\n"), None)
     return None if char is None else f"U+{ord(char):04X}"

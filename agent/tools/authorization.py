@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from agent.errors import KoreError, PolicyDenied
-from agent.prompts import fill, load
+from agent.prompts import load_prompt, render_prompt
 from agent.records import frozen
 from agent.security.policy.base import (
     ASKED_IN_EVERY_MODE,
@@ -19,9 +19,9 @@ from agent.security.policy.base import (
     tightest_of,
 )
 from agent.security.redaction import Redactor
-from agent.security.taint.taint import Exposure, way_out
+from agent.security.taint.taint import TaintState, exfiltration_objection
 from agent.text.text_document import DIFF_LIMIT_CHARS, is_compared
-from agent.tools.base import Brings, CallContext, Plan, Plans, Tool
+from agent.tools.base import CallContext, DeclaresTaint, DescribesEffects, EffectPlan, Tool
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 _SHOWN_CHARS = 2 * DIFF_LIMIT_CHARS
 
 
-class Denied(PolicyDenied):
+class CallDenied(PolicyDenied):
     """The text is for the model; `reason` is what the record says."""
 
     def __init__(self, message: str, reason: str) -> None:
@@ -38,34 +38,36 @@ class Denied(PolicyDenied):
 
 
 @frozen
-class Consent:
+class Authorizer:
     """`reason = await consent.obtain(tool, args, plan, context)`; without an approver nobody can be
     asked. `redactor` cleans what a person is shown."""
 
     policy: Policy
     approver: Approver | None
-    exposure: Exposure
+    exposure: TaintState
     redactor: Redactor
 
     async def obtain(
-        self, tool: Tool, args: Mapping[str, Any], plan: Plan, context: CallContext
+        self, tool: Tool, args: Mapping[str, Any], plan: EffectPlan, context: CallContext
     ) -> str:
-        """Why the call may run. Raises `Denied`, also when the call cannot be judged."""
+        """Why the call may run. Raises `CallDenied`, also when the call cannot be judged."""
         try:
             decision = await self._decision(tool, args, plan, context)
         except Exception as exc:
             log.exception("a call of %s cannot be judged", tool.name)
-            why = fill("policy/unjudged", why=f"{type(exc).__name__}: {exc}")
-            raise Denied(f"Not allowed: {why}", f"{why} (unjudged)") from exc
+            why = render_prompt("policy/unjudged", why=f"{type(exc).__name__}: {exc}")
+            raise CallDenied(f"Not allowed: {why}", f"{why} (unjudged)") from exc
         reason = f"{decision.reason} ({decision.rule})"
         if decision.verdict == "allow":
             return reason
         if decision.verdict == "deny":
-            raise Denied(f"Not allowed: {decision.reason}", reason)
+            raise CallDenied(f"Not allowed: {decision.reason}", reason)
         if self.approver is None:
-            raise Denied(_nobody(decision), f"{reason}; there was nobody to ask")
+            raise CallDenied(_nobody(decision), f"{reason}; there was nobody to ask")
         if _is_too_large(plan, args):
-            raise Denied(load("too_large_to_ask"), f"{reason}; too large to be shown whole")
+            raise CallDenied(
+                load_prompt("too_large_to_ask"), f"{reason}; too large to be shown whole"
+            )
         question = ApprovalRequest(
             tool=tool.name,
             arguments=args,
@@ -81,16 +83,16 @@ class Consent:
         try:
             given = await self.approver.ask(question)
         except KoreError as exc:
-            raise Denied(f"Not allowed: {exc}", f"{reason}; {exc}") from exc
+            raise CallDenied(f"Not allowed: {exc}", f"{reason}; {exc}") from exc
         if not isinstance(given, Answered):
             said = "no" if given == "deny" else given
             given = Answered(given, f"asked, and the answer was {said}")
         if given.answer == "deny":
-            raise Denied(load("person_said_no"), f"{reason}; {given.account}")
+            raise CallDenied(load_prompt("person_said_no"), f"{reason}; {given.account}")
         return f"{reason}; {given.account}"
 
     async def _decision(
-        self, tool: Tool, args: Mapping[str, Any], plan: Plan, context: CallContext
+        self, tool: Tool, args: Mapping[str, Any], plan: EffectPlan, context: CallContext
     ) -> Decision:
         """The policy's, made stricter by what the session has taken in."""
         request = ToolRequest(
@@ -112,18 +114,18 @@ class Consent:
         if decision.verdict == "allow" and plan.sends is not None:
             passes = await self.exposure.may_pass(plan.sends, leaves=bool(plan.hosts))
             request = replace(request, quoted=passes)
-        objection = way_out(request, silent=_is_silent(tool))
+        objection = exfiltration_objection(request, silent=_is_silent(tool))
         return decision if objection is None else tightest_of([decision, objection])
 
 
 def _nobody(decision: Decision) -> str:
     """Why a question that nobody hears is a no, and what would make it a yes."""
     if decision.rule in ASKED_IN_EVERY_MODE:
-        return fill("nobody_to_ask_ever", reason=decision.reason)
-    return fill("nobody_to_ask", reason=decision.reason)
+        return render_prompt("nobody_to_ask_ever", reason=decision.reason)
+    return render_prompt("nobody_to_ask", reason=decision.reason)
 
 
-def _is_too_large(plan: Plan, args: Mapping[str, Any]) -> bool:
+def _is_too_large(plan: EffectPlan, args: Mapping[str, Any]) -> bool:
     """Whether nobody could be shown all of what they would agree to."""
     if plan.diff is not None and not is_compared(plan.diff):
         return True
@@ -133,6 +135,6 @@ def _is_too_large(plan: Plan, args: Mapping[str, Any]) -> bool:
 
 def _is_silent(tool: Tool) -> bool:
     """Whether nobody has said if a call leaves: it may ask anybody anything."""
-    if isinstance(tool, Plans):
+    if isinstance(tool, DescribesEffects):
         return False
-    return not isinstance(tool, Brings) or "untrusted" in tool.brings
+    return not isinstance(tool, DeclaresTaint) or "untrusted" in tool.brings

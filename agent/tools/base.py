@@ -8,8 +8,8 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from agent.events import Event
 from agent.records import frozen
 from agent.security.redaction import Redactor
-from agent.security.taint.origin import Origin
-from agent.tools.files.file_views import Views
+from agent.security.taint.origin import TrustedOrigins
+from agent.tools.files.file_views import FileViews
 from agent.types import Effect, JsonSchema, Taint, ToolCall, ToolResult
 from agent.undo.recorder import Recorder
 
@@ -18,7 +18,7 @@ Record = Callable[[bool, str, Mapping[str, Any]], Awaitable[None]]
 
 
 @frozen
-class Recalled:
+class MemoryHit:
     """Something said or noted before: where, its words, and what its conversation had taken in."""
 
     place: str
@@ -27,7 +27,7 @@ class Recalled:
 
 
 # Up to so many messages that hold these words, the newest first. Raises `KoreError`.
-Recall = Callable[[str, int], Awaitable[Sequence[Recalled]]]
+Recall = Callable[[str, int], Awaitable[Sequence[MemoryHit]]]
 
 
 async def _nowhere(allowed: bool, reason: str, what: Mapping[str, Any]) -> None:
@@ -39,7 +39,7 @@ async def _to_nobody(event: Event) -> None:
 
 
 @frozen
-class Errand:
+class SubagentRequest:
     """A piece of work for a sub-agent: for people a `title`, for the sub-agent the `prompt`.
 
     `background` None is as its definition says; `resume` names an earlier errand to go on with.
@@ -54,11 +54,11 @@ class Errand:
 
 
 # Sends a sub-agent out. Raises `ToolError`, and `Unanswered` when the result comes later.
-Spawn = Callable[[Errand, "CallContext"], Awaitable[ToolResult]]
+Spawn = Callable[[SubagentRequest, "CallContext"], Awaitable[ToolResult]]
 
 
 @frozen
-class Parcel:
+class FileDelivery:
     """Files for whoever the conversation is with, by their real paths, and what stands below."""
 
     paths: tuple[Path, ...]
@@ -66,11 +66,11 @@ class Parcel:
 
 
 # Hands files to the person; returns what the model is told of it. Raises `ToolError`.
-Send = Callable[[Parcel, "CallContext"], Awaitable[str]]
+Send = Callable[[FileDelivery, "CallContext"], Awaitable[str]]
 
 
 @frozen
-class Appointment:
+class ScheduleRequest:
     """What is asked of the timetable: `action` is add, list, remove, pause, resume or run. With
     `prompt`, `text` is not sent as it is, but answered as a turn; `id` is a job's number."""
 
@@ -82,7 +82,7 @@ class Appointment:
 
 
 # Changes or shows the jobs of whoever is speaking. Raises `KoreError`.
-Schedule = Callable[[Appointment, "CallContext"], Awaitable[ToolResult]]
+Schedule = Callable[[ScheduleRequest, "CallContext"], Awaitable[ToolResult]]
 
 
 @frozen
@@ -123,15 +123,15 @@ class CallContext:
     send: Send | None = None
     schedule: Schedule | None = None
     read_only: bool = False
-    places: Origin | None = None
+    places: TrustedOrigins | None = None
 
     @property
-    def origin(self) -> Origin:
-        return self.places or Origin((self.workspace.resolve(),))
+    def origin(self) -> TrustedOrigins:
+        return self.places or TrustedOrigins((self.workspace.resolve(),))
 
 
 @frozen
-class Plan:
+class EffectPlan:
     """What a call is about to do, told before it does it; the policy and the person judge this.
 
     `reads` lists files and folders that would be shown, `changes` files that exist and would be
@@ -175,7 +175,7 @@ class Tool(Protocol):
 
 
 @runtime_checkable
-class Brings(Protocol):
+class DeclaresTaint(Protocol):
     """Optional ability of a tool: say what its results bring into a session, whatever they hold.
 
     A tool without it brings both: nobody has looked at where its words come from.
@@ -186,7 +186,7 @@ class Brings(Protocol):
 
 
 @runtime_checkable
-class Lasts(Protocol):
+class LongRunning(Protocol):
     """Optional ability of a tool: what it does has limits of its own, and may take longer than
     other calls."""
 
@@ -195,14 +195,14 @@ class Lasts(Protocol):
 
 
 @runtime_checkable
-class Closes(Protocol):
+class SupportsClose(Protocol):
     """Optional ability of a tool: let go of all that it holds; nothing is called afterwards."""
 
     async def aclose(self) -> None: ...
 
 
 @runtime_checkable
-class Ends(Protocol):
+class SessionScoped(Protocol):
     """Optional ability of a tool: let go of what belongs to a session that has ended."""
 
     async def end(self, session: str) -> None: ...
@@ -219,7 +219,7 @@ class Running:
 
 
 @runtime_checkable
-class Lingers(Protocol):
+class HasBackgroundWork(Protocol):
     """Optional ability of a tool: it has work that goes on between turns.
 
     `tasks` is that of a session, and `kill` ends one of it; False when none is called so. `facts`
@@ -236,15 +236,15 @@ class Lingers(Protocol):
 
 
 @runtime_checkable
-class Sees(Protocol):
+class TracksFileViews(Protocol):
     """Optional ability of a tool: it shows files, and keeps what was seen of them."""
 
     @property
-    def views(self) -> Views: ...
+    def views(self) -> FileViews: ...
 
 
 @runtime_checkable
-class Plans(Protocol):
+class DescribesEffects(Protocol):
     """Optional ability of a tool: say what a call will do. Raises `ToolError` when it cannot."""
 
-    async def plan(self, args: Mapping[str, Any], call: CallContext) -> Plan: ...
+    async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan: ...

@@ -8,16 +8,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from agent.errors import ToolError
-from agent.prompts import load
+from agent.prompts import load_prompt
 from agent.security.taint.taint import BOTH
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
 from agent.tools.docstring import Docstring
-from agent.tools.output_spill import Output, spill_folder
+from agent.tools.output_spill import SpillBuffer, spill_folder
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 
 if TYPE_CHECKING:
-    from agent.tools.signature import Signature
+    from agent.tools.signature import FunctionSchema
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -62,11 +62,11 @@ class FunctionTool(Generic[P, R]):
         return self._told.text
 
     @cached_property
-    def _signature(self) -> "Signature":
+    def _signature(self) -> "FunctionSchema":
         # Here and not above: it loads pydantic.
-        from agent.tools.signature import Signature
+        from agent.tools.signature import FunctionSchema
 
-        return Signature.of(self.name, self.__wrapped__, self._told.arguments)
+        return FunctionSchema.of(self.name, self.__wrapped__, self._told.arguments)
 
     @property
     def parameters(self) -> JsonSchema:
@@ -88,9 +88,9 @@ class FunctionTool(Generic[P, R]):
         text = self._signature.text(value)
         marks = call.workspace if "untrusted" in self.brings | call.taint else None
         limit = ToolSettings().output_limit_bytes
-        with Output(spill_folder(call.workspace), limit, marks) as output:
+        with SpillBuffer(spill_folder(call.workspace), limit, marks) as output:
             output.feed(call.redactor.clean(text).encode("utf-8", "replace"))
-        return output.noted(ToolResult(output.text() or load("no_result")))
+        return output.noted(ToolResult(output.text() or load_prompt("no_result")))
 
 
 @overload

@@ -11,9 +11,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
 
-from agent.security.files.safe_open import LISTED, opened_folder
-from agent.security.taint.file_marks import mark
-from agent.security.taint.quarantine import made
+from agent.security.files.safe_open import LISTED, open_folder_beneath
+from agent.security.taint.file_marks import mark_tainted
+from agent.security.taint.quarantine import quarantine_created
 from agent.types import ToolResult
 
 LINE_LIMIT = 2_000
@@ -25,7 +25,7 @@ _AROUND_BYTES, _AROUND_LINES = 1_000, 10
 _IGNORED = b"/spill/\n"
 
 
-class Output:
+class SpillBuffer:
     """Takes bytes, keeps at most about `limit_bytes` of them, and writes all to a spill file.
 
     The file is made in `folder` once the limit is passed; before that nothing touches the disk.
@@ -44,7 +44,7 @@ class Output:
         self._sink: BinaryIO | None = None
         self._tried = False
 
-    def __enter__(self) -> "Output":
+    def __enter__(self) -> "SpillBuffer":
         return self
 
     def __exit__(
@@ -110,15 +110,15 @@ class Output:
         # Output that cannot be kept (a full disk, a folder in the way) is still worth showing.
         with suppress(OSError):
             prune(self._folder)
-            made(self._folder)
+            quarantine_created(self._folder)
             name = f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(8)}.txt"
-            with opened_folder(self._folder, create=True, flags=LISTED) as folder:
+            with open_folder_beneath(self._folder, create=True, flags=LISTED) as folder:
                 os.fchmod(folder, 0o700)
                 flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
                 self._sink = open(os.open(name, flags, 0o600, dir_fd=folder), "wb", 0)  # noqa: SIM115
             self.file = self._folder / name
             if self._marks is not None:
-                mark(self.file, self._marks)
+                mark_tainted(self.file, self._marks)
             _hide_from_git(self._folder.parent)
             self._sink.write(data[:SPILL_LIMIT_BYTES])
 
@@ -130,20 +130,20 @@ class Output:
 
 
 def bounded(result: ToolResult, workspace: Path, limit_bytes: int) -> ToolResult:
-    """A result of any length as `Output` gives it; one that hardly passes the limit stays whole."""
+    """A result of any length as `SpillBuffer` gives it; one that hardly passes the limit stays whole."""
     data = result.for_model.encode("utf-8", "replace")
     few_lines = data.count(b"\n") <= LINE_LIMIT + _AROUND_LINES
     if few_lines and len(data) <= limit_bytes + _AROUND_BYTES:
         return result
     marks = workspace if "untrusted" in result.taint else None
-    with Output(spill_folder(workspace), limit_bytes, marks) as output:
+    with SpillBuffer(spill_folder(workspace), limit_bytes, marks) as output:
         output.feed(data)
     return output.noted(replace(result, for_model=output.text()))
 
 
 def _hide_from_git(own: Path) -> None:
     """Kept outputs belong to no repository; a file that somebody has written stays."""
-    with suppress(FileExistsError), opened_folder(own, flags=LISTED) as folder:
+    with suppress(FileExistsError), open_folder_beneath(own, flags=LISTED) as folder:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with open(os.open(".gitignore", flags, 0o644, dir_fd=folder), "wb") as file:
             file.write(_IGNORED)
@@ -157,7 +157,7 @@ def spill_folder(workspace: Path) -> Path:
 def prune(folder: Path) -> None:
     """Delete spill files that are older than 7 days, and the oldest beyond the folder's limit."""
     room = SPILL_FOLDER_LIMIT_BYTES
-    with suppress(FileNotFoundError), opened_folder(folder, flags=LISTED) as fd:
+    with suppress(FileNotFoundError), open_folder_beneath(folder, flags=LISTED) as fd:
         for name, info in sorted(_spilled(fd), key=lambda found: -found[1].st_mtime):
             room -= info.st_size
             if room < 0 or time.time() - info.st_mtime > SPILL_KEPT_S:

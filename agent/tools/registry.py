@@ -12,16 +12,23 @@ from agent.providers.base import ToolSpec, is_plain_name, plain_name
 from agent.security.taint.taint import NOTHING
 from agent.settings import ToolSettings
 from agent.tools.aliases import NAMES, canonical, folded
-from agent.tools.base import Closes, Ends, Lingers, Running, Sees, Tool
-from agent.tools.files.file_views import Views
-from agent.tools.schema import Arguments
+from agent.tools.base import (
+    HasBackgroundWork,
+    Running,
+    SessionScoped,
+    SupportsClose,
+    Tool,
+    TracksFileViews,
+)
+from agent.tools.files.file_views import FileViews
+from agent.tools.schema import ArgumentSchema
 from agent.types import Taint
 
 if TYPE_CHECKING:
-    from agent.tools.shell.process_registry import Processes
+    from agent.tools.shell.process_registry import ProcessRegistry
 
 
-class Toolbox:
+class ToolRegistry:
     """Tools by name, in the order they were given. A later tool replaces one of the same name."""
 
     def __init__(self, tools: Sequence[Tool]) -> None:
@@ -29,12 +36,16 @@ class Toolbox:
         self._folded = {folded(name): name for name in self._tools}
         self._sent = _sent_names(self._tools)
         self._called = {sent: name for name, sent in self._sent.items()}
-        self._checks: dict[str, Arguments] = {}
+        self._checks: dict[str, ArgumentSchema] = {}
         self._specs: tuple[ToolSpec, ...] = ()
         # Looked for once: asking each tool for what it can costs more than most calls.
-        self._lingering = [tool for tool in self._tools.values() if isinstance(tool, Lingers)]
-        self._seeing = next((tool for tool in self._tools.values() if isinstance(tool, Sees)), None)
-        self._nothing_seen = Views()
+        self._lingering = [
+            tool for tool in self._tools.values() if isinstance(tool, HasBackgroundWork)
+        ]
+        self._seeing = next(
+            (tool for tool in self._tools.values() if isinstance(tool, TracksFileViews)), None
+        )
+        self._nothing_seen = FileViews()
 
     def specs(self) -> tuple[ToolSpec, ...]:
         """The tools as the model sees them: the same objects at every call, so that a provider
@@ -49,7 +60,7 @@ class Toolbox:
         return self._specs
 
     @property
-    def views(self) -> Views:
+    def views(self) -> FileViews:
         """What conversations have seen of files."""
         return self._seeing.views if self._seeing is not None else self._nothing_seen
 
@@ -81,18 +92,18 @@ class Toolbox:
         """Let go of what belongs to a session."""
         self.views.end(session)
         for tool in self._tools.values():
-            if isinstance(tool, Ends):
+            if isinstance(tool, SessionScoped):
                 await tool.end(session)
 
     async def aclose(self) -> None:
         """Let go of everything."""
         for tool in self._tools.values():
-            if isinstance(tool, Closes):
+            if isinstance(tool, SupportsClose):
                 await tool.aclose()
 
-    def only(self, chosen: Callable[[str], bool]) -> "Toolbox":
+    def only(self, chosen: Callable[[str], bool]) -> "ToolRegistry":
         """The same tools, as far as they are chosen by their names."""
-        return Toolbox([tool for tool in self._tools.values() if chosen(tool.name)])
+        return ToolRegistry([tool for tool in self._tools.values() if chosen(tool.name)])
 
     def find(self, name: str) -> Tool | None:
         """The tool of this name or alias, or None."""
@@ -122,7 +133,7 @@ class Toolbox:
         """The arguments under their canonical names. Raises ToolError for a wrong one."""
         check = self._checks.get(tool.name)
         if check is None:
-            check = self._checks[tool.name] = Arguments(tool.name, tool.parameters)
+            check = self._checks[tool.name] = ArgumentSchema(tool.name, tool.parameters)
         return check.validate(canonical(tool, args))
 
 
@@ -142,11 +153,11 @@ def _sent_names(names: Iterable[str]) -> dict[str, str]:
 
 
 @dataclass(slots=True)
-class Held:
+class RegistryDefaults:
     """What the built-in tools hold between calls: it goes on when they are made anew."""
 
-    processes: "Processes | None" = None
-    views: Views = field(default_factory=Views)
+    processes: "ProcessRegistry | None" = None
+    views: FileViews = field(default_factory=FileViews)
 
     @property
     def begun(self) -> bool:
@@ -157,30 +168,30 @@ class Held:
 def default_tools(
     settings: ToolSettings,
     roster: Callable[[], str] | None = None,
-    held: Held | None = None,
+    held: RegistryDefaults | None = None,
 ) -> list[Tool]:
     """The built-in tools; `roster` names the agents that can be sent out."""
     from agent.tools.assistant.ask_user import AskUser
     from agent.tools.assistant.memory_search import MemorySearch
     from agent.tools.assistant.remember import Remember
-    from agent.tools.assistant.schedule import Appointments
+    from agent.tools.assistant.schedule import ScheduleTool
     from agent.tools.assistant.send_file import SendFile
-    from agent.tools.assistant.subagent import Delegate
+    from agent.tools.assistant.subagent import SubagentTool
     from agent.tools.assistant.todo import Todo
     from agent.tools.files.edit import EditFile
-    from agent.tools.files.glob import GlobFiles
+    from agent.tools.files.glob import Glob
     from agent.tools.files.grep import Grep
     from agent.tools.files.list_dir import ListDir
     from agent.tools.files.read_write import AppendFile, ReadFile, WriteFile
     from agent.tools.files.undo import Undo
     from agent.tools.shell.exec import Exec
-    from agent.tools.shell.process_registry import Processes
-    from agent.tools.shell.process_tool import Process
+    from agent.tools.shell.process_registry import ProcessRegistry
+    from agent.tools.shell.process_tool import ProcessTool
     from agent.tools.web.fetch import WebFetch
     from agent.tools.web.search import WebSearch
 
-    held = held or Held()
-    processes = held.processes = held.processes or Processes()
+    held = held or RegistryDefaults()
+    processes = held.processes = held.processes or ProcessRegistry()
     views = held.views
     return [
         ReadFile(settings, views),
@@ -188,10 +199,10 @@ def default_tools(
         EditFile(settings, views),
         AppendFile(settings, views),
         ListDir(settings),
-        GlobFiles(settings),
+        Glob(settings),
         Grep(settings),
         Exec(settings, processes=processes),
-        Process(settings, processes),
+        ProcessTool(settings, processes),
         WebSearch(settings),
         WebFetch(settings),
         Remember(settings),
@@ -200,6 +211,6 @@ def default_tools(
         Undo(settings),
         AskUser(),
         SendFile(settings),
-        Appointments(),
-        Delegate(roster),
+        ScheduleTool(),
+        SubagentTool(roster),
     ]

@@ -8,17 +8,24 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from agent.errors import KoreError, PolicyDenied, ToolError
-from agent.i18n import ENGLISH, speaking
+from agent.i18n import ENGLISH, use_locale
 from agent.records import frozen
 from agent.security.audit import AuditEntry, AuditSink
-from agent.security.policy.base import Approver, Narrows, Policy, Shows, Unanswered
+from agent.security.policy.base import AnswerPending, Approver, LimitsHosts, LimitsPaths, Policy
 from agent.security.redaction import Redactor
-from agent.security.taint.taint import BOTH, NOTHING, UNTRUSTED, Exposure
-from agent.tools.authorization import Consent, Denied
-from agent.tools.base import Brings, CallContext, Lasts, Plan, Plans, Tool
-from agent.tools.files.file_views import Views
+from agent.security.taint.taint import BOTH, NOTHING, UNTRUSTED, TaintState
+from agent.tools.authorization import Authorizer, CallDenied
+from agent.tools.base import (
+    CallContext,
+    DeclaresTaint,
+    DescribesEffects,
+    EffectPlan,
+    LongRunning,
+    Tool,
+)
+from agent.tools.files.file_views import FileViews
 from agent.tools.output_spill import bounded
-from agent.tools.registry import Toolbox
+from agent.tools.registry import ToolRegistry
 from agent.types import Effect, Taint, ToolCall, ToolResult
 
 log = logging.getLogger(__name__)
@@ -40,7 +47,7 @@ class Permissions:
     agent_id: str = "main"
 
 
-class Runner:
+class ToolRunner:
     """Runs calls. Whatever goes wrong inside a tool becomes a result that the model reads.
 
     `exposure` is what the session has taken in; it can make a decision stricter. `redactor` cleans
@@ -49,20 +56,20 @@ class Runner:
 
     def __init__(
         self,
-        toolbox: Toolbox,
+        toolbox: ToolRegistry,
         permissions: Permissions,
         *,
         timeout_s: float,
-        exposure: Exposure | None = None,
+        exposure: TaintState | None = None,
         redactor: Redactor | None = None,
         limit_bytes: int = 10_000,
     ) -> None:
-        self.exposure = exposure or Exposure()
+        self.exposure = exposure or TaintState()
         self.redactor = redactor or Redactor()
         self.toolbox = toolbox
         self._permissions = permissions
         asked = permissions.approver
-        self._consent = Consent(permissions.policy, asked, self.exposure, self.redactor)
+        self._consent = Authorizer(permissions.policy, asked, self.exposure, self.redactor)
         self._timeout_s = timeout_s
         self._limit_bytes = limit_bytes
 
@@ -72,7 +79,7 @@ class Runner:
         return self._permissions.agent_id
 
     @property
-    def views(self) -> Views:
+    def views(self) -> FileViews:
         return self.toolbox.views
 
     def effect(self, call: ToolCall) -> Effect:
@@ -94,8 +101,8 @@ class Runner:
         try:
             tool, args = self._check(context.call)
             # Even a failure may quote what the tool has seen.
-            brings = tool.brings if isinstance(tool, Brings) else BOTH
-            brings |= _origin_taint(context, args, Plan(), brings)
+            brings = tool.brings if isinstance(tool, DeclaresTaint) else BOTH
+            brings |= _origin_taint(context, args, EffectPlan(), brings)
             context, plan = await self._prepare(tool, args, context)
             brings |= _origin_taint(context, args, plan, brings)
             await self._permit(tool, args, plan, context)
@@ -116,11 +123,11 @@ class Runner:
     async def _within(self, tool: Tool, work: Coroutine[Any, Any, T]) -> T:
         """What the tool's own code comes to. Whatever goes wrong in it raises `ToolError`."""
         try:
-            lasts = isinstance(tool, Lasts) and tool.lasts
+            lasts = isinstance(tool, LongRunning) and tool.lasts
             async with asyncio.timeout(None if lasts else self._timeout_s) as deadline:
-                with speaking(ENGLISH):  # the model reads it
+                with use_locale(ENGLISH):  # the model reads it
                     return await work
-        except (ToolError, PolicyDenied, Unanswered):
+        except (ToolError, PolicyDenied, AnswerPending):
             raise
         except asyncio.CancelledError as exc:
             if (task := asyncio.current_task()) is None or task.cancelling():
@@ -146,7 +153,7 @@ class Runner:
 
     async def _prepare(
         self, tool: Tool, args: Mapping[str, Any], context: CallContext
-    ) -> tuple[CallContext, Plan]:
+    ) -> tuple[CallContext, EffectPlan]:
         """The call within its bounds, and its plan. Whatever goes wrong is a refusal on record, and
         raises `ToolError` or `PolicyDenied`."""
         try:
@@ -157,16 +164,18 @@ class Runner:
 
     async def _planned(
         self, tool: Tool, args: Mapping[str, Any], context: CallContext
-    ) -> tuple[CallContext, Plan]:
+    ) -> tuple[CallContext, EffectPlan]:
         bounded = self._bounded(tool, context)
-        plan = await tool.plan(args, bounded) if isinstance(tool, Plans) else Plan()
+        plan = (
+            await tool.plan(args, bounded) if isinstance(tool, DescribesEffects) else EffectPlan()
+        )
         return bounded, plan
 
     def _bounded(self, tool: Tool, context: CallContext) -> CallContext:
         """The call with what it may reach, and with a record of what it does."""
         policy = self._permissions.policy
-        hosts = policy.hosts(tool.name) if isinstance(policy, Narrows) else None
-        paths = policy.paths(tool.name) if isinstance(policy, Shows) else ()
+        hosts = policy.hosts(tool.name) if isinstance(policy, LimitsHosts) else None
+        paths = policy.paths(tool.name) if isinstance(policy, LimitsPaths) else ()
 
         async def record(allowed: bool, reason: str, what: Mapping[str, Any]) -> None:
             await self._record(tool, what, context, allowed=allowed, reason=reason)
@@ -174,12 +183,12 @@ class Runner:
         return replace(context, hosts=hosts, paths=paths, record=record)
 
     async def _permit(
-        self, tool: Tool, args: Mapping[str, Any], plan: Plan, context: CallContext
+        self, tool: Tool, args: Mapping[str, Any], plan: EffectPlan, context: CallContext
     ) -> None:
         """Raises `PolicyDenied`. What was decided is on record before anything happens."""
         try:
             reason = await self._consent.obtain(tool, args, plan, context)
-        except Denied as exc:
+        except CallDenied as exc:
             await self._record_refusal(tool, args, context, exc.reason)
             raise
         try:
@@ -223,7 +232,7 @@ class Runner:
 
 
 def _origin_taint(
-    context: CallContext, args: Mapping[str, Any], plan: Plan, brings: frozenset[Taint]
+    context: CallContext, args: Mapping[str, Any], plan: EffectPlan, brings: frozenset[Taint]
 ) -> frozenset[Taint]:
     """What a tool that shows files brings along by where they lie."""
     if "private" not in brings:

@@ -20,7 +20,7 @@ def parameters(**kinds: str) -> JsonSchema:
     return {**schema, "required": required} if required else schema
 
 
-class Arguments:
+class ArgumentSchema:
     """The check of one tool's arguments; its schema is compiled when it is first used."""
 
     def __init__(self, tool: str, schema: JsonSchema) -> None:

@@ -17,7 +17,7 @@ from agent.types import JsonSchema
 
 
 @frozen
-class Signature:
+class FunctionSchema:
     """`context` names the argument that is given the call; the others stand in `schema`."""
 
     name: str
@@ -26,7 +26,7 @@ class Signature:
     context: str | None
 
     @staticmethod
-    def of(name: str, function: Callable[..., Any], told: Mapping[str, str]) -> "Signature":
+    def of(name: str, function: Callable[..., Any], told: Mapping[str, str]) -> "FunctionSchema":
         """Raises TypeError for a type hint that no JSON can be made of."""
         fields: dict[str, Any] = {}
         context = None
@@ -48,7 +48,7 @@ class Signature:
         except PydanticUserError as exc:
             reason = str(exc).split("\n")[0]
             raise TypeError(f"{name}: a type hint cannot be told to a model: {reason}") from exc
-        return Signature(name, schema, adapter, context)
+        return FunctionSchema(name, schema, adapter, context)
 
     def arguments(self, args: Mapping[str, Any], call: CallContext) -> dict[str, Any]:
         """What the function is called with. Raises `ToolError` for what its hints do not allow."""

@@ -20,7 +20,7 @@ def find_signal(text: str) -> tuple[Signal | None, str | None]:
     return signals[word], reason.strip() if reason else None
 
 
-def in_words(text: str, *, growing: bool = False) -> str:
+def humanize_signals(text: str, *, growing: bool = False) -> str:
     """The text with its promises as people read them, for a screen that has no other sign of them.
 
     Of a text that is still `growing` one that is half there is left out.

@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
-from agent.context.room import Room, room_of
+from agent.context.room import ContextBudget, budget_for
 from agent.context.token_calibration import counted_as
 from agent.records import frozen
-from agent.turn.request import Equipment
+from agent.turn.request import AgentServices
 
 
 @frozen
-class Speaking:
+class PromptAudience:
     """Who speaks where, as a `Task` has it; `model` is None for the default one."""
 
     memory: Path
@@ -19,13 +19,13 @@ class Speaking:
     persona: str | None = None
 
 
-def room(agent: Equipment, speaking: Speaking) -> Room:
+def room(agent: AgentServices, speaking: PromptAudience) -> ContextBudget:
     """Raises `ConfigError` when the model cannot be used."""
     opened = agent.models.open(speaking.model)
     prompt = agent.workspace.system_prompt(
         speaking.memory, speaking.root, owner=speaking.owner, persona=speaking.persona
     )
-    return room_of(
+    return budget_for(
         opened.context_tokens,
         prompt.text,
         agent.toolbox.specs(),

@@ -9,7 +9,7 @@ from agent.events import Event, ToolOutput, ToolResulted
 SIZE = 256
 
 
-class LeftOut:
+class DroppedEvents:
     """Live output that a reader was too slow for, by call, until it is told how much that was."""
 
     def __init__(self) -> None:
@@ -34,13 +34,13 @@ class LeftOut:
         return self._pieces.pop(result.id, None)
 
 
-class Outlet:
+class EventStream:
     """One writer's side and one reader's side of a turn's events."""
 
     def __init__(self) -> None:
         # None wakes a reader that waits for a writer that has ended.
         self._queue: asyncio.Queue[Event | None] = asyncio.Queue(maxsize=SIZE)
-        self._left_out = LeftOut()
+        self._left_out = DroppedEvents()
 
     async def emit(self, event: Event) -> None:
         """Waits while the reader is behind."""

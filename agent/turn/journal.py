@@ -7,7 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 from agent.types import Effect, Message, ToolCall, ToolResult
 
 
-class Progress(Protocol):
+class TurnJournal(Protocol):
     """Told of each step before the next one begins; the gateway's turn makes them durable.
 
     Each method returns when its step is on disk. An exception ends the turn where it is: the
@@ -26,7 +26,7 @@ class Progress(Protocol):
 
 
 @runtime_checkable
-class Hears(Protocol):
+class SteeringSource(Protocol):
     """Progress that also hands in what people say while the turn runs."""
 
     async def heard(self) -> Sequence[Message]:
@@ -47,7 +47,7 @@ class Interrupts(Protocol):
         ...
 
 
-class NoProgress:
+class NullJournal:
     """For library users, whose history is kept when the turn ends."""
 
     async def reply(self, message: Message) -> None: ...
@@ -57,7 +57,7 @@ class NoProgress:
     async def finish(self, call: ToolCall, result: ToolResult) -> None: ...
 
 
-class Stop:
+class CancelToken:
     """Ends a running turn from outside: its model stream and its tools stop at once.
 
     Unlike a cancelled task, a stopped turn still comes to a `Result`, with a valid history.

@@ -7,27 +7,27 @@ from itertools import takewhile
 from typing import cast
 
 from agent import events
-from agent.call_meter import Till
+from agent.call_meter import CallMeter
 from agent.context.compaction import Conversation
-from agent.context.request_window import View
+from agent.context.request_window import RequestWindow
 from agent.errors import BadReply, ContextTooLong
-from agent.history import answer_open_calls, distinct, open_calls
-from agent.i18n import later, t
-from agent.prompts import fill, load
+from agent.history import close_unanswered_calls, distinct, unanswered_calls
+from agent.i18n import mark_for_translation, t
+from agent.prompts import load_prompt, render_prompt
 from agent.providers.base import ModelRequest, Provider, ToolSpec
 from agent.records import frozen
 from agent.said import FILTERED
 from agent.security.redaction import Redactor
 from agent.turn.completion_signal import find_signal
-from agent.turn.event_stream import Outlet
-from agent.turn.journal import Hears, Interrupts, Progress
-from agent.turn.output_redactor import Spoken
-from agent.turn.tool_executor import Executor, Stopped
+from agent.turn.event_stream import EventStream
+from agent.turn.journal import Interrupts, SteeringSource, TurnJournal
+from agent.turn.output_redactor import OutputRedactor
+from agent.turn.tool_executor import ToolExecutor, TurnAborted
 from agent.types import Message, assistant
-from agent.usage import Meter, Spent, Tariff
+from agent.usage import Tariff, UsageMeter, UsageTotals
 
 _SHRINKS = 5
-_FILTERED = later(
+_FILTERED = mark_for_translation(
     "⚠️ The model's content filter ended this answer, so it is not complete. Ask in other words, or "
     "try another model."
 )
@@ -38,7 +38,7 @@ class _Interrupted(Exception):
 
 
 @frozen
-class ModelCall:
+class ModelCallConfig:
     """All of a model request that stays the same during a turn. `redactor` cleans what the model
     says.
     """
@@ -55,17 +55,17 @@ class ModelCall:
     fallback_tariffs: Sequence[Tariff] = ()
 
 
-class Loop:
+class AgentLoop:
     """The state of one turn. `settled` is valid at any moment, also after a cancellation."""
 
     def __init__(
         self,
-        call: ModelCall,
-        view: View,
-        executor: Executor,
-        progress: Progress,
-        outlet: Outlet,
-        meter: Meter | None = None,
+        call: ModelCallConfig,
+        view: RequestWindow,
+        executor: ToolExecutor,
+        progress: TurnJournal,
+        outlet: EventStream,
+        meter: UsageMeter | None = None,
     ) -> None:
         self._call = call
         self._view = view
@@ -74,7 +74,7 @@ class Loop:
         self._progress = progress
         self._outlet = outlet
         tariff = call.tariff or Tariff(f"{call.provider.name}/{call.model}")
-        self._till = Till(tariff, call.fallback_tariffs, meter)
+        self._till = CallMeter(tariff, call.fallback_tariffs, meter)
         self.said_before = _said_before(conversation)
         self._new: list[Message] = []
         self._partial: list[str] = []
@@ -82,7 +82,7 @@ class Loop:
         self.asks = False
 
     async def run(self, max_iterations: int) -> None:
-        """Go on until the model is done. Raises `ProviderError` and `Stopped`.
+        """Go on until the model is done. Raises `ProviderError` and `TurnAborted`.
 
         A turn that goes on counts on: neither waiting nor a restart gives it more iterations.
         """
@@ -99,17 +99,17 @@ class Loop:
             if not reply.tool_calls or find_signal(reply.text)[0] or self.asks:
                 await self._outlet.emit(events.State("done"))
                 return
-        raise Stopped("max_iterations", fill("max_iterations", n=max_iterations))
+        raise TurnAborted("max_iterations", render_prompt("max_iterations", n=max_iterations))
 
     @property
-    def spent(self) -> Spent:
+    def spent(self) -> UsageTotals:
         return self._till.spent
 
     def settled(self) -> list[Message]:
         """The turn's new messages, made valid: what had been said of an unfinished reply, and a
         result for every call."""
         messages = list(self._new)
-        open_ended = answer_open_calls(self._conversation.messages, self._executor.results)
+        open_ended = close_unanswered_calls(self._conversation.messages, self._executor.results)
         messages += open_ended
         if self._partial:
             messages.append(assistant("".join(self._partial)))
@@ -117,7 +117,7 @@ class Loop:
 
     async def _hear(self) -> None:
         """Take in what people said meanwhile: the next model call knows it."""
-        if isinstance(self._progress, Hears):
+        if isinstance(self._progress, SteeringSource):
             await self._take_in(await self._progress.heard())
 
     async def _take_in(self, heard: Sequence[Message]) -> None:
@@ -140,7 +140,7 @@ class Loop:
             await self._outlet.emit(event)
         await self._outlet.emit(events.StreamEnd(reply.finish_reason))
         if reply.finish_reason == "length":
-            await self._outlet.emit(events.Notice("warning", load("reply_cut")))
+            await self._outlet.emit(events.Notice("warning", load_prompt("reply_cut")))
         # Said is said: a stop while it is being stored must find it in the conversation.
         self._partial = []
         message = distinct(reply.message)
@@ -148,7 +148,7 @@ class Loop:
         await self._progress.reply(message)
         if reply.finish_reason == FILTERED:
             # Its calls may be cut off as well: none of them runs.
-            raise Stopped("filtered", t(_FILTERED))
+            raise TurnAborted("filtered", t(_FILTERED))
         return message
 
     async def _ask_uninterrupted(self) -> events.Reply:
@@ -178,7 +178,7 @@ class Loop:
             await self._outlet.emit(notice)
         stream = self._call.provider.stream(request)
         progress = self._progress
-        spoken = Spoken(self._call.redactor)
+        spoken = OutputRedactor(self._call.redactor)
         # Providers are async generators; closing one ends its connection at once.
         async with aclosing(cast(AsyncGenerator[events.ModelEvent], stream)):
             async for said in stream:
@@ -217,7 +217,7 @@ class Loop:
         )
 
     async def _execute(self) -> None:
-        calls = open_calls(self._conversation.messages)
+        calls = unanswered_calls(self._conversation.messages)
         if not calls:
             return
         self._add(await self._executor.execute(calls))

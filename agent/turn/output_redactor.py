@@ -8,7 +8,6 @@ from agent.events import ModelEvent
 from agent.security.redaction import Redactor, Stream
 from agent.serialization import dumps
 from agent.types import (
-    Called,
     Image,
     ImageFile,
     Message,
@@ -17,10 +16,11 @@ from agent.types import (
     Text,
     Thinking,
     ToolCall,
+    ToolCallMarker,
 )
 
 
-class Spoken:
+class OutputRedactor:
     """Cleans the events of one model stream; a value cut over two of them is found too."""
 
     def __init__(self, redactor: Redactor) -> None:
@@ -69,7 +69,7 @@ def clean_message(message: Message, redactor: Redactor) -> Message:
 
 
 def _clean_part(part: Part, redactor: Redactor) -> Part:
-    if isinstance(part, RedactedThinking | Image | ImageFile | Called):
+    if isinstance(part, RedactedThinking | Image | ImageFile | ToolCallMarker):
         # Nobody but the vendor can read the first, and the others are no text.
         return part
     text = redactor.clean(part.text)

@@ -6,51 +6,51 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from agent.context.system_prompt import Workspace
-from agent.context.token_calibration import Gauge
-from agent.prompts import fill
-from agent.providers.pool import Models
+from agent.context.token_calibration import TokenCalibration
+from agent.prompts import render_prompt
+from agent.providers.pool import ModelPool
 from agent.records import frozen
 from agent.security.redaction import Redactor
-from agent.security.taint.taint import Exposure
+from agent.security.taint.taint import TaintState
 from agent.settings import AgentSettings
 from agent.tools.base import Recall, Schedule, Send, Spawn
-from agent.tools.registry import Toolbox
+from agent.tools.registry import ToolRegistry
 from agent.tools.runner import Permissions
-from agent.turn.journal import NoProgress, Progress, Stop
+from agent.turn.journal import CancelToken, NullJournal, TurnJournal
 from agent.types import Message, ToolResult
-from agent.undo.recorder import Recording
-from agent.usage import Meter, Tally
+from agent.undo.recorder import RecorderFactory
+from agent.usage import InMemoryMeter, UsageMeter
 
 if TYPE_CHECKING:
     # An idle gateway holds no more than it needs.
-    from agent.context.compaction import Keeper
+    from agent.context.compaction import CompactionStore
     from agent.context.summary import Summary
 
 
-class Equipment(Protocol):
+class AgentServices(Protocol):
     """What all turns of an agent share; the `Agent` itself."""
 
-    gauge: Gauge
-    models: Models
+    gauge: TokenCalibration
+    models: ModelPool
     redactor: Redactor
     settings: AgentSettings
     workspace: Workspace
 
     @property
-    def toolbox(self) -> Toolbox: ...
+    def toolbox(self) -> ToolRegistry: ...
 
 
 @frozen
-class Character:
+class PersonaPrompt:
     """An agent's own text and tools; `alone`, it reads nothing of the workspace's files."""
 
     prompt: str
-    toolbox: Toolbox
+    toolbox: ToolRegistry
     alone: bool = True
 
     def system(self, workspace: str, root: Path) -> str:
         if self.alone:
-            return fill("system", files=self.prompt, root=root).strip()
+            return render_prompt("system", files=self.prompt, root=root).strip()
         return f"{workspace}\n\n{self.prompt}".strip()
 
 
@@ -83,13 +83,13 @@ class Task:
     trimmed: bool = False
     begun: int | None = None
     summary: "Summary | None" = None
-    keeper: "Keeper | None" = None
-    exposure: Exposure = field(default_factory=Exposure)
-    progress: Progress = field(default_factory=NoProgress)
-    meter: Meter = field(default_factory=Tally)
-    stop: Stop = field(default_factory=Stop)
-    recording: Recording = field(default_factory=Recording)
-    character: Character | None = None
+    keeper: "CompactionStore | None" = None
+    exposure: TaintState = field(default_factory=TaintState)
+    progress: TurnJournal = field(default_factory=NullJournal)
+    meter: UsageMeter = field(default_factory=InMemoryMeter)
+    stop: CancelToken = field(default_factory=CancelToken)
+    recording: RecorderFactory = field(default_factory=RecorderFactory)
+    character: PersonaPrompt | None = None
     persona: str | None = None
     spawn: Spawn | None = None
     recall: Recall | None = None

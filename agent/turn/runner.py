@@ -8,38 +8,38 @@ from typing import TypeVar
 
 from agent import events
 from agent.context.compaction import Compactor, Conversation
-from agent.context.images import Pictures
-from agent.context.request_window import View
-from agent.context.room import room_of
+from agent.context.images import ImageLoader
+from agent.context.request_window import RequestWindow
+from agent.context.room import budget_for
 from agent.context.summarizer import Summariser
 from agent.context.token_calibration import counted_as
 from agent.errors import ConfigError, LimitReached, ProviderError
 from agent.events import Event
-from agent.history import answer_open_calls, result_message
-from agent.i18n import later, t
-from agent.prompts import load
+from agent.history import close_unanswered_calls, result_message
+from agent.i18n import mark_for_translation, t
+from agent.prompts import load_prompt
 from agent.providers.pool import OpenModel
-from agent.tools.runner import Runner
+from agent.tools.runner import ToolRunner
 from agent.turn.completion_signal import find_signal
-from agent.turn.event_stream import Outlet
-from agent.turn.loop import Loop, ModelCall
-from agent.turn.request import Equipment, Task
-from agent.turn.tool_executor import Executor, Place, Stopped
+from agent.turn.event_stream import EventStream
+from agent.turn.loop import AgentLoop, ModelCallConfig
+from agent.turn.request import AgentServices, Task
+from agent.turn.tool_executor import ToolEnvironment, ToolExecutor, TurnAborted
 from agent.types import Message, Result, Stopping, assistant
-from agent.usage import Spent
+from agent.usage import UsageTotals
 
 T = TypeVar("T")
-_SILENCE = later("The model gave no answer. Ask again, or try another model.")
+_SILENCE = mark_for_translation("The model gave no answer. Ask again, or try another model.")
 
 
-class Turn:
+class AgentTurn:
     """One turn: the loop runs in a task of its own and fills the outlet that `events` drains."""
 
-    def __init__(self, agent: Equipment, task: Task) -> None:
+    def __init__(self, agent: AgentServices, task: Task) -> None:
         self._agent = agent
         self._task = task
-        self._outlet = Outlet()
-        self._loop: Loop | None = None
+        self._outlet = EventStream()
+        self._loop: AgentLoop | None = None
         self._closing: tuple[Message, ...] = ()
 
     async def events(self) -> AsyncGenerator[Event]:
@@ -67,7 +67,7 @@ class Turn:
         known = {
             call_id: result_message(call_id, result) for call_id, result in self._task.known.items()
         }
-        return answer_open_calls(self._task.messages, known)
+        return close_unanswered_calls(self._task.messages, known)
 
     async def _write(self) -> list[Event]:
         """Run the loop; returns the last events, which nothing may keep from the reader."""
@@ -75,7 +75,7 @@ class Turn:
             self._loop = await self._prepare()
             await self._loop.run(self._task.max_iterations or self._agent.settings.max_iterations)
             result = self._result(None)
-        except Stopped as exc:
+        except TurnAborted as exc:
             self._closing = (assistant(str(exc)),)
             result = self._result(exc.why)
         except LimitReached as exc:
@@ -90,7 +90,7 @@ class Turn:
             return [events.Done(result)]
         return [events.Signalled(result.signal, result.signal_reason), events.Done(result)]
 
-    async def _prepare(self) -> Loop:
+    async def _prepare(self) -> AgentLoop:
         agent, task = self._agent, self._task
         opened = agent.models.open(task.model)
         prompt = agent.workspace.system_prompt(
@@ -104,7 +104,7 @@ class Turn:
         )
         for notice in (*agent.models.take_notices(), *prompt.notices):
             await self._outlet.emit(events.Notice("warning", notice))
-        call = ModelCall(
+        call = ModelCallConfig(
             provider=opened.provider,
             model=opened.model,
             system=agent.redactor.clean(text),
@@ -120,7 +120,7 @@ class Turn:
             task.exposure.recall(task.summary.first, task.summary.taint)
         for message in task.messages:
             task.exposure.take(message)
-        runner = Runner(
+        runner = ToolRunner(
             toolbox,
             task.permissions,
             timeout_s=agent.settings.call_timeout_s,
@@ -128,7 +128,7 @@ class Turn:
             redactor=agent.redactor,
             limit_bytes=agent.settings.tools.output_limit_bytes,
         )
-        place = Place(
+        place = ToolEnvironment(
             task.session,
             task.root,
             task.memory,
@@ -140,25 +140,25 @@ class Turn:
             task.schedule,
             agent.workspace.origin,
         )
-        executor = Executor(runner, place, task.progress, self._outlet, task.known)
+        executor = ToolExecutor(runner, place, task.progress, self._outlet, task.known)
         await executor.tell_changes((), runner.views.noticed(task.session))
-        return Loop(
+        return AgentLoop(
             call, self._view(call, opened), executor, task.progress, self._outlet, task.meter
         )
 
-    def _view(self, call: ModelCall, opened: OpenModel) -> View:
+    def _view(self, call: ModelCallConfig, opened: OpenModel) -> RequestWindow:
         agent, task = self._agent, self._task
         compactor = None
         if task.keeper is not None:
             summariser = Summariser(agent.models, agent.redactor)
             compactor = Compactor(summariser, task.exposure, task.meter, task.keeper)
-        return View(
+        return RequestWindow(
             Conversation(list(task.messages), task.trimmed, task.summary, task.begun),
-            room_of(opened.context_tokens, call.system, call.tools, call.max_tokens),
+            budget_for(opened.context_tokens, call.system, call.tools, call.max_tokens),
             counted_as(opened),
             agent.gauge,
             compactor,
-            Pictures(agent.workspace.folder),
+            ImageLoader(agent.workspace.folder),
         )
 
     def _result(self, stopped: Stopping | None) -> Result:
@@ -171,8 +171,8 @@ class Turn:
             text = t("Done.")
         signal, reason = find_signal(text)
         if signal is None and stopped is None and self._loop is not None and self._loop.asks:
-            signal, reason = "DECIDE", load("asked")
-        spent = self._loop.spent if self._loop else Spent()
+            signal, reason = "DECIDE", load_prompt("asked")
+        spent = self._loop.spent if self._loop else UsageTotals()
         return Result(
             success=bool(text) and stopped is None and signal != "BLOCKED",
             text=text or ("" if stopped else t(_SILENCE)),

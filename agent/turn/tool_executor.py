@@ -10,25 +10,25 @@ from typing import Literal
 from agent import events
 from agent.errors import KoreError
 from agent.history import result_message
-from agent.prompts import fill, load
+from agent.prompts import load_prompt, render_prompt
 from agent.records import frozen
-from agent.security.policy.base import Unanswered
+from agent.security.policy.base import AnswerPending
 from agent.security.redaction import Stream
-from agent.security.taint.origin import Origin
+from agent.security.taint.origin import TrustedOrigins
 from agent.tools.base import CallContext, Recall, Schedule, Send, Spawn
-from agent.tools.files.file_views import Stale, in_words
-from agent.tools.runner import Runner
-from agent.turn.event_stream import Outlet
-from agent.turn.journal import Progress
+from agent.tools.files.file_views import StaleView, in_words
+from agent.tools.runner import ToolRunner
+from agent.turn.event_stream import EventStream
+from agent.turn.journal import TurnJournal
 from agent.turn.loop_guard import LoopGuard
 from agent.types import Message, ToolCall, ToolResult
-from agent.undo.recorder import Recording
+from agent.undo.recorder import RecorderFactory
 
 PARALLEL_READS = 8
 
 
 @frozen
-class Place:
+class ToolEnvironment:
     """Where a turn's tools work: session, folder for relative paths, speaker's memory file.
 
     `owner`: the owner speaks, in private. `recording` is for what happens to files, `spawn` sends
@@ -40,15 +40,15 @@ class Place:
     workspace: Path
     memory: Path
     owner: bool = False
-    recording: Recording = field(default_factory=Recording)
+    recording: RecorderFactory = field(default_factory=RecorderFactory)
     spawn: Spawn | None = None
     recall: Recall | None = None
     send: Send | None = None
     schedule: Schedule | None = None
-    places: Origin | None = None
+    places: TrustedOrigins | None = None
 
 
-class Stopped(KoreError):
+class TurnAborted(KoreError):
     """The turn ended before the model was done."""
 
     def __init__(self, why: Literal["max_iterations", "loop", "filtered"], message: str) -> None:
@@ -56,7 +56,7 @@ class Stopped(KoreError):
         self.why = why
 
 
-class Executor:
+class ToolExecutor:
     """Runs calls; `results` holds the tool message of every call of the newest reply that ended,
     `closing` the words that the turn is to end with, by call id.
 
@@ -66,10 +66,10 @@ class Executor:
 
     def __init__(
         self,
-        runner: Runner,
-        place: Place,
-        progress: Progress,
-        outlet: Outlet,
+        runner: ToolRunner,
+        place: ToolEnvironment,
+        progress: TurnJournal,
+        outlet: EventStream,
         known: Mapping[str, ToolResult],
     ) -> None:
         self.results: dict[str, Message] = {}
@@ -84,7 +84,7 @@ class Executor:
     async def execute(self, calls: Sequence[ToolCall]) -> list[Message]:
         """The tool messages, in call order.
 
-        Raises `Stopped` for a model that runs in circles, `Unanswered` when a person has to answer
+        Raises `TurnAborted` for a model that runs in circles, `AnswerPending` when a person has to answer
         first and will do so later.
         """
         self.results, self.closing = {}, {}
@@ -103,12 +103,12 @@ class Executor:
         self._runner.exposure.take(message)
 
     async def _run_together(self, batch: Sequence[ToolCall]) -> None:
-        unanswered: list[Unanswered] = []
+        unanswered: list[AnswerPending] = []
 
         async def run(call: ToolCall) -> None:
             try:
                 await self._run(call)
-            except Unanswered as exc:
+            except AnswerPending as exc:
                 # What runs beside it comes to its result, and need not run again.
                 unanswered.append(exc)
 
@@ -147,7 +147,7 @@ class Executor:
             await self._outlet.emit(started_event)
         verdict = self._guard.judge(call, result)
         if verdict != "fine":
-            result = replace(result, for_model=f"{result.for_model}\n\n{load('repeated')}")
+            result = replace(result, for_model=f"{result.for_model}\n\n{load_prompt('repeated')}")
         diffs = [one.path for one in result.artifacts if one.kind == "diff"]
         touched = [*diffs, *context.changes.touched]
         # What has happened is known before it is stored: a stop in between does not forget it.
@@ -160,7 +160,7 @@ class Executor:
         await self.tell_changes(touched, stale)
         await self._report(call, result, time.monotonic() - began)
         if verdict == "stop":
-            raise Stopped("loop", fill("stopped_loop", tool=call.name))
+            raise TurnAborted("loop", render_prompt("stopped_loop", tool=call.name))
 
     def _keep(self, call: ToolCall, result: ToolResult) -> None:
         message = self.results[call.id] = result_message(call.id, result)
@@ -193,7 +193,7 @@ class Executor:
             places=place.places,
         )
 
-    async def tell_changes(self, touched: Sequence[str], stale: Sequence[Stale]) -> None:
+    async def tell_changes(self, touched: Sequence[str], stale: Sequence[StaleView]) -> None:
         """Which files a call has changed, and which are no longer what was seen of them."""
         for path in dict.fromkeys(touched):
             await self._outlet.emit(events.FileChanged(path, "tool"))
@@ -218,14 +218,14 @@ class Executor:
         )
 
 
-def _with_news(result: ToolResult, stale: Sequence[Stale]) -> ToolResult:
+def _with_news(result: ToolResult, stale: Sequence[StaleView]) -> ToolResult:
     """The result, at whose end the model reads which files are no longer what it has seen."""
     shown = result.for_model if result.for_user is None else result.for_user
     told = f"{result.for_model}\n\n[{in_words([one.path for one in stale])}]"
     return replace(result, for_model=told, for_user=shown)
 
 
-def _batches(calls: Sequence[ToolCall], runner: Runner) -> Iterator[list[ToolCall]]:
+def _batches(calls: Sequence[ToolCall], runner: ToolRunner) -> Iterator[list[ToolCall]]:
     """Neighbouring reads together, everything else alone."""
     reads: list[ToolCall] = []
     for call in calls:

@@ -20,7 +20,7 @@ _EASED = 0.6
 
 
 @frozen
-class Seal:
+class BlobCipher:
     """Shuts and opens bytes that belong to a name; `key` keeps names from telling the contents."""
 
     shut: Callable[[bytes, str], bytes]
@@ -28,14 +28,14 @@ class Seal:
     key: bytes
 
 
-class Blobs:
+class BlobStore:
     """A folder of contents. What it gives back is what was put in, or nothing.
 
     It takes no more than `limit_bytes`, and gives up what nobody has asked for in a week.
     """
 
     def __init__(
-        self, folder: Path, *, seal: Seal | None = None, limit_bytes: int = LIMIT_BYTES
+        self, folder: Path, *, seal: BlobCipher | None = None, limit_bytes: int = LIMIT_BYTES
     ) -> None:
         self.folder = folder
         self.limit_bytes = limit_bytes

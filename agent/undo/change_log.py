@@ -6,54 +6,54 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent.errors import KoreError, ToolError
-from agent.undo.blob_store import Blobs
+from agent.undo.blob_store import BlobStore
 from agent.undo.ledger import Ledger
-from agent.undo.recorder import Origin
-from agent.undo.records import Change, State, Step, same
-from agent.undo.restore import look
+from agent.undo.recorder import ChangeOrigin
+from agent.undo.records import ChangeStep, FileChange, FileState, same
+from agent.undo.restore import snapshot_path
 
 
 @dataclass(slots=True, eq=False)
-class Window:
+class TrackingWindow:
     """A command at work in a folder. `others` are files that others have changed meanwhile;
     `overlaps` says that another command ran at the same time."""
 
-    origin: Origin
+    origin: ChangeOrigin
     overlaps: bool = False
     others: set[Path] = field(default_factory=set)
 
 
-class Changes:
+class ChangeLog:
     """Records each change before it happens. Called in threads: everything here may block."""
 
-    def __init__(self, ledger: Ledger, blobs: Blobs) -> None:
+    def __init__(self, ledger: Ledger, blobs: BlobStore) -> None:
         self.ledger = ledger
         self.blobs = blobs
-        self._windows: list[Window] = []
+        self._windows: list[TrackingWindow] = []
         self._lock = threading.Lock()
 
-    def file(self, origin: Origin, path: Path, data: bytes) -> str | None:
+    def file(self, origin: ChangeOrigin, path: Path, data: bytes) -> str | None:
         """`path` is about to hold `data`; returns why that cannot be undone, if so.
 
         Raises ToolError when it cannot be recorded: then nothing must be done.
         """
-        before, kept = look(path, self.blobs, keep=True)
+        before, kept = snapshot_path(path, self.blobs, keep=True)
         mode = before.mode if before else None
-        after = State("file", self.blobs.name(data), mode, before.marked if before else False)
+        after = FileState("file", self.blobs.name(data), mode, before.marked if before else False)
         if same(before, after):
             return None
         with self._lock:
             for window in self._windows:
                 if window.origin.session != origin.session:
                     window.others.add(path)
-        self.add(origin, [*_missing_folders(path), Change(path, before, after)])
+        self.add(origin, [*_missing_folders(path), FileChange(path, before, after)])
         if before is not None and not kept:
             return f"what {path} held before could not be kept, so this cannot be undone"
         return None
 
-    def add(self, origin: Origin, changes: list[Change], *, shared: bool = False) -> None:
+    def add(self, origin: ChangeOrigin, changes: list[FileChange], *, shared: bool = False) -> None:
         """Put what a call changes on record. Raises ToolError."""
-        step = Step(
+        step = ChangeStep(
             session=origin.session,
             turn=origin.turn,
             call=origin.call,
@@ -68,9 +68,9 @@ class Changes:
         except KoreError as exc:
             raise ToolError(f"The change could not be recorded, so it was not made: {exc}") from exc
 
-    def open(self, origin: Origin) -> Window:
+    def open(self, origin: ChangeOrigin) -> TrackingWindow:
         """A command is about to run in a folder."""
-        window = Window(origin)
+        window = TrackingWindow(origin)
         with self._lock:
             for other in self._windows:
                 if _meet(other.origin.root, origin.root):
@@ -78,18 +78,18 @@ class Changes:
             self._windows.append(window)
         return window
 
-    def close(self, window: Window) -> None:
+    def close(self, window: TrackingWindow) -> None:
         with self._lock:
             self._windows.remove(window)
 
 
-def _missing_folders(path: Path) -> list[Change]:
+def _missing_folders(path: Path) -> list[FileChange]:
     """The folders that a write to `path` will make, outermost first."""
     missing = []
     for folder in path.parents:
         if folder.exists():
             break
-        missing.append(Change(folder, None, State("folder")))
+        missing.append(FileChange(folder, None, FileState("folder")))
     return missing[::-1]
 
 

@@ -7,34 +7,34 @@ from hashlib import sha256
 from pathlib import Path
 
 from agent.errors import ToolError
-from agent.undo.change_log import Changes, Window
+from agent.undo.change_log import ChangeLog, TrackingWindow
 from agent.undo.recorder import Recorder
-from agent.undo.records import Change, State, same
-from agent.undo.report import listed
-from agent.undo.snapshot import Entry, Limits, Tree, Walk
+from agent.undo.records import FileChange, FileState, same
+from agent.undo.report import list_paths
+from agent.undo.snapshot import FolderSnapshot, SnapshotEntry, SnapshotLimits, SnapshotWalker
 
 # More than a watcher wants to hear of one command.
 _TOUCHED = 100
 
 
-class Command:
+class CommandChangeDetector:
     """`begin` before it runs, `end` after it, both in a thread. What cannot be undone is noted in
     its recorder, for the person."""
 
     def __init__(
         self,
         recorder: Recorder,
-        changes: Changes,
+        changes: ChangeLog,
         closed: Collection[Path] = (),
-        limits: Limits | None = None,
+        limits: SnapshotLimits | None = None,
     ) -> None:
         assert recorder.origin is not None, "who records has an origin"
         self._recorder = recorder
         self._origin = recorder.origin
         self._changes = changes
-        self._walk = Walk(self._origin.root, changes.blobs, closed, limits)
-        self._window: Window | None = None
-        self.before: Tree | None = None
+        self._walk = SnapshotWalker(self._origin.root, changes.blobs, closed, limits)
+        self._window: TrackingWindow | None = None
+        self.before: FolderSnapshot | None = None
 
     def begin(self) -> None:
         self._window = self._changes.open(self._origin)
@@ -58,17 +58,19 @@ class Command:
         finally:
             self._changes.close(window)
 
-    def _record(self, before: Tree, after: Tree, window: Window) -> None:
+    def _record(
+        self, before: FolderSnapshot, after: FolderSnapshot, window: TrackingWindow
+    ) -> None:
         found = _Difference(self._origin.root, before, after, window.others)
         if found.changes:
             self._changes.add(self._origin, found.changes, shared=window.overlaps)
         paths = [change.path for change in found.changes if not _is_folder(change)]
         self._recorder.touched += map(str, [*paths, *found.lost][:_TOUCHED])
         if found.lost:
-            names = listed(found.lost, self._origin.root)
+            names = list_paths(found.lost, self._origin.root)
             self._recorder.notes.append(f"cannot be undone, too large or not readable: {names}")
         if found.others:
-            names = listed(found.others, self._origin.root)
+            names = list_paths(found.others, self._origin.root)
             self._recorder.notes.append(f"changed by others at the same time: {names}")
         if before.is_cut or after.is_cut:
             self._recorder.notes.append(
@@ -82,17 +84,17 @@ class Command:
     def _memo(self) -> str:
         return sha256(str(self._origin.root).encode("utf-8", "surrogateescape")).hexdigest()[:40]
 
-    def _known(self) -> dict[str, Entry]:
+    def _known(self) -> dict[str, SnapshotEntry]:
         """What the folder looked like when somebody last looked."""
         data = self._changes.blobs.memo(self._memo)
         if data is None:
             return {}
         return {
-            path: Entry(State("file", value, mode, marked), tuple(stamp), read_at)
+            path: SnapshotEntry(FileState("file", value, mode, marked), tuple(stamp), read_at)
             for path, value, mode, marked, stamp, read_at in json.loads(data)
         }
 
-    def _remember(self, tree: Tree) -> None:
+    def _remember(self, tree: FolderSnapshot) -> None:
         rows = [
             (path, entry.state.value, entry.state.mode, entry.state.marked, *_age(entry))
             for path, entry in tree.entries.items()
@@ -101,7 +103,7 @@ class Command:
         self._changes.blobs.note(self._memo, json.dumps(rows).encode())
 
 
-def _age(entry: Entry) -> tuple[tuple[int, ...], int]:
+def _age(entry: SnapshotEntry) -> tuple[tuple[int, ...], int]:
     return entry.stamp, entry.read_at_ns
 
 
@@ -109,11 +111,13 @@ class _Difference:
     """`changes` in the order in which they are redone; `lost` are paths whose change cannot be
     undone, `others` those that somebody else has changed meanwhile."""
 
-    def __init__(self, root: Path, before: Tree, after: Tree, others: Collection[Path]) -> None:
+    def __init__(
+        self, root: Path, before: FolderSnapshot, after: FolderSnapshot, others: Collection[Path]
+    ) -> None:
         self._root = root
         self._before = before
         self._after = after
-        self.changes: list[Change] = []
+        self.changes: list[FileChange] = []
         self.lost: list[Path] = []
         self.others: list[Path] = []
         removed, made = list(self._removed()), list(self._made())
@@ -128,7 +132,7 @@ class _Difference:
             else:
                 self.changes.append(change)
 
-    def _removed(self) -> Iterator[Change]:
+    def _removed(self) -> Iterator[FileChange]:
         for path, entry in self._before.entries.items():
             now = self._after.entries.get(path)
             if now is not None and now.state.kind == entry.state.kind:
@@ -136,9 +140,9 @@ class _Difference:
             full = self._root / path
             # What was only not looked at any more is still there.
             if now is not None or not (os.path.lexists(full) or _is_behind(path, self._after)):
-                yield Change(full, entry.state, None)
+                yield FileChange(full, entry.state, None)
 
-    def _made(self) -> Iterator[Change]:
+    def _made(self) -> Iterator[FileChange]:
         if self._before.is_cut:
             return
         for path, entry in self._after.entries.items():
@@ -146,9 +150,9 @@ class _Difference:
             if was is not None and was.state.kind == entry.state.kind:
                 continue
             if not _is_behind(path, self._before):
-                yield Change(self._root / path, None, entry.state)
+                yield FileChange(self._root / path, None, entry.state)
 
-    def _changed(self) -> Iterator[Change]:
+    def _changed(self) -> Iterator[FileChange]:
         for path, entry in self._after.entries.items():
             was = self._before.entries.get(path)
             if was is None or was is entry or was.state.kind != entry.state.kind:
@@ -156,29 +160,29 @@ class _Difference:
             full = self._root / path
             if not was.state.is_known or not entry.state.is_known:
                 if was.stamp[:1] + was.stamp[2:] != entry.stamp[:1] + entry.stamp[2:]:
-                    yield Change(full, was.state, entry.state)
+                    yield FileChange(full, was.state, entry.state)
             elif not same(was.state, entry.state, modes=True):
-                yield Change(full, was.state, entry.state)
+                yield FileChange(full, was.state, entry.state)
 
 
-def _is_behind(path: str, tree: Tree) -> bool:
+def _is_behind(path: str, tree: FolderSnapshot) -> bool:
     """Whether nobody could look there."""
     return any(path.startswith(f"{folder}/") for folder in tree.closed)
 
 
-def _split(changes: list[Change]) -> tuple[list[Change], list[Change]]:
-    files: list[Change] = []
-    folders: list[Change] = []
+def _split(changes: list[FileChange]) -> tuple[list[FileChange], list[FileChange]]:
+    files: list[FileChange] = []
+    folders: list[FileChange] = []
     for change in changes:
         (folders if _is_folder(change) else files).append(change)
     return files, folders
 
 
-def _is_folder(change: Change) -> bool:
+def _is_folder(change: FileChange) -> bool:
     state = change.before or change.after
     return state is not None and state.kind == "folder"
 
 
-def _is_told(change: Change) -> bool:
+def _is_told(change: FileChange) -> bool:
     """Whether what stood there before and after is known."""
     return all(state is None or state.is_known for state in (change.before, change.after))

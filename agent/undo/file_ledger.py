@@ -12,18 +12,18 @@ from typing import Any, BinaryIO
 
 from agent.errors import KoreError
 from agent.undo.blob_store import make_private
-from agent.undo.ledger import KEEP_S, Act, Ending
-from agent.undo.records import Change, Step
+from agent.undo.ledger import KEEP_S, UndoOperation, UndoResult
+from agent.undo.records import ChangeStep, FileChange
 
 
-class FolderLedger:
+class FileLedger:
     """Implements `Ledger`. A line that a crash cut short is dropped."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._lock = threading.Lock()
 
-    def add(self, step: Step) -> None:
+    def add(self, step: ChangeStep) -> None:
         told = {
             "turn": step.turn,
             "call": step.call,
@@ -35,32 +35,32 @@ class FolderLedger:
         }
         self._append(step.session, {"step": told})
 
-    def steps(self, session: str) -> list[Step]:
-        steps: dict[int, Step] = {}
+    def steps(self, session: str) -> list[ChangeStep]:
+        steps: dict[int, ChangeStep] = {}
         for number, record in enumerate(self._records(session), 1):
             if "step" in record:
                 steps = {id_: _without_redo(step) for id_, step in steps.items()}
                 steps[number] = _step(record["step"], session, number)
             for step_id, n, told, standing in record.get("end", ()):
                 if (step := steps.get(step_id)) is not None:
-                    change = Change.from_json(told, n, standing)
+                    change = FileChange.from_json(told, n, standing)
                     changed = [change if one.n == n else one for one in step.changes]
                     steps[step_id] = step.with_changes(changed)
         oldest = time.time() - KEEP_S
         return [step for step in reversed(steps.values()) if step.made_at >= oldest]
 
-    def begin(self, act: Act) -> Act:
-        known: Act | None = None
+    def begin(self, act: UndoOperation) -> UndoOperation:
+        known: UndoOperation | None = None
         for record in self._records(act.session):
             if record.get("act") == act.key:
-                known = Act.from_json(act.key, act.session, record["plan"], None)
+                known = UndoOperation.from_json(act.key, act.session, record["plan"], None)
             elif record.get("ended") == act.key and known is not None:
                 known = replace(known, report=record["report"])
         if known is None:
             self._append(act.session, {"act": act.key, "plan": act.to_json()})
         return known or act
 
-    def end(self, ending: Ending) -> None:
+    def end(self, ending: UndoResult) -> None:
         told = [
             [step, change.n, change.to_json(), change.standing] for step, change in ending.changes
         ]
@@ -94,15 +94,15 @@ class FolderLedger:
         return self._folder / "sessions" / f"{sha256(session.encode()).hexdigest()[:40]}.jsonl"
 
 
-def _step(told: dict[str, Any], session: str, number: int) -> Step:
-    return Step(
+def _step(told: dict[str, Any], session: str, number: int) -> ChangeStep:
+    return ChangeStep(
         session=session,
         turn=told["turn"],
         call=told["call"],
         tool=told["tool"],
         root=Path(told["root"]),
         changes=tuple(
-            Change.from_json(change, n, "done") for n, change in enumerate(told["changes"])
+            FileChange.from_json(change, n, "done") for n, change in enumerate(told["changes"])
         ),
         made_at=told["made_at"],
         shared=told["shared"],
@@ -110,7 +110,7 @@ def _step(told: dict[str, Any], session: str, number: int) -> Step:
     )
 
 
-def _without_redo(step: Step) -> Step:
+def _without_redo(step: ChangeStep) -> ChangeStep:
     if all(change.standing != "undone" for change in step.changes):
         return step
     gone = [replace(c, standing="gone") if c.standing == "undone" else c for c in step.changes]

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from agent.records import frozen
-from agent.undo.records import Change, Step
+from agent.undo.records import ChangeStep, FileChange
 
 # Older steps are forgotten.
 KEEP_S = 7 * 86_400
@@ -14,7 +14,7 @@ Verdict = Literal["go", "already", "changed", "shared", "closed", "lost"]
 
 
 @frozen
-class Move:
+class PathChange:
     """One path on its way back (or forth again), as it was planned.
 
     `verdict` says why it goes or stays: it is there "already", it was "changed" by somebody else
@@ -24,7 +24,7 @@ class Move:
 
     step: int
     root: Path
-    change: Change
+    change: FileChange
     verdict: Verdict
 
     def to_json(self) -> list[Any]:
@@ -33,13 +33,13 @@ class Move:
         return [self.step, root, told, change.n, change.standing, self.verdict]
 
     @staticmethod
-    def from_json(data: Sequence[Any]) -> "Move":
+    def from_json(data: Sequence[Any]) -> "PathChange":
         step, root, told, n, standing, verdict = data
-        return Move(step, Path(root), Change.from_json(told, n, standing), verdict)
+        return PathChange(step, Path(root), FileChange.from_json(told, n, standing), verdict)
 
 
 @frozen
-class Act:
+class UndoOperation:
     """An undoing that has begun: whoever repeats it under the same key does the same.
 
     `report` is what it came to, None as long as it has not ended.
@@ -48,25 +48,27 @@ class Act:
     key: str
     session: str
     direction: Direction
-    moves: tuple[Move, ...]
+    moves: tuple[PathChange, ...]
     report: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {"direction": self.direction, "moves": [move.to_json() for move in self.moves]}
 
     @staticmethod
-    def from_json(key: str, session: str, data: Mapping[str, Any], report: str | None) -> "Act":
-        moves = tuple(map(Move.from_json, data["moves"]))
-        return Act(key, session, data["direction"], moves, report)
+    def from_json(
+        key: str, session: str, data: Mapping[str, Any], report: str | None
+    ) -> "UndoOperation":
+        moves = tuple(map(PathChange.from_json, data["moves"]))
+        return UndoOperation(key, session, data["direction"], moves, report)
 
 
 @frozen
-class Ending:
+class UndoResult:
     """How an act ended: where its changes stand now, by step, and what was said of it."""
 
     key: str
     session: str
-    changes: Sequence[tuple[int, Change]]
+    changes: Sequence[tuple[int, FileChange]]
     report: str
 
 
@@ -77,18 +79,18 @@ class Ledger(Protocol):
     kept.
     """
 
-    def add(self, step: Step) -> None:
+    def add(self, step: ChangeStep) -> None:
         """A step is about to happen. What was undone in its session cannot be redone any more."""
         ...
 
-    def steps(self, session: str) -> list[Step]:
+    def steps(self, session: str) -> list[ChangeStep]:
         """All that is kept of a session, newest first."""
         ...
 
-    def begin(self, act: Act) -> Act:
+    def begin(self, act: UndoOperation) -> UndoOperation:
         """Keep an act before anything of it happens; the one that has this key already, if any."""
         ...
 
-    def end(self, ending: Ending) -> None:
+    def end(self, ending: UndoResult) -> None:
         """The act is over."""
         ...

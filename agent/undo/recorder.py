@@ -10,14 +10,14 @@ from agent.records import frozen
 from agent.types import ToolResult
 
 if TYPE_CHECKING:
-    from agent.undo.change_log import Changes
+    from agent.undo.change_log import ChangeLog
 
 # Opens the journal that all sessions share; always the same one.
-OpenChanges = Callable[[], "Changes"]
+OpenChanges = Callable[[], "ChangeLog"]
 
 
 @frozen
-class Origin:
+class ChangeOrigin:
     """Whose change it is: the call of a tool in a turn of a session, at work in `root`."""
 
     session: str
@@ -33,12 +33,12 @@ class Recorder:
     that its command has changed, as far as they are known."""
 
     opens: OpenChanges | None = None
-    origin: Origin | None = None
+    origin: ChangeOrigin | None = None
     notes: list[str] = field(default_factory=list)
     touched: list[str] = field(default_factory=list)
 
     @property
-    def changes(self) -> "Changes | None":
+    def changes(self) -> "ChangeLog | None":
         return self.opens() if self.opens is not None else None
 
     @contextmanager
@@ -62,12 +62,12 @@ class Recorder:
             yield
             return
         from agent.security.files.file_io import in_thread
-        from agent.undo.command_diff import Command
+        from agent.undo.command_diff import CommandChangeDetector
 
         changes = self.opens()
         # The journal may lie in the folder; what it writes is nobody's work.
         own = changes.blobs.folder.resolve()
-        command = Command(self, changes, [*closed, own])
+        command = CommandChangeDetector(self, changes, [*closed, own])
         try:
             await in_thread(command.begin)
             yield
@@ -97,7 +97,7 @@ class Recorder:
 
 
 @frozen
-class Recording:
+class RecorderFactory:
     """The journal, if there is one, as the calls of one turn see it. `turn` grows from turn to
     turn of a session.
 
@@ -113,7 +113,7 @@ class Recording:
     def recorder(self, session: str, call_id: str, tool: str, root: Path) -> Recorder:
         if self.opens is None:
             return Recorder()
-        origin = Origin(
+        origin = ChangeOrigin(
             self.session or session, self.turn, self.prefix + call_id, tool, root.resolve()
         )
         return Recorder(self.opens, origin)

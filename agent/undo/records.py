@@ -14,7 +14,7 @@ Standing = Literal["done", "undone", "kept", "gone"]
 
 
 @frozen
-class State:
+class FileState:
     """A file, folder or link; nothing at all is None.
 
     `value` is the fingerprint of a file's bytes ("" when nobody knows it) or a link's target,
@@ -35,11 +35,11 @@ class State:
         return [self.kind, self.value, self.mode, self.marked]
 
     @staticmethod
-    def from_json(data: Sequence[Any] | None) -> "State | None":
-        return None if data is None else State(*data)
+    def from_json(data: Sequence[Any] | None) -> "FileState | None":
+        return None if data is None else FileState(*data)
 
 
-def same(one: State | None, other: State | None, *, modes: bool = False) -> bool:
+def same(one: FileState | None, other: FileState | None, *, modes: bool = False) -> bool:
     """Whether both are the same thing; what nobody knows equals nothing.
 
     The permission bits count with `modes`, where both are known.
@@ -52,12 +52,12 @@ def same(one: State | None, other: State | None, *, modes: bool = False) -> bool
 
 
 @frozen
-class Change:
+class FileChange:
     """One path that a step changed; `n` is its number in the step."""
 
     path: Path
-    before: State | None
-    after: State | None
+    before: FileState | None
+    after: FileState | None
     n: int = 0
     standing: Standing = "done"
 
@@ -71,13 +71,13 @@ class Change:
         return {"path": str(self.path), "before": before, "after": after}
 
     @staticmethod
-    def from_json(data: Mapping[str, Any], n: int, standing: Standing) -> "Change":
-        before, after = map(State.from_json, (data["before"], data["after"]))
-        return Change(Path(data["path"]), before, after, n, standing)
+    def from_json(data: Mapping[str, Any], n: int, standing: Standing) -> "FileChange":
+        before, after = map(FileState.from_json, (data["before"], data["after"]))
+        return FileChange(Path(data["path"]), before, after, n, standing)
 
 
 @frozen
-class Step:
+class ChangeStep:
     """What one tool call changed, in the order in which it is redone.
 
     `shared` says that another command ran in the same folder meanwhile, so that nobody can tell
@@ -89,10 +89,10 @@ class Step:
     call: str
     tool: str
     root: Path
-    changes: tuple[Change, ...]
+    changes: tuple[FileChange, ...]
     made_at: float
     shared: bool = False
     id: int = 0
 
-    def with_changes(self, changes: Sequence[Change]) -> "Step":
+    def with_changes(self, changes: Sequence[FileChange]) -> "ChangeStep":
         return replace(self, changes=tuple(changes))

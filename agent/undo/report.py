@@ -4,34 +4,37 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from agent.errors import ToolError
-from agent.i18n import later, plural, t
+from agent.i18n import mark_for_translation, plural, t
 from agent.text.text_document import decode, diff
-from agent.text.visible import visible_line
-from agent.undo.blob_store import Blobs
-from agent.undo.ledger import Direction, Move
-from agent.undo.records import State, Step, same
-from agent.undo.restore import look, read
-from agent.undo.reversal import Done
+from agent.text.visible import escape_line
+from agent.undo.blob_store import BlobStore
+from agent.undo.ledger import Direction, PathChange
+from agent.undo.records import ChangeStep, FileState, same
+from agent.undo.restore import read, snapshot_path
+from agent.undo.reversal import UndoneStep
 
 _SHOWN = 10
-_DONE = {"restored": later("Restored {files}."), "removed": later("Removed {files}.")}
+_DONE = {
+    "restored": mark_for_translation("Restored {files}."),
+    "removed": mark_for_translation("Removed {files}."),
+}
 _AHEAD = {
-    "restored": later("Would restore {files}."),
-    "removed": later("Would remove {files}."),
+    "restored": mark_for_translation("Would restore {files}."),
+    "removed": mark_for_translation("Would remove {files}."),
 }
-Pairs = Mapping[Path, tuple[State | None, State | None]]
+Pairs = Mapping[Path, tuple[FileState | None, FileState | None]]
 _WHY = {
-    "changed": later("somebody else has changed it since"),
-    "shared": later("another command ran at the same time and may have changed it"),
-    "closed": later("it is off limits"),
-    "lost": later("what it held is no longer kept"),
-    "go": later("it could not be changed back"),
+    "changed": mark_for_translation("somebody else has changed it since"),
+    "shared": mark_for_translation("another command ran at the same time and may have changed it"),
+    "closed": mark_for_translation("it is off limits"),
+    "lost": mark_for_translation("what it held is no longer kept"),
+    "go": mark_for_translation("it could not be changed back"),
 }
 
 
-def net(moves: Iterable[Move], direction: Direction) -> Pairs:
+def net(moves: Iterable[PathChange], direction: Direction) -> Pairs:
     """What each path is now and what it would be in the end, of all that would really happen."""
-    found: dict[Path, tuple[State | None, State | None]] = {}
+    found: dict[Path, tuple[FileState | None, FileState | None]] = {}
     for move in moves:
         if move.verdict != "go":
             continue
@@ -42,9 +45,9 @@ def net(moves: Iterable[Move], direction: Direction) -> Pairs:
     return found
 
 
-def since(steps: Sequence[Step], blobs: Blobs) -> Pairs:
+def since(steps: Sequence[ChangeStep], blobs: BlobStore) -> Pairs:
     """What each path was before the oldest of these steps, and what it is now."""
-    found: dict[Path, State | None] = {}
+    found: dict[Path, FileState | None] = {}
     for step in steps:
         for change in step.changes[::-1]:
             if change.standing in ("done", "kept"):
@@ -52,7 +55,7 @@ def since(steps: Sequence[Step], blobs: Blobs) -> Pairs:
     pairs = {}
     for path, before in found.items():
         try:
-            now = look(path, blobs)[0]
+            now = snapshot_path(path, blobs)[0]
         except ToolError:
             continue
         if not same(before, now, modes=True):
@@ -60,7 +63,7 @@ def since(steps: Sequence[Step], blobs: Blobs) -> Pairs:
     return pairs
 
 
-def differences(pairs: Pairs, blobs: Blobs, root: Path, limit_chars: int) -> str:
+def differences(pairs: Pairs, blobs: BlobStore, root: Path, limit_chars: int) -> str:
     """Unified diffs with 3 lines of context, cut at a line once they are too long."""
     parts: list[str] = []
     room = limit_chars
@@ -84,7 +87,7 @@ def differences(pairs: Pairs, blobs: Blobs, root: Path, limit_chars: int) -> str
 
 
 def _difference(
-    path: Path, name: str, states: tuple[State | None, State | None], blobs: Blobs
+    path: Path, name: str, states: tuple[FileState | None, FileState | None], blobs: BlobStore
 ) -> str:
     before, after = states
     if "folder" in (before and before.kind, after and after.kind):
@@ -98,7 +101,7 @@ def _difference(
     return diff(name, texts[0], texts[1])
 
 
-def _text(state: State | None, blobs: Blobs, path: Path) -> str | None:
+def _text(state: FileState | None, blobs: BlobStore, path: Path) -> str | None:
     if state is None:
         return ""
     if state.kind == "link":
@@ -112,7 +115,7 @@ def _text(state: State | None, blobs: Blobs, path: Path) -> str | None:
         return None
 
 
-def told(done: Done, direction: Direction, root: Path, *, would: bool = False) -> str:
+def describe(done: UndoneStep, direction: Direction, root: Path, *, would: bool = False) -> str:
     """What an act came to, one line for each kind of outcome; `would`: what it will come to."""
     changed: dict[str, list[Path]] = {word: [] for word in _DONE}
     left: dict[str, list[Path]] = {}
@@ -132,16 +135,18 @@ def told(done: Done, direction: Direction, root: Path, *, would: bool = False) -
     for word in changed:
         if paths := [path for path in final if final[path] == word]:
             said = _AHEAD[word] if would else _DONE[word]
-            lines.append(t(said, files=listed(paths, root)))
+            lines.append(t(said, files=list_paths(paths, root)))
     alone = (
-        later("Would leave alone {files}: {why}.") if would else later("Left alone {files}: {why}.")
+        mark_for_translation("Would leave alone {files}: {why}.")
+        if would
+        else mark_for_translation("Left alone {files}: {why}.")
     )
     for why, paths in left.items():
-        lines.append(t(alone, files=listed(paths, root), why=t(why)))
+        lines.append(t(alone, files=list_paths(paths, root), why=t(why)))
     return "\n".join(lines)
 
 
-def listed(paths: Iterable[Path], root: Path) -> str:
+def list_paths(paths: Iterable[Path], root: Path) -> str:
     names = [shown(path, root) for path in dict.fromkeys(paths)]
     more = len(names) - _SHOWN
     said = ", ".join(names[:_SHOWN])
@@ -151,4 +156,4 @@ def listed(paths: Iterable[Path], root: Path) -> str:
 def shown(path: Path, root: Path) -> str:
     """A path as the person knows it: from the workspace on, and printable."""
     inside = path.relative_to(root) if path.is_relative_to(root) else path
-    return visible_line(str(inside))
+    return escape_line(str(inside))

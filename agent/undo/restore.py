@@ -8,44 +8,46 @@ from pathlib import Path
 
 from agent.errors import ToolError
 from agent.security.files import file_io
-from agent.security.files.safe_open import THROUGH, inner_folder, opened_folder
-from agent.security.taint.file_marks import is_marked, mark
-from agent.undo.blob_store import Blobs
-from agent.undo.records import State
+from agent.security.files.safe_open import THROUGH, open_folder_beneath, open_subfolder
+from agent.security.taint.file_marks import is_marked, mark_tainted
+from agent.undo.blob_store import BlobStore
+from agent.undo.records import FileState
 
 # What tools open at most is what can be brought back.
 LIMIT_BYTES = 20_000_000
 
 
-def look(path: Path, blobs: Blobs, *, keep: bool = False) -> tuple[State | None, bool]:
+def snapshot_path(
+    path: Path, blobs: BlobStore, *, keep: bool = False
+) -> tuple[FileState | None, bool]:
     """What stands at `path`, and with `keep` whether its content is in the store now.
 
     Raises ToolError for a path that leads through a link, or that is neither file nor folder.
     """
     with file_io.explained(path):
         try:
-            with opened_folder(path.parent) as folder:
+            with open_folder_beneath(path.parent) as folder:
                 info = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
                 if stat.S_ISLNK(info.st_mode):
-                    return State("link", os.readlink(path.name, dir_fd=folder)), True
+                    return FileState("link", os.readlink(path.name, dir_fd=folder)), True
         except FileNotFoundError:
             return None, True
     mode = info.st_mode & 0o777
     if stat.S_ISDIR(info.st_mode):
-        return State("folder", mode=mode), True
+        return FileState("folder", mode=mode), True
     if not stat.S_ISREG(info.st_mode):
         raise ToolError(f"{path} is not an ordinary file.")
     if info.st_size > LIMIT_BYTES:
-        return State("file", mode=mode), False
+        return FileState("file", mode=mode), False
     data = read(path)
     if data is None:
-        return State("file", mode=mode), False
+        return FileState("file", mode=mode), False
     name, kept = blobs.name(data), False
     if keep:
         # A full disk must not keep anybody from working: this once, there is no way back.
         with suppress(OSError):
             name, kept = blobs.put(data)
-    return State("file", name, mode, is_marked(path)), kept
+    return FileState("file", name, mode, is_marked(path)), kept
 
 
 def read(path: Path) -> bytes | None:
@@ -56,7 +58,9 @@ def read(path: Path) -> bytes | None:
         return None
 
 
-def restore(path: Path, now: State | None, wanted: State | None, blobs: Blobs, root: Path) -> None:
+def restore(
+    path: Path, now: FileState | None, wanted: FileState | None, blobs: BlobStore, root: Path
+) -> None:
     """Make of what was seen `now` what is `wanted`: both of one kind, or one of them nothing.
 
     Raises ToolError; then nothing has changed. A folder that holds something stays.
@@ -67,24 +71,26 @@ def restore(path: Path, now: State | None, wanted: State | None, blobs: Blobs, r
     elif wanted.kind == "file":
         _write(path, now, wanted, blobs, root)
     else:
-        with file_io.explained(path), opened_folder(path.parent, create=True) as folder:
+        with file_io.explained(path), open_folder_beneath(path.parent, create=True) as folder:
             if wanted.kind == "folder":
                 _make_folder(path.name, folder, wanted.mode)
             else:
                 _make_link(path.name, folder, wanted.value)
 
 
-def _write(path: Path, now: State | None, wanted: State, blobs: Blobs, root: Path) -> None:
+def _write(
+    path: Path, now: FileState | None, wanted: FileState, blobs: BlobStore, root: Path
+) -> None:
     data = blobs.get(wanted.value)
     if data is None:
         raise ToolError(f"What {path} held is no longer kept.")
-    file_io.replace(path, data, wanted.mode)
+    file_io.write_atomic(path, data, wanted.mode)
     if wanted.marked or (now is not None and now.marked):
-        mark(path, root)
+        mark_tainted(path, root)
 
 
-def _remove(path: Path, now: State) -> None:
-    with file_io.explained(path), opened_folder(path.parent) as folder:
+def _remove(path: Path, now: FileState) -> None:
+    with file_io.explained(path), open_folder_beneath(path.parent) as folder:
         if now.kind == "folder":
             os.rmdir(path.name, dir_fd=folder)
         else:
@@ -102,7 +108,7 @@ def _make_link(name: str, folder: int, target: str) -> None:
 
 
 def _make_folder(name: str, folder: int, mode: int | None) -> None:
-    fd = inner_folder(name, folder, create=True, flags=THROUGH & ~getattr(os, "O_PATH", 0))
+    fd = open_subfolder(name, folder, create=True, flags=THROUGH & ~getattr(os, "O_PATH", 0))
     try:
         if mode is not None:
             os.fchmod(fd, mode & 0o777)

@@ -10,18 +10,18 @@ from pathlib import Path
 
 from agent.errors import ToolError
 from agent.records import frozen
-from agent.security.files.latch import alone
-from agent.undo.change_log import Changes
-from agent.undo.ledger import Act, Direction, Ending, Move, Verdict
-from agent.undo.records import Change, Standing, State, Step, same
-from agent.undo.restore import look, restore
+from agent.security.files.latch import exclusive_file
+from agent.undo.change_log import ChangeLog
+from agent.undo.ledger import Direction, PathChange, UndoOperation, UndoResult, Verdict
+from agent.undo.records import ChangeStep, FileChange, FileState, Standing, same
+from agent.undo.restore import restore, snapshot_path
 
 # Raises ToolError for a path that whoever asks may not change.
 Check = Callable[[Path], object]
 
 
 @frozen
-class Wish:
+class UndoRequest:
     """What is to be undone or redone: so many `steps` that changed something, or all from a turn
     on (`since`); only what lies at or below `path`, if one is given. With `force` also what
     somebody else has changed since."""
@@ -34,10 +34,10 @@ class Wish:
 
 
 @frozen
-class Done:
+class UndoneStep:
     """What became of each path: the move, with the change as it stands now."""
 
-    moves: tuple[Move, ...]
+    moves: tuple[PathChange, ...]
 
     def paths(self, *standings: Standing) -> list[Path]:
         found = [m.change.path for m in self.moves if m.change.standing in standings]
@@ -47,16 +47,16 @@ class Done:
 class Reversal:
     """Undoes and redoes in one session. Everything here blocks: call it in a thread."""
 
-    def __init__(self, changes: Changes, session: str, check: Check) -> None:
+    def __init__(self, changes: ChangeLog, session: str, check: Check) -> None:
         self._changes = changes
         self._blobs = changes.blobs
         self._session = session
         self._check = check
 
-    def plan(self, wish: Wish) -> tuple[Move, ...]:
+    def plan(self, wish: UndoRequest) -> tuple[PathChange, ...]:
         """What would happen, in order; nothing happens. Raises ToolError."""
-        seen: dict[Path, State | None] = {}
-        moves: list[Move] = []
+        seen: dict[Path, FileState | None] = {}
+        moves: list[PathChange] = []
         count = 0
         for step in self._steps(wish):
             wanted = [c for c in _in_order(step, wish.direction) if _is_wanted(c, wish)]
@@ -67,17 +67,17 @@ class Reversal:
                 break
         return tuple(moves)
 
-    def carry_out(self, key: str, direction: Direction, moves: Sequence[Move]) -> Done:
+    def carry_out(self, key: str, direction: Direction, moves: Sequence[PathChange]) -> UndoneStep:
         """Do what was planned; the same again under the same key."""
-        act = self._changes.ledger.begin(Act(key, self._session, direction, tuple(moves)))
+        act = self._changes.ledger.begin(UndoOperation(key, self._session, direction, tuple(moves)))
         if act.report is not None:
             return self._told(act)
-        done = Done(tuple(self._make(move, direction) for move in act.moves))
+        done = UndoneStep(tuple(self._make(move, direction) for move in act.moves))
         changes = [(move.step, move.change) for move in done.moves]
-        self._changes.ledger.end(Ending(key, self._session, changes, "done"))
+        self._changes.ledger.end(UndoResult(key, self._session, changes, "done"))
         return done
 
-    def _told(self, act: Act) -> Done:
+    def _told(self, act: UndoOperation) -> UndoneStep:
         """What a repeated act came to when it was done."""
         steps = {step.id: step for step in self._changes.ledger.steps(self._session)}
         moves = []
@@ -85,18 +85,24 @@ class Reversal:
             step = steps.get(move.step)
             now = next((c for c in step.changes if c.n == move.change.n), None) if step else None
             moves.append(replace(move, change=now or move.change))
-        return Done(tuple(moves))
+        return UndoneStep(tuple(moves))
 
-    def _steps(self, wish: Wish) -> Iterable[Step]:
+    def _steps(self, wish: UndoRequest) -> Iterable[ChangeStep]:
         steps = self._changes.ledger.steps(self._session)
         if wish.since is not None:
             steps = [step for step in steps if step.turn >= wish.since]
         return steps if wish.direction == "undo" else reversed(steps)
 
-    def _move(self, step: Step, change: Change, wish: Wish, seen: dict[Path, State | None]) -> Move:
+    def _move(
+        self,
+        step: ChangeStep,
+        change: FileChange,
+        wish: UndoRequest,
+        seen: dict[Path, FileState | None],
+    ) -> PathChange:
         """How one change goes back, after all that was planned before it."""
         if not self._is_open(change.path):
-            return Move(step.id, step.root, change, "closed")
+            return PathChange(step.id, step.root, change, "closed")
         source, target = _ends(change, wish.direction)
         now = seen[change.path] if change.path in seen else self._look(change.path, seen.keys())
         verdict = self._verdict(step, change, (now, source, target))
@@ -108,10 +114,13 @@ class Reversal:
             change = _with_mode(change, now, wish.direction)
         if verdict == "go":
             seen[change.path] = _ends(change, wish.direction)[1]
-        return Move(step.id, step.root, change, verdict)
+        return PathChange(step.id, step.root, change, verdict)
 
     def _verdict(
-        self, step: Step, change: Change, states: tuple[State | None, State | None, State | None]
+        self,
+        step: ChangeStep,
+        change: FileChange,
+        states: tuple[FileState | None, FileState | None, FileState | None],
     ) -> Verdict:
         now, source, target = states
         modes = change.is_of_mode
@@ -131,16 +140,16 @@ class Reversal:
             return False
         return True
 
-    def _look(self, path: Path, planned: KeysView[Path]) -> State | None:
+    def _look(self, path: Path, planned: KeysView[Path]) -> FileState | None:
         try:
-            return look(path, self._blobs)[0]
+            return snapshot_path(path, self._blobs)[0]
         except ToolError:
             if not planned.isdisjoint(path.parents):
                 return None  # what is in the way now will be a folder by then
             # Something that nobody recorded, or behind a link: not what was there.
-            return State("file")
+            return FileState("file")
 
-    def _make(self, move: Move, direction: Direction) -> Move:
+    def _make(self, move: PathChange, direction: Direction) -> PathChange:
         """Bring one path back, if it still is what it was when this was planned."""
         change = move.change
         standing, undone = change.standing, _standing(direction)
@@ -154,12 +163,12 @@ class Reversal:
             standing = undone if self._bring(move, source, target) else "kept"
         return replace(move, change=replace(change, standing=standing))
 
-    def _bring(self, move: Move, source: State | None, target: State | None) -> bool:
+    def _bring(self, move: PathChange, source: FileState | None, target: FileState | None) -> bool:
         path, modes = move.change.path, move.change.is_of_mode
         try:
             self._check(path)
-            with alone(path):
-                now, kept = look(path, self._blobs, keep=True)
+            with exclusive_file(path):
+                now, kept = snapshot_path(path, self._blobs, keep=True)
                 if same(now, target, modes=modes):
                     return True
                 if not same(now, source, modes=modes) or not kept:
@@ -174,17 +183,17 @@ def _standing(direction: Direction) -> Standing:
     return "undone" if direction == "undo" else "done"
 
 
-def _ends(change: Change, direction: Direction) -> tuple[State | None, State | None]:
+def _ends(change: FileChange, direction: Direction) -> tuple[FileState | None, FileState | None]:
     """What should be there now, and what is to be there."""
     there, back = change.after, change.before
     return (there, back) if direction == "undo" else (back, there)
 
 
-def _with_source(change: Change, now: State | None, direction: Direction) -> Change:
+def _with_source(change: FileChange, now: FileState | None, direction: Direction) -> FileChange:
     return replace(change, after=now) if direction == "undo" else replace(change, before=now)
 
 
-def _with_mode(change: Change, now: State, direction: Direction) -> Change:
+def _with_mode(change: FileChange, now: FileState, direction: Direction) -> FileChange:
     """The change, with the permission bits as they are now: what somebody else has made of them
     since stays."""
     source, target = _ends(change, direction)
@@ -196,18 +205,18 @@ def _with_mode(change: Change, now: State, direction: Direction) -> Change:
     return replace(change, before=before, after=after)
 
 
-def _can_follow(now: State | None, target: State | None) -> bool:
+def _can_follow(now: FileState | None, target: FileState | None) -> bool:
     """Whether the one can take the place of the other in one go."""
     if now is not None and not now.is_known:
         return False
     return now is None or target is None or now.kind == target.kind == "file"
 
 
-def _in_order(step: Step, direction: Direction) -> Iterator[Change]:
+def _in_order(step: ChangeStep, direction: Direction) -> Iterator[FileChange]:
     return iter(step.changes if direction == "redo" else step.changes[::-1])
 
 
-def _is_wanted(change: Change, wish: Wish) -> bool:
+def _is_wanted(change: FileChange, wish: UndoRequest) -> bool:
     if wish.path is not None and not change.path.is_relative_to(wish.path):
         return False
     if wish.direction == "redo":

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent.records import frozen
-from agent.security.files.filenames import folded
-from agent.security.files.safe_open import LISTED, inner_folder, opened_folder
+from agent.security.files.filenames import normalize_filename
+from agent.security.files.safe_open import LISTED, open_folder_beneath, open_subfolder
 from agent.security.taint.file_marks import is_marked
 from agent.tools.files.ignore_rules import LIMIT_BYTES as IGNORES_BYTES
 from agent.tools.files.ignore_rules import Ignores
-from agent.undo.blob_store import Blobs
-from agent.undo.records import State
+from agent.undo.blob_store import BlobStore
+from agent.undo.records import FileState
 
 FILE_BYTES = 2_000_000
 TREE_BYTES = 250_000_000
@@ -32,7 +32,7 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 @frozen
-class Limits:
+class SnapshotLimits:
     """Of one file, and of all files of a folder: bytes, and how many there are."""
 
     file_bytes: int = FILE_BYTES
@@ -41,10 +41,10 @@ class Limits:
 
 
 @frozen
-class Entry:
+class SnapshotEntry:
     """What stood at a path. `stamp` changes when it changes (times, size, inode, mode)."""
 
-    state: State
+    state: FileState
     stamp: tuple[int, ...]
     read_at_ns: int = 0
 
@@ -54,49 +54,53 @@ class Entry:
 
 
 @dataclass(slots=True)
-class Tree:
+class FolderSnapshot:
     """Entries by their path below the root. `is_cut`: there is more than was looked at. `closed`
     are folders that could not be listed; `fresh` counts the files that were read."""
 
-    entries: dict[str, Entry] = field(default_factory=dict)
+    entries: dict[str, SnapshotEntry] = field(default_factory=dict)
     is_cut: bool = False
     closed: set[str] = field(default_factory=set)
     fresh: int = 0
 
 
-class Walk:
+class SnapshotWalker:
     """Walks the same folder again and again, by the rules that held at first.
 
     A `.gitignore` that appears later would otherwise make files look new or gone.
     """
 
     def __init__(
-        self, root: Path, blobs: Blobs, closed: Collection[Path] = (), limits: Limits | None = None
+        self,
+        root: Path,
+        blobs: BlobStore,
+        closed: Collection[Path] = (),
+        limits: SnapshotLimits | None = None,
     ) -> None:
         self.root = root
-        self.limits = limits or Limits()
+        self.limits = limits or SnapshotLimits()
         self.blobs = blobs
         self._closed = frozenset(str(p.relative_to(root)) for p in closed if _is_in(p, root))
         self._settled = False
         self._asked: dict[tuple[tuple[str, ...], bool], bool] = {}
         self._ignores = Ignores(root, root, self._ignore_file)
 
-    def tree(self, known: Mapping[str, Entry]) -> Tree:
+    def tree(self, known: Mapping[str, SnapshotEntry]) -> FolderSnapshot:
         """The folder as it is now; what is `known` and unchanged is not read again.
 
         Raises OSError when the folder itself cannot be read, or contents cannot be kept.
         """
-        tree = Tree()
+        tree = FolderSnapshot()
         self.blobs.ease_sometimes()
         look = _Look(self, tree, known)
-        with opened_folder(self.root, flags=LISTED) as folder:
+        with open_folder_beneath(self.root, flags=LISTED) as folder:
             look.folder(folder, ())
         self._settled = True
         return tree
 
     def leaves_out(self, parts: tuple[str, ...], *, is_folder: bool) -> bool:
         name = parts[-1]
-        if is_folder and (folded(name) in LEFT_OUT or parts == (".kore",)):
+        if is_folder and (normalize_filename(name) in LEFT_OUT or parts == (".kore",)):
             return True
         if "/".join(parts) in self._closed:
             return True
@@ -109,7 +113,10 @@ class Walk:
         if self._settled:
             return None
         try:
-            with opened_folder(path.parent) as folder, open(_opened(path.name, folder), "rb") as f:
+            with (
+                open_folder_beneath(path.parent) as folder,
+                open(_opened(path.name, folder), "rb") as f,
+            ):
                 return f.read(IGNORES_BYTES)
         except OSError:
             return None
@@ -118,7 +125,9 @@ class Walk:
 class _Look:
     """One walk."""
 
-    def __init__(self, walk: Walk, tree: Tree, known: Mapping[str, Entry]) -> None:
+    def __init__(
+        self, walk: SnapshotWalker, tree: FolderSnapshot, known: Mapping[str, SnapshotEntry]
+    ) -> None:
         self._walk = walk
         self._tree = tree
         self._known = known
@@ -150,11 +159,11 @@ class _Look:
         stamp = (info.st_mtime_ns, info.st_ctime_ns, info.st_size, info.st_ino, info.st_mode)
         mode = info.st_mode & 0o777
         if stat.S_ISDIR(info.st_mode):
-            self._tree.entries[path] = Entry(State("folder", mode=mode), ())
+            self._tree.entries[path] = SnapshotEntry(FileState("folder", mode=mode), ())
             self._enter(name, parts, folder)
         elif stat.S_ISLNK(info.st_mode):
-            state = State("link", os.readlink(name, dir_fd=folder))
-            self._tree.entries[path] = Entry(state, stamp)
+            state = FileState("link", os.readlink(name, dir_fd=folder))
+            self._tree.entries[path] = SnapshotEntry(state, stamp)
         elif stat.S_ISREG(info.st_mode):
             self._tree.entries[path] = self._file(name, path, stamp, folder)
 
@@ -163,7 +172,7 @@ class _Look:
             self._tree.closed.add("/".join(parts))
             return
         try:
-            folder = inner_folder(name, above, flags=LISTED)
+            folder = open_subfolder(name, above, flags=LISTED)
         except OSError:
             self._tree.closed.add("/".join(parts))
             return
@@ -172,13 +181,13 @@ class _Look:
         finally:
             os.close(folder)
 
-    def _file(self, name: str, path: str, stamp: tuple[int, ...], folder: int) -> Entry:
+    def _file(self, name: str, path: str, stamp: tuple[int, ...], folder: int) -> SnapshotEntry:
         size, mode = stamp[2], stamp[4] & 0o777
         known = self._known.get(path)
         self._room_bytes -= size
         if known is not None and known.is_sure(stamp) and known.state.value in self._stored:
             return known
-        unknown = Entry(State("file", mode=mode), stamp)
+        unknown = SnapshotEntry(FileState("file", mode=mode), stamp)
         if size > self._walk.limits.file_bytes:
             self._room_bytes += size
             return unknown
@@ -201,7 +210,7 @@ class _Look:
             return unknown
         self._needed.add(value)
         marked = is_marked(self._walk.root / path)
-        return Entry(State("file", value, mode, marked), stamp, now)
+        return SnapshotEntry(FileState("file", value, mode, marked), stamp, now)
 
 
 def _opened(name: str, folder: int) -> int:

@@ -10,25 +10,29 @@ from agent.events import ApprovalAnswered, ApprovalAsked
 from agent.i18n import t
 from agent.records import frozen
 from agent.security.policy.base import Answer, Answered, ApprovalRequest
-from gateway.access.approvals import Asking, Clerk, Pressed, Settled
+from gateway.access.approvals import ApprovalContext, ApprovalService, ButtonOutcome, ClosedApproval
 from gateway.channels.base import Closes, SendError
-from gateway.core.approval import Question
-from gateway.core.event_hub import Watchers
-from gateway.delivery.sender import Delivery, wait_for
+from gateway.core.approval import ApprovalPrompt
+from gateway.core.event_hub import EventHub
+from gateway.delivery.sender import OutboxSender, wait_for
 from gateway.store.repositories import approvals
-from gateway.store.sqlite.engine import Database, StoreError
-from gateway.turns.journal import Waiting
+from gateway.store.sqlite.engine import SqliteStore, StoreError
+from gateway.turns.journal import AwaitingAnswer
 
 log = logging.getLogger(__name__)
 
 _PAUSE_S = 5.0
 
 
-class Approvals:
+class ApprovalCoordinator:
     """Asks, takes answers, tells who has to know, and says no when the time is over."""
 
     def __init__(
-        self, database: Database, delivery: Delivery, watchers: Watchers, clerk: Clerk
+        self,
+        database: SqliteStore,
+        delivery: OutboxSender,
+        watchers: EventHub,
+        clerk: ApprovalService,
     ) -> None:
         self.clerk = clerk
         self.delivery = delivery
@@ -38,7 +42,7 @@ class Approvals:
         self._wake: Callable[[str], None] = lambda lane: None
         delivery.when_given_up = self._given_up
 
-    def approver(self, asking: Callable[[], Asking]) -> "TurnApprover":
+    def approver(self, asking: Callable[[], ApprovalContext]) -> "TurnApprover":
         return TurnApprover(self, asking)
 
     async def run(self, wake: Callable[[str], None]) -> None:
@@ -57,15 +61,15 @@ class Approvals:
             else:
                 await wait_for(self._news, next_at - self.clerk.clock())
 
-    async def ask(self, asking: Asking, request: ApprovalRequest) -> Answered:
-        """The answer that is stored for this call. Raises `Waiting` when there is none yet, and
+    async def ask(self, asking: ApprovalContext, request: ApprovalRequest) -> Answered:
+        """The answer that is stored for this call. Raises `AwaitingAnswer` when there is none yet, and
         `KoreError` when nobody can be asked."""
         found = await self._database.run(self.clerk.ask, asking, request, time.time())
-        if isinstance(found, Question):
+        if isinstance(found, ApprovalPrompt):
             for lane in {found.lane, found.route.lane}:
                 self.delivery.wake(lane)
             self._news.set()
-            raise Waiting(f"question {found.number} is open", t("Waiting for an answer"))
+            raise AwaitingAnswer(f"question {found.number} is open", t("Waiting for an answer"))
         return found
 
     async def answer(self, nonce: str, answer: Answer, by: str) -> bool:
@@ -74,7 +78,7 @@ class Approvals:
         self.tell(settled)
         return any(one.state == answer for one in settled)
 
-    async def open_questions(self, lane: str | None = None) -> Sequence[Question]:
+    async def open_questions(self, lane: str | None = None) -> Sequence[ApprovalPrompt]:
         return await self._database.run(approvals.open_questions, lane)
 
     async def announce(self, lane: str) -> None:
@@ -83,7 +87,7 @@ class Approvals:
             for place in {question.lane, question.route.lane}:
                 self._watchers.publish(place, self.asked_event(question))
 
-    def asked_event(self, question: Question) -> ApprovalAsked:
+    def asked_event(self, question: ApprovalPrompt) -> ApprovalAsked:
         """The question as screens see it; the time that is left counts from now."""
         return ApprovalAsked(
             nonce=question.nonce,
@@ -97,7 +101,7 @@ class Approvals:
             sends=question.sends,
         )
 
-    def tell(self, settled: Iterable[Settled]) -> None:
+    def tell(self, settled: Iterable[ClosedApproval]) -> None:
         """What was settled is on disk: screens, senders and lanes hear of it."""
         for one in settled:
             question = one.question
@@ -113,7 +117,7 @@ class Approvals:
         settled = self.clerk.unseen(connection, delivery_id, time.time())
         return lambda: self.tell(settled)
 
-    async def acknowledge(self, pressed: Pressed) -> None:
+    async def acknowledge(self, pressed: ButtonOutcome) -> None:
         """Show the presser what came of it, as long as the platform still can."""
         message = pressed.message
         channel = self.delivery.asks(message.route)
@@ -138,8 +142,8 @@ class TurnApprover:
     `asking` says for whom, which may change while the turn runs.
     """
 
-    approvals: Approvals
-    asking: Callable[[], Asking]
+    approvals: ApprovalCoordinator
+    asking: Callable[[], ApprovalContext]
 
     async def ask(self, request: ApprovalRequest) -> Answered:
         return await self.approvals.ask(self.asking(), request)

@@ -7,27 +7,27 @@ from pathlib import Path
 from sqlite3 import Connection
 
 from agent.errors import KoreError
-from agent.i18n import later, speaking, t
+from agent.i18n import mark_for_translation, t, use_locale
 from agent.records import frozen
 from agent.security.policy.base import Answer, Answered, ApprovalRequest
-from gateway.access.control import CONSOLE, Access
-from gateway.core.approval import Question, State, fingerprint, read_press, title_of, verdict
-from gateway.core.markdown import literal
+from gateway.access.control import CONSOLE, AccessControl
+from gateway.core.approval import ApprovalPrompt, State, fingerprint, read_press, title_of, verdict
+from gateway.core.markdown import escape_markdown
 from gateway.core.messages import InboundMessage, OutboundPart, Route
-from gateway.delivery.sender import Delivery
+from gateway.delivery.sender import OutboxSender
 from gateway.runtime.clock import SteadyClock
 from gateway.store.repositories import approvals, outbox, sessions
-from gateway.store.repositories.approvals import Wish
-from gateway.store.repositories.outbox import Letter
+from gateway.store.repositories.approvals import ApprovalKey
+from gateway.store.repositories.outbox import OutgoingReply
 
 EXPIRES_S = 3600.0
 CONSOLE_EXPIRES_S = 300.0
 # Who decided, where it was not a person.
-_UNSEEN = later("Kore (the file with all of it could not be sent)")
+_UNSEEN = mark_for_translation("Kore (the file with all of it could not be sent)")
 
 
 @frozen
-class Asking:
+class ApprovalContext:
     """The turn that asks: its number, the message that it answers, its session, and the folder
     where relative paths start."""
 
@@ -38,16 +38,16 @@ class Asking:
 
 
 @frozen
-class Settled:
+class ClosedApproval:
     """A question that is closed; to be told once that is on disk."""
 
-    question: Question
+    question: ApprovalPrompt
     state: State
     by: str | None
 
 
 @frozen
-class Pressed:
+class ButtonOutcome:
     """What a press came to: a sentence for the presser, and the question if it was settled.
 
     `closes`: the message that it stands below loses its buttons.
@@ -55,11 +55,11 @@ class Pressed:
 
     message: InboundMessage
     sentence: str
-    settled: Settled | None = None
+    settled: ClosedApproval | None = None
     closes: bool = False
 
 
-class Clerk:
+class ApprovalService:
     """What is settled here is to be told (`Approvals.tell`) once the transaction is on disk.
 
     Questions are put, and expire, by `clock`, which does not jump.
@@ -67,8 +67,8 @@ class Clerk:
 
     def __init__(
         self,
-        delivery: Delivery,
-        access: Access,
+        delivery: OutboxSender,
+        access: AccessControl,
         *,
         expires_s: float = EXPIRES_S,
         clock: Callable[[], float] | None = None,
@@ -79,9 +79,9 @@ class Clerk:
         self.clock = clock or SteadyClock()
 
     def ask(
-        self, connection: Connection, asking: Asking, request: ApprovalRequest, now: float
-    ) -> Answered | Question:
-        wish = Wish(
+        self, connection: Connection, asking: ApprovalContext, request: ApprovalRequest, now: float
+    ) -> Answered | ApprovalPrompt:
+        wish = ApprovalKey(
             asking.turn,
             request.call_id,
             asking.session,
@@ -90,9 +90,9 @@ class Clerk:
             fingerprint(request, asking.root, diff=False),
             unchanged=request.diff == "",
         )
-        found = approvals.known(connection, wish)
+        found = approvals.find_decision(connection, wish)
         if found is not None:
-            if isinstance(found, Question):
+            if isinstance(found, ApprovalPrompt):
                 approvals.wait(connection, asking.turn)
             return found
         if approvals.is_stopping(connection, asking.turn):
@@ -101,7 +101,7 @@ class Clerk:
         limit_s = CONSOLE_EXPIRES_S if route.channel == CONSOLE else self.expires_s
         clean = self._delivery.redactor.clean
         asked_at = self.clock()
-        question = Question(
+        question = ApprovalPrompt(
             nonce=secrets.token_urlsafe(12),
             number=0,
             title=clean(title_of(request)),
@@ -121,7 +121,7 @@ class Clerk:
             diff=request.diff and clean(request.diff),
             root=str(asking.root),
         )
-        question = approvals.put(connection, wish, question)
+        question = approvals.open_approval(connection, wish, question)
         letters = self._letters(question, asking.message)
         _put(connection, question, asking.turn, letters, now)
         return question
@@ -142,7 +142,7 @@ class Clerk:
             raise KoreError(t("this needs an approval, and nobody can be asked in that chat"))
         return found, principal
 
-    def _letters(self, question: Question, message: InboundMessage) -> list[Letter]:
+    def _letters(self, question: ApprovalPrompt, message: InboundMessage) -> list[OutgoingReply]:
         """The question, and a word to somebody else's chat that it was put."""
         letters = []
         channel = self._delivery.asks(question.route)
@@ -150,23 +150,23 @@ class Clerk:
         if channel is not None:
             reply_to = None if elsewhere or message.private else message.message_id
             name = f"q{question.number}"
-            with speaking(self._delivery.languages.of_person(question.principal)):
+            with use_locale(self._delivery.languages.of_person(question.principal)):
                 part = channel.show(question)
                 file = channel.whole(question)
                 if file is not None:
                     caption = t("🔐 All of question {n}", n=question.number)
                     above = [OutboundPart(caption, files=(file,))]
                     file_name = _file_of(question.number)
-                    letters.append(Letter(file_name, question.route, above, "notice"))
-            letters.append(Letter(name, question.route, [part], "approval", reply_to))
+                    letters.append(OutgoingReply(file_name, question.route, above, "notice"))
+            letters.append(OutgoingReply(name, question.route, [part], "approval", reply_to))
         if elsewhere:
             told = [OutboundPart(t("⏸ This needs the owner's approval; I have asked for it."))]
-            letters.append(Letter(f"q{question.number}.told", message.route, told, "notice"))
+            letters.append(OutgoingReply(f"q{question.number}.told", message.route, told, "notice"))
         return letters
 
     def answer(
         self, connection: Connection, nonce: str, answer: Answer, by: str, now: float
-    ) -> list[Settled]:
+    ) -> list[ClosedApproval]:
         asked = approvals.find(connection, nonce)
         if asked is None or asked.state != "open":
             return []
@@ -174,11 +174,11 @@ class Clerk:
             return [self._close(connection, asked.question, "expired", None, now)]
         return [self._close(connection, asked.question, answer, by, now)]
 
-    def expire(self, connection: Connection, now: float) -> list[Settled]:
+    def expire(self, connection: Connection, now: float) -> list[ClosedApproval]:
         late = approvals.expired(connection, self.clock())
         return [self._close(connection, question, "expired", None, now) for question in late]
 
-    def unseen(self, connection: Connection, delivery_id: str, now: float) -> list[Settled]:
+    def unseen(self, connection: Connection, delivery_id: str, now: float) -> list[ClosedApproval]:
         """Deny the question whose file this delivery was: it could not be sent, and nobody is
         asked to allow what they cannot see whole."""
         settled = []
@@ -186,58 +186,63 @@ class Clerk:
             if delivery_id != _file_of(question.number):
                 continue
             settled.append(self._close(connection, question, "deny", t(_UNSEEN), now))
-            with speaking(self._delivery.languages.of_person(question.principal)):
+            with use_locale(self._delivery.languages.of_person(question.principal)):
                 text = t(
                     "⛔ Question {n} ({title}) is denied: the file with all of it could not be "
                     "sent here.",
                     n=question.number,
-                    title=literal(question.title),
+                    title=escape_markdown(question.title),
                 )
                 told = self._delivery.render(question.route, text)
-            letter = Letter(f"q{question.number}.unseen", question.route, told, "notice")
+            letter = OutgoingReply(f"q{question.number}.unseen", question.route, told, "notice")
             _put(connection, question, None, [letter], now)
         return settled
 
     def _close(
-        self, connection: Connection, question: Question, state: State, by: str | None, now: float
-    ) -> Settled:
+        self,
+        connection: Connection,
+        question: ApprovalPrompt,
+        state: State,
+        by: str | None,
+        now: float,
+    ) -> ClosedApproval:
         """Store what was decided; the message that asked shows it and loses its buttons."""
-        approvals.settle(connection, question, state, by, now)
+        approvals.close_approval(connection, question, state, by, now)
         name = f"q{question.number}"
         channel = self._delivery.asks(question.route)
         if channel is not None and not outbox.drop_unsent(connection, name, "decided"):
-            with speaking(self._delivery.languages.of_person(question.principal)):
+            with use_locale(self._delivery.languages.of_person(question.principal)):
                 part = channel.show(question, verdict(state, by))
-            letter = Letter(f"{name}.done", question.route, [part], "approval", edits=name)
+            letter = OutgoingReply(f"{name}.done", question.route, [part], "approval", edits=name)
             _put(connection, question, None, [letter], now)
-        return Settled(question, state, by)
+        return ClosedApproval(question, state, by)
 
-    def press(self, connection: Connection, message: InboundMessage, now: float) -> Pressed:
+    def press(self, connection: Connection, message: InboundMessage, now: float) -> ButtonOutcome:
         """Carry out a pressed button, or say why not."""
         pressed = read_press(message.content)
         asked = approvals.find(connection, pressed[0]) if pressed else None
         if pressed is None or asked is None:
-            return Pressed(message, t("I do not know this button (any more)."))
+            return ButtonOutcome(message, t("I do not know this button (any more)."))
         question = asked.question
         route = (message.channel, message.account, message.chat_id)
         if route != (question.route.channel, question.route.account, question.route.chat_id):
-            return Pressed(message, t("This question was not asked in this chat."))
+            return ButtonOutcome(message, t("This question was not asked in this chat."))
         if message.principal != question.principal or not self._access.is_owner(message):
-            return Pressed(message, t("Only the owner may answer this question."))
+            return ButtonOutcome(message, t("Only the owner may answer this question."))
         if asked.state != "open":
             decided = verdict(asked.state, asked.by)
-            return Pressed(message, t("Too late: {decided}.", decided=decided))
+            return ButtonOutcome(message, t("Too late: {decided}.", decided=decided))
         if question.expires_at <= self.clock():
             settled = self._close(connection, question, "expired", None, now)
             late = t("Too late: the question has expired, which is a no.")
-            return Pressed(message, late, settled)
+            return ButtonOutcome(message, late, settled)
         name = message.sender.name
         by = f"{name} ({message.principal})" if name else message.principal
         settled = self._close(connection, question, pressed[1], by, now)
         said = t("{decided}.", decided=verdict(pressed[1], None))
-        return Pressed(message, said, settled)
+        return ButtonOutcome(message, said, settled)
 
-    def withdraw(self, connection: Connection, lane: str, now: float) -> list[Settled]:
+    def withdraw(self, connection: Connection, lane: str, now: float) -> list[ClosedApproval]:
         """Close the open questions of the lane's turn: it is to stop."""
         return [
             self._close(connection, question, "withdrawn", None, now)
@@ -259,16 +264,20 @@ class Clerk:
                 else "⏸ I wait for the owner's answer to question {n} ({title}). What you write "
                 "is done after it; /stop withdraws it.",
                 n=question.number,
-                title=literal(question.title),
+                title=escape_markdown(question.title),
             )
             parts = self._delivery.render(message.route, text)
-            letter = Letter(f"q{question.number}.waits", message.route, parts, "notice")
+            letter = OutgoingReply(f"q{question.number}.waits", message.route, parts, "notice")
             _put(connection, question, None, [letter], now)
         return bool(open_here)
 
 
 def _put(
-    connection: Connection, question: Question, turn: int | None, letters: list[Letter], now: float
+    connection: Connection,
+    question: ApprovalPrompt,
+    turn: int | None,
+    letters: list[OutgoingReply],
+    now: float,
 ) -> None:
     """Queue what is told of a question, which may stand in another chat than its conversation."""
     taint = sessions.taint_of(connection, question.session)

@@ -3,24 +3,24 @@
 from collections.abc import Iterable
 from sqlite3 import Connection
 
-from agent.i18n import speaking, t
-from gateway.access.control import Access
+from agent.i18n import t, use_locale
+from gateway.access.control import AccessControl
 from gateway.channels.base import Standing
-from gateway.core.markdown import literal
+from gateway.core.markdown import escape_markdown
 from gateway.core.messages import Route
-from gateway.delivery.sender import Delivery
+from gateway.delivery.sender import OutboxSender
 from gateway.store.repositories import chats, outbox
-from gateway.store.repositories.outbox import Letter
+from gateway.store.repositories.outbox import OutgoingReply
 
 # Anybody can put a bot into a group, and out of it: whoever does it all day fills no owner's chat.
 NOTICES_AN_HOUR = 5
 _NAME = "presence:"
 
 
-class Presence:
+class ChatMembership:
     """Works inside the transaction that stores what brought the news."""
 
-    def __init__(self, access: Access, delivery: Delivery) -> None:
+    def __init__(self, access: AccessControl, delivery: OutboxSender) -> None:
         self._access = access
         self._delivery = delivery
 
@@ -31,38 +31,40 @@ class Presence:
             owner = self._owner_route(standing.route)
             is_owners = owner is not None and owner.chat_id == standing.route.chat_id
             languages = self._delivery.languages
-            with speaking(languages.of_route(owner or standing.route)):
+            with use_locale(languages.of_route(owner or standing.route)):
                 text = self._noted(connection, standing, now)
             if owner is None or is_owners or text is None:
                 continue
             if not standing.private and self._has_told_enough(connection, now):
                 continue
             name = f"{_NAME}{standing.event_id}"
-            letter = Letter(name, owner, self._delivery.render(owner, text), "notice")
+            letter = OutgoingReply(name, owner, self._delivery.render(owner, text), "notice")
             outbox.put(connection, None, [letter], now)
             told.add(owner.lane)
         return told
 
     def _noted(self, connection: Connection, standing: Standing, now: float) -> str | None:
         """What the owner is to hear; None when it is no news."""
-        route, chat = standing.route, literal(standing.title)
-        known_out = chats.is_out(connection, route)
+        route, chat = standing.route, escape_markdown(standing.title)
+        known_out = chats.is_unreachable(connection, route)
         if standing.present:
-            chats.enter(connection, route, "", now)
+            chats.mark_reachable(connection, route, "", now)
             if standing.private or standing.was_present:
                 return None
             return t(
-                "I was added to the group {chat} by {name}.", chat=chat, name=literal(standing.by)
+                "I was added to the group {chat} by {name}.",
+                chat=chat,
+                name=escape_markdown(standing.by),
             )
         reason = "blocked by the person" if standing.private else "removed from the group"
-        lost = chats.leave(connection, route, reason, now)
+        lost = chats.mark_unreachable(connection, route, reason, now)
         if known_out:
             return None
         if not standing.private:
             return t(
                 "I was removed from the group {chat} by {name}.",
                 chat=chat,
-                name=literal(standing.by),
+                name=escape_markdown(standing.by),
             )
         return (
             t("{name} has blocked me; what waited for them is given up.", name=chat)
@@ -71,7 +73,7 @@ class Presence:
         )
 
     def _has_told_enough(self, connection: Connection, now: float) -> bool:
-        return chats.told_since(connection, _NAME, now - 3600) >= NOTICES_AN_HOUR
+        return chats.notice_time(connection, _NAME, now - 3600) >= NOTICES_AN_HOUR
 
     def _owner_route(self, route: Route) -> Route | None:
         """The owner's private chat with the same bot: there, a chat is named like its person."""

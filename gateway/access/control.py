@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent.records import frozen
-from agent.security.files.inbox import inbox_of
-from gateway.channels.chat_settings import Places
+from agent.security.files.inbox import user_inbox_dir
+from gateway.channels.chat_settings import ChatSettingsIndex
 from gateway.core.messages import InboundMessage
 
 CONSOLE = "cli"
@@ -17,7 +17,7 @@ _NAME_CHARS = 120
 
 
 @frozen
-class Circle:
+class PairedMembers:
     """Who was let in by pairing: (channel, account, sender id), and the owner among them."""
 
     owner: str | None = None
@@ -25,7 +25,7 @@ class Circle:
 
 
 @dataclass(slots=True)
-class Access:
+class AccessControl:
     """`allow` lists sender ids by channel and account; `"*"` is everybody.
 
     `roles` names a role for a person ("telegram:123"), a chat ("telegram:chat:-100123") or a
@@ -36,8 +36,8 @@ class Access:
     owner: str | None
     allow: Mapping[tuple[str, str], Sequence[str]]
     roles: Mapping[str, str] = field(default_factory=dict)
-    circle: Circle = field(default_factory=Circle)
-    places: Places = field(default_factory=Places)
+    circle: PairedMembers = field(default_factory=PairedMembers)
+    places: ChatSettingsIndex = field(default_factory=ChatSettingsIndex)
 
     @property
     def chief(self) -> str | None:
@@ -96,7 +96,7 @@ class Access:
 
     def inbox(self, workspace: Path, message: InboundMessage) -> Path:
         """The folder for files that come with this message; who sees the memory sees them."""
-        return inbox_of(workspace, self.memory(workspace, message))
+        return user_inbox_dir(workspace, self.memory(workspace, message))
 
     def folder(self, workspace: Path, message: InboundMessage) -> Path:
         """Where relative paths start; only the console may choose another folder."""

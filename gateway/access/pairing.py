@@ -14,10 +14,10 @@ from typing import Literal
 
 from agent.i18n import t
 from agent.records import frozen
-from gateway.access.control import Access, Circle
+from gateway.access.control import AccessControl, PairedMembers
 from gateway.core.messages import InboundMessage
 from gateway.store.repositories import members
-from gateway.store.repositories.members import Asking, Person
+from gateway.store.repositories.members import PairingRequest, Person
 
 # Without 0, O, 1 and I: 32 letters, so 8 of them make 40 bits.
 ALPHABET = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
@@ -35,28 +35,28 @@ _ROUNDS = 20_000
 
 
 @frozen
-class Verdict:
+class PairingResult:
     """What came of a code: whom it was for; `owner` when they are the owner from now on.
 
     With `why` instead, nothing has happened; `wait_s` is how long no code is looked at.
     """
 
-    asking: Asking | None = None
+    asking: PairingRequest | None = None
     owner: bool = False
     why: Literal["unknown", "locked"] | None = None
     wait_s: float = 0.0
 
 
-class Pairing:
+class PairingCodes:
     """Works inside the caller's transactions, and keeps `access` in step with what is stored."""
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: AccessControl) -> None:
         self._access = access
 
     def load(self, connection: Connection) -> None:
         """Tell `access` who was let in."""
         let_in = members.members(connection)
-        self._access.circle = Circle(
+        self._access.circle = PairedMembers(
             next((member.person.principal for member in let_in if member.owner), None),
             frozenset((m.person.channel, m.person.account, m.person.sender) for m in let_in),
         )
@@ -79,13 +79,15 @@ class Pairing:
         members.open_request(connection, person, message.chat_id, _hash(code), (now, expires))
         return f"{code[:4]}-{code[4:]}"
 
-    def approve(self, connection: Connection, code: str, by: str, now: float) -> Verdict:
+    def approve(self, connection: Connection, code: str, by: str, now: float) -> PairingResult:
         """Let in whom the code was sent to; the first one becomes the owner if there is none."""
         verdict = self._judge(connection, code, by, now)
         asking = verdict.asking
         return verdict if asking is None else self.admit(connection, asking, by, now)
 
-    def admit(self, connection: Connection, asking: Asking, by: str, now: float) -> Verdict:
+    def admit(
+        self, connection: Connection, asking: PairingRequest, by: str, now: float
+    ) -> PairingResult:
         """Let in who asks; their request is open, and whoever says so needs no code."""
         # An approval before this one may have failed to reach the disk.
         self.load(connection)
@@ -94,7 +96,7 @@ class Pairing:
         members.add_member(connection, person, owner=owner, approved_by=by, now=now)
         members.close_request(connection, person)
         self.load(connection)
-        return Verdict(asking, owner=owner)
+        return PairingResult(asking, owner=owner)
 
     def invite(self, connection: Connection, channel: str, account: str, now: float) -> str:
         """A code that makes the first one who brings it the owner; an earlier one is void."""
@@ -108,7 +110,7 @@ class Pairing:
 
     def redeem(
         self, connection: Connection, message: InboundMessage, code: str, now: float
-    ) -> Asking | None:
+    ) -> PairingRequest | None:
         """Make whoever brings the code of an invitation in private the owner, once.
 
         None when it is no such code, or somebody owns the place meanwhile.
@@ -121,21 +123,21 @@ class Pairing:
         name = plain_name(message.sender.name)
         person = Person(message.channel, message.account, message.sender.id, name)
         members.close_request(connection, replace(person, sender=members.ANYBODY))
-        asking = Asking(person, message.chat_id, now, now)
+        asking = PairingRequest(person, message.chat_id, now, now)
         self.admit(connection, asking, person.principal, now)
         return asking
 
-    def deny(self, connection: Connection, code: str, by: str, now: float) -> Verdict:
+    def deny(self, connection: Connection, code: str, by: str, now: float) -> PairingResult:
         """Turn down whom the code was sent to."""
         verdict = self._judge(connection, code, by, now)
         if verdict.asking is not None:
             self.turn_down(connection, verdict.asking, now)
         return verdict
 
-    def turn_down(self, connection: Connection, asking: Asking, now: float) -> None:
+    def turn_down(self, connection: Connection, asking: PairingRequest, now: float) -> None:
         """No new code for a day."""
         person = asking.person
-        members.turn_down(connection, person.channel, person.sender, now + TURNED_DOWN_S)
+        members.reject(connection, person.channel, person.sender, now + TURNED_DOWN_S)
 
     def revoke(self, connection: Connection, principal: str, now: float) -> bool:
         """Take somebody out, or turn down their request; False when there is neither.
@@ -145,15 +147,15 @@ class Pairing:
         channel, _, sender = principal.partition(":")
         until = now + TURNED_DOWN_S
         removed = members.remove_member(connection, channel, sender, until)
-        turned_down = members.turn_down(connection, channel, sender, until)
+        turned_down = members.reject(connection, channel, sender, until)
         self.load(connection)
         return removed or turned_down
 
-    def _judge(self, connection: Connection, code: str, by: str, now: float) -> Verdict:
+    def _judge(self, connection: Connection, code: str, by: str, now: float) -> PairingResult:
         """Whose code it is. A wrong one counts against whoever tried it."""
         wrong, locked_until = members.guesses(connection, by)
         if locked_until > now:
-            return Verdict(why="locked", wait_s=locked_until - now)
+            return PairingResult(why="locked", wait_s=locked_until - now)
         tried = _hash(re.sub(r"[\s-]", "", code).upper())
         found = None
         for asking, stored in members.requests(connection, now):
@@ -161,11 +163,11 @@ class Pairing:
                 found = asking
         if found is not None:
             members.forget_guesses(connection, by)
-            return Verdict(found)
+            return PairingResult(found)
         wrong += 1
         wait_s = _lock_s(wrong)
         members.set_guesses(connection, by, wrong, now + wait_s)
-        return Verdict(why="unknown", wait_s=wait_s)
+        return PairingResult(why="unknown", wait_s=wait_s)
 
 
 def plain_name(name: str) -> str:
@@ -189,7 +191,7 @@ def _fast_hash(code: str) -> bytes:
     return hashlib.sha256(code.encode(errors="replace")).digest()
 
 
-def refusal(verdict: Verdict) -> str:
+def refusal(verdict: PairingResult) -> str:
     """Why a code opened nothing."""
     if verdict.why == "locked":
         return t("Too many wrong codes: try again in {time}.", time=_duration(verdict.wait_s))

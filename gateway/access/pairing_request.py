@@ -5,11 +5,11 @@ from typing import Self
 from agent.i18n import t
 from agent.records import frozen
 from gateway.core.messages import Button, InboundMessage
-from gateway.store.repositories.members import Asking, Person
+from gateway.store.repositories.members import PairingRequest, Person
 
 
 @frozen
-class Petition:
+class PairingRequestCard:
     """One request of one person; `asked_ms` (Unix time in milliseconds) tells it from earlier ones.
 
     Its buttons hold no secret: who presses, and where, is what counts.
@@ -19,7 +19,7 @@ class Petition:
     asked_ms: int
 
     @classmethod
-    def of(cls, asking: Asking) -> Self:
+    def of(cls, asking: PairingRequest) -> Self:
         return cls(asking.person, round(asking.asked_at * 1000))
 
     @property
@@ -39,14 +39,16 @@ class Petition:
         return t(
             "{name} asks to talk to me. Approve it only if they told you this code: `{code}`\n\n"
             "`/pair approve {code}` lets them in, `/pair deny {code}` turns them down for a day.",
-            name=called(self.person),
+            name=display_name(self.person),
             code=code,
         )
 
     def settled(self, decided: str) -> str:
         """What takes the letter's place; it holds no code."""
         return t(
-            "{name} asked to talk to me.\n\n{decided}.", name=called(self.person), decided=decided
+            "{name} asked to talk to me.\n\n{decided}.",
+            name=display_name(self.person),
+            decided=decided,
         )
 
 
@@ -55,16 +57,16 @@ def is_petition(message: InboundMessage) -> bool:
     return message.content.startswith("pair:")
 
 
-def read_press(message: InboundMessage) -> tuple[Petition, bool] | None:
+def read_press(message: InboundMessage) -> tuple[PairingRequestCard, bool] | None:
     """The petition whose button was pressed, and whether it was "Approve"; None for no such one."""
     match message.content.split(":"):
         case ["pair", "y" | "n" as letter, sender, asked] if asked.isdecimal() and len(asked) < 20:
             person = Person(message.channel, message.account, sender)
-            return Petition(person, int(asked)), letter == "y"
+            return PairingRequestCard(person, int(asked)), letter == "y"
     return None
 
 
-def called(person: Person) -> str:
+def display_name(person: Person) -> str:
     """Somebody as the owner reads of them: the name is theirs to choose, the number is not."""
     return f"{person.name or t('Somebody')} ({person.principal})"
 

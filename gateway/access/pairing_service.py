@@ -5,33 +5,38 @@ from dataclasses import asdict, replace
 from sqlite3 import Connection
 from typing import Any
 
-from agent.i18n import speaking, t
-from gateway.access.control import Access
-from gateway.access.pairing import Pairing, Verdict, plain_name, refusal
-from gateway.access.pairing_request import Petition, called, for_stranger, read_press
+from agent.i18n import t, use_locale
+from gateway.access.control import AccessControl
+from gateway.access.pairing import PairingCodes, PairingResult, plain_name, refusal
+from gateway.access.pairing_request import (
+    PairingRequestCard,
+    display_name,
+    for_stranger,
+    read_press,
+)
 from gateway.core.messages import InboundMessage, OutboundPart, Route
-from gateway.delivery.user_language import Languages
+from gateway.delivery.user_language import UserLanguages
 from gateway.store.repositories import audit_outbox, members, outbox
-from gateway.store.repositories.audit_outbox import Note
-from gateway.store.repositories.members import Asking, Person
-from gateway.store.repositories.outbox import Letter
+from gateway.store.repositories.audit_outbox import AuditNote
+from gateway.store.repositories.members import PairingRequest, Person
+from gateway.store.repositories.outbox import OutgoingReply
 
 _DAY_S = 86_400.0
 _USAGE = "`/pair list`, `/pair approve CODE`, `/pair deny CODE`, `/pair revoke ID`"
 
 
-class Door:
+class PairingService:
     """Works inside the caller's transactions; `told` names the lanes that got a letter by it."""
 
     def __init__(
         self,
-        access: Access,
+        access: AccessControl,
         render: Callable[[Route, str], Sequence[OutboundPart]],
-        languages: Languages | None = None,
+        languages: UserLanguages | None = None,
     ) -> None:
         self.access = access
-        self._languages = languages or Languages()
-        self.pairing = Pairing(access)
+        self._languages = languages or UserLanguages()
+        self.pairing = PairingCodes(access)
         self._render = render
         self._told: set[str] = set()
 
@@ -75,7 +80,7 @@ class Door:
         asking = self.pairing.redeem(connection, message, code, now)
         if asking is None:
             return False
-        self._let_in(connection, Verdict(asking, owner=True), "an invitation", now)
+        self._let_in(connection, PairingResult(asking, owner=True), "an invitation", now)
         return True
 
     def press(self, connection: Connection, message: InboundMessage, now: float) -> str:
@@ -90,7 +95,7 @@ class Door:
             return t("Only my owner can do this.")
         petition, approved = pressed
         for asking in _requests(connection, now):
-            if Petition.of(asking).name == petition.name:
+            if PairingRequestCard.of(asking).name == petition.name:
                 by = message.principal
                 if approved:
                     verdict = self.pairing.admit(connection, asking, by, now)
@@ -130,11 +135,11 @@ class Door:
             return False, refusal(verdict)
         return True, self._let_in(connection, verdict, by, now)
 
-    def _let_in(self, connection: Connection, verdict: Verdict, by: str, now: float) -> str:
+    def _let_in(self, connection: Connection, verdict: PairingResult, by: str, now: float) -> str:
         assert verdict.asking is not None
         person, chat = verdict.asking.person, verdict.asking.chat
         route = Route(person.channel, person.account, chat)
-        with speaking(self._languages.of_route(route)):
+        with use_locale(self._languages.of_route(route)):
             welcome = t(
                 "You may talk to me now. You are my owner. /help shows what can be typed."
                 if verdict.owner
@@ -143,13 +148,13 @@ class Door:
         self._post(connection, f"paired:{route.lane}:{now}", route, welcome, now)
         role = " as the owner" if verdict.owner else ""
         _note(connection, person.principal, f"let in{role} by {by}", now, allowed=True)
-        decided = Petition.of(verdict.asking)
+        decided = PairingRequestCard.of(verdict.asking)
         self._settle(connection, decided, lambda: t("✅ Let in by {name}", name=by), now)
         return t(
             "{name} may talk to me now, as my owner."
             if verdict.owner
             else "{name} may talk to me now.",
-            name=called(person),
+            name=display_name(person),
         )
 
     def deny(self, connection: Connection, code: str, by: str, now: float) -> str:
@@ -159,11 +164,13 @@ class Door:
             return refusal(verdict)
         return self._turned_down(connection, verdict.asking, by, now)
 
-    def _turned_down(self, connection: Connection, asking: Asking, by: str, now: float) -> str:
+    def _turned_down(
+        self, connection: Connection, asking: PairingRequest, by: str, now: float
+    ) -> str:
         person = asking.person
         _note(connection, person.principal, f"turned down by {by}", now, allowed=False)
-        self._settle(connection, Petition.of(asking), lambda: _turned_down_by(by), now)
-        return t("{name} was turned down.", name=called(person))
+        self._settle(connection, PairingRequestCard.of(asking), lambda: _turned_down_by(by), now)
+        return t("{name} was turned down.", name=display_name(person))
 
     def revoke(self, connection: Connection, who: str, by: str, now: float) -> tuple[bool, str]:
         """Whether somebody was turned out, and a sentence about it."""
@@ -172,7 +179,7 @@ class Door:
         asking = [one for one in _requests(connection, now) if one.person.principal == principal]
         done = self.pairing.revoke(connection, principal, now)
         for one in asking:
-            self._settle(connection, Petition.of(one), lambda: _turned_down_by(by), now)
+            self._settle(connection, PairingRequestCard.of(one), lambda: _turned_down_by(by), now)
         channel, _, sender = principal.partition(":")
         listed = self._is_listed(sender, channel)
         if not done and not listed:
@@ -242,11 +249,11 @@ class Door:
         person = Person(
             message.channel, message.account, message.sender.id, plain_name(message.sender.name)
         )
-        with speaking(self._languages.of_route(owner)):
+        with use_locale(self._languages.of_route(owner)):
             text = t(
                 "{name} wrote to me in a group ({chat}). I don't know them, so I didn't answer."
                 " If they write to me in private, they get a pairing code for you to approve.",
-                name=called(person),
+                name=display_name(person),
                 chat=message.chat_id,
             )
         self._post(connection, name, owner, text, now)
@@ -256,14 +263,18 @@ class Door:
     ) -> None:
         name = plain_name(message.sender.name)
         person = Person(message.channel, message.account, message.sender.id, name)
-        petition = Petition(person, round(now * 1000))
-        with speaking(self._languages.of_route(owner)):
+        petition = PairingRequestCard(person, round(now * 1000))
+        with use_locale(self._languages.of_route(owner)):
             *parts, last = self._render(owner, petition.shown(code))
             parts.append(replace(last, buttons=petition.buttons))
-        self._send(connection, Letter(petition.name, owner, parts, "notice"), now)
+        self._send(connection, OutgoingReply(petition.name, owner, parts, "notice"), now)
 
     def _settle(
-        self, connection: Connection, petition: Petition, decided: Callable[[], str], now: float
+        self,
+        connection: Connection,
+        petition: PairingRequestCard,
+        decided: Callable[[], str],
+        now: float,
     ) -> None:
         """The owner's letter says what was decided and loses its buttons, once."""
         name, done = petition.name, f"{petition.name}:done"
@@ -271,14 +282,14 @@ class Door:
         if route is None or outbox.route_of(connection, done) is not None:
             return
         if not outbox.drop_unsent(connection, name, "decided"):
-            with speaking(self._languages.of_route(route)):
+            with use_locale(self._languages.of_route(route)):
                 parts = self._render(route, petition.settled(decided()))
-            self._send(connection, Letter(done, route, parts, "notice", edits=name), now)
+            self._send(connection, OutgoingReply(done, route, parts, "notice", edits=name), now)
 
     def _post(self, connection: Connection, name: str, route: Route, text: str, now: float) -> None:
-        self._send(connection, Letter(name, route, self._render(route, text), "notice"), now)
+        self._send(connection, OutgoingReply(name, route, self._render(route, text), "notice"), now)
 
-    def _send(self, connection: Connection, letter: Letter, now: float) -> None:
+    def _send(self, connection: Connection, letter: OutgoingReply, now: float) -> None:
         outbox.put(connection, None, [letter], now)
         self._told.add(letter.route.lane)
 
@@ -288,10 +299,10 @@ def _turned_down_by(name: str) -> str:
 
 
 def _note(connection: Connection, who: str, reason: str, now: float, *, allowed: bool) -> None:
-    audit_outbox.put(connection, Note(now, "pairing", reason, {"who": who}, allowed))
+    audit_outbox.put(connection, AuditNote(now, "pairing", reason, {"who": who}, allowed))
 
 
-def _requests(connection: Connection, now: float) -> list[Asking]:
+def _requests(connection: Connection, now: float) -> list[PairingRequest]:
     return [asking for asking, _ in members.requests(connection, now)]
 
 

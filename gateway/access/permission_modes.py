@@ -2,12 +2,14 @@
 
 from dataclasses import replace
 
-from agent.security.policy.modes import Mode, is_mode, tightest
+from agent.security.policy.modes import PermissionMode, is_mode, tightest
 from gateway.access.control import CONSOLE
 from gateway.core.messages import InboundMessage
 
 
-def mode_of(message: InboundMessage, chosen: str | None, first: Mode, *, owner: bool) -> Mode:
+def mode_of(
+    message: InboundMessage, chosen: str | None, first: PermissionMode, *, owner: bool
+) -> PermissionMode:
     """The mode for one message.
 
     `chosen` is that of its conversation, `first` the one that its channel begins with. The
@@ -27,8 +29,13 @@ def mode_of(message: InboundMessage, chosen: str | None, first: Mode, *, owner: 
 
 
 def _of_job(
-    message: InboundMessage, made: Mode, chosen: str | None, first: Mode, *, owner: bool
-) -> Mode:
+    message: InboundMessage,
+    made: PermissionMode,
+    chosen: str | None,
+    first: PermissionMode,
+    *,
+    owner: bool,
+) -> PermissionMode:
     """At most what held when it was made, and what holds in its conversation now."""
     if chosen is None:
         return made if owner else tightest(made, first)

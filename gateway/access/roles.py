@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent.errors import ConfigError
-from agent.i18n import ENGLISH, speaking, t
+from agent.i18n import ENGLISH, t, use_locale
 from agent.records import frozen
 from agent.security.audit import AuditLevel
 from agent.security.policy.base import BLOCKED_COMMANDS
-from agent.security.policy.modes import Mode
+from agent.security.policy.modes import PermissionMode
 from agent.security.policy.policy_file import TOOLS, PolicyFile, decode_policy, read_raw
 from agent.security.policy.policy_node import guess
 from agent.security.policy.roles import Grants, Role, built_in_roles
@@ -34,10 +34,10 @@ class PolicySettings:
     file: Path | None = None
     agents: Mapping[str, Grants] = field(default_factory=dict)
     blocked_commands: tuple[str, ...] = BLOCKED_COMMANDS
-    modes: Mapping[str, Mode] = field(default_factory=dict)
+    modes: Mapping[str, PermissionMode] = field(default_factory=dict)
 
 
-class Policies:
+class RoleRegistry:
     """Roles by name. A policy file that changes is read again at the next question.
 
     Raises `ConfigError` when the file is wrong at the start; later the last good one stays in
@@ -55,14 +55,16 @@ class Policies:
             self._take(settings.file)
 
     @classmethod
-    def of(cls, settings: "Settings") -> "Policies":
+    def of(cls, settings: "Settings") -> "RoleRegistry":
         """Raises `ConfigError` for a policy file with a mistake, and for roles of nobody."""
         security = settings.security
         agents = {
             name: Grants(flags.allow_write, flags.allow_command, flags.confirm_before_command)
             for name, flags in settings.agents.items()
         }
-        modes: dict[str, Mode] = {str(name): mode for name, mode in security.modes.items()}
+        modes: dict[str, PermissionMode] = {
+            str(name): mode for name, mode in security.modes.items()
+        }
         found = cls(PolicySettings(security.policy_file, agents, security.blocked_commands, modes))
         chats = [chat.role for chat in settings.telegram.chats.values() if chat.role]
         wanted = {
@@ -75,7 +77,7 @@ class Policies:
                 found.check(name, key)
         return found
 
-    def adopt(self, other: "Policies") -> None:
+    def adopt(self, other: "RoleRegistry") -> None:
         """Be as the other is, from the next question on."""
         self.blocked_commands = other.blocked_commands
         self._settings, self._file = other._settings, other._file
@@ -108,7 +110,7 @@ class Policies:
     def audit_level(self) -> AuditLevel:
         return self._current().audit_level
 
-    def first_mode(self, channel: str) -> Mode:
+    def first_mode(self, channel: str) -> PermissionMode:
         """The mode of a channel's conversations until somebody chooses another."""
         return self._settings.modes.get(channel, "ask")
 
@@ -122,7 +124,7 @@ class Policies:
         self._stamp = stamp
         try:
             # What is wrong with it goes to the log.
-            with speaking(ENGLISH):
+            with use_locale(ENGLISH):
                 taken = self._take(path)
             if taken:
                 log.info("the policy file was read again: %s", path)

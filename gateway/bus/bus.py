@@ -7,23 +7,24 @@ from contextlib import suppress
 from dataclasses import replace
 from sqlite3 import Connection
 
-from agent.i18n import speak, t
-from agent.turn.journal import Stop
-from gateway.access.approval_coordinator import Approvals
-from gateway.bus.ingest import Intake
-from gateway.bus.interrupts import Halted, halt
+from agent.i18n import set_locale, t
+from agent.turn.journal import CancelToken
+from gateway.access.approval_coordinator import ApprovalCoordinator
+from gateway.bus.ingest import Ingestor
+from gateway.bus.interrupts import StopResult, stop_lane
 from gateway.bus.lane import Lane
 from gateway.channels.base import Batch
 from gateway.commands import is_at_once, is_command
-from gateway.commands.dispatcher import Commands
+from gateway.commands.dispatcher import CommandDispatcher
 from gateway.core.messages import Button, InboundMessage
+from gateway.store.errors import StoreBusy, StoreCorrupt
 from gateway.store.repositories import backlog, claims, inbox, sessions, turns
-from gateway.store.repositories.claims import Busy, Claim, CommandClaim
-from gateway.store.repositories.outbox import Letter
-from gateway.store.sqlite.engine import Damaged, Database, NotNow, StoreError
-from gateway.turns.journal import Suspended, Waiting
+from gateway.store.repositories.claims import CommandClaim, SessionBusy, TurnClaim
+from gateway.store.repositories.outbox import OutgoingReply
+from gateway.store.sqlite.engine import SqliteStore, StoreError
+from gateway.turns.journal import AwaitingAnswer, TurnSuspended
 from gateway.turns.outcome import quiet
-from gateway.turns.runner import Turns
+from gateway.turns.runner import TurnRunner
 
 log = logging.getLogger(__name__)
 
@@ -37,11 +38,11 @@ class MessageBus:
 
     def __init__(
         self,
-        database: Database,
-        intake: Intake,
-        commands: Commands,
-        turns: Turns,
-        approvals: Approvals,
+        database: SqliteStore,
+        intake: Ingestor,
+        commands: CommandDispatcher,
+        turns: TurnRunner,
+        approvals: ApprovalCoordinator,
         *,
         concurrent_turns: int = CONCURRENT_TURNS,
     ) -> None:
@@ -155,8 +156,8 @@ class MessageBus:
             )
         return lanes
 
-    def _store_stop(self, connection: Connection, lane: str) -> Halted:
-        return halt(connection, self._approvals.clerk, lane, "", time.time())
+    def _store_stop(self, connection: Connection, lane: str) -> StopResult:
+        return stop_lane(connection, self._approvals.clerk, lane, "", time.time())
 
     def _request_stop(self, name: str) -> None:
         """The journal knows it; the turn that runs hears of it now."""
@@ -182,17 +183,17 @@ class MessageBus:
                 return await self._step(lane) or lane.wake.is_set()
             await self._apologise(broken)
             return True
-        except Suspended:
+        except TurnSuspended:
             return False
-        except Waiting:
+        except AwaitingAnswer:
             # A person may have answered before the turn came to rest.
             return lane.wake.is_set()
-        except NotNow as exc:
+        except StoreBusy as exc:
             lane.hold(exc, self._turns.watchers)
             lane.broken = broken
             await asyncio.sleep(_PAUSE_S)
             return True
-        except Damaged as exc:
+        except StoreCorrupt as exc:
             lane.fail(exc, self._turns.watchers)
             return False
         except Exception:
@@ -213,36 +214,38 @@ class MessageBus:
         if not lane.aside:
             await self._turns.isolation.enter(lane.name)
         if self._turns.draining:
-            raise Suspended
+            raise TurnSuspended
         lane.claim = None
         # A stop that is stored right behind the claim must find whom to tell.
-        lane.stop = Stop()
+        lane.stop = CancelToken()
         claim = await self._database.run(self._claim, lane)
         lane.waits = False
         if claim is None:
             return False
-        if isinstance(claim, Busy):
+        if isinstance(claim, SessionBusy):
             return await self._wait_for(claim, lane)
         lane.claim = claim
         # Also for what is said of it should it break: this task is the lane's.
-        speak(self._delivery.languages.of_claim(claim))
+        set_locale(self._delivery.languages.of_claim(claim))
         await self._handle(claim, lane, lane.stop)
         self.handled += 1
         return True
 
-    def _claim(self, connection: Connection, lane: Lane) -> Claim | CommandClaim | Busy | None:
+    def _claim(
+        self, connection: Connection, lane: Lane
+    ) -> TurnClaim | CommandClaim | SessionBusy | None:
         if not inbox.is_run_here(connection, lane.name):
             return None
         if lane.aside:
             return claims.claim_at_once(connection, lane.name, is_at_once)
         reading = (is_command, self._turns.asked)
         claim = claims.claim(connection, lane.name, time.time(), *reading)
-        if isinstance(claim, Busy) and not inbox.is_run_here(connection, claim.lane):
+        if isinstance(claim, SessionBusy) and not inbox.is_run_here(connection, claim.lane):
             # Nothing here ends that turn: looking again would only cost.
             return replace(claim, waits=True)
         return claim
 
-    async def _wait_for(self, busy: Busy, lane: Lane) -> bool:
+    async def _wait_for(self, busy: SessionBusy, lane: Lane) -> bool:
         """Wait for another lane's turn in the same session; False to rest until it is over."""
         waiting = self._waits_for.setdefault(busy.lane, set())
         if busy.waits:
@@ -257,7 +260,7 @@ class MessageBus:
                 await lane.wake.wait()
         return True
 
-    async def _handle(self, claim: Claim | CommandClaim, lane: Lane, stop: Stop) -> None:
+    async def _handle(self, claim: TurnClaim | CommandClaim, lane: Lane, stop: CancelToken) -> None:
         try:
             if isinstance(claim, CommandClaim) and self._commands.takes_time(claim):
                 async with self._slots:
@@ -273,31 +276,31 @@ class MessageBus:
                 # A sub-agent waits for its conversation's room before it takes one from all chats.
                 async with await self._turns.errands.room(claim), self._slots:
                     await self._run_turn(claim, lane, stop)
-        except (Suspended, Waiting, StoreError) as exc:
-            if isinstance(claim, Claim):
+        except (TurnSuspended, AwaitingAnswer, StoreError) as exc:
+            if isinstance(claim, TurnClaim):
                 self._turns.histories.forget(claim.session)
-            if isinstance(exc, Waiting):
+            if isinstance(exc, AwaitingAnswer):
                 await self._approvals.announce(lane.name)
             raise
 
-    async def _apologise(self, claim: Claim | CommandClaim) -> None:
+    async def _apologise(self, claim: TurnClaim | CommandClaim) -> None:
         """End what a bug has broken; the chat is told."""
         sentence = t("⚠️ Something in me broke while I worked on this (message {n}).", n=claim.seq)
-        if isinstance(claim, Claim):
+        if isinstance(claim, TurnClaim):
             await self._turns.give_up(claim, sentence)
         else:
             await self._database.run(self._answer_command, claim, sentence)
             self._delivery.wake(claim.message.session_key)
         self.handled += 1
 
-    async def _run_turn(self, claim: Claim, lane: Lane, stop: Stop) -> None:
+    async def _run_turn(self, claim: TurnClaim, lane: Lane, stop: CancelToken) -> None:
         if claim.exhausted:
             sentence = t("⚠️ I gave up on this message after several broken attempts.")
             if not claim.messages[-1].lane:  # a sub-agent's task is not replayed
                 sentence += " " + t("It is kept: `kore replay {n}` tries again.", n=claim.seq)
             await self._turns.give_up(claim, sentence)
         elif self._turns.draining:
-            raise Suspended
+            raise TurnSuspended
         else:
             await self._turns.run(claim, stop, lane.wake.is_set)
 
@@ -326,7 +329,7 @@ class MessageBus:
             # It may show titles and paths that a model has chosen.
             text = quiet(text, sessions.taint_of(connection, claim.session))
         *above, last = self._delivery.render(message.route, text)
-        letter = Letter(
+        letter = OutgoingReply(
             delivery_id="",  # `finish_command` names it
             route=message.route,
             parts=[*above, replace(last, buttons=buttons)],

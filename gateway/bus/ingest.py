@@ -8,21 +8,21 @@ from collections.abc import Sequence
 from dataclasses import field, replace
 from sqlite3 import Connection
 
-from agent.i18n import speaking, t
+from agent.i18n import t, use_locale
 from agent.records import frozen
-from gateway.access.approvals import Clerk, Pressed, Settled
-from gateway.access.chat_membership import Presence
+from gateway.access.approvals import ApprovalService, ButtonOutcome, ClosedApproval
+from gateway.access.chat_membership import ChatMembership
 from gateway.access.control import CONSOLE
 from gateway.access.pairing_request import is_petition
-from gateway.access.pairing_service import Door
-from gateway.bus.interrupts import Halted, halt, halt_errand
-from gateway.bus.obstacle import CROWDED, NO_DISK, Obstacle
+from gateway.access.pairing_service import PairingService
+from gateway.bus.interrupts import StopResult, stop_lane, stop_subagent
+from gateway.bus.obstacle import CROWDED, NO_DISK, IngestBlocked
 from gateway.channels.base import Batch, Undecoded
 from gateway.commands import argument_of, command_of, is_at_once
 from gateway.core import keyboard
 from gateway.core.messages import InboundMessage
-from gateway.delivery.sender import Delivery
-from gateway.ops.audit.relay import Notes
+from gateway.delivery.sender import OutboxSender
+from gateway.ops.audit.relay import AuditRelay
 from gateway.store.repositories import (
     approvals,
     backlog,
@@ -33,9 +33,9 @@ from gateway.store.repositories import (
     sessions,
     undecoded_updates,
 )
-from gateway.store.repositories.inbox import DENIED, Arrival, Entry
-from gateway.store.repositories.outbox import Letter
-from gateway.store.sqlite.engine import Database
+from gateway.store.repositories.inbox import DENIED, InboxBatch, InboxEntry
+from gateway.store.repositories.outbox import OutgoingReply
+from gateway.store.sqlite.engine import SqliteStore
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ _NAMED = 1_000
 
 
 @frozen
-class Limits:
+class BackpressureLimits:
     """When taking in stops: the platform keeps what it has not been told to forget.
 
     `waiting` counts messages over all lanes; what is confirmed must be stored, so below
@@ -60,7 +60,7 @@ class Limits:
 
 
 @frozen
-class Taken:
+class IngestResult:
     """Lanes with new work, those of them with a command that goes past the queue, lanes whose turn
     is to stop, and lanes with a letter from here; `fresh` are messages that a turn will answer;
     new `undecoded_updates` updates with their numbers in the inbox; what became of buttons that were
@@ -71,12 +71,12 @@ class Taken:
     stopped: set[str] = field(default_factory=set)
     told: set[str] = field(default_factory=set)
     fresh: list[InboundMessage] = field(default_factory=list)
-    pressed: list[Pressed] = field(default_factory=list)
+    pressed: list[ButtonOutcome] = field(default_factory=list)
     undecoded: list[tuple[int, Undecoded]] = field(default_factory=list)
-    settled: list[Settled] = field(default_factory=list)
+    settled: list[ClosedApproval] = field(default_factory=list)
 
 
-class Intake:
+class Ingestor:
     """Decides who may speak, carries out stops and presses, stores it all in one transaction.
 
     `obstacle` says why nothing is taken in now; None when all is well.
@@ -84,12 +84,12 @@ class Intake:
 
     def __init__(
         self,
-        database: Database,
-        door: Door,
-        delivery: Delivery,
-        clerk: Clerk,
-        notes: Notes,
-        limits: Limits | None = None,
+        database: SqliteStore,
+        door: PairingService,
+        delivery: OutboxSender,
+        clerk: ApprovalService,
+        notes: AuditRelay,
+        limits: BackpressureLimits | None = None,
     ) -> None:
         self._held: str | None = None
         self.notes = notes
@@ -98,15 +98,15 @@ class Intake:
         self._delivery = delivery
         self._clerk = clerk
         self._named: set[str] = set()
-        self._presence = Presence(door.access, delivery)
-        self._limits = limits or Limits()
+        self._presence = ChatMembership(door.access, delivery)
+        self._limits = limits or BackpressureLimits()
 
     @property
     def obstacle(self) -> str | None:
         damage = self._database.damage
         return str(damage) if damage is not None else self._held
 
-    async def take(self, channel: str, account: str, batch: Batch) -> Taken:
+    async def take(self, channel: str, account: str, batch: Batch) -> IngestResult:
         """Returns once it is on disk. While there is no room it waits, or raises `KoreError` for
         what does not. Raises `StoreError`."""
         # Of those who may not speak, nothing counts but what they say to us.
@@ -121,9 +121,9 @@ class Intake:
             while True:
                 now = time.time()
                 more = (batch.next_offset, batch.moves, heard, batch.standings)
-                arrival = Arrival(channel, account, now, *more)
+                arrival = InboxBatch(channel, account, now, *more)
                 taken = await self._try(arrival, entries, batch.undecoded)
-                if isinstance(taken, Taken):
+                if isinstance(taken, IngestResult):
                     break
                 if not batch.waits:
                     raise taken.refusal()
@@ -146,25 +146,25 @@ class Intake:
             )
         return taken
 
-    def _entry(self, message: InboundMessage) -> Entry:
+    def _entry(self, message: InboundMessage) -> InboxEntry:
         if message.pressed:
-            return Entry(message, _PRESS)
+            return InboxEntry(message, _PRESS)
         if not self.door.access.is_allowed(message):
-            return Entry(message, DENIED)
+            return InboxEntry(message, DENIED)
         if message.unknown:
-            return Entry(message, _UNKNOWN)
-        return Entry(message, _STOP if command_of(message) == "stop" else None)
+            return InboxEntry(message, _UNKNOWN)
+        return InboxEntry(message, _STOP if command_of(message) == "stop" else None)
 
     async def _try(
-        self, arrival: Arrival, entries: Sequence[Entry], lost: Sequence[Undecoded]
-    ) -> Taken | Obstacle:
+        self, arrival: InboxBatch, entries: Sequence[InboxEntry], lost: Sequence[Undecoded]
+    ) -> IngestResult | IngestBlocked:
         """What stands in the way when there is no room: nothing is stored then."""
         if self._database.damage is not None:
             raise self._database.damage
         if shutil.disk_usage(self._database.folder).free < self._limits.free_bytes:
-            return Obstacle(NO_DISK, self._limits.free_bytes // 2**20)
+            return IngestBlocked(NO_DISK, self._limits.free_bytes // 2**20)
         taken = await self._database.run(self._store, arrival, entries, lost)
-        return Obstacle(CROWDED, self._limits.waiting) if taken is None else taken
+        return IngestBlocked(CROWDED, self._limits.waiting) if taken is None else taken
 
     def _hold(self, obstacle: str) -> None:
         """Said once for each obstacle: it is looked at every few seconds, and may last for days."""
@@ -175,24 +175,24 @@ class Intake:
     def _store(
         self,
         connection: Connection,
-        arrival: Arrival,
-        entries: Sequence[Entry],
+        arrival: InboxBatch,
+        entries: Sequence[InboxEntry],
         lost: Sequence[Undecoded],
-    ) -> Taken | None:
+    ) -> IngestResult | None:
         """A stop is carried out together with its row, so that no crash forgets it; one that is
         delivered again stops nothing that came after it. None, when too many wait."""
         if inbox.waiting_count(connection) >= self._limits.waiting:
             return None
-        typed: list[Pressed] = []
+        typed: list[ButtonOutcome] = []
         entries = [self._typed(connection, entry, typed) for entry in entries]
         new = [entry for entry in entries if not inbox.is_known(connection, entry.message)]
-        taken = Taken(inbox.accept(connection, arrival, entries))
+        taken = IngestResult(inbox.accept(connection, arrival, entries))
         taken.pressed.extend(typed)
         taken.undecoded.extend(undecoded_updates.keep(connection, arrival, lost))
         strangers = [entry.message for entry in new if entry.dead_reason == DENIED]
         languages = self._delivery.languages
         for message in (entry.message for entry in new):
-            with speaking(languages.of(message)):
+            with use_locale(languages.of(message)):
                 self._greet(connection, message, arrival.now, stranger=message in strangers)
         if strangers:
             members.forget_denied(connection)
@@ -201,20 +201,20 @@ class Intake:
                 languages.hear(connection, entry.message)
             if entry.dead_reason == _PRESS:
                 # Carrying it out twice is harmless: who presses again is told what was decided.
-                with speaking(languages.of(entry.message)):
+                with use_locale(languages.of(entry.message)):
                     pressed = self._press(connection, entry.message, arrival.now)
                 taken.pressed.append(pressed)
                 taken.settled.extend([pressed.settled] if pressed.settled else [])
         taken.told.update(self.door.told())
         taken.told.update(self._presence.note(connection, arrival.standings, arrival.now))
         for message in (entry.message for entry in new if entry.dead_reason == _STOP):
-            with speaking(languages.of(message)):
+            with use_locale(languages.of(message)):
                 text = self._stop(connection, message, taken, arrival.now)
             if text is not None:
                 outbox.put(connection, None, [self._letter(message, text)], arrival.now)
                 taken.told.add(message.session_key)
         for message in (entry.message for entry in new if entry.dead_reason == _UNKNOWN):
-            with speaking(languages.of(message)):
+            with use_locale(languages.of(message)):
                 self._tell_unknown(connection, message, arrival.now)
             taken.told.add(message.session_key)
         self._look_behind(connection, new, taken, arrival.now)
@@ -226,7 +226,7 @@ class Intake:
         outbox.put(connection, None, [letter], now)
 
     def _look_behind(
-        self, connection: Connection, new: Sequence[Entry], taken: Taken, now: float
+        self, connection: Connection, new: Sequence[InboxEntry], taken: IngestResult, now: float
     ) -> None:
         """What new messages that a turn answers change for the work that is under way."""
         for message in (entry.message for entry in new if entry.dead_reason is None):
@@ -236,7 +236,7 @@ class Intake:
             counts = not (message.edited or message.album) or inbox.waits(connection, message)
             if counts and command_of(message) is None:
                 taken.fresh.append(message)
-            with speaking(self._delivery.languages.of(message)):
+            with use_locale(self._delivery.languages.of(message)):
                 self._look_past_the_queue(connection, message, taken, now)
 
     def _greet(
@@ -249,7 +249,7 @@ class Intake:
             self.door.knock(connection, message, now)
 
     def _look_past_the_queue(
-        self, connection: Connection, message: InboundMessage, taken: Taken, now: float
+        self, connection: Connection, message: InboundMessage, taken: IngestResult, now: float
     ) -> None:
         """What becomes of a message while a turn runs in its lane or waits for an answer."""
         lane = message.session_key
@@ -274,7 +274,7 @@ class Intake:
             return False
         if session_admin.status_of(connection, session) != "paused":
             return False
-        if message.channel == CONSOLE or len(backlog.messages(connection, lane)) == 1:
+        if message.channel == CONSOLE or len(backlog.waiting_messages(connection, lane)) == 1:
             text = t(
                 "⏸ This conversation is paused: what you write waits. /resume goes on with it."
             )
@@ -285,12 +285,12 @@ class Intake:
         return True
 
     def _stop(
-        self, connection: Connection, message: InboundMessage, taken: Taken, now: float
+        self, connection: Connection, message: InboundMessage, taken: IngestResult, now: float
     ) -> str | None:
         """What is said of it; None when the turn that ends says it."""
         if number := argument_of(message):
             lane = message.session_key
-            halted, text = halt_errand(connection, self._clerk, lane, number, now)
+            halted, text = stop_subagent(connection, self._clerk, lane, number, now)
             self._note(halted, taken)
             return text
         halted = self._halt(connection, message, taken, now)
@@ -299,38 +299,40 @@ class Intake:
         return t("⏹ Stopped.") if halted.stopping else t("Nothing is running.")
 
     def _halt(
-        self, connection: Connection, message: InboundMessage, taken: Taken, now: float
-    ) -> Halted:
-        halted = halt(connection, self._clerk, message.session_key, message.event_id, now)
+        self, connection: Connection, message: InboundMessage, taken: IngestResult, now: float
+    ) -> StopResult:
+        halted = stop_lane(connection, self._clerk, message.session_key, message.event_id, now)
         self._note(halted, taken)
         return halted
 
-    def _note(self, halted: Halted, taken: Taken) -> None:
+    def _note(self, halted: StopResult, taken: IngestResult) -> None:
         taken.stopped.update(halted.lanes)
         taken.lanes.update(halted.woken)
         taken.settled.extend(halted.settled)
 
-    def _typed(self, connection: Connection, entry: Entry, pressed: list[Pressed]) -> Entry:
+    def _typed(
+        self, connection: Connection, entry: InboxEntry, pressed: list[ButtonOutcome]
+    ) -> InboxEntry:
         """A button below a command's answer is that command, typed by whoever presses it, as
         long as they may speak and the button is not out of date; else it stays a press."""
         message = entry.message
         if entry.dead_reason != _PRESS or not keyboard.is_choice(message):
             return entry
         session = sessions.bound_session(connection, message.session_key)
-        text = keyboard.typed(message, session)
+        text = keyboard.command_of_button(message, session)
         if text is None or not self.door.access.is_allowed(message):
             return entry
-        pressed.append(Pressed(message, text, closes=True))
-        return Entry(replace(message, content=text, pressed=False))
+        pressed.append(ButtonOutcome(message, text, closes=True))
+        return InboxEntry(replace(message, content=text, pressed=False))
 
-    def _press(self, connection: Connection, message: InboundMessage, now: float) -> Pressed:
+    def _press(self, connection: Connection, message: InboundMessage, now: float) -> ButtonOutcome:
         if is_petition(message):
-            return Pressed(message, self.door.press(connection, message, now))
+            return ButtonOutcome(message, self.door.press(connection, message, now))
         if keyboard.is_choice(message):
             if not self.door.access.is_allowed(message):
-                return Pressed(message, t("Only people who may talk to me may press this."))
+                return ButtonOutcome(message, t("Only people who may talk to me may press this."))
             late = t("This button is out of date: send the command again.")
-            return Pressed(message, late, closes=True)
+            return ButtonOutcome(message, late, closes=True)
         return self._clerk.press(connection, message, now)
 
     def _tell_how_to_allow(self, message: InboundMessage) -> None:
@@ -350,10 +352,10 @@ class Intake:
             message.channel,
         )
 
-    def _letter(self, message: InboundMessage, text: str) -> Letter:
+    def _letter(self, message: InboundMessage, text: str) -> OutgoingReply:
         route = message.route
         parts = self._delivery.render(route, text)
-        return Letter(
+        return OutgoingReply(
             _name("stop", message),
             route,
             parts,

@@ -6,25 +6,27 @@ from dataclasses import dataclass, field
 from sqlite3 import Connection
 
 from agent.i18n import t
-from gateway.access.approvals import Clerk, Settled
-from gateway.core.markdown import literal
+from gateway.access.approvals import ApprovalService, ClosedApproval
+from gateway.core.markdown import escape_markdown
 from gateway.store.repositories import inbox, jobs, subagent_tasks, turns
-from gateway.store.repositories.subagent_tasks import Errand, Outcome
+from gateway.store.repositories.subagent_tasks import SubagentTask, TaskOutcome
 from gateway.store.repositories.turns import Stopping
 
 
 @dataclass(slots=True)
-class Halted:
+class StopResult:
     """What a stop came to: the lanes whose turns are to end now, and the questions that it has
     withdrawn; `woken` lanes go on without what they waited for."""
 
     stopping: Stopping | None
     lanes: list[str] = field(default_factory=list)
-    settled: list[Settled] = field(default_factory=list)
+    settled: list[ClosedApproval] = field(default_factory=list)
     woken: list[str] = field(default_factory=list)
 
 
-def halt(connection: Connection, clerk: Clerk, lane: str, before: str, now: float) -> Halted:
+def stop_lane(
+    connection: Connection, clerk: ApprovalService, lane: str, before: str, now: float
+) -> StopResult:
     """Remember that all of it is to end. What was not begun is withdrawn: in the chat, what
     stands in front of the event `before`."""
     at_work = jobs.lanes_at_work(connection, lane)
@@ -32,7 +34,7 @@ def halt(connection: Connection, clerk: Clerk, lane: str, before: str, now: floa
         errand for one in (lane, *at_work) for errand in subagent_tasks.below(connection, one)
     ]
     # What waits behind a job's turn gets its own answer, as behind any other.
-    halted = Halted(turns.request_stop(connection, lane, "" if at_work else before))
+    halted = StopResult(turns.request_stop(connection, lane, "" if at_work else before))
     if halted.stopping == "running":
         halted.lanes.append(lane)
     for job in at_work:
@@ -44,24 +46,28 @@ def halt(connection: Connection, clerk: Clerk, lane: str, before: str, now: floa
     return halted
 
 
-def halt_errand(
-    connection: Connection, clerk: Clerk, lane: str, number: str, now: float
-) -> tuple[Halted, str]:
+def stop_subagent(
+    connection: Connection, clerk: ApprovalService, lane: str, number: str, now: float
+) -> tuple[StopResult, str]:
     """End one sub-agent of a chat and what works for it, and nothing else; with a sentence."""
-    halted = Halted(None)
+    halted = StopResult(None)
     errand = subagent_tasks.at_work(connection, number, lane)
     if errand is None:
         return halted, t(
-            "No sub-agent {n} works here; `/tasks` lists them.", n=literal(str(number))
+            "No sub-agent {n} works here; `/tasks` lists them.", n=escape_markdown(str(number))
         )
     _end(connection, clerk, [errand, *subagent_tasks.below(connection, errand.lane)], halted, now)
     return halted, t(
-        "⏹ Sub-agent {name} ({n}) is stopped.", name=literal(errand.agent), n=errand.id
+        "⏹ Sub-agent {name} ({n}) is stopped.", name=escape_markdown(errand.agent), n=errand.id
     )
 
 
 def _end(
-    connection: Connection, clerk: Clerk, working: Sequence[Errand], halted: Halted, now: float
+    connection: Connection,
+    clerk: ApprovalService,
+    working: Sequence[SubagentTask],
+    halted: StopResult,
+    now: float,
 ) -> None:
     """Those that were sent out last come first."""
     for errand in reversed(working):
@@ -73,7 +79,7 @@ def _end(
             halted.lanes.append(errand.lane)
         else:
             subagent_tasks.end(
-                connection, errand.id, Outcome("stopped", "Stopped before it began."), now
+                connection, errand.id, TaskOutcome("stopped", "Stopped before it began."), now
             )
             halted.woken.append(errand.caller_lane)
     for stopped in halted.lanes:

@@ -5,10 +5,10 @@ import logging
 
 from agent.events import Notice
 from agent.i18n import t
-from agent.turn.journal import Stop
-from gateway.core.event_hub import Watchers
-from gateway.store.errors import Damaged, NotNow
-from gateway.store.repositories.claims import Claim, CommandClaim
+from agent.turn.journal import CancelToken
+from gateway.core.event_hub import EventHub
+from gateway.store.errors import StoreBusy, StoreCorrupt
+from gateway.store.repositories.claims import CommandClaim, TurnClaim
 
 log = logging.getLogger(__name__)
 
@@ -25,12 +25,12 @@ class Lane:
         self.name = name
         self.aside = aside
         self.wake = asyncio.Event()
-        self.stop: Stop | None = None
+        self.stop: CancelToken | None = None
         self.waits = False
-        self.claim: Claim | CommandClaim | None = None
-        self.broken: Claim | CommandClaim | None = None
+        self.claim: TurnClaim | CommandClaim | None = None
+        self.broken: TurnClaim | CommandClaim | None = None
 
-    def hold(self, why: NotNow, watchers: Watchers) -> None:
+    def hold(self, why: StoreBusy, watchers: EventHub) -> None:
         """It waits for the disk. Said once: it is tried again every few seconds."""
         if not self.waits:
             log.error("lane %s waits: %s", self.name, why)
@@ -38,7 +38,7 @@ class Lane:
             watchers.publish(self.name, Notice("warning", told))
         self.waits = True
 
-    def fail(self, why: Damaged, watchers: Watchers) -> None:
+    def fail(self, why: StoreCorrupt, watchers: EventHub) -> None:
         """It rests: nobody is answered from a damaged file, and nothing would be kept."""
         log.error("lane %s rests: %s", self.name, why)
         watchers.fail(self.name, why)

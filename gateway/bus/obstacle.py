@@ -1,15 +1,15 @@
 """Why nothing is taken in: for the log, and for whoever would wait in vain."""
 
 from agent.errors import KoreError
-from agent.i18n import later, t
+from agent.i18n import mark_for_translation, t
 from agent.records import frozen
 
-NO_DISK = later("less than {n} MB of disk are free")
-CROWDED = later("{n} messages wait already")
+NO_DISK = mark_for_translation("less than {n} MB of disk are free")
+CROWDED = mark_for_translation("{n} messages wait already")
 
 
 @frozen
-class Obstacle:
+class IngestBlocked:
     """One of the texts above, and the number in it."""
 
     text: str

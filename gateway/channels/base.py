@@ -6,7 +6,7 @@ from typing import BinaryIO, Literal, Protocol, runtime_checkable
 
 from agent.i18n import t
 from agent.records import frozen
-from gateway.core.approval import Question
+from gateway.core.approval import ApprovalPrompt
 from gateway.core.messages import (
     InboundMessage,
     Media,
@@ -38,7 +38,7 @@ class Ambiguous(SendError):
     """It may have arrived (read time-out, reset, 5xx): a retry may be a repeat and is marked."""
 
 
-class RateLimited(SendError):
+class ChannelRateLimited(SendError):
     """The platform asks to wait; it did not arrive."""
 
     def __init__(self, retry_after_s: float) -> None:
@@ -200,7 +200,7 @@ class Growing:
 
 
 @runtime_checkable
-class Streams(Protocol):
+class SupportsStreaming(Protocol):
     """Optional: the platform can show an answer while it grows."""
 
     def streaming(self, route: Route) -> Streaming: ...
@@ -233,7 +233,7 @@ class Traces(Protocol):
 
 
 @runtime_checkable
-class Sketches(Protocol):
+class SupportsDrafts(Protocol):
     """Optional: the platform can show something that vanishes by itself, soon or with the next
     message."""
 
@@ -244,14 +244,14 @@ class Sketches(Protocol):
 
 
 @runtime_checkable
-class Types(Protocol):
+class SupportsTyping(Protocol):
     """Optional: the platform can show that an answer is being written."""
 
     async def typing(self, route: Route) -> None: ...
 
 
 @runtime_checkable
-class SendsMedia(Protocol):
+class SupportsMedia(Protocol):
     """Optional: the platform carries files."""
 
     @property
@@ -265,7 +265,7 @@ class SendsMedia(Protocol):
 
 
 @runtime_checkable
-class FetchesMedia(Protocol):
+class SupportsDownloads(Protocol):
     """Optional: files that people send can be fetched from the platform."""
 
     async def fetch(self, media: Media, into: BinaryIO, limit_bytes: int) -> None:
@@ -274,7 +274,7 @@ class FetchesMedia(Protocol):
 
 
 @runtime_checkable
-class Paced(Protocol):
+class SupportsAdmission(Protocol):
     """Optional: the platform limits how fast messages may follow each other."""
 
     async def admit(self, route: Route) -> None:
@@ -295,14 +295,14 @@ class Probes(Protocol):
 
 
 @runtime_checkable
-class Asks(Protocol):
+class SupportsApprovals(Protocol):
     """Optional: the platform has buttons that people can answer a question with."""
 
-    def show(self, question: Question, decided: str | None = None) -> OutboundPart:
+    def show(self, question: ApprovalPrompt, decided: str | None = None) -> OutboundPart:
         """The question as one message with its buttons; `decided` takes their place."""
         ...
 
-    def whole(self, question: Question) -> OutboundFile | None:
+    def whole(self, question: ApprovalPrompt) -> OutboundFile | None:
         """A file with all that would happen when it does not fit into the message, else None."""
         ...
 
@@ -338,7 +338,7 @@ class DecodesAgain(Protocol):
 
 
 @runtime_checkable
-class Hooked(Protocol):
+class SupportsWebhook(Protocol):
     """Optional: the platform calls us, at a path of the gateway's HTTP server."""
 
     @property
@@ -361,7 +361,7 @@ class Notices(Protocol):
 
 
 @runtime_checkable
-class Reacts(Protocol):
+class SupportsReactions(Protocol):
     """Optional: the platform can show on a message that it was seen. What fails is left out."""
 
     async def seen(self, route: Route, message_id: str | None) -> None:

@@ -7,7 +7,7 @@ what waits, what is to be sent, memory. Only a channel, at the edge, tells the t
 from collections.abc import Mapping
 
 
-class Moves:
+class ChatIdAliases:
     """Of one channel, shared by its accounts: a chat's id is the same for all of them.
 
     `now` are the present ids by the first ones, as they were stored.

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import fields
 
 from agent.records import frozen
-from gateway.channels.chat_aliases import Moves
+from gateway.channels.chat_aliases import ChatIdAliases
 from gateway.core.messages import Route
 
 
 @frozen
-class Place:
+class ChatSettings:
     """`persona` is a text, or a file of the workspace if it ends in `.md`; `model` answers there
     unless the conversation has chosen another; `role` is that of everybody but the owner; with
     `listen` the model is shown what others said there since its last answer. None: not said."""
@@ -20,22 +20,22 @@ class Place:
     listen: bool | None = None
 
 
-class Places:
+class ChatSettingsIndex:
     """By channel, then by chat ("-100123") or topic ("-100123/45").
 
     A topic has what its chat has, as far as nothing else is said of it. A chat is found by any of
-    its ids (see `Moves`).
+    its ids (see `ChatIdAliases`).
     """
 
     def __init__(
         self,
-        named: Mapping[str, Mapping[str, Place]] | None = None,
-        moves: dict[str, Moves] | None = None,
+        named: Mapping[str, Mapping[str, ChatSettings]] | None = None,
+        moves: dict[str, ChatIdAliases] | None = None,
     ) -> None:
         self._named = named or {}
         self._moves = moves if moves is not None else {}
 
-    def of(self, route: Route) -> Place:
+    def of(self, route: Route) -> ChatSettings:
         named = self._named.get(route.channel)
         if not named:
             return NOWHERE
@@ -46,17 +46,17 @@ class Places:
             return said[0] if said else NOWHERE
         first = {
             part.name: next((v for one in said if (v := getattr(one, part.name)) is not None), None)
-            for part in fields(Place)
+            for part in fields(ChatSettings)
         }
-        return Place(**first)
+        return ChatSettings(**first)
 
     def names(self, route: Route) -> tuple[str, ...]:
         """Every id that the route's chat has in the configuration, maybe."""
         return self.moves(route.channel).names(route.chat_id)
 
-    def moves(self, channel: str) -> Moves:
+    def moves(self, channel: str) -> ChatIdAliases:
         """Which of a channel's chats have a new id; what it learns is known here at once."""
-        return self._moves.setdefault(channel, Moves())
+        return self._moves.setdefault(channel, ChatIdAliases())
 
 
-NOWHERE = Place()
+NOWHERE = ChatSettings()

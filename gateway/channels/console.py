@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from gateway.access.control import CONSOLE
 from gateway.channels.base import Accept, Unwatched
 from gateway.control.service import Delivered
-from gateway.core.event_hub import Watchers
+from gateway.core.event_hub import EventHub
 from gateway.core.messages import OutboundMessage, OutboundPart
 
 
@@ -16,7 +16,7 @@ class ConsoleChannel:
     name = CONSOLE
     account = "local"
 
-    def __init__(self, watchers: Watchers) -> None:
+    def __init__(self, watchers: EventHub) -> None:
         self._watchers = watchers
 
     async def run(self, accept: Accept) -> None:

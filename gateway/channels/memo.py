@@ -2,21 +2,21 @@
 
 from contextlib import suppress
 
-from gateway.store.errors import NotNow
+from gateway.store.errors import StoreBusy
 from gateway.store.repositories import preferences
-from gateway.store.sqlite.engine import Database
+from gateway.store.sqlite.engine import SqliteStore
 
 
-class StoredMemo:
+class StoreChannelState:
     """In the database."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: SqliteStore) -> None:
         self._database = database
 
     async def get(self, name: str) -> str | None:
-        return await self._database.run(preferences.get, name)
+        return await self._database.run(preferences.get_state, name)
 
     async def put(self, name: str, value: str) -> None:
         # On a full disk it is forgotten, as the caller is ready for.
-        with suppress(NotNow):
-            await self._database.run(preferences.put, name, value)
+        with suppress(StoreBusy):
+            await self._database.run(preferences.put_state, name, value)

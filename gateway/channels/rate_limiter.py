@@ -63,7 +63,7 @@ class _Bucket:
         return not self.queue.locked() and self.wait_s(now, self.rate.burst) == 0.0
 
 
-class Gate:
+class RateLimiter:
     """Lets messages of one bot pass at the pace that the platform allows.
 
     Finals wait their turn, first come first served per chat; cosmetic traffic (typing, stream

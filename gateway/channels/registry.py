@@ -5,32 +5,32 @@ import time
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
 
-from gateway.access.control import CONSOLE, Access, sole_owner
+from gateway.access.control import CONSOLE, AccessControl, sole_owner
 from gateway.channels.base import Channel
-from gateway.channels.chat_aliases import Moves
-from gateway.channels.chat_settings import Place, Places
-from gateway.channels.memo import StoredMemo
+from gateway.channels.chat_aliases import ChatIdAliases
+from gateway.channels.chat_settings import ChatSettings, ChatSettingsIndex
+from gateway.channels.memo import StoreChannelState
 from gateway.config import Settings
-from gateway.runtime.import_trimming import forget_docstrings, hidden, leave_out_httpx
+from gateway.runtime.import_trimming import drop_docstrings, hidden, leave_out_httpx
 from gateway.store.repositories import inbox, members
 from gateway.store.repositories import moves as stored_moves
-from gateway.store.sqlite.engine import Database
+from gateway.store.sqlite.engine import SqliteStore
 
 log = logging.getLogger(__name__)
 
 
-async def places_of(settings: Settings, database: Database) -> Places:
+async def places_of(settings: Settings, database: SqliteStore) -> ChatSettingsIndex:
     """What is said of single chats, and which of them have another id by now."""
     named = {
-        key: Place(chat.persona, chat.model, chat.role, chat.listen)
+        key: ChatSettings(chat.persona, chat.model, chat.role, chat.listen)
         for key, chat in settings.telegram.chats.items()
     }
-    moves = Moves(await database.run(stored_moves.load, "telegram"))
-    return Places({"telegram": named}, {"telegram": moves})
+    moves = ChatIdAliases(await database.run(stored_moves.load_aliases, "telegram"))
+    return ChatSettingsIndex({"telegram": named}, {"telegram": moves})
 
 
 async def open_channels(
-    settings: Settings, database: Database, stack: AsyncExitStack, places: Places
+    settings: Settings, database: SqliteStore, stack: AsyncExitStack, places: ChatSettingsIndex
 ) -> list[Channel]:
     """The channels that the configuration names; only these are imported."""
     if not settings.telegram.enabled:
@@ -39,16 +39,16 @@ async def open_channels(
     with hidden("cryptography"):
         import telegram as library
 
-        forget_docstrings(library)
+        drop_docstrings(library)
         from gateway.channels.telegram.channel import TelegramChannel
-    from gateway.channels.rate_limiter import Gate
+    from gateway.channels.rate_limiter import RateLimiter
     from gateway.channels.telegram.inbound.poll import OFFSET_LIFE_S
     from gateway.channels.telegram.settings import TelegramSettings
 
     telegram = settings.telegram
     bots = [(None, telegram.token), *((bot.name, bot.token) for bot in telegram.accounts)]
     secret = telegram.webhook_secret
-    memo = StoredMemo(database)
+    memo = StoreChannelState(database)
     opened: list[Channel] = []
     for name, token in bots:
         own = TelegramSettings(
@@ -65,14 +65,14 @@ async def open_channels(
         )
         not_before = time.time() - OFFSET_LIFE_S
         cursor = await database.run(inbox.cursor, "telegram", own.account, not_before)
-        gate = Gate(telegram.rate_limits)
+        gate = RateLimiter(telegram.rate_limits)
         channel = TelegramChannel(own, gate=gate, cursor=cursor, places=places, memo=memo)
         stack.push_async_callback(channel.aclose)
         opened.append(channel)
     return opened
 
 
-async def _owner_of(settings: Settings, database: Database) -> str | None:
+async def _owner_of(settings: Settings, database: SqliteStore) -> str | None:
     """The owner's id in Telegram, as far as it is known at the start."""
     owner = sole_owner(settings.access.owner, settings.telegram.allow_from)
     if owner is None:
@@ -91,7 +91,7 @@ def allowed_senders(settings: Settings, way: tuple[str, str]) -> tuple[str, ...]
     return named.get(account, settings.telegram.allow_from)
 
 
-def say_who_is_let_in(ways: Iterable[tuple[str, str]], access: Access) -> None:
+def say_who_is_let_in(ways: Iterable[tuple[str, str]], access: AccessControl) -> None:
     """Said at every start: an open door, or one that nobody can pass, should surprise nobody."""
     for channel, account in ways:
         allowed = access.allow.get((channel, account), ())

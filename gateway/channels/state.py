@@ -3,15 +3,15 @@
 from typing import Protocol
 
 
-class Memo(Protocol):
+class ChannelState(Protocol):
     """Texts by name. One that cannot be stored is forgotten: `put` raises nothing for it."""
 
     async def get(self, name: str) -> str | None: ...
     async def put(self, name: str, value: str) -> None: ...
 
 
-class Forgetful:
-    """A `Memo` that remembers nothing over a restart."""
+class InMemoryChannelState:
+    """A `ChannelState` that remembers nothing over a restart."""
 
     def __init__(self) -> None:
         self._known: dict[str, str] = {}

@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 AGAIN_AFTER_S = 30.0
 
 
-class Reception:
+class ChannelSupervisor:
     """`failures` says of each channel (name, account) that does not receive why."""
 
     def __init__(

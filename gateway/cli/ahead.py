@@ -9,7 +9,7 @@ from importlib import import_module
 from threading import Thread
 
 
-def import_ahead(*modules: str) -> None:
+def preload(*modules: str) -> None:
     """Start to import `modules` in a thread. What fails there fails again where it is imported."""
     wanted = [module for module in modules if module not in sys.modules]
     if wanted:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent.errors import ConfigError
-from agent.i18n import later, speak, t
-from gateway.runtime.paths import Home, find_home
+from agent.i18n import mark_for_translation, set_locale, t
+from gateway.runtime.paths import DataDir, find_data_dir
 
 if TYPE_CHECKING:
     from gateway.config import Settings
@@ -25,12 +25,16 @@ def whole(text: str) -> int:
 
 def dollars(text: str) -> float:
     """An amount of money on the command line."""
-    return _number(text, 0.0, 1e9, later("found {text!r}, expected an amount such as 0.50"))
+    return _number(
+        text, 0.0, 1e9, mark_for_translation("found {text!r}, expected an amount such as 0.50")
+    )
 
 
 def hours(text: str) -> float:
     """A time on the command line."""
-    return _number(text, 1e-6, 1e4, later("found {text!r}, expected hours such as 1.5"))
+    return _number(
+        text, 1e-6, 1e4, mark_for_translation("found {text!r}, expected hours such as 1.5")
+    )
 
 
 def _number(text: str, least: float, most: float, wrong: str) -> float:
@@ -43,9 +47,9 @@ def _number(text: str, least: float, most: float, wrong: str) -> float:
     return found
 
 
-def home_of(args: argparse.Namespace) -> Home:
+def data_dir_of(args: argparse.Namespace) -> DataDir:
     """The folder of `--home`, `KORE_HOME` or `~/.kore`. Raises `ConfigError`."""
-    return find_home(os.environ, args.home)
+    return find_data_dir(os.environ, args.home)
 
 
 def here() -> Path:
@@ -75,7 +79,7 @@ def settings_of(
 
     settings = load_settings(
         config=args.config,
-        home=home_of(args).root,
+        home=data_dir_of(args).root,
         cwd=here(),
         environ=os.environ,
         overrides=overrides or {},
@@ -83,5 +87,5 @@ def settings_of(
     )
     args.crash.redactor = redactor_of(settings, os.environ)
     if settings.agent.language != "auto" and not is_for_programs(args):
-        speak(settings.agent.language)
+        set_locale(settings.agent.language)
     return settings

@@ -44,9 +44,9 @@ class CrashReport:
     def _save(self, text: str) -> Path:
         import time
 
-        from gateway.runtime.paths import find_home, write_private
+        from gateway.runtime.paths import find_data_dir, write_private
 
-        home = find_home(os.environ, self.home)
+        home = find_data_dir(os.environ, self.home)
         home.ensure()
         stamp = time.strftime("%Y%m%d-%H%M%S")
         path = home.logs / f"crash-{stamp}-{os.getpid()}.log"

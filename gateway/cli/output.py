@@ -9,8 +9,8 @@ from itertools import zip_longest
 from typing import Any
 
 from agent.i18n import t
-from agent.text.display_width import padded, width, wrapped
-from agent.text.visible import visible, visible_line
+from agent.text.display_width import display_width, padded, wrapped
+from agent.text.visible import escape_invisible, escape_line
 
 _GAP = "  "
 _NARROWEST = 12
@@ -33,7 +33,7 @@ def print_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
 def laid_out(table: Sequence[Sequence[str]], columns: int) -> Iterator[str]:
     """The lines of a table on a screen of so many columns; 0: as wide as it comes."""
-    widths = [max(map(width, column)) for column in zip(*table, strict=True)]
+    widths = [max(map(display_width, column)) for column in zip(*table, strict=True)]
     if columns and not _narrow(widths, columns) and len(widths) > 2:
         yield from _blocks(table, columns)
         return
@@ -45,12 +45,12 @@ def laid_out(table: Sequence[Sequence[str]], columns: int) -> Iterator[str]:
 
 def clean(text: str) -> str:
     """One line in which nothing is hidden, so that stored text cannot steer a terminal."""
-    return visible_line(" ".join(text.splitlines()))
+    return escape_line(" ".join(text.splitlines()))
 
 
 def clean_lines(text: str) -> str:
     """Like `clean`, keeping line breaks and tabs."""
-    return visible(text)
+    return escape_invisible(text)
 
 
 def moment(unix_s: float) -> str:

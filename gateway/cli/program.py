@@ -10,12 +10,19 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from agent.errors import ConfigError, KoreError
-from agent.i18n import ENGLISH, is_writable, language_of_terminal, later, speak, t
-from agent.text.display_width import fitted, wrapped
+from agent.i18n import (
+    ENGLISH,
+    is_writable,
+    language_of_terminal,
+    mark_for_translation,
+    set_locale,
+    t,
+)
+from agent.text.display_width import wrap_paragraphs, wrapped
 from agent.version import VERSION
 from gateway.cli.invocation import as_installed
 from gateway.cli.verb_table import VERBS, Verb, all_words, find_verb
-from gateway.runtime.gc_tuning import postpone
+from gateway.runtime.gc_tuning import defer_gc
 
 DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 _AGENT = VERBS[0]
@@ -25,9 +32,9 @@ IN_USE = 75
 
 # Words of argparse's own.
 _WORDS = {
-    "options": later("options"),
-    "positional arguments": later("positional arguments"),
-    "show this help message and exit": later("show this help message and exit"),
+    "options": mark_for_translation("options"),
+    "positional arguments": mark_for_translation("positional arguments"),
+    "show this help message and exit": mark_for_translation("show this help message and exit"),
 }
 
 
@@ -74,22 +81,22 @@ class Parser(argparse.ArgumentParser):
                 if one.choices and not one.option_strings and message.endswith(f" {name}"):
                     known = ", ".join(map(str, one.choices))
                     message = t("say what it is to do: {known}", known=known)
-        from gateway.cli.refusal import refusal
+        from gateway.cli.refusal import translate_argparse_error
 
         usage = t("`{command} --help` shows how it is used", command=self.prog)
-        told = as_installed(f"{refusal(message)}{more}\n{usage}\n")
+        told = as_installed(f"{translate_argparse_error(message)}{more}\n{usage}\n")
         self.exit(USAGE, f"{self.prog}: {told}")
 
 
 def run(words: Sequence[str]) -> int:
     """Run `words` (without the program's name); returns the exit code."""
-    postpone()
+    defer_gc()
     _open_closed()
     for stream in (sys.stdout, sys.stderr):
         # A terminal that cannot show a character gets an escape instead of an error.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    speak(_language())
+    set_locale(_language())
     try:
         code = _dispatch(words)
         sys.stdout.flush()
@@ -129,7 +136,7 @@ def complain(error: KoreError, clean: Callable[[str], str] = str) -> int:
     lines = [f"kore: {line}" for line in clean(str(error)).splitlines() or [""]]
     lines += [f"      {clean(error.hint)}"] if error.hint else []
     told = as_installed("\n".join(lines))
-    print(fitted(told, _columns(2)) if sys.stderr.isatty() else told, file=sys.stderr)
+    print(wrap_paragraphs(told, _columns(2)) if sys.stderr.isatty() else told, file=sys.stderr)
     if error.code == "locked":
         return IN_USE
     return USAGE if isinstance(error, ConfigError) else FAILED
@@ -194,7 +201,7 @@ def _run_verb(verb: Verb, words: Sequence[str], top: argparse.Namespace) -> int:
     args.config = Path(args.config) if args.config else None
     args.home = Path(args.home) if args.home else None
     if is_for_programs(args):
-        speak(ENGLISH)
+        set_locale(ENGLISH)
     args.crash = CrashReport.install(args.home)
     try:
         return int(import_module(verb.module).run(args))

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from agent.errors import ConfigError, KoreError
 from agent.i18n import t
-from gateway.cli.context import home_of, settings_of
-from gateway.control.client import Client
+from gateway.cli.context import data_dir_of, settings_of
+from gateway.control.client import ControlClient
 from gateway.control.service import Service
-from gateway.runtime.paths import Home
+from gateway.runtime.paths import DataDir
 
 if TYPE_CHECKING:
     from gateway.config import Settings
@@ -27,14 +27,14 @@ class NotRunning(KoreError):
 
 @asynccontextmanager
 async def open_service(
-    settings: "Settings", home: Home, *, own: bool = True, attended: Sequence[str] = ()
+    settings: "Settings", home: DataDir, *, own: bool = True, attended: Sequence[str] = ()
 ) -> AsyncIterator[Service]:
     """The running Kore's service; without one, this process's own until the block ends.
 
     With `own` false nothing is opened and `NotRunning` is raised instead. `attended` are lanes of
     one-shot runs that this process waits for.
     """
-    client = await Client.connect(home.socket)
+    client = await ControlClient.connect(home.socket)
     if client is not None:
         yield client
         return
@@ -53,8 +53,8 @@ async def service_of(args: argparse.Namespace) -> AsyncIterator[Service]:
     A running Kore has settings of its own: a configuration that is wrong by now is a line on
     stderr beside it. Raises `ConfigError` without one.
     """
-    home = home_of(args)
-    client = await Client.connect(home.socket)
+    home = data_dir_of(args)
+    client = await ControlClient.connect(home.socket)
     if client is None:
         async with open_service(settings_of(args), home) as service:
             yield service
@@ -111,7 +111,7 @@ def settings_to_copy(args: argparse.Namespace) -> tuple["Settings", bool]:
 
 def _runs(args: argparse.Namespace) -> bool:
     with suppress(KoreError):
-        return asyncio.run(Client.connect(home_of(args).socket)) is not None
+        return asyncio.run(ControlClient.connect(data_dir_of(args).socket)) is not None
     return False
 
 
@@ -124,7 +124,7 @@ def _last_good(
     from gateway.cli.verbs.config import sources_of
     from gateway.config.json_document import read_object
 
-    home = home_of(args)
+    home = data_dir_of(args)
     with suppress(KoreError):
         sources = sources_of(args)
         drafts: dict[Path, Mapping[str, Any] | None] = {sources.secrets: None}

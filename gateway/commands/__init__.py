@@ -1,6 +1,6 @@
 """Commands that people type in a chat; the same ones on every channel."""
 
-from gateway.commands.table import MISTYPED, Command, find_command
+from gateway.commands.table import MISTYPED, ChatCommand, find_command
 from gateway.core.messages import InboundMessage
 
 
@@ -37,7 +37,7 @@ def is_at_once(message: InboundMessage) -> bool:
     return name is not None and carried_out_by(name).at_once
 
 
-def carried_out_by(name: str) -> Command:
+def carried_out_by(name: str) -> ChatCommand:
     """What answers a name that `command_of` returned."""
     found = find_command(name)
     return MISTYPED if found is None else found[1]

@@ -2,7 +2,7 @@
 
 from agent.i18n import t
 from gateway.commands.dispatcher import CommandCall
-from gateway.core.markdown import code, literal
+from gateway.core.markdown import code, escape_markdown
 
 _MOST = 40
 
@@ -11,14 +11,14 @@ async def answer(call: CommandCall) -> str:
     """The names and what they are for; where each is from only for the owner."""
     import asyncio
 
-    from gateway.turns.agent_profiles import origin, purpose
+    from gateway.turns.agent_profiles import origin, summary_of
 
     office = call.office
     found = await asyncio.to_thread(office.agent.subagents.load, call.folder)
     lines = []
     for one in list(found.values())[:_MOST]:
-        told = literal(purpose(one)[:120])
-        where = f" ({literal(origin(one))})" if call.is_owner else ""
+        told = escape_markdown(summary_of(one)[:120])
+        where = f" ({escape_markdown(origin(one))})" if call.is_owner else ""
         lines.append(f"- {code(one.name)}{where}: {told}")
     if len(found) > _MOST:
         lines.append(t("… and {found} more: `kore agents list`", found=len(found) - _MOST))

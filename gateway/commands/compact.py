@@ -3,7 +3,7 @@
 from agent.errors import KoreError
 from agent.i18n import t
 from gateway.commands.dispatcher import CommandCall
-from gateway.core.markdown import literal
+from gateway.core.markdown import escape_markdown
 
 
 async def answer(call: CommandCall) -> str:
@@ -13,4 +13,4 @@ async def answer(call: CommandCall) -> str:
     except KoreError as exc:
         # What it comes to is stored in one transaction: whatever failed, the old state stands.
         told = f"{exc}\n{exc.hint}" if exc.hint else str(exc)
-        return t("⚠️ Nothing was changed: {exc}", exc=literal(told))
+        return t("⚠️ Nothing was changed: {exc}", exc=escape_markdown(told))

@@ -2,19 +2,19 @@
 
 from agent.i18n import t
 from gateway.commands.dispatcher import CommandCall
-from gateway.core.markdown import literal
+from gateway.core.markdown import escape_markdown
 
 
 async def answer(call: CommandCall) -> str:
     from agent.context.token_calibration import counted_as
-    from agent.context.usage_chart import parts, picture
+    from agent.context.usage_chart import parts, usage_chart
     from agent.turn.context_usage import room
     from gateway.store.repositories import sessions, windows
-    from gateway.store.repositories.windows import Window
+    from gateway.store.repositories.windows import SessionWindow
     from gateway.turns.agent_profiles import with_model
 
     office, session = call.office, call.session
-    window, chosen = Window([], trimmed=False), None
+    window, chosen = SessionWindow([], trimmed=False), None
     if session is not None:
         window = await office.database.run(windows.load, session)
         chosen = await office.database.run(sessions.chosen_model, session)
@@ -27,9 +27,9 @@ async def answer(call: CommandCall) -> str:
     if found.factor != 1:
         head = t(
             "Window of {model} (my estimate, times {factor:.2f} as the model counts):",
-            model=literal(told),
+            model=escape_markdown(told),
             factor=found.factor,
         )
     else:
-        head = t("Window of {model} (estimated):", model=literal(told))
-    return f"{head}\n```\n{picture(found, filled)}\n```"
+        head = t("Window of {model} (estimated):", model=escape_markdown(told))
+    return f"{head}\n```\n{usage_chart(found, filled)}\n```"

@@ -3,12 +3,12 @@
 from sqlite3 import Connection
 
 from gateway.commands.dispatcher import CommandCall
-from gateway.core.keyboard import Choice
+from gateway.core.keyboard import KeyboardChoice
 
 
-def choices(call: CommandCall, connection: Connection) -> list[Choice]:
+def choices(call: CommandCall, connection: Connection) -> list[KeyboardChoice]:
     wanted = call.office.timetable.choices(connection, call.message)
-    return [Choice(label, "cron", argument) for label, argument in wanted]
+    return [KeyboardChoice(label, "cron", argument) for label, argument in wanted]
 
 
 def answer(call: CommandCall, connection: Connection) -> str:

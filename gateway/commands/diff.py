@@ -4,30 +4,32 @@ from typing import TYPE_CHECKING
 
 from agent.i18n import plural, t
 from gateway.commands.dispatcher import CommandCall
-from gateway.core.markdown import literal
+from gateway.core.markdown import escape_markdown
 
 if TYPE_CHECKING:
     from agent.undo.report import Pairs
-    from gateway.commands.undo_service import Undoing
+    from gateway.commands.undo_service import UndoService
 
 
 async def answer(call: CommandCall) -> str:
     """`/diff [last] [PATH]`."""
     from agent.undo import report
-    from gateway.commands.undo_service import DIFF_CHARS, Undoing, fenced
+    from gateway.commands.undo_service import DIFF_CHARS, UndoService, fenced
 
-    undoing = Undoing(call)
+    undoing = UndoService(call)
     first, *rest = call.argument.split(maxsplit=1) or [""]
     last = first == "last"
     name = (rest[0] if rest else "") if last else call.argument
     pairs = await undoing.run(lambda: _pairs(undoing, name, last))
     if not pairs and name:
-        return t("Nothing at {escaped} has changed in this conversation.", escaped=literal(name))
+        return t(
+            "Nothing at {escaped} has changed in this conversation.", escaped=escape_markdown(name)
+        )
     if not pairs:
         return t("This conversation has changed no file, or it was all changed back.")
     if not undoing.may_see(list(pairs)):
         return t("Your role does not allow you to see these files.")
-    names = literal(report.listed(pairs, undoing.root))
+    names = escape_markdown(report.list_paths(pairs, undoing.root))
     text = await undoing.run(
         lambda: report.differences(pairs, undoing.changes.blobs, undoing.root, DIFF_CHARS)
     )
@@ -37,7 +39,7 @@ async def answer(call: CommandCall) -> str:
     return head + (f"\n\n{fenced(text)}" if text else "")
 
 
-def _pairs(undoing: "Undoing", name: str, last: bool) -> "Pairs":
+def _pairs(undoing: "UndoService", name: str, last: bool) -> "Pairs":
     from agent.errors import ToolError
     from agent.undo import report
 

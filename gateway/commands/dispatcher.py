@@ -9,25 +9,25 @@ from typing import Any, Protocol
 from agent.agent import Agent
 from agent.errors import KoreError
 from agent.records import frozen
-from agent.security.policy.modes import Mode
+from agent.security.policy.modes import PermissionMode
 from agent.tools.runner import Permissions
-from agent.turn.context_usage import Speaking
-from gateway.access.pairing_service import Door
+from agent.turn.context_usage import PromptAudience
+from gateway.access.pairing_service import PairingService
 from gateway.commands import argument_of, carried_out_by, command_of
-from gateway.commands.table import Command
+from gateway.commands.table import ChatCommand
 from gateway.core import keyboard
-from gateway.core.markdown import literal
+from gateway.core.markdown import escape_markdown
 from gateway.core.messages import Button, InboundMessage, Route
-from gateway.delivery.user_language import Languages
-from gateway.sessions.window_cache import Histories
+from gateway.delivery.user_language import UserLanguages
+from gateway.sessions.window_cache import SessionWindowCache
 from gateway.store.repositories import sessions
 from gateway.store.repositories.claims import CommandClaim
-from gateway.store.sqlite.engine import Database
+from gateway.store.sqlite.engine import SqliteStore
 from gateway.turns.trace import Trace
 
 
 class Ground(Protocol):
-    """Where somebody's files are, and what they may do there: `gateway.turns.permissions.Rules`."""
+    """Where somebody's files are, and what they may do there: `gateway.turns.permissions.TurnPermissions`."""
 
     def memory(self, message: InboundMessage) -> Path: ...
     def root(self, message: InboundMessage) -> Path: ...
@@ -37,7 +37,7 @@ class Ground(Protocol):
 
 
 class Jobs(Protocol):
-    """What comes due by itself: `gateway.scheduler.service.Timetable`."""
+    """What comes due by itself: `gateway.scheduler.service.JobService`."""
 
     def command(
         self, connection: Connection, message: InboundMessage, argument: str, session: str | None
@@ -47,7 +47,7 @@ class Jobs(Protocol):
 
 
 @frozen
-class Office:
+class CommandServices:
     """What all commands share.
 
     `facts` describes the running process for /status; only the owner sees it. `first_mode` is the
@@ -57,15 +57,15 @@ class Office:
     """
 
     agent: Agent
-    database: Database
-    histories: Histories
-    door: Door
+    database: SqliteStore
+    histories: SessionWindowCache
+    door: PairingService
     facts: Callable[[], dict[str, Any]]
-    first_mode: Callable[[str], Mode]
+    first_mode: Callable[[str], PermissionMode]
     compact: Callable[[CommandClaim, str], Awaitable[str]]
-    speaking: Callable[[InboundMessage], Speaking]
+    speaking: Callable[[InboundMessage], PromptAudience]
     rules: Ground
-    languages: Languages
+    languages: UserLanguages
     timetable: Jobs
     first_trace: Callable[[Route], Trace | None]
 
@@ -78,7 +78,7 @@ class CommandCall:
     argument: str
     claim: CommandClaim
     now: float
-    office: Office
+    office: CommandServices
 
     @property
     def message(self) -> InboundMessage:
@@ -107,10 +107,10 @@ class CommandCall:
 
 
 @frozen
-class Commands:
+class CommandDispatcher:
     """Carries commands out."""
 
-    office: Office
+    office: CommandServices
 
     def takes_time(self, claim: CommandClaim) -> bool:
         return self._command(claim).takes_time
@@ -136,7 +136,7 @@ class Commands:
             answer: str = await self._module(claim).answer(self._call(claim, now))
         except KoreError as exc:
             # It may quote names and paths.
-            return literal(f"⚠️ {exc}" + (f"\n{exc.hint}" if exc.hint else ""))
+            return escape_markdown(f"⚠️ {exc}" + (f"\n{exc.hint}" if exc.hint else ""))
         return answer
 
     def _call(self, claim: CommandClaim, now: float) -> CommandCall:
@@ -144,7 +144,7 @@ class Commands:
         assert name is not None, "only commands are claimed as commands"
         return CommandCall(name, argument_of(claim.message), claim, now, self.office)
 
-    def _command(self, claim: CommandClaim) -> Command:
+    def _command(self, claim: CommandClaim) -> ChatCommand:
         return carried_out_by(command_of(claim.message) or "")
 
     def _module(self, claim: CommandClaim) -> Any:

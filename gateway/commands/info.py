@@ -6,7 +6,7 @@ from agent.i18n import plural, t
 from agent.version import VERSION
 from gateway.commands.dispatcher import CommandCall
 from gateway.commands.model import chosen
-from gateway.core.markdown import code, literal
+from gateway.core.markdown import code, escape_markdown
 from gateway.store.repositories import approvals, chats, sessions, undecoded_updates
 
 _SHOWN = 5
@@ -28,13 +28,14 @@ def answer(call: CommandCall, connection: Connection) -> str:
         t(
             "Waiting for your answer to question {n}: {title}",
             n=one.number,
-            title=literal(one.title),
+            title=escape_markdown(one.title),
         )
         for one in approvals.open_questions(connection, call.message.session_key)
     ]
     if call.is_owner:
         lines += [
-            f"{t(name)}: {literal(str(value))}" for name, value in call.office.facts().items()
+            f"{t(name)}: {escape_markdown(str(value))}"
+            for name, value in call.office.facts().items()
         ]
         if lost := undecoded_updates.count(connection):
             text = plural(
@@ -43,11 +44,13 @@ def answer(call: CommandCall, connection: Connection) -> str:
                 "{n} updates could not be decoded; the log has their numbers for `kore replay`",
             )
             lines.append(f"⚠️ {text}")
-        out = chats.out_of(connection)
+        out = chats.unreachable_chats(connection)
         if out:
             listed = ", ".join(f"{one['chat']} ({one['reason']})" for one in out[:_SHOWN])
             more = " …" if len(out) > _SHOWN else ""
-            lines.append(t("Chats I cannot write to: {chats}", chats=literal(listed + more)))
+            lines.append(
+                t("Chats I cannot write to: {chats}", chats=escape_markdown(listed + more))
+            )
     return "\n".join(lines)
 
 
@@ -55,4 +58,4 @@ def _model(call: CommandCall, name: str) -> str:
     """With what a name of the configuration, such as "default", stands for."""
     known = call.office.agent.models.known
     entry = next((one.model for one in known if one.name == name != one.model), None)
-    return t("Model: {model}", model=code(name)) + (f" ({literal(entry)})" if entry else "")
+    return t("Model: {model}", model=code(name)) + (f" ({escape_markdown(entry)})" if entry else "")

@@ -2,10 +2,10 @@
 
 from sqlite3 import Connection
 
-from agent.i18n import ENGLISH, LANGUAGES, language_of, speaking, t
+from agent.i18n import ENGLISH, LANGUAGES, language_of, t, use_locale
 from gateway.commands.dispatcher import CommandCall
-from gateway.core.keyboard import Choice
-from gateway.core.markdown import literal
+from gateway.core.keyboard import KeyboardChoice
+from gateway.core.markdown import escape_markdown
 
 # Each in its own words: whoever looks for one must find it.
 NAMES = {ENGLISH: "English", "zh-Hans": "简体中文", "zh-Hant": "繁體中文"}
@@ -17,9 +17,9 @@ _ALSO = {
 }
 
 
-def choices(call: CommandCall, connection: Connection) -> list[Choice]:
+def choices(call: CommandCall, connection: Connection) -> list[KeyboardChoice]:
     names = [*((language, NAMES[language]) for language in LANGUAGES), (AUTO, AUTO)]
-    return [Choice(label, "language", language) for language, label in names]
+    return [KeyboardChoice(label, "language", language) for language, label in names]
 
 
 def answer(call: CommandCall, connection: Connection) -> str:
@@ -29,10 +29,12 @@ def answer(call: CommandCall, connection: Connection) -> str:
         return _shown(languages.of(message))
     found = _read(wanted)
     if found is None:
-        return t("I do not speak {name} yet.", name=literal(wanted[:40])) + f"\n{_choices()}"
+        return (
+            t("I do not speak {name} yet.", name=escape_markdown(wanted[:40])) + f"\n{_choices()}"
+        )
     languages.choose(connection, message.principal, None if found == AUTO else found)
     current = languages.of(message)
-    with speaking(current):
+    with use_locale(current):
         return t("From now on I speak {name} to you.", name=NAMES[current])
 
 

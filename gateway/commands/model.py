@@ -6,18 +6,18 @@ from agent.errors import ConfigError
 from agent.i18n import t
 from agent.providers.pool import PROFILES
 from gateway.commands.dispatcher import CommandCall
-from gateway.core.keyboard import Choice
-from gateway.core.markdown import code, literal
+from gateway.core.keyboard import KeyboardChoice
+from gateway.core.markdown import code, escape_markdown
 from gateway.store.repositories import sessions
 from gateway.turns.agent_profiles import with_model
 
 _BUTTONS = 12
 
 
-def choices(call: CommandCall, connection: Connection) -> list[Choice]:
+def choices(call: CommandCall, connection: Connection) -> list[KeyboardChoice]:
     known = [model.name for model in call.office.agent.models.known]
     names = dict.fromkeys([*known, *PROFILES])
-    return [Choice(name, "model", name, of_session=True) for name in names][:_BUTTONS]
+    return [KeyboardChoice(name, "model", name, of_session=True) for name in names][:_BUTTONS]
 
 
 def answer(call: CommandCall, connection: Connection) -> str:
@@ -45,7 +45,9 @@ def answer(call: CommandCall, connection: Connection) -> str:
         models.check(name)
     except ConfigError as exc:
         return t(
-            "{exc}. It stays {now_chosen}.", exc=literal(str(exc)), now_chosen=code(now_chosen)
+            "{exc}. It stays {now_chosen}.",
+            exc=escape_markdown(str(exc)),
+            now_chosen=code(now_chosen),
         )
     # Whoever chooses a model, also the same one again, has a reason to think that it answers.
     models.hurry(name)

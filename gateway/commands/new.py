@@ -31,5 +31,5 @@ def _begin(connection: Connection, call: CommandCall) -> tuple[str, bool]:
     sessions.note_begun_by(connection, begun, call.claim.seq)
     if old is not None:
         sessions.keep_queue_mode(connection, old, begun)
-        trace.keep(connection, old, begun)
+        trace.carry_trace(connection, old, begun)
     return begun, old is not None and not sessions.is_in_use(connection, old)

@@ -3,7 +3,7 @@
 from sqlite3 import Connection
 from typing import get_args
 
-from agent.i18n import later, t
+from agent.i18n import mark_for_translation, t
 from gateway.commands import is_command
 from gateway.commands.dispatcher import CommandCall
 from gateway.control.service import QueueMode
@@ -11,9 +11,11 @@ from gateway.core.markdown import code
 from gateway.store.repositories import backlog, sessions
 
 _MEANING: dict[QueueMode, str] = {
-    "queue": later("each message gets an answer of its own, one after the other"),
-    "join": later("all messages that wait get one answer together"),
-    "steer": later("a message joins the work that is under way, before its next step"),
+    "queue": mark_for_translation("each message gets an answer of its own, one after the other"),
+    "join": mark_for_translation("all messages that wait get one answer together"),
+    "steer": mark_for_translation(
+        "a message joins the work that is under way, before its next step"
+    ),
 }
 _SHOWN = 5
 _SHOWN_CHARS = 60
@@ -38,7 +40,7 @@ def answer(call: CommandCall, connection: Connection) -> str:
 def _waiting(call: CommandCall, connection: Connection) -> list[str]:
     waiting = [
         message
-        for message in backlog.messages(connection, call.message.session_key)
+        for message in backlog.waiting_messages(connection, call.message.session_key)
         if not (is_command(message) and message.event_id == call.message.event_id)
     ]
     if not waiting:

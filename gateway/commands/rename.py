@@ -5,7 +5,7 @@ from sqlite3 import Connection
 from agent.errors import KoreError
 from agent.i18n import t
 from gateway.commands.dispatcher import CommandCall
-from gateway.core.markdown import literal
+from gateway.core.markdown import escape_markdown
 from gateway.store.repositories import session_admin
 
 _AUTOMATIC = "auto"
@@ -19,13 +19,13 @@ def answer(call: CommandCall, connection: Connection) -> str:
         return t(
             "This conversation is called “{name}”. `/rename NAME` changes that, `/rename auto`"
             " goes back to the automatic name.",
-            name=literal(name),
+            name=escape_markdown(name),
         )
     wanted = "" if call.argument == _AUTOMATIC else call.argument
     try:
         kept = session_admin.rename(connection, call.begun_session(connection), wanted)
     except KoreError as exc:
-        return t("Not renamed: {exc}.", exc=literal(str(exc)))
+        return t("Not renamed: {exc}.", exc=escape_markdown(str(exc)))
     if kept:
-        return t("This conversation is now called “{name}”.", name=literal(kept))
+        return t("This conversation is now called “{name}”.", name=escape_markdown(kept))
     return t("This conversation has its automatic name again.")

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 from agent.errors import KoreError
 from agent.i18n import plural, t
 from gateway.commands.dispatcher import CommandCall
-from gateway.core.markdown import literal
+from gateway.core.markdown import escape_markdown
 from gateway.store.repositories import rewinding
-from gateway.store.repositories.rewinding import Asked
-from gateway.store.repositories.session_admin import Owner
+from gateway.store.repositories.rewinding import RewindPoint
+from gateway.store.repositories.session_admin import SessionOwner
 
 if TYPE_CHECKING:
-    from agent.undo.ledger import Move
-    from gateway.commands.undo_service import Undoing
+    from agent.undo.ledger import PathChange
+    from gateway.commands.undo_service import UndoService
 
 _SHOWN = 10
 _WORDS = frozenset({"files", "both", "force"})
@@ -21,13 +21,13 @@ _WORDS = frozenset({"files", "both", "force"})
 
 async def answer(call: CommandCall) -> str:
     """`/rewind` lists, `/rewind N` shows what would happen, `/rewind N files` or `both` does it."""
-    from gateway.commands.undo_service import Undoing
+    from gateway.commands.undo_service import UndoService
 
     key = f"command:{call.claim.seq}"
     # A repetition finds the chat in its new conversation, which knows no such message.
     if (fork := await call.office.database.run(rewinding.done, key)) is not None:
         return _forked(fork)
-    undoing = Undoing(call)
+    undoing = UndoService(call)
     asked = await call.office.database.run(rewinding.asked, undoing.session)
     if not asked:
         if not await call.office.database.run(rewinding.is_copy, undoing.session):
@@ -51,7 +51,7 @@ async def answer(call: CommandCall) -> str:
     told = undoing.told(done, "undo") or t("No file had to be changed back.")
     if "both" not in wanted:
         return told
-    owner = Owner(call.message.principal, call.message.session_key)
+    owner = SessionOwner(call.message.principal, call.message.session_key)
     fork = await call.office.database.run(
         rewinding.rewind, key, undoing.session, since.turn, owner, call.now
     )
@@ -59,7 +59,7 @@ async def answer(call: CommandCall) -> str:
     return f"{told}\n{_forked(fork)} {back}"
 
 
-def _chosen(words: list[str], asked: list[Asked]) -> Asked:
+def _chosen(words: list[str], asked: list[RewindPoint]) -> RewindPoint:
     """The message that is named. Raises `KoreError`."""
     if not words[0].isdecimal() or not 1 <= int(words[0][:9]) <= len(asked):
         raise KoreError(
@@ -80,13 +80,13 @@ def _chosen(words: list[str], asked: list[Asked]) -> Asked:
     return asked[int(words[0]) - 1]
 
 
-def _plan(undoing: "Undoing", since: Asked, *, force: bool) -> "tuple[Move, ...]":
-    from agent.undo.reversal import Wish
+def _plan(undoing: "UndoService", since: RewindPoint, *, force: bool) -> "tuple[PathChange, ...]":
+    from agent.undo.reversal import UndoRequest
 
-    return undoing.reversal.plan(Wish(since=since.turn, force=force))
+    return undoing.reversal.plan(UndoRequest(since=since.turn, force=force))
 
 
-def _list(undoing: "Undoing", asked: list[Asked]) -> str:
+def _list(undoing: "UndoService", asked: list[RewindPoint]) -> str:
 
     paths: dict[int, set[object]] = {}
     for step in undoing.changes.ledger.steps(undoing.session):
@@ -97,21 +97,27 @@ def _list(undoing: "Undoing", asked: list[Asked]) -> str:
         count = len(paths.get(one.turn, ()))
         files = plural(count, ", {n} file changed", ", {n} files changed") if count else ""
         at = time.strftime("%H:%M", time.localtime(one.at))
-        lines.append(f"`{number}` {at}{files}: {literal(one.title)}")
+        lines.append(f"`{number}` {at}{files}: {escape_markdown(one.title)}")
     lines.append(t("`/rewind N` shows what going back to before a message would change."))
     return "\n".join(lines)
 
 
-def _preview(undoing: "Undoing", moves: "tuple[Move, ...]", number: str, since: Asked) -> str:
+def _preview(
+    undoing: "UndoService", moves: "tuple[PathChange, ...]", number: str, since: RewindPoint
+) -> str:
     from agent.undo import report
-    from agent.undo.reversal import Done
+    from agent.undo.reversal import UndoneStep
 
-    told = report.told(Done(moves), "undo", undoing.root, would=True)
+    told = report.describe(UndoneStep(moves), "undo", undoing.root, would=True)
     would = told or t("No file would change.")
     lines = [
-        t("Back to before message {number}: {escaped}", number=number, escaped=literal(since.title))
+        t(
+            "Back to before message {number}: {escaped}",
+            number=number,
+            escaped=escape_markdown(since.title),
+        )
     ]
-    lines += [literal(line) for line in would.splitlines()]
+    lines += [escape_markdown(line) for line in would.splitlines()]
     lines.append(
         t(
             "`/rewind {number} files` does it; `/rewind {number} both` also takes the "
@@ -128,8 +134,8 @@ def _forked(fork: str) -> str:
 
 
 def _is_file(change: "object") -> bool:
-    from agent.undo.records import Change
+    from agent.undo.records import FileChange
 
-    assert isinstance(change, Change), "steps hold changes"
+    assert isinstance(change, FileChange), "steps hold changes"
     state = change.before or change.after
     return state is not None and state.kind != "folder"

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from sqlite3 import Connection
 
 from agent.errors import KoreError
-from agent.i18n import later, t
+from agent.i18n import mark_for_translation, t
 from gateway.access.control import CONSOLE
 from gateway.commands.dispatcher import CommandCall
 from gateway.control.service import SessionInfo, SessionState
-from gateway.core.keyboard import Choice
-from gateway.core.markdown import literal
+from gateway.core.keyboard import KeyboardChoice
+from gateway.core.markdown import escape_markdown
 from gateway.core.messages import Route
 from gateway.store import search
 from gateway.store.repositories import sessions
@@ -22,11 +22,11 @@ _FOUND = 5
 _CHUNKS = 10
 
 
-def choices(call: CommandCall, connection: Connection) -> list[Choice]:
+def choices(call: CommandCall, connection: Connection) -> list[KeyboardChoice]:
     """The numbers of the list, each bound to its conversation: titles are not written into a
     button, which is not sealed."""
     listed = sessions.recent(connection, SHOWN, scope_of(call))
-    return [Choice(str(n), "resume", info.id) for n, info in enumerate(listed, 1)]
+    return [KeyboardChoice(str(n), "resume", info.id) for n, info in enumerate(listed, 1)]
 
 
 def answer(call: CommandCall, connection: Connection) -> str:
@@ -38,7 +38,7 @@ def answer(call: CommandCall, connection: Connection) -> str:
     return "\n".join([t("Your conversations here:"), *lines(call, listed), "", t(_HOW)])
 
 
-_HOW = later("`/resume N` goes on with one, `/sessions WORDS` finds words in them.")
+_HOW = mark_for_translation("`/resume N` goes on with one, `/sessions WORDS` finds words in them.")
 
 
 def scope_of(call: CommandCall) -> Scope:
@@ -53,15 +53,15 @@ def scope_of(call: CommandCall) -> Scope:
 
 _STATES: dict[SessionState, str] = {
     "idle": "",
-    "running": later("running"),
-    "paused": later("paused"),
-    "closed": later("closed"),
+    "running": mark_for_translation("running"),
+    "paused": mark_for_translation("paused"),
+    "closed": mark_for_translation("closed"),
 }
 
 
 def lines(call: CommandCall, listed: Sequence[SessionInfo]) -> list[str]:
     return [
-        f"{n}. `{info.id}` {literal(info.name) or t('(empty)')}, {_when(info.last_active_at)}"
+        f"{n}. `{info.id}` {escape_markdown(info.name) or t('(empty)')}, {_when(info.last_active_at)}"
         + _state(info, here=info.id == call.session)
         for n, info in enumerate(listed, 1)
     ]
@@ -72,8 +72,8 @@ def _find(call: CommandCall, connection: Connection) -> str:
         whole = any(search.enter_older(connection) for _ in range(_CHUNKS))
         found = search.look_up(connection, call.argument, scope_of(call), _FOUND)
     except KoreError as exc:
-        return literal(f"{str(exc)[0].upper()}{str(exc)[1:]}.")
-    told = [f"- `{hit.session}` {_when(hit.at)}: {literal(hit.snippet)}" for hit in found]
+        return escape_markdown(f"{str(exc)[0].upper()}{str(exc)[1:]}.")
+    told = [f"- `{hit.session}` {_when(hit.at)}: {escape_markdown(hit.snippet)}" for hit in found]
     if not whole:
         told.append(t("Older messages are still being read in; ask again for those."))
     return "\n".join(told) or t("Nothing found in your conversations here.")

@@ -2,26 +2,26 @@
 
 from sqlite3 import Connection
 
-from agent.i18n import later, t
-from agent.security.policy.modes import MODES, Mode, is_mode
+from agent.i18n import mark_for_translation, t
+from agent.security.policy.modes import MODES, PermissionMode, is_mode
 from gateway.access.permission_modes import mode_of
 from gateway.commands.dispatcher import CommandCall
-from gateway.core.keyboard import Choice
+from gateway.core.keyboard import KeyboardChoice
 from gateway.store.repositories import audit_outbox, sessions
-from gateway.store.repositories.audit_outbox import Note
+from gateway.store.repositories.audit_outbox import AuditNote
 
-_MEANING: dict[Mode, str] = {
-    "plan": later("looks and answers, changes nothing"),
-    "ask": later("asks before commands and changes of existing files"),
-    "accept-edits": later(
+_MEANING: dict[PermissionMode, str] = {
+    "plan": mark_for_translation("looks and answers, changes nothing"),
+    "ask": mark_for_translation("asks before commands and changes of existing files"),
+    "accept-edits": mark_for_translation(
         "changes files of the workspace without asking, asks before most commands"
     ),
-    "auto": later("runs all that your role allows, without asking"),
+    "auto": mark_for_translation("runs all that your role allows, without asking"),
 }
 
 
-def choices(call: CommandCall, connection: Connection) -> list[Choice]:
-    return [Choice(mode, "mode", mode, of_session=True) for mode in MODES]
+def choices(call: CommandCall, connection: Connection) -> list[KeyboardChoice]:
+    return [KeyboardChoice(mode, "mode", mode, of_session=True) for mode in MODES]
 
 
 def answer(call: CommandCall, connection: Connection) -> str:
@@ -56,7 +56,7 @@ def answer(call: CommandCall, connection: Connection) -> str:
     if MODES.index(wanted) > MODES.index(current):
         reason = f"{current} became {wanted} by {message.principal}"
         params = {"mode": wanted, "who": message.principal, "chat": message.session_key}
-        audit_outbox.put(connection, Note(call.now, "mode", reason, params, session=session))
+        audit_outbox.put(connection, AuditNote(call.now, "mode", reason, params, session=session))
     return t(
         "Mode of this conversation: `{mode}`, {meaning}.", mode=wanted, meaning=t(_MEANING[wanted])
     )

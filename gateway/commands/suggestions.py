@@ -5,7 +5,7 @@ from sqlite3 import Connection
 from typing import TYPE_CHECKING
 
 from agent.i18n import t
-from gateway.commands.table import ALIASES, COMMANDS, MISTYPED, Command, find_command
+from gateway.commands.table import ALIASES, COMMANDS, MISTYPED, ChatCommand, find_command
 
 if TYPE_CHECKING:
     from gateway.commands.dispatcher import CommandCall
@@ -22,7 +22,7 @@ def is_single_word(text: str) -> bool:
     return _WORD.fullmatch(text.strip()) is not None
 
 
-def meant(text: str) -> str | None:
+def suggest(text: str) -> str | None:
     """The name of the command that a single word with a slash comes close to."""
     found = _WORD.fullmatch(text.strip())
     if found is None or len(found[1]) < _SHORTEST_CHARS:
@@ -34,7 +34,7 @@ def meant(text: str) -> str | None:
     return next(iter(get_close_matches(found[1].lower(), names, 1, _CLOSE)), None)
 
 
-def command_in(text: str) -> Command | None:
+def command_in(text: str) -> ChatCommand | None:
     """What carries a line out; None when it is for the model."""
     word = next(iter(text.split()), "")
     found = find_command(word[1:].lower()) if word.startswith("/") else None
@@ -43,6 +43,6 @@ def command_in(text: str) -> Command | None:
 
 def answer(call: "CommandCall", connection: Connection) -> str:
     word = call.message.content.strip()
-    if name := meant(word):
+    if name := suggest(word):
         return t("There is no `{word}`; did you mean `/{meant}`?", word=word, meant=name)
     return t("There is no command `{word}`. /help lists the commands.", word=word)

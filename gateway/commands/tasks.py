@@ -3,18 +3,18 @@
 from collections.abc import Iterator, Sequence
 from sqlite3 import Connection
 
-from agent.i18n import later, t
+from agent.i18n import mark_for_translation, t
 from gateway.commands.dispatcher import CommandCall
-from gateway.core.markdown import code, literal
+from gateway.core.markdown import code, escape_markdown
 from gateway.store.repositories import subagent_tasks as store
-from gateway.store.repositories.subagent_tasks import Errand
+from gateway.store.repositories.subagent_tasks import SubagentTask
 
 _ERRANDS = 10
 _STATES = {
-    "running": later("works"),
-    "done": later("done"),
-    "failed": later("failed"),
-    "stopped": later("stopped"),
+    "running": mark_for_translation("works"),
+    "done": mark_for_translation("done"),
+    "failed": mark_for_translation("failed"),
+    "stopped": mark_for_translation("stopped"),
 }
 
 
@@ -37,14 +37,14 @@ def answer(call: CommandCall, connection: Connection) -> str:
     return "\n".join([*lines, t("`/tasks kill ID` ends one (the owner only).")])
 
 
-def _errands(call: CommandCall, found: Sequence[Errand]) -> Iterator[str]:
+def _errands(call: CommandCall, found: Sequence[SubagentTask]) -> Iterator[str]:
     """The sub-agents of this chat: those that work, and the latest that have ended."""
     for one in found:
         took = (one.ended_at or call.now) - one.asked_at
         state = t(_STATES.get(one.state, one.state))
         if one.background:
             state = t("{state} in the background", state=state)
-        yield f"- {literal(one.agent)} ({one.id}) {_title(one.title)}: {state}, {took:.0f} s"
+        yield f"- {escape_markdown(one.agent)} ({one.id}) {_title(one.title)}: {state}, {took:.0f} s"
 
 
 def _kill(call: CommandCall, session: str, name: str) -> str:
@@ -58,4 +58,4 @@ def _kill(call: CommandCall, session: str, name: str) -> str:
 
 
 def _title(text: str) -> str:
-    return literal(" ".join(text.split()))
+    return escape_markdown(" ".join(text.split()))

@@ -5,10 +5,10 @@ from dataclasses import replace
 from sqlite3 import Connection
 from typing import Any
 
-from agent.i18n import later, t
+from agent.i18n import mark_for_translation, t
 from gateway.commands.dispatcher import CommandCall
 from gateway.store.repositories import thinking
-from gateway.store.repositories.thinking import Thinking
+from gateway.store.repositories.thinking import ThinkingChoice
 
 _CHOICES: Mapping[str, Mapping[str, Any]] = {
     "on": {"wanted": True},
@@ -21,7 +21,9 @@ _CHOICES: Mapping[str, Mapping[str, Any]] = {
 
 def answer(call: CommandCall, connection: Connection) -> str:
     """Show or choose it for this conversation."""
-    now = thinking.of_session(connection, call.session) if call.session else Thinking()
+    now = (
+        thinking.thinking_of_session(connection, call.session) if call.session else ThinkingChoice()
+    )
     if call.message.options.get("thinking") is True:
         now = replace(now, wanted=True)
     settings = call.office.agent.settings
@@ -33,13 +35,17 @@ def answer(call: CommandCall, connection: Connection) -> str:
         known = ", ".join(f"`{choice}`" for choice in _CHOICES)
         return f"{t('`/thinking` takes {known}.', known=known)} {_told(now, settings.thinking)}"
     chosen = replace(now, **_CHOICES[word])
-    thinking.choose(connection, call.begun_session(connection), chosen)
+    thinking.choose_thinking(connection, call.begun_session(connection), chosen)
     return _told(chosen, settings.thinking)
 
 
-def _told(now: Thinking, general: bool | None) -> str:
+def _told(now: ThinkingChoice, general: bool | None) -> str:
     wanted = general if now.wanted is None else now.wanted
-    words = {True: later("on"), False: later("off"), None: later("as the model does by itself")}
+    words = {
+        True: mark_for_translation("on"),
+        False: mark_for_translation("off"),
+        None: mark_for_translation("as the model does by itself"),
+    }
     return t(
         "Thinking in this conversation: {wanted}, shown."
         if now.shown

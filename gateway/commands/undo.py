@@ -5,18 +5,18 @@ from typing import TYPE_CHECKING
 from agent.errors import KoreError
 from agent.i18n import t
 from gateway.commands.dispatcher import CommandCall
-from gateway.core.markdown import literal
+from gateway.core.markdown import escape_markdown
 
 if TYPE_CHECKING:
-    from agent.undo.reversal import Wish
-    from gateway.commands.undo_service import Undoing
+    from agent.undo.reversal import UndoRequest
+    from gateway.commands.undo_service import UndoService
 
 
 async def answer(call: CommandCall) -> str:
     """`/undo [STEPS] [force] [PATH]`; a step is one tool call."""
-    from gateway.commands.undo_service import Undoing
+    from gateway.commands.undo_service import UndoService
 
-    undoing = Undoing(call)
+    undoing = UndoService(call)
     wish = _wish(undoing, call)
     moves = await undoing.run(lambda: undoing.reversal.plan(wish))
     undoing.require(moves, wish.direction)
@@ -25,7 +25,7 @@ async def answer(call: CommandCall) -> str:
         return told
     undo = wish.direction == "undo"
     if wish.path:
-        path = literal(str(wish.path))
+        path = escape_markdown(str(wish.path))
         return t(
             "There is nothing to undo in {path}."
             if undo
@@ -39,8 +39,8 @@ async def answer(call: CommandCall) -> str:
     )
 
 
-def _wish(undoing: "Undoing", call: CommandCall) -> "Wish":
-    from agent.undo.reversal import Wish
+def _wish(undoing: "UndoService", call: CommandCall) -> "UndoRequest":
+    from agent.undo.reversal import UndoRequest
 
     words = call.argument.split()
     steps, force = 1, False
@@ -57,4 +57,4 @@ def _wish(undoing: "Undoing", call: CommandCall) -> "Wish":
     if words and words[0].lower() == "force":
         force = bool(words.pop(0))
     path = undoing.find(" ".join(words)) if words else None
-    return Wish("undo" if call.name == "undo" else "redo", steps, path=path, force=force)
+    return UndoRequest("undo" if call.name == "undo" else "redo", steps, path=path, force=force)

@@ -11,20 +11,20 @@ from agent.security.files.file_io import in_thread
 from agent.security.policy.base import ToolRequest
 from agent.tools.base import CallContext
 from agent.tools.files.undo import checked
-from agent.tools.files.workspace_scope import Scope
+from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.types import ToolCall
 from agent.undo import report
-from agent.undo.change_log import Changes
-from agent.undo.ledger import Direction, Move
-from agent.undo.reversal import Done, Reversal
+from agent.undo.change_log import ChangeLog
+from agent.undo.ledger import Direction, PathChange
+from agent.undo.reversal import Reversal, UndoneStep
 from gateway.commands.dispatcher import CommandCall
-from gateway.core.markdown import literal
+from gateway.core.markdown import escape_markdown
 
 DIFF_CHARS = 8_000
 T = TypeVar("T")
 
 
-class Undoing:
+class UndoService:
     """The journal as the command of one person sees it. Raises `KoreError` where there is none."""
 
     def __init__(self, call: CommandCall) -> None:
@@ -34,7 +34,7 @@ class Undoing:
         self.call = call
         self.session = call.session
         self.root = call.folder.resolve()
-        self.changes: Changes = office.agent.changes()
+        self.changes: ChangeLog = office.agent.changes()
         self._context = CallContext(
             call=ToolCall("", "undo", {}, "{}"),
             session=self.session,
@@ -43,7 +43,7 @@ class Undoing:
             output=lambda text, stream: None,
             owner=office.door.access.is_owner_alone(message),
         )
-        self._scope = Scope(office.agent.settings.tools)
+        self._scope = WorkspaceScope(office.agent.settings.tools)
         self.check = checked(self._scope, self._context)
         self.reversal = Reversal(self.changes, self.session, self.check)
 
@@ -59,7 +59,7 @@ class Undoing:
         request = self._request("read_file", reads=tuple(paths))
         return self.call.is_owner or self._allows(request)
 
-    def require(self, moves: Sequence[Move], direction: Direction) -> None:
+    def require(self, moves: Sequence[PathChange], direction: Direction) -> None:
         """Raises `KoreError` when whoever asks may not change these files."""
         pairs = report.net(moves, direction)
         changes = tuple(path for path, (now, _) in pairs.items() if now is not None)
@@ -68,14 +68,17 @@ class Undoing:
         if not (self.call.is_owner or self._allows(request)):
             raise KoreError(t("your role does not allow that: only the owner may undo here"))
 
-    async def carry_out(self, moves: Sequence[Move], direction: Direction) -> Done:
+    async def carry_out(self, moves: Sequence[PathChange], direction: Direction) -> UndoneStep:
         """Do it, once for this command, however often it is repeated."""
         key = f"command:{self.call.claim.seq}"
         return await self.run(lambda: self.reversal.carry_out(key, direction, moves))
 
-    def told(self, done: Done, direction: Direction) -> str:
+    def told(self, done: UndoneStep, direction: Direction) -> str:
         """What it came to, as markdown."""
-        lines = [literal(line) for line in report.told(done, direction, self.root).splitlines()]
+        lines = [
+            escape_markdown(line)
+            for line in report.describe(done, direction, self.root).splitlines()
+        ]
         if any(move.verdict in ("changed", "shared") for move in done.moves):
             lines.append(
                 t("`/undo force` undoes also what others have changed; /redo takes it back.")

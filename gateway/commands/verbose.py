@@ -3,15 +3,15 @@
 from sqlite3 import Connection
 from typing import get_args
 
-from agent.i18n import later, t
+from agent.i18n import mark_for_translation, t
 from gateway.commands.dispatcher import CommandCall
 from gateway.store.repositories import trace
 from gateway.turns.trace import Trace
 
 _MEANING: dict[Trace, str] = {
-    "off": later("the answer alone"),
-    "summary": later("one line with tools, changed files and costs below it"),
-    "full": later("each step, too"),
+    "off": mark_for_translation("the answer alone"),
+    "summary": mark_for_translation("one line with tools, changed files and costs below it"),
+    "full": mark_for_translation("each step, too"),
 }
 
 
@@ -19,7 +19,7 @@ def answer(call: CommandCall, connection: Connection) -> str:
     first = call.office.first_trace(call.message.route)
     if first is None:
         return t("The terminal shows what is done by itself; `/verbose` is for chats.")
-    chosen = trace.of_session(connection, call.session) if call.session else None
+    chosen = trace.trace_of_session(connection, call.session) if call.session else None
     wanted = call.argument.casefold()
     level = next((one for one in get_args(Trace) if one == wanted), None)
     if level is None:
@@ -28,5 +28,5 @@ def answer(call: CommandCall, connection: Connection) -> str:
             level=chosen or first,
         )
         return "\n".join([head, *(f"- `{one}` {t(told)}" for one, told in _MEANING.items())])
-    trace.choose(connection, call.begun_session(connection), level)
+    trace.choose_trace(connection, call.begun_session(connection), level)
     return t("Below answers here: `{level}`, {meaning}.", level=level, meaning=t(_MEANING[level]))

@@ -15,7 +15,7 @@ from gateway.config.references import read_secrets
 
 
 @contextmanager
-def one_writer(path: Path) -> Iterator[None]:
+def file_lock(path: Path) -> Iterator[None]:
     """Nobody else who asks here changes a file of this folder until the block ends."""
     folder = path.resolve().parent
     try:
@@ -31,7 +31,7 @@ def one_writer(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def replace(path: Path, text: str) -> None:
+def write_atomic(path: Path, text: str) -> None:
     """Put a new file in a file's place at once; its mode stays, a link to it stays a link.
 
     A file that was not there is for its owner only. Raises `ConfigError`.
@@ -62,7 +62,7 @@ def drop_secrets(path: Path, names: Collection[str]) -> None:
     if not names:
         return
     held = {name: value for name, value in read_secrets(path).items() if name not in names}
-    replace(path, json.dumps(held, indent=2, ensure_ascii=False) + "\n")
+    write_atomic(path, json.dumps(held, indent=2, ensure_ascii=False) + "\n")
 
 
 def keep_secrets(path: Path, more: Mapping[str, str]) -> None:
@@ -70,6 +70,6 @@ def keep_secrets(path: Path, more: Mapping[str, str]) -> None:
     if not more:
         return
     held = read_secrets(path)
-    replace(path, json.dumps({**held, **more}, indent=2, ensure_ascii=False) + "\n")
+    write_atomic(path, json.dumps({**held, **more}, indent=2, ensure_ascii=False) + "\n")
     if not private(path):
         path.chmod(0o600)

@@ -24,7 +24,7 @@ AT_ONCE = frozenset(
 
 
 @frozen
-class Update:
+class ConfigDiff:
     """`settings` are those to run with from now on: the new ones as far as they can change at
     once. `changed` are keys that have, `waiting` those that need a restart."""
 
@@ -33,7 +33,7 @@ class Update:
     waiting: tuple[str, ...]
 
 
-def update(running: Settings, wanted: Settings) -> Update:
+def update(running: Settings, wanted: Settings) -> ConfigDiff:
     """What `wanted` makes of the settings of a process."""
     changed: list[str] = []
     waiting: list[str] = []
@@ -54,7 +54,7 @@ def update(running: Settings, wanted: Settings) -> Update:
             mixed[section] = getattr(wanted, section).model_copy(update=held)
         else:
             mixed[section] = held[section]
-    return Update(wanted.model_copy(update=mixed), tuple(changed), tuple(waiting))
+    return ConfigDiff(wanted.model_copy(update=mixed), tuple(changed), tuple(waiting))
 
 
 def is_at_once(key: Key) -> bool:

@@ -8,24 +8,24 @@ from typing import Any
 from agent.errors import ConfigError
 from agent.i18n import t
 from agent.records import frozen
-from gateway.config.atomic_write import keep_secrets, replace
+from gateway.config.atomic_write import keep_secrets, write_atomic
 from gateway.config.json_document import parse, read_text
 from gateway.config.jsonc import find, read
 from gateway.config.key_catalog import catalogue, guess, leaf_types, whole_sections
-from gateway.config.layers import CommandLine
+from gateway.config.layers import CommandLineLayer
 from gateway.config.origin import printable
 from gateway.config.references import References, has_reference, read_secrets
 from gateway.config.schema import Settings
-from gateway.config.secret_keys import name_of, set_apart
+from gateway.config.secret_keys import extract_secret, name_of
 from gateway.config.sources import Sources
-from gateway.config.splice import put, take_out
+from gateway.config.splice import remove_value, set_value
 
 Path_ = tuple[str, ...]
 EMPTY = "{}\n"
 
 
 @frozen
-class Change:
+class ConfigEdit:
     """What a file would hold; `secrets` go to secrets.json, `left` was wrong before already."""
 
     file: Path
@@ -37,7 +37,7 @@ class Change:
         """First the secrets: nothing in the file ever refers to what is not there."""
         keep_secrets(sources.secrets, self.secrets)
         if self.text != (read_text(self.file) or ""):
-            replace(self.file, self.text)
+            write_atomic(self.file, self.text)
 
 
 def path_of(key: str, content: Any, *, ours: bool) -> Path_:
@@ -92,7 +92,7 @@ def meant(path: Path_, text: str) -> Any:
     if len(path) == 2 and path[0] in catalogue() and path[1] in catalogue()[path[0]]:
         if path[1] in ("token", "webhook_secret") or leaf_types(path) <= {Path}:
             return text
-        line = CommandLine({".".join(path): text}, Path(), References({}, {}, Path()))
+        line = CommandLineLayer({".".join(path): text}, Path(), References({}, {}, Path()))
         if line.complaints:
             raise ConfigError(line.complaints[0].removeprefix("command line: "))
         return line.values[path].value
@@ -105,14 +105,14 @@ def meant(path: Path_, text: str) -> Any:
         return text
 
 
-def setting(sources: Sources, file: Path, path: Path_, value: Any) -> Change:
+def setting(sources: Sources, file: Path, path: Path_, value: Any) -> ConfigEdit:
     """A value put into a file of ours, its secrets set apart. Raises `ConfigError`."""
     text = text_of(file)
     content = content_of(file, text)
     named = _entry_name(content, path)
     old = find(read(text), path)
     known = read_secrets(sources.secrets)
-    kept, apart = set_apart(path, value, named)
+    kept, apart = extract_secret(path, value, named)
     reference = old.value if old is not None and isinstance(old.value, str) else ""
     if len(apart) == 1 and kept == f"${{{name_of(path, named)}}}" and has_reference(reference):
         # A secret that is kept already goes on under its name.
@@ -120,14 +120,14 @@ def setting(sources: Sources, file: Path, path: Path_, value: Any) -> Change:
         if name in known:
             kept, apart = reference, {name: next(iter(apart.values()))}
     try:
-        return tried(sources, Change(file, put(text, path, kept), apart))
+        return validated(sources, ConfigEdit(file, set_value(text, path, kept), apart))
     except ValueError as exc:
         raise ConfigError(f"{file}: {exc}") from None
 
 
-def unsetting(sources: Sources, file: Path, path: Path_) -> Change:
+def unsetting(sources: Sources, file: Path, path: Path_) -> ConfigEdit:
     """A file of ours without what stands at a path. Raises `ConfigError`."""
-    return tried(sources, Change(file, without(file, path)))
+    return validated(sources, ConfigEdit(file, without(file, path)))
 
 
 def without(file: Path, path: Path_) -> str:
@@ -135,18 +135,18 @@ def without(file: Path, path: Path_) -> str:
     text = text_of(file)
     content_of(file, text)
     try:
-        return take_out(text, path)
+        return remove_value(text, path)
     except KeyError:
         said = t("{file}: {path} is not set there", file=file, path=".".join(path))
         raise ConfigError(said) from None
 
 
-def rewriting(sources: Sources, file: Path, text: str) -> Change:
+def rewriting(sources: Sources, file: Path, text: str) -> ConfigEdit:
     """A file of ours with another text. Raises `ConfigError`."""
-    return tried(sources, Change(file, text), strict=True)
+    return validated(sources, ConfigEdit(file, text), strict=True)
 
 
-def tried(sources: Sources, change: Change, *, strict: bool = False) -> Change:
+def validated(sources: Sources, change: ConfigEdit, *, strict: bool = False) -> ConfigEdit:
     """The change, if it brings nothing new that is wrong. Raises `ConfigError`."""
     content = _object(change)
     at = Sources(change.file, sources.home, sources.cwd, sources.environ)
@@ -154,10 +154,10 @@ def tried(sources: Sources, change: Change, *, strict: bool = False) -> Change:
     after = at.complaints({change.file: content, sources.secrets: change.secrets})
     if fresh := [line for line in after if line not in before]:
         raise ConfigError("\n".join(fresh), hint=t("{file} was not changed", file=change.file))
-    return Change(change.file, change.text, change.secrets, tuple(after))
+    return ConfigEdit(change.file, change.text, change.secrets, tuple(after))
 
 
-def _object(change: Change) -> dict[str, Any]:
+def _object(change: ConfigEdit) -> dict[str, Any]:
     """What strict JSON makes of it: a comment that stood there is refused here, too."""
     try:
         found = parse(change.text.lstrip("\ufeff"))

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from agent.i18n import later, t
+from agent.i18n import mark_for_translation, t
 from gateway.config.json_document import kind_of
 from gateway.config.origin import Key, Loc, Missing, Value, dotted, printable
 from gateway.config.sections import AgentFlags, McpServer, ModelEntry, TelegramAccount, TelegramChat
@@ -16,23 +16,23 @@ _SECRET = re.compile(r"token|secret|key|password|env|headers", re.IGNORECASE)
 # A short plain word or number: a slip worth quoting, and no key that any vendor hands out.
 _QUOTABLE = re.compile(r"[A-Za-z-]{1,12}|[-+.0-9]{1,6}")
 _EXPECTED = {
-    "string_type": later("a string"),
-    "int_type": later("a whole number"),
-    "int_from_float": later("a whole number"),
-    "float_type": later("a number"),
-    "finite_number": later("a finite number"),
-    "bool_type": later("true or false"),
-    "tuple_type": later("a list"),
-    "dict_type": later("an object"),
-    "model_type": later("an object"),
-    "model_attributes_type": later("an object"),
-    "path_type": later("a path"),
-    "string_too_short": later("a string that is not empty"),
+    "string_type": mark_for_translation("a string"),
+    "int_type": mark_for_translation("a whole number"),
+    "int_from_float": mark_for_translation("a whole number"),
+    "float_type": mark_for_translation("a number"),
+    "finite_number": mark_for_translation("a finite number"),
+    "bool_type": mark_for_translation("true or false"),
+    "tuple_type": mark_for_translation("a list"),
+    "dict_type": mark_for_translation("an object"),
+    "model_type": mark_for_translation("an object"),
+    "model_attributes_type": mark_for_translation("an object"),
+    "path_type": mark_for_translation("a path"),
+    "string_too_short": mark_for_translation("a string that is not empty"),
 }
 _LIMITS = {
-    "ge": later("at least {n}"),
-    "gt": later("more than {n}"),
-    "le": later("at most {n}"),
+    "ge": mark_for_translation("at least {n}"),
+    "gt": mark_for_translation("more than {n}"),
+    "le": mark_for_translation("at most {n}"),
 }
 _INNER: dict[str, type[BaseModel]] = {
     "model_list": ModelEntry,
@@ -42,7 +42,7 @@ _INNER: dict[str, type[BaseModel]] = {
 }
 
 
-def sentences(
+def explain_errors(
     error: ValidationError, values: Mapping[Key, Value], missing: list[Missing]
 ) -> list[str]:
     """One line for each thing the validator found."""

@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping
 
-from gateway.access.roles import Policies
+from gateway.access.roles import RoleRegistry
 from gateway.config import Settings, require_model, require_telegram
 from gateway.config.model_entries import check_models
 
 
-def check_use(settings: Settings, environ: Mapping[str, str]) -> None:
+def check_usable(settings: Settings, environ: Mapping[str, str]) -> None:
     """Raises `ConfigError` for the first thing that could not be used."""
     require_model(settings)
     check_models(settings, environ)
     require_telegram(settings)
-    Policies.of(settings)
+    RoleRegistry.of(settings)

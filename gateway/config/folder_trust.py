@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from gateway.config.atomic_write import replace
+from gateway.config.atomic_write import write_atomic
 from gateway.config.json_document import SIZE_LIMIT_BYTES, read_object
 
 # What a folder may bring along for Kore, the highest first.
@@ -78,4 +78,4 @@ def _known(home: Path) -> Mapping[str, str]:
 
 def _write(known: Mapping[str, str], home: Path) -> None:
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    replace(home / FILE, json.dumps(dict(known), indent=2, ensure_ascii=False) + "\n")
+    write_atomic(home / FILE, json.dumps(dict(known), indent=2, ensure_ascii=False) + "\n")

@@ -23,16 +23,16 @@ class Node:
     start: int
     end: int
     value: Any
-    members: "list[Member] | None" = None  # of an object
-    items: "list[Member] | None" = None  # of a list
+    members: "list[JsonMember] | None" = None  # of an object
+    items: "list[JsonMember] | None" = None  # of a list
 
     @property
-    def inner(self) -> "list[Member]":
+    def inner(self) -> "list[JsonMember]":
         return self.members if self.members is not None else self.items or []
 
 
 @dataclass(slots=True)
-class Member:
+class JsonMember:
     """An entry of an object or a list: from `start`, where its key is; `comma` is behind it."""
 
     start: int
@@ -43,7 +43,7 @@ class Member:
 
 def read(text: str) -> Node:
     """The whole text as one value. Raises `ValueError` with line and column."""
-    reader = _Reader(text)
+    reader = _JsoncReader(text)
     at = reader.space(1 if text.startswith("\ufeff") else 0)
     node = reader.value(at, 0)
     at = reader.space(node.end)
@@ -62,7 +62,7 @@ def find(node: Node, path: tuple[str, ...]) -> Node | None:
     return node
 
 
-def member(node: Node, part: str) -> Member | None:
+def member(node: Node, part: str) -> JsonMember | None:
     """The entry of an object with this key, or of a list with this number."""
     if node.members is not None:
         return next((one for one in node.members if one.key == part), None)
@@ -71,7 +71,7 @@ def member(node: Node, part: str) -> Member | None:
     return None
 
 
-class _Reader:
+class _JsoncReader:
     def __init__(self, text: str) -> None:
         self.text = text
 
@@ -115,7 +115,7 @@ class _Reader:
         return found
 
     def _entries(self, start: int, depth: int, close: str) -> Node:
-        found: list[Member] = []
+        found: list[JsonMember] = []
         at = self.space(start + 1)
         while self.text[at : at + 1] != close:
             if found and found[-1].comma is None:
@@ -132,13 +132,13 @@ class _Reader:
             return Node(start, at + 1, {one.key: one.node.value for one in found}, members=found)
         return Node(start, at + 1, [one.node.value for one in found], items=found)
 
-    def _entry(self, at: int, depth: int, keyed: bool) -> Member:
+    def _entry(self, at: int, depth: int, keyed: bool) -> JsonMember:
         if not keyed:
-            return Member(at, self.value(at, depth + 1))
+            return JsonMember(at, self.value(at, depth + 1))
         if self.text[at : at + 1] != '"':
             raise self.wrong(at, t("expected a key in quotes"))
         key, end = self._string(at)
         colon = self.space(end)
         if self.text[colon : colon + 1] != ":":
             raise self.wrong(colon, t('expected ":"'))
-        return Member(at, self.value(self.space(colon + 1), depth + 1), key)
+        return JsonMember(at, self.value(self.space(colon + 1), depth + 1), key)

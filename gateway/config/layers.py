@@ -17,7 +17,7 @@ from gateway.config.key_catalog import (
     leaf_types,
     whole_sections,
 )
-from gateway.config.origin import Key, Place, Value, dotted
+from gateway.config.origin import Key, Value, ValueOrigin, dotted
 from gateway.config.references import PATHS, References, has_reference
 from gateway.config.schema import Settings
 
@@ -86,7 +86,7 @@ class Layer(PydanticBaseSettingsSource):
             return held
         return Value(path, held.place, held.quotable)
 
-    def _coerce(self, key: Key, text: str, place: Place) -> Any:
+    def _coerce(self, key: Key, text: str, place: ValueOrigin) -> Any:
         """What a text from outside JSON means for a key; left as it is when it means nothing."""
         kinds = leaf_types(key)
         if kinds & {tuple, dict} and (str not in kinds or text.startswith("[")):
@@ -112,7 +112,7 @@ class Layer(PydanticBaseSettingsSource):
                     continue
         return text
 
-    def _known(self, place: Place, *loc: str) -> bool:
+    def _known(self, place: ValueOrigin, *loc: str) -> bool:
         """Whether the schema has this section, or this key of a section with keys."""
         names = catalogue().get(loc[0], ()) if loc[1:] else tuple(Settings.model_fields)
         if loc[-1] not in names:
@@ -121,16 +121,16 @@ class Layer(PydanticBaseSettingsSource):
             self._complain(place, loc, said)
         return loc[-1] in names
 
-    def _complain(self, place: Place, key: Key, text: str) -> None:
+    def _complain(self, place: ValueOrigin, key: Key, text: str) -> None:
         self.complaints.append(f"{place}: {dotted(key)}: {text}")
 
 
-class CommandLine(Layer):
+class CommandLineLayer(Layer):
     """`{"agent.model": …}` from the command line; None means that it was not given."""
 
     def __init__(self, overrides: Mapping[str, Any], cwd: Path, references: References) -> None:
         super().__init__(references)
-        place = Place("command line", "command line", cwd)
+        place = ValueOrigin("command line", "command line", cwd)
         for name, value in overrides.items():
             if value is None:
                 continue
@@ -153,7 +153,7 @@ class Environment(Layer):
             rest = name.removeprefix(prefix)
             if rest == name or rest in RESERVED or not environ[name]:
                 continue
-            place = Place("environment", name, cwd)
+            place = ValueOrigin("environment", name, cwd)
             key = self._key_of(rest, place)
             if key is None:
                 continue
@@ -163,7 +163,7 @@ class Environment(Layer):
                 self._complain(place, key, said)
             self.values[key] = Value(self._coerce(key, environ[name], place), place)
 
-    def _key_of(self, rest: str, place: Place) -> Key | None:
+    def _key_of(self, rest: str, place: ValueOrigin) -> Key | None:
         lowered = rest.lower()
         if lowered in whole_sections():
             return (lowered,)
@@ -179,7 +179,7 @@ class Environment(Layer):
         self._stray(rest, environment_names(), place, certain=False)
         return None
 
-    def _stray(self, rest: str, names: Sequence[str], place: Place, *, certain: bool) -> None:
+    def _stray(self, rest: str, names: Sequence[str], place: ValueOrigin, *, certain: bool) -> None:
         """A name close to one of ours is a slip of the pen; a distant one is somebody else's."""
         single = rest.replace("__", "_").upper()
         from difflib import get_close_matches
@@ -199,7 +199,9 @@ class Environment(Layer):
 class File(Layer):
     """The object of a configuration file, the user's own or a project's."""
 
-    def __init__(self, found: Mapping[str, Any], place: Place, references: References) -> None:
+    def __init__(
+        self, found: Mapping[str, Any], place: ValueOrigin, references: References
+    ) -> None:
         super().__init__(references)
         for section, content in found.items():
             if section in whole_sections():
@@ -214,7 +216,7 @@ class File(Layer):
                     if self._known(place, section, key):
                         self._put((section, key), value, place)
 
-    def _put(self, key: Key, value: Any, place: Place) -> None:
+    def _put(self, key: Key, value: Any, place: ValueOrigin) -> None:
         if place.kind == "project" and key not in HARMLESS and key[0] not in HARMLESS_SECTIONS:
             said = t("a project's own file may not set this; put it into the user's config.json")
             self._complain(place, key, said)
@@ -225,7 +227,9 @@ class File(Layer):
 class Borrowed(Layer):
     """What a file of another program says, in our words: below all of our own files."""
 
-    def __init__(self, values: Mapping[Key, Any], place: Place, references: References) -> None:
+    def __init__(
+        self, values: Mapping[Key, Any], place: ValueOrigin, references: References
+    ) -> None:
         super().__init__(references)
         self.values = {key: Value(value, place, quotable=False) for key, value in values.items()}
 
@@ -244,7 +248,7 @@ class Defaults(Layer):
 
     def __init__(self, references: References) -> None:
         super().__init__(references)
-        place = Place("default", "default", references.home)
+        place = ValueOrigin("default", "default", references.home)
         self.values = {key: Value(default_of(key), place) for key in PATHS}
         if references.environ.get("KORE_TELEGRAM_TOKEN"):
             self.values["telegram", "enabled"] = Value(True, place)

@@ -9,14 +9,14 @@ from pydantic import ValidationError
 
 from agent.errors import ConfigError
 from agent.i18n import t
-from gateway.config.error_messages import sentences
+from gateway.config.error_messages import explain_errors
 from gateway.config.folder_trust import PROJECT, trusted
 from gateway.config.json_document import read_object
-from gateway.config.layers import Borrowed, CommandLine, Defaults, Environment, File, Layer
-from gateway.config.origin import Key, Kind, Place
+from gateway.config.layers import Borrowed, CommandLineLayer, Defaults, Environment, File, Layer
+from gateway.config.origin import Key, Kind, ValueOrigin
 from gateway.config.references import References, expand_home, read_secrets
 from gateway.config.schema import Settings
-from gateway.config.validation import check_names
+from gateway.config.validation import check_references
 
 COMPLAINTS_SHOWN = 20
 
@@ -40,7 +40,7 @@ def load_settings(
     Raises `ConfigError`: one line for each thing that is wrong.
     """
     drafts = drafts or {}
-    found: dict[Place, Mapping[str, Any]] = {}
+    found: dict[ValueOrigin, Mapping[str, Any]] = {}
     for place, required, raw in _files(config, home, cwd, environ):
         path = Path(place.name)
         content = drafts[path] if path in drafts else read_object(path, raw)
@@ -56,7 +56,7 @@ def load_settings(
     references = References(environ, secrets, home, is_partial=more is None)
     borrowed, notes = _borrowed(home, cwd, environ, secrets)
     layers = [
-        CommandLine(overrides, cwd, references),
+        CommandLineLayer(overrides, cwd, references),
         Environment(cwd, references),
         *[File(content, place, references) for place, content in reversed(found.items())],
         *[Borrowed(values, place, references) for place, values in borrowed.items()],
@@ -87,9 +87,9 @@ def project_files(cwd: Path, environ: Mapping[str, str]) -> set[Path]:
 
 def _borrowed(
     home: Path, cwd: Path, environ: Mapping[str, str], secrets: Mapping[str, str]
-) -> tuple[dict[Place, dict[Key, Any]], list[str]]:
+) -> tuple[dict[ValueOrigin, dict[Key, Any]], list[str]]:
     """What they say, and what is to be said of them. One that does not fit harms nobody."""
-    found: dict[Place, dict[Key, Any]] = {}
+    found: dict[ValueOrigin, dict[Key, Any]] = {}
     notes: list[str] = []
     projects = project_files(cwd, environ)
     for path in borrowed_places(home, cwd, environ):
@@ -102,7 +102,7 @@ def _borrowed(
             said = t("{path}: not read before `kore trust`: it came with this folder", path=path)
             notes.append(said)
             continue
-        place = Place("file", str(path), path.parent)
+        place = ValueOrigin("file", str(path), path.parent)
         try:
             theirs = read_foreign(path, raw)
             if theirs is None:
@@ -126,18 +126,18 @@ def own_file(config: Path | None, home: Path, cwd: Path, environ: Mapping[str, s
 
 def _files(
     config: Path | None, home: Path, cwd: Path, environ: Mapping[str, str]
-) -> list[tuple[Place, bool, bytes | None]]:
+) -> list[tuple[ValueOrigin, bool, bytes | None]]:
     """Each with whether it must be there, and what was read from it already."""
     own = own_file(config, home, cwd, environ)
     named = config is not None or bool(environ.get("KORE_CONFIG"))
-    places: list[tuple[Place, bool, bytes | None]] = []
-    places.append((Place("file", str(own), own.parent), named, None))
+    places: list[tuple[ValueOrigin, bool, bytes | None]] = []
+    places.append((ValueOrigin("file", str(own), own.parent), named, None))
     project = cwd / ".kore" / "config.json"
     # In the user's own folder `./.kore` is the home itself, not a project's.
     if project.parent.resolve() != home.resolve() and project.resolve() != own.resolve():
         raw = trusted(project, home)
         kind: Kind = "project" if raw is None else "file"
-        places.append((Place(kind, str(project), cwd), False, raw))
+        places.append((ValueOrigin(kind, str(project), cwd), False, raw))
     return places
 
 
@@ -149,9 +149,9 @@ def _build(layers: Sequence[Layer], references: References, files: Sequence[Path
         settings.hide(references.hidden)
         settings.tell({key: str(held.place) for key, held in values.items()} | references.sources)
     except ValidationError as exc:
-        found = sentences(exc, values, references.missing)
+        found = explain_errors(exc, values, references.missing)
     else:
-        found = check_names(settings, values)
+        found = check_references(settings, values)
     complaints = [line for layer in reversed(layers) for line in layer.complaints]
     complaints += references.complaints + found
     if not complaints:

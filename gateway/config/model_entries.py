@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from agent.i18n import t
-from agent.providers.registry import ModelConfig, default_model, resolve
+from agent.providers.registry import ModelConfig, default_model, resolve_model
 from gateway.config.origin import Loc, dotted
 from gateway.config.schema import Settings
 from gateway.config.sections import ModelEntry
@@ -51,7 +51,7 @@ def fallbacks(settings: Settings) -> tuple[str, ...]:
 def check_models(settings: Settings, environ: Mapping[str, str]) -> None:
     """Raises `ConfigError` when the chosen model or one of its fallbacks could not be asked."""
     for name in (chosen_model(settings, environ), *fallbacks(settings)):
-        resolve(name, model_list(settings), environ)
+        resolve_model(name, model_list(settings), environ)
 
 
 def _config(settings: Settings, n: int, entry: ModelEntry) -> ModelConfig:

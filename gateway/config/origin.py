@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from agent.i18n import t
 from agent.records import frozen
-from agent.text.visible import visible_line
+from agent.text.visible import escape_line
 
 Kind = Literal["file", "project", "environment", "command line", "default"]
 # ("agent", "model"), or ("model_list",) for a section that is one value.
@@ -14,7 +14,7 @@ Loc = tuple[str | int, ...]
 
 
 @frozen
-class Place:
+class ValueOrigin:
     """A file, a variable or a flag. `folder` is where relative paths in it start."""
 
     kind: Kind
@@ -32,7 +32,7 @@ class Value:
     """`quotable` is false when the value may be a secret that an error must not repeat."""
 
     value: Any
-    place: Place
+    place: ValueOrigin
     quotable: bool = True
 
 
@@ -42,7 +42,7 @@ class Missing:
 
     loc: Loc
     name: str
-    place: Place
+    place: ValueOrigin
 
     def __str__(self) -> str:
         return t(
@@ -66,5 +66,5 @@ def dotted(loc: Loc) -> str:
 
 def printable(text: str, limit: int = 60) -> str:
     """One short line in which nothing is hidden, whatever was in a file."""
-    clean = visible_line(text[: limit + 1])
+    clean = escape_line(text[: limit + 1])
     return clean if len(clean) <= limit else clean[:limit] + "…"

@@ -9,7 +9,7 @@ from typing import Any
 from agent.errors import ConfigError
 from agent.i18n import t
 from gateway.config.json_document import kind_of, private, read_object
-from gateway.config.origin import Key, Loc, Missing, Place, dotted, printable
+from gateway.config.origin import Key, Loc, Missing, ValueOrigin, dotted, printable
 
 PATHS: tuple[Key, ...] = (
     ("agent", "workspace"),
@@ -50,7 +50,7 @@ class References:
     def __post_init__(self) -> None:
         self.hidden = list(self.secrets.values())
 
-    def expand(self, value: Any, loc: Loc, place: Place) -> Any:
+    def expand(self, value: Any, loc: Loc, place: ValueOrigin) -> Any:
         """The value with its references filled in; one that leads nowhere stays as written.
 
         A key or an address in a map is dropped then: better none than such a text.
@@ -67,7 +67,7 @@ class References:
             case _:
                 return value
 
-    def absolute(self, key: Key, text: str, place: Place) -> str:
+    def absolute(self, key: Key, text: str, place: ValueOrigin) -> str:
         """The value of one of `PATHS`, from the folder of `place` on.
 
         Raises `ValueError` or `RuntimeError` for a `~name` that is nobody's home.
@@ -78,7 +78,7 @@ class References:
         path = place.folder / expand_home(text.removeprefix(scheme), self.home, self.environ)
         return f"{scheme}{path}"
 
-    def _text(self, text: str, loc: Loc, place: Place) -> str:
+    def _text(self, text: str, loc: Loc, place: ValueOrigin) -> str:
         def fill(match: re.Match[str]) -> str:
             name = match[1]
             if not _NAME.fullmatch(name):

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gateway.config.references import has_reference
-from gateway.config.words import STARS, starred_text, starred_words
+from gateway.config.words import STARS, mask_text, starred_words
 
 _SECRET = re.compile(r"(?:^|_)(?:token|secret|api_?keys?|password)$|^apikey$", re.IGNORECASE)
 # Maps whose every value may be one.
@@ -25,7 +25,9 @@ def is_secret(path: tuple[str, ...]) -> bool:
     return bool(words) and _SECRET.search(_snake(words[-1])) is not None
 
 
-def set_apart(path: tuple[str, ...], value: Any, named: str = "") -> tuple[Any, dict[str, str]]:
+def extract_secret(
+    path: tuple[str, ...], value: Any, named: str = ""
+) -> tuple[Any, dict[str, str]]:
     """The value with each secret as `${NAME}`, and the names with what they stand for.
 
     `named` is how the entry of a list calls itself, for names that stay when the list grows.
@@ -36,12 +38,12 @@ def set_apart(path: tuple[str, ...], value: Any, named: str = "") -> tuple[Any, 
             return f"${{{name}}}", {name: value}
         case list():
             pairs = [
-                set_apart((*path, str(n)), item, _called(item) or named)
+                extract_secret((*path, str(n)), item, _called(item) or named)
                 for n, item in enumerate(value)
             ]
             return [one for one, _ in pairs], _joined(found for _, found in pairs)
         case dict():
-            entries = {key: set_apart((*path, key), v, named) for key, v in value.items()}
+            entries = {key: extract_secret((*path, key), v, named) for key, v in value.items()}
             return (
                 {key: one for key, (one, _) in entries.items()},
                 _joined(found for _, found in entries.values()),
@@ -77,19 +79,19 @@ def orphans(known: Iterable[str], before: str, texts: Iterable[str]) -> list[str
     ]
 
 
-def starred(value: Any, path: tuple[str, ...] = ()) -> Any:
+def masked(value: Any, path: tuple[str, ...] = ()) -> Any:
     """A value as it may be shown: a secret as stars, a reference as it is written."""
     match value:
         case str() if value and is_secret(path) and not has_reference(value):
             return STARS
         case str() if "://" in value:  # which may hold a password
-            return starred_text(value)
+            return mask_text(value)
         case list() if path[-1:] == ("args",) and all(isinstance(one, str) for one in value):
             return starred_words(value)
         case list():
-            return [starred(item, (*path, str(n))) for n, item in enumerate(value)]
+            return [masked(item, (*path, str(n))) for n, item in enumerate(value)]
         case dict():
-            return {key: starred(item, (*path, key)) for key, item in value.items()}
+            return {key: masked(item, (*path, key)) for key, item in value.items()}
         case _:
             return value
 

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, Strict
 
-from agent.security.policy.modes import Mode
+from agent.security.policy.modes import PermissionMode
 from gateway.config.people import Audience, ChatPlace, Principal, RoleName, SenderId
 from gateway.config.reach import Folder, HostName
 from gateway.config.value_types import (
@@ -94,7 +94,7 @@ class TelegramAccount(Section):
 
 
 class TelegramChat(Section):
-    """What holds in one chat or topic; see `gateway.channels.chat_settings.Place`."""
+    """What holds in one chat or topic; see `gateway.channels.chat_settings.ChatSettings`."""
 
     persona: Word | None = None
     model: Word | None = None
@@ -153,7 +153,7 @@ class ContextSection(Section):
 ChannelName = Literal["cli", "telegram"]
 
 
-def _first_modes() -> dict[ChannelName, Mode]:
+def _first_modes() -> dict[ChannelName, PermissionMode]:
     return {"cli": "ask"}
 
 
@@ -182,7 +182,7 @@ class SecuritySection(Section):
     blocked_commands: tuple[Word, ...] = ("rm", "sudo", "shutdown", "format", "del")
     blocked_paths: tuple[Word, ...] = (".git", ".env", "node_modules/.cache")
     policy_file: Path | None = None
-    modes: dict[ChannelName, Mode] = Field(default_factory=_first_modes)
+    modes: dict[ChannelName, PermissionMode] = Field(default_factory=_first_modes)
     approval_timeout_s: Annotated[Number, Field(gt=0)] = 3600
 
 

@@ -4,13 +4,13 @@ import json
 import re
 from typing import Any
 
-from gateway.config.jsonc import Member, Node, find, member, read
+from gateway.config.jsonc import JsonMember, Node, find, member, read
 
 _SHORT_CHARS = 88
 _BLANK_OR_COMMENT = re.compile(r"[ \t]*(?://[^\n]*)?\r?(?:\n|$)")
 
 
-def put(text: str, path: tuple[str, ...], value: Any) -> str:
+def set_value(text: str, path: tuple[str, ...], value: Any) -> str:
     """The text with `value` at this path; objects on the way to it are made.
 
     Raises `ValueError`: for a text that is no JSON, and a path through what holds no entries.
@@ -29,7 +29,7 @@ def put(text: str, path: tuple[str, ...], value: Any) -> str:
     return _append(text, node, path[done] if node.members is not None else None, value)
 
 
-def take_out(text: str, path: tuple[str, ...]) -> str:
+def remove_value(text: str, path: tuple[str, ...]) -> str:
     """The text without what stands at this path. Raises `KeyError` when nothing does."""
     parent = find(read(text), path[:-1])
     gone = member(parent, path[-1]) if parent else None
@@ -72,7 +72,7 @@ def _append(text: str, parent: Node, key: str | None, value: Any) -> str:
     return text[: last.node.end] + "," + text[last.node.end : body] + tail + text[body:]
 
 
-def _behind(text: str, last: Member, entry: str) -> str:
+def _behind(text: str, last: JsonMember, entry: str) -> str:
     """On the same line as the entry before it."""
     if last.comma is not None:
         return f"{text[: last.comma + 1]}{entry},{text[last.comma + 1 :]}"

@@ -13,7 +13,7 @@ from gateway.config.sections import TelegramSection
 OFFICIAL = "https://api.telegram.org"
 
 
-def check_names(settings: Settings, values: Mapping[Key, Value]) -> list[str]:
+def check_references(settings: Settings, values: Mapping[Key, Value]) -> list[str]:
     """Complaints about models that no entry has, and entries that share a name."""
     found: list[str] = []
     names = [entry.model_name for entry in settings.model_list]

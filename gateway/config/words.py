@@ -24,7 +24,7 @@ _FOUND = (
 )
 
 
-def starred_text(text: str) -> str:
+def mask_text(text: str) -> str:
     """The text with stars for what looks like a secret; a reference stays as it is written."""
     for begin, end in sorted(_spans(text), reverse=True):
         text = text[:begin] + STARS + text[end:]
@@ -33,7 +33,7 @@ def starred_text(text: str) -> str:
 
 def starred_words(words: Sequence[str]) -> list[str]:
     """The same of a program's arguments: also what follows such as `--token`."""
-    return [STARS if whole else starred_text(word) for word, whole in _told(words)]
+    return [STARS if whole else mask_text(word) for word, whole in _told(words)]
 
 
 def secrets_of(words: Sequence[str]) -> Iterator[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from agent.errors import KoreError
-from agent.i18n import spoken, t
+from agent.i18n import current_locale, t
 from agent.security.policy.base import Answer
 from agent.serialization import message_from_json
 from agent.types import Message
@@ -20,7 +20,7 @@ from gateway.control.protocol import (
     LINE_LIMIT_BYTES,
     PROTOCOL,
     REQUEST_LIMIT_BYTES,
-    OwnerLost,
+    ConnectionLost,
     decode_object,
     encode_line,
     error_from_json,
@@ -34,15 +34,22 @@ from gateway.control.protocol import (
     socket_address,
     watch_event_from_json,
 )
-from gateway.control.service import Found, Glimpse, Opened, QueueMode, SessionInfo, WatchEvent
-from gateway.core.approval import Question
+from gateway.control.service import (
+    ConsoleLease,
+    QueueMode,
+    SearchHit,
+    SessionInfo,
+    SessionPreview,
+    WatchEvent,
+)
+from gateway.core.approval import ApprovalPrompt
 from gateway.core.messages import InboundMessage
 
 _CONNECT_S = 5.0
 
 
-class Client:
-    """`Service` over the socket at `path`. Every call may raise `OwnerLost`."""
+class ControlClient:
+    """`Service` over the socket at `path`. Every call may raise `ConnectionLost`."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -52,14 +59,14 @@ class Client:
         """A client, or None when nobody listens at `path`.
 
         Raises `KoreError` when the one who listens may not be trusted or is of another version,
-        `OwnerLost` when it does not answer: it is stopped, or on its way out.
+        `ConnectionLost` when it does not answer: it is stopped, or on its way out.
         """
         client = cls(path)
         try:
             async with asyncio.timeout(timeout_s):
                 hello = await client._call("hello")
         except TimeoutError as exc:
-            raise OwnerLost(
+            raise ConnectionLost(
                 t("the Kore that is running does not answer"),
                 hint=t(
                     "It may be stopped (Ctrl-Z) or busy; `cat {path}` names it.",
@@ -88,13 +95,13 @@ class Client:
     async def answer(self, nonce: str, answer: Answer, by: str) -> bool:
         return bool(await self._call("answer", nonce=nonce, answer=answer, by=by))
 
-    async def approvals(self) -> Sequence[Question]:
+    async def approvals(self) -> Sequence[ApprovalPrompt]:
         return [question_from_json(item) for item in await self._call("approvals")]
 
     async def stop(self, lane: str) -> bool:
         return bool(await self._call("stop", lane=lane))
 
-    async def open_console(self, session: str | None, fresh: bool) -> Opened:
+    async def open_console(self, session: str | None, fresh: bool) -> ConsoleLease:
         return opened_from_json(await self._call("open_console", session=session, fresh=fresh))
 
     async def sessions(self, limit: int = 50) -> Sequence[SessionInfo]:
@@ -108,7 +115,7 @@ class Client:
         found: str | None = await self._call("last_session", principal=principal)
         return found
 
-    async def glimpse(self, session: str, first: int, last: int) -> Glimpse:
+    async def glimpse(self, session: str, first: int, last: int) -> SessionPreview:
         found = await self._call("glimpse", session=session, first=first, last=last)
         return glimpse_from_json(found)
 
@@ -133,7 +140,7 @@ class Client:
     async def bind(self, lane: str, session: str | None) -> str:
         return str(await self._call("bind", lane=lane, session=session))
 
-    async def search(self, words: str, limit: int = 20) -> Sequence[Found]:
+    async def search(self, words: str, limit: int = 20) -> Sequence[SearchHit]:
         found = await self._call("search", words=words, limit=limit)
         return [found_from_json(item) for item in found]
 
@@ -234,7 +241,7 @@ class Client:
         except (FileNotFoundError, ConnectionRefusedError) as exc:
             if name == "hello":
                 raise
-            raise OwnerLost(t("Kore is no longer running")) from exc
+            raise ConnectionLost(t("Kore is no longer running")) from exc
 
     @asynccontextmanager
     async def _open(
@@ -255,7 +262,7 @@ class Client:
         try:
             if not is_own_user(writer.get_extra_info("socket")):
                 raise KoreError(t("{path} is served by another user", path=self._path))
-            fields = f"Content-Length: {len(body)}\r\nAccept-Language: {spoken()}"
+            fields = f"Content-Length: {len(body)}\r\nAccept-Language: {current_locale()}"
             head = f"POST /{name} HTTP/1.0\r\n{fields}\r\n\r\n"
             with _as_lost():
                 writer.write(head.encode() + body)
@@ -282,7 +289,7 @@ async def _refusal(reader: asyncio.StreamReader, status: int) -> KoreError:
 
 
 async def _line(reader: asyncio.StreamReader) -> dict[str, Any]:
-    """The next JSON line. Raises `OwnerLost` at the end, and what the other side reports."""
+    """The next JSON line. Raises `ConnectionLost` at the end, and what the other side reports."""
     with _as_lost():
         line = await reader.readuntil(b"\n")
     data = decode_object(line)
@@ -296,7 +303,7 @@ def _as_lost() -> Iterator[None]:
     try:
         yield
     except (asyncio.IncompleteReadError, ConnectionError) as exc:
-        raise OwnerLost(t("Kore stopped while it was being spoken to")) from exc
+        raise ConnectionLost(t("Kore stopped while it was being spoken to")) from exc
     except asyncio.LimitOverrunError as exc:
         raise KoreError(
             t(

@@ -16,14 +16,14 @@ from agent.errors import KoreError
 from agent.i18n import t
 from agent.records import frozen
 from gateway.bus.bus import MessageBus
-from gateway.control.client import Client
-from gateway.control.protocol import HandedOver, OwnerLost
-from gateway.core.event_hub import Watchers
+from gateway.control.client import ControlClient
+from gateway.control.protocol import ConnectionLost, HandedOver
+from gateway.core.event_hub import EventHub
 from gateway.core.messages import ONCE
-from gateway.runtime.lock import Locked, hold
-from gateway.runtime.paths import Home
+from gateway.runtime.lock import AlreadyRunning, acquire
+from gateway.runtime.paths import DataDir
 from gateway.store.repositories import inbox
-from gateway.store.sqlite.engine import Database
+from gateway.store.sqlite.engine import SqliteStore
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ _ASK_AGAIN_S = 1.0
 
 
 @frozen
-class Ownership:
+class DataOwnership:
     """The lock of the data. `unclean`: the last owner left in the middle. `attended`: lanes of
     one-shot runs whose processes wait for the new owner."""
 
@@ -47,7 +47,7 @@ class Ownership:
 class Handover:
     """The side that lets go: `request` it, and `run` does it."""
 
-    def __init__(self, database: Database, bus: MessageBus, watchers: Watchers) -> None:
+    def __init__(self, database: SqliteStore, bus: MessageBus, watchers: EventHub) -> None:
         self._database = database
         self._bus = bus
         self._watchers = watchers
@@ -74,22 +74,22 @@ class Handover:
 
 
 async def take_over(
-    stack: ExitStack, home: Home, what: str, *, limit_s: float = LIMIT_S
-) -> Ownership:
+    stack: ExitStack, home: DataDir, what: str, *, limit_s: float = LIMIT_S
+) -> DataOwnership:
     """Own the data until the stack is closed, asking for it where a terminal owns it.
 
-    Raises `Locked` when another gateway owns it, or nobody lets go of it in time.
+    Raises `AlreadyRunning` when another gateway owns it, or nobody lets go of it in time.
     """
     attended: dict[str, None] = {}
-    refusal: Locked | None = None
+    refusal: AlreadyRunning | None = None
     asked_at: float | None = None
     try:
         async with asyncio.timeout(limit_s):
             while True:
                 try:
-                    unclean = stack.enter_context(hold(home.lock, what))
-                    return Ownership(unclean, tuple(attended))
-                except Locked as exc:
+                    unclean = stack.enter_context(acquire(home.lock, what))
+                    return DataOwnership(unclean, tuple(attended))
+                except AlreadyRunning as exc:
                     if refusal is None:
                         log.info("%s: asking for the data", exc)
                     refusal = exc
@@ -102,12 +102,12 @@ async def take_over(
         raise refusal from None
 
 
-async def _ask(home: Home, what: str, refusal: Locked) -> Sequence[str]:
+async def _ask(home: DataDir, what: str, refusal: AlreadyRunning) -> Sequence[str]:
     """Ask whoever listens now. Raises `refusal` when the owner keeps the data."""
     try:
-        client = await Client.connect(home.socket)
+        client = await ControlClient.connect(home.socket)
         answer = await client.hand_over(what) if client is not None else ()
-    except (OwnerLost, OSError):
+    except (ConnectionLost, OSError):
         return ()  # it is just going
     except KoreError as exc:
         log.info("the owner does not hand over: %s", exc)

@@ -15,19 +15,26 @@ from agent.i18n import t
 from agent.security.policy.base import Answer
 from agent.types import Message
 from agent.version import VERSION
-from gateway.access.approval_coordinator import Approvals
+from gateway.access.approval_coordinator import ApprovalCoordinator
 from gateway.access.control import CONSOLE
 from gateway.bus.bus import MessageBus
 from gateway.control.runtime_status import resident_bytes
-from gateway.control.service import Found, Glimpse, Opened, QueueMode, SessionInfo, WatchEvent
+from gateway.control.service import (
+    ConsoleLease,
+    QueueMode,
+    SearchHit,
+    SessionInfo,
+    SessionPreview,
+    WatchEvent,
+)
 from gateway.control.upkeep import Upkept
-from gateway.core.approval import Question
-from gateway.core.event_hub import Watchers
+from gateway.core.approval import ApprovalPrompt
+from gateway.core.event_hub import EventHub
 from gateway.core.messages import ONCE, InboundMessage, Route
 from gateway.sessions import console_binding
 from gateway.sessions.console_binding import LOCAL, MAIN
-from gateway.sessions.service import Archivist
-from gateway.sessions.standing import standing
+from gateway.sessions.service import SessionService
+from gateway.sessions.standing import conversation_status
 from gateway.store.repositories import (
     chats,
     grants,
@@ -38,25 +45,25 @@ from gateway.store.repositories import (
     usage,
 )
 from gateway.store.repositories.session_admin import Status
-from gateway.store.sqlite.engine import Database, StoreError
-from gateway.turns.runner import Turns
-from gateway.turns.usage_limits import Day
+from gateway.store.sqlite.engine import SqliteStore, StoreError
+from gateway.turns.runner import TurnRunner
+from gateway.turns.usage_limits import BillingDay
 
 P = ParamSpec("P")
 
 _RESERVED_S = 30.0
 
 
-class Desk(Upkept):
+class LocalService(Upkept):
     """Implements `gateway.control.service.Service` on the parts of this process."""
 
     def __init__(
         self,
-        database: Database,
+        database: SqliteStore,
         bus: MessageBus,
-        watchers: Watchers,
-        approvals: Approvals,
-        work: Turns,
+        watchers: EventHub,
+        approvals: ApprovalCoordinator,
+        work: TurnRunner,
         facts: Callable[[], dict[str, Any]],
     ) -> None:
         self._database = database
@@ -68,7 +75,7 @@ class Desk(Upkept):
         self.timetable = work.timetable
         self._background = background
         self._facts = facts
-        self._archivist = Archivist(database, bus.wake, watchers.publish, background)
+        self._archivist = SessionService(database, bus.wake, watchers.publish, background)
         self._reserved: dict[str, float] = {}
 
     async def submit(self, message: InboundMessage) -> None:
@@ -96,13 +103,13 @@ class Desk(Upkept):
         await self._bus.notes.carry()
         return held
 
-    async def approvals(self) -> Sequence[Question]:
+    async def approvals(self) -> Sequence[ApprovalPrompt]:
         return await self._approvals.open_questions()
 
     async def stop(self, lane: str) -> bool:
         return await self._bus.stop(lane)
 
-    async def open_console(self, session: str | None, fresh: bool) -> Opened:
+    async def open_console(self, session: str | None, fresh: bool) -> ConsoleLease:
         self.timetable.attended.set()
         known = await self._database.run(console_binding.consoles_of, session) if session else []
         numbered = (f"{MAIN}-{number}" for number in count(2))
@@ -113,7 +120,7 @@ class Desk(Upkept):
                 continue
             # Before anything is awaited: a terminal that opens meanwhile gets another place.
             self._reserved[lane] = time.monotonic() + _RESERVED_S
-            opened: Opened | None = None
+            opened: ConsoleLease | None = None
             try:
                 opened = await self._open_console(chat_id, session, fresh)
             finally:
@@ -123,7 +130,9 @@ class Desk(Upkept):
                 return opened
         raise AssertionError("there is always a further number")
 
-    async def _open_console(self, chat_id: str, session: str | None, fresh: bool) -> Opened | None:
+    async def _open_console(
+        self, chat_id: str, session: str | None, fresh: bool
+    ) -> ConsoleLease | None:
         opened = await self._database.run(console_binding.open_console, chat_id, session, fresh)
         if opened is None:
             return None
@@ -141,7 +150,7 @@ class Desk(Upkept):
     async def last_session(self, principal: str) -> str | None:
         return await self._database.run(sessions.last_of, principal)
 
-    async def glimpse(self, session: str, first: int, last: int) -> Glimpse:
+    async def glimpse(self, session: str, first: int, last: int) -> SessionPreview:
         return await self._archivist.glimpse(session, first, last)
 
     async def messages(self, session: str) -> Sequence[Message]:
@@ -151,7 +160,7 @@ class Desk(Upkept):
         return await self._database.run(sessions.queue_mode_of_lane, lane)
 
     async def standing(self, lane: str) -> Mapping[str, Any]:
-        return await self._database.run(standing, lane)
+        return await self._database.run(conversation_status, lane)
 
     async def background(self, session: str) -> Sequence[str]:
         return self._background.running(session)
@@ -163,7 +172,7 @@ class Desk(Upkept):
             await self._archivist.set_status(bound, "open")
         return bound
 
-    async def search(self, words: str, limit: int = 20) -> Sequence[Found]:
+    async def search(self, words: str, limit: int = 20) -> Sequence[SearchHit]:
         return await self._archivist.search(words, limit)
 
     async def fork(self, session: str) -> str:
@@ -183,7 +192,7 @@ class Desk(Upkept):
 
     async def status(self) -> Mapping[str, Any]:
         waiting = await self._database.run(inbox.waiting_count)
-        spent = await self._database.run(usage.of_all, Day.of(time.time()).began)
+        spent = await self._database.run(usage.of_all, BillingDay.of(time.time()).began)
         questions = await self._approvals.open_questions()
         return {
             "version": VERSION,
@@ -196,7 +205,7 @@ class Desk(Upkept):
             "questions_open": len(questions),
             "obstacle": self._bus.obstacle,
             "routes_with_mail": self._delivery.routes,
-            "unreachable": await self._database.run(chats.out_of),
+            "unreachable": await self._database.run(chats.unreachable_chats),
             "parts_given_up": self._delivery.given_up,
             "memory_mb": resident_bytes() // 2**20,
             "spent_today": {
@@ -216,7 +225,7 @@ class Desk(Upkept):
         self._bus.wake(lane)
         return t("Message {seq} waits again on {lane}.", seq=seq, lane=lane)
 
-    async def _decode_again(self, update: undecoded_updates.Kept) -> str:
+    async def _decode_again(self, update: undecoded_updates.UndecodedUpdate) -> str:
         """Stored like any other batch, and once: its messages keep the platform's own ids."""
         channel = self._delivery.decoder(update.channel, update.account)
         if channel is None:
@@ -265,11 +274,11 @@ class Desk(Upkept):
         return await self._at_door(self._bus.door.revoke, who, by, time.time())
 
     async def grants(self) -> Sequence[Mapping[str, Any]]:
-        return [asdict(grant) for grant in await self._database.run(grants.grants)]
+        return [asdict(grant) for grant in await self._database.run(grants.list_grants)]
 
     async def take_back(self, grant: int | None) -> str:
         by = f"{CONSOLE}:{os.getuid()}"
-        gone = await self._database.run(grants.revoke, grant, by, time.time())
+        gone = await self._database.run(grants.revoke_grant, grant, by, time.time())
         await self._bus.notes.carry()
         if grant is None:
             return t("{gone} taken back; from now on you are asked again.", gone=len(gone))

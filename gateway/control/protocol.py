@@ -12,8 +12,16 @@ from typing import Any
 
 from agent.errors import ConfigError, KoreError
 from agent.serialization import dumps, event_from_json, event_to_json
-from gateway.control.service import Delivered, Found, Glimpse, Opened, Said, SessionInfo, WatchEvent
-from gateway.core.approval import Question
+from gateway.control.service import (
+    ConsoleLease,
+    Delivered,
+    Excerpt,
+    SearchHit,
+    SessionInfo,
+    SessionPreview,
+    WatchEvent,
+)
+from gateway.core.approval import ApprovalPrompt
 from gateway.core.messages import InboundMessage, Media, Route, Sender
 
 # Raised when two processes of different Kore versions would not understand each other.
@@ -24,14 +32,14 @@ LINE_LIMIT_BYTES = 16 * 1024 * 1024
 _ADDRESS_LIMIT_BYTES = 100
 
 
-class OwnerLost(KoreError):
+class ConnectionLost(KoreError):
     """The process that owns the data went away in the middle of a conversation, or let go of
     whoever watched it."""
 
     code = "owner-lost"
 
 
-class HandedOver(OwnerLost):
+class HandedOver(ConnectionLost):
     """The process that owned the data has let go of it for another one, which goes on."""
 
     code = "handed-over"
@@ -51,28 +59,28 @@ def inbound_from_json(data: Mapping[str, Any]) -> InboundMessage:
         raise KoreError(f"an inbound message is damaged: {exc!r}") from exc
 
 
-def opened_from_json(data: Mapping[str, Any]) -> Opened:
-    return Opened(**_known(Opened, data))
+def opened_from_json(data: Mapping[str, Any]) -> ConsoleLease:
+    return ConsoleLease(**_known(ConsoleLease, data))
 
 
 def session_from_json(data: Mapping[str, Any]) -> SessionInfo:
     return SessionInfo(**_known(SessionInfo, data))
 
 
-def glimpse_from_json(data: Mapping[str, Any]) -> Glimpse:
+def glimpse_from_json(data: Mapping[str, Any]) -> SessionPreview:
     parts = (data["beginning"], data["end"])
-    said = (tuple(Said(**_known(Said, one)) for one in part) for part in parts)
-    return Glimpse(session_from_json(data["info"]), *said)
+    said = (tuple(Excerpt(**_known(Excerpt, one)) for one in part) for part in parts)
+    return SessionPreview(session_from_json(data["info"]), *said)
 
 
-def found_from_json(data: Mapping[str, Any]) -> Found:
+def found_from_json(data: Mapping[str, Any]) -> SearchHit:
     marks = tuple((int(start), int(end)) for start, end in data["marks"])
-    return Found(**{**_known(Found, data), "marks": marks})
+    return SearchHit(**{**_known(SearchHit, data), "marks": marks})
 
 
-def question_from_json(data: Mapping[str, Any]) -> Question:
+def question_from_json(data: Mapping[str, Any]) -> ApprovalPrompt:
     route = Route(**_known(Route, data["route"]))
-    return Question(**{**_known(Question, data), "route": route})
+    return ApprovalPrompt(**{**_known(ApprovalPrompt, data), "route": route})
 
 
 def watch_event_to_json(event: WatchEvent) -> dict[str, Any]:
@@ -96,7 +104,7 @@ def error_to_json(error: KoreError) -> dict[str, Any]:
 def error_from_json(data: Mapping[str, Any]) -> KoreError:
     """The error that the other side raised; of its class only what callers tell apart."""
     told_apart: dict[str | None, type[KoreError]] = {
-        cls.code: cls for cls in (ConfigError, OwnerLost, HandedOver)
+        cls.code: cls for cls in (ConfigError, ConnectionLost, HandedOver)
     }
     cls = told_apart.get(data.get("code"), KoreError)
     error = cls(str(data.get("message", "")), hint=data.get("hint"))

@@ -9,39 +9,39 @@ from pathlib import Path
 from typing import Any
 
 from agent.errors import ConfigError
-from agent.i18n import later, plural, t
-from agent.providers.pool import Models
-from agent.providers.registry import OFFLINE, resolve
+from agent.i18n import mark_for_translation, plural, t
+from agent.providers.pool import ModelPool
+from agent.providers.registry import OFFLINE, resolve_model
 from agent.records import frozen
 from gateway.channels.base import Channel, ChannelStatus, Reports
-from gateway.channels.supervisor import Reception
+from gateway.channels.supervisor import ChannelSupervisor
 
-OFFLINE_HINT = later(
+OFFLINE_HINT = mark_for_translation(
     "This is the offline stand-in, not a real model. Set OPENAI_API_KEY (or "
     "another vendor's key), start Ollama, or run `kore init`."
 )
 # What a channel may be, as it is told; JSON has the words as they are.
 _STATES = {
-    "starting": later("starting"),
-    "polling": later("polling"),
-    "webhook": later("webhook"),
-    "retrying": later("retrying"),
-    "conflict": later("conflict"),
-    "storage": later("storage"),
-    "refused": later("refused"),
-    "stopped": later("stopped"),
+    "starting": mark_for_translation("starting"),
+    "polling": mark_for_translation("polling"),
+    "webhook": mark_for_translation("webhook"),
+    "retrying": mark_for_translation("retrying"),
+    "conflict": mark_for_translation("conflict"),
+    "storage": mark_for_translation("storage"),
+    "refused": mark_for_translation("refused"),
+    "stopped": mark_for_translation("stopped"),
 }
 
 
 @frozen
-class Facts:
+class RuntimeStatus:
     """For /status and `kore status`. `began` is monotonic time in seconds; `sandbox` says what
     commands run in, `exec_hosts` whom they reach out of it."""
 
-    models: Callable[[], Models]
+    models: Callable[[], ModelPool]
     workspace: Path
     ways: Mapping[tuple[str, str], Channel]
-    reception: Reception
+    reception: ChannelSupervisor
     began: float
     sandbox: str = "none"
     exec_hosts: tuple[str, ...] = ()
@@ -73,13 +73,16 @@ class Facts:
     def for_chat(self) -> dict[str, str]:
         """The same in words."""
         states = {name: _told(status) for name, status in self()["channels"].items()}
-        return {**states, later("Running for"): str(timedelta(seconds=self()["uptime_s"]))}
+        return {
+            **states,
+            mark_for_translation("Running for"): str(timedelta(seconds=self()["uptime_s"])),
+        }
 
 
-def _asked_where(models: Models) -> str | None:
+def _asked_where(models: ModelPool) -> str | None:
     """What the default model's name stands for: `vendor/model at address`; None without one."""
     try:
-        found = resolve(models.default, models.known, models.environ)
+        found = resolve_model(models.default, models.known, models.environ)
     except ConfigError as exc:
         return str(exc)
     return f"{found.model} at {found.api_base}" if found.api_base else None

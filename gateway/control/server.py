@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from agent.errors import KoreError, PolicyDenied
-from agent.i18n import language_of, speak, spoken
+from agent.i18n import current_locale, language_of, set_locale
 from agent.serialization import message_to_json
 from gateway.control.protocol import (
     PROTOCOL,
@@ -30,7 +30,7 @@ from gateway.control.protocol import (
     watch_event_to_json,
 )
 from gateway.control.service import Service
-from gateway.control.unix_listener import Listener
+from gateway.control.unix_listener import UnixListener
 
 log = logging.getLogger(__name__)
 
@@ -104,7 +104,7 @@ class ControlServer:
         }
 
     async def __aenter__(self) -> Self:
-        self._listener = Listener(self._path)
+        self._listener = UnixListener(self._path)
         self._server = await asyncio.start_unix_server(
             self._connected, sock=self._listener.socket, limit=_HEAD_LIMIT_BYTES
         )
@@ -263,7 +263,7 @@ async def _request(reader: asyncio.StreamReader) -> tuple[str, Arguments]:
     fields = dict(line.lower().split(":", 1) for line in head[1:] if ":" in line)
     size = fields.get("content-length", "0").strip()
     # This task serves one call: what it says is for whoever made it.
-    speak(language_of(fields.get("accept-language", "").strip()) or spoken())
+    set_locale(language_of(fields.get("accept-language", "").strip()) or current_locale())
     if method != "POST" or not size.isdecimal():
         raise KoreError("expected POST with a Content-Length")
     if int(size) > REQUEST_LIMIT_BYTES:

@@ -13,8 +13,8 @@ from agent.events import Event
 from agent.records import frozen
 from agent.security.policy.base import Answer
 from agent.types import Message
-from gateway.control.service_part import Timetables
-from gateway.core.approval import Question
+from gateway.control.service_part import JobsApi
+from gateway.core.approval import ApprovalPrompt
 from gateway.core.messages import InboundMessage, OutboundKind
 
 
@@ -60,7 +60,7 @@ class SessionInfo:
 
 
 @frozen
-class Found:
+class SearchHit:
     """A message that holds what was searched for, or a session whose name does (role "name", n 0).
 
     `marks` are stretches of `snippet` that do.
@@ -77,7 +77,7 @@ class Found:
 
 
 @frozen
-class Said:
+class Excerpt:
     """What a person ("user") or the model ("assistant") said."""
 
     role: str
@@ -85,16 +85,16 @@ class Said:
 
 
 @frozen
-class Glimpse:
+class SessionPreview:
     """A session without all of its messages: how it began and, behind that, where it stands."""
 
     info: SessionInfo
-    beginning: tuple[Said, ...] = ()
-    end: tuple[Said, ...] = ()
+    beginning: tuple[Excerpt, ...] = ()
+    end: tuple[Excerpt, ...] = ()
 
 
 @frozen
-class Opened:
+class ConsoleLease:
     """A console's place: its chat id, and the session bound to it (None: the first message makes
     one). `unfinished`: an earlier answer is still under way there, because the process was killed
     or nobody looked on. `language` is what the person at the console chose to be spoken to in.
@@ -122,7 +122,7 @@ class Talk(Protocol):
         """Answer an approval; False when it has expired or was answered already."""
         ...
 
-    async def approvals(self) -> Sequence[Question]:
+    async def approvals(self) -> Sequence[ApprovalPrompt]:
         """The approvals that somebody is asked for now, oldest first."""
         ...
 
@@ -134,7 +134,7 @@ class Talk(Protocol):
 class Records(Protocol):
     """What is stored."""
 
-    async def open_console(self, session: str | None, fresh: bool) -> Opened:
+    async def open_console(self, session: str | None, fresh: bool) -> ConsoleLease:
         """A console lane that no other console watches, bound to `session`, to a new one
         (`fresh`), or to the lane's last one. Raises `KoreError` for an unknown session."""
         ...
@@ -149,7 +149,7 @@ class Records(Protocol):
         """The session that somebody used last and has not closed."""
         ...
 
-    async def glimpse(self, session: str, first: int, last: int) -> Glimpse:
+    async def glimpse(self, session: str, first: int, last: int) -> SessionPreview:
         """A session's first and last words, also of an unambiguous prefix. Raises `KoreError`."""
         ...
 
@@ -179,7 +179,7 @@ class Archive(Protocol):
     """What is done with whole conversations. All raise `KoreError` for an unknown session, which
     may be named by an unambiguous prefix."""
 
-    async def search(self, words: str, limit: int = 20) -> Sequence[Found]:
+    async def search(self, words: str, limit: int = 20) -> Sequence[SearchHit]:
         """The newest messages with all these words. Raises `KoreError` for a sealed database."""
         ...
 
@@ -294,7 +294,7 @@ class Service(
     Keeping,
     Doorkeeping,
     Consents,
-    Timetables,
+    JobsApi,
     Protocol,
 ):
     """All of it."""

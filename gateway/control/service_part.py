@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 
-class Timetables(Protocol):
+class JobsApi(Protocol):
     """What comes due by itself."""
 
     async def jobs(self) -> Sequence[Mapping[str, Any]]:

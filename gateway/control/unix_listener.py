@@ -12,7 +12,7 @@ from gateway.control.protocol import socket_address
 _PROBE_S = 1.0
 
 
-class Listener:
+class UnixListener:
     """A socket at `path`, 0600 from its first moment. A file that nobody answers on is replaced.
 
     Raises `KoreError` when somebody listens there already or the socket cannot be made.

@@ -11,7 +11,7 @@ from logging import getLogger
 from aiohttp import web
 
 from agent.errors import ConfigError
-from gateway.channels.base import Hooked
+from gateway.channels.base import SupportsWebhook
 from gateway.control.health import Page
 
 _log = getLogger(__name__)
@@ -24,8 +24,8 @@ Pages = Callable[[list[str]], Awaitable[Page]]
 
 
 @asynccontextmanager
-async def serve_hooks(
-    host: str, port: int, pages: Pages, channels: Mapping[str, Hooked]
+async def serve_webhooks(
+    host: str, port: int, pages: Pages, channels: Mapping[str, SupportsWebhook]
 ) -> AsyncIterator[int]:
     """Answer until the block ends; gives the port. `channels` by the path that each is called at.
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from agent.i18n import later, t
+from agent.i18n import mark_for_translation, t
 from agent.records import frozen
 from agent.security.policy.base import Answer, ApprovalRequest
 from agent.serialization import dumps
@@ -17,10 +17,10 @@ _TITLE_CHARS = 60
 _TELLING = ("path", "file_path", "url", "query")
 _LETTERS: dict[str, Answer] = {"o": "once", "s": "session", "a": "always", "d": "deny"}
 _LABELS: dict[Answer, str] = {
-    "once": later("Allow once"),
-    "session": later("Allow for this session"),
-    "always": later("Always"),
-    "deny": later("Deny"),
+    "once": mark_for_translation("Allow once"),
+    "session": mark_for_translation("Allow for this session"),
+    "always": mark_for_translation("Always"),
+    "deny": mark_for_translation("Deny"),
 }
 _DID: dict[Answer, str] = {
     "once": "allowed it once",
@@ -29,18 +29,18 @@ _DID: dict[Answer, str] = {
     "deny": "denied it",
 }
 _VERDICTS: dict[State, str] = {
-    "open": later("Open"),
-    "once": later("✅ Allowed once"),
-    "session": later("✅ Allowed for this session"),
-    "always": later("✅ Always allowed, exactly this"),
-    "deny": later("⛔ Denied"),
-    "expired": later("⌛ Not answered in time, which is a no"),
-    "withdrawn": later("⏹ Withdrawn"),
+    "open": mark_for_translation("Open"),
+    "once": mark_for_translation("✅ Allowed once"),
+    "session": mark_for_translation("✅ Allowed for this session"),
+    "always": mark_for_translation("✅ Always allowed, exactly this"),
+    "deny": mark_for_translation("⛔ Denied"),
+    "expired": mark_for_translation("⌛ Not answered in time, which is a no"),
+    "withdrawn": mark_for_translation("⏹ Withdrawn"),
 }
 
 
 @frozen
-class Question:
+class ApprovalPrompt:
     """An approval that somebody is asked for.
 
     `number` and `title` tell it apart; `command`, `sends` and `diff` show exactly what would
@@ -99,7 +99,7 @@ def fingerprint(request: ApprovalRequest, root: Path, *, diff: bool) -> str:
     return hashlib.sha256(dumps(bound).encode()).hexdigest()
 
 
-def choices(nonce: str, *, whole: bool) -> tuple[Button, ...]:
+def buttons_for(nonce: str, *, whole: bool) -> tuple[Button, ...]:
     """The buttons; what is not shown as a whole cannot be allowed for longer than once."""
     return tuple(
         Button(t(_LABELS[answer]), f"a:{letter}:{nonce}")
@@ -116,7 +116,7 @@ def read_press(data: str) -> tuple[str, Answer] | None:
     return (nonce, answer) if kind == "a" and answer is not None and nonce else None
 
 
-def account(state: State, by: str | None) -> str:
+def audit_text(state: State, by: str | None) -> str:
     """What the audit log says of how a question ended."""
     match state:
         case "expired":
@@ -128,7 +128,7 @@ def account(state: State, by: str | None) -> str:
     return "asked"
 
 
-def standing(session: str, by: str) -> str:
+def audit_text_for_grant(session: str, by: str) -> str:
     """What the audit log says of an answer that was given before; `session` is '' for always."""
     return f"not asked: {by} {_DID['session' if session else 'always']}"
 

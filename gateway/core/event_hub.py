@@ -23,8 +23,8 @@ from agent.events import (
     ToolStart,
     UsageReport,
 )
-from agent.turn.event_stream import LeftOut
-from gateway.control.protocol import OwnerLost
+from agent.turn.event_stream import DroppedEvents
+from gateway.control.protocol import ConnectionLost
 from gateway.control.service import WatchEvent
 
 # A watcher this far behind is let go: it reads the session anew.
@@ -40,7 +40,7 @@ _STATUS = (State, UsageReport, IterationStart)
 _COUNTED = (ToolOutput, *_STATUS)
 
 
-class Watcher:
+class Subscription:
     """One screen's events. Deltas that it has not read yet are joined, so that none is lost; live
     tool output may be left out (the result has it all), and of older states, too. No question is
     put twice."""
@@ -49,7 +49,7 @@ class Watcher:
         self._events: deque[WatchEvent] = deque()
         self._chars = 0
         self._unread: Counter[type] = Counter()
-        self._left_out = LeftOut()
+        self._left_out = DroppedEvents()
         self._asked: set[str] = set()
         self._ready = asyncio.Event()
         self._closed = False
@@ -88,7 +88,7 @@ class Watcher:
                     )
                 self._append(event)
         if len(self._events) > LIMIT or self._chars > LIMIT_CHARS:
-            self.fail(OwnerLost(LET_GO))
+            self.fail(ConnectionLost(LET_GO))
         self._ready.set()
 
     def fail(self, failure: KoreError) -> None:
@@ -115,7 +115,7 @@ class Watcher:
         return event
 
     async def __aiter__(self) -> AsyncIterator[WatchEvent]:
-        """Raises, after what was still held, `OwnerLost` for a screen that was let go, and what
+        """Raises, after what was still held, `ConnectionLost` for a screen that was let go, and what
         the whole lane has failed with."""
         while True:
             await self._ready.wait()
@@ -128,11 +128,11 @@ class Watcher:
                 return
 
 
-class Watchers:
+class EventHub:
     """All watchers, by lane. Who comes late is told of the calls that are under way."""
 
     def __init__(self) -> None:
-        self._lanes: dict[str, list[Watcher]] = {}
+        self._lanes: dict[str, list[Subscription]] = {}
         # Of turns only: who tells nothing of its end is not kept.
         self._calls: dict[str, dict[str, ToolStart]] = {}
         self._failure: KoreError | None = None
@@ -147,8 +147,8 @@ class Watchers:
             self._calls.pop(lane, None)
 
     @contextmanager
-    def watch(self, lane: str) -> Iterator[Watcher]:
-        watcher = Watcher()
+    def watch(self, lane: str) -> Iterator[Subscription]:
+        watcher = Subscription()
         for started in self._calls.get(lane, {}).values():
             watcher.put(started)
         self._lanes.setdefault(lane, []).append(watcher)

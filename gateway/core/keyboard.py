@@ -20,7 +20,7 @@ _COMMANDS = ("model", "mode", "resume", "language", "cron")
 
 
 @frozen
-class Choice:
+class KeyboardChoice:
     """A button with this label is the command with this argument. `of_session`: it concerns the
     conversation that the chat is in."""
 
@@ -30,7 +30,7 @@ class Choice:
     of_session: bool = False
 
 
-def buttons(choices: Iterable[Choice], session: str | None) -> tuple[Button, ...]:
+def buttons(choices: Iterable[KeyboardChoice], session: str | None) -> tuple[Button, ...]:
     """One for each choice that a button has room for; `session` is the chat's now."""
     found = []
     for choice in choices:
@@ -46,7 +46,7 @@ def is_choice(message: InboundMessage) -> bool:
     return message.content.startswith(_KIND)
 
 
-def typed(message: InboundMessage, session: str | None) -> str | None:
+def command_of_button(message: InboundMessage, session: str | None) -> str | None:
     """The command that a press stands for, in a chat that is in this conversation; None when the
     button is out of date."""
     match message.content.removeprefix(_KIND).split(":", 2):

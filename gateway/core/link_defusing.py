@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
-from agent.security.taint.link_defusing import addresses, inert
+from agent.security.taint.link_defusing import addresses, defuse_links
 from gateway.core.messages import Button, Entity, OutboundFile, OutboundPart
 
 _CODE = frozenset({"code", "pre"})
@@ -25,7 +25,7 @@ _ENDING = re.compile(r"\.[A-Za-z0-9]{1,8}\Z")
 _Span = tuple[int, int]
 
 
-def inert_part(part: OutboundPart, *, is_markdown: bool, is_read: bool) -> OutboundPart:
+def defuse_part(part: OutboundPart, *, is_markdown: bool, is_read: bool) -> OutboundPart:
     """The part with no link in any field.
 
     `is_markdown`: nothing is rendered there. `is_read`: links were taken out of its text already,
@@ -34,18 +34,18 @@ def inert_part(part: OutboundPart, *, is_markdown: bool, is_read: bool) -> Outbo
     if is_read:
         text, entities = part.text, part.entities
     elif is_markdown:
-        text, entities = inert(part.text, lambda address: False), part.entities
+        text, entities = defuse_links(part.text, lambda address: False), part.entities
     else:
         text, entities = part.text, _entities(part)
     return OutboundPart(
         text,
         entities,
-        tuple(Button(inert_line(one.label), one.data) for one in part.buttons),
+        tuple(Button(defuse_line(one.label), one.data) for one in part.buttons),
         tuple(_file(one) for one in part.files),
     )
 
 
-def inert_line(text: str) -> str:
+def defuse_line(text: str) -> str:
     """A text that cannot be formatted, with each address spelled as `example[.]org`."""
     for start, end in reversed(list(addresses(text))):
         spelled = _JOINTS.sub(lambda found: f"[{found[0]}]", text[start:end])
@@ -58,7 +58,7 @@ def plain_part(part: OutboundPart) -> OutboundPart:
     spans = _characters(part.text, [one for one in part.entities if one.type in _CODE])
     text = part.text
     for start, end in reversed(_merged(spans)):
-        text = f"{text[:start]}{inert_line(text[start:end])}{text[end:]}"
+        text = f"{text[:start]}{defuse_line(text[start:end])}{text[end:]}"
     return replace(part, text=text, entities=())
 
 

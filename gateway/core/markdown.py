@@ -12,7 +12,7 @@ _FIRST = re.compile(r"^(\s*)(?:([-+=])|(\d{1,9})([.)]))")
 _FENCE = re.compile(r"(?P<within>(?:[ \t>]|[-*+] |\d{1,9}[.)] )*)(?P<fence>`{3,}(?=[^`]*$)|~{3,})")
 
 
-def literal(text: str) -> str:
+def escape_markdown(text: str) -> str:
     """Names and titles, which come out as they are: nothing in them is markdown. A line for each
     line of theirs."""
     return "\n".join(map(_line, text.split("\n")))

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from agent import events
 from agent.events import Event
-from agent.i18n import later, t
+from agent.i18n import mark_for_translation, t
 from gateway.core import markdown
 
 _WHAT_CHARS = 48
@@ -18,10 +18,19 @@ _TESTS = re.compile(
     r"\b(?:pytest|unittest|tox|nox|jest|vitest|ctest|phpunit|rspec)\b"
     r"|\b(?:npm|pnpm|yarn|bun|go|cargo|make|mix|gradle|mvn|dotnet) (?:run )?(?:test|check)\b"
 )
-_RUNNING, _TESTING = later("Running {what}"), later("Running the tests: {what}")
-_READING, _CHANGING = later("Reading {what}"), later("Changing {what}")
-_USING = later("Using {what}")
-_LOOKING, _SEARCHING = later("Looking through {what}"), later("Searching for {what}")
+_RUNNING, _TESTING = (
+    mark_for_translation("Running {what}"),
+    mark_for_translation("Running the tests: {what}"),
+)
+_READING, _CHANGING = (
+    mark_for_translation("Reading {what}"),
+    mark_for_translation("Changing {what}"),
+)
+_USING = mark_for_translation("Using {what}")
+_LOOKING, _SEARCHING = (
+    mark_for_translation("Looking through {what}"),
+    mark_for_translation("Searching for {what}"),
+)
 # What a call of a tool is called, and which of its arguments says more.
 _TOOLS = {
     "read_file": (_READING, "path"),
@@ -32,15 +41,15 @@ _TOOLS = {
     "edit_file": (_CHANGING, "path"),
     "append_file": (_CHANGING, "path"),
     "exec": (_RUNNING, "command"),
-    "web_search": (later("Searching the web for {what}"), "query"),
+    "web_search": (mark_for_translation("Searching the web for {what}"), "query"),
     "web_fetch": (_READING, "url"),
-    "task": (later("Waiting for a helper: {what}"), "description"),
+    "task": (mark_for_translation("Waiting for a helper: {what}"), "description"),
 }
 # What is shown in another way, or too small to be told.
 _SILENT = ("todo", "tool_search")
 
 
-class Doing:
+class ActivityStatus:
     """Fed with a turn's events; `line` is what it is doing, empty while it speaks.
 
     `clock` counts seconds.

@@ -4,10 +4,10 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from gateway.channels.base import Reacts
+from gateway.channels.base import SupportsReactions
 from gateway.core.messages import OutboundMessage
 from gateway.store.repositories import backlog
-from gateway.store.sqlite.engine import Database
+from gateway.store.sqlite.engine import SqliteStore
 
 log = logging.getLogger(__name__)
 
@@ -16,13 +16,15 @@ AT_ONCE = 32
 LASTS_S = 20.0
 
 
-async def tell_answered(database: Database, channel: Reacts, message: OutboundMessage) -> None:
+async def clear_reactions(
+    database: SqliteStore, channel: SupportsReactions, message: OutboundMessage
+) -> None:
     """The answer stands there: its questions are done, what was said behind them is not."""
     left = await database.run(backlog.unfinished, message.route.lane)
     await channel.answered(message, left)
 
 
-class Aftermath:
+class BestEffortTasks:
     """Cosmetic work, a few pieces at once and each for a while; a bug in one is logged."""
 
     def __init__(self, *, lasts_s: float = LASTS_S) -> None:

@@ -13,8 +13,8 @@ from pathlib import Path
 from sqlite3 import Connection
 
 from agent.security.files import file_io
-from agent.text.media_types import media_type_of
-from gateway.channels.base import Channel, Refused, SendsMedia
+from agent.text.media_types import sniff_image_type
+from gateway.channels.base import Channel, Refused, SupportsMedia
 from gateway.core.messages import FileKind, OutboundFile, OutboundMessage
 
 FOLDER = "outgoing"
@@ -29,7 +29,7 @@ _KINDS: dict[str, FileKind] = {
 }
 
 
-def keep(path: Path, folder: Path, limit_bytes: int) -> OutboundFile:
+def snapshot_file(path: Path, folder: Path, limit_bytes: int) -> OutboundFile:
     """A copy of the file at the real `path`, for one letter. Raises `ToolError`."""
     folder.mkdir(mode=0o700, exist_ok=True)
     copy = folder / secrets.token_hex(16)
@@ -45,17 +45,17 @@ def keep(path: Path, folder: Path, limit_bytes: int) -> OutboundFile:
     return OutboundFile(path.name, str(copy), None, _kind_of(path, size, head), size)
 
 
-async def sent_by(channel: Channel, message: OutboundMessage) -> str:
+async def send_message(channel: Channel, message: OutboundMessage) -> str:
     """Send a message by the way that is right for it; returns the platform's id. Raises
     `SendError`."""
     if not message.content.files:
         return await channel.send(message)
-    if not isinstance(channel, SendsMedia):
+    if not isinstance(channel, SupportsMedia):
         raise Refused(f"{channel.name} carries no files")
     return await channel.send_files(message)
 
 
-def drop(files: Iterable[OutboundFile]) -> None:
+def delete_snapshots(files: Iterable[OutboundFile]) -> None:
     """Delete copies; no file is deleted that is not one."""
     for file in files:
         if file.path is not None and Path(file.path).parent.name == FOLDER:
@@ -63,7 +63,7 @@ def drop(files: Iterable[OutboundFile]) -> None:
                 os.unlink(file.path)
 
 
-def sweep(connection: Connection, folder: Path) -> int:
+def delete_orphans(connection: Connection, folder: Path) -> int:
     """Delete the copies that no letter waits for; returns how many those were."""
     if not folder.is_dir():
         return 0
@@ -84,6 +84,6 @@ def waiting(connection: Connection) -> set[OutboundFile]:
 
 
 def _kind_of(path: Path, size_bytes: int, head: bytes) -> FileKind:
-    if media_type_of(head) in ("image/jpeg", "image/png", "image/webp"):
+    if sniff_image_type(head) in ("image/jpeg", "image/png", "image/webp"):
         return "photo" if size_bytes <= _PHOTO_BYTES else "document"
     return _KINDS.get(path.suffix.lower(), "document")

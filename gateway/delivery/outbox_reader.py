@@ -6,9 +6,10 @@ from collections.abc import Awaitable, Callable
 from sqlite3 import Connection
 from typing import Concatenate, ParamSpec, TypeVar
 
+from gateway.store.errors import StoreBusy, StoreCorrupt
 from gateway.store.repositories import outbox, unreadable
-from gateway.store.repositories.outbox import Due
-from gateway.store.sqlite.engine import Damaged, Database, NotNow, StoreError
+from gateway.store.repositories.outbox import PendingPart
+from gateway.store.sqlite.engine import SqliteStore, StoreError
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -21,10 +22,10 @@ _PAUSE_S = 5.0
 TRIES = 12
 
 
-class Letterbox:
+class OutboxReader:
     """`clock` tells Unix time in seconds, `wait` is how it rests until the next try."""
 
-    def __init__(self, database: Database, clock: Callable[[], float], wait: Wait) -> None:
+    def __init__(self, database: SqliteStore, clock: Callable[[], float], wait: Wait) -> None:
         self._database = database
         self._clock = clock
         self._wait = wait
@@ -45,35 +46,35 @@ class Letterbox:
             try:
                 return await self._database.run(work, *args, **kwargs)
             except StoreError as exc:
-                tries += not isinstance(exc, NotNow)
-                if isinstance(exc, Damaged) or tries >= TRIES:
+                tries += not isinstance(exc, StoreBusy)
+                if isinstance(exc, StoreCorrupt) or tries >= TRIES:
                     raise
                 log.error("sending waits: %s", exc)
                 await self._wait(asyncio.Event(), _PAUSE_S)
 
-    async def first(self, lane: str) -> Due | float | None:
+    async def first(self, lane: str) -> PendingPart | float | None:
         """The head of a route (`outbox.head`). What cannot be read is buried: it would keep all
         that stands behind it from ever being sent. Raises `StoreError`."""
         while True:
             try:
                 return await self.stored(self._head, lane)
-            except Damaged:
+            except StoreCorrupt:
                 raise
             except StoreError as exc:
-                if not await self.stored(unreadable.bury_head, lane, str(exc)):
+                if not await self.stored(unreadable.give_up_unreadable, lane, str(exc)):
                     raise
                 log.error("given up: a part to %s cannot be read: %s", lane, exc)
 
-    async def sent(self, seq: int, provider_msg: str, lane: str) -> Due | float | None:
+    async def sent(self, seq: int, provider_msg: str, lane: str) -> PendingPart | float | None:
         """The part has arrived; returns the route's next head. Raises `StoreError`."""
         try:
             return await self.stored(outbox.sent, seq, provider_msg, lane, self._clock())
-        except Damaged:
+        except StoreCorrupt:
             raise
         except StoreError:
             # That the next one cannot be read must not undo that this one has arrived.
             await self.stored(unreadable.set_sent, seq, provider_msg)
             return await self.first(lane)
 
-    def _head(self, connection: Connection, lane: str) -> Due | float | None:
+    def _head(self, connection: Connection, lane: str) -> PendingPart | float | None:
         return outbox.head(connection, lane, self._clock())

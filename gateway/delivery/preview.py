@@ -14,12 +14,19 @@ from typing import Protocol, runtime_checkable
 from agent import events
 from agent.events import Event
 from agent.records import frozen
-from gateway.channels.base import Ambiguous, Growing, SendError, Sketches, Streams, Types
+from gateway.channels.base import (
+    Ambiguous,
+    Growing,
+    SendError,
+    SupportsDrafts,
+    SupportsStreaming,
+    SupportsTyping,
+)
 from gateway.core.messages import OutboundPart
-from gateway.delivery.activity_status import Doing
+from gateway.delivery.activity_status import ActivityStatus
 from gateway.store.repositories import outbox
-from gateway.store.repositories.outbox import Letter
-from gateway.store.sqlite.engine import Database, StoreError
+from gateway.store.repositories.outbox import OutgoingReply
+from gateway.store.sqlite.engine import SqliteStore, StoreError
 
 log = logging.getLogger(__name__)
 
@@ -40,12 +47,12 @@ _LEFT_OVER = OutboundPart("…")
 
 
 @runtime_checkable
-class Shows(Streams, Types, Protocol):
+class SupportsPreview(SupportsStreaming, SupportsTyping, Protocol):
     """A channel that can show an answer while it grows, and that somebody is typing."""
 
 
 @frozen
-class Pace:
+class PreviewTiming:
     """Seconds from the first text until it is shown, between two edits, before a line without any
     text is shown, and between two looks; `clean` is what a text goes through before."""
 
@@ -56,7 +63,7 @@ class Pace:
     look_every_s: float = LOOK_EVERY_S
 
 
-class Preview:
+class StreamingPreview:
     """The growing answer of one turn. `feed` it events, and `close` it before the final commit.
     `said` is what an earlier run of the turn has said.
 
@@ -68,11 +75,11 @@ class Preview:
 
     def __init__(
         self,
-        database: Database,
-        channel: Shows,
+        database: SqliteStore,
+        channel: SupportsPreview,
         turn: int,
-        letter: Letter,
-        pace: Pace,
+        letter: OutgoingReply,
+        pace: PreviewTiming,
         said: Sequence[str] = (),
     ) -> None:
         self._database = database
@@ -84,7 +91,7 @@ class Preview:
         self._text = ""
         # The model's list of what is to be done: shown while it works, not part of the answer.
         self._list = ""
-        self._doing = Doing()
+        self._doing = ActivityStatus()
         self._began_at = time.monotonic()
         self._first_at: float | None = None
         # The platform's ids of the messages that it fills, and what each shows.
@@ -191,7 +198,7 @@ class Preview:
         now = time.monotonic()
         due = self._said() or now - self._began_at >= self._pace.line_after_s
         fresh = text == self._sketched and now - self._sketched_at < SKETCH_AGAIN_S
-        if due and text and not fresh and isinstance(self._channel, Sketches):
+        if due and text and not fresh and isinstance(self._channel, SupportsDrafts):
             if await self._database.run(outbox.has_mail, self._letter.route.lane):
                 return
             with suppress(SendError):
@@ -232,7 +239,7 @@ class Preview:
         self._shown = now
         return True
 
-    async def _begin(self, number: int) -> outbox.Preview | None:
+    async def _begin(self, number: int) -> outbox.PreviewRow | None:
         return await self._database.run(
             outbox.begin_stream, self._turn, self._letter, number, time.time()
         )

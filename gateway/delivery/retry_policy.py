@@ -1,6 +1,6 @@
 """How long and how often a part is tried again."""
 
-from gateway.store.repositories.outbox import Due
+from gateway.store.repositories.outbox import PendingPart
 
 GIVE_UP_AFTER_S = 24 * 3600
 AMBIGUOUS_TRIES = 3
@@ -12,18 +12,18 @@ JITTER = (0.8, 1.2)
 LONGEST_REST_S = _BACKOFF_S[-1] * JITTER[1]
 
 
-def is_given_up(due: Due) -> bool:
+def is_given_up(due: PendingPart) -> bool:
     """Whether a day of tries is enough."""
     return due.waited_s > GIVE_UP_AFTER_S and due.attempts >= len(_BACKOFF_S)
 
 
-def is_last_try(due: Due) -> bool:
+def is_last_try(due: PendingPart) -> bool:
     """Whether what may have arrived was tried often enough."""
     # An edit may be repeated as often as one likes: it is the same message.
     return due.message.provider_msg is None and due.ambiguous + 1 >= AMBIGUOUS_TRIES
 
 
-def rest_s(due: Due, *, ambiguous: bool) -> float:
+def backoff_s(due: PendingPart, *, ambiguous: bool) -> float:
     """Until the next try."""
     if ambiguous and due.message.provider_msg is None:
         return _UNCLEAR_BACKOFF_S[due.ambiguous]

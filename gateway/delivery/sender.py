@@ -7,42 +7,50 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from sqlite3 import Connection
 
-from agent.i18n import later, speaking
+from agent.i18n import mark_for_translation, use_locale
 from agent.security.redaction import Redactor
 from gateway.channels.base import (
     Ambiguous,
-    Asks,
     BadFormat,
     Channel,
+    ChannelRateLimited,
     DecodesAgain,
     Gone,
     Moved,
     Notices,
     NoTopic,
-    Paced,
     Probes,
-    RateLimited,
-    Reacts,
     Refused,
     SendError,
+    SupportsAdmission,
+    SupportsApprovals,
+    SupportsReactions,
     Traces,
     Unreachable,
 )
 from gateway.core.messages import OutboundPart, Route
-from gateway.delivery.best_effort import Aftermath, tell_answered
-from gateway.delivery.outbound_files import drop, sent_by
-from gateway.delivery.outbox_reader import Letterbox, Wait
-from gateway.delivery.retry_policy import AMBIGUOUS_TRIES, JITTER, is_given_up, is_last_try, rest_s
-from gateway.delivery.user_language import Languages
+from gateway.delivery.best_effort import BestEffortTasks, clear_reactions
+from gateway.delivery.outbound_files import delete_snapshots, send_message
+from gateway.delivery.outbox_reader import OutboxReader, Wait
+from gateway.delivery.retry_policy import (
+    AMBIGUOUS_TRIES,
+    JITTER,
+    backoff_s,
+    is_given_up,
+    is_last_try,
+)
+from gateway.delivery.user_language import UserLanguages
 from gateway.runtime.clock import SteadyClock
 from gateway.store.repositories import chats, moves, outbox
-from gateway.store.repositories.outbox import Due, Letter
-from gateway.store.sqlite.engine import Database, StoreError
+from gateway.store.repositories.outbox import OutgoingReply, PendingPart
+from gateway.store.sqlite.engine import SqliteStore, StoreError
 from gateway.turns.trace import Trace
 
 log = logging.getLogger(__name__)
 
-LOST = later("⚠️ A part of my answer could not be sent here. Ask again, and I will repeat it.")
+LOST = mark_for_translation(
+    "⚠️ A part of my answer could not be sent here. Ask again, and I will repeat it."
+)
 
 
 async def wait_for(wake: asyncio.Event, seconds: float) -> None:
@@ -58,7 +66,7 @@ def _nothing(connection: Connection, delivery_id: str) -> Callable[[], None]:
     return lambda: None
 
 
-class Delivery:
+class OutboxSender:
     """One task per route that has mail; only the head of a route is tried.
 
     `clock` tells Unix time in seconds and does not jump, `wait` is how a route rests until its
@@ -68,28 +76,28 @@ class Delivery:
 
     def __init__(
         self,
-        database: Database,
+        database: SqliteStore,
         channels: Mapping[tuple[str, str], Channel],
         *,
         clock: Callable[[], float] | None = None,
         wait: Wait = wait_for,
         redactor: Redactor | None = None,
-        languages: Languages | None = None,
+        languages: UserLanguages | None = None,
     ) -> None:
         self._database = database
         self.channels = channels
         self._clock = clock or SteadyClock()
         self._wait = wait
-        self._box = Letterbox(database, self._clock, wait)
+        self._box = OutboxReader(database, self._clock, wait)
         self.redactor = redactor or Redactor()
-        self.languages = languages or Languages()
+        self.languages = languages or UserLanguages()
         self._routes: dict[str, asyncio.Event] = {}
         self._sending: set[str] = set()
         self._stuck: set[str] = set()
         # Routes whose platform has said how long they are to wait.
         self._limited: set[str] = set()
         self._group: asyncio.TaskGroup | None = None
-        self._aftermath = Aftermath()
+        self._aftermath = BestEffortTasks()
         self._idle = asyncio.Event()
         self._idle.set()
         # What else follows when a part is given up: one call inside the transaction that notes it,
@@ -127,10 +135,10 @@ class Delivery:
     def channel(self, route: Route) -> Channel | None:
         return self.channels.get((route.channel, route.account))
 
-    def reacts(self, route: Route) -> Reacts | None:
+    def reacts(self, route: Route) -> SupportsReactions | None:
         """The route's channel, if it can show that a message was seen."""
         channel = self.channel(route)
-        return channel if channel is not None and isinstance(channel, Reacts) else None
+        return channel if channel is not None and isinstance(channel, SupportsReactions) else None
 
     def trace(self, route: Route) -> Trace | None:
         """How much of what was done stands below answers there, where nobody chose; None where
@@ -143,10 +151,10 @@ class Delivery:
         found = self.channels.get((channel, account))
         return found if found is not None and isinstance(found, DecodesAgain) else None
 
-    def asks(self, route: Route) -> Asks | None:
+    def asks(self, route: Route) -> SupportsApprovals | None:
         """The route's channel, if people can answer questions there."""
         channel = self.channel(route)
-        return channel if channel is not None and isinstance(channel, Asks) else None
+        return channel if channel is not None and isinstance(channel, SupportsApprovals) else None
 
     def render(self, route: Route, markdown: str) -> Sequence[OutboundPart]:
         """The parts for this route; plain text as long as its channel is not running."""
@@ -166,7 +174,7 @@ class Delivery:
             if self._group is not None and lane not in self._limited:
                 self._group.create_task(self.retry_now(lane), name=f"retry of {lane}")
 
-    async def post(self, letter: Letter) -> None:
+    async def post(self, letter: OutgoingReply) -> None:
         """Queue a letter that belongs to no turn, and send it."""
         await self._database.run(outbox.put, None, [letter], self._clock())
         self.wake(letter.route.lane)
@@ -186,7 +194,7 @@ class Delivery:
                 wake.clear()
                 self._begins(lane)
                 due = await self._box.first(lane)
-                while isinstance(due, Due):
+                while isinstance(due, PendingPart):
                     due = await self._send(lane, due)
                 if due is None and not wake.is_set():
                     return
@@ -210,7 +218,7 @@ class Delivery:
         if not self._sending:
             self._idle.set()
 
-    async def _send(self, lane: str, due: Due) -> Due | float | None:
+    async def _send(self, lane: str, due: PendingPart) -> PendingPart | float | None:
         """Send one part; returns the next thing to do on the route."""
         route = due.message.route
         channel = self.channel(route)
@@ -230,27 +238,27 @@ class Delivery:
         else:
             self.sent += 1
             following = await self._box.sent(due.seq, provider_msg, lane)
-            drop(due.message.content.files)
+            delete_snapshots(due.message.content.files)
             answers = due.message.last and due.message.kind == "final"
-            if answers and isinstance(channel, Reacts) and self._group is not None:
-                work = partial(tell_answered, self._database, channel, due.message)
+            if answers and isinstance(channel, SupportsReactions) and self._group is not None:
+                work = partial(clear_reactions, self._database, channel, due.message)
                 self._aftermath.begin(self._group, work)
             return following
         return await self._box.first(lane)
 
-    async def _sent(self, channel: Channel, due: Due) -> str:
+    async def _sent(self, channel: Channel, due: PendingPart) -> str:
         """Send it when the platform has room; returns the platform's id."""
         route = due.message.route
         if due.ambiguous and isinstance(channel, Probes):
             # Unclear tries are few: none is spent while the platform is plainly down.
             await channel.probe()
-        if isinstance(channel, Paced):
+        if isinstance(channel, SupportsAdmission):
             await channel.admit(route)
         await self._box.stored(outbox.take, due.seq)
-        with speaking(self.languages.of_route(route)):
-            return await sent_by(channel, due.message)
+        with use_locale(self.languages.of_route(route)):
+            return await send_message(channel, due.message)
 
-    async def _settle(self, due: Due, error: SendError) -> None:
+    async def _settle(self, due: PendingPart, error: SendError) -> None:
         """Decide what becomes of a part that could not be sent."""
         run = self._box.stored
         now = self._clock()
@@ -265,15 +273,15 @@ class Delivery:
         )
         self._limited.discard(due.message.route.lane)
         match error:
-            case RateLimited(retry_after_s=wait_s):
+            case ChannelRateLimited(retry_after_s=wait_s):
                 self._limited.add(due.message.route.lane)
-                await run(outbox.postpone, due.seq, now + wait_s, ambiguous=False)
+                await run(outbox.reschedule, due.seq, now + wait_s, ambiguous=False)
             case BadFormat() if due.message.content.entities:
                 await run(outbox.make_plain, due.seq)
             case Moved(first=first, now=now_id):
-                await run(moves.put, due.message.route.channel, [(first, now_id)])
-                wait_s = rest_s(due, ambiguous=False) if due.attempts else 0.0
-                await run(outbox.postpone, due.seq, now + wait_s, ambiguous=False)
+                await run(moves.add_alias, due.message.route.channel, [(first, now_id)])
+                wait_s = backoff_s(due, ambiguous=False) if due.attempts else 0.0
+                await run(outbox.reschedule, due.seq, now + wait_s, ambiguous=False)
             case NoTopic() if due.message.route.thread_id:
                 await run(outbox.leave_topic, due.seq)
             case Gone() if due.message.provider_msg is not None:
@@ -288,19 +296,19 @@ class Delivery:
                 await self._bury(due, f"unclear {AMBIGUOUS_TRIES} times: {error}")
             case _:
                 ambiguous = isinstance(error, Ambiguous)
-                wait_s = rest_s(due, ambiguous=ambiguous) * random.uniform(*JITTER)  # noqa: S311 - jitter
+                wait_s = backoff_s(due, ambiguous=ambiguous) * random.uniform(*JITTER)  # noqa: S311 - jitter
                 await run(
-                    outbox.postpone, due.seq, now + wait_s, ambiguous=ambiguous, rest_s=wait_s
+                    outbox.reschedule, due.seq, now + wait_s, ambiguous=ambiguous, rest_s=wait_s
                 )
 
     def _end(
-        self, connection: Connection, due: Due, reason: str, whole_lane: bool
+        self, connection: Connection, due: PendingPart, reason: str, whole_lane: bool
     ) -> tuple[int, Callable[[], None]]:
         """How many parts were given up, and what is to be called once that is on disk."""
         message = due.message
         follow = self.when_given_up(connection, message.delivery_id)
         if not whole_lane and message.kind == "final":
-            notice = Letter(
+            notice = OutgoingReply(
                 delivery_id=f"{message.delivery_id}.lost",
                 route=message.route,
                 parts=[OutboundPart(self.languages.tell(message.route, LOST))],
@@ -310,17 +318,17 @@ class Delivery:
             outbox.put(connection, None, [notice], self._clock())
         others = 0
         if whole_lane:
-            others = chats.leave(connection, message.route, reason, self._clock()) - 1
-        parts = outbox.bury(connection, due.seq, reason, whole_lane=whole_lane) + max(0, others)
+            others = chats.mark_unreachable(connection, message.route, reason, self._clock()) - 1
+        parts = outbox.give_up(connection, due.seq, reason, whole_lane=whole_lane) + max(0, others)
         return parts, follow
 
-    async def _bury(self, due: Due, reason: str, *, whole_lane: bool = False) -> None:
+    async def _bury(self, due: PendingPart, reason: str, *, whole_lane: bool = False) -> None:
         """End the part, and say so to the owner and, where somebody still listens, in the chat."""
         # A platform may quote the address that it was asked at, with the token in it.
         reason = self.redactor.clean(reason)
         parts, follow = await self._box.stored(self._end, due, reason, whole_lane)
         follow()
-        drop(due.message.content.files)
+        delete_snapshots(due.message.content.files)
         self.given_up += parts
         log.error(
             "given up: %d parts to %s, from %s part %d on: %s",

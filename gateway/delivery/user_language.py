@@ -3,14 +3,14 @@
 import os
 from sqlite3 import Connection
 
-from agent.i18n import LANGUAGES, speaking, spoken, t
+from agent.i18n import LANGUAGES, current_locale, t, use_locale
 from gateway.access.control import CONSOLE
 from gateway.core.messages import InboundMessage, Route
 from gateway.store.repositories import languages
-from gateway.store.repositories.claims import Claim, CommandClaim
+from gateway.store.repositories.claims import CommandClaim, TurnClaim
 
 
-class Languages:
+class UserLanguages:
     """What somebody chose wins over the configuration, and that over what their app says.
 
     What is known of nobody in particular is said in the language of this process. `configured` is
@@ -19,7 +19,7 @@ class Languages:
 
     def __init__(self, configured: str = "auto") -> None:
         self.configure(configured)
-        self._default = spoken()
+        self._default = current_locale()
         self._heard: dict[str, str] = {}
         self._chosen: dict[str, str] = {}
 
@@ -27,7 +27,7 @@ class Languages:
         self._configured = configured if configured in LANGUAGES else None
 
     def load(self, connection: Connection) -> None:
-        rows = languages.of_all(connection)
+        rows = languages.client_languages(connection)
         # A version of Kore that knows more languages may have stored one of them.
         self._heard = {who: heard for who, heard, _ in rows if heard in LANGUAGES}
         self._chosen = {who: chosen for who, _, chosen in rows if chosen in LANGUAGES}
@@ -37,7 +37,7 @@ class Languages:
         said = message.language if message.language in LANGUAGES else None
         return self._known(message.principal) or said or self._last(message.principal)
 
-    def of_claim(self, claim: Claim | CommandClaim) -> str:
+    def of_claim(self, claim: TurnClaim | CommandClaim) -> str:
         """For whoever is answered: of several, the last."""
         return self.of(claim.message if isinstance(claim, CommandClaim) else claim.messages[-1])
 
@@ -51,7 +51,7 @@ class Languages:
 
     def tell(self, route: Route, english: str) -> str:
         """A text for whoever reads there."""
-        with speaking(self.of_route(route)):
+        with use_locale(self.of_route(route)):
             return t(english)
 
     def chosen(self, principal: str) -> str | None:
@@ -60,12 +60,12 @@ class Languages:
     def hear(self, connection: Connection, message: InboundMessage) -> None:
         """Remember what somebody's app says, for what is written to them unasked."""
         if message.language in LANGUAGES and message.language != self._heard.get(message.principal):
-            languages.hear(connection, message.principal, message.language)
+            languages.record_client_language(connection, message.principal, message.language)
             self._heard[message.principal] = message.language
 
     def choose(self, connection: Connection, principal: str, language: str | None) -> None:
         """From now on; None takes it back."""
-        languages.choose(connection, principal, language)
+        languages.choose_language(connection, principal, language)
         if language is None:
             self._chosen.pop(principal, None)
         else:

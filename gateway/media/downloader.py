@@ -12,17 +12,17 @@ from sqlite3 import Connection
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
-from agent.i18n import later, speaking, t
-from gateway.channels.base import Accept, Batch, FetchesMedia, NotFetched
+from agent.i18n import mark_for_translation, t, use_locale
+from gateway.channels.base import Accept, Batch, NotFetched, SupportsDownloads
 from gateway.config.sections import MediaSection
-from gateway.core.markdown import literal
+from gateway.core.markdown import escape_markdown
 from gateway.core.messages import InboundMessage, Media
-from gateway.delivery.sender import Delivery
-from gateway.media.sweeper import sweep_daily
+from gateway.delivery.sender import OutboxSender
+from gateway.media.sweeper import delete_expired_daily
 from gateway.store.repositories import pending_media
-from gateway.store.repositories.outbox import Letter
-from gateway.store.repositories.pending_media import Held
-from gateway.store.sqlite.engine import Database, StoreError
+from gateway.store.repositories.outbox import OutgoingReply
+from gateway.store.repositories.pending_media import PendingMessage
+from gateway.store.sqlite.engine import SqliteStore, StoreError
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -34,26 +34,26 @@ AT_ONCE = 4
 AFTER_START_S = 3.0
 _WAITS_S = (1.0, 3.0, 10.0, 30.0)
 _STORE_PAUSE_S = 5.0
-_NOBODY = later("nothing here fetches files from where it was sent")
-_NOT_KEPT = later("it could not be written to the disk ({reason})")
-_FULL = later("the disk is nearly full")
+_NOBODY = mark_for_translation("nothing here fetches files from where it was sent")
+_NOT_KEPT = mark_for_translation("it could not be written to the disk ({reason})")
+_FULL = mark_for_translation("the disk is nearly full")
 # What has no name of its own.
 _CALLED = {
-    "photo": later("the photo"),
-    "video": later("the video"),
-    "animation": later("the animation"),
-    "video_note": later("the video message"),
-    "voice": later("the voice message"),
-    "audio": later("the audio file"),
-    "sticker": later("the sticker"),
-    "document": later("the file"),
+    "photo": mark_for_translation("the photo"),
+    "video": mark_for_translation("the video"),
+    "animation": mark_for_translation("the animation"),
+    "video_note": mark_for_translation("the video message"),
+    "voice": mark_for_translation("the voice message"),
+    "audio": mark_for_translation("the audio file"),
+    "sticker": mark_for_translation("the sticker"),
+    "document": mark_for_translation("the file"),
 }
 # Nobody is there to be told.
 _FORGOTTEN = "whoever sent it was deleted"
-_BROKE = later("something in me broke over it")
+_BROKE = mark_for_translation("something in me broke over it")
 
 
-class Inboxes(Protocol):
+class InboxPaths(Protocol):
     """Where files go that come with a message; `Rules` knows."""
 
     @property
@@ -62,7 +62,7 @@ class Inboxes(Protocol):
     def inbox(self, message: InboundMessage) -> Path: ...
 
 
-class Porter:
+class MediaDownloader:
     """One task for each row that waits, a few downloads at a time; polls never wait for any.
 
     What a kill interrupts is begun again at the next start: a row is held until all is there, or a
@@ -72,9 +72,9 @@ class Porter:
 
     def __init__(
         self,
-        database: Database,
-        delivery: Delivery,
-        inboxes: Inboxes,
+        database: SqliteStore,
+        delivery: OutboxSender,
+        inboxes: InboxPaths,
         *,
         media: MediaSection,
         hears: Callable[[Media, Path], Awaitable[Media]] | None = None,
@@ -117,7 +117,7 @@ class Porter:
         rest_s: float | None = None
         async with asyncio.TaskGroup() as group:
             if self._keep_days is not None:
-                swept = sweep_daily(self._inboxes.workspace, self._keep_days)
+                swept = delete_expired_daily(self._inboxes.workspace, self._keep_days)
                 group.create_task(swept, name="sweeper of the inbox")
             while True:
                 with suppress(TimeoutError):
@@ -148,7 +148,7 @@ class Porter:
             self._busy.discard(seq)
             self.look()
 
-    async def _settle(self, row: Held, media: Media) -> None:
+    async def _settle(self, row: PendingMessage, media: Media) -> None:
         letters = []
         try:
             known = await self._fetched(row, media)
@@ -157,14 +157,14 @@ class Porter:
             # What is there, but was not understood, is there all the same.
             known = replace(exc.found or media, trouble=str(exc))
             if not media.quoted:
-                with speaking(self._delivery.languages.of(row.message)):
+                with use_locale(self._delivery.languages.of(row.message)):
                     text = _told(media, exc)
                 letters.append(self._letter(row.message, media, text))
         await self._stored(pending_media.settle, row.seq, known, letters, time.time())
         if letters:
             self._delivery.wake(letters[0].route.lane)
 
-    async def _fetched(self, row: Held, media: Media) -> Media:
+    async def _fetched(self, row: PendingMessage, media: Media) -> Media:
         """The file, there. Raises `NotFetched` when it is out of reach."""
         for wait_s in (*self._waits_s, None):
             trying = asyncio.create_task(self._try(row, media))
@@ -189,17 +189,17 @@ class Porter:
                     raise NotFetched(_BROKE) from bug
         raise AssertionError("the last try ends the loop")
 
-    async def _try(self, row: Held, media: Media) -> Media:
+    async def _try(self, row: PendingMessage, media: Media) -> Media:
         """Raises `NotFetched` and `OSError`."""
-        from gateway.media.storage import name_of
+        from gateway.media.storage import storage_name
 
         message = row.message
         channel = self._delivery.channel(message.route)
-        if channel is None or not isinstance(channel, FetchesMedia):
+        if channel is None or not isinstance(channel, SupportsDownloads):
             raise NotFetched(_NOBODY)
         workspace = self._inboxes.workspace.resolve()
         folder = workspace / self._inboxes.inbox(message).relative_to(self._inboxes.workspace)
-        path = folder / name_of(media, message.account)
+        path = folder / storage_name(media, message.account)
         async with self._coming.setdefault(path, asyncio.Lock()), self._slots:
             found = await self._there(channel, row.seq, media, path, workspace)
         try:
@@ -212,10 +212,10 @@ class Porter:
             raise
 
     async def _there(
-        self, channel: FetchesMedia, seq: int, media: Media, path: Path, workspace: Path
+        self, channel: SupportsDownloads, seq: int, media: Media, path: Path, workspace: Path
     ) -> Media:
         """The file at `path` or beside it, fetched unless it came before."""
-        from gateway.media.storage import described, discard, has_room, receive
+        from gateway.media.storage import discard, has_room, store_upload, with_file_facts
 
         path, found = await asyncio.to_thread(_place, media, path, workspace)
         if found is not None:
@@ -224,12 +224,14 @@ class Porter:
             raise NotFetched(_FULL)
         if await self._stored(pending_media.is_forgotten, seq):
             raise NotFetched(_FORGOTTEN)
-        await receive(path, workspace, lambda file: channel.fetch(media, file, self._limit_bytes))
+        await store_upload(
+            path, workspace, lambda file: channel.fetch(media, file, self._limit_bytes)
+        )
         # Looked at once it lies there: a deletion that comes after this finds it.
         if await self._stored(pending_media.is_forgotten, seq):
             await asyncio.to_thread(discard, path)
             raise NotFetched(_FORGOTTEN)
-        return await asyncio.to_thread(described, media, path, workspace)
+        return await asyncio.to_thread(with_file_facts, media, path, workspace)
 
     async def _stored(
         self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
@@ -242,8 +244,8 @@ class Porter:
                 log.error("files wait: %s", exc)
                 await asyncio.sleep(_STORE_PAUSE_S)
 
-    def _letter(self, message: InboundMessage, media: Media, text: str) -> Letter:
-        return Letter(
+    def _letter(self, message: InboundMessage, media: Media, text: str) -> OutgoingReply:
+        return OutgoingReply(
             delivery_id=f"media:{message.route.lane}:{message.event_id}:{media.unique}",
             route=message.route,
             parts=self._delivery.render(message.route, text),
@@ -253,10 +255,14 @@ class Porter:
 
 
 def _told(media: Media, why: NotFetched) -> str:
-    what = literal(media.name) if media.name else t(_CALLED.get(media.kind, _CALLED["document"]))
+    what = (
+        escape_markdown(media.name)
+        if media.name
+        else t(_CALLED.get(media.kind, _CALLED["document"]))
+    )
     if why.found is not None:
-        return t("⚠️ I cannot listen to {what}: {why}.", what=what, why=literal(why.told))
-    return t("⚠️ I cannot take {what} in: {why}.", what=what, why=literal(why.told))
+        return t("⚠️ I cannot listen to {what}: {why}.", what=what, why=escape_markdown(why.told))
+    return t("⚠️ I cannot take {what} in: {why}.", what=what, why=escape_markdown(why.told))
 
 
 def _place(media: Media, path: Path, workspace: Path) -> tuple[Path, Media | None]:
@@ -272,10 +278,10 @@ def _place(media: Media, path: Path, workspace: Path) -> tuple[Path, Media | Non
 
 def _known(media: Media, path: Path, workspace: Path) -> Media | None:
     """The file, if it came before."""
-    from gateway.media.storage import described
+    from gateway.media.storage import with_file_facts
 
     try:
-        found = described(media, path, workspace)
+        found = with_file_facts(media, path, workspace)
     except OSError:
         return None
     if media.size_bytes not in (None, found.size_bytes):

@@ -12,7 +12,7 @@ _OWN = frozenset({"location", "dice", "voice", "video_note"})
 _LOUD = frozenset({"voice", "audio", "video_note", "video"})
 
 
-def attached(messages: Sequence[InboundMessage]) -> list[Part]:
+def attachment_parts(messages: Sequence[InboundMessage]) -> list[Part]:
     """A line for each file, place or contact, and the pictures, loaded when they are shown."""
     lines = "\n".join(_line(media) for one in messages for media in one.media)
     return [*_pictures(messages), *([Context(lines)] if lines else [])]

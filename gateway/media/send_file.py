@@ -8,18 +8,18 @@ from dataclasses import replace
 from itertools import groupby
 
 from agent.errors import ToolError
-from agent.prompts import fill, load
-from agent.security.taint.taint import Exposure
-from agent.tools.base import CallContext, Parcel, Send
-from gateway.channels.base import SendsMedia
+from agent.prompts import load_prompt, render_prompt
+from agent.security.taint.taint import TaintState
+from agent.tools.base import CallContext, FileDelivery, Send
+from gateway.channels.base import SupportsMedia
 from gateway.core.messages import OutboundFile, OutboundPart
-from gateway.delivery.outbound_files import FOLDER, drop, keep
-from gateway.delivery.sender import Delivery
+from gateway.delivery.outbound_files import FOLDER, delete_snapshots, snapshot_file
+from gateway.delivery.sender import OutboxSender
 from gateway.store.repositories import outbox
-from gateway.store.repositories.claims import Claim
-from gateway.store.repositories.outbox import Letter
-from gateway.store.sqlite.engine import Database
-from gateway.turns.outcome import harmless
+from gateway.store.repositories.claims import TurnClaim
+from gateway.store.repositories.outbox import OutgoingReply
+from gateway.store.sqlite.engine import SqliteStore
+from gateway.turns.outcome import defuse_answer
 
 # https://core.telegram.org/bots/api#sendmediagroup
 ALBUM = 10
@@ -28,28 +28,30 @@ CAPTION_UNITS = 900
 _TOGETHER = {"photo": "seen", "video": "seen", "document": "document", "audio": "audio"}
 
 
-def sending(database: Database, delivery: Delivery, claim: Claim, exposure: Exposure) -> Send:
+def file_sender(
+    database: SqliteStore, delivery: OutboxSender, claim: TurnClaim, exposure: TaintState
+) -> Send:
     """For a turn: returns when the files are in the outbox, and says so to the model. Their caption
     is the model's word like any answer."""
     message = claim.messages[-1]
     route = message.route
 
-    async def send(parcel: Parcel, call: CallContext) -> str:
+    async def send(parcel: FileDelivery, call: CallContext) -> str:
         channel = delivery.channel(route)
-        if channel is None or not isinstance(channel, SendsMedia):
-            return load("sent_nowhere")
+        if channel is None or not isinstance(channel, SupportsMedia):
+            return load_prompt("sent_nowhere")
         folder = database.folder / FOLDER
         limit = channel.file_limit_bytes
         files: list[OutboundFile] = []
         try:
             for path in parcel.paths:
-                kept = await asyncio.to_thread(keep, path, folder, limit)
+                kept = await asyncio.to_thread(snapshot_file, path, folder, limit)
                 files.append(replace(kept, name=delivery.redactor.clean(kept.name)))
         except BaseException:
-            drop(files)
+            delete_snapshots(files)
             raise
-        caption = harmless(delivery.redactor.clean(parcel.caption), exposure)
-        letter = Letter(
+        caption = defuse_answer(delivery.redactor.clean(parcel.caption), exposure)
+        letter = OutgoingReply(
             delivery_id=f"file:{claim.turn}:{secrets.token_hex(8)}",
             route=route,
             parts=_parts(files, delivery.render(route, caption) if caption else ()),
@@ -60,12 +62,12 @@ def sending(database: Database, delivery: Delivery, claim: Claim, exposure: Expo
         )
         await database.run(outbox.put, None, [letter], time.time())
         delivery.wake(route.lane)
-        return fill("sent_files", names=", ".join(file.name for file in files))
+        return render_prompt("sent_files", names=", ".join(file.name for file in files))
 
     return send
 
 
-async def nowhere(parcel: Parcel, call: CallContext) -> str:
+async def nowhere(parcel: FileDelivery, call: CallContext) -> str:
     """For a sub-agent: it speaks with nobody."""
     raise ToolError("Sub-agents send nothing: name the files in your result.")
 

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 from agent.security.files import file_io
-from agent.security.files.folder_tree import Walk
-from agent.security.files.safe_open import LISTED, opened_folder
-from agent.security.taint.file_marks import mark
-from agent.text.media_types import LIMIT_BYTES, media_type_of
+from agent.security.files.folder_tree import TreeWalk
+from agent.security.files.safe_open import LISTED, open_folder_beneath
+from agent.security.taint.file_marks import mark_tainted
+from agent.text.media_types import LIMIT_BYTES, sniff_image_type
 from gateway.core.messages import Media
 
 # What stays free on the disk whatever is sent.
@@ -39,12 +39,12 @@ _ENDINGS = {
     "audio/mpeg": ".mp3",
     "audio/mp4": ".m4a",
 }
-# What `name_of` puts behind a name, and `places` behind that; and a download that broke off.
+# What `storage_name` puts behind a name, and `places` behind that; and a download that broke off.
 _OURS = re.compile(rf"-[0-9a-f]{{{_MARK_DIGITS}}}(?:-\d)?(?:\.[^\W_]{{1,10}})?(?P<part>\.part)?\Z")
 _WRITTEN = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def name_of(media: Media, account: str) -> str:
+def storage_name(media: Media, account: str) -> str:
     """A plain name, the same whenever the same file comes; two files never share one.
 
     What follows the first letters of the name tells it from all others.
@@ -74,7 +74,9 @@ def has_room(folder: Path, size_bytes: int) -> bool:
     return shutil.disk_usage(folder).free >= size_bytes + FREE_BYTES
 
 
-async def receive(path: Path, workspace: Path, pour: Callable[[BinaryIO], Awaitable[None]]) -> None:
+async def store_upload(
+    path: Path, workspace: Path, pour: Callable[[BinaryIO], Awaitable[None]]
+) -> None:
     """Make `path` hold what `pour` writes, all or nothing; it is marked as strangers' words.
 
     Paths are real: a folder that became a link is refused. A kill in between leaves a part behind,
@@ -95,20 +97,20 @@ async def receive(path: Path, workspace: Path, pour: Callable[[BinaryIO], Awaita
 
 def discard(path: Path) -> None:
     """What was received there is not to stay. Raises `OSError`."""
-    with suppress(FileNotFoundError), opened_folder(path.parent) as folder:
+    with suppress(FileNotFoundError), open_folder_beneath(path.parent) as folder:
         os.unlink(path.name, dir_fd=folder)
 
 
-def tidy(inbox: Path, before: float) -> int:
+def delete_older_than(inbox: Path, before: float) -> int:
     """Delete what was received in this folder, or below it, and not touched since `before`
     (Unix time); returns how many files. What anybody else has put there stays."""
     deleted = 0
     # Where there is none, or a link, nothing was received.
     with (
         suppress(OSError),
-        opened_folder(inbox.parent.resolve() / inbox.name, flags=LISTED) as root,
+        open_folder_beneath(inbox.parent.resolve() / inbox.name, flags=LISTED) as root,
     ):
-        for member in Walk(root):
+        for member in TreeWalk(root):
             if member.is_folder or not _OURS.search(member.name):
                 continue
             with suppress(OSError):
@@ -118,19 +120,19 @@ def tidy(inbox: Path, before: float) -> int:
     return deleted
 
 
-def described(media: Media, path: Path, workspace: Path) -> Media:
+def with_file_facts(media: Media, path: Path, workspace: Path) -> Media:
     """The reference to a file that is there; a picture that can be shown has its fingerprint.
 
     Paths are real: no link is followed. Raises `OSError`.
     """
     inside = path.is_relative_to(workspace)
     where = str(path.relative_to(workspace)) if inside else str(path)
-    with opened_folder(path.parent) as folder:
+    with open_folder_beneath(path.parent) as folder:
         fd = os.open(path.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
         with open(fd, "rb") as file:
             size = os.fstat(fd).st_size
             head = file.read(16)
-            kind = media_type_of(head)
+            kind = sniff_image_type(head)
             digest = None
             if kind is not None and size <= LIMIT_BYTES:
                 digest = hashlib.sha256(head + file.read(LIMIT_BYTES)).hexdigest()
@@ -146,7 +148,7 @@ def told_size(size_bytes: int) -> str:
 
 
 def _opened(part: Path) -> BinaryIO:
-    with opened_folder(part.parent, create=True) as folder:
+    with open_folder_beneath(part.parent, create=True) as folder:
         return open(os.open(part.name, _WRITTEN, 0o600, dir_fd=folder), "wb")
 
 
@@ -154,8 +156,8 @@ def _keep(file: BinaryIO, part: Path, path: Path, workspace: Path) -> None:
     with file:
         file.flush()
         os.fsync(file.fileno())
-    mark(part, workspace)
-    with opened_folder(path.parent) as folder:
+    mark_tainted(part, workspace)
+    with open_folder_beneath(path.parent) as folder:
         with suppress(FileNotFoundError):
             os.stat(path.name, dir_fd=folder, follow_symlinks=False)
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path.name)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from agent.i18n import later
+from agent.i18n import mark_for_translation
 from agent.serialization import safe_text
 from agent.usage import NANO
 from gateway.channels.base import NotFetched
@@ -29,13 +29,13 @@ _TEXT_CHARS = 20_000
 _ANSWER_BYTES = 1_000_000
 # Spoken to us, and so in need of an answer even where nobody writes it down.
 _SPOKEN = frozenset({"voice", "video_note"})
-_NO_SERVICE = later("no transcription service is set (`transcription.api_base`)")
-_TOO_LARGE = later("it is larger than the {limit} MB that can be written down")
-_REFUSED = later("the transcription service refused it (HTTP status {status})")
-_KEY = later("the transcription service refused the key (`transcription.api_key`)")
-_UNREACHABLE = later("the transcription service cannot be reached")
-_SLOW = later("the transcription service took longer than {n} s")
-_ODD = later("the transcription service answered with something else")
+_NO_SERVICE = mark_for_translation("no transcription service is set (`transcription.api_base`)")
+_TOO_LARGE = mark_for_translation("it is larger than the {limit} MB that can be written down")
+_REFUSED = mark_for_translation("the transcription service refused it (HTTP status {status})")
+_KEY = mark_for_translation("the transcription service refused the key (`transcription.api_key`)")
+_UNREACHABLE = mark_for_translation("the transcription service cannot be reached")
+_SLOW = mark_for_translation("the transcription service took longer than {n} s")
+_ODD = mark_for_translation("the transcription service answered with something else")
 
 
 class Transcriber:

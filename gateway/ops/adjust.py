@@ -4,38 +4,38 @@ import logging
 from collections.abc import Mapping
 
 from agent.agent import Agent
-from agent.providers.pool import Models
+from agent.providers.pool import ModelPool
 from agent.records import frozen
 from agent.security.redaction import Redactor
-from gateway.access.approvals import Clerk
-from gateway.access.control import Access, sole_owner
-from gateway.access.roles import Policies
+from gateway.access.approvals import ApprovalService
+from gateway.access.control import AccessControl, sole_owner
+from gateway.access.roles import RoleRegistry
 from gateway.bus.bus import MessageBus
 from gateway.channels.base import Channel
 from gateway.channels.registry import allowed_senders
 from gateway.config import Settings
-from gateway.delivery.sender import Delivery
-from gateway.turns.usage_meter import Spending
+from gateway.delivery.sender import OutboxSender
+from gateway.turns.usage_meter import StoreUsageMeter
 
 log = logging.getLogger(__name__)
 
 
 @frozen
-class Adjustable:
+class ReloadTargets:
     """What turns ask as they begin, and what is asked at every call (roles, limits, who may
     write): the one changes with the next turn, the other now."""
 
     agent: Agent
-    policies: Policies
-    access: Access
-    spending: Spending
-    delivery: Delivery
-    clerk: Clerk
+    policies: RoleRegistry
+    access: AccessControl
+    spending: StoreUsageMeter
+    delivery: OutboxSender
+    clerk: ApprovalService
     ways: Mapping[tuple[str, str], Channel]
     redactor: Redactor
     bus: MessageBus
 
-    def take(self, settings: Settings, agent: Agent, policies: Policies) -> Models | None:
+    def take(self, settings: Settings, agent: Agent, policies: RoleRegistry) -> ModelPool | None:
         """Run with these settings; `agent` and `policies` are made of them and fit.
 
         Nothing is awaited: nobody sees a half of it. Returns the models until now, if there are

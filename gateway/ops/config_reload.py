@@ -12,24 +12,24 @@ from sqlite3 import Connection
 from typing import Any
 
 from agent.errors import ConfigError, KoreError
-from agent.i18n import ENGLISH, later, speaking, t
-from agent.providers.pool import Models
-from gateway.access.roles import Policies
+from agent.i18n import ENGLISH, mark_for_translation, t, use_locale
+from agent.providers.pool import ModelPool
+from gateway.access.roles import RoleRegistry
 from gateway.config import Settings
-from gateway.config.atomic_write import replace
-from gateway.config.diff import Update, update
-from gateway.config.fitness import check_use
+from gateway.config.atomic_write import write_atomic
+from gateway.config.diff import ConfigDiff, update
+from gateway.config.fitness import check_usable
 from gateway.config.json_document import read_text
 from gateway.config.sources import Sources
 from gateway.core.messages import Route
 from gateway.delivery.sender import wait_for
-from gateway.ops.adjust import Adjustable
-from gateway.runtime.paths import Home
+from gateway.ops.adjust import ReloadTargets
+from gateway.runtime.paths import DataDir
 from gateway.store.repositories import outbox
-from gateway.store.repositories.outbox import Letter
-from gateway.store.repositories.usage import last_private_route
-from gateway.store.sqlite.engine import Database, StoreError
-from gateway.turns.agent_factory import open_agent
+from gateway.store.repositories.outbox import OutgoingReply
+from gateway.store.repositories.usage import private_route
+from gateway.store.sqlite.engine import SqliteStore, StoreError
+from gateway.turns.agent_factory import build_agent
 
 log = logging.getLogger(__name__)
 
@@ -38,15 +38,15 @@ LOOK_S = 2.0
 CALM_S = 0.3
 # Until then at least, something may use the models that it began with.
 RETIRE_S = 3600.0
-_NOT_RIGHT = later(
+_NOT_RIGHT = mark_for_translation(
     "⚠️ The configuration has changed and is not right. I go on with the last good one."
 )
-_RIGHT_AGAIN = later("The configuration is right again, and holds.")
+_RIGHT_AGAIN = mark_for_translation("The configuration is right again, and holds.")
 
 Stamp = tuple[tuple[int, int, int, int] | None, ...]
 
 
-class Reloader:
+class ConfigReloader:
     """`run` it beside the gateway: it looks at the files, and `ask` makes it look at once.
 
     `after` hears of every configuration that was taken in: for what lies outside of the parts,
@@ -55,9 +55,9 @@ class Reloader:
 
     def __init__(
         self,
-        parts: Adjustable,
-        database: Database,
-        home: Home,
+        parts: ReloadTargets,
+        database: SqliteStore,
+        home: DataDir,
         sources: Sources,
         settings: Settings,
         after: Callable[[Settings], None] = lambda settings: None,
@@ -74,7 +74,7 @@ class Reloader:
         self._read_at = time.time()
         self._problem: str | None = None
         self._waiting: tuple[str, ...] = ()
-        self._retired: list[tuple[float, Models]] = []
+        self._retired: list[tuple[float, ModelPool]] = []
 
     def ask(self) -> None:
         """Read again soon, whether a file has changed or not."""
@@ -130,23 +130,23 @@ class Reloader:
             "needs_restart": ", ".join(self._waiting) or None,
         }
 
-    async def _take(self) -> Update:
+    async def _take(self) -> ConfigDiff:
         found = await asyncio.to_thread(self._read)
         settings = found.settings
         sandbox = self._parts.agent.settings.tools.sandbox
         assert sandbox is not None, "a gateway has one, if only in name"
-        agent = await open_agent(settings, self._home, sandbox)
-        old = self._parts.take(settings, agent, Policies.of(settings))
+        agent = await build_agent(settings, self._home, sandbox)
+        old = self._parts.take(settings, agent, RoleRegistry.of(settings))
         if old is not None:
             self._retired.append((time.monotonic(), old))
         self.settings = settings
         self._after(settings)
         return found
 
-    def _read(self) -> Update:
+    def _read(self) -> ConfigDiff:
         """Raises `ConfigError` in the language that is spoken here."""
         found = update(self.settings, self._sources.load())
-        check_use(found.settings, os.environ)
+        check_usable(found.settings, os.environ)
         return found
 
     async def _refuse(self, error: ConfigError) -> None:
@@ -161,7 +161,7 @@ class Reloader:
 
     async def _worded(self, error: ConfigError, language: str) -> str:
         """What is wrong in this language, as far as reading the files again finds it."""
-        with speaking(language):
+        with use_locale(language):
             try:
                 await asyncio.to_thread(self._read)
             except ConfigError as exc:
@@ -186,19 +186,19 @@ class Reloader:
 
     def _owners_route(self, connection: Connection) -> Route | None:
         owner = self._parts.access.chief
-        return last_private_route(connection, owner) if owner else None
+        return private_route(connection, owner) if owner else None
 
     def _write(self, connection: Connection, route: Route, said: str, now: float) -> None:
         name = f"config:{hashlib.sha256(said.encode()).hexdigest()[:16]}:{now:.0f}"
         parts = self._parts.delivery.render(route, said)
-        outbox.put(connection, None, [Letter(name, route, parts, "notice")], now)
+        outbox.put(connection, None, [OutgoingReply(name, route, parts, "notice")], now)
 
     def _keep(self) -> None:
         """Keep the user's file as it is now: it holds."""
         try:
             text = read_text(self._sources.own)
             if text is not None and text != read_text(self._home.good):
-                replace(self._home.good, text)
+                write_atomic(self._home.good, text)
         except ConfigError as exc:
             log.warning("the good configuration could not be kept: %s", exc)
 
@@ -221,7 +221,7 @@ class Reloader:
 
 def _short(problem: str, language: str) -> str:
     first, *more = problem.splitlines()
-    with speaking(language):
+    with use_locale(language):
         return first + (t(" (and {n} more)", n=len(more)) if more else "")
 
 

@@ -17,7 +17,7 @@ _ASK_S = 30
 _MAX_TOKENS = 16
 
 
-async def try_model(config: ModelConfig) -> str:
+async def check_model_key(config: ModelConfig) -> str:
     """One tiny call; a sentence about how it went. `config` is resolved. Raises `KoreError`."""
     import asyncio
 
@@ -38,12 +38,12 @@ async def try_model(config: ModelConfig) -> str:
     return t("{model} answered in {seconds:.1f} s", model=config.model, seconds=took)
 
 
-class Unreachable(KoreError):
+class ServiceUnreachable(KoreError):
     """Nobody answered at all: what was to be checked may be right."""
 
 
 @frozen
-class Bot:
+class BotIdentity:
     """Who a token stands for; `skew_s` is the server's clock minus ours."""
 
     id: int
@@ -59,11 +59,11 @@ class Bot:
 async def try_telegram(settings: Settings) -> tuple[str, float | None]:
     """The bot's name, and the server's clock minus ours in seconds. Raises `KoreError`."""
     telegram = settings.telegram
-    bot = await try_bot(telegram.token.get_secret_value(), telegram.base_url)
+    bot = await check_bot_token(telegram.token.get_secret_value(), telegram.base_url)
     return f"@{bot.username}", bot.skew_s
 
 
-async def try_bot(token: str, base_url: str) -> Bot:
+async def check_bot_token(token: str, base_url: str) -> BotIdentity:
     """Ask a Bot API server whose token this is (core.telegram.org/bots/api#getme).
 
     Raises `KoreError`; no error holds the token.
@@ -83,7 +83,7 @@ async def try_bot(token: str, base_url: str) -> Bot:
         raise _unreachable(base_url, exc) from None
     match body:
         case {"ok": True, "result": {"id": int(number), "username": str(name), **more}}:
-            return Bot(number, name, str(more.get("first_name") or name), skew_s)
+            return BotIdentity(number, name, str(more.get("first_name") or name), skew_s)
         case {"error_code": 401 | 404}:
             raise KoreError(
                 t("Telegram does not know this token"),
@@ -116,7 +116,7 @@ def _unreachable(base_url: str, exc: Exception) -> KoreError:
         case _:
             kind = type(exc).__name__
             said = t("{address} cannot be asked ({kind})", address=base_url, kind=kind)
-    return Unreachable(said, hint=hint)
+    return ServiceUnreachable(said, hint=hint)
 
 
 def _is_local(address: str) -> bool:

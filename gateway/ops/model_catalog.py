@@ -5,7 +5,7 @@ from typing import Literal
 
 from agent.errors import ConfigError
 from agent.providers.pricing import tariff_of
-from agent.providers.registry import ModelConfig, resolve
+from agent.providers.registry import ModelConfig, resolve_model
 from agent.providers.vendors import VENDORS
 from agent.records import frozen
 from gateway.config import Settings
@@ -15,7 +15,7 @@ Source = Literal["configured", "environment", "ollama", "named"]
 
 
 @frozen
-class Offer:
+class ModelListing:
     """A model by the name that people use. Prices are dollars for a million tokens.
 
     `marks` say what it is used for: default, a profile's name, "fallback 1". `problem` says why
@@ -35,7 +35,7 @@ class Offer:
 
 def offers(
     settings: Settings, environ: Mapping[str, str], local: Sequence[str] = ()
-) -> list[Offer]:
+) -> list[ModelListing]:
     """Configured models, vendors whose key is in `environ`, and `local` ones of an Ollama."""
     known = model_list(settings)
     uses = used_for(settings, environ, local)
@@ -82,15 +82,15 @@ def _offer(
     marks: tuple[str, ...],
     known: Sequence[ModelConfig],
     environ: Mapping[str, str],
-) -> Offer:
+) -> ModelListing:
     problem = None
     config = next((entry for entry in known if entry.name == name), ModelConfig(name, name))
     try:
-        config = resolve(name, known, environ)
+        config = resolve_model(name, known, environ)
     except ConfigError as exc:
         problem = str(exc)
     price = tariff_of(config).price
-    return Offer(
+    return ModelListing(
         name,
         config.model,
         source,

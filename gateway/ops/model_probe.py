@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from agent.errors import BadReply, KoreError
 from agent.events import Reply, TextDelta, ThinkingDelta, ToolCallDelta
-from agent.prompts import fill
+from agent.prompts import render_prompt
 from agent.providers.base import ModelRequest, Provider, ToolSpec
 from agent.providers.registry import ModelConfig, open_provider
 from agent.records import frozen
@@ -26,7 +26,7 @@ _SCHEMA: Mapping[str, Any] = {
 
 
 @frozen
-class Trial:
+class ProbeResult:
     """What one key of a model came to. Times in seconds; `error` is None when all went well.
 
     `tool_call`: the model called the tool, and the argument arrived as it was given.
@@ -45,16 +45,16 @@ class Trial:
     hint: str | None = None
 
 
-async def try_out(config: ModelConfig) -> list[Trial]:
+async def probe_model(config: ModelConfig) -> list[ProbeResult]:
     """Each key of a resolved model, one after the other, without retries and fallbacks."""
     alone = config.by_key()
     return [await _try_key(one, n, len(alone)) for n, one in enumerate(alone, 1)]
 
 
-async def _try_key(config: ModelConfig, n: int, of: int) -> Trial:
+async def _try_key(config: ModelConfig, n: int, of: int) -> ProbeResult:
     import asyncio
 
-    trial = Trial(config.name, config.model, n, of, ok=False)
+    trial = ProbeResult(config.name, config.model, n, of, ok=False)
     provider = open_provider(config)
     try:
         async with asyncio.timeout(_ASK_S):
@@ -68,9 +68,9 @@ async def _try_key(config: ModelConfig, n: int, of: int) -> Trial:
         await provider.aclose()
 
 
-async def _talk(provider: Provider, config: ModelConfig, trial: Trial) -> Trial:
+async def _talk(provider: Provider, config: ModelConfig, trial: ProbeResult) -> ProbeResult:
     tools = (ToolSpec("ping", "Tests the connection.", _SCHEMA),)
-    asked = user(fill("trial", word=_WORD))
+    asked = user(render_prompt("trial", word=_WORD))
     request = ModelRequest(config.model_id, "", (asked,), tools, max_tokens=_MAX_TOKENS)
     began = time.monotonic()
     reply, first_s = await _reply(provider, request, began)

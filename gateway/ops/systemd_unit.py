@@ -9,8 +9,8 @@ from pathlib import Path
 from agent.errors import KoreError
 from agent.i18n import t
 from agent.records import frozen
-from agent.security.sandbox.trusted_programs import helper
-from gateway.runtime.paths import Home
+from agent.security.sandbox.trusted_programs import find_trusted_program
+from gateway.runtime.paths import DataDir
 
 NAME = "kore.service"
 _RUN_S = 60
@@ -23,7 +23,7 @@ class Ran:
     err: str
 
 
-def unit_text(home: Home, config: Path | None, environ: Mapping[str, str]) -> str:
+def unit_text(home: DataDir, config: Path | None, environ: Mapping[str, str]) -> str:
     """The unit file.
 
     Commands of the model run in a sandbox that makes namespaces of its own, so nothing stands here
@@ -73,7 +73,7 @@ def unit_path(environ: Mapping[str, str]) -> Path:
 
 def require_systemd() -> None:
     """Raises `KoreError` where no systemd runs services for this user."""
-    if helper("systemctl") is None:
+    if find_trusted_program("systemctl") is None:
         raise _without(t("there is no systemd here"))
     ran = systemctl("show-environment")
     if ran.code:
@@ -86,7 +86,7 @@ def systemctl(*words: str) -> Ran:
 
 def run(*words: str) -> Ran:
     """A short program and what it said. Raises `KoreError` when it does not end."""
-    program = helper(words[0])
+    program = find_trusted_program(words[0])
     if program is None:
         return Ran(127, "", f"{words[0]}: not found")
     try:

@@ -14,17 +14,17 @@ from typing import Any
 
 from agent.errors import KoreError
 from agent.records import frozen
-from agent.security.files.folder_tree import Member, Walk, open_up
+from agent.security.files.folder_tree import TreeEntry, TreeWalk, open_up
 from agent.security.files.inbox import INBOX_FOLDER, MEMORY_FOLDER
-from agent.security.files.safe_open import LISTED, inner_folder, opened_folder
-from gateway.access.control import Access, folder_name
+from agent.security.files.safe_open import LISTED, open_folder_beneath, open_subfolder
+from gateway.access.control import AccessControl, folder_name
 from gateway.core.messages import OutboundFile
-from gateway.delivery.outbound_files import drop, waiting
-from gateway.ops.zip_writer import Packing
-from gateway.runtime.paths import Home
+from gateway.delivery.outbound_files import delete_snapshots, waiting
+from gateway.ops.zip_writer import ZipWriter
+from gateway.runtime.paths import DataDir
 from gateway.store.repositories import preferences
 from gateway.store.sqlite import migrator
-from gateway.store.sqlite.engine import Database
+from gateway.store.sqlite.engine import SqliteStore
 
 # Folders that are no file of the owner's, but other people's.
 _CHANNELS = ("telegram",)
@@ -63,22 +63,22 @@ class _Plan:
         channel = self.principal.partition(":")[0]
         return [folder / channel / folder_name(_sender(self.principal)) for folder in whole]
 
-    def walks(self) -> Iterator[tuple[str, Walk]]:
+    def walks(self) -> Iterator[tuple[str, TreeWalk]]:
         """Once through each of the folders, and its name in an export; no link is followed."""
         for folder in self.folders():
             if not folder.is_dir() or folder.is_symlink():
                 continue
             top = folder.relative_to(self.workspace).parts[0]
-            with opened_folder(folder.parent.resolve(), flags=LISTED) as above:
+            with open_folder_beneath(folder.parent.resolve(), flags=LISTED) as above:
                 if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
                     open_up(folder.name, above)
-                root = inner_folder(folder.name, above, flags=LISTED)
+                root = open_subfolder(folder.name, above, flags=LISTED)
                 try:
-                    yield top, Walk(root, self._is_theirs)
+                    yield top, TreeWalk(root, self._is_theirs)
                 finally:
                     os.close(root)
 
-    def _is_theirs(self, folder: Member) -> bool:
+    def _is_theirs(self, folder: TreeEntry) -> bool:
         """The owner's lie on top; folders of channels are other people's."""
         return not self.owner or bool(folder.above) or folder.name not in _CHANNELS
 
@@ -89,13 +89,13 @@ class _Plan:
 
 
 @frozen
-class Custodian:
+class UserDataService:
     """For the owner of the machine. `forget` lets go of a session that is in memory."""
 
-    database: Database
-    home: Home
+    database: SqliteStore
+    home: DataDir
     workspace: Path
-    access: Access
+    access: AccessControl
     forget: Callable[[str], None]
     reload_doors: Callable[[Connection], None]
     carry_notes: Callable[[], Awaitable[None]]
@@ -122,7 +122,7 @@ class Custodian:
         from gateway.store.repositories import user_export
 
         _check(principal)
-        texts = await self.database.run(user_export.files, principal)
+        texts = await self.database.run(user_export.export_rows, principal)
         return await asyncio.to_thread(self._pack, principal, texts, target)
 
     async def delete(self, principal: str, *, copies: bool) -> Mapping[str, Any]:
@@ -139,7 +139,7 @@ class Custodian:
             self.forget(session)
         await self.database.run(self.reload_doors)
         await self.carry_notes()
-        await asyncio.to_thread(drop, unsent)
+        await asyncio.to_thread(delete_snapshots, unsent)
         left = await self.finish()
         remaining = [str(path) for path in migrator.copies(self.database.file)]
         return {**before, "copies": remaining, "left_out": left}
@@ -150,7 +150,7 @@ class Custodian:
 
         How many files and folders could not be deleted.
         """
-        stored = await self.database.run(preferences.get, preferences.DELETION)
+        stored = await self.database.run(preferences.get_state, preferences.DELETION)
         left = 0
         if stored is None:
             return left
@@ -162,9 +162,9 @@ class Custodian:
                 for path in migrator.copies(self.database.file):
                     path.unlink(missing_ok=True)
             # From here on the name is known no more.
-            await self.database.run(preferences.put, preferences.DELETION, _REWRITE)
+            await self.database.run(preferences.put_state, preferences.DELETION, _REWRITE)
         await self.database.rewrite()
-        await self.database.run(preferences.drop, preferences.DELETION)
+        await self.database.run(preferences.drop_state, preferences.DELETION)
         return left
 
     def _plan(self, principal: str, *, copies: bool = False) -> _Plan:
@@ -189,7 +189,7 @@ class Custodian:
                 packed.writestr("README.txt", _ABOUT.format(who=principal))
                 for name, text in texts.items():
                     packed.writestr(name, text)
-                packing = Packing(packed)
+                packing = ZipWriter(packed)
                 for top, walk in self._plan(principal).walks():
                     for member in walk:
                         if member.is_file:
@@ -207,7 +207,7 @@ class Custodian:
         }
 
 
-def _unlink(home: Home, plan: "_Plan", needed: frozenset[str]) -> int:
+def _unlink(home: DataDir, plan: "_Plan", needed: frozenset[str]) -> int:
     """How many files and folders are left."""
     left = 0
     for _, walk in plan.walks():
@@ -216,9 +216,9 @@ def _unlink(home: Home, plan: "_Plan", needed: frozenset[str]) -> int:
         # On top lie the folders of everybody else.
         if folder.parent != Path(plan.workspace):
             _remove_empty(folder)
-    from agent.undo.blob_store import Blobs
+    from agent.undo.blob_store import BlobStore
 
-    blobs = Blobs(home.undo)
+    blobs = BlobStore(home.undo)
     for name in blobs.names() - needed:
         (home.undo / "blobs" / name[:2] / name[2:]).unlink(missing_ok=True)
     for note in home.undo.glob("memos/*"):
@@ -226,7 +226,7 @@ def _unlink(home: Home, plan: "_Plan", needed: frozenset[str]) -> int:
     return left
 
 
-def _is_deleted(member: Member) -> bool:
+def _is_deleted(member: TreeEntry) -> bool:
     """A folder goes where nothing is left in it; false for a file that cannot be deleted."""
     if member.is_done:
         with suppress(OSError):  # something lies in it
@@ -256,7 +256,7 @@ def _erase(connection: Connection, plan: _Plan, now: float) -> tuple[list[str], 
     connection.execute("PRAGMA defer_foreign_keys=ON")
     before = waiting(connection)
     changed = user_data.erase(connection, plan.principal, now)
-    preferences.put(connection, preferences.DELETION, json.dumps(asdict(plan)))
+    preferences.put_state(connection, preferences.DELETION, json.dumps(asdict(plan)))
     return changed, before - waiting(connection)
 
 

@@ -4,7 +4,7 @@ import shutil
 import time
 from typing import TYPE_CHECKING
 
-from agent.security.files.folder_tree import Member
+from agent.security.files.folder_tree import TreeEntry
 
 if TYPE_CHECKING:
     from zipfile import ZipFile
@@ -15,14 +15,14 @@ NAME_BYTES = 4000
 _FIRST, _LAST = 315_619_200, 4_354_732_800
 
 
-class Packing:
+class ZipWriter:
     """Into `packed`; `left_out` counts what no name can be written for, or could not be opened."""
 
     def __init__(self, packed: "ZipFile") -> None:
         self.left_out = 0
         self._packed = packed
 
-    def add(self, member: Member, folder: str) -> None:
+    def add(self, member: TreeEntry, folder: str) -> None:
         """The file, below this folder. Raises OSError when it cannot be read or written."""
         from zipfile import ZIP_DEFLATED, ZipInfo
 

@@ -11,19 +11,19 @@ _USUAL = gc.get_threshold()
 _START = (100_000, 10, 10)
 
 
-def postpone() -> None:
+def defer_gc() -> None:
     """Let garbage wait. Short programs end before anybody misses it."""
     gc.set_threshold(*_START)
 
 
-def settle() -> None:
+def freeze_after_start() -> None:
     """For one that runs for weeks: what is loaded stays, no collection walks through it again."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*_USUAL)
 
 
-def leave() -> None:
+def freeze_for_exit() -> None:
     """For one that ends: its memory goes as a whole, and nobody needs to look through it first,
     which took the interpreter 80 ms after `kore agent -m hi`."""
     gc.freeze()

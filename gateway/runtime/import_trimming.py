@@ -51,7 +51,7 @@ def hidden(package: str) -> Iterator[None]:
         del sys.modules[package]
 
 
-def forget_docstrings(library: ModuleType) -> None:
+def drop_docstrings(library: ModuleType) -> None:
     """Let go of the documentation that its classes carry: of python-telegram-bot 0.7 MB, whose
     place is taken by what is imported next."""
     for thing in vars(library).values():

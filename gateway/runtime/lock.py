@@ -10,15 +10,15 @@ from agent.errors import ConfigError
 from agent.i18n import t
 
 
-class Locked(ConfigError):
+class AlreadyRunning(ConfigError):
     """Another process owns the data."""
 
     code = "locked"
 
 
 @contextmanager
-def hold(path: Path, what: str) -> Iterator[bool]:
-    """Own the data until the block ends. Raises `Locked`, which names who does.
+def acquire(path: Path, what: str) -> Iterator[bool]:
+    """Own the data until the block ends. Raises `AlreadyRunning`, which names who does.
 
     Yields whether the last owner left in the middle: its line is still in the file.
     """
@@ -27,7 +27,7 @@ def hold(path: Path, what: str) -> Iterator[bool]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             owner = file.read().strip() or "another kore"
-            raise Locked(
+            raise AlreadyRunning(
                 t("{parent} is in use by {owner}", parent=path.parent, owner=owner),
                 hint=t(
                     "Stop that process first, or give this one a folder of its own (KORE_HOME)."

@@ -9,7 +9,7 @@ from agent.records import frozen
 
 
 @frozen
-class Home:
+class DataDir:
     """Paths only; nothing is made before `ensure`."""
 
     root: Path
@@ -123,11 +123,11 @@ class Home:
                 ) from None
 
 
-def find_home(environ: Mapping[str, str], named: Path | None = None) -> Home:
+def find_data_dir(environ: Mapping[str, str], named: Path | None = None) -> DataDir:
     """`named`, else `KORE_HOME`, else `~/.kore`; always absolute."""
     try:
         chosen = named or Path(environ.get("KORE_HOME") or "~/.kore")
-        return Home(Path(os.path.abspath(chosen.expanduser())))
+        return DataDir(Path(os.path.abspath(chosen.expanduser())))
     except RuntimeError:
         raise ConfigError("no home folder is known; set KORE_HOME to the folder to use") from None
 

@@ -7,7 +7,7 @@ from gateway.runtime.libc import function
 _SET_DUMPABLE = 4  # prctl(2), PR_SET_DUMPABLE
 
 
-def shield() -> bool:
+def disable_core_dumps() -> bool:
     """Make the process undumpable; True when the kernel has done so.
 
     `/proc/PID/environ` and `/proc/PID/mem` are then root's alone, no debugger attaches, and there

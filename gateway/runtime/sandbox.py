@@ -4,9 +4,9 @@ import asyncio
 from pathlib import Path
 
 from agent.security.sandbox.base import Limits
-from agent.security.sandbox.selector import Choice, Wishes, choose
+from agent.security.sandbox.selector import SandboxChoice, SandboxOptions, select_sandbox
 from gateway.config import Settings
-from gateway.runtime.paths import Home
+from gateway.runtime.paths import DataDir
 
 _MB = 1_000_000
 
@@ -25,15 +25,15 @@ def command_limits(settings: Settings) -> Limits:
     )
 
 
-def wishes(settings: Settings) -> Wishes:
+def sandbox_options(settings: Settings) -> SandboxOptions:
     """What the section `security` says about commands."""
     security = settings.security
     limits = command_limits(settings)
     further = tuple(Path(name).expanduser() for name in security.sandbox_read)
     workspaces = (settings.agent.workspace.expanduser(),)
-    return Wishes(security.sandbox, limits, further, security.sandbox_image, workspaces)
+    return SandboxOptions(security.sandbox, limits, further, security.sandbox_image, workspaces)
 
 
-async def choose_sandbox(settings: Settings, home: Home) -> Choice:
+async def choose_sandbox(settings: Settings, home: DataDir) -> SandboxChoice:
     """Mostly what was found earlier; else it is tried now. Raises `ConfigError`."""
-    return await asyncio.to_thread(choose, wishes(settings), home.root)
+    return await asyncio.to_thread(select_sandbox, sandbox_options(settings), home.root)

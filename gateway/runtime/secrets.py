@@ -35,9 +35,9 @@ def secret_values(settings: Settings, environ: Mapping[str, str]) -> frozenset[s
 
 def describe(settings: Settings) -> dict[str, Any]:
     """The settings as JSON values, with secrets as stars."""
-    from gateway.config.secret_keys import starred
+    from gateway.config.secret_keys import masked
 
-    shown: dict[str, Any] = starred(settings.model_dump(mode="json"))
+    shown: dict[str, Any] = masked(settings.model_dump(mode="json"))
     return shown
 
 

@@ -9,18 +9,18 @@ from dataclasses import dataclass, field, replace
 from sqlite3 import Connection
 
 from agent.errors import KoreError
-from agent.i18n import plural, speaking, t
+from agent.i18n import plural, t, use_locale
 from agent.records import frozen
-from gateway.core.markdown import literal
+from gateway.core.markdown import escape_markdown
 from gateway.scheduler.heartbeat import has_work
 from gateway.scheduler.job_text import local_time, title
-from gateway.scheduler.recurrence import Rule
-from gateway.scheduler.service import House
+from gateway.scheduler.recurrence import Recurrence
+from gateway.scheduler.service import JobContext
 from gateway.scheduler.timezones import quiet_until
 from gateway.store.repositories import inbox, jobs, outbox, session_admin, sessions
-from gateway.store.repositories.inbox import Arrival, Entry
+from gateway.store.repositories.inbox import InboxBatch, InboxEntry
 from gateway.store.repositories.jobs import Job
-from gateway.store.repositories.outbox import Letter
+from gateway.store.repositories.outbox import OutgoingReply
 from gateway.turns.outcome import quiet
 
 log = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ _BATCH = 50
 
 
 @dataclass(slots=True)
-class Fired:
+class FiredJobs:
     """Lanes with a message and lanes with a letter; `more` jobs are due."""
 
     lanes: set[str] = field(default_factory=set)
@@ -50,11 +50,11 @@ class _Due:
     late: bool
 
 
-def fire(connection: Connection, house: House, now: float) -> Fired:
-    fired = Fired()
+def fire_due(connection: Connection, house: JobContext, now: float) -> FiredJobs:
+    fired = FiredJobs()
     found = jobs.due(connection, house.open_ways, now, _BATCH)
     for job in found:
-        with speaking(house.delivery.languages.of_route(job.route)):
+        with use_locale(house.delivery.languages.of_route(job.route)):
             try:
                 _fire(connection, house, job, now, fired)
             except KoreError as exc:
@@ -63,20 +63,20 @@ def fire(connection: Connection, house: House, now: float) -> Fired:
     return fired
 
 
-def fire_now(connection: Connection, house: House, job: Job, now: float) -> Fired:
+def fire_now(connection: Connection, house: JobContext, job: Job, now: float) -> FiredJobs:
     """Somebody wants it now, whatever its rule and the hour."""
-    fired = Fired()
+    fired = FiredJobs()
     _begin(connection, house, job, (int(now), ""), now, fired)
     return fired
 
 
-def rewind(connection: Connection, now: float) -> None:
+def shift_clock_back(connection: Connection, now: float) -> None:
     """The clock was set back: what waits for an instant that was only thought to be near."""
     for job in jobs.listed(connection, None, None):
         if job.state != "on" or job.slot_at is None or job.slot_at <= now:
             continue
         try:
-            slot = Rule.stored(job.rule, job.zone).after(now, job.created_at)
+            slot = Recurrence.stored(job.rule, job.zone).after(now, job.created_at)
         except KoreError as exc:
             _fail(connection, job, exc)
             continue
@@ -91,13 +91,15 @@ def _fail(connection: Connection, job: Job, why: KoreError) -> None:
     jobs.set_state(connection, job.id, "failed", str(why))
 
 
-def _fire(connection: Connection, house: House, job: Job, now: float, fired: Fired) -> None:
+def _fire(
+    connection: Connection, house: JobContext, job: Job, now: float, fired: FiredJobs
+) -> None:
     if not house.rules.access.is_allowed(job.message):
         log.warning("job %d is paused: %s is not let in any more", job.id, job.principal)
         jobs.set_state(connection, job.id, "paused", t("its maker is not let in any more"))
         return
     assert job.slot_at is not None, "what is due has a slot"
-    rule = Rule.stored(job.rule, job.zone)
+    rule = Recurrence.stored(job.rule, job.zone)
     zone, hours = jobs.clock_of(connection, job.route)
     zone = zone or house.schedule.zone or job.zone
     until = None
@@ -118,7 +120,7 @@ def _fire(connection: Connection, house: House, job: Job, now: float, fired: Fir
     jobs.advance(connection, job.id, rule.after(max(now, job.slot_at), job.created_at))
 
 
-def _chosen(job: Job, rule: Rule, now: float) -> _Due:
+def _chosen(job: Job, rule: Recurrence, now: float) -> _Due:
     """By the job's rule: what is late is skipped, made good once, or all of it."""
     assert job.slot_at is not None, "what is due has a slot"
     slots = rule.slots(job.slot_at, now, job.created_at, CATCH_UP_MOST)
@@ -133,11 +135,11 @@ def _chosen(job: Job, rule: Rule, now: float) -> _Due:
 
 def _begin(
     connection: Connection,
-    house: House,
+    house: JobContext,
     job: Job,
     told: tuple[int, str],
     now: float,
-    fired: Fired,
+    fired: FiredJobs,
 ) -> None:
     """One slot; `told` is it, and what is said of its being late."""
     slot, late = told
@@ -152,7 +154,7 @@ def _begin(
             return
         text = quiet(f"⏰ {job.message.content}", job.taint) + (f"\n\n{late}" if late else "")
         parts = house.delivery.render(job.route, text)
-        letter = Letter(job.event(slot), job.route, parts, "notice", taint=job.taint)
+        letter = OutgoingReply(job.event(slot), job.route, parts, "notice", taint=job.taint)
         outbox.put(connection, None, [letter], now)
         fired.mail.add(job.route.lane)
         return
@@ -182,10 +184,10 @@ def _ask(connection: Connection, job: Job, slot: int, late: str, now: float) -> 
         lane=job.lane,
         options=options,
     )
-    inbox.accept(connection, Arrival(asked.channel, asked.account, now), [Entry(asked)])
+    inbox.accept(connection, InboxBatch(asked.channel, asked.account, now), [InboxEntry(asked)])
 
 
-def _is_unheard(connection: Connection, house: House, job: Job, now: float) -> bool:
+def _is_unheard(connection: Connection, house: JobContext, job: Job, now: float) -> bool:
     """Whether a reminder has failed to arrive so often that it is not sent any more."""
     last = jobs.slots(connection, job, 2)[1:]
     failures = jobs.count_failure(connection, job.id, failed=bool(last and last[0].lost))
@@ -197,7 +199,7 @@ def _is_unheard(connection: Connection, house: House, job: Job, now: float) -> b
 
 
 def _tell_missed(
-    connection: Connection, house: House, job: Job, due: _Due, now: float, fired: Fired
+    connection: Connection, house: JobContext, job: Job, due: _Due, now: float, fired: FiredJobs
 ) -> None:
     n = len(due.missed)
     text = plural(
@@ -205,17 +207,17 @@ def _tell_missed(
         "⏰ Missed while I was not running: job {job}, {title}, due {when}.",
         "⏰ Missed while I was not running: job {job}, {title}, {n} times, last due {when}.",
         job=job.id,
-        title=literal(title(job)),
+        title=escape_markdown(title(job)),
         when=local_time(due.missed[-1], job.zone),
     )
     parts = house.delivery.render(job.route, text)
     name = f"{job.event(due.missed[-1])}:missed"
-    letter = Letter(name, job.route, parts, "notice", taint=job.taint)
+    letter = OutgoingReply(name, job.route, parts, "notice", taint=job.taint)
     outbox.put(connection, None, [letter], now)
     fired.mail.add(job.route.lane)
 
 
-def _is_idle(house: House, job: Job) -> bool:
+def _is_idle(house: JobContext, job: Job) -> bool:
     """A heartbeat asks no model as long as nothing is written down for it."""
     return job.kind == "heartbeat" and not has_work(house.workspace)
 

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from sqlite3 import Connection
 
-from agent.prompts import load
+from agent.prompts import load_prompt
 from agent.security.taint.file_marks import is_unseen
 from gateway.config.sections import ScheduleSection
 from gateway.core.messages import InboundMessage, Sender
@@ -39,14 +39,14 @@ def has_work(workspace: Path) -> bool:
     return any(not _NOTHING.fullmatch(line) for line in _COMMENT.sub("", text).splitlines())
 
 
-def ensure(
+def ensure_heartbeat_job(
     connection: Connection, schedule: ScheduleSection, owner: str | None, zone: str, now: float
 ) -> None:
     """The heartbeat is a job like others, as long as the settings want one and it is known where
     the owner reads."""
     known = jobs.made(connection, _MADE_BY)
     minutes = schedule.heartbeat_minutes
-    route = usage.last_private_route(connection, owner) if owner and minutes else None
+    route = usage.private_route(connection, owner) if owner and minutes else None
     if known is not None and (
         route is None or (known.rule, known.route) != (f"every {(minutes or 0) * 60}", route)
     ):
@@ -58,7 +58,7 @@ def ensure(
         *(route.channel, route.account, route.chat_id),
         sender=Sender(owner.partition(":")[2]),
         event_id=_MADE_BY,
-        content=load("heartbeat"),
+        content=load_prompt("heartbeat"),
         received_at=now,
         thread_id=route.thread_id,
         options={"by_model": True},

@@ -8,18 +8,18 @@ from sqlite3 import Connection
 from typing import Any
 
 from agent.errors import KoreError, ToolError
-from agent.i18n import ENGLISH, later, speaking, t
+from agent.i18n import ENGLISH, mark_for_translation, t, use_locale
 from agent.security.taint.taint import PRIVATE
 from agent.types import ToolResult
-from gateway.core.markdown import literal
+from gateway.core.markdown import escape_markdown
 from gateway.core.messages import InboundMessage
 from gateway.scheduler import job_editor, job_text
 from gateway.scheduler.firing import fire_now
-from gateway.scheduler.job_editor import Maker, Wish
-from gateway.scheduler.service import Timetable
+from gateway.scheduler.job_editor import JobAuthor, JobRequest
+from gateway.scheduler.service import JobService
 from gateway.scheduler.timezones import QUIET, zone_of
 from gateway.store.repositories import jobs, sessions
-from gateway.store.repositories.claims import Claim
+from gateway.store.repositories.claims import TurnClaim
 from gateway.store.repositories.jobs import CATCH_UPS, Job
 from gateway.store.repositories.sessions import taint_of_text
 
@@ -28,15 +28,15 @@ _FLAG = re.compile(r"(?:--|[—–])(urgent|own|zone|catch-up)(?:[= ]([\w/+-]+))
 _OPTION = re.compile(r"(?:--|[—–])[a-z][\w-]*")
 _BUTTON_JOBS = 8
 _CHANGES = ("remove", "pause", "resume")
-_HOW = later(
+_HOW = mark_for_translation(
     "`/cron add WHEN TEXT` reminds you, `/cron ask WHEN TASK` has me do something; "
     "`/cron remove|pause|resume|run N`, `/cron zone NAME`, `/cron quiet 22:00-07:00`."
 )
 
 
-def command(
+def handle_chat(
     connection: Connection,
-    timetable: Timetable,
+    timetable: JobService,
     message: InboundMessage,
     argument: str,
     session: str | None,
@@ -52,34 +52,34 @@ def command(
         if action in ("add", "ask") and rest.strip():
             chosen = sessions.chosen_mode(connection, session) if session else None
             mode = timetable.house.rules.mode(message, chosen)
-            maker = Maker(message, mode, f"m:{message.channel}:{message.account}:"
+            maker = JobAuthor(message, mode, f"m:{message.channel}:{message.account}:"
                           f"{message.event_id}", time.time())  # fmt: skip
             wish = replace(wish_of(rest), prompt=action == "ask")
-            said = job_editor.add(connection, timetable.house, maker, wish)
+            said = job_editor.create_job(connection, timetable.house, maker, wish)
             timetable.touch()
-            return literal(said)
+            return escape_markdown(said)
         if action in (*_CHANGES, "run"):
             number = int(rest) if rest.strip().isdecimal() else None
             job = job_editor.find(connection, timetable.house, message, number)
-            return literal(_change(connection, timetable, job, action))
+            return escape_markdown(_change(connection, timetable, job, action))
     except KoreError as exc:
-        return t("⚠️ {what}.", what=literal(f"{str(exc)[:1].upper()}{str(exc)[1:]}"))
+        return t("⚠️ {what}.", what=escape_markdown(f"{str(exc)[:1].upper()}{str(exc)[1:]}"))
     return t(_HOW)
 
 
-def serve(
-    connection: Connection, timetable: Timetable, action: str, wanted: Mapping[str, Any]
+def handle_cli(
+    connection: Connection, timetable: JobService, action: str, wanted: Mapping[str, Any]
 ) -> str:
     """For `kore cron`, by the owner at the machine. Raises `KoreError`."""
     message = _terminal(connection, timetable)
     if action in ("add", "ask"):
-        maker = Maker(
+        maker = JobAuthor(
             message,
             timetable.house.rules.mode(message, None),
             f"c:{wanted['key']}",
             time.time(),
         )
-        wish = Wish(
+        wish = JobRequest(
             action="add",
             when=str(wanted["when"]),
             text=str(wanted["text"]),
@@ -89,7 +89,7 @@ def serve(
             catch_up=wanted.get("catch_up") or "once",
             zone=wanted.get("zone"),
         )
-        said = job_editor.add(connection, timetable.house, maker, wish)
+        said = job_editor.create_job(connection, timetable.house, maker, wish)
         timetable.touch()
         return said
     found = jobs.find(connection, int(wanted["number"]))
@@ -98,13 +98,17 @@ def serve(
     return _change(connection, timetable, found, action)
 
 
-def appoint(connection: Connection, timetable: Timetable, claim: Claim, wish: Wish) -> ToolResult:
+def handle_tool(
+    connection: Connection, timetable: JobService, claim: TurnClaim, wish: JobRequest
+) -> ToolResult:
     """For the model, in the name of whoever speaks. Raises `KoreError`."""
-    with speaking(ENGLISH):
+    with use_locale(ENGLISH):
         return _appoint(connection, timetable, claim, wish)
 
 
-def _appoint(connection: Connection, timetable: Timetable, claim: Claim, wish: Wish) -> ToolResult:
+def _appoint(
+    connection: Connection, timetable: JobService, claim: TurnClaim, wish: JobRequest
+) -> ToolResult:
     message = claim.messages[-1]
     if message.job is not None:
         raise ToolError("A scheduled job makes and changes no jobs: ask the person to.")
@@ -122,8 +126,8 @@ def _appoint(connection: Connection, timetable: Timetable, claim: Claim, wish: W
         (claim.turn, wish.call),
     ).fetchone()
     mode = timetable.house.rules.mode(message, claim.mode)
-    maker = Maker(message, mode, f"t:{claim.turn}:{step}", time.time(), by_model=True)
-    said = job_editor.add(connection, timetable.house, maker, wish)
+    maker = JobAuthor(message, mode, f"t:{claim.turn}:{step}", time.time(), by_model=True)
+    said = job_editor.create_job(connection, timetable.house, maker, wish)
     timetable.touch()
     return ToolResult(said)
 
@@ -132,9 +136,9 @@ def all_facts(connection: Connection) -> list[dict[str, Any]]:
     return [job_text.facts(connection, job) for job in jobs.listed(connection, None, None)]
 
 
-def wish_of(text: str) -> Wish:
+def wish_of(text: str) -> JobRequest:
     """Options in front, then when, then what. Raises `KoreError`."""
-    wish = Wish("add")
+    wish = JobRequest("add")
     while found := _FLAG.match(text):
         name, value = found[1], found[2] or ""
         if name in ("urgent", "own"):
@@ -162,7 +166,7 @@ def wish_of(text: str) -> Wish:
 
 
 def choices(
-    connection: Connection, timetable: Timetable, message: InboundMessage
+    connection: Connection, timetable: JobService, message: InboundMessage
 ) -> list[tuple[str, str]]:
     """Labels and arguments: what can be done with each of the first jobs that are listed."""
     found = []
@@ -175,9 +179,9 @@ def choices(
     return found
 
 
-def _list(connection: Connection, timetable: Timetable, message: InboundMessage) -> str:
+def _list(connection: Connection, timetable: JobService, message: InboundMessage) -> str:
     seen = job_editor.visible(connection, timetable.house, message)
-    lines = [job_text.line(connection, job, literal) for job in seen]
+    lines = [job_text.line(connection, job, escape_markdown) for job in seen]
     zone = job_editor.zone_for(connection, timetable.house, message)
     _, hours = jobs.clock_of(connection, message.route)
     hours = hours or timetable.house.schedule.quiet_hours
@@ -188,7 +192,7 @@ def _list(connection: Connection, timetable: Timetable, message: InboundMessage)
 
 
 def _set_clock(
-    connection: Connection, timetable: Timetable, message: InboundMessage, column: str, value: str
+    connection: Connection, timetable: JobService, message: InboundMessage, column: str, value: str
 ) -> str:
     """A person's own chat, or the owner's word for a group."""
     if not message.private and not timetable.house.rules.access.is_owner(message):
@@ -204,7 +208,7 @@ def _set_clock(
     return t("Quiet hours {hours}.", hours=hours) if hours != "off" else t("No quiet hours here.")
 
 
-def _zone_told(connection: Connection, timetable: Timetable, message: InboundMessage) -> str:
+def _zone_told(connection: Connection, timetable: JobService, message: InboundMessage) -> str:
     """The zone that holds now, and the jobs that keep the one they were made in."""
     zone = job_editor.zone_for(connection, timetable.house, message)
     seen = job_editor.visible(connection, timetable.house, message)
@@ -218,27 +222,27 @@ def _zone_told(connection: Connection, timetable: Timetable, message: InboundMes
     told = t("Time zone {zone}.", zone=zone)
     if not older:
         return told
-    lines = [job_text.line(connection, job, literal) for job in older]
+    lines = [job_text.line(connection, job, escape_markdown) for job in older]
     kept = t(
         "These jobs keep the time zone they were made in; to move one, remove it and add it again:"
     )
     return "\n".join([told, kept, *lines])
 
 
-def _change(connection: Connection, timetable: Timetable, job: Job, action: str) -> str:
+def _change(connection: Connection, timetable: JobService, job: Job, action: str) -> str:
     """Raises `KoreError`."""
     if action == "run":
         timetable.told(fire_now(connection, timetable.house, job, time.time()))
         return t("Job {job} runs now.", job=job.id)
     if action not in _CHANGES:
         raise KoreError(t("there is no action {action!r}", action=action))
-    said = job_editor.change(connection, job, action, time.time())
+    said = job_editor.change_job(connection, job, action, time.time())
     timetable.touch()
     return said
 
 
-def _terminal(connection: Connection, timetable: Timetable) -> InboundMessage:
+def _terminal(connection: Connection, timetable: JobService) -> InboundMessage:
     """The owner at the machine; told where they read: in their private chat, else in the terminal
     that opens next."""
     owner = timetable.house.rules.access.chief
-    return job_editor.told_at(connection, owner, time.time())
+    return job_editor.delivery_route(connection, owner, time.time())

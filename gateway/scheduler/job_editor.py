@@ -11,10 +11,10 @@ from agent.records import frozen
 from agent.types import Taint
 from gateway.access.control import CONSOLE
 from gateway.core.messages import ONCE, InboundMessage, Sender
-from gateway.scheduler.job_text import local_time, rule_in_words, title
-from gateway.scheduler.recurrence import Rule
-from gateway.scheduler.service import House
-from gateway.scheduler.time_parser import read
+from gateway.scheduler.job_text import describe_recurrence, local_time, title
+from gateway.scheduler.recurrence import Recurrence
+from gateway.scheduler.service import JobContext
+from gateway.scheduler.time_parser import parse_time
 from gateway.scheduler.timezones import is_zone, own_zone, told_in, zone_of
 from gateway.store.repositories import approvals, jobs
 from gateway.store.repositories.jobs import CatchUp, Job
@@ -28,7 +28,7 @@ _LASTING = (
 
 
 @frozen
-class Wish:
+class JobRequest:
     """What is wanted of the timetable. `call` is the model's call; `zone` was named beside it."""
 
     action: str
@@ -45,7 +45,7 @@ class Wish:
 
 
 @frozen
-class Maker:
+class JobAuthor:
     """Whose job it becomes: by their message, with at most the mode that holds for it now."""
 
     message: InboundMessage
@@ -55,18 +55,20 @@ class Maker:
     by_model: bool = False
 
 
-def add(connection: Connection, house: House, maker: Maker, wish: Wish) -> str:
+def create_job(
+    connection: Connection, house: JobContext, maker: JobAuthor, wish: JobRequest
+) -> str:
     """Make a job; returns what is said of it. A call that is made again makes no second one.
     Raises `KoreError`."""
     if known := jobs.made(connection, maker.made_by):
         return made(known)
     if maker.message.route.lane.startswith(ONCE):
         # Its terminal is gone when the time has come.
-        told = told_at(connection, house.rules.access.chief, maker.now)
+        told = delivery_route(connection, house.rules.access.chief, maker.now)
         maker = replace(maker, message=told)
     zone = wish.zone or zone_for(connection, house, maker.message)
     zone_of(zone)
-    reading = read(wish.when, zone, maker.now)
+    reading = parse_time(wish.when, zone, maker.now)
     rule, behind = reading.rule, reading.rest
     text = wish.text or behind
     if wish.text and behind:
@@ -107,12 +109,12 @@ def made(job: Job) -> str:
         "Job {job}: {title}, {rule}, next {when}.",
         job=job.id,
         title=title(job),
-        rule=rule_in_words(job),
+        rule=describe_recurrence(job),
         when=when,
     )
 
 
-def zone_for(connection: Connection, house: House, message: InboundMessage) -> str:
+def zone_for(connection: Connection, house: JobContext, message: InboundMessage) -> str:
     """The chat's own, that of the owner's USER.md, the setting's, the machine's."""
     chosen, _ = jobs.clock_of(connection, message.route)
     if chosen is not None and is_zone(chosen):
@@ -123,7 +125,7 @@ def zone_for(connection: Connection, house: House, message: InboundMessage) -> s
     return told or house.schedule.zone or own_zone()
 
 
-def visible(connection: Connection, house: House, message: InboundMessage) -> list[Job]:
+def visible(connection: Connection, house: JobContext, message: InboundMessage) -> list[Job]:
     """At the terminal all; in a group the group's, in private one's own."""
     if message.channel == CONSOLE:
         return jobs.listed(connection, None, None)
@@ -132,7 +134,9 @@ def visible(connection: Connection, house: House, message: InboundMessage) -> li
     return jobs.listed(connection, message.principal, None)
 
 
-def find(connection: Connection, house: House, message: InboundMessage, number: int | None) -> Job:
+def find(
+    connection: Connection, house: JobContext, message: InboundMessage, number: int | None
+) -> Job:
     """One that whoever speaks may change. Raises `KoreError`."""
     seen: Sequence[Job] = visible(connection, house, message)
     job = next((one for one in seen if one.id == number), None)
@@ -143,7 +147,7 @@ def find(connection: Connection, house: House, message: InboundMessage, number: 
     return job
 
 
-def change(connection: Connection, job: Job, action: str, now: float) -> str:
+def change_job(connection: Connection, job: Job, action: str, now: float) -> str:
     """Remove, pause or resume it; returns a sentence."""
     if action == "remove":
         jobs.remove(connection, job)
@@ -151,7 +155,7 @@ def change(connection: Connection, job: Job, action: str, now: float) -> str:
     if action == "pause":
         jobs.set_state(connection, job.id, "paused")
         return t("Job {job} is paused.", job=job.id)
-    slot = Rule.stored(job.rule, job.zone).after(now, job.created_at)
+    slot = Recurrence.stored(job.rule, job.zone).after(now, job.created_at)
     if slot is None:
         raise KoreError(t("job {job} is over: make a new one", job=job.id))
     jobs.set_state(connection, job.id, "on")
@@ -160,7 +164,9 @@ def change(connection: Connection, job: Job, action: str, now: float) -> str:
     return made(replace(job, slot_at=slot))
 
 
-def _check(connection: Connection, house: House, maker: Maker, rule: Rule, text: str) -> None:
+def _check(
+    connection: Connection, house: JobContext, maker: JobAuthor, rule: Recurrence, text: str
+) -> None:
     """Raises `KoreError` for what the owner's limits or the role refuse."""
     limits, message = house.schedule, maker.message
     role = house.rules.policies.role(house.rules.access.role(message))
@@ -192,7 +198,7 @@ def _check(connection: Connection, house: House, maker: Maker, rule: Rule, text:
         )
 
 
-def _template(maker: Maker, wish: Wish, text: str) -> InboundMessage:
+def _template(maker: JobAuthor, wish: JobRequest, text: str) -> InboundMessage:
     """Of the message that asked for it, what holds for the job."""
     message = maker.message
     options = {key: message.options[key] for key in _LASTING if key in message.options}
@@ -215,7 +221,7 @@ def _template(maker: Maker, wish: Wish, text: str) -> InboundMessage:
     )
 
 
-def told_at(connection: Connection, owner: str | None, now: float) -> InboundMessage:
+def delivery_route(connection: Connection, owner: str | None, now: float) -> InboundMessage:
     """The owner as they speak where they read in private, else in the terminal that opens next."""
     route = approvals.private_route(connection, owner) if owner else None
     if route is None or owner is None or route.channel == CONSOLE:

@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime
 from sqlite3 import Connection
 from typing import Any
 
-from agent.i18n import later, t
+from agent.i18n import mark_for_translation, t
 from gateway.scheduler.timezones import is_zone, zone_of
 from gateway.store.repositories import jobs
 from gateway.store.repositories.jobs import Job, Slot
@@ -17,28 +17,28 @@ _USUAL = re.compile(
     r"|\* \* (?P<days>\*|1-5|[0-7](?:,[0-7])*))"
 )
 _DAYS = (
-    later("Sunday"),
-    later("Monday"),
-    later("Tuesday"),
-    later("Wednesday"),
-    later("Thursday"),
-    later("Friday"),
-    later("Saturday"),
+    mark_for_translation("Sunday"),
+    mark_for_translation("Monday"),
+    mark_for_translation("Tuesday"),
+    mark_for_translation("Wednesday"),
+    mark_for_translation("Thursday"),
+    mark_for_translation("Friday"),
+    mark_for_translation("Saturday"),
 )
 
 _MONTHS = (
-    later("January"),
-    later("February"),
-    later("March"),
-    later("April"),
-    later("May"),
-    later("June"),
-    later("July"),
-    later("August"),
-    later("September"),
-    later("October"),
-    later("November"),
-    later("December"),
+    mark_for_translation("January"),
+    mark_for_translation("February"),
+    mark_for_translation("March"),
+    mark_for_translation("April"),
+    mark_for_translation("May"),
+    mark_for_translation("June"),
+    mark_for_translation("July"),
+    mark_for_translation("August"),
+    mark_for_translation("September"),
+    mark_for_translation("October"),
+    mark_for_translation("November"),
+    mark_for_translation("December"),
 )
 
 
@@ -54,7 +54,7 @@ def local_time(at: float, zone: str) -> str:
     return datetime.fromtimestamp(at, here).strftime("%Y-%m-%d %H:%M %Z")
 
 
-def rule_in_words(job: Job) -> str:
+def describe_recurrence(job: Job) -> str:
     kind, _, spec = job.rule.partition(" ")
     if kind == "at":
         return t("once")
@@ -100,7 +100,7 @@ def _cron_in_words(spec: str) -> str:
 def line(connection: Connection, job: Job, shown: Callable[[str], str] = str) -> str:
     """For a list: number, words, rule, next slot, and how the last one went; `shown` makes
     markdown of it."""
-    told = [rule_in_words(job)]
+    told = [describe_recurrence(job)]
     if job.state == "on" and job.slot_at is not None:
         told.append(t("next {when}", when=local_time(job.slot_at, job.zone)))
         if job.held and job.due_at is not None:
@@ -146,7 +146,7 @@ def facts(connection: Connection, job: Job) -> dict[str, Any]:
         "text": job.message.content,
         "title": title(job),
         "rule": job.rule,
-        "rule_in_words": rule_in_words(job),
+        "rule_in_words": describe_recurrence(job),
         "zone": job.zone,
         "catch_up": job.catch_up,
         "urgent": job.urgent,

@@ -4,12 +4,12 @@ import logging
 from sqlite3 import Connection
 
 from agent.i18n import plural
-from gateway.core.markdown import literal
+from gateway.core.markdown import escape_markdown
 from gateway.core.messages import InboundMessage
 from gateway.scheduler.job_text import title
-from gateway.scheduler.service import House
+from gateway.scheduler.service import JobContext
 from gateway.store.repositories import jobs, outbox
-from gateway.store.repositories.outbox import Letter
+from gateway.store.repositories.outbox import OutgoingReply
 
 log = logging.getLogger(__name__)
 
@@ -24,8 +24,8 @@ def is_silent(text: str) -> bool:
     return text.strip(_AROUND) in ("", SILENT.strip(_AROUND))
 
 
-def ended(
-    connection: Connection, house: House, message: InboundMessage, failed: str, now: float
+def record_result(
+    connection: Connection, house: JobContext, message: InboundMessage, failed: str, now: float
 ) -> None:
     assert message.job is not None, "the message of a job"
     slot = int(message.event_id.rpartition(":")[2])
@@ -46,9 +46,9 @@ def ended(
         "⚠️ Job {job}, {title}, has failed {n} times in a row and is switched off. "
         "`/cron resume {job}` tries again.",
         job=job.id,
-        title=literal(title(job)),
+        title=escape_markdown(title(job)),
     )
     parts = house.delivery.render(message.route, text)
     name = f"{message.event_id}:off"
-    letter = Letter(name, message.route, parts, "notice", taint=job.taint)
+    letter = OutgoingReply(name, message.route, parts, "notice", taint=job.taint)
     outbox.put(connection, None, [letter], now)

@@ -7,24 +7,24 @@ from itertools import pairwise
 from typing import Literal
 
 from agent.errors import KoreError
-from agent.i18n import later, t
+from agent.i18n import mark_for_translation, t
 from agent.records import frozen
 from gateway.scheduler.timezones import zone_of
 
 # What cronsim says of a line, in words.
 _WRONG = {
-    "Bad minute": later("minutes are 0 to 59"),
-    "Bad hour": later("hours are 0 to 23"),
-    "Bad day-of-month": later("there is no such day of the month"),
-    "Bad month": later("months are 1 to 12, or JAN to DEC"),
-    "Bad day-of-week": later("days of the week are 0 (Sunday) to 7, or MON to SUN"),
+    "Bad minute": mark_for_translation("minutes are 0 to 59"),
+    "Bad hour": mark_for_translation("hours are 0 to 23"),
+    "Bad day-of-month": mark_for_translation("there is no such day of the month"),
+    "Bad month": mark_for_translation("months are 1 to 12, or JAN to DEC"),
+    "Bad day-of-week": mark_for_translation("days of the week are 0 (Sunday) to 7, or MON to SUN"),
 }
 # More than anybody lists: a guard against a rule that never ends.
 _LOOK_AHEAD = 100
 
 
 @frozen
-class Rule:
+class Recurrence:
     """`spec` is the instant in Unix seconds, the seconds in between, the cron line, or a number of
     days with the first day and the time of day; `zone` an IANA name."""
 
@@ -36,18 +36,18 @@ class Rule:
         return f"{self.kind} {self.spec}"
 
     @classmethod
-    def stored(cls, text: str, zone: str) -> "Rule":
+    def stored(cls, text: str, zone: str) -> "Recurrence":
         kind, _, spec = text.partition(" ")
         kinds: dict[str, Literal["at", "every", "days"]]
         kinds = {"at": "at", "every": "every", "days": "days"}
         return cls(kinds.get(kind, "cron"), spec, zone)
 
     @classmethod
-    def of_days(cls, days: int, first: date, at: time, zone: str) -> "Rule":
+    def of_days(cls, days: int, first: date, at: time, zone: str) -> "Recurrence":
         return cls("days", f"{days} {first} {at:%H:%M}", zone)
 
     @classmethod
-    def of_cron(cls, line: str, zone: str, now: float) -> "Rule":
+    def of_cron(cls, line: str, zone: str, now: float) -> "Recurrence":
         """Raises `KoreError` for a line that is none."""
         from cronsim import CronSim, CronSimError
 

@@ -11,29 +11,29 @@ from typing import TYPE_CHECKING, Any
 
 from agent.errors import KoreError
 from agent.records import frozen
-from agent.tools.base import Appointment, CallContext
+from agent.tools.base import CallContext, ScheduleRequest
 from agent.tools.runner import Permissions
 from agent.types import ToolResult
 from gateway.channels.base import Channel
 from gateway.config.sections import ScheduleSection
 from gateway.core.messages import InboundMessage
-from gateway.delivery.sender import Delivery
-from gateway.store.repositories.claims import Claim
-from gateway.store.sqlite.engine import Database
-from gateway.turns.outcome import Ending
-from gateway.turns.permissions import Rules
+from gateway.delivery.sender import OutboxSender
+from gateway.store.repositories.claims import TurnClaim
+from gateway.store.sqlite.engine import SqliteStore
+from gateway.turns.outcome import TurnOutcome
+from gateway.turns.permissions import TurnPermissions
 
 if TYPE_CHECKING:
-    from gateway.scheduler.firing import Fired
-    from gateway.scheduler.job_editor import Wish
+    from gateway.scheduler.firing import FiredJobs
+    from gateway.scheduler.job_editor import JobRequest
 
 
 @frozen
-class House:
+class JobContext:
     """What a job meets: who may, ways to tell, and the owner's limits."""
 
-    rules: Rules
-    delivery: Delivery
+    rules: TurnPermissions
+    delivery: OutboxSender
     ways: Mapping[tuple[str, str], Channel]
 
     @property
@@ -49,45 +49,49 @@ class House:
         return json.dumps([f"{name}:{account}" for name, account in self.ways])
 
 
-class Timetable:
+class JobService:
     """`news` is set when a job has changed; `attended` once somebody is there to be told: a gateway
     that runs, a terminal that is open. `wake` is told of what was begun by hand."""
 
-    def __init__(self, database: Database, delivery: Delivery, rules: Rules) -> None:
+    def __init__(
+        self, database: SqliteStore, delivery: OutboxSender, rules: TurnPermissions
+    ) -> None:
         self.news = asyncio.Event()
         self.attended = asyncio.Event()
-        self.wake: Callable[[Fired], None] = lambda fired: None
+        self.wake: Callable[[FiredJobs], None] = lambda fired: None
         self._database = database
         self._delivery = delivery
         self._rules = rules
         self._loop = asyncio.get_running_loop()
 
     @cached_property
-    def house(self) -> House:
-        return House(self._rules, self._delivery, self._delivery.channels)
+    def house(self) -> JobContext:
+        return JobContext(self._rules, self._delivery, self._delivery.channels)
 
     def touch(self) -> None:
         """A job has changed; from any thread. Who looks then waits for this transaction."""
         self._loop.call_soon_threadsafe(self.news.set)
 
-    def told(self, fired: "Fired") -> None:
+    def told(self, fired: "FiredJobs") -> None:
         """Something was begun by hand; from any thread."""
         self._loop.call_soon_threadsafe(lambda: self.wake(fired))
 
     def set_heartbeat(self, connection: Connection, now: float) -> None:
-        from gateway.scheduler.heartbeat import ensure
+        from gateway.scheduler.heartbeat import ensure_heartbeat_job
         from gateway.scheduler.timezones import own_zone
 
         limits = self._rules.schedule
-        ensure(connection, limits, self._rules.access.chief, limits.zone or own_zone(), now)
+        ensure_heartbeat_job(
+            connection, limits, self._rules.access.chief, limits.zone or own_zone(), now
+        )
 
     def command(
         self, connection: Connection, message: InboundMessage, argument: str, session: str | None
     ) -> str:
         """What `/cron` answers, in markdown."""
-        from gateway.scheduler.job_commands import command
+        from gateway.scheduler.job_commands import handle_chat
 
-        return command(connection, self, message, argument, session)
+        return handle_chat(connection, self, message, argument, session)
 
     def choices(self, connection: Connection, message: InboundMessage) -> list[tuple[str, str]]:
         """What buttons below `/cron` say, and the argument of each."""
@@ -95,15 +99,15 @@ class Timetable:
 
         return choices(connection, self, message)
 
-    def ended(self, connection: Connection, claim: Claim, failed: str) -> None:
+    def ended(self, connection: Connection, claim: TurnClaim, failed: str) -> None:
         """The turn of a job is over, in the transaction that ends it; `failed` says why, or ''."""
         for message in claim.messages:
             if message.job is not None and message.task is None:
-                from gateway.scheduler.outcome import ended
+                from gateway.scheduler.outcome import record_result
 
-                ended(connection, self.house, message, failed, time.time())
+                record_result(connection, self.house, message, failed, time.time())
 
-    def is_silent(self, claim: Claim, found: Ending) -> bool:
+    def is_silent(self, claim: TurnClaim, found: TurnOutcome) -> bool:
         """Whether a job has come to nothing that anybody need read."""
         if claim.messages[-1].job is None or found.error is not None or found.undone:
             return False
@@ -111,13 +115,13 @@ class Timetable:
 
         return found.result is not None and is_silent(found.result.text)
 
-    def left_undone(self, claim: Claim, permissions: Permissions) -> str:
+    def left_undone(self, claim: TurnClaim, permissions: Permissions) -> str:
         """What a job's turn would have had to be allowed, in a sentence; '' for nothing."""
         if claim.messages[-1].job is None:
             return ""
-        from gateway.turns.unattended import left_undone
+        from gateway.turns.unattended import denied_summary
 
-        return left_undone(permissions)
+        return denied_summary(permissions)
 
     async def jobs(self) -> Sequence[Mapping[str, Any]]:
         from gateway.scheduler.job_commands import all_facts
@@ -126,32 +130,32 @@ class Timetable:
 
     async def serve(self, action: str, wanted: Mapping[str, Any]) -> str:
         """A sentence for the terminal. Raises `KoreError`."""
-        from gateway.scheduler.job_commands import serve
+        from gateway.scheduler.job_commands import handle_cli
 
-        return await self._database.run(serve, self, action, wanted)
+        return await self._database.run(handle_cli, self, action, wanted)
 
-    def of_turn(self, claim: Claim) -> "TurnTimetable":
+    def of_turn(self, claim: TurnClaim) -> "TurnTimetable":
         return TurnTimetable(self, claim)
 
-    async def appoint(self, claim: Claim, wish: "Wish") -> ToolResult:
-        from gateway.scheduler.job_commands import appoint
+    async def appoint(self, claim: TurnClaim, wish: "JobRequest") -> ToolResult:
+        from gateway.scheduler.job_commands import handle_tool
 
-        return await self._database.run(appoint, self, claim, wish)
+        return await self._database.run(handle_tool, self, claim, wish)
 
 
 @frozen
 class TurnTimetable:
     """Implements `agent.tools.base.Schedule` for one turn."""
 
-    timetable: Timetable
-    claim: Claim
+    timetable: JobService
+    claim: TurnClaim
 
-    async def __call__(self, wanted: Appointment, call: CallContext) -> ToolResult:
-        from gateway.scheduler.job_editor import Wish
+    async def __call__(self, wanted: ScheduleRequest, call: CallContext) -> ToolResult:
+        from gateway.scheduler.job_editor import JobRequest
 
         if len({message.principal for message in self.claim.messages}) > 1:
             raise KoreError("several people speak here, and a job is one person's: ask for /cron")
-        wish = Wish(
+        wish = JobRequest(
             action=wanted.action,
             when=wanted.when,
             text=wanted.text,

@@ -12,7 +12,7 @@ from agent.errors import KoreError
 from agent.i18n import t
 from agent.records import frozen
 from gateway.scheduler.job_text import day_in_words
-from gateway.scheduler.recurrence import Rule
+from gateway.scheduler.recurrence import Recurrence
 from gateway.scheduler.time_phrase import DAY, HOUR, ZH_DAY, Phrase, number_of, read_phrase, weekday
 from gateway.scheduler.timezones import is_zone, zone_of
 
@@ -106,15 +106,15 @@ _BEHIND = " \t\n:,;：，；。、"
 
 
 @frozen
-class Reading:
+class ParsedTime:
     """`rest` stands behind the time; `note` says how something was taken that has two meanings."""
 
-    rule: Rule
+    rule: Recurrence
     rest: str
     note: str = ""
 
 
-def read(text: str, zone: str, now: float) -> Reading:
+def parse_time(text: str, zone: str, now: float) -> ParsedTime:
     """What a text begins with. Raises `KoreError`."""
     text = text.strip()
     plain = text.translate(_NARROW).translate(_SIMPLE)
@@ -152,15 +152,15 @@ def _refuse_more(plain: str, end: int, text: str) -> None:
 
 
 @frozen
-class _Found:
+class _Match:
     """A rule, and where the text goes on."""
 
-    rule: Rule
+    rule: Recurrence
     end: int
     note: str = ""
 
-    def of(self, text: str) -> Reading:
-        return Reading(self.rule, text[self.end :].lstrip(_BEHIND), self.note)
+    def of(self, text: str) -> ParsedTime:
+        return ParsedTime(self.rule, text[self.end :].lstrip(_BEHIND), self.note)
 
 
 def _zoned(text: str, end: int, zone: str) -> tuple[str, int]:
@@ -182,7 +182,7 @@ def _first(forms: tuple[re.Pattern[str], ...], text: str) -> Iterator[re.Match[s
             yield found
 
 
-def _counted(text: str, zone: str, now: float) -> _Found | None:
+def _counted(text: str, zone: str, now: float) -> _Match | None:
     found = next(_first(_COUNTED, text), None)
     if found is None:
         return None
@@ -209,7 +209,7 @@ def _counted(text: str, zone: str, now: float) -> _Found | None:
         first += timedelta(days=(weekday - first.weekday()) % 7)
     if datetime.combine(first, at, here.tzinfo).timestamp() <= now:
         first += timedelta(days=1 if weekday is None else 7)
-    return _Found(Rule.of_days(days, first, at, zone), end, "; ".join(filter(None, notes)))
+    return _Match(Recurrence.of_days(days, first, at, zone), end, "; ".join(filter(None, notes)))
 
 
 def _days_of(parts: dict[str, str | None]) -> tuple[int, bool]:
@@ -232,7 +232,7 @@ def _weekday_of(name: str | None) -> int | None:
     return weekday(name) if name.isascii() else "一二三四五六日".index(name[-1].replace("天", "日"))
 
 
-def _interval(text: str, zone: str, now: float) -> _Found | None:
+def _interval(text: str, zone: str, now: float) -> _Match | None:
     for found in _first(_INTERVALS, text):
         parts = found.groupdict()
         length = parts.get("length") or parts.get("zh")
@@ -241,11 +241,11 @@ def _interval(text: str, zone: str, now: float) -> _Found | None:
         if length is None:
             length = f"1 {parts.get('one') or parts.get('zh1') or 'hour'}"
         zone, end = _zoned(text, found.end(), zone)
-        return _Found(Rule("every", str(_seconds(length)), zone), end)
+        return _Match(Recurrence("every", str(_seconds(length)), zone), end)
     return None
 
 
-def _delay(text: str, zone: str, now: float) -> _Found | None:
+def _delay(text: str, zone: str, now: float) -> _Match | None:
     for found in _first(_DELAYS, text):
         parts = found.groupdict()
         if number := parts.get("number"):
@@ -255,16 +255,16 @@ def _delay(text: str, zone: str, now: float) -> _Found | None:
         day = read_phrase(text, found.end(), times_only=True) if seconds % 86_400 == 0 else None
         if day is None or day.time is None:
             zone, end = _zoned(text, found.end(), zone)
-            return _Found(Rule("at", str(int(now) + seconds), zone), end)
+            return _Match(Recurrence("at", str(int(now) + seconds), zone), end)
         # "in 2 days at 9": that day, by the calendar.
         zone, end = _zoned(text, day.end, zone)
         here = datetime.fromtimestamp(now, zone_of(zone))
         at = _at(here.date() + timedelta(days=seconds // 86_400), day, zone)
-        return _Found(Rule("at", str(at), zone), end, day.note)
+        return _Match(Recurrence("at", str(at), zone), end, day.note)
     return None
 
 
-def _instant(text: str, zone: str, now: float) -> _Found | None:
+def _instant(text: str, zone: str, now: float) -> _Match | None:
     """An hour that the clocks leave out is the one after it, one that comes twice the first."""
     found = _INSTANT.match(text)
     if found is None or not _ends(text, found.end()):
@@ -277,26 +277,26 @@ def _instant(text: str, zone: str, now: float) -> _Found | None:
         told = t("when: {text} is no date and time that there is", text=written)
         raise KoreError(told) from exc
     at = at if at.tzinfo else at.replace(tzinfo=zone_of(zone))
-    return _Found(Rule("at", str(int(at.timestamp())), zone), end)
+    return _Match(Recurrence("at", str(int(at.timestamp())), zone), end)
 
 
-def _cron(text: str, zone: str, now: float) -> _Found | None:
+def _cron(text: str, zone: str, now: float) -> _Match | None:
     found = _CRON.match(text)
     if found is None:
         return None
     zone, end = _zoned(text, found.end(), zone)
-    return _Found(Rule.of_cron(" ".join(found["cron"].split()), zone, now), end)
+    return _Match(Recurrence.of_cron(" ".join(found["cron"].split()), zone, now), end)
 
 
-def _phrase(text: str, zone: str, now: float) -> _Found | None:
+def _phrase(text: str, zone: str, now: float) -> _Match | None:
     phrase = read_phrase(text, 0)
     if phrase is None:
         return None
     zone, end = _zoned(text, phrase.end, zone)
     if phrase.repeats is not None:
         hour, minute = phrase.clock
-        rule = Rule.of_cron(f"{minute} {hour % 24} {phrase.repeats}", zone, now)
-        return _Found(rule, end, phrase.note)
+        rule = Recurrence.of_cron(f"{minute} {hour % 24} {phrase.repeats}", zone, now)
+        return _Match(rule, end, phrase.note)
     here = datetime.fromtimestamp(now, zone_of(zone))
     day = _day(phrase, here.date())
     at = _at(day, phrase, zone)
@@ -306,7 +306,7 @@ def _phrase(text: str, zone: str, now: float) -> _Found | None:
         day = _date(day.year + 1, day.month, day.day)
         at = _at(day, phrase, zone)
     notes = (_note_of_slash(phrase, day, here.date()) if phrase.slashed else "", phrase.note)
-    return _Found(Rule("at", str(at), zone), end, "; ".join(filter(None, notes)))
+    return _Match(Recurrence("at", str(at), zone), end, "; ".join(filter(None, notes)))
 
 
 def _note_of_slash(phrase: Phrase, day: date, today: date) -> str:

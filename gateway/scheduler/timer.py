@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from gateway.bus.bus import MessageBus
 from gateway.delivery.outbox_reader import Wait
-from gateway.delivery.sender import Delivery, wait_for
-from gateway.scheduler.service import Timetable
-from gateway.store.sqlite.engine import Database, StoreError
+from gateway.delivery.sender import OutboxSender, wait_for
+from gateway.scheduler.service import JobService
+from gateway.store.sqlite.engine import SqliteStore, StoreError
 
 if TYPE_CHECKING:
-    from gateway.scheduler.firing import Fired
+    from gateway.scheduler.firing import FiredJobs
 
 log = logging.getLogger(__name__)
 
@@ -27,15 +27,15 @@ _PAUSE_S = 5.0
 _JUMP_S = 10.0
 
 
-class Scheduler:
+class JobTimer:
     """`clock` tells Unix time in seconds, `wait` is how it rests."""
 
     def __init__(
         self,
-        database: Database,
-        timetable: Timetable,
+        database: SqliteStore,
+        timetable: JobService,
         bus: MessageBus,
-        delivery: Delivery,
+        delivery: OutboxSender,
         *,
         clock: Callable[[], float] = time.time,
         wait: Wait = wait_for,
@@ -85,22 +85,22 @@ class Scheduler:
             now = self._clock()
             if now < self._seen - _JUMP_S:
                 log.warning("the clock went back by %.0f s", self._seen - now)
-                from gateway.scheduler.firing import rewind
+                from gateway.scheduler.firing import shift_clock_back
 
-                await self._database.run(rewind, now)
+                await self._database.run(shift_clock_back, now)
             self._seen = now
             due_at = await self._database.run(_next_due, self._timetable.house.open_ways)
             if due_at is None or due_at > now:
                 return due_at
-            from gateway.scheduler.firing import fire
+            from gateway.scheduler.firing import fire_due
 
-            self._wake(await self._database.run(fire, self._timetable.house, now))
+            self._wake(await self._database.run(fire_due, self._timetable.house, now))
         except StoreError as exc:
             log.error("jobs wait: %s", exc)
             return self._clock() + _PAUSE_S
         return self._clock()
 
-    def _wake(self, fired: "Fired") -> None:
+    def _wake(self, fired: "FiredJobs") -> None:
         for lane in fired.lanes:
             self._bus.wake(lane)
         for lane in fired.mail:

@@ -7,7 +7,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from agent.errors import KoreError
-from agent.i18n import spoken, t
+from agent.i18n import current_locale, t
 
 QUIET = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)\s*[-–]\s*([01]?\d|2[0-3]):([0-5]\d)")
 _NAMED = re.compile(
@@ -80,4 +80,4 @@ def month_comes_first() -> bool:
     """Whether 12/05 is usually a day in December here: in Chinese, and by an American locale."""
     named = ("LC_ALL", "LC_TIME", "LANG")
     locale = next((os.environ[name] for name in named if os.environ.get(name)), "")
-    return spoken().startswith("zh") or locale.startswith(("en_US", "zh", "ja", "ko"))
+    return current_locale().startswith("zh") or locale.startswith(("en_US", "zh", "ja", "ko"))

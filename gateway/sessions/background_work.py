@@ -6,32 +6,32 @@ from dataclasses import replace
 from agent.agent import Agent
 from agent.events import Notice
 from agent.i18n import t
-from agent.text.visible import visible
+from agent.text.visible import escape_invisible
 from agent.tools.base import Running
 from agent.types import Context, Message
-from gateway.core.event_hub import Watchers
+from gateway.core.event_hub import EventHub
 from gateway.store.repositories import sessions
-from gateway.store.repositories.claims import Claim
-from gateway.store.sqlite.engine import Database
+from gateway.store.repositories.claims import TurnClaim
+from gateway.store.sqlite.engine import SqliteStore
 
 
 def ended_now(tasks: Iterable[Running], shown: Callable[[str], str] = str) -> str:
     """A sentence about what ends with its conversation; '' when nothing does."""
-    names = [shown(visible(task.title)) for task in tasks if task.running]
+    names = [shown(escape_invisible(task.title)) for task in tasks if task.running]
     return (
         t("What ran in the background was ended: {names}.", names=", ".join(names)) if names else ""
     )
 
 
-class Background:
+class BackgroundWork:
     """The work that tools go on with between turns."""
 
-    def __init__(self, agent: Agent, database: Database, watchers: Watchers) -> None:
+    def __init__(self, agent: Agent, database: SqliteStore, watchers: EventHub) -> None:
         self._agent = agent
         self._database = database
         self._watchers = watchers
 
-    async def told(self, claim: Claim, asked: Message) -> Message:
+    async def told(self, claim: TurnClaim, asked: Message) -> Message:
         """What a new turn begins with: what was asked, and what goes on in its session, which
         counts as told from here on. Not a part of the claim, since it asks the disk."""
         toolbox = self._agent.toolbox

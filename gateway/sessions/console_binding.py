@@ -7,7 +7,7 @@ from sqlite3 import Connection
 from agent.errors import KoreError
 from agent.i18n import t
 from gateway.access.control import CONSOLE
-from gateway.control.service import Opened
+from gateway.control.service import ConsoleLease
 from gateway.core.messages import Route
 from gateway.store.repositories import inbox, outbox, session_admin, sessions
 from gateway.store.repositories.active_channels import foreign_channel
@@ -45,7 +45,7 @@ def consoles_of(connection: Connection, session: str) -> list[str]:
 
 def open_console(
     connection: Connection, chat_id: str, session: str | None, fresh: bool
-) -> Opened | None:
+) -> ConsoleLease | None:
     """The console's place in this chat; None when something else is still under way there."""
     lane = Route(CONSOLE, LOCAL, chat_id).lane
     unfinished = inbox.has_work(connection, lane) or outbox.has_mail(connection, lane)
@@ -55,13 +55,13 @@ def open_console(
             return None  # what waits there waits on
         if session is not None and sessions.find(connection, session) != bound:
             return None
-        return Opened(chat_id, bound, unfinished=True)
+        return ConsoleLease(chat_id, bound, unfinished=True)
     if session is not None:
-        return Opened(chat_id, bind(connection, lane, session), unfinished=False)
+        return ConsoleLease(chat_id, bind(connection, lane, session), unfinished=False)
     if fresh:
         sessions.unbind(connection, lane)
-        return Opened(chat_id, None, unfinished=False)
+        return ConsoleLease(chat_id, None, unfinished=False)
     last = sessions.last_of(connection, f"{CONSOLE}:{os.getuid()}")
     if last is not None:
         bind(connection, lane, last)
-    return Opened(chat_id, last, unfinished=False)
+    return ConsoleLease(chat_id, last, unfinished=False)

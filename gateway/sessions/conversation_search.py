@@ -7,15 +7,15 @@ from sqlite3 import Connection
 
 from agent.errors import KoreError
 from agent.records import frozen
-from agent.tools.base import Recalled
-from gateway.access.control import CONSOLE, Access
-from gateway.control.service import Found
+from agent.tools.base import MemoryHit
+from gateway.access.control import CONSOLE, AccessControl
+from gateway.control.service import SearchHit
 from gateway.core.messages import Route
 from gateway.store import search
 from gateway.store.repositories import sessions
-from gateway.store.repositories.claims import Claim
+from gateway.store.repositories.claims import TurnClaim
 from gateway.store.search import Scope
-from gateway.store.sqlite.engine import Database
+from gateway.store.sqlite.engine import SqliteStore
 
 # When no message holds all the words, those that hold one of the longest are shown.
 _SINGLE_WORDS = 3
@@ -24,15 +24,15 @@ _WORD = re.compile(r"\w+")
 
 
 @frozen
-class Recall:
+class ConversationSearch:
     """Searches for one turn. Whose words it finds is decided at each search, since others may have
     joined the turn."""
 
-    database: Database
-    access: Access
-    claim: Claim
+    database: SqliteStore
+    access: AccessControl
+    claim: TurnClaim
 
-    async def __call__(self, words: str, most: int) -> Sequence[Recalled]:
+    async def __call__(self, words: str, most: int) -> Sequence[MemoryHit]:
         """Newest first. Raises `KoreError` when nothing may or can be searched here."""
         while not await self.database.run(search.enter_older):
             pass
@@ -53,12 +53,12 @@ class Recall:
         chat = Route(message.channel, message.account, message.chat_id).lane
         return Scope(message.principal, chat, console=self.access.is_owner_alone(message))
 
-    def _found(self, connection: Connection, words: str, most: int) -> list[Recalled]:
+    def _found(self, connection: Connection, words: str, most: int) -> list[MemoryHit]:
         # Only now: somebody may have joined while the index was brought up to date.
         scope = self._scope()
         asked = self._asked(connection)
 
-        def find(words: str) -> list[Found]:
+        def find(words: str) -> list[SearchHit]:
             found = search.find(connection, words, scope, most + len(asked), _AROUND_CHARS)
             return [hit for hit in found if (hit.session, hit.n) not in asked]
 
@@ -69,7 +69,7 @@ class Recall:
             found = sorted(each.values(), key=lambda hit: -hit.at)
         found = found[:most]
         taints = {hit.session: sessions.taint_of(connection, hit.session) for hit in found}
-        return [Recalled(_place(hit), hit.snippet, taints[hit.session]) for hit in found]
+        return [MemoryHit(_place(hit), hit.snippet, taints[hit.session]) for hit in found]
 
     def _asked(self, connection: Connection) -> set[tuple[str, int]]:
         """This turn's own messages: the question is no answer to itself."""
@@ -77,6 +77,6 @@ class Recall:
         return {(self.claim.session, n) for (n,) in rows}
 
 
-def _place(hit: Found) -> str:
+def _place(hit: SearchHit) -> str:
     who = "you" if hit.role == "assistant" else "the person"
     return f"{time.strftime('%Y-%m-%d', time.localtime(hit.at))}, {who} in session {hit.session}"

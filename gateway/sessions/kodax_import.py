@@ -20,7 +20,7 @@ def entry(record: Mapping[str, Any]) -> Mapping[str, Any]:
     return inner if isinstance(inner, dict) else record
 
 
-def branch(records: Sequence[Mapping[str, Any]]) -> frozenset[str]:
+def active_branch(records: Sequence[Mapping[str, Any]]) -> frozenset[str]:
     """The ids of the entries of the conversation; `records` are all lines."""
     parents = {
         str(found.get("id")): found.get("parentId")

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from agent.errors import KoreError
 from agent.events import SessionClosed
-from agent.i18n import later, t
+from agent.i18n import mark_for_translation, t
 from agent.records import frozen
 from gateway.access.control import CONSOLE
-from gateway.control.service import Found, Glimpse, SessionInfo
-from gateway.sessions.background_work import Background
+from gateway.control.service import SearchHit, SessionInfo, SessionPreview
+from gateway.sessions.background_work import BackgroundWork
 from gateway.store import search
 from gateway.store.repositories import session_admin, sessions
-from gateway.store.repositories.session_admin import Owner, Status
+from gateway.store.repositories.session_admin import SessionOwner, Status
 from gateway.store.search import Scope
-from gateway.store.sqlite.engine import Database
+from gateway.store.sqlite.engine import SqliteStore
 
 if TYPE_CHECKING:
     from gateway.sessions.transcript import Transcript
@@ -29,31 +29,31 @@ T = TypeVar("T")
 
 _FILE_BYTES = 100 * 1000**2
 _DONE: dict[Status, str] = {
-    "open": later("Session {id} goes on."),
-    "paused": later("Session {id} is paused: what is said there waits."),
-    "closed": later("Session {id} is closed: whoever was in it begins a new one."),
+    "open": mark_for_translation("Session {id} goes on."),
+    "paused": mark_for_translation("Session {id} is paused: what is said there waits."),
+    "closed": mark_for_translation("Session {id} is closed: whoever was in it begins a new one."),
 }
 
 
 @frozen
-class Archivist:
+class SessionService:
     """Implements `gateway.control.service.Archive` for the owner of the machine, who may see all."""
 
-    database: Database
+    database: SqliteStore
     wake: Callable[[str], None]
     publish: Callable[[str, SessionClosed], None]
-    background: Background
+    background: BackgroundWork
 
-    async def search(self, words: str, limit: int = 20) -> Sequence[Found]:
+    async def search(self, words: str, limit: int = 20) -> Sequence[SearchHit]:
         while not await self.database.run(search.enter_older):
             pass
         return await self.database.run(search.look_up, words, Scope(), limit)
 
-    async def glimpse(self, session: str, first: int, last: int) -> Glimpse:
-        return await self._with(session_admin.glimpse, session, first, last)
+    async def glimpse(self, session: str, first: int, last: int) -> SessionPreview:
+        return await self._with(session_admin.preview, session, first, last)
 
     async def fork(self, session: str) -> str:
-        owner = Owner(f"{CONSOLE}:{os.getuid()}")
+        owner = SessionOwner(f"{CONSOLE}:{os.getuid()}")
         return await self._with(session_admin.fork, session, owner, time.time())
 
     async def rename(self, session: str, name: str) -> str:
@@ -75,7 +75,7 @@ class Archivist:
             found = await asyncio.to_thread(read, text)
         except KoreError as exc:
             raise KoreError(f"{file}: {exc}", hint=exc.hint) from exc
-        owner = Owner(f"{CONSOLE}:{os.getuid()}")
+        owner = SessionOwner(f"{CONSOLE}:{os.getuid()}")
         return await self.database.run(_put, found, owner, time.time())
 
     async def set_status(self, session: str, status: Status) -> str:
@@ -108,7 +108,7 @@ def _lines(connection: Connection, session: str) -> list[str]:
     return transcripts.lines(connection, session)
 
 
-def _put(connection: Connection, found: "Transcript", owner: Owner, now: float) -> str:
+def _put(connection: Connection, found: "Transcript", owner: SessionOwner, now: float) -> str:
     from gateway.store.repositories import transcripts
 
     return transcripts.put(connection, found, owner, now)

@@ -32,7 +32,7 @@ _PICTURE_BYTES = 3_750_000
 
 
 @frozen
-class Line:
+class TranscriptLine:
     """A line, and the messages that were made of it. `raw` is kept where they do not say it all."""
 
     messages: tuple[Message, ...] = ()
@@ -45,7 +45,7 @@ class Transcript:
     """`meta` is the line of facts as it was read, `title` what the session is called by now."""
 
     meta: Mapping[str, Any] = field(default_factory=dict)
-    lines: Sequence[Line] = ()
+    lines: Sequence[TranscriptLine] = ()
     title: str | None = None
 
 
@@ -71,14 +71,14 @@ def read(text: str) -> Transcript:
     if records[0][0].get("_type") == "meta":
         meta, records = records[0][0], records[1:]
     every = [meta, *(record for record, _ in records)]
-    branch = kodax_import.branch(every)
+    branch = kodax_import.active_branch(every)
     lines = [_line(record, raw, branch) for record, raw in records]
     if not meta and not any(line.messages for line in lines):
         raise KoreError("the file holds neither a line of facts nor a message")
     return Transcript(meta, lines, kodax_import.title(every))
 
 
-def own_line(message: Message, at: float) -> str:
+def kore_line(message: Message, at: float) -> str:
     """A message in Kore's own form."""
     return dumps({**message_to_json(message), _AT: moment(at)})
 
@@ -136,16 +136,16 @@ def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is no JSON")
 
 
-def _line(record: Mapping[str, Any], raw: str, branch: frozenset[str]) -> Line:
+def _line(record: Mapping[str, Any], raw: str, branch: frozenset[str]) -> TranscriptLine:
     if "_type" not in record:
         return _own(record, raw) or _foreign([record], raw, record)
     entry = kodax_import.entry(record)
     if record["_type"] == "lineage_entry" and str(entry.get("id")) in branch:
         return _foreign(kodax_import.said(entry), raw, entry)
-    return Line(raw=raw)
+    return TranscriptLine(raw=raw)
 
 
-def _own(record: Mapping[str, Any], raw: str) -> Line | None:
+def _own(record: Mapping[str, Any], raw: str) -> TranscriptLine | None:
     """The message of a line that says nothing which its own form would not say, too."""
     plain = {name: value for name, value in record.items() if name != _AT}
     if plain.get("role") not in _ROLES:
@@ -158,13 +158,15 @@ def _own(record: Mapping[str, Any], raw: str) -> Line | None:
         return None
     taken = _taken(message)
     kept = None if taken == (message,) else raw
-    return Line(taken, kept, seconds(record.get(_AT)))
+    return TranscriptLine(taken, kept, seconds(record.get(_AT)))
 
 
-def _foreign(said: Sequence[Mapping[str, Any]], raw: str, facts: Mapping[str, Any]) -> Line:
+def _foreign(
+    said: Sequence[Mapping[str, Any]], raw: str, facts: Mapping[str, Any]
+) -> TranscriptLine:
     """Messages in the form of the Anthropic API, as KodaX stores them."""
     taken = (one for message in said for made in _made(message) for one in _taken(made))
-    return Line(tuple(taken), raw, seconds(facts.get(_AT)))
+    return TranscriptLine(tuple(taken), raw, seconds(facts.get(_AT)))
 
 
 def _made(said: Mapping[str, Any]) -> list[Message]:

@@ -8,57 +8,59 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from gateway.store.cipher import Cipher
-from gateway.store.sqlite.engine import Database
+from gateway.store.sqlite.engine import SqliteStore
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-    from agent.undo.change_log import Changes
-    from agent.undo.ledger import Act, Ending
-    from agent.undo.records import Step
+    from agent.undo.change_log import ChangeLog
+    from agent.undo.ledger import UndoOperation, UndoResult
+    from agent.undo.records import ChangeStep
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def changes_in(database: Database, folder: Path, cipher: Cipher | None) -> "Callable[[], Changes]":
+def open_change_log(
+    database: SqliteStore, folder: Path, cipher: Cipher | None
+) -> "Callable[[], ChangeLog]":
     """Opens the journal when it is first needed. Call it where the database's loop runs."""
     loop = asyncio.get_running_loop()
 
     @cache
-    def opened() -> "Changes":
-        from agent.undo.blob_store import Blobs, Seal
-        from agent.undo.change_log import Changes
+    def opened() -> "ChangeLog":
+        from agent.undo.blob_store import BlobCipher, BlobStore
+        from agent.undo.change_log import ChangeLog
 
-        seal = Seal(cipher.shut, cipher.open, cipher.derived("undo")) if cipher else None
-        return Changes(DatabaseLedger(database, loop), Blobs(folder, seal=seal))
+        seal = BlobCipher(cipher.shut, cipher.open, cipher.derived("undo")) if cipher else None
+        return ChangeLog(StoreLedger(database, loop), BlobStore(folder, seal=seal))
 
     return opened
 
 
-class DatabaseLedger:
+class StoreLedger:
     """Implements `agent.undo.Ledger`: hands each transaction over to the database's thread."""
 
-    def __init__(self, database: Database, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, database: SqliteStore, loop: asyncio.AbstractEventLoop) -> None:
         self._database = database
         self._loop = loop
 
-    def add(self, step: "Step") -> None:
+    def add(self, step: "ChangeStep") -> None:
         from gateway.store.repositories import file_changes
 
         self._run(file_changes.add, step)
 
-    def steps(self, session: str) -> "list[Step]":
+    def steps(self, session: str) -> "list[ChangeStep]":
         from gateway.store.repositories import file_changes
 
         return self._run(file_changes.steps, session)
 
-    def begin(self, act: "Act") -> "Act":
+    def begin(self, act: "UndoOperation") -> "UndoOperation":
         from gateway.store.repositories import file_changes
 
         return self._run(file_changes.begin, act, time.time())
 
-    def end(self, ending: "Ending") -> None:
+    def end(self, ending: "UndoResult") -> None:
         from gateway.store.repositories import file_changes
 
         self._run(file_changes.end, ending)

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from agent.records import frozen
 from agent.types import Message
 from gateway.store.repositories import windows
-from gateway.store.repositories.windows import Window
-from gateway.store.sqlite.engine import Database
+from gateway.store.repositories.windows import SessionWindow
+from gateway.store.sqlite.engine import SqliteStore
 
 # Those used last; all others are on disk, and are read again in a few milliseconds.
 LIMIT_BYTES = 8 * 2**20
@@ -23,17 +23,17 @@ class _Size:
     bytes: int
 
 
-class Histories:
+class SessionWindowCache:
     """Keeps the sessions used last. Only the turn that runs in a session changes it."""
 
-    def __init__(self, database: Database, *, limit_bytes: int = LIMIT_BYTES) -> None:
+    def __init__(self, database: SqliteStore, *, limit_bytes: int = LIMIT_BYTES) -> None:
         self._database = database
         self._limit_bytes = limit_bytes
-        self._windows: OrderedDict[str, Window] = OrderedDict()
+        self._windows: OrderedDict[str, SessionWindow] = OrderedDict()
         self._sizes: dict[str, _Size] = {}
         self._bytes = 0
 
-    async def open(self, session: str, asked: Message) -> Window:
+    async def open(self, session: str, asked: Message) -> SessionWindow:
         """The session's window, with `asked` at its end: the claim has just stored that."""
         window = self._windows.get(session)
         if window is not None:

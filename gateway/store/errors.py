@@ -17,11 +17,11 @@ class StoreError(KoreError):
     code = "store"
 
 
-class NotNow(StoreError):
+class StoreBusy(StoreError):
     """The disk or the database is full, locked or failing: the same may be done later."""
 
 
-class Damaged(StoreError):
+class StoreCorrupt(StoreError):
     """The file is not whole: only a backup in its place mends that."""
 
     def __init__(self, file: Path | None, found: str) -> None:
@@ -40,13 +40,13 @@ def mapped(error: sqlite3.Error, file: Path | None = None) -> StoreError:
     # What Python's module raises itself has no code.
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
     if code == sqlite3.SQLITE_FULL:
-        return NotNow("the disk is full: nothing more can be stored", hint="Free some space.")
+        return StoreBusy("the disk is full: nothing more can be stored", hint="Free some space.")
     if code in _BROKEN:
-        return Damaged(file, text)
+        return StoreCorrupt(file, text)
     if "user-defined function" in text:
         return StoreError(
             "a sealed text does not open: it was changed, or put into another row",
             hint="Put a backup in its place (`kore backup` makes them).",
         )
-    kind = NotNow if code in _LATER else StoreError
+    kind = StoreBusy if code in _LATER else StoreError
     return kind(f"the database refused: {text}")

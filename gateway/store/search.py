@@ -14,7 +14,7 @@ from agent.errors import KoreError
 from agent.records import frozen
 from agent.serialization import message_from_json
 from agent.types import Message
-from gateway.control.service import Found
+from gateway.control.service import SearchHit
 from gateway.store.cipher import mark_of
 
 # Scripts that are written without spaces: Thai to Khmer, kana, Han, Hangul.
@@ -118,7 +118,7 @@ def enter_older(connection: Connection) -> bool:
     return reached is None
 
 
-def look_up(connection: Connection, wanted: str, scope: Scope, limit: int) -> list[Found]:
+def look_up(connection: Connection, wanted: str, scope: Scope, limit: int) -> list[SearchHit]:
     """Sessions whose name has all these words anywhere in it, then the newest messages with them.
 
     Raises `KoreError` when there is no word in it.
@@ -129,7 +129,7 @@ def look_up(connection: Connection, wanted: str, scope: Scope, limit: int) -> li
 
 def find(
     connection: Connection, wanted: str, scope: Scope, limit: int, around: int = AROUND_CHARS
-) -> list[Found]:
+) -> list[SearchHit]:
     """The newest messages with all these words; a word may be the beginning of a longer one.
 
     Quotes hold words together. What a fork has from its parent is found there. A snippet shows so
@@ -148,7 +148,7 @@ def find(
         (" ".join(map(_matching, terms)), *values, limit),
     )
     return [
-        Found(
+        SearchHit(
             *(session, name, principal, n, role, at),
             *_snippet(message_from_json(json.loads(data)).text, terms, around),
         )
@@ -156,7 +156,7 @@ def find(
     ]
 
 
-def _named(connection: Connection, terms: Sequence[str], scope: Scope) -> Iterator[Found]:
+def _named(connection: Connection, terms: Sequence[str], scope: Scope) -> Iterator[SearchHit]:
     where, values = scope.where()
     rows = connection.execute(
         "SELECT s.id, s.name, s.principal, s.last_active_at FROM session s"
@@ -167,7 +167,7 @@ def _named(connection: Connection, terms: Sequence[str], scope: Scope) -> Iterat
     for session, name, principal, at in rows:
         if wanted and all(term in _plain(name).casefold() for term in wanted):
             shown = _snippet(name, terms, AROUND_CHARS)
-            yield Found(session, name, principal, 0, "name", at, *shown)
+            yield SearchHit(session, name, principal, 0, "name", at, *shown)
 
 
 def _is_sealed(connection: Connection) -> bool:

@@ -4,23 +4,23 @@ import os
 
 from agent.agent import Agent
 from agent.providers.local_discovery import ollama_models
-from agent.providers.pool import Models
+from agent.providers.pool import ModelPool
 from agent.providers.registry import OFFLINE
 from agent.security.sandbox.base import Sandbox
 from agent.settings import AgentSettings, ToolSettings
 from agent.tools.runner import Permissions
 from gateway.config import Settings
 from gateway.config.model_entries import chosen_model, fallbacks, model_list, profile_models
-from gateway.runtime.paths import Home
+from gateway.runtime.paths import DataDir
 from gateway.runtime.sandbox import command_limits
 from gateway.runtime.secrets import secret_values
 
 
-async def open_agent(
-    settings: Settings, home: Home, sandbox: Sandbox, approve: Permissions | None = None
+async def build_agent(
+    settings: Settings, home: DataDir, sandbox: Sandbox, approve: Permissions | None = None
 ) -> Agent:
     """The agent that the settings describe; nothing is connected yet. Raises `ConfigError`."""
-    models = Models(
+    models = ModelPool(
         default=await _default_model(settings),
         known=model_list(settings),
         fallbacks=fallbacks(settings),

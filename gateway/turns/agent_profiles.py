@@ -7,30 +7,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent.errors import ConfigError
-from agent.i18n import later, t
-from agent.security.taint.origin import Origin
+from agent.i18n import mark_for_translation, t
+from agent.security.taint.origin import TrustedOrigins
 from agent.settings import SubagentLimits
-from agent.subagents.catalog import Catalogue, Places
-from agent.subagents.definition import BUILT_IN, Definition
+from agent.subagents.catalog import CatalogPaths, SubagentCatalog
+from agent.subagents.definition import BUILT_IN, SubagentDefinition
 from gateway.access.control import CONSOLE
 from gateway.core.messages import InboundMessage
-from gateway.runtime.paths import Home
+from gateway.runtime.paths import DataDir
 
 if TYPE_CHECKING:
-    from agent.providers.pool import Models
-    from agent.turn.context_usage import Speaking
+    from agent.providers.pool import ModelPool
+    from agent.turn.context_usage import PromptAudience
     from gateway.config import Settings
 
 # What Kore's own say of themselves: for the catalogues.
 PURPOSES = (
-    later("Any self-contained piece of work of several steps; all tools."),
-    later("Find and read where something is, how it works. Changes nothing."),
-    later("Look over a change or a text for mistakes. Changes nothing."),
+    mark_for_translation("Any self-contained piece of work of several steps; all tools."),
+    mark_for_translation("Find and read where something is, how it works. Changes nothing."),
+    mark_for_translation("Look over a change or a text for mistakes. Changes nothing."),
 )
 
 
-def catalogue_of(home: Home, settings: "Settings") -> Catalogue:
-    return Catalogue(Places(Path.home(), home.root, trusted_folders(settings)))
+def catalogue_of(home: DataDir, settings: "Settings") -> SubagentCatalog:
+    return SubagentCatalog(CatalogPaths(Path.home(), home.root, trusted_folders(settings)))
 
 
 def trusted_folders(settings: "Settings") -> tuple[Path, ...]:
@@ -44,12 +44,12 @@ def _named(name: str) -> Path:
     return start.joinpath(*rest)
 
 
-def origin_of(settings: "Settings") -> Origin:
+def origin_of(settings: "Settings") -> TrustedOrigins:
     """The owner's own places: the workspace and the trusted folders."""
-    return Origin((settings.agent.workspace.resolve(), *trusted_folders(settings)))
+    return TrustedOrigins((settings.agent.workspace.resolve(), *trusted_folders(settings)))
 
 
-def agent_option(home: Home, settings: "Settings", name: str, cwd: str | None) -> dict[str, Any]:
+def agent_option(home: DataDir, settings: "Settings", name: str, cwd: str | None) -> dict[str, Any]:
     """The agent that a terminal wants to speak with, as a message's option: one of this folder,
     else of the workspace. Raises `ConfigError`."""
     found = catalogue_of(home, settings)
@@ -59,22 +59,22 @@ def agent_option(home: Home, settings: "Settings", name: str, cwd: str | None) -
     raise ConfigError(f"--agent: there is no agent {name[:80]!r}", hint="kore agents list")
 
 
-def spoken_with(message: InboundMessage) -> Definition | None:
+def profile_for(message: InboundMessage) -> SubagentDefinition | None:
     """The agent whose conversation this is, when it is not the main one's: the terminal's choice,
     as it was when that began."""
     chosen = message.options.get("agent")
     if message.channel != CONSOLE or not isinstance(chosen, dict):
         return None
-    return Definition.of_data(chosen)
+    return SubagentDefinition.of_data(chosen)
 
 
 def with_model(
-    speaking: "Speaking", message: InboundMessage, chosen: str | None, models: "Models"
-) -> "Speaking":
+    speaking: "PromptAudience", message: InboundMessage, chosen: str | None, models: "ModelPool"
+) -> "PromptAudience":
     """With the model that answers: that of the terminal's `--model`, of the conversation, of the
     place, or of the agent that is spoken with."""
     model = message.model or chosen or speaking.model
-    if model is None and (agent := spoken_with(message)) is not None:
+    if model is None and (agent := profile_for(message)) is not None:
         from agent.subagents.profile import model_for
 
         model, _ = model_for(models, None, agent, None)
@@ -89,7 +89,7 @@ def limits_of(settings: "Settings") -> SubagentLimits:
     )
 
 
-def remarks(agent: Definition, tools: Sequence[str]) -> list[str]:
+def warnings_of(agent: SubagentDefinition, tools: Sequence[str]) -> list[str]:
     """What is odd about an agent; `tools` are the names of those that there are."""
     named = [*(agent.tools or ()), *agent.without]
     missing = [name for name in named if name not in tools]
@@ -104,12 +104,12 @@ def remarks(agent: Definition, tools: Sequence[str]) -> list[str]:
     return found
 
 
-def purpose(agent: Definition) -> str:
+def summary_of(agent: SubagentDefinition) -> str:
     """What it is for, in one line."""
     return t(" ".join(agent.description.split()))
 
 
-def origin(agent: Definition) -> str:
+def origin(agent: SubagentDefinition) -> str:
     """In a few words: "built in", or the file."""
     if agent.source == BUILT_IN:
         return t("built in")
@@ -117,13 +117,13 @@ def origin(agent: Definition) -> str:
     return f"~{agent.source[len(home) :]}" if agent.source.startswith(f"{home}/") else agent.source
 
 
-def tools_in_words(agent: Definition) -> str:
+def tools_in_words(agent: SubagentDefinition) -> str:
     if agent.tools is None:
         return t("all but {names}", names=", ".join(agent.without)) if agent.without else t("all")
     return ", ".join(name for name in agent.tools if name not in agent.without) or t("none")
 
 
-def facts(agent: Definition, tools: Sequence[str]) -> Mapping[str, Any]:
+def facts(agent: SubagentDefinition, tools: Sequence[str]) -> Mapping[str, Any]:
     """For programs."""
     return {
         "name": agent.name,
@@ -139,5 +139,5 @@ def facts(agent: Definition, tools: Sequence[str]) -> Mapping[str, Any]:
         "skills": list(agent.skills),
         "color": agent.color,
         "other_fields": {name: str(value) for name, value in agent.more.items()},
-        "remarks": remarks(agent, tools),
+        "remarks": warnings_of(agent, tools),
     }

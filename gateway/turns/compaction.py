@@ -14,22 +14,22 @@ from agent.errors import ConfigError, KoreError
 from agent.events import Compacted
 from agent.i18n import t
 from agent.records import frozen
-from agent.turn.context_usage import Speaking, room
+from agent.turn.context_usage import PromptAudience, room
 from gateway.access.control import CONSOLE
-from gateway.core.event_hub import Watchers
+from gateway.core.event_hub import EventHub
 from gateway.core.messages import InboundMessage
-from gateway.delivery.sender import Delivery
-from gateway.sessions.window_cache import Histories
+from gateway.delivery.sender import OutboxSender
+from gateway.sessions.window_cache import SessionWindowCache
 from gateway.store.repositories import sessions, turns, windows
-from gateway.store.repositories.claims import Claim, CommandClaim
-from gateway.store.repositories.outbox import Letter
-from gateway.store.repositories.windows import Kept, Window
-from gateway.store.sqlite.engine import Database, to_its_end
+from gateway.store.repositories.claims import CommandClaim, TurnClaim
+from gateway.store.repositories.outbox import OutgoingReply
+from gateway.store.repositories.windows import SessionWindow, StoredSummary
+from gateway.store.sqlite.engine import SqliteStore, to_its_end
 from gateway.turns.agent_profiles import with_model
-from gateway.turns.usage_meter import Spending
+from gateway.turns.usage_meter import StoreUsageMeter
 
 if TYPE_CHECKING:
-    from agent.context.compaction import Shorter
+    from agent.context.compaction import CompactionResult
 
 log = logging.getLogger(__name__)
 
@@ -43,54 +43,54 @@ _SURELY_ROOM = 0.25
 
 
 @frozen
-class Job:
+class CompactionJob:
     """A session to look at; `asked` with what to keep above all when a person wants it now."""
 
-    claim: Claim
-    speaking: Speaking
+    claim: TurnClaim
+    speaking: PromptAudience
     asked: str | None = None
 
 
 @frozen
-class Made:
+class CompactionOutcome:
     """What was stored, and the window that it was made of."""
 
-    of: Window
-    shorter: "Shorter"
+    of: SessionWindow
+    shorter: "CompactionResult"
 
 
 @dataclass(slots=True)
-class Running:
+class RunningCompaction:
     """A summary under way. A turn that waits for it tells the watchers, and a command that made
     it or waits for it tells the chat, by its answer."""
 
-    task: "asyncio.Task[Made | None]"
+    task: "asyncio.Task[CompactionOutcome | None]"
     awaited: bool = False
     answered: bool = False
 
 
 @dataclass(slots=True)
-class Compactions:
+class CompactionService:
     """Makes sessions shorter. What it comes to is one transaction: a kill at any point leaves the
     old state or the new one."""
 
-    database: Database
+    database: SqliteStore
     agent: Agent
-    histories: Histories
-    delivery: Delivery
-    watchers: Watchers
-    spending: Spending
-    speaking: Callable[[InboundMessage], Speaking]
-    _jobs: asyncio.Queue[Job] = field(default_factory=lambda: asyncio.Queue(_WAITING))
+    histories: SessionWindowCache
+    delivery: OutboxSender
+    watchers: EventHub
+    spending: StoreUsageMeter
+    speaking: Callable[[InboundMessage], PromptAudience]
+    _jobs: asyncio.Queue[CompactionJob] = field(default_factory=lambda: asyncio.Queue(_WAITING))
     _under_way: set[str] = field(default_factory=set)
-    _running: dict[str, Running] = field(default_factory=dict)
+    _running: dict[str, RunningCompaction] = field(default_factory=dict)
     _failed: OrderedDict[str, int] = field(default_factory=OrderedDict)
 
-    def keeper(self, claim: Claim, window: Window) -> "TurnKeeper":
+    def keeper(self, claim: TurnClaim, window: SessionWindow) -> "TurnKeeper":
         """For one turn."""
         return TurnKeeper(self, claim, window)
 
-    def consider(self, claim: Claim, window: Window, model: str | None) -> None:
+    def consider(self, claim: TurnClaim, window: SessionWindow, model: str | None) -> None:
         """A turn is over: its session is made shorter in the background if it is nearly full."""
         session = claim.session
         if session in self._under_way or session in self._running:
@@ -101,7 +101,7 @@ class Compactions:
         if not self._is_full(window, speaking) or self._jobs.full():
             return
         self._under_way.add(session)
-        self._jobs.put_nowait(Job(claim, speaking))
+        self._jobs.put_nowait(CompactionJob(claim, speaking))
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -121,15 +121,15 @@ class Compactions:
         chosen = await self.database.run(sessions.chosen_model, session)
         speaking = self.speaking(claim.message)
         speaking = with_model(speaking, claim.message, chosen, self.agent.models)
-        payer = Claim(turn, claim.seq, session, [claim.message], resumed=True)
+        payer = TurnClaim(turn, claim.seq, session, [claim.message], resumed=True)
         made = await self._answered(session)
         if made is None or focus or not made.shorter.summarised:
-            made = (await self._run(Job(payer, speaking, focus))).result() or made
+            made = (await self._run(CompactionJob(payer, speaking, focus))).result() or made
         if made is None:
             return t("There is nothing to make shorter: the newest messages stay as they are.")
         return sentence(made.shorter)
 
-    async def join(self, session: str) -> Made | None:
+    async def join(self, session: str) -> CompactionOutcome | None:
         """What comes of the summary under way, for a turn that needs room now."""
         running = self._running.get(session)
         if running is None:
@@ -137,7 +137,7 @@ class Compactions:
         running.awaited = True
         return await _outcome(running)
 
-    async def _answered(self, session: str) -> Made | None:
+    async def _answered(self, session: str) -> CompactionOutcome | None:
         """What comes of the summary under way, for a command that answers with it."""
         running = self._running.get(session)
         if running is None:
@@ -154,14 +154,14 @@ class Compactions:
                 self._under_way.discard(job.claim.session)
             self._note(job.claim.session, task.exception())
 
-    async def _run(self, job: Job) -> "asyncio.Task[Made | None]":
+    async def _run(self, job: CompactionJob) -> "asyncio.Task[CompactionOutcome | None]":
         """The job's task, which has ended. A session has one at a time, and others may join it."""
         session = job.claim.session
         while running := self._running.get(session):
             await asyncio.wait({running.task})
         # A task of its own: a bug in it ends this summary, and is not silent.
         task = asyncio.create_task(self._compact(job), name=f"summary of {session}")
-        self._running[session] = Running(task, answered=job.asked is not None)
+        self._running[session] = RunningCompaction(task, answered=job.asked is not None)
         task.add_done_callback(lambda _: self._running.pop(session))
         try:
             await asyncio.wait({task})
@@ -182,7 +182,7 @@ class Compactions:
         else:
             log.error("the summary of session %s broke", session, exc_info=error)
 
-    async def _compact(self, job: Job) -> Made | None:
+    async def _compact(self, job: CompactionJob) -> CompactionOutcome | None:
         window = await self.database.run(windows.load, job.claim.session)
         shorter = None
         try:
@@ -197,18 +197,20 @@ class Compactions:
             kept = len(shorter.of(window.messages))
             event = Compacted(shorter.before, shorter.after, kept, 0, shorter.summarised)
             self.watchers.publish(job.claim.messages[-1].session_key, event)
-        return Made(window, shorter)
+        return CompactionOutcome(window, shorter)
 
-    async def _shortened(self, job: Job, window: Window) -> "Shorter | None":
+    async def _shortened(
+        self, job: CompactionJob, window: SessionWindow
+    ) -> "CompactionResult | None":
         """Told and stored; None when there is nothing to gain, or its own turn was faster."""
         # Here and not above: an idle gateway has no use for it.
         from agent.context.compaction import GOAL, shorten
-        from agent.context.summarizer import Leaving, Summariser
+        from agent.context.summarizer import DroppedMessages, Summariser
 
         claim = job.claim
         taint = await self.database.run(sessions.taint_of, claim.session)
         goal = int(room(self.agent, job.speaking).limit * GOAL)
-        known = Leaving((), focus=job.asked or "", taint=taint, asked=job.asked is not None)
+        known = DroppedMessages((), focus=job.asked or "", taint=taint, asked=job.asked is not None)
         summariser = Summariser(self.agent.models, self.agent.redactor)
         conversation = window.conversation
         async with self.spending.meter(replace(claim, resumed=True)) as meter:
@@ -220,28 +222,35 @@ class Compactions:
         return shorter if done else None
 
     async def keep(
-        self, claim: Claim, window: Window, shorter: "Shorter", *, answered: bool = False
+        self,
+        claim: TurnClaim,
+        window: SessionWindow,
+        shorter: "CompactionResult",
+        *,
+        answered: bool = False,
     ) -> bool:
         """One transaction: the summary, where the window begins, and what the chat is told."""
         letter = (
             None if answered or not shorter.summarised else self._letter(claim, window, shorter)
         )
-        kept = Kept.of(claim.session, window, shorter, letter)
+        kept = StoredSummary.of(claim.session, window, shorter, letter)
         done = await self.database.run(windows.keep, kept, time.time())
         if done and letter is not None:
             self.delivery.wake(letter.route.lane)
         return done
 
-    def _letter(self, claim: Claim, window: Window, shorter: "Shorter") -> Letter | None:
+    def _letter(
+        self, claim: TurnClaim, window: SessionWindow, shorter: "CompactionResult"
+    ) -> OutgoingReply | None:
         """A terminal hears of it by the event."""
         message = claim.messages[-1]
         if message.channel == CONSOLE:
             return None
         parts = self.delivery.render(message.route, f"🗜 {sentence(shorter)}")
         name = f"compacted:{claim.session}:{window.head}"
-        return Letter(name, message.route, parts, "notice")
+        return OutgoingReply(name, message.route, parts, "notice")
 
-    def _is_full(self, window: Window, speaking: Speaking) -> bool:
+    def _is_full(self, window: SessionWindow, speaking: PromptAudience) -> bool:
         messages = window.messages
         tokens = window.conversation.tokens
         try:
@@ -255,17 +264,17 @@ class Compactions:
 
 @frozen
 class TurnKeeper:
-    """Implements `agent.context.compaction.Keeper` and `Shares`: stores it, and shortens the
+    """Implements `agent.context.compaction.CompactionStore` and `Shares`: stores it, and shortens the
     turn's window."""
 
-    compactions: Compactions
-    claim: Claim
-    window: Window
+    compactions: CompactionService
+    claim: TurnClaim
+    window: SessionWindow
 
-    async def keep(self, shorter: "Shorter") -> bool:
+    async def keep(self, shorter: "CompactionResult") -> bool:
         return await to_its_end(self._keep(shorter))
 
-    async def made(self) -> "Shorter | None":
+    async def made(self) -> "CompactionResult | None":
         made = await self.compactions.join(self.claim.session)
         window = self.window
         if made is None or (made.of.head, made.of.request) != (window.head, window.request):
@@ -273,20 +282,20 @@ class TurnKeeper:
         window.shorten(made.shorter)
         return made.shorter
 
-    async def _keep(self, shorter: "Shorter") -> bool:
+    async def _keep(self, shorter: "CompactionResult") -> bool:
         done = await self.compactions.keep(self.claim, self.window, shorter)
         if done:
             self.window.shorten(shorter)
         return done
 
 
-async def _outcome(running: Running) -> Made | None:
+async def _outcome(running: RunningCompaction) -> CompactionOutcome | None:
     await asyncio.wait({running.task})
     failed = running.task.cancelled() or running.task.exception() is not None
     return None if failed else running.task.result()
 
 
-def sentence(shorter: "Shorter") -> str:
+def sentence(shorter: "CompactionResult") -> str:
     """What people are told of it."""
     size = t("about {before:,} tokens became {after:,}", before=shorter.before, after=shorter.after)
     if not shorter.summarised:

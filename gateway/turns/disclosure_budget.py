@@ -3,17 +3,17 @@
 from agent.records import frozen
 from agent.security.taint.taint import CHOICE_BITS
 from gateway.store.repositories import sessions
-from gateway.store.sqlite.engine import Database
+from gateway.store.sqlite.engine import SqliteStore
 
 
 @frozen
-class StoredBudget:
+class StoredDisclosureBudget:
     """Implements `agent.security.taint.taint.Budget` for a session and all whom it has sent out.
 
     It survives restarts, and every turn and sub-agent of the session spends from the same.
     """
 
-    database: Database
+    database: SqliteStore
     session: str
 
     async def spend(self, bits: float) -> bool:

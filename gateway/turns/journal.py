@@ -4,21 +4,21 @@ import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
-from agent.history import answer_open_calls, result_message
-from agent.security.policy.base import Unanswered
-from agent.tools.registry import Toolbox
+from agent.history import close_unanswered_calls, result_message
+from agent.security.policy.base import AnswerPending
+from agent.tools.registry import ToolRegistry
 from agent.types import Effect, Message, ToolCall, ToolResult
 from gateway.store.repositories import turns
-from gateway.store.repositories.claims import Claim
-from gateway.store.sqlite.engine import Database, to_its_end
+from gateway.store.repositories.claims import TurnClaim
+from gateway.store.sqlite.engine import SqliteStore, to_its_end
 from gateway.turns.steering import Steering
 
 
-class Suspended(Exception):
+class TurnSuspended(Exception):
     """The process goes down: the turn rests at its last journaled step and goes on later."""
 
 
-class Waiting(Unanswered):
+class AwaitingAnswer(AnswerPending):
     """A person has to answer first, or a helper: the turn rests and holds nothing; the answer wakes
     its lane. `sentence` says so to whoever waits."""
 
@@ -27,8 +27,8 @@ class Waiting(Unanswered):
         self.sentence = sentence
 
 
-class Journal:
-    """Implements `agent.turn.journal.Progress` and `Hears` for one turn.
+class StoreTurnJournal:
+    """Implements `agent.turn.journal.TurnJournal` and `Hears` for one turn.
 
     `history` is the session's window; it grows with what is stored. `saved` counts the turn's new
     messages that are stored already: the final commit adds the rest. `stepped` is called after each
@@ -37,10 +37,10 @@ class Journal:
 
     def __init__(
         self,
-        database: Database,
-        claim: Claim,
+        database: SqliteStore,
+        claim: TurnClaim,
         history: list[Message],
-        toolbox: Toolbox,
+        toolbox: ToolRegistry,
         is_draining: Callable[[], bool],
         stepped: Callable[[], None] = lambda: None,
     ) -> None:
@@ -63,7 +63,7 @@ class Journal:
         """A reply without calls is the turn's last: it is stored with the final commit."""
         if not message.tool_calls:
             return
-        rows = [*answer_open_calls(self._history, self._results), message]
+        rows = [*close_unanswered_calls(self._history, self._results), message]
         effects = {call.id: self._effect(call) for call in message.tool_calls}
         claim = self._claim
         work = self._database.run(
@@ -74,7 +74,7 @@ class Journal:
 
     async def start(self, call: ToolCall, effect: Effect) -> None:
         if self._is_draining():
-            raise Suspended
+            raise TurnSuspended
         # A read leaves nothing behind that would have to be known after a crash.
         if effect != "read":
             await self._database.run(turns.start_call, self._claim.turn, call)
@@ -89,7 +89,7 @@ class Journal:
         steering = self.steering
         if steering is None or self._is_draining() or not steering.has_news():
             return ()
-        results = answer_open_calls(self._history, self._results)
+        results = close_unanswered_calls(self._history, self._results)
         # Bound to the turn is bound, also when it was stopped in the meantime.
         grown = await to_its_end(self._steered(steering.take(results)))
         return grown[len(results) :]

@@ -7,33 +7,35 @@ from gateway.delivery.preview import (
     FIRST_AFTER_S,
     GROUP_EVERY_S,
     PRIVATE_EVERY_S,
-    Pace,
-    Preview,
-    Shows,
+    PreviewTiming,
+    StreamingPreview,
+    SupportsPreview,
 )
-from gateway.delivery.sender import Delivery
-from gateway.store.repositories.claims import Claim
-from gateway.store.repositories.outbox import Letter
-from gateway.store.sqlite.engine import Database
+from gateway.delivery.sender import OutboxSender
+from gateway.store.repositories.claims import TurnClaim
+from gateway.store.repositories.outbox import OutgoingReply
+from gateway.store.sqlite.engine import SqliteStore
 from gateway.turns import outcome
 
 
-def preview_of(
-    database: Database, delivery: Delivery, claim: Claim, task: Task, said: Sequence[str]
-) -> Preview | None:
+def preview_for_turn(
+    database: SqliteStore, delivery: OutboxSender, claim: TurnClaim, task: Task, said: Sequence[str]
+) -> StreamingPreview | None:
     """None where nothing can be shown, and for a job, whose answer comes whole.
 
     `said` is what an earlier run of the turn has said.
     """
     message = claim.messages[-1]
     channel = delivery.channel(message.route)
-    if channel is None or not isinstance(channel, Shows) or message.job is not None:
+    if channel is None or not isinstance(channel, SupportsPreview) or message.job is not None:
         return None
     every_s = PRIVATE_EVERY_S if message.private else GROUP_EVERY_S
-    letter = Letter(f"t{claim.turn}", message.route, (), "final", claim.reply_to, message.event_id)
+    letter = OutgoingReply(
+        f"t{claim.turn}", message.route, (), "final", claim.reply_to, message.event_id
+    )
 
     def clean(text: str) -> str:
-        return outcome.harmless(delivery.redactor.clean(text), task.exposure)
+        return outcome.defuse_answer(delivery.redactor.clean(text), task.exposure)
 
-    pace = Pace(FIRST_AFTER_S, every_s, clean)
-    return Preview(database, channel, claim.turn, letter, pace, said)
+    pace = PreviewTiming(FIRST_AFTER_S, every_s, clean)
+    return StreamingPreview(database, channel, claim.turn, letter, pace, said)

@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 
 from agent import events
 from agent.i18n import t
-from agent.prompts import load
-from agent.security.taint.link_defusing import inert
-from agent.security.taint.taint import BOTH, Exposure
+from agent.prompts import load_prompt
+from agent.security.taint.link_defusing import defuse_links
+from agent.security.taint.taint import BOTH, TaintState
 from agent.types import Message, Result, Taint, assistant
 from gateway.core.markdown import closed
 from gateway.core.messages import OutboundPart
-from gateway.store.repositories.subagent_tasks import Outcome
+from gateway.store.repositories.subagent_tasks import TaskOutcome
 
 # What a chat is shown of a sub-agent's turn: its words come with its result.
 FROM_AGENT = (
@@ -26,7 +26,7 @@ FROM_AGENT = (
 
 
 @dataclass(slots=True)
-class Ending:
+class TurnOutcome:
     """What the events of a turn came to. `dropped` messages have left the window,
     `undone` says what a person would have had to allow, `trace` what was done. `shown` is
     what messages of its preview show."""
@@ -48,26 +48,26 @@ class Ending:
                 self.dropped = dropped
 
 
-def closing(ending: Ending) -> list[Message]:
+def closing_messages(ending: TurnOutcome) -> list[Message]:
     """What the history says of a turn that the model did not end itself."""
     assert ending.result is not None, "a turn ends with Done"
     last = ending.result.messages[-1:]
     said_something = bool(last) and last[0].role == "assistant"
     if ending.result.stopped == "cancelled" and not said_something:
-        return [assistant(load("stopped"))]
+        return [assistant(load_prompt("stopped"))]
     if ending.error is not None:
-        return [assistant(load("no_answer"))]
+        return [assistant(load_prompt("no_answer"))]
     return []
 
 
-def answer(ending: Ending) -> str:
+def answer(ending: TurnOutcome) -> str:
     """What the chat is told."""
     said = _answer(ending)
     below = [text for text in (ending.undone, ending.trace) if text]
     return "\n\n".join(filter(None, [closed(said) if below else said, *below]))
 
 
-def _answer(ending: Ending) -> str:
+def _answer(ending: TurnOutcome) -> str:
     assert ending.result is not None, "a turn ends with Done"
     result, error = ending.result, ending.error
     if error is not None:
@@ -85,26 +85,26 @@ def _said(result: Result) -> str:
     return "".join(f"{closed(text)}\n\n" for text in said if text)
 
 
-def outcome(ending: Ending, taint: frozenset[Taint]) -> Outcome:
+def outcome(ending: TurnOutcome, taint: frozenset[Taint]) -> TaskOutcome:
     """What a sub-agent came to: its last words, or why there are none."""
     assert ending.result is not None, "a turn ends with Done"
     result = ending.result
     if result.stopped == "cancelled":
-        return Outcome("stopped", answer(ending), taint)
+        return TaskOutcome("stopped", answer(ending), taint)
     if ending.error is not None or result.stopped is not None:
-        return Outcome("failed", answer(ending), taint)
+        return TaskOutcome("failed", answer(ending), taint)
     said = [m.text.strip() for m in result.messages if m.role == "assistant" and m.text.strip()]
-    return Outcome("done", said[-1] if said else result.text, taint)
+    return TaskOutcome("done", said[-1] if said else result.text, taint)
 
 
-def harmless(markdown: str, exposure: Exposure) -> str:
+def defuse_answer(markdown: str, exposure: TaintState) -> str:
     """Without links that could carry something private away."""
-    return inert(markdown, exposure.is_shown) if exposure.is_dangerous else markdown
+    return defuse_links(markdown, exposure.is_shown) if exposure.is_dangerous else markdown
 
 
 def quiet(markdown: str, taint: frozenset[Taint]) -> str:
     """The same for a text of Kore's own where this was taken in: no link at all."""
-    return inert(markdown, lambda address: False) if taint >= BOTH else markdown
+    return defuse_links(markdown, lambda address: False) if taint >= BOTH else markdown
 
 
 def said_before(messages: Sequence[Message], begun: int) -> list[str]:
@@ -121,7 +121,7 @@ def whole_rounds(dropped: int, messages: list[Message]) -> int:
     return 0
 
 
-def first_of(several: BaseExceptionGroup[BaseException]) -> BaseException:
+def root_cause(several: BaseExceptionGroup[BaseException]) -> BaseException:
     """The cause: task groups inside each other wrap it more than once."""
     cause: BaseException = several
     while isinstance(cause, BaseExceptionGroup):
@@ -129,6 +129,6 @@ def first_of(several: BaseExceptionGroup[BaseException]) -> BaseException:
     return cause
 
 
-def failure(ending: Ending) -> str:
+def failure(ending: TurnOutcome) -> str:
     """Why a turn came to nothing, in a sentence; '' when it did come to something."""
     return ending.error.message if ending.error is not None else ""

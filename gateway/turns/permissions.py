@@ -4,36 +4,36 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent.prompts import fill
+from agent.prompts import render_prompt
 from agent.records import frozen
 from agent.security.audit import AuditSink
 from agent.security.policy.base import Approver, Decision, ToolRequest, tightest_of
-from agent.security.policy.modes import Mode
+from agent.security.policy.modes import PermissionMode
 from agent.tools.runner import Permissions
-from gateway.access.approval_coordinator import Approvals
-from gateway.access.approvals import Asking
-from gateway.access.control import CONSOLE, Access
+from gateway.access.approval_coordinator import ApprovalCoordinator
+from gateway.access.approvals import ApprovalContext
+from gateway.access.control import CONSOLE, AccessControl
 from gateway.access.permission_modes import mode_of
-from gateway.access.roles import Policies
+from gateway.access.roles import RoleRegistry
 from gateway.config.sections import ScheduleSection
 from gateway.core.messages import InboundMessage
 
 if TYPE_CHECKING:
-    from agent.security.policy.engine import Standing
+    from agent.security.policy.engine import PrincipalContext
 
 
 @frozen
-class Rules:
+class TurnPermissions:
     """The console is the owner at the machine; all other channels are remote. Approvals are asked
     of the owner, wherever that is.
 
     `confined` says whether a working sandbox holds commands.
     """
 
-    access: Access
-    approvals: Approvals
+    access: AccessControl
+    approvals: ApprovalCoordinator
     workspace: Path
-    policies: Policies
+    policies: RoleRegistry
     confined: bool = False
     audit: AuditSink | None = None
     schedule: ScheduleSection = ScheduleSection()
@@ -55,7 +55,7 @@ class Rules:
         def role() -> str:
             return "+".join(dict.fromkeys(map(self.access.role, _speakers(messages))))
 
-        return Permissions(SpeakersPolicy(self, messages, mode), approver, self.audit, role)
+        return Permissions(CombinedPolicy(self, messages, mode), approver, self.audit, role)
 
     def _approver(
         self, messages: Sequence[InboundMessage], session: str, turn: int
@@ -63,34 +63,34 @@ class Rules:
         """Asks the owner; nobody sits at a console that runs unattended, or waits for a job."""
         last = messages[-1]
         if last.job is not None:
-            from gateway.turns.unattended import Absent
+            from gateway.turns.unattended import UnattendedApprover
 
-            return Absent()
+            return UnattendedApprover()
         if last.channel == CONSOLE and last.options.get("unattended") is True:
             return None
 
-        def asking() -> Asking:
+        def asking() -> ApprovalContext:
             # A turn that also answers somebody else is asked for as theirs.
             others = (one for one in _speakers(messages) if not self.access.is_owner(one))
-            return Asking(turn, next(others, messages[-1]), session, self.root(last))
+            return ApprovalContext(turn, next(others, messages[-1]), session, self.root(last))
 
         return self.approvals.approver(asking)
 
-    def mode(self, message: InboundMessage, chosen: str | None) -> Mode:
+    def mode(self, message: InboundMessage, chosen: str | None) -> PermissionMode:
         """The mode that holds for a message; `chosen` is that of its conversation."""
         first = self.policies.first_mode(message.channel)
         return mode_of(message, chosen, first, owner=self.access.is_owner(message))
 
-    def standing(self, message: InboundMessage, mode: str | None) -> "Standing | None":
+    def standing(self, message: InboundMessage, mode: str | None) -> "PrincipalContext | None":
         """How whoever sent this stands now; None when the settings give them no known role."""
         # Until the first call of a tool nobody needs the engine.
-        from agent.security.policy.engine import Standing
+        from agent.security.policy.engine import PrincipalContext
 
         role = self.policies.role(self.access.role(message))
         if role is None:
             return None
         local = message.channel == CONSOLE
-        return Standing(
+        return PrincipalContext(
             role=role,
             mode=self.mode(message, mode),
             trust="local" if local else "remote",
@@ -116,14 +116,14 @@ class Rules:
 
 
 @frozen
-class SpeakersPolicy:
+class CombinedPolicy:
     """Judges a call by each of those whose messages a turn answers: the tightest verdict counts.
 
     The roles are looked up at each call, so that a changed policy file holds at once, and so does
     whoever has just joined in: `messages` may grow.
     """
 
-    rules: Rules
+    rules: TurnPermissions
     messages: Sequence[InboundMessage]
     mode: str | None
 
@@ -131,12 +131,14 @@ class SpeakersPolicy:
         from agent.security.policy.engine import RolePolicy
 
         decisions = []
-        seen: list[Standing] = []
+        seen: list[PrincipalContext] = []
         for message in _speakers(self.messages):
             standing = self.rules.standing(message, self.mode)
             if standing is None:
                 name = self.rules.access.role(message)
-                return Decision("deny", fill("policy/unknown_role", role=name), "unknown-role")
+                return Decision(
+                    "deny", render_prompt("policy/unknown_role", role=name), "unknown-role"
+                )
             if standing not in seen:
                 seen.append(standing)
                 decisions.append(RolePolicy(standing).decide(request))

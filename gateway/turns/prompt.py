@@ -4,20 +4,20 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
-from agent.context.moment import moment
-from agent.context.news import News
+from agent.context.moment import volatile_facts
+from agent.context.news import ContextUpdate
 from agent.context.system_prompt import Workspace
 from agent.events import Evicted, SessionCreated
-from agent.turn.context_usage import Speaking
+from agent.turn.context_usage import PromptAudience
 from agent.types import Context, Message, Part, Taint, Text
 from gateway.core.messages import InboundMessage
-from gateway.store.repositories.claims import Claim
+from gateway.store.repositories.claims import TurnClaim
 from gateway.store.repositories.sessions import taint_of_text
 
 _QUOTE_LIMIT = 500
 
 
-def compose(
+def build_user_message(
     messages: Sequence[InboundMessage],
     *,
     steering: bool = False,
@@ -40,7 +40,7 @@ def compose(
     if last.job is not None:
         facts.append(f"scheduled job {last.job}: nobody is there to answer or to allow anything")
     text = "\n\n".join(message.content for message in messages if not _is_nobodys(message))
-    when = Context(moment(datetime.fromtimestamp(last.received_at), *facts))
+    when = Context(volatile_facts(datetime.fromtimestamp(last.received_at), *facts))
     # Nobody has said these, so nothing in them counts as a person's word.
     reports = (Context(message.content) for message in messages if _is_nobodys(message))
     shown = (Context(news.text) for news in _news(messages))
@@ -52,12 +52,12 @@ def compose(
 def _attached(messages: Sequence[InboundMessage]) -> list[Part]:
     if not any(one.media for one in messages):
         return []
-    from gateway.media.prompt import attached
+    from gateway.media.prompt import attachment_parts
 
-    return attached(messages)
+    return attachment_parts(messages)
 
 
-def known_before(workspace: Workspace, speaking: Speaking) -> frozenset[Taint]:
+def initial_taint(workspace: Workspace, speaking: PromptAudience) -> frozenset[Taint]:
     """What a turn has been told before anybody calls a tool."""
     from agent.context.long_task import taint_of
 
@@ -65,12 +65,16 @@ def known_before(workspace: Workspace, speaking: Speaking) -> frozenset[Taint]:
     return taint | taint_of(speaking.root) if speaking.owner else taint
 
 
-def told_of_work(message: InboundMessage, speaking: Speaking, clean: Callable[[str], str]) -> str:
+def long_task_note(
+    message: InboundMessage, speaking: PromptAudience, clean: Callable[[str], str]
+) -> str:
     """The long work in the folder of a turn: for its owner's ears, where nobody reads along."""
-    from agent.context.long_task import described
+    from agent.context.long_task import describe_progress
 
     # A sub-agent is told by whoever sends it out what is its part.
-    return clean(described(speaking.root)) if speaking.owner and message.task is None else ""
+    return (
+        clean(describe_progress(speaking.root)) if speaking.owner and message.task is None else ""
+    )
 
 
 def shown_taint(messages: Sequence[InboundMessage]) -> frozenset[Taint]:
@@ -84,7 +88,7 @@ def shown_taint(messages: Sequence[InboundMessage]) -> frozenset[Taint]:
     return taint
 
 
-def opening(claim: Claim) -> list[SessionCreated | Evicted]:
+def opening_events(claim: TurnClaim) -> list[SessionCreated | Evicted]:
     """What watchers are told before a turn: that its session is new, and of files that did not
     fit."""
     begun = [] if claim.begins is None else [SessionCreated(claim.session, claim.begins)]
@@ -106,14 +110,14 @@ def _jobs(messages: Sequence[InboundMessage]) -> list[InboundMessage]:
     return [message for message in messages if message.job is not None and message.task is None]
 
 
-def _news(messages: Sequence[InboundMessage]) -> list[News]:
+def _news(messages: Sequence[InboundMessage]) -> list[ContextUpdate]:
     """What the terminal told with these messages: of its folder, and of what was run there."""
     told: list[Any] = []
     for one in messages:
         if one.channel == "cli":
             told += [*one.options.get("run", ()), one.options.get("project")]
     return [
-        News(str(one["text"]), frozenset(one["taint"]), int(one.get("evicted", 0)))
+        ContextUpdate(str(one["text"]), frozenset(one["taint"]), int(one.get("evicted", 0)))
         for one in told
         if isinstance(one, dict)
     ]

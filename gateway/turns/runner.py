@@ -9,59 +9,66 @@ from sqlite3 import Connection
 
 from agent import events
 from agent.agent import Agent
-from agent.history import open_calls
-from agent.security.taint.taint import NOTHING, UNTRUSTED, Exposure
+from agent.history import unanswered_calls
+from agent.security.taint.taint import NOTHING, UNTRUSTED, TaintState
 from agent.serialization import event_to_json
-from agent.turn.context_usage import Speaking
-from agent.turn.journal import Stop
+from agent.turn.context_usage import PromptAudience
+from agent.turn.journal import CancelToken
 from agent.turn.request import Task
 from agent.types import Message
-from agent.undo.recorder import Recording
-from agent.usage import Spent
+from agent.undo.recorder import RecorderFactory
+from agent.usage import UsageTotals
 from gateway.bus.isolation import Isolation
-from gateway.core.event_hub import Watchers
+from gateway.core.event_hub import EventHub
 from gateway.core.messages import ONCE, InboundMessage
-from gateway.delivery.preview import Preview
-from gateway.delivery.sender import Delivery
-from gateway.scheduler.service import Timetable
-from gateway.sessions.background_work import Background
-from gateway.sessions.conversation_search import Recall
-from gateway.sessions.window_cache import Histories
+from gateway.delivery.preview import StreamingPreview
+from gateway.delivery.sender import OutboxSender
+from gateway.scheduler.service import JobService
+from gateway.sessions.background_work import BackgroundWork
+from gateway.sessions.conversation_search import ConversationSearch
+from gateway.sessions.window_cache import SessionWindowCache
 from gateway.store.repositories import sessions, subagent_tasks, turns
-from gateway.store.repositories.claims import Claim
-from gateway.store.repositories.outbox import Letter
+from gateway.store.repositories.claims import TurnClaim
+from gateway.store.repositories.outbox import OutgoingReply
 from gateway.store.repositories.quotes import taint_of_quotes
-from gateway.store.repositories.subagent_tasks import Errand
-from gateway.store.repositories.turns import Outcome
-from gateway.store.repositories.windows import Window
-from gateway.store.sqlite.engine import Database
+from gateway.store.repositories.subagent_tasks import SubagentTask
+from gateway.store.repositories.turns import FinishedTurn
+from gateway.store.repositories.windows import SessionWindow
+from gateway.store.sqlite.engine import SqliteStore
 from gateway.turns import outcome
-from gateway.turns.compaction import Compactions
-from gateway.turns.disclosure_budget import StoredBudget
-from gateway.turns.journal import Journal, Waiting
-from gateway.turns.live_preview import preview_of
-from gateway.turns.outcome import FROM_AGENT, Ending
-from gateway.turns.permissions import Rules
-from gateway.turns.prompt import compose, is_said, known_before, opening, shown_taint, told_of_work
+from gateway.turns.compaction import CompactionService
+from gateway.turns.disclosure_budget import StoredDisclosureBudget
+from gateway.turns.journal import AwaitingAnswer, StoreTurnJournal
+from gateway.turns.live_preview import preview_for_turn
+from gateway.turns.outcome import FROM_AGENT, TurnOutcome
+from gateway.turns.permissions import TurnPermissions
+from gateway.turns.prompt import (
+    build_user_message,
+    initial_taint,
+    is_said,
+    long_task_note,
+    opening_events,
+    shown_taint,
+)
 from gateway.turns.steering import Steering
-from gateway.turns.subagents import Errands
+from gateway.turns.subagents import SubagentCoordinator
 from gateway.turns.trace import trace_of
-from gateway.turns.usage_meter import Spending
+from gateway.turns.usage_meter import StoreUsageMeter
 
 
-class Turns:
+class TurnRunner:
     """Runs claimed turns. One instance serves all lanes."""
 
     def __init__(
         self,
-        database: Database,
+        database: SqliteStore,
         agent: Agent,
-        delivery: Delivery,
-        watchers: Watchers,
-        rules: Rules,
-        spending: Spending,
+        delivery: OutboxSender,
+        watchers: EventHub,
+        rules: TurnPermissions,
+        spending: StoreUsageMeter,
     ) -> None:
-        self.histories = Histories(database)
+        self.histories = SessionWindowCache(database)
         self.isolation = Isolation()
         self.draining = False
         self._database = database
@@ -70,26 +77,26 @@ class Turns:
         self.watchers = watchers
         self._rules = rules
         self._spending = spending
-        self.compactions = Compactions(
+        self.compactions = CompactionService(
             database, agent, self.histories, delivery, watchers, spending, self.speaking
         )
-        self.errands = Errands(database, agent, rules, delivery)
-        self.background = Background(agent, database, watchers)
-        self.timetable = Timetable(database, delivery, rules)
+        self.errands = SubagentCoordinator(database, agent, rules, delivery)
+        self.background = BackgroundWork(agent, database, watchers)
+        self.timetable = JobService(database, delivery, rules)
 
     async def run(
-        self, claim: Claim, stop: Stop, has_news: Callable[[], bool] = lambda: True
+        self, claim: TurnClaim, stop: CancelToken, has_news: Callable[[], bool] = lambda: True
     ) -> None:
         """Run to the final commit; `has_news` says whether anybody wrote since the claim.
 
-        Raises `Suspended` when the process goes down meanwhile, and `Waiting` when a person has to
+        Raises `Suspended` when the process goes down meanwhile, and `AwaitingAnswer` when a person has to
         answer first.
         """
         asked = claim.asked or self.asked(claim.messages)
         if not claim.resumed:
             asked = await self.background.told(claim, asked)
         window = await self.histories.open(claim.session, asked)
-        journal = Journal(
+        journal = StoreTurnJournal(
             self._database,
             claim,
             window.messages,
@@ -127,15 +134,15 @@ class Turns:
     def asked(self, messages: Sequence[InboundMessage]) -> Message:
         """What a turn begins with that answers these."""
         last = messages[-1]
-        work = told_of_work(last, self.speaking(last), self._agent.redactor.clean)
-        return compose(messages, work=work)
+        work = long_task_note(last, self.speaking(last), self._agent.redactor.clean)
+        return build_user_message(messages, work=work)
 
-    async def give_up(self, claim: Claim, sentence: str) -> None:
+    async def give_up(self, claim: TurnClaim, sentence: str) -> None:
         """End a turn that cannot be run; the chat is told."""
         self.histories.forget(claim.session)
         errands = await self.errands.of(claim)
         letters = [] if errands else [self._letter(claim, sentence)]
-        ended = subagent_tasks.Outcome("failed", sentence, claim.taint)
+        ended = subagent_tasks.TaskOutcome("failed", sentence, claim.taint)
 
         def store(connection: Connection) -> list[str]:
             now = time.time()
@@ -149,15 +156,17 @@ class Turns:
         if errands:
             await self.background.end(claim.session)
 
-    async def _task(self, claim: Claim, window: Window, journal: Journal, stop: Stop) -> Task:
+    async def _task(
+        self, claim: TurnClaim, window: SessionWindow, journal: StoreTurnJournal, stop: CancelToken
+    ) -> Task:
         message = claim.messages[-1]
         known = {}
-        if claim.resumed and open_calls(window.messages):
+        if claim.resumed and unanswered_calls(window.messages):
             known = await self._database.run(
                 lambda c: turns.known_results(c, claim.turn, stopped=claim.stop_requested)
             )
         speaking = self.speaking(message)
-        taint = known_before(self._agent.workspace, speaking)
+        taint = initial_taint(self._agent.workspace, speaking)
         if any(map(self._rules.is_stranger, claim.messages)):
             taint |= UNTRUSTED
         if message.task is not None and message.lane:
@@ -190,28 +199,28 @@ class Turns:
             summary=window.summary,
             keeper=self.compactions.keeper(claim, window),
             begun=claim.stored - 1,
-            exposure=Exposure(
-                claim.taint | taint, budget=StoredBudget(self._database, claim.session)
+            exposure=TaintState(
+                claim.taint | taint, budget=StoredDisclosureBudget(self._database, claim.session)
             ),
-            recording=Recording(self._agent.changes, claim.turn),
+            recording=RecorderFactory(self._agent.changes, claim.turn),
             progress=journal,
             stop=stop,
-            recall=Recall(self._database, self._rules.access, claim),
+            recall=ConversationSearch(self._database, self._rules.access, claim),
             schedule=self.timetable.of_turn(claim),
         )
 
-    def speaking(self, message: InboundMessage) -> Speaking:
+    def speaking(self, message: InboundMessage) -> PromptAudience:
         """For whom the prompt is made, and where."""
         rules = self._rules
         owner = rules.access.is_owner_alone(message)
         place = rules.access.places.of(message.route)
         told = (rules.memory(message), rules.root(message), owner)
-        return Speaking(*told, place.model, place.persona)
+        return PromptAudience(*told, place.model, place.persona)
 
-    async def _watch(self, task: Task, claim: Claim) -> Ending:
+    async def _watch(self, task: Task, claim: TurnClaim) -> TurnOutcome:
         """Run the agent, and show its events to whoever watches."""
         said = outcome.said_before(task.messages, claim.stored - 1)
-        preview = preview_of(self._database, self._delivery, claim, task, said)
+        preview = preview_for_turn(self._database, self._delivery, claim, task, said)
         if preview is None:
             return await self._drain(task, claim, None)
         try:
@@ -219,20 +228,20 @@ class Turns:
                 group.create_task(preview.run(), name=f"preview of {claim.session}")
                 try:
                     found = await self._drain(task, claim, preview)
-                except Waiting as exc:
+                except AwaitingAnswer as exc:
                     preview.rest(exc.sentence)
                     raise
                 finally:
                     # The group waits for an update under way: the final must know its message.
                     preview.close()
         except BaseExceptionGroup as several:
-            raise outcome.first_of(several) from None
+            raise outcome.root_cause(several) from None
         found.shown = preview.pages
         return found
 
-    async def _look(self, task: Task, errand: Errand) -> Ending:
+    async def _look(self, task: Task, errand: SubagentTask) -> TurnOutcome:
         """Run a sub-agent, and show what it does in the chat that it works for."""
-        found = Ending()
+        found = TurnOutcome()
         async with aclosing(self._agent.turn(task)) as stream:
             async for event in stream:
                 found.note(event)
@@ -242,14 +251,16 @@ class Turns:
                     self._tell(errand, event)
         return found
 
-    def _tell(self, errand: Errand, event: events.Event) -> None:
+    def _tell(self, errand: SubagentTask, event: events.Event) -> None:
         told = events.FromAgent(errand.agent, str(errand.id), errand.title, event_to_json(event))
         self.watchers.publish(errand.root_lane, told)
 
-    async def _drain(self, task: Task, claim: Claim, preview: Preview | None) -> Ending:
+    async def _drain(
+        self, task: Task, claim: TurnClaim, preview: StreamingPreview | None
+    ) -> TurnOutcome:
         lane = claim.messages[-1].session_key
-        found = Ending()
-        for told in opening(claim):
+        found = TurnOutcome()
+        for told in opening_events(claim):
             self.watchers.publish(lane, told)
         with self.watchers.turn(lane):
             async with aclosing(self._agent.turn(task)) as stream:
@@ -263,25 +274,25 @@ class Turns:
 
     async def _commit(
         self,
-        claim: Claim,
-        window: Window,
-        journal: Journal,
-        found: Ending,
-        exposure: Exposure,
-        errands: Sequence[Errand],
+        claim: TurnClaim,
+        window: SessionWindow,
+        journal: StoreTurnJournal,
+        found: TurnOutcome,
+        exposure: TaintState,
+        errands: Sequence[SubagentTask],
     ) -> None:
         """History, outbox and turn in one transaction, and what tells of an errand; then whoever
         waits for it is woken."""
         assert found.result is not None, "a turn ends with Done"
-        rows = [*found.result.messages[journal.saved :], *outcome.closing(found)]
+        rows = [*found.result.messages[journal.saved :], *outcome.closing_messages(found)]
         dropped = outcome.whole_rounds(found.dropped, window.messages)
-        text = outcome.harmless(outcome.answer(found), exposure)
+        text = outcome.defuse_answer(outcome.answer(found), exposure)
         is_told = not errands and not self.timetable.is_silent(claim, found)
         letter = replace(
             self._letter(claim, text), taint=exposure.taint, is_read=True, shown=found.shown
         )
         letters = [letter] if is_told else []
-        turn_result = Outcome(rows, letters, window.number(dropped - 1) if dropped else 0)
+        turn_result = FinishedTurn(rows, letters, window.number(dropped - 1) if dropped else 0)
 
         def store(connection: Connection) -> list[str]:
             now = time.time()
@@ -300,22 +311,24 @@ class Turns:
         if errands or is_left:
             await self._agent.toolbox.end(claim.session)
 
-    def _trace(self, claim: Claim, before: Sequence[Message], found: Ending, spent: Spent) -> str:
+    def _trace(
+        self, claim: TurnClaim, before: Sequence[Message], found: TurnOutcome, spent: UsageTotals
+    ) -> str:
         """What stands below the answer of what was done, `before` a restart and after it."""
         level = self._delivery.trace(claim.messages[-1].route)
         if level is None or found.result is None:
             return ""
         return trace_of(claim.trace or level, [*before, *found.result.messages], spent)
 
-    def _wake(self, letters: Sequence[Letter], lanes: Sequence[str]) -> None:
+    def _wake(self, letters: Sequence[OutgoingReply], lanes: Sequence[str]) -> None:
         for letter in letters:
             self._delivery.wake(letter.route.lane)
         for lane in lanes:
             self.errands.wake(lane)
 
-    def _letter(self, claim: Claim, markdown: str) -> Letter:
+    def _letter(self, claim: TurnClaim, markdown: str) -> OutgoingReply:
         message = claim.messages[-1]
-        return Letter(
+        return OutgoingReply(
             delivery_id=f"t{claim.turn}",
             route=message.route,
             parts=self._delivery.render(message.route, markdown),

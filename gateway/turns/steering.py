@@ -4,16 +4,16 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from agent.security.taint.taint import NOTHING, UNTRUSTED, Exposure
+from agent.security.taint.taint import NOTHING, UNTRUSTED, TaintState
 from agent.types import Message, Taint
 from gateway.commands import is_command
 from gateway.core.messages import InboundMessage
 from gateway.store.repositories import sessions, steered
-from gateway.store.repositories.claims import Claim
+from gateway.store.repositories.claims import TurnClaim
 from gateway.store.repositories.sessions import taint_of_text
 from gateway.store.repositories.steered import Joining
-from gateway.store.sqlite.engine import Database
-from gateway.turns.prompt import compose, is_said, shown_taint
+from gateway.store.sqlite.engine import SqliteStore
+from gateway.turns.prompt import build_user_message, is_said, shown_taint
 
 # Messages that follow the first of a turn so soon are one question with it, where messages are
 # joined: an answer that has only begun is begun anew.
@@ -28,9 +28,9 @@ class Steering:
     count them, also after a restart, because the inbox rows belong to the turn.
     """
 
-    database: Database
-    claim: Claim
-    exposure: Exposure
+    database: SqliteStore
+    claim: TurnClaim
+    exposure: TaintState
     has_news: Callable[[], bool]
     is_stranger: Callable[[InboundMessage], bool]
     began: float = field(default_factory=time.monotonic)
@@ -44,8 +44,10 @@ class Steering:
     async def take(self, results: Sequence[Message], *, burst: bool = False) -> list[Message]:
         """What the history has grown by, on disk; `results` are put in front of what was said."""
         claim = self.claim
-        joining = Joining(is_command, compose, self._taint, burst=burst)
-        found = await self.database.run(steered.steer, claim, results, joining, time.time())
+        joining = Joining(is_command, build_user_message, self._taint, burst=burst)
+        found = await self.database.run(
+            steered.join_running_turn, claim, results, joining, time.time()
+        )
         if found is None:
             # Of a burst: a command stands in front, or messages are not joined here.
             self._joins = not burst

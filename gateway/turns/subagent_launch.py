@@ -9,18 +9,18 @@ from sqlite3 import Connection
 from typing import Any
 
 from agent.errors import ToolError
-from agent.prompts import fill
+from agent.prompts import render_prompt
 from agent.records import frozen
 from agent.subagents import profile
-from agent.subagents.definition import Definition
+from agent.subagents.definition import SubagentDefinition
 from agent.tools import base
 from agent.tools.base import CallContext
 from gateway.core.messages import ONCE, InboundMessage
 from gateway.store.repositories import approvals, inbox, sessions, subagent_tasks
-from gateway.store.repositories.claims import Claim
-from gateway.store.repositories.inbox import Arrival, Entry
-from gateway.store.repositories.subagent_tasks import Errand, Outcome
-from gateway.turns.agent_profiles import spoken_with
+from gateway.store.repositories.claims import TurnClaim
+from gateway.store.repositories.inbox import InboxBatch, InboxEntry
+from gateway.store.repositories.subagent_tasks import SubagentTask, TaskOutcome
+from gateway.turns.agent_profiles import profile_for
 
 RUNNING_MOST = 32
 # Options that show something with one message.
@@ -28,23 +28,25 @@ _SHOWN = ("project", "run")
 
 
 @frozen
-class Order:
+class SubagentLaunch:
     """What is stored of an errand that is new; `earlier` is the one that it goes on with."""
 
-    claim: Claim
-    errand: Errand | None
+    claim: TurnClaim
+    errand: SubagentTask | None
     call: CallContext
-    wanted: base.Errand
-    definition: Definition
+    wanted: base.SubagentRequest
+    definition: SubagentDefinition
     model: str | None
-    earlier: Errand | None = None
+    earlier: SubagentTask | None = None
 
 
-def get_all(connection: Connection, numbers: Sequence[int]) -> list[Errand]:
+def get_all(connection: Connection, numbers: Sequence[int]) -> list[SubagentTask]:
     return [subagent_tasks.get(connection, number) for number in numbers]
 
 
-def known(connection: Connection, claim: Claim, call: CallContext) -> Errand | None:
+def find_launched(
+    connection: Connection, claim: TurnClaim, call: CallContext
+) -> SubagentTask | None:
     """The errand that this call has sent out before; its turn waits while that works."""
     _, errand = subagent_tasks.of_call(connection, claim.turn, call.call.id)
     if errand is not None and errand.state == "running" and not errand.background:
@@ -53,8 +55,11 @@ def known(connection: Connection, claim: Claim, call: CallContext) -> Errand | N
 
 
 def earlier(
-    connection: Connection, claim: Claim, caller: Errand | None, wanted: base.Errand
-) -> Errand | None:
+    connection: Connection,
+    claim: TurnClaim,
+    caller: SubagentTask | None,
+    wanted: base.SubagentRequest,
+) -> SubagentTask | None:
     """The errand that a new one goes on with, if it is to. Raises `ToolError` when it is none of
     this conversation."""
     if wanted.resume is None:
@@ -67,7 +72,7 @@ def earlier(
     return found
 
 
-def begin(connection: Connection, order: Order, now: float) -> Errand:
+def launch(connection: Connection, order: SubagentLaunch, now: float) -> SubagentTask:
     """The errand, its session, and the message that asks for it. Raises `ToolError`."""
     claim, caller, wanted = order.claim, order.errand, order.wanted
     if approvals.is_stopping(connection, claim.turn):
@@ -80,7 +85,7 @@ def begin(connection: Connection, order: Order, now: float) -> Errand:
         raise ToolError(f"{working} sub-agents work for this conversation already: wait for them.")
     lane = caller.lane if caller else claim.messages[-1].session_key
     background = order.definition.background if wanted.background is None else wanted.background
-    earlier, above = order.earlier, caller.definition if caller else spoken_with(claim.messages[-1])
+    earlier, above = order.earlier, caller.definition if caller else profile_for(claim.messages[-1])
     definition = order.definition.held_to(above.mode if above else None)
     session = (
         earlier.session
@@ -89,7 +94,7 @@ def begin(connection: Connection, order: Order, now: float) -> Errand:
     )
     errand = subagent_tasks.put(
         connection,
-        Errand(
+        SubagentTask(
             id=0,
             turn_id=claim.turn,
             step=step,
@@ -117,14 +122,14 @@ def begin(connection: Connection, order: Order, now: float) -> Errand:
     )
     sessions.bind(connection, errand.lane, session)
     sessions.add_taint(connection, session, order.call.taint | profile.taint_of(definition))
-    _post(connection, claim.messages[-1], errand, wanted.prompt, now)
+    enqueue_task(connection, claim.messages[-1], errand, wanted.prompt, now)
     if not errand.background:
         approvals.wait(connection, claim.turn)
     return errand
 
 
-def _post(
-    connection: Connection, asked: InboundMessage, errand: Errand, prompt: str, now: float
+def enqueue_task(
+    connection: Connection, asked: InboundMessage, errand: SubagentTask, prompt: str, now: float
 ) -> None:
     """The message that the sub-agent's turn answers."""
     message = replace(
@@ -139,16 +144,18 @@ def _post(
         lane=errand.lane,
         options={name: value for name, value in _lasting(asked).items() if name != "agent"},
     )
-    arrival = Arrival(message.channel, message.account, now)
-    inbox.accept(connection, arrival, [Entry(message)])
+    arrival = InboxBatch(message.channel, message.account, now)
+    inbox.accept(connection, arrival, [InboxEntry(message)])
 
 
-def report(connection: Connection, errand: Errand, outcome: Outcome, now: float) -> None:
+def enqueue_report(
+    connection: Connection, errand: SubagentTask, outcome: TaskOutcome, now: float
+) -> None:
     """The message that tells the caller's conversation; its key is the errand's."""
     *before, asked = inbox.of_turn(connection, errand.root_turn)
     others = {one.sender.id: one.sender for said in before for one in said.speakers}
     others |= {one.sender.id: one.sender for one in asked.speakers}
-    text = fill(
+    text = render_prompt(
         "subagent_report",
         agent=errand.agent,
         number=errand.id,
@@ -173,8 +180,8 @@ def report(connection: Connection, errand: Errand, outcome: Outcome, now: float)
             "taint": sorted(outcome.taint),
         },
     )
-    arrival = Arrival(message.channel, message.account, now)
-    inbox.accept(connection, arrival, [Entry(message)])
+    arrival = InboxBatch(message.channel, message.account, now)
+    inbox.accept(connection, arrival, [InboxEntry(message)])
 
 
 def _lasting(asked: InboundMessage) -> dict[str, Any]:
@@ -182,7 +189,9 @@ def _lasting(asked: InboundMessage) -> dict[str, Any]:
     return {name: value for name, value in asked.options.items() if name not in _SHOWN}
 
 
-def speakers(connection: Connection, errand: Errand) -> tuple[list[InboundMessage], str | None]:
+def speakers(
+    connection: Connection, errand: SubagentTask
+) -> tuple[list[InboundMessage], str | None]:
     """Whose turn it is all for, and the mode of their conversation as it is now."""
     asked = inbox.of_turn(connection, errand.root_turn)
     mode = sessions.chosen_mode(connection, errand.root_session)

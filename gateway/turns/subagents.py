@@ -16,33 +16,35 @@ from sqlite3 import Connection
 
 from agent.agent import Agent
 from agent.i18n import t
-from agent.prompts import fill
+from agent.prompts import render_prompt
 from agent.records import frozen
-from agent.security.taint.taint import Exposure
+from agent.security.taint.taint import TaintState
 from agent.settings import SubagentLimits
 from agent.subagents import profile
-from agent.subagents.definition import Definition
+from agent.subagents.definition import SubagentDefinition
 from agent.tools import base
 from agent.tools.base import CallContext
 from agent.turn.request import Task
 from agent.types import ToolResult
-from gateway.delivery.sender import Delivery
-from gateway.media.send_file import nowhere, sending
+from gateway.delivery.sender import OutboxSender
+from gateway.media.send_file import file_sender, nowhere
 from gateway.store.repositories import sessions, subagent_tasks
-from gateway.store.repositories.claims import Claim
-from gateway.store.repositories.subagent_tasks import Errand, Outcome
-from gateway.store.sqlite.engine import Database
+from gateway.store.repositories.claims import TurnClaim
+from gateway.store.repositories.subagent_tasks import SubagentTask, TaskOutcome
+from gateway.store.sqlite.engine import SqliteStore
 from gateway.turns import subagent_launch
-from gateway.turns.agent_profiles import spoken_with
-from gateway.turns.disclosure_budget import StoredBudget
-from gateway.turns.journal import Waiting
-from gateway.turns.permissions import Rules
+from gateway.turns.agent_profiles import profile_for
+from gateway.turns.disclosure_budget import StoredDisclosureBudget
+from gateway.turns.journal import AwaitingAnswer
+from gateway.turns.permissions import TurnPermissions
 
 
-class Errands:
+class SubagentCoordinator:
     """Sends out sub-agents and takes in what they come to. `wake` lets a lane go on."""
 
-    def __init__(self, database: Database, agent: Agent, rules: Rules, delivery: Delivery) -> None:
+    def __init__(
+        self, database: SqliteStore, agent: Agent, rules: TurnPermissions, delivery: OutboxSender
+    ) -> None:
         self.wake: Callable[[str], None] = lambda lane: None
         self._database = database
         self._agent = agent
@@ -54,32 +56,32 @@ class Errands:
     def _limits(self) -> SubagentLimits:
         return self._agent.settings.subagents
 
-    async def of(self, claim: Claim) -> list[Errand]:
+    async def of(self, claim: TurnClaim) -> list[SubagentTask]:
         """The errands that a turn works on; none for a turn that answers a person."""
         numbers = [one.task for one in claim.messages if one.task is not None and one.lane]
         if not numbers:
             return []
         return await self._database.run(subagent_launch.get_all, numbers)
 
-    async def room(self, claim: Claim) -> AbstractAsyncContextManager[object]:
+    async def room(self, claim: TurnClaim) -> AbstractAsyncContextManager[object]:
         """Room to work: only so many sub-agents of one conversation do at a time."""
         errands = await self.of(claim)
         if not errands:
             return nullcontext()
         return _Slot(self._slots, errands[0].root_session, self._limits.max_parallel)
 
-    async def sending(self, claim: Claim, task: Task) -> Task:
+    async def sending(self, claim: TurnClaim, task: Task) -> Task:
         """A person's turn: as the agent that they speak with, able to send out files and
         sub-agents."""
-        task = replace(task, send=sending(self._database, self._delivery, claim, task.exposure))
-        if (chosen := spoken_with(claim.messages[-1])) is not None:
-            task = profile.spoken_as(task, chosen, self._agent)
+        task = replace(task, send=file_sender(self._database, self._delivery, claim, task.exposure))
+        if (chosen := profile_for(claim.messages[-1])) is not None:
+            task = profile.as_profile(task, chosen, self._agent)
             await self._database.run(sessions.add_taint, claim.session, task.exposure.taint)
         if self._limits.max_depth < 1:
             return task
-        return replace(task, spawn=_Spawner(self, claim, None, task))
+        return replace(task, spawn=_StoreSpawner(self, claim, None, task))
 
-    async def dressed(self, claim: Claim, task: Task, errand: Errand) -> Task:
+    async def dressed(self, claim: TurnClaim, task: Task, errand: SubagentTask) -> Task:
         """A sub-agent's turn: as its definition says, and never more than its caller may."""
         speakers, mode = await self._database.run(subagent_launch.speakers, errand)
         given = self._rules.permissions(speakers, errand.root_session, mode, turn=claim.turn)
@@ -89,13 +91,13 @@ class Errands:
         task = replace(
             task,
             permissions=profile.permissions_of(given, definition, who),
-            character=profile.character_of(definition, self._agent.toolbox, may_send=may_send),
+            character=profile.persona_for(definition, self._agent.toolbox, may_send=may_send),
             model=errand.model,
             max_iterations=min(most, default=None),
-            exposure=Exposure(
+            exposure=TaintState(
                 claim.taint,
                 heard=False,
-                budget=StoredBudget(self._database, errand.root_session),
+                budget=StoredDisclosureBudget(self._database, errand.root_session),
             ),
             # It is told what it needs, and speaks with nobody.
             recall=None,
@@ -108,10 +110,14 @@ class Errands:
                 prefix=f"{errand.id}:",
             ),
         )
-        return replace(task, spawn=_Spawner(self, claim, errand, task) if may_send else None)
+        return replace(task, spawn=_StoreSpawner(self, claim, errand, task) if may_send else None)
 
     def end(
-        self, connection: Connection, errands: Sequence[Errand], outcome: Outcome, now: float
+        self,
+        connection: Connection,
+        errands: Sequence[SubagentTask],
+        outcome: TaskOutcome,
+        now: float,
     ) -> list[str]:
         """Store what they came to, and what tells of it; returns the lanes to wake."""
         lanes = []
@@ -119,29 +125,33 @@ class Errands:
             if subagent_tasks.end(connection, errand.id, outcome, now):
                 lanes.append(errand.caller_lane)
                 if errand.background and outcome.state != "stopped":
-                    subagent_launch.report(connection, errand, outcome, now)
+                    subagent_launch.enqueue_report(connection, errand, outcome, now)
         return lanes
 
-    async def send(self, claim: Claim, errand: Errand | None, order: "_Sent") -> ToolResult:
-        """The result of an errand. Raises `Waiting` while there is none, and `ToolError`."""
+    async def send(
+        self, claim: TurnClaim, errand: SubagentTask | None, order: "SpawnRequest"
+    ) -> ToolResult:
+        """The result of an errand. Raises `AwaitingAnswer` while there is none, and `ToolError`."""
         call, wanted = order.call, order.wanted
-        known = await self._database.run(subagent_launch.known, claim, call)
+        known = await self._database.run(subagent_launch.find_launched, claim, call)
         if known is None:
             known = await self._begin(claim, errand, order)
         models = self._agent.models
         _, note = profile.model_for(models, wanted.model, known.definition, order.model)
         if known.state == "running" and not known.background:
             sentence = t("Waiting for a helper: {what}", what=f"`{known.agent}`")
-            raise Waiting(f"sub-agent {known.agent} ({known.id}) works", sentence)
+            raise AwaitingAnswer(f"sub-agent {known.agent} ({known.id}) works", sentence)
         failed = known.state in ("failed", "stopped")
         if known.state == "running":
-            text = fill("subagent_begun", agent=known.agent, number=known.id)
+            text = render_prompt("subagent_begun", agent=known.agent, number=known.id)
         else:
             text = profile.result_text(known.agent, known.id, known.result or "")
         shown = f"{text}\n({note})" if note else text
         return ToolResult(shown, is_error=failed, taint=known.taint)
 
-    async def _begin(self, claim: Claim, errand: Errand | None, order: "_Sent") -> Errand:
+    async def _begin(
+        self, claim: TurnClaim, errand: SubagentTask | None, order: "SpawnRequest"
+    ) -> SubagentTask:
         """Send out a new one. One that goes on keeps its definition, and its model if no other is
         asked for."""
         wanted = order.wanted
@@ -150,38 +160,40 @@ class Errands:
         model, _ = profile.model_for(self._agent.models, wanted.model, definition, order.model)
         if earlier is not None and wanted.model is None:
             model = earlier.model
-        new = subagent_launch.Order(claim, errand, order.call, wanted, definition, model, earlier)
-        begun = await self._database.run(subagent_launch.begin, new, time.time())
+        new = subagent_launch.SubagentLaunch(
+            claim, errand, order.call, wanted, definition, model, earlier
+        )
+        begun = await self._database.run(subagent_launch.launch, new, time.time())
         self.wake(begun.lane)
         return begun
 
-    async def _definition(self, wanted: base.Errand, root: Path) -> Definition:
+    async def _definition(self, wanted: base.SubagentRequest, root: Path) -> SubagentDefinition:
         catalogue = self._agent.subagents
         found = await asyncio.to_thread(catalogue.load, root)
         return profile.find(found, wanted.agent, lambda name: catalogue.find(name, root))
 
 
 @frozen
-class _Sent:
+class SpawnRequest:
     """A call that sends somebody out; `model` is its turn's."""
 
-    wanted: base.Errand
+    wanted: base.SubagentRequest
     call: CallContext
     root: Path
     model: str | None
 
 
 @frozen
-class _Spawner:
+class _StoreSpawner:
     """Implements `agent.tools.base.Spawn` for one turn."""
 
-    errands: Errands
-    claim: Claim
-    errand: Errand | None
+    errands: SubagentCoordinator
+    claim: TurnClaim
+    errand: SubagentTask | None
     task: Task
 
-    async def __call__(self, wanted: base.Errand, call: CallContext) -> ToolResult:
-        sent = _Sent(wanted, call, self.task.root, self.task.model)
+    async def __call__(self, wanted: base.SubagentRequest, call: CallContext) -> ToolResult:
+        sent = SpawnRequest(wanted, call, self.task.root, self.task.model)
         return await self.errands.send(self.claim, self.errand, sent)
 
 

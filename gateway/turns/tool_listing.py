@@ -4,36 +4,38 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from agent.i18n import later, t
+from agent.i18n import mark_for_translation, t
 from agent.tools.aliases import NAMES
 from agent.tools.base import Tool
-from gateway.access.roles import Policies
+from gateway.access.roles import RoleRegistry
 
 # How the descriptions of the tools begin that Kore itself has: for the catalogues.
 BEGINNINGS = (
-    later("Read a text file"),
-    later("Create or overwrite a file with this exact content"),
-    later("Replace text in a file, once or by several edits"),
-    later("Append exact text to a file"),
-    later("List a folder with sizes"),
-    later("Find files by name pattern, newest first"),
-    later("Search file contents by regular expression"),
-    later("Run a shell command (sh -c)"),
-    later("Background commands"),
-    later("Search the web: titles, URLs, snippets"),
-    later("Fetch a public web page as markdown"),
-    later("Keep one lasting fact about the person or their work"),
-    later("Search the person's memory and past conversations by words"),
-    later("Keep the list of what is to be done, whole each time"),
-    later("Takes back the last steps in which tools of this conversation changed files"),
-    later("Ask the person, with options if it helps"),
-    later("Send files to the person, several as an album, with a caption"),
-    later("Jobs: add, list, remove, pause, resume, run"),
-    later("Have a sub-agent do work"),
+    mark_for_translation("Read a text file"),
+    mark_for_translation("Create or overwrite a file with this exact content"),
+    mark_for_translation("Replace text in a file, once or by several edits"),
+    mark_for_translation("Append exact text to a file"),
+    mark_for_translation("List a folder with sizes"),
+    mark_for_translation("Find files by name pattern, newest first"),
+    mark_for_translation("Search file contents by regular expression"),
+    mark_for_translation("Run a shell command (sh -c)"),
+    mark_for_translation("Background commands"),
+    mark_for_translation("Search the web: titles, URLs, snippets"),
+    mark_for_translation("Fetch a public web page as markdown"),
+    mark_for_translation("Keep one lasting fact about the person or their work"),
+    mark_for_translation("Search the person's memory and past conversations by words"),
+    mark_for_translation("Keep the list of what is to be done, whole each time"),
+    mark_for_translation(
+        "Takes back the last steps in which tools of this conversation changed files"
+    ),
+    mark_for_translation("Ask the person, with options if it helps"),
+    mark_for_translation("Send files to the person, several as an album, with a caption"),
+    mark_for_translation("Jobs: add, list, remove, pause, resume, run"),
+    mark_for_translation("Have a sub-agent do work"),
 )
 
 
-def facts(tools: Iterable[Tool], policies: Policies) -> Sequence[Mapping[str, Any]]:
+def list_tools(tools: Iterable[Tool], policies: RoleRegistry) -> Sequence[Mapping[str, Any]]:
     """In the order of the tools: name, description, effect, aliases, and the roles that may."""
     return [
         {
@@ -52,7 +54,7 @@ def beginning(description: str) -> str:
     return t(" ".join(re.split(r"[.;]", description)[0].split()))
 
 
-def _roles(tool: str, policies: Policies) -> Iterable[str]:
+def _roles(tool: str, policies: RoleRegistry) -> Iterable[str]:
     for name in policies.names:
         role = policies.role(name)
         rule = role.rule(tool) if role else None

@@ -6,9 +6,9 @@ from typing import Literal
 
 from agent.i18n import plural, t
 from agent.types import Message
-from agent.usage import Spent
+from agent.usage import UsageTotals
 from gateway.delivery.activity_status import code, sentence
-from gateway.turns.usage_text import in_words
+from gateway.turns.usage_text import usage_text
 
 Trace = Literal["off", "summary", "full"]
 
@@ -16,7 +16,7 @@ _STEPS = 25
 _CHANGING = ("write_file", "edit_file", "append_file")
 
 
-def trace_of(level: Trace, messages: Sequence[Message], spent: Spent) -> str:
+def trace_of(level: Trace, messages: Sequence[Message], spent: UsageTotals) -> str:
     """Markdown; '' where there is nothing to tell. `messages` are those of the whole turn."""
     calls = {call.id: call for message in messages for call in message.tool_calls}
     failed = {message.tool_call_id for message in messages if message.is_error}
@@ -37,6 +37,6 @@ def trace_of(level: Trace, messages: Sequence[Message], spent: Spent) -> str:
     }
     if changed:
         told.append(plural(len(changed), "{n} file changed", "{n} files changed"))
-    told.append(in_words(spent))
+    told.append(usage_text(spent))
     summary = f"🔧 {' · '.join(filter(None, told))}"
     return "\n".join([summary, *(steps if level == "full" else [])])

@@ -2,13 +2,13 @@
 
 from agent.errors import KoreError
 from agent.i18n import t
-from agent.prompts import load
+from agent.prompts import load_prompt
 from agent.security.policy.base import Answer, ApprovalRequest
 from agent.tools.runner import Permissions
 from gateway.core.approval import title_of
 
 
-class Absent:
+class UnattendedApprover:
     """Implements `agent.security.policy.base.Approver` for the turn of a job; `refused` are titles."""
 
     def __init__(self) -> None:
@@ -19,13 +19,13 @@ class Absent:
         title = title_of(request).replace("`", "'")
         if title not in self.refused:
             self.refused.append(title)
-        raise KoreError(load("scheduled_no"))
+        raise KoreError(load_prompt("scheduled_no"))
 
 
-def left_undone(permissions: Permissions) -> str:
+def denied_summary(permissions: Permissions) -> str:
     """What the person is told that was not done; '' for nothing."""
     approver = permissions.approver
-    if not isinstance(approver, Absent) or not approver.refused:
+    if not isinstance(approver, UnattendedApprover) or not approver.refused:
         return ""
     titles = ", ".join(f"`{title}`" for title in approver.refused)
     return t("⏸ Left undone, since nobody was there to allow it: {titles}", titles=titles)

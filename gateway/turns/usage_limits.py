@@ -7,11 +7,11 @@ from datetime import datetime, timedelta
 
 from agent.errors import ConfigError
 from agent.i18n import t
-from agent.providers.pool import Models
+from agent.providers.pool import ModelPool
 from agent.providers.pricing import tariff_of
 from agent.providers.registry import ModelConfig
 from agent.records import frozen
-from agent.usage import NANO, Charge, Spent, dollars
+from agent.usage import NANO, Charge, UsageTotals, dollars
 from gateway.config.sections import LimitsSection
 from gateway.store.repositories.usage import Payer, Totals
 
@@ -21,7 +21,7 @@ WARN_AT_PERCENT = 80
 
 
 @frozen
-class Day:
+class BillingDay:
     """A day of this machine's clock. `began` is Unix time, `ends` in words."""
 
     name: str
@@ -29,7 +29,7 @@ class Day:
     ends: str
 
     @classmethod
-    def of(cls, now: float) -> "Day":
+    def of(cls, now: float) -> "BillingDay":
         moment = datetime.fromtimestamp(now).astimezone()
         start = datetime(moment.year, moment.month, moment.day)
         end = start + timedelta(days=1)
@@ -38,7 +38,7 @@ class Day:
 
 
 @frozen
-class Cap:
+class UsageLimit:
     """One limit, for one payer and now: `most` in nano-dollars, or in tokens.
 
     `scope` (a turn, a session, a chat) and `period` (a day) tell one occasion from another; `of`
@@ -49,7 +49,7 @@ class Cap:
     most: int
     what: str
     ends: str
-    of: Callable[[Totals], Spent]
+    of: Callable[[Totals], UsageTotals]
     scope: str = ""
     period: str = ""
     money: bool = True
@@ -111,8 +111,8 @@ class Cap:
 
 
 def caps(
-    limits: LimitsSection, payer: Payer, day: Day, max_cost_usd: float | None = None
-) -> Iterator[Cap]:
+    limits: LimitsSection, payer: Payer, day: BillingDay, max_cost_usd: float | None = None
+) -> Iterator[UsageLimit]:
     """The limits that hold for a payer, the narrowest first."""
     tokens = limits.tokens_per_turn
     if tokens is not None:
@@ -121,7 +121,7 @@ def caps(
         if usd is not None:
             yield _turn(payer, _nano(usd))
     if limits.cost_per_session_usd is not None:
-        yield Cap(
+        yield UsageLimit(
             key="cost_per_session_usd",
             most=_nano(limits.cost_per_session_usd),
             scope=payer.session,
@@ -130,7 +130,7 @@ def caps(
             of=lambda totals: totals.session,
         )
     if limits.cost_per_chat_day_usd is not None:
-        yield Cap(
+        yield UsageLimit(
             key="cost_per_chat_day_usd",
             most=_nano(limits.cost_per_chat_day_usd),
             scope=payer.chat,
@@ -140,7 +140,7 @@ def caps(
             of=lambda totals: totals.chat,
         )
     if limits.cost_per_day_usd is not None:
-        yield Cap(
+        yield UsageLimit(
             key="cost_per_day_usd",
             most=_nano(limits.cost_per_day_usd),
             period=day.name,
@@ -150,8 +150,8 @@ def caps(
         )
 
 
-def _turn(payer: Payer, most: int) -> Cap:
-    return Cap(
+def _turn(payer: Payer, most: int) -> UsageLimit:
+    return UsageLimit(
         key="cost_per_turn_usd",
         most=most,
         scope=str(payer.turn),
@@ -161,10 +161,10 @@ def _turn(payer: Payer, most: int) -> Cap:
     )
 
 
-def errand_cap(usd: float) -> Cap:
+def errand_cap(usd: float) -> UsageLimit:
     """What one sub-agent may cost."""
     what, ends = t("for one sub-agent"), t("with this piece of work")
-    return Cap("max_cost_usd", _nano(usd), what, ends, lambda totals: totals.turn)
+    return UsageLimit("max_cost_usd", _nano(usd), what, ends, lambda totals: totals.turn)
 
 
 def _nano(usd: float) -> int:
@@ -183,7 +183,7 @@ def has_money_limits(limits: LimitsSection) -> bool:
     )
 
 
-def say_what_cannot_hold(limits: LimitsSection, models: Models) -> None:
+def warn_unenforceable(limits: LimitsSection, models: ModelPool) -> None:
     """A limit that nobody enforces should surprise nobody."""
     try:
         found = unenforceable(limits, models.check(models.default))

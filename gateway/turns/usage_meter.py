@@ -8,21 +8,21 @@ from dataclasses import dataclass, field, replace
 from sqlite3 import Connection
 
 from agent.errors import LimitReached
-from agent.i18n import speaking, t
+from agent.i18n import t, use_locale
 from agent.records import frozen
-from agent.usage import Charge, Receipt, Spent
-from gateway.access.control import CONSOLE, Access
+from agent.usage import Charge, Receipt, UsageTotals
+from gateway.access.control import CONSOLE, AccessControl
 from gateway.config.sections import LimitsSection
 from gateway.core.messages import Route
-from gateway.delivery.sender import Delivery
+from gateway.delivery.sender import OutboxSender
 from gateway.store.repositories import outbox
 from gateway.store.repositories import usage as store
-from gateway.store.repositories.claims import Claim
-from gateway.store.repositories.outbox import Letter
-from gateway.store.repositories.subagent_tasks import Errand
+from gateway.store.repositories.claims import TurnClaim
+from gateway.store.repositories.outbox import OutgoingReply
+from gateway.store.repositories.subagent_tasks import SubagentTask
 from gateway.store.repositories.usage import Payer, Totals
-from gateway.store.sqlite.engine import Database
-from gateway.turns.usage_limits import Cap, Day, caps, errand_cap, unpriced
+from gateway.store.sqlite.engine import SqliteStore
+from gateway.turns.usage_limits import BillingDay, UsageLimit, caps, errand_cap, unpriced
 
 log = logging.getLogger(__name__)
 
@@ -34,18 +34,18 @@ class _Promise:
     payer: Payer
     nano: int
 
-    def counts_for(self, cap: Cap) -> bool:
+    def counts_for(self, cap: UsageLimit) -> bool:
         whose = (str(self.payer.turn), self.payer.session, self.payer.chat)
         return not cap.scope or cap.scope in whose
 
 
 @dataclass(slots=True)
-class Spending:
+class StoreUsageMeter:
     """What all turns spend. `clock` tells Unix time in seconds."""
 
-    database: Database
-    delivery: Delivery
-    access: Access
+    database: SqliteStore
+    delivery: OutboxSender
+    access: AccessControl
     limits: LimitsSection = field(default_factory=LimitsSection)
     clock: Callable[[], float] = time.time
     # What one sub-agent may cost.
@@ -54,7 +54,9 @@ class Spending:
     _unpriced: set[str] = field(default_factory=set)
 
     @asynccontextmanager
-    async def meter(self, claim: Claim, errand: Errand | None = None) -> AsyncIterator["TurnMeter"]:
+    async def meter(
+        self, claim: TurnClaim, errand: SubagentTask | None = None
+    ) -> AsyncIterator["TurnMeter"]:
         """For a turn; what a call that broke off had promised is given back in the end.
 
         What a sub-agent spends counts for the turn that it was sent out for, and its limits hold.
@@ -72,14 +74,14 @@ class Spending:
         if not known and errand is None and any(one.media for one in claim.messages):
             # Of one that is resumed it is on record already.
             known = await self.database.run(store.record_heard, payer, claim.messages, self.clock())
-        before = await self.database.run(spent, claim.turn) if known else Spent()
+        before = await self.database.run(spent, claim.turn) if known else UsageTotals()
         kind = TurnMeter if errand is None else ErrandMeter
         try:
             yield kind(self, payer, route, own, before)
         finally:
             self._promises.pop(claim.turn, None)
 
-    async def before(self, payer: Payer, found: Sequence[Cap], estimate: Charge) -> None:
+    async def before(self, payer: Payer, found: Sequence[UsageLimit], estimate: Charge) -> None:
         """Raises `LimitReached`; else the call's least cost is promised."""
         if not found:
             return
@@ -96,7 +98,7 @@ class Spending:
         self._promises[payer.by] = _Promise(payer, estimate.nano or 0)
 
     async def after(
-        self, payer: Payer, found: Sequence[Cap], charge: Charge, route: Route | None
+        self, payer: Payer, found: Sequence[UsageLimit], charge: Charge, route: Route | None
     ) -> Receipt:
         totals, warnings, told = await self.database.run(self._count, payer, found, charge, route)
         self._promises.pop(payer.by, None)
@@ -110,7 +112,7 @@ class Spending:
         self._unpriced.add(model)
         return new
 
-    def _promised(self, cap: Cap) -> int:
+    def _promised(self, cap: UsageLimit) -> int:
         if not cap.money:
             return 0
         return sum(one.nano for one in self._promises.values() if one.counts_for(cap))
@@ -119,7 +121,7 @@ class Spending:
         self,
         connection: Connection,
         payer: Payer,
-        found: Sequence[Cap],
+        found: Sequence[UsageLimit],
         charge: Charge,
         route: Route | None,
     ) -> tuple[Totals, list[str], list[str]]:
@@ -141,7 +143,7 @@ class Spending:
                 told.append(lane)
         return totals, warnings, told
 
-    def _tell_owner(self, connection: Connection, cap: Cap, used: str) -> str | None:
+    def _tell_owner(self, connection: Connection, cap: UsageLimit, used: str) -> str | None:
         """Once for a limit of a day; returns the lane that has mail."""
         if not cap.is_of_a_day:
             return None
@@ -150,10 +152,10 @@ class Spending:
         where = f" ({cap.scope})" if cap.scope else ""
         log.warning("limits.%s is reached%s", cap.key, where)
         owner = self.access.chief
-        route = store.last_private_route(connection, owner) if owner else None
+        route = store.private_route(connection, owner) if owner else None
         if route is None:
             return None
-        with speaking(self.delivery.languages.of_route(route)):
+        with use_locale(self.delivery.languages.of_route(route)):
             text = t(
                 "The limit of {most} {what}{where} is reached: {used} is used. It ends {ends}. "
                 "`limits.{key}` in the configuration sets it.",
@@ -166,23 +168,25 @@ class Spending:
             )
         return self._post(connection, cap, "reached", route, text)
 
-    def _post(self, connection: Connection, cap: Cap, kind: str, route: Route, text: str) -> str:
+    def _post(
+        self, connection: Connection, cap: UsageLimit, kind: str, route: Route, text: str
+    ) -> str:
         name = ":".join(("limit", *cap.place, kind))
         parts = self.delivery.render(route, f"⚠️ {text}")
-        outbox.put(connection, None, [Letter(name, route, parts, "notice")], self.clock())
+        outbox.put(connection, None, [OutgoingReply(name, route, parts, "notice")], self.clock())
         return route.lane
 
 
 class TurnMeter:
-    """Implements `agent.usage.Meter` for one turn."""
+    """Implements `agent.usage.UsageMeter` for one turn."""
 
     def __init__(
         self,
-        spending: Spending,
+        spending: StoreUsageMeter,
         payer: Payer,
         route: Route | None,
         max_cost_usd: float | None,
-        spent: Spent,
+        spent: UsageTotals,
     ) -> None:
         self.spent = spent
         self._spending = spending
@@ -204,8 +208,8 @@ class TurnMeter:
         self.spent = receipt.turn
         return receipt
 
-    def _caps(self) -> list[Cap]:
-        day = Day.of(self._spending.clock())
+    def _caps(self) -> list[UsageLimit]:
+        day = BillingDay.of(self._spending.clock())
         return list(caps(self._spending.limits, self._payer, day, self._max_cost_usd))
 
 
@@ -227,6 +231,6 @@ class ErrandMeter(TurnMeter):
         return replace(receipt, turn=own)
 
 
-def _since(found: Sequence[Cap], now: float) -> float | None:
+def _since(found: Sequence[UsageLimit], now: float) -> float | None:
     """When the day began, if a limit asks for that."""
-    return Day.of(now).began if any(cap.is_of_a_day for cap in found) else None
+    return BillingDay.of(now).began if any(cap.is_of_a_day for cap in found) else None

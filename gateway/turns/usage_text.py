@@ -1,10 +1,10 @@
 """What was spent, in words."""
 
 from agent.i18n import plural, t
-from agent.usage import Spent, dollars
+from agent.usage import UsageTotals, dollars
 
 
-def in_words(spent: Spent) -> str:
+def usage_text(spent: UsageTotals) -> str:
     usage = spent.usage
     return t(
         "{cost}, {input:,} tokens in ({cached:,} from a cache), {output:,} out"
@@ -17,7 +17,7 @@ def in_words(spent: Spent) -> str:
     )
 
 
-def _cost(spent: Spent) -> str:
+def _cost(spent: UsageTotals) -> str:
     if not spent.unpriced:
         return dollars(spent.nano)
     if spent.unpriced == spent.calls:

@@ -11,15 +11,15 @@ from agent import events
 from agent.agent import Agent
 from agent.errors import Rejected
 from agent.history import History
-from agent.prompts import load
+from agent.prompts import load_prompt
 from agent.providers.base import ModelRequest
-from agent.providers.scripted import Scripted, Step
+from agent.providers.scripted import ScriptedProvider, Step
 from agent.security.policy.engine import DefaultPolicy
 from agent.security.taint.taint import NOTHING
 from agent.settings import AgentSettings
 from agent.tools.base import CallContext, Tool
 from agent.tools.runner import Permissions
-from agent.turn.journal import NoProgress, Progress, Stop
+from agent.turn.journal import CancelToken, NullJournal, TurnJournal
 from agent.turn.request import Task
 from agent.types import (
     Effect,
@@ -78,11 +78,11 @@ class Hanging:
         return ToolResult("never")
 
 
-class WithoutSummaries(Scripted):
+class WithoutSummaries(ScriptedProvider):
     """Scripted, but for summaries: it cannot tell any."""
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[events.ModelEvent]:
-        if request.system == load("summarise"):
+        if request.system == load_prompt("summarise"):
             raise Rejected("no summaries here")
         async for event in super().stream(request):
             yield event
@@ -113,9 +113,9 @@ def scripted(
     permissions: Permissions = FREE,
     settings: AgentSettings | None = None,
     summaries: bool = False,
-) -> tuple[Agent, Scripted]:
+) -> tuple[Agent, ScriptedProvider]:
     """An agent with a scripted model, and the model; the script has `summaries`, or they fail."""
-    model = Scripted(replies) if summaries else WithoutSummaries(replies)
+    model = ScriptedProvider(replies) if summaries else WithoutSummaries(replies)
     return (
         Agent(
             model,
@@ -134,8 +134,8 @@ def task(
     messages: Sequence[Message] = (user("go"),),
     *,
     known: Mapping[str, ToolResult] | None = None,
-    progress: Progress | None = None,
-    stop: Stop | None = None,
+    progress: TurnJournal | None = None,
+    stop: CancelToken | None = None,
     max_iterations: int | None = None,
 ) -> Task:
     folder = agent.workspace.folder
@@ -147,8 +147,8 @@ def task(
         folder,
         owner=True,
         known=known or {},
-        progress=progress or NoProgress(),
-        stop=stop or Stop(),
+        progress=progress or NullJournal(),
+        stop=stop or CancelToken(),
         max_iterations=max_iterations,
     )
 

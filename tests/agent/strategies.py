@@ -5,7 +5,6 @@ import json
 from hypothesis import strategies as st
 
 from agent.types import (
-    Called,
     Context,
     Image,
     Message,
@@ -14,6 +13,7 @@ from agent.types import (
     Text,
     Thinking,
     ToolCall,
+    ToolCallMarker,
 )
 
 # Surrogates included: models and platforms do send halves of emoji.
@@ -28,7 +28,7 @@ PARTS: st.SearchStrategy[Part] = st.one_of(
     st.builds(Context, ANY_TEXT),
     st.builds(Thinking, ANY_TEXT, st.none() | ANY_TEXT),
     st.builds(RedactedThinking, ANY_TEXT),
-    st.builds(Called, ANY_TEXT),
+    st.builds(ToolCallMarker, ANY_TEXT),
     st.builds(Image, st.sampled_from(["image/png", "image/jpeg"]), st.binary(max_size=40)),
 )
 TOOL_CALLS = st.builds(

@@ -1,13 +1,13 @@
 """An agent takes on other settings between two turns."""
 
 from agent.agent import Agent
-from agent.providers.pool import Models
+from agent.providers.pool import ModelPool
 from agent.settings import AgentSettings, ToolSettings
 
 
 def made(**tools: float) -> Agent:
     settings = AgentSettings(tools=ToolSettings(**tools), secrets=frozenset({"canary-one"}))  # type: ignore[arg-type]
-    return Agent(Models("offline/echo"), settings=settings)
+    return Agent(ModelPool("offline/echo"), settings=settings)
 
 
 async def test_the_tools_are_made_anew_and_what_they_hold_stays() -> None:
@@ -22,7 +22,7 @@ async def test_the_tools_are_made_anew_and_what_they_hold_stays() -> None:
 
 
 async def test_other_models_take_the_place_and_the_old_ones_are_handed_back() -> None:
-    agent, other = made(), Agent(Models("other/one"))
+    agent, other = made(), Agent(ModelPool("other/one"))
     old = agent.models
     assert agent.adopt(other) is old
     assert agent.models.default == "other/one"
@@ -33,6 +33,6 @@ async def test_a_secret_that_is_new_is_hidden_where_the_old_ones_are() -> None:
     agent = made()
     redactor = agent.redactor
     assert redactor.clean("canary-one canary-two") == "*** canary-two"
-    agent.adopt(Agent(Models("x/y"), settings=AgentSettings(secrets=frozenset({"canary-two"}))))
+    agent.adopt(Agent(ModelPool("x/y"), settings=AgentSettings(secrets=frozenset({"canary-two"}))))
     assert redactor.clean("canary-one canary-two") == "*** ***"
     await agent.aclose()

@@ -14,22 +14,22 @@ from agent import events
 from agent.agent import Agent
 from agent.errors import ConfigError, ContextTooLong, RateLimited, Rejected, Unavailable
 from agent.history import JsonlHistory, MemoryHistory, is_valid
-from agent.prompts import fill, load
+from agent.prompts import load_prompt, render_prompt
 from agent.providers.http.transport import Endpoint
-from agent.providers.openai.provider import OpenAI
-from agent.providers.pool import Models
+from agent.providers.openai.provider import OpenAICompatibleProvider
+from agent.providers.pool import ModelPool
 from agent.providers.registry import ModelConfig
-from agent.providers.retry import Retrying
-from agent.providers.scripted import Scripted
+from agent.providers.retry import RetryingProvider
+from agent.providers.scripted import ScriptedProvider
 from agent.security.policy.base import Answer, ApprovalRequest
 from agent.security.policy.engine import DefaultPolicy
-from agent.security.policy.modes import MODES, Mode
+from agent.security.policy.modes import MODES, PermissionMode
 from agent.security.taint.taint import UNTRUSTED
 from agent.settings import AgentSettings
-from agent.tools.base import CallContext, Plan
+from agent.tools.base import CallContext, EffectPlan
 from agent.tools.runner import Permissions
 from agent.turn.event_stream import SIZE
-from agent.turn.journal import Stop
+from agent.turn.journal import CancelToken
 from agent.types import Context, Image, Message, Taint, Text, ToolCall, ToolResult, assistant, user
 from tests.agent.props import (
     Handmade,
@@ -50,7 +50,7 @@ from tests.fakes.model_script import Break, Call, ReplyScript
 def wired(server: ModelServer, workspace: Path, **options: Any) -> Agent:
     """An agent that speaks to the stand-in server over a socket."""
     known = [ModelConfig("fake", "openai/fake", api_base=server.base_url, api_key="k")]
-    return Agent(Models("fake", known), workspace=workspace, **options)
+    return Agent(ModelPool("fake", known), workspace=workspace, **options)
 
 
 async def test_a_turn_streams_its_events_and_ends_with_done(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ async def test_closing_the_iterator_stops_the_running_tool(tmp_path: Path) -> No
     assert hanging.stopped
     kept = await history.load("s")
     assert is_valid(kept)
-    interrupted = load("interrupted")
+    interrupted = load_prompt("interrupted")
     assert results(kept) == ["it is noon", interrupted, interrupted]
 
 
@@ -198,7 +198,7 @@ async def test_a_conversation_goes_on_after_a_cancellation(tmp_path: Path) -> No
 
 
 async def test_stop_brings_a_running_turn_to_a_result(tmp_path: Path) -> None:
-    hanging, stop = Hanging(), Stop()
+    hanging, stop = Hanging(), CancelToken()
     agent, _ = scripted([calls(call("hang"), text="Working.")], tmp_path, hanging)
     async with no_task_left(), asyncio.TaskGroup() as group:
         turn = group.create_task(played(agent, task(agent, stop=stop)))
@@ -212,7 +212,7 @@ async def test_stop_brings_a_running_turn_to_a_result(tmp_path: Path) -> None:
 
 
 async def test_stop_before_the_start_asks_no_model(tmp_path: Path) -> None:
-    stop = Stop()
+    stop = CancelToken()
     stop.request()
     agent, model = scripted(["never said"], tmp_path)
     seen, result = await played(agent, task(agent, stop=stop))
@@ -222,18 +222,18 @@ async def test_stop_before_the_start_asks_no_model(tmp_path: Path) -> None:
 
 
 async def test_stop_before_a_resumed_turn_starts_answers_its_open_calls(tmp_path: Path) -> None:
-    stop = Stop()
+    stop = CancelToken()
     stop.request()
     agent, _ = scripted([], tmp_path)
     messages = [user("go"), calls(call("one", "c1"), call("two", "c2"))]
     known = {"c1": ToolResult("known")}
     _, result = await played(agent, task(agent, messages, known=known, stop=stop))
-    assert results(result.messages) == ["known", load("interrupted")]
+    assert results(result.messages) == ["known", load_prompt("interrupted")]
     assert is_valid([*messages, *result.messages])
 
 
 async def test_stop_while_nobody_reads_still_comes_to_a_result(tmp_path: Path) -> None:
-    stop = Stop()
+    stop = CancelToken()
     agent, _ = scripted(["word " * SIZE * 2], tmp_path)
     async with aclosing(agent.turn(task(agent, stop=stop))) as stream:
         await anext(stream)
@@ -248,7 +248,7 @@ async def test_stop_while_nobody_reads_still_comes_to_a_result(tmp_path: Path) -
 
 
 async def test_stop_after_the_end_changes_nothing(tmp_path: Path) -> None:
-    stop = Stop()
+    stop = CancelToken()
     agent, _ = scripted(["done"], tmp_path)
     async with aclosing(agent.turn(task(agent, stop=stop))) as stream:
         async for event in stream:
@@ -261,7 +261,7 @@ async def test_stop_after_the_end_changes_nothing(tmp_path: Path) -> None:
 
 
 async def test_a_stop_that_a_tool_asks_for_ends_the_turn(tmp_path: Path) -> None:
-    stop = Stop()
+    stop = CancelToken()
 
     async def body(args: Mapping[str, Any], context: CallContext) -> ToolResult:
         stop.request()
@@ -297,9 +297,9 @@ async def test_a_model_in_circles_is_told_at_three_and_stopped_at_six(tmp_path: 
     assert result.stopped == "loop"
     assert "same" in result.text
     assert len(model.requests) == 12
-    told = [load("repeated") in text for text in results(result.messages)[1::2]]
+    told = [load_prompt("repeated") in text for text in results(result.messages)[1::2]]
     assert told == [False, False, True, True, True, True]
-    assert not any(load("repeated") in text for text in results(result.messages)[::2])
+    assert not any(load_prompt("repeated") in text for text in results(result.messages)[::2])
     assert is_valid([user("go"), *result.messages])
 
 
@@ -372,8 +372,8 @@ async def test_a_retry_voids_what_the_broken_stream_had_said(
     async def at_once(seconds: float) -> None:
         return None
 
-    provider = OpenAI(Endpoint("fake", model_server.base_url, "k"))
-    agent = Agent(Retrying(provider, sleep=at_once), workspace=tmp_path)
+    provider = OpenAICompatibleProvider(Endpoint("fake", model_server.base_url, "k"))
+    agent = Agent(RetryingProvider(provider, sleep=at_once), workspace=tmp_path)
     async with aclosing(agent.stream("hi")) as stream:
         seen = [event async for event in stream]
     await agent.aclose()
@@ -418,7 +418,7 @@ async def test_a_wrong_call_is_a_result_that_the_model_can_mend(
 class Planning(Handmade):
     """A tool whose plan is a function too."""
 
-    async def plan(self, args: Mapping[str, Any], context: CallContext) -> Plan:
+    async def plan(self, args: Mapping[str, Any], context: CallContext) -> EffectPlan:
         raise KeyError("plan")
 
 
@@ -505,8 +505,8 @@ async def test_overwriting_asks_with_a_diff_and_happens_after_a_yes(tmp_path: Pa
 @pytest.mark.parametrize(
     ("person", "said"),
     [
-        (Person("deny"), load("person_said_no")),
-        (None, fill("nobody_to_ask", reason=load("policy/ask_change"))),
+        (Person("deny"), load_prompt("person_said_no")),
+        (None, render_prompt("nobody_to_ask", reason=load_prompt("policy/ask_change"))),
     ],
 )
 async def test_without_a_yes_nothing_is_overwritten(
@@ -521,7 +521,9 @@ async def test_without_a_yes_nothing_is_overwritten(
 
 
 @pytest.mark.parametrize("mode", MODES[1:])
-async def test_y_is_not_advised_where_it_does_not_help(tmp_path: Path, mode: Mode) -> None:
+async def test_y_is_not_advised_where_it_does_not_help(
+    tmp_path: Path, mode: PermissionMode
+) -> None:
     agent, _ = scripted(
         [calls(call("exec", command="$X")), "done"],
         tmp_path,
@@ -550,13 +552,13 @@ async def test_a_tool_that_says_nothing_of_itself_asks_where_it_could_carry_some
     result = await agent.run("go")
     said = results(result.messages)
     assert said[0] == "sent"
-    assert said[2] == load("person_said_no")
+    assert said[2] == load_prompt("person_said_no")
     assert [asked.rule for asked in person.asked] == ["taint-way-out"]
 
 
 async def test_an_approver_alone_is_asked_for_a_tool_that_tells_no_plan(tmp_path: Path) -> None:
     person = Person("once")
-    model = Scripted([calls(call("act")), "done"])
+    model = ScriptedProvider([calls(call("act")), "done"])
     tools = [answers("act", "acted", "unsafe")]
     agent = Agent(model, tools=tools, approve=person, workspace=tmp_path)
     result = await agent.run("go")
@@ -591,7 +593,7 @@ async def test_ids_that_a_vendor_uses_again_mean_new_calls(tmp_path: Path) -> No
     hanging = Hanging()
     replies = [calls(call("work", "call_0", n=2)), calls(call("hang", "call_0"))]
     agent, _ = scripted(replies, tmp_path, Handmade("work", body), hanging)
-    stop = Stop()
+    stop = CancelToken()
     messages = [user("go"), calls(call("work", "call_0", n=1))]
     known = {"call_0": ToolResult("result 1")}
     async with asyncio.TaskGroup() as group:
@@ -601,7 +603,7 @@ async def test_ids_that_a_vendor_uses_again_mean_new_calls(tmp_path: Path) -> No
         stop.request()
     assert ran == [2]
     _, result = turn.result()
-    assert results(result.messages) == ["result 1", "result 2", load("interrupted")]
+    assert results(result.messages) == ["result 1", "result 2", load_prompt("interrupted")]
 
 
 async def test_a_signal_ends_the_turn_after_the_tools_of_its_reply(tmp_path: Path) -> None:
@@ -641,7 +643,7 @@ async def test_closing_the_agent_closes_its_models(tmp_path: Path) -> None:
 
 
 async def test_a_picture_goes_to_the_model_and_into_the_history(tmp_path: Path) -> None:
-    model = Scripted(["a dot", "still a dot"])
+    model = ScriptedProvider(["a dot", "still a dot"])
     history = JsonlHistory(tmp_path / "chats")
     agent = Agent(model, workspace=tmp_path, history=history)
     picture = Image("image/png", b"\x89PNG")
@@ -657,7 +659,7 @@ async def test_agents_md_of_the_workspace_is_followed_and_stays_through_every_tu
     tmp_path: Path,
 ) -> None:
     (tmp_path / "AGENTS.md").write_text("Use tabs.")
-    model = Scripted(["One.", "Two."])
+    model = ScriptedProvider(["One.", "Two."])
     agent = Agent(model, workspace=tmp_path)
     first = await agent.run("hi", session="s")
     await agent.run("and now?", session="s")

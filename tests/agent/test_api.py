@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import kore
-from agent.providers.scripted import Scripted
-from agent.security.policy.modes import Mode
+from agent.providers.scripted import ScriptedProvider
+from agent.security.policy.modes import PermissionMode
 from agent.types import user
 from tests.agent.props import call, calls
 
@@ -44,7 +44,7 @@ async def test_run_answers_in_one_call(tmp_path: Path) -> None:
 
 
 async def test_stream_shows_the_turn_as_it_happens(tmp_path: Path) -> None:
-    model = Scripted(["hello you"])
+    model = ScriptedProvider(["hello you"])
     said = ""
     async for event in kore.stream("hi", model=model, workspace=tmp_path):
         if isinstance(event, kore.events.TextDelta):
@@ -55,7 +55,7 @@ async def test_stream_shows_the_turn_as_it_happens(tmp_path: Path) -> None:
 
 
 async def test_leaving_a_stream_early_closes_its_model(tmp_path: Path) -> None:
-    model = Scripted(["hello you"])
+    model = ScriptedProvider(["hello you"])
     async with aclosing(kore.stream("hi", model=model, workspace=tmp_path)) as stream:
         await anext(stream)
     assert model.closed
@@ -64,7 +64,7 @@ async def test_leaving_a_stream_early_closes_its_model(tmp_path: Path) -> None:
 async def test_a_session_goes_on_with_a_history_of_ones_own(tmp_path: Path) -> None:
     history = kore.JsonlHistory(tmp_path / "chats")
     for n in range(2):
-        model = Scripted([f"answer {n}"])
+        model = ScriptedProvider([f"answer {n}"])
         await kore.run(
             f"question {n}", model=model, session="talk", history=history, workspace=tmp_path
         )
@@ -77,7 +77,7 @@ async def test_a_named_session_is_kept_without_being_told_where(
 ) -> None:
     monkeypatch.setenv("KORE_HOME", str(tmp_path / "home"))
     for text in ("one", "two"):
-        model = Scripted(["fine"])
+        model = ScriptedProvider(["fine"])
         async for _ in kore.stream(text, model=model, session="talk", workspace=tmp_path):
             pass
     assert [message.text for message in model.requests[0].messages] == ["one", "fine", "two"]
@@ -94,13 +94,15 @@ async def test_a_turn_without_a_session_leaves_nothing_on_disk(
 
 async def test_the_error_that_ended_the_turn_is_raised(tmp_path: Path) -> None:
     with pytest.raises(kore.ProviderError, match="the script is over"):
-        await kore.run("hi", model=Scripted([]), workspace=tmp_path)
+        await kore.run("hi", model=ScriptedProvider([]), workspace=tmp_path)
     with pytest.raises(kore.ConfigError, match="no such vendor"):
         await kore.run("hi", model="nobody/nothing", workspace=tmp_path)
 
 
 async def test_a_provider_of_ones_own_is_reached_by_its_name(tmp_path: Path) -> None:
-    kore.register_provider("my-vendor", lambda config: Scripted([f"I am {config.model_id}"]))
+    kore.register_provider(
+        "my-vendor", lambda config: ScriptedProvider([f"I am {config.model_id}"])
+    )
     result = await kore.run("hi", model="my-vendor/seven", workspace=tmp_path)
     assert result.text == "I am seven"
 
@@ -155,7 +157,7 @@ async def test_a_function_answers_for_the_person(
 
 @pytest.mark.parametrize(("mode", "text"), [("plan", "old"), ("ask", "old"), ("auto", "new")])
 async def test_the_mode_says_what_runs_without_a_question(
-    tmp_path: Path, mode: Mode, text: str
+    tmp_path: Path, mode: PermissionMode, text: str
 ) -> None:
     (tmp_path / "a.txt").write_text("old")
     await kore.run(WRITE, model="offline/echo", workspace=tmp_path, mode=mode)
@@ -163,7 +165,7 @@ async def test_the_mode_says_what_runs_without_a_question(
 
 
 async def test_a_call_bounds_itself_and_keeps_the_other_settings(tmp_path: Path) -> None:
-    model = Scripted([calls(call("list_dir")), "done"])
+    model = ScriptedProvider([calls(call("list_dir")), "done"])
     settings = kore.AgentSettings(temperature=0.5, max_iterations=9, thinking=False)
     result = await kore.run(
         "go", model=model, workspace=tmp_path, settings=settings, max_iterations=1, thinking=True
@@ -174,7 +176,9 @@ async def test_a_call_bounds_itself_and_keeps_the_other_settings(tmp_path: Path)
 
 
 async def test_a_turn_names_its_model_or_a_profile(tmp_path: Path) -> None:
-    kore.register_provider("mine", lambda config: Scripted([f"I am {config.model_id}."] * 2))
+    kore.register_provider(
+        "mine", lambda config: ScriptedProvider([f"I am {config.model_id}."] * 2)
+    )
     models = kore.Models("mine/large", profiles={"quick": "mine/small"})
     agent = kore.Agent(models, workspace=tmp_path)
     said = [(await agent.run("who?", model=name)).text for name in (None, "quick", "mine/other")]

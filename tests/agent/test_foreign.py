@@ -15,10 +15,10 @@ import pytest
 from agent import events
 from agent.agent import Agent
 from agent.history import MemoryHistory, distinct, is_valid
-from agent.providers.pool import Models
+from agent.providers.pool import ModelPool
 from agent.providers.registry import ModelConfig
 from agent.tools.base import CallContext
-from agent.tools.registry import Toolbox
+from agent.tools.registry import ToolRegistry
 from agent.types import Message, ToolCall, ToolResult, assistant, user
 from tests.agent.props import (
     Handmade,
@@ -105,7 +105,7 @@ def test_one_agent_answers_in_several_loops_one_after_the_other_and_side_by_side
     try:
         for transport in ("aiohttp", "sdk"):
             config = ModelConfig("m", "openai/x", address, "k", transport=transport)  # type: ignore[arg-type]
-            agent = Agent(Models("m", [config]), workspace=tmp_path)
+            agent = Agent(ModelPool("m", [config]), workspace=tmp_path)
             said = [asyncio.run(agent.run(f"{n}")).text for n in range(2)]
             assert said == ["echo: 0", "echo: 1"]
             assert _side_by_side(agent) == ["echo: again"] * 2
@@ -159,7 +159,7 @@ async def test_names_that_vendors_refuse_are_sent_in_others_and_find_their_way_b
     tmp_path: Path,
 ) -> None:
     odd = ["database.query", "database query", "datenbank.größe", "a" * 80, "a" * 81, "."]
-    box = Toolbox([answers(name) for name in ("database_query", *odd)])
+    box = ToolRegistry([answers(name) for name in ("database_query", *odd)])
     sent = [spec.name for spec in box.specs()]
     assert len(set(sent)) == len(sent)
     assert sent[0] == "database_query"
@@ -169,7 +169,7 @@ async def test_names_that_vendors_refuse_are_sent_in_others_and_find_their_way_b
         assert found is not None
         assert found.name == name
     assert sent == [
-        spec.name for spec in Toolbox([*map(answers, ("database_query", *odd))]).specs()
+        spec.name for spec in ToolRegistry([*map(answers, ("database_query", *odd))]).specs()
     ]
 
 

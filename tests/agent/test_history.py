@@ -10,13 +10,13 @@ from agent.history import (
     History,
     JsonlHistory,
     MemoryHistory,
-    answer_open_calls,
+    close_unanswered_calls,
     is_valid,
-    open_calls,
     repair,
     tool_message,
+    unanswered_calls,
 )
-from agent.prompts import load
+from agent.prompts import load_prompt
 from agent.types import Message, assistant, user
 from tests.agent.props import call, calls
 from tests.agent.strategies import ANY_CONVERSATION, rounds
@@ -89,17 +89,17 @@ async def test_a_session_cannot_lead_out_of_its_folder(tmp_path: Path, name: str
 
 def test_open_calls_are_those_without_a_result_at_the_end() -> None:
     talk = [user("go"), calls(ONE, TWO)]
-    assert open_calls([]) == ()
-    assert open_calls(talk) == (ONE, TWO)
-    assert open_calls([*talk, tool_message(ONE, "x")]) == (TWO,)
-    assert open_calls([*talk, tool_message(ONE, "x"), tool_message(TWO, "y")]) == ()
-    assert open_calls([*talk, user("other")]) == ()
+    assert unanswered_calls([]) == ()
+    assert unanswered_calls(talk) == (ONE, TWO)
+    assert unanswered_calls([*talk, tool_message(ONE, "x")]) == (TWO,)
+    assert unanswered_calls([*talk, tool_message(ONE, "x"), tool_message(TWO, "y")]) == ()
+    assert unanswered_calls([*talk, user("other")]) == ()
 
 
 def test_open_calls_get_the_known_result_or_a_word_about_the_interruption() -> None:
     known = {"c2": tool_message(TWO, "known")}
-    one, two = answer_open_calls([calls(ONE, TWO)], known)
-    assert (one.text, one.is_error, two.text) == (load("interrupted"), True, "known")
+    one, two = close_unanswered_calls([calls(ONE, TWO)], known)
+    assert (one.text, one.is_error, two.text) == (load_prompt("interrupted"), True, "known")
 
 
 @pytest.mark.parametrize(

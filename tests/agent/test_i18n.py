@@ -4,17 +4,26 @@ import sys
 
 import pytest
 
-from agent.i18n import language_of, language_of_terminal, later, plural, speak, speaking, spoken, t
+from agent.i18n import (
+    current_locale,
+    language_of,
+    language_of_terminal,
+    mark_for_translation,
+    plural,
+    set_locale,
+    t,
+    use_locale,
+)
 
 
 def test_english_is_said_as_it_is_written() -> None:
     assert t("{n} of {m}", n=1, m=2) == "1 of 2"
     assert t("as {it} stands") == "as {it} stands"
-    assert later("Stopped.") == "Stopped."
+    assert mark_for_translation("Stopped.") == "Stopped."
 
 
 def test_a_text_without_a_translation_is_said_in_english() -> None:
-    with speaking("zh-Hant"):
+    with use_locale("zh-Hant"):
         assert t("nothing in Kore says {this}", this="so") == "nothing in Kore says so"
 
 
@@ -25,21 +34,21 @@ def test_a_number_picks_the_form() -> None:
 
 async def test_each_task_speaks_its_own_language() -> None:
     async def say(language: str) -> str:
-        speak(language)
+        set_locale(language)
         await asyncio.sleep(0)
-        return spoken()
+        return current_locale()
 
     said = await asyncio.gather(say("zh-Hans"), say("zh-Hant"), say("en"))
     assert said == ["zh-Hans", "zh-Hant", "en"]
-    assert spoken() == "en"
+    assert current_locale() == "en"
 
 
 def test_the_language_before_a_block_comes_back_behind_it() -> None:
-    with speaking("zh-Hans"):
-        with speaking("en"):
-            assert spoken() == "en"
-        assert spoken() == "zh-Hans"
-    assert spoken() == "en"
+    with use_locale("zh-Hans"):
+        with use_locale("en"):
+            assert current_locale() == "en"
+        assert current_locale() == "zh-Hans"
+    assert current_locale() == "en"
 
 
 @pytest.mark.parametrize(

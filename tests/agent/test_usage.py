@@ -8,16 +8,26 @@ import pytest
 
 from agent import events
 from agent.agent import Agent
-from agent.call_meter import Till
+from agent.call_meter import CallMeter
 from agent.errors import LimitReached, Unavailable
 from agent.providers.base import ModelRequest
 from agent.providers.pricing import listed_price, tariff_of
 from agent.providers.registry import ModelConfig
-from agent.providers.retry import Retrying, Seat
-from agent.providers.scripted import Scripted
+from agent.providers.retry import ModelCandidate, RetryingProvider
+from agent.providers.scripted import ScriptedProvider
 from agent.providers.vendors import VENDORS
 from agent.types import Usage, assistant
-from agent.usage import NANO, Charge, Price, Receipt, Spent, Tally, Tariff, dollars, pico
+from agent.usage import (
+    NANO,
+    Charge,
+    InMemoryMeter,
+    Price,
+    Receipt,
+    Tariff,
+    UsageTotals,
+    dollars,
+    pico,
+)
 from tests.agent.props import answers, call, calls, played, scripted, task
 
 MILLION = 1_000_000
@@ -47,7 +57,7 @@ def test_a_fraction_of_a_nano_dollar_is_rounded_up() -> None:
 
 def test_a_million_small_charges_do_not_drift() -> None:
     charge = Tariff("v/m", price(0.1, 0.3)).charge(Usage(1, 1))
-    spent = Spent()
+    spent = UsageTotals()
     for _ in range(10_000):
         spent = spent.plus(charge)
     assert spent.nano == 10_000 * 400
@@ -111,7 +121,7 @@ def test_a_price_of_one_s_own_for_the_cache_leaves_the_price_of_long_requests() 
 
 
 def test_spent_of_an_unknown_price_is_not_told_as_nothing() -> None:
-    spent = Spent().plus(Charge("v/m", Usage(1, 1), 5)).plus(Charge("v/n", Usage(1, 1), None))
+    spent = UsageTotals().plus(Charge("v/m", Usage(1, 1), 5)).plus(Charge("v/n", Usage(1, 1), None))
     assert (spent.nano, spent.calls, spent.unpriced, spent.cost_usd) == (5, 2, 1, None)
 
 
@@ -129,7 +139,7 @@ def test_money_is_written_as_people_read_it(nano: int, text: str) -> None:
     assert dollars(nano) == text
 
 
-class Purse(Tally):
+class Purse(InMemoryMeter):
     """Allows so many calls."""
 
     def __init__(self, calls: int) -> None:
@@ -147,7 +157,7 @@ class Purse(Tally):
     async def after(self, charge: Charge) -> Receipt:
         self.charges.append(charge)
         receipt = await super().after(charge)
-        return replace(receipt, session=Spent(Usage(99, 9), 7, 3), warnings=("nearly",))
+        return replace(receipt, session=UsageTotals(Usage(99, 9), 7, 3), warnings=("nearly",))
 
 
 async def test_a_limit_ends_the_turn_before_the_next_call(tmp_path: Path) -> None:
@@ -188,7 +198,7 @@ async def test_the_estimate_is_near_what_a_call_then_takes(tmp_path: Path) -> No
 async def test_a_reply_without_usage_is_estimated(usage: Usage | None) -> None:
     """Some servers send the field, and noughts in it: no call has no input."""
     purse = Purse(9)
-    till = Till(Tariff("v/m", price(1, 1)), meter=purse)
+    till = CallMeter(Tariff("v/m", price(1, 1)), meter=purse)
     await till.before(1_000, 0)
     await till.after(events.Reply(assistant("a" * 400), usage, "stop"))
     (charge,) = purse.charges
@@ -218,7 +228,7 @@ async def test_a_stream_that_broke_is_counted_as_far_as_it_came(tmp_path: Path) 
         return
 
     purse = Purse(9)
-    agent = Agent(Retrying(Breaks(), sleep=at_once), workspace=tmp_path)
+    agent = Agent(RetryingProvider(Breaks(), sleep=at_once), workspace=tmp_path)
     _, result = await played(agent, replace(task(agent), meter=purse))
     broken, whole = purse.charges
     assert broken.estimated
@@ -230,17 +240,20 @@ async def test_a_stream_that_broke_is_counted_as_far_as_it_came(tmp_path: Path) 
 
 async def test_a_call_that_never_said_anything_costs_nothing(tmp_path: Path) -> None:
     purse = Purse(9)
-    agent = Agent(Scripted([Unavailable("down")]), workspace=tmp_path)
+    agent = Agent(ScriptedProvider([Unavailable("down")]), workspace=tmp_path)
     await played(agent, replace(task(agent), meter=purse))
     assert len(purse.estimates) == 1
     assert purse.charges == []
 
 
 async def test_a_reply_of_the_fallback_costs_what_the_fallback_costs() -> None:
-    down = Scripted([Unavailable("down")])
-    provider = Retrying([Seat(down), Seat(Scripted(["hi"]), "cheap", rank=1)], attempts=1)
+    down = ScriptedProvider([Unavailable("down")])
+    provider = RetryingProvider(
+        [ModelCandidate(down), ModelCandidate(ScriptedProvider(["hi"]), "cheap", rank=1)],
+        attempts=1,
+    )
     purse = Purse(9)
-    till = Till(Tariff("v/dear", price(10, 10)), [Tariff("v/cheap", price(1, 1))], purse)
+    till = CallMeter(Tariff("v/dear", price(10, 10)), [Tariff("v/cheap", price(1, 1))], purse)
     async for event in provider.stream(ModelRequest("dear", "", ())):
         if isinstance(event, events.Reply):
             await till.after(event)

@@ -4,13 +4,13 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from agent.providers.anthropic.provider import Anthropic, anthropic_endpoint
+from agent.providers.anthropic.provider import AnthropicProvider, anthropic_endpoint
 from agent.providers.base import Provider
 from agent.providers.http.openai_sdk_transport import SdkTransport
 from agent.providers.http.transport import Deadlines, Endpoint
-from agent.providers.ollama.provider import PATH, Ollama
-from agent.providers.openai.provider import OpenAI
-from agent.providers.text_tools.provider import XmlTools
+from agent.providers.ollama.provider import PATH, OllamaProvider
+from agent.providers.openai.provider import OpenAICompatibleProvider
+from agent.providers.text_tools.provider import TextToolProvider
 from tests.fakes.model_script import ReplyScript
 
 KEY = "sk-very-secret-key"
@@ -46,28 +46,30 @@ class Format:
     key_variable: str = "OPENAI_API_KEY"
 
 
-def _openai(root: str, deadlines: Deadlines, key: str) -> OpenAI:
+def _openai(root: str, deadlines: Deadlines, key: str) -> OpenAICompatibleProvider:
     endpoint = Endpoint("openai", f"{root}/v1", key, "OPENAI_API_KEY")
-    return OpenAI(endpoint, deadlines=deadlines)
+    return OpenAICompatibleProvider(endpoint, deadlines=deadlines)
 
 
-def _sdk(root: str, deadlines: Deadlines, key: str) -> OpenAI:
+def _sdk(root: str, deadlines: Deadlines, key: str) -> OpenAICompatibleProvider:
     endpoint = Endpoint("openai", f"{root}/v1", key, "OPENAI_API_KEY")
-    return OpenAI(endpoint, SdkTransport(endpoint, deadlines), deadlines=deadlines)
+    return OpenAICompatibleProvider(
+        endpoint, SdkTransport(endpoint, deadlines), deadlines=deadlines
+    )
 
 
-def _anthropic(root: str, deadlines: Deadlines, key: str) -> Anthropic:
+def _anthropic(root: str, deadlines: Deadlines, key: str) -> AnthropicProvider:
     endpoint = anthropic_endpoint("anthropic", f"{root}/v1", key, "ANTHROPIC_API_KEY")
-    return Anthropic(endpoint, deadlines=deadlines)
+    return AnthropicProvider(endpoint, deadlines=deadlines)
 
 
-def _ollama(root: str, deadlines: Deadlines, key: str) -> Ollama:
+def _ollama(root: str, deadlines: Deadlines, key: str) -> OllamaProvider:
     endpoint = Endpoint("ollama", root, key, path=PATH)
-    return Ollama(endpoint, context_tokens=8192, deadlines=deadlines)
+    return OllamaProvider(endpoint, context_tokens=8192, deadlines=deadlines)
 
 
-def _xml(root: str, deadlines: Deadlines, key: str) -> XmlTools:
-    return XmlTools(_openai(root, deadlines, key))
+def _xml(root: str, deadlines: Deadlines, key: str) -> TextToolProvider:
+    return TextToolProvider(_openai(root, deadlines, key))
 
 
 FORMATS: Mapping[str, Format] = {
@@ -76,5 +78,5 @@ FORMATS: Mapping[str, Format] = {
     "anthropic": Format(_anthropic, key_variable="ANTHROPIC_API_KEY"),
     "ollama": Format(_ollama, key_variable="api_key"),
     "xml": Format(_xml, _in_text, retells_ids=False),
-    "xml in ollama": Format(lambda *to: XmlTools(_ollama(*to)), _in_text, False, "api_key"),
+    "xml in ollama": Format(lambda *to: TextToolProvider(_ollama(*to)), _in_text, False, "api_key"),
 }

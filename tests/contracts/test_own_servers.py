@@ -8,8 +8,8 @@ import pytest
 from agent.events import Reply
 from agent.providers.base import ModelRequest, ToolSpec
 from agent.providers.opening import dialect_of
-from agent.providers.pool import Models
-from agent.providers.registry import ModelConfig, resolve
+from agent.providers.pool import ModelPool
+from agent.providers.registry import ModelConfig, resolve_model
 from agent.providers.vendors import VENDORS
 from agent.types import Message, Text, ToolCall, assistant, user
 from tests.fakes.model import ModelServer
@@ -22,15 +22,15 @@ RESULT = Message("tool", (Text("ok"),), (), "c1")
 
 
 @pytest.fixture
-async def models(model_server: ModelServer) -> AsyncIterator[Models]:
+async def models(model_server: ModelServer) -> AsyncIterator[ModelPool]:
     """As docs/models.md recommends for a server of one's own."""
     config = ModelConfig("m", "openai/llama", model_server.base_url, "sk-key")
-    models = Models("m", [config])
+    models = ModelPool("m", [config])
     yield models
     await models.aclose()
 
 
-async def reply_of(models: Models, *messages: Message) -> str:
+async def reply_of(models: ModelPool, *messages: Message) -> str:
     opened = models.open()
     request = ModelRequest(opened.model, "", messages, (TOOL,), max_tokens=50)
     last = [event async for event in opened.provider.stream(request)][-1]
@@ -39,7 +39,7 @@ async def reply_of(models: Models, *messages: Message) -> str:
 
 
 async def test_a_limit_that_the_server_does_not_know_is_not_sent(
-    models: Models, model_server: ModelServer
+    models: ModelPool, model_server: ModelServer
 ) -> None:
     def llama(body: Mapping[str, Any]) -> ReplyScript:
         """It passes over what it does not know, and goes on without end."""
@@ -59,7 +59,7 @@ async def test_a_limit_that_the_server_does_not_know_is_not_sent(
     ],
 )
 async def test_a_server_that_wants_the_other_name_gets_it_from_its_first_refusal_on(
-    models: Models, model_server: ModelServer, complaint: str
+    models: ModelPool, model_server: ModelServer, complaint: str
 ) -> None:
     def strict(body: Mapping[str, Any]) -> ReplyScript:
         return refusal(400, complaint) if "max_tokens" in body else echo(dict(body))
@@ -72,7 +72,7 @@ async def test_a_server_that_wants_the_other_name_gets_it_from_its_first_refusal
 
 
 async def test_a_chat_template_that_fails_on_null_gets_text(
-    models: Models, model_server: ModelServer
+    models: ModelPool, model_server: ModelServer
 ) -> None:
     def template(body: Mapping[str, Any]) -> ReplyScript:
         """llama.cpp: https://github.com/ggml-org/llama.cpp, `common_chat_msgs_parse_oaicompat`."""
@@ -85,6 +85,6 @@ async def test_a_chat_template_that_fails_on_null_gets_text(
 
 
 def test_openai_itself_gets_the_name_that_its_new_models_insist_on() -> None:
-    config = resolve("openai/gpt-5-mini", (), {"OPENAI_API_KEY": "k"})
+    config = resolve_model("openai/gpt-5-mini", (), {"OPENAI_API_KEY": "k"})
     dialect = dialect_of(config, VENDORS["openai"])
     assert (dialect.max_tokens_name, dialect.null_content) == ("max_completion_tokens", True)

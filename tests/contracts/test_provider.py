@@ -22,8 +22,8 @@ from agent.events import Reply, TextDelta, ThinkingDelta, ThinkingEnd, ToolCallD
 from agent.providers.base import ModelRequest, Provider, ToolSpec
 from agent.providers.http.openai_sdk_transport import SdkTransport
 from agent.providers.http.transport import AiohttpTransport, Deadlines, Endpoint, Transport
-from agent.providers.openai.provider import OpenAI
-from agent.providers.scripted import Echo, Scripted
+from agent.providers.openai.provider import OpenAICompatibleProvider
+from agent.providers.scripted import EchoProvider, ScriptedProvider
 from agent.types import Message, Thinking, ToolCall, Usage, assistant, user
 from tests.fakes.model import ModelServer
 from tests.fakes.model_script import (
@@ -41,19 +41,21 @@ EXEC = ToolSpec("exec", "Run a command.", {"type": "object", "properties": {}})
 ASKED = ModelRequest("fake", "Be brief.", (user("hi"),), (EXEC,))
 SHORT = Deadlines(connect_s=5, first_byte_s=0.2, idle_s=0.2, settle_s=0.2)
 
-Open = Callable[..., OpenAI]
+Open = Callable[..., OpenAICompatibleProvider]
 TRANSPORTS: list[type[AiohttpTransport] | type[SdkTransport]] = [AiohttpTransport, SdkTransport]
 
 
 @pytest.fixture(params=TRANSPORTS, ids=["aiohttp", "sdk"])
 async def open_to(request: pytest.FixtureRequest) -> AsyncIterator[Open]:
-    opened: list[OpenAI] = []
+    opened: list[OpenAICompatibleProvider] = []
 
-    def open_provider(api_base: str, deadlines: Deadlines | None = None, key: str = KEY) -> OpenAI:
+    def open_provider(
+        api_base: str, deadlines: Deadlines | None = None, key: str = KEY
+    ) -> OpenAICompatibleProvider:
         endpoint = Endpoint("openai", api_base, key, "OPENAI_API_KEY")
         deadlines = deadlines or Deadlines()
         transport: Transport = request.param(endpoint, deadlines)
-        opened.append(OpenAI(endpoint, transport, deadlines=deadlines))
+        opened.append(OpenAICompatibleProvider(endpoint, transport, deadlines=deadlines))
         return opened[-1]
 
     yield open_provider
@@ -61,17 +63,21 @@ async def open_to(request: pytest.FixtureRequest) -> AsyncIterator[Open]:
         await provider.aclose()
 
 
-async def events_of(provider: OpenAI, asked: ModelRequest = ASKED) -> list[object]:
+async def events_of(
+    provider: OpenAICompatibleProvider, asked: ModelRequest = ASKED
+) -> list[object]:
     return [event async for event in provider.stream(asked)]
 
 
-async def reply_of(provider: OpenAI, asked: ModelRequest = ASKED) -> Reply:
+async def reply_of(provider: OpenAICompatibleProvider, asked: ModelRequest = ASKED) -> Reply:
     reply = (await events_of(provider, asked))[-1]
     assert isinstance(reply, Reply)
     return reply
 
 
-async def failure_of(provider: OpenAI, asked: ModelRequest = ASKED) -> ProviderError:
+async def failure_of(
+    provider: OpenAICompatibleProvider, asked: ModelRequest = ASKED
+) -> ProviderError:
     seen: list[object] = []
 
     async def listen() -> None:
@@ -143,7 +149,9 @@ async def test_thinking_is_told_apart_from_text(open_to: Open, model_server: Mod
     assert reply.message.text == "Yes"
 
 
-@pytest.mark.parametrize("provider", [Echo(), Scripted(["Good day"] * 2)], ids=["echo", "scripted"])
+@pytest.mark.parametrize(
+    "provider", [EchoProvider(), ScriptedProvider(["Good day"] * 2)], ids=["echo", "scripted"]
+)
 async def test_offline_providers_stream_deltas_and_end_with_one_reply(provider: Provider) -> None:
     events = [event async for event in provider.stream(ASKED)]
     reply = events[-1]

@@ -12,12 +12,12 @@ from agent.errors import KoreError
 from agent.events import ApprovalAnswered, ApprovalAsked, Done, TextDelta
 from gateway.app import open_app
 from gateway.config import load_settings
-from gateway.control.client import Client
+from gateway.control.client import ControlClient
 from gateway.control.protocol import HandedOver
 from gateway.control.server import ControlServer
 from gateway.control.service import Delivered, Service, WatchEvent
 from gateway.core.messages import InboundMessage, Sender
-from gateway.runtime.paths import Home
+from gateway.runtime.paths import DataDir
 from tests.fakes.memory_service import MemoryService
 
 DEADLINE_S = 10
@@ -44,7 +44,7 @@ async def desk(home: Path) -> AsyncIterator[Service]:
     settings = load_settings(
         config=None, home=home, cwd=home, environ={}, overrides={"agent.model": "offline/echo"}
     )
-    async with open_app(settings, Home(home), channels=False) as app:
+    async with open_app(settings, DataDir(home), channels=False) as app:
         yield app.desk
 
 
@@ -69,7 +69,7 @@ async def service(
         return
     path = tmp_path / "contract.sock"
     async with ControlServer(owner, path):
-        client = await Client.connect(path)
+        client = await ControlClient.connect(path)
         assert client is not None
         yield client
 

@@ -9,7 +9,7 @@ import pytest
 from agent.events import Reply
 from agent.providers.base import ModelRequest, ToolSpec
 from agent.providers.openai.request import extra_to_signature
-from agent.providers.pool import Models
+from agent.providers.pool import ModelPool
 from agent.providers.registry import ModelConfig
 from agent.providers.vendors import VENDORS
 from agent.types import Message, RedactedThinking, Text, Thinking, ToolCall, assistant, user
@@ -30,7 +30,7 @@ class Shop:
 
     vendor: str
     server: ModelServer
-    models: Models
+    models: ModelPool
     replies: list[ReplyScript] = field(default_factory=list)
     refused: int = 0
 
@@ -53,7 +53,7 @@ class Shop:
 async def shop(request: pytest.FixtureRequest, model_server: ModelServer) -> AsyncIterator[Shop]:
     vendor = request.param
     config = ModelConfig("m", f"{vendor}/claude-haiku-4-5", model_server.base_url, "sk-key")
-    shop = Shop(vendor, model_server, Models("m", [config]))
+    shop = Shop(vendor, model_server, ModelPool("m", [config]))
     model_server.mind = shop.answer  # type: ignore[assignment]
     yield shop
     await shop.models.aclose()

@@ -45,7 +45,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gateway.control.client import Client
+from gateway.control.client import ControlClient
 from tests.crash import clock
 from tests.crash.jobs import OWNER, Account, Job, Ledger, plan, settle
 from tests.fakes import faults
@@ -360,9 +360,9 @@ class CrashLoop:
         self._account.kills_at[point] = self._account.kills_at.get(point, 0) + 1
         await asyncio.wait_for(process.wait(), PATIENCE_S)
 
-    async def _client(self, process: asyncio.subprocess.Process) -> Client:
+    async def _client(self, process: asyncio.subprocess.Process) -> ControlClient:
         """A connection to it, once it listens."""
-        while (client := await Client.connect(self._home / "kore.sock")) is None:
+        while (client := await ControlClient.connect(self._home / "kore.sock")) is None:
             if process.returncode is not None:
                 raise AssertionError(f"the gateway ended by itself: see {self._log}")
             await asyncio.sleep(_LOOK_S)
@@ -397,7 +397,7 @@ class CrashLoop:
 
     async def _aim_at_work(self, process: asyncio.subprocess.Process) -> str:
         """Let it finish what waits, then send more and wait for the moment."""
-        client = await Client.connect(self._home / "kore.sock")
+        client = await ControlClient.connect(self._home / "kore.sock")
         while client is not None and await _is_busy(client):
             await asyncio.sleep(_LOOK_S)
         self._disturb()
@@ -473,6 +473,6 @@ def _runs(request: Any, number: int | None = None) -> bool:
     return any(kind == " run" and number in (None, int(n)) for n, kind, _ in jobs)
 
 
-async def _is_busy(client: Client) -> bool:
+async def _is_busy(client: ControlClient) -> bool:
     status = await client.status()
     return bool(status["lanes_busy"] or status["messages_waiting"] or status["routes_with_mail"])

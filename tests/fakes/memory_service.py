@@ -1,6 +1,6 @@
 """A `Service` that lives in memory: it keeps messages, echoes them through events, and asks.
 
-It follows the contract of `gateway.control.service`; the real one is `gateway.control.local_service.Desk`. What a message
+It follows the contract of `gateway.control.service`; the real one is `gateway.control.local_service.LocalService`. What a message
 says decides what its turn does, so that a test can drive every event a screen must show.
 """
 
@@ -33,17 +33,17 @@ from agent.security.policy.base import Answer
 from agent.serialization import dumps, message_from_json, message_to_json
 from agent.types import Message, Result, Signal, Usage, assistant, user
 from gateway.control.service import (
+    ConsoleLease,
     Delivered,
-    Found,
-    Glimpse,
-    Opened,
+    Excerpt,
     QueueMode,
-    Said,
+    SearchHit,
     SessionInfo,
+    SessionPreview,
     SessionState,
     WatchEvent,
 )
-from gateway.core.approval import Question
+from gateway.core.approval import ApprovalPrompt
 from gateway.core.messages import InboundMessage
 
 
@@ -73,7 +73,7 @@ class MemoryService:
         self._running: dict[str, asyncio.Event] = {}
         self._queues: dict[str, asyncio.Queue[InboundMessage]] = {}
         self._asked: dict[str, asyncio.Future[Answer]] = {}
-        self._open: dict[str, Question] = {}
+        self._open: dict[str, ApprovalPrompt] = {}
         self._numbers = itertools.count(1)
 
     async def __aenter__(self) -> "MemoryService":
@@ -118,7 +118,7 @@ class MemoryService:
         future.set_result(answer)
         return True
 
-    async def approvals(self) -> Sequence[Question]:
+    async def approvals(self) -> Sequence[ApprovalPrompt]:
         return list(self._open.values())
 
     async def stop(self, lane: str) -> bool:
@@ -127,13 +127,13 @@ class MemoryService:
         self._running[lane].set()
         return True
 
-    async def open_console(self, session: str | None, fresh: bool) -> Opened:
+    async def open_console(self, session: str | None, fresh: bool) -> ConsoleLease:
         chat = f"console-{next(self._numbers)}"
         lane = f"cli:local:{chat}"
         if session is None and not fresh and self.lanes:
             session = list(self.lanes.values())[-1]
         bound = await self.bind(lane, session) if session is not None else None
-        return Opened(chat, bound, bool(self._undelivered.get(lane)))
+        return ConsoleLease(chat, bound, bool(self._undelivered.get(lane)))
 
     async def sessions(self, limit: int = 50) -> Sequence[SessionInfo]:
         stored = sorted(self.sessions_by_id.values(), key=lambda s: -s.info.last_active_at)
@@ -147,12 +147,12 @@ class MemoryService:
         open_ = (s for s in listed if s.principal == principal and s.status != "closed")
         return next((info.id for info in open_), None)
 
-    async def glimpse(self, session: str, first: int, last: int) -> Glimpse:
+    async def glimpse(self, session: str, first: int, last: int) -> SessionPreview:
         found = self._find(session)
-        said = [Said(m.role, m.text) for m in found.messages if m.role in ("user", "assistant")]
+        said = [Excerpt(m.role, m.text) for m in found.messages if m.role in ("user", "assistant")]
         end = said[first:][-last:] if last else []
         info = replace(found.info, messages=len(found.messages))
-        return Glimpse(info, tuple(said[:first]), tuple(end))
+        return SessionPreview(info, tuple(said[:first]), tuple(end))
 
     async def messages(self, session: str) -> Sequence[Message]:
         return list(self._find(session).messages)
@@ -178,9 +178,11 @@ class MemoryService:
         self.lanes[lane] = self._find(session).info.id
         return self.lanes[lane]
 
-    async def search(self, words: str, limit: int = 20) -> Sequence[Found]:
+    async def search(self, words: str, limit: int = 20) -> Sequence[SearchHit]:
         return [
-            Found(key, "", "cli:0", n, message.role, 0.0, message.text, ((at, at + len(words)),))
+            SearchHit(
+                key, "", "cli:0", n, message.role, 0.0, message.text, ((at, at + len(words)),)
+            )
             for key, stored in self.sessions_by_id.items()
             for n, message in enumerate(stored.messages, 1)
             if (at := message.text.find(words)) >= 0
@@ -348,7 +350,7 @@ class MemoryService:
         future = self._asked[nonce] = asyncio.get_running_loop().create_future()
         arguments = {"command": message.content}
         now = time.time()
-        self._open[nonce] = Question(
+        self._open[nonce] = ApprovalPrompt(
             nonce=nonce,
             number=1,
             title=f"exec {message.content}",

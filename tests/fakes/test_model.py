@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 from openai import AsyncOpenAI
 
-from agent.context.moment import moment
+from agent.context.moment import volatile_facts
 from tests.fakes.model import ModelServer
 from tests.fakes.model_mind import worker
 from tests.fakes.model_script import (
@@ -77,7 +77,7 @@ async def test_default_reply_echoes_the_last_user_message(model_server: ModelSer
 
 async def test_echo_leaves_out_the_moment(model_server: ModelServer) -> None:
     said = "hi\n\n[see] you"
-    content = f"{said}\n\n{moment(datetime.now(), 'telegram', 'Person 7')}"
+    content = f"{said}\n\n{volatile_facts(datetime.now(), 'telegram', 'Person 7')}"
     _, raw, _ = await post(model_server, messages=[{"role": "user", "content": content}])
     assert json.loads(raw)["choices"][0]["message"]["content"] == f"echo: {said}"
 

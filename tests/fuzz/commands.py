@@ -17,7 +17,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from agent.security.sandbox.base import Job, Limits
+from agent.security.sandbox.base import Limits, SandboxCommand
 from agent.security.sandbox.bubblewrap import Bubblewrap, version_words
 from agent.security.shell.classifier import only_reads
 from agent.security.shell.program_table import options, programs, wrappers
@@ -290,7 +290,7 @@ class Range:
         return sorted(changed)
 
     async def _run(self, script: str) -> None:
-        with self._box.prepare(Job(script, self._folder, self._folder)) as spawn:
+        with self._box.prepare(SandboxCommand(script, self._folder, self._folder)) as spawn:
             await run(spawn, BATCH_S, lambda _: None)
 
 

@@ -10,9 +10,9 @@ from typing import Any
 from agent.errors import ConfigError
 from agent.security.policy.policy_file import decode_policy
 from agent.subagents.definition import read_definition
-from gateway.channels.chat_settings import Places
-from gateway.channels.telegram.inbound.decode import Bot, Here
-from gateway.channels.telegram.inbound.updates import batch_of
+from gateway.channels.chat_settings import ChatSettingsIndex
+from gateway.channels.telegram.inbound.decode import Bot, DecodeContext
+from gateway.channels.telegram.inbound.updates import decode_batch
 from gateway.config.load import load_settings
 from tests.fuzz.inputs import texts, trees
 from tests.fuzz.run import Target
@@ -103,10 +103,10 @@ def _policy(scratch: Path) -> Callable[[str], None]:
 
 
 def _telegram(scratch: Path) -> Callable[[Any], None]:
-    here = Here(Bot(1, "kore_bot"), "main", Places())
+    here = DecodeContext(Bot(1, "kore_bot"), "main", ChatSettingsIndex())
 
     def check(update: Any) -> None:
-        batch_of([update], here, 0.0)
+        decode_batch([update], here, 0.0)
 
     return check
 

@@ -15,15 +15,16 @@ from random import Random
 from typing import Any
 
 from agent.errors import ArchiveRefused, ToolError
-from agent.security.archive import Caps, extract
+from agent.security.archive import extract
+from agent.security.archive.entry import ArchiveLimits
 from agent.security.files import file_io
-from agent.security.files.paths import resolve
-from agent.security.files.safe_open import opened_folder
+from agent.security.files.paths import resolve_in_workspace
+from agent.security.files.safe_open import open_folder_beneath
 from agent.security.network.urls import read_url
-from agent.security.shell.parser import parse
-from agent.security.taint.link_defusing import inert
+from agent.security.shell.parser import parse_script
+from agent.security.taint.link_defusing import defuse_links
 from agent.settings import ToolSettings
-from agent.tools.registry import Toolbox, default_tools
+from agent.tools.registry import ToolRegistry, default_tools
 from tests.agent.security.paths.cases import HARMLESS, REFUSED
 from tests.agent.security.paths.world import LINKS as PLANTED
 from tests.agent.security.paths.world import build
@@ -78,7 +79,7 @@ SIGNS = (
 
 
 def _arguments(scratch: Path) -> Callable[[Any], None]:
-    toolbox = Toolbox(default_tools(ToolSettings()))
+    toolbox = ToolRegistry(default_tools(ToolSettings()))
 
     def check(call: Any) -> None:
         name, args = call
@@ -90,7 +91,7 @@ def _arguments(scratch: Path) -> Callable[[Any], None]:
 
 def _shell(scratch: Path) -> Callable[[str], None]:
     def check(command: str) -> None:
-        parse(command)
+        parse_script(command)
 
     return check
 
@@ -109,7 +110,7 @@ def _urls(scratch: Path) -> Callable[[str], None]:
 
 def _links(scratch: Path) -> Callable[[str], None]:
     def check(markdown: str) -> None:
-        inert(markdown, lambda url: False)
+        defuse_links(markdown, lambda url: False)
 
     return check
 
@@ -120,10 +121,10 @@ def _paths(scratch: Path) -> Callable[[str], None]:
 
     def check(asked: str) -> None:
         with suppress(ToolError):
-            found = resolve(asked, ws, restrict=True, blocked=(".git", ".env"))
+            found = resolve_in_workspace(asked, ws, restrict=True, blocked=(".git", ".env"))
             assert found.is_relative_to(ws)
             if file_io.kind(found) == "folder":
-                with opened_folder(found) as fd:
+                with open_folder_beneath(found) as fd:
                     assert os.readlink(f"/proc/self/fd/{fd}") == str(found)
             else:
                 file_io.read(found, 1000)
@@ -133,7 +134,7 @@ def _paths(scratch: Path) -> Callable[[str], None]:
 
 def _archives(scratch: Path) -> Callable[[bytes], None]:
     packed, out = scratch / "packed", scratch / "out"
-    caps = Caps(entries=50, total_bytes=2_000_000, file_bytes=1_000_000)
+    caps = ArchiveLimits(entries=50, total_bytes=2_000_000, file_bytes=1_000_000)
 
     def check(data: bytes) -> None:
         packed.write_bytes(data)
@@ -163,7 +164,7 @@ def _examples() -> list[bytes]:
 
 
 _PACKERS: tuple[Callable[[bytes], bytes], ...] = (gzip.compress, bz2.compress, lzma.compress)
-_TOOLS = Toolbox(default_tools(ToolSettings()))
+_TOOLS = ToolRegistry(default_tools(ToolSettings()))
 _NAMES = (*(spec.name for spec in _TOOLS.specs()), "Read", "Bash", "MultiEdit", "LS")
 _CALLS = (
     {"path": "a.txt", "line_start": 1, "line_end": 2},

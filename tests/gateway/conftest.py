@@ -3,11 +3,11 @@ from pathlib import Path
 
 import pytest
 
-from gateway.store.sqlite.engine import Database
+from gateway.store.sqlite.engine import SqliteStore
 
 
 @pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    database = Database.open(tmp_path / "kore.db")
+async def database(tmp_path: Path) -> AsyncIterator[SqliteStore]:
+    database = SqliteStore.open(tmp_path / "kore.db")
     yield database
     await database.close()

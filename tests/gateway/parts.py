@@ -12,34 +12,34 @@ from typing import Any
 
 from agent.agent import Agent
 from agent.providers.base import Provider
-from agent.providers.pool import Models
-from agent.providers.scripted import Scripted, Step
-from agent.security.policy.modes import Mode
-from agent.subagents.catalog import Catalogue, Places
-from gateway.access.approval_coordinator import Approvals
-from gateway.access.approvals import Clerk
-from gateway.access.control import Access
-from gateway.access.pairing_service import Door
-from gateway.access.roles import Policies, PolicySettings
+from agent.providers.pool import ModelPool
+from agent.providers.scripted import ScriptedProvider, Step
+from agent.security.policy.modes import PermissionMode
+from agent.subagents.catalog import CatalogPaths, SubagentCatalog
+from gateway.access.approval_coordinator import ApprovalCoordinator
+from gateway.access.approvals import ApprovalService
+from gateway.access.control import AccessControl
+from gateway.access.pairing_service import PairingService
+from gateway.access.roles import PolicySettings, RoleRegistry
 from gateway.bus.bus import MessageBus
-from gateway.bus.ingest import Intake
+from gateway.bus.ingest import Ingestor
 from gateway.channels.base import Channel
 from gateway.channels.console import ConsoleChannel
-from gateway.commands.dispatcher import Commands, Office
-from gateway.control.local_service import Desk
-from gateway.core.event_hub import Watchers
+from gateway.commands.dispatcher import CommandDispatcher, CommandServices
+from gateway.control.local_service import LocalService
+from gateway.core.event_hub import EventHub
 from gateway.core.messages import InboundMessage, Sender
 from gateway.delivery.retry_policy import LONGEST_REST_S
-from gateway.delivery.sender import Delivery
+from gateway.delivery.sender import OutboxSender
 from gateway.ops.audit.log import AuditLog
-from gateway.ops.audit.relay import Notes
-from gateway.sessions.undo_ledger import changes_in
+from gateway.ops.audit.relay import AuditRelay
+from gateway.sessions.undo_ledger import open_change_log
 from gateway.store.repositories import approvals as approvals_store
 from gateway.store.repositories import claims, outbox
-from gateway.store.sqlite.engine import Database
-from gateway.turns.permissions import Rules
-from gateway.turns.runner import Turns
-from gateway.turns.usage_meter import Spending
+from gateway.store.sqlite.engine import SqliteStore
+from gateway.turns.permissions import TurnPermissions
+from gateway.turns.runner import TurnRunner
+from gateway.turns.usage_meter import StoreUsageMeter
 from tests.fakes.platform import Platform
 
 _numbers = itertools.count(1)
@@ -70,13 +70,13 @@ def typed(text: str, chat: str = "main", **more: Any) -> InboundMessage:
 class Parts:
     """`crash` leaves everything as a kill would: nothing is tidied up."""
 
-    database: Database
+    database: SqliteStore
     bus: MessageBus
-    delivery: Delivery
-    watchers: Watchers
-    approvals: Approvals
-    turns: Turns
-    desk: Desk
+    delivery: OutboxSender
+    watchers: EventHub
+    approvals: ApprovalCoordinator
+    turns: TurnRunner
+    desk: LocalService
     platform: Platform
     agent: Agent
     workspace: Path
@@ -95,49 +95,49 @@ class Parts:
 @asynccontextmanager
 async def opened(
     folder: Path,
-    provider: Provider | Models | Sequence[Step],
+    provider: Provider | ModelPool | Sequence[Step],
     *,
     platform: Platform | None = None,
     allow: Sequence[str] = ("*",),
     owner: str | None = None,
     delivering: Mapping[str, Any] | None = None,
     concurrent_turns: int = 128,
-    modes: Mapping[str, Mode] | None = None,
+    modes: Mapping[str, PermissionMode] | None = None,
     spending: Mapping[str, Any] | None = None,
     expires_s: float = 3600.0,
 ) -> AsyncIterator[Parts]:
     """The parts, not yet running."""
     platform = platform or Platform()
-    watchers = Watchers()
+    watchers = EventHub()
     ways: dict[tuple[str, str], Channel] = {
         (platform.name, platform.account): platform,
         ("cli", "local"): ConsoleChannel(watchers),
     }
     if isinstance(provider, Sequence):
-        provider = Scripted(provider)
-    models = provider if isinstance(provider, Models) else Models.of(provider, {})
+        provider = ScriptedProvider(provider)
+    models = provider if isinstance(provider, ModelPool) else ModelPool.of(provider, {})
     workspace = folder / "workspace"
     workspace.mkdir(exist_ok=True)
-    database = Database.open(folder / "kore.db")
+    database = SqliteStore.open(folder / "kore.db")
     audit = AuditLog(folder / "audit")
-    agents = Catalogue(Places(folder / "nobody", folder / "kore"))
+    agents = SubagentCatalog(CatalogPaths(folder / "nobody", folder / "kore"))
     agent = Agent(models, workspace=workspace, subagents=agents)
     try:
         await database.run(claims.recover)
         await database.run(approvals_store.recover, time.time())
         await database.run(outbox.recover, time.time() + LONGEST_REST_S)
-        agent.changes = changes_in(database, folder / "undo", None)
-        access = Access(owner, dict.fromkeys(ways, allow), {platform.name: "general"})
-        delivery = Delivery(database, ways, **(delivering or {}))
-        clerk = Clerk(delivery, access, expires_s=expires_s)
-        approvals = Approvals(database, delivery, watchers, clerk)
-        policies = Policies(PolicySettings(blocked_commands=("rm",), modes=modes or {}))
-        rules = Rules(access, approvals, workspace, policies)
-        meters = Spending(database, delivery, access, **(spending or {}))
-        turns = Turns(database, agent, delivery, watchers, rules, meters)
-        door = Door(access, delivery.render, delivery.languages)
+        agent.changes = open_change_log(database, folder / "undo", None)
+        access = AccessControl(owner, dict.fromkeys(ways, allow), {platform.name: "general"})
+        delivery = OutboxSender(database, ways, **(delivering or {}))
+        clerk = ApprovalService(delivery, access, expires_s=expires_s)
+        approvals = ApprovalCoordinator(database, delivery, watchers, clerk)
+        policies = RoleRegistry(PolicySettings(blocked_commands=("rm",), modes=modes or {}))
+        rules = TurnPermissions(access, approvals, workspace, policies)
+        meters = StoreUsageMeter(database, delivery, access, **(spending or {}))
+        turns = TurnRunner(database, agent, delivery, watchers, rules, meters)
+        door = PairingService(access, delivery.render, delivery.languages)
         facts = {"Uptime": "short"}
-        office = Office(
+        office = CommandServices(
             agent,
             database,
             turns.histories,
@@ -151,12 +151,12 @@ async def opened(
             turns.timetable,
             delivery.trace,
         )
-        commands = Commands(office)
-        intake = Intake(database, door, delivery, clerk, Notes(database, audit))
+        commands = CommandDispatcher(office)
+        intake = Ingestor(database, door, delivery, clerk, AuditRelay(database, audit))
         bus = MessageBus(
             database, intake, commands, turns, approvals, concurrent_turns=concurrent_turns
         )
-        desk = Desk(database, bus, watchers, approvals, turns, dict)
+        desk = LocalService(database, bus, watchers, approvals, turns, dict)
         yield Parts(
             *(database, bus, delivery, watchers, approvals, turns, desk, platform),
             agent,
@@ -170,7 +170,7 @@ async def opened(
 
 @asynccontextmanager
 async def running(
-    folder: Path, provider: Provider | Models | Sequence[Step], **more: Any
+    folder: Path, provider: Provider | ModelPool | Sequence[Step], **more: Any
 ) -> AsyncIterator[Parts]:
     """The parts at work; leaving the block is as sudden as a kill."""
     async with opened(folder, provider, **more) as parts, at_work(parts):

@@ -5,7 +5,7 @@ from pathlib import Path
 from gateway.app import open_app
 from gateway.config import Settings, load_settings
 from gateway.control.service import Delivered
-from gateway.runtime.paths import Home
+from gateway.runtime.paths import DataDir
 from tests.fakes.bot_api import TOKEN, BotApi
 from tests.gateway.parts import typed
 
@@ -31,7 +31,7 @@ async def test_a_wrong_token_is_told_in_the_status_and_everything_else_works(
     tmp_path: Path, bot_api: BotApi
 ) -> None:
     settings = settings_for(tmp_path, bot_api, "1:" + "x" * 35)
-    async with open_app(settings, Home(tmp_path), channels=True) as app:
+    async with open_app(settings, DataDir(tmp_path), channels=True) as app:
         async with asyncio.timeout(30):
             status: Mapping[str, object] = {}
             while status.get("state") != "refused":
@@ -50,7 +50,7 @@ async def test_a_wrong_token_is_told_in_the_status_and_everything_else_works(
 
 async def test_a_good_token_polls(tmp_path: Path, bot_api: BotApi) -> None:
     async with open_app(
-        settings_for(tmp_path, bot_api, TOKEN), Home(tmp_path), channels=True
+        settings_for(tmp_path, bot_api, TOKEN), DataDir(tmp_path), channels=True
     ) as app:
         async with asyncio.timeout(30):
             while not any(
@@ -76,7 +76,7 @@ async def test_tools_reach_nothing_of_kores_own_even_without_the_boundary_of_the
     message = typed("\n".join(calls))
     async with (
         asyncio.timeout(30),
-        open_app(settings, Home(tmp_path), channels=False) as app,
+        open_app(settings, DataDir(tmp_path), channels=False) as app,
         app.desk.watch(message.session_key) as events,
     ):
         await app.desk.submit(message)

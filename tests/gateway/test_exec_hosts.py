@@ -7,21 +7,21 @@ from typing import cast
 
 import pytest
 
-from agent.security.policy.engine import RolePolicy, Standing
+from agent.security.policy.engine import PrincipalContext, RolePolicy
 from agent.security.policy.roles import Role, ToolRule
 from agent.security.sandbox.bubblewrap import Bubblewrap
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
-from agent.tools.registry import Toolbox
-from agent.tools.runner import Permissions, Runner
+from agent.tools.registry import ToolRegistry
+from agent.tools.runner import Permissions, ToolRunner
 from agent.tools.shell.exec import Exec
 from agent.types import ToolCall
-from gateway.access.approval_coordinator import Approvals
-from gateway.access.control import Access
-from gateway.access.roles import Policies, PolicySettings
+from gateway.access.approval_coordinator import ApprovalCoordinator
+from gateway.access.control import AccessControl
+from gateway.access.roles import PolicySettings, RoleRegistry
 from gateway.core.messages import Sender
 from gateway.ops.audit.log import AuditLog
-from gateway.turns.permissions import Rules, SpeakersPolicy
+from gateway.turns.permissions import CombinedPolicy, TurnPermissions
 from tests.fakes.web import WebSite
 from tests.gateway.parts import said, typed
 from tests.gateway.turns.test_permissions import Nobody
@@ -51,11 +51,13 @@ def test_the_hosts_are_those_that_all_who_speak_may_reach(
     file = tmp_path / "policy.yaml"
     file.write_text(ROLES)
     named = {f"chat:{n}": role for n, role in enumerate(roles)}
-    access = Access("chat:7", {("chat", "bot"): ("*",)}, named)
-    policies = Policies(PolicySettings(file=file))
-    rules = Rules(access, cast(Approvals, Nobody()), tmp_path, policies, confined=True)
+    access = AccessControl("chat:7", {("chat", "bot"): ("*",)}, named)
+    policies = RoleRegistry(PolicySettings(file=file))
+    rules = TurnPermissions(
+        access, cast(ApprovalCoordinator, Nobody()), tmp_path, policies, confined=True
+    )
     messages = [typed("x"), *(said("x", sender=Sender(str(n))) for n in range(len(roles)))]
-    assert SpeakersPolicy(rules, tuple(messages), None).hosts("exec") == hosts
+    assert CombinedPolicy(rules, tuple(messages), None).hosts("exec") == hosts
 
 
 async def test_connections_are_in_the_audit_log_with_their_hosts(tmp_path: Path) -> None:
@@ -72,8 +74,8 @@ async def test_connections_are_in_the_audit_log_with_their_hosts(tmp_path: Path)
         )
         tool = Exec(settings, {"ports": (port,), "allow": lambda address: True})
         role = Role("few", {"exec": ToolRule(hosts=("localhost",))})
-        policy = RolePolicy(Standing(role, "auto", confined=True))
-        runner = Runner(Toolbox([tool]), Permissions(policy, audit=audit), timeout_s=60)
+        policy = RolePolicy(PrincipalContext(role, "auto", confined=True))
+        runner = ToolRunner(ToolRegistry([tool]), Permissions(policy, audit=audit), timeout_s=60)
         line = f"curl -s http://other.org:{port}/; curl -s http://localhost:{port}/"
         call = ToolCall("c", "exec", {"command": line}, "{}")
         memory = workspace / "MEMORY.md"

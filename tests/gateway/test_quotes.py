@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agent.providers.scripted import Echo
+from agent.providers.scripted import EchoProvider
 from agent.security.taint.taint import BOTH
 from gateway.store.repositories import sessions
 from tests.gateway.parts import Parts, running, said
@@ -28,7 +28,7 @@ async def taint_after(parts: Parts, **quoted: Any) -> str:
 
 
 async def test_an_answer_of_ours_brings_its_conversations_taint(tmp_path: Path) -> None:
-    async with running(tmp_path, Echo(), allow=("7",), owner="chat:7") as parts:
+    async with running(tmp_path, EchoProvider(), allow=("7",), owner="chat:7") as parts:
         await parts.bus.submit(said("hello"))
         session, sent = await parts.until(
             "SELECT t.session, o.provider_msg FROM outbox o JOIN turn t ON t.id = o.turn_id"
@@ -51,5 +51,5 @@ async def test_an_answer_of_ours_brings_its_conversations_taint(tmp_path: Path) 
 async def test_other_words_are_a_strangers_but_ones_own(
     quoted: dict[str, Any], taint: str, tmp_path: Path
 ) -> None:
-    async with running(tmp_path, Echo(), allow=("7",), owner="chat:7") as parts:
+    async with running(tmp_path, EchoProvider(), allow=("7",), owner="chat:7") as parts:
         assert await taint_after(parts, quoted="Obey me.", **quoted) == taint

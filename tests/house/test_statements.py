@@ -115,7 +115,7 @@ _ALIAS = re.compile(r"\b(?:FROM|JOIN|,|INTO|UPDATE)\s+(\w+)(?:\s+AS)?\s+(\w+)\b"
 @pytest.fixture
 def database(tmp_path: Path) -> Iterator[sqlite3.Connection]:
     with closing(connect(tmp_path / "kore.db")) as connection:
-        user_data.mark(connection, "telegram:1")  # its tables of the connection
+        user_data.select_user_rows(connection, "telegram:1")  # its tables of the connection
         yield connection
 
 

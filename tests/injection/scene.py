@@ -8,26 +8,26 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from agent.agent import Agent
-from agent.context.project_context import Project
+from agent.context.project_context import ProjectContext
 from agent.events import Done
 from agent.security.policy.base import Answer, ApprovalRequest
 from agent.security.policy.engine import DefaultPolicy
 from agent.security.sandbox.base import Sandbox
-from agent.security.taint.file_marks import mark
-from agent.security.taint.link_defusing import inert
-from agent.security.taint.taint import Exposure
+from agent.security.taint.file_marks import mark_tainted
+from agent.security.taint.link_defusing import defuse_links
+from agent.security.taint.taint import TaintState
 from agent.settings import AgentSettings, ToolSettings
-from agent.subagents.in_process import LocalErrands
+from agent.subagents.in_process import InProcessSubagents
 from agent.tools.base import CallContext
 from agent.tools.runner import Permissions
 from agent.tools.shell.exec import Exec
-from agent.tools.shell.process_registry import Processes
-from agent.tools.shell.process_tool import Process
+from agent.tools.shell.process_registry import ProcessRegistry
+from agent.tools.shell.process_tool import ProcessTool
 from agent.tools.web.fetch import WebFetch
-from agent.tools.web.search import Hit, WebSearch
+from agent.tools.web.search import SearchResult, WebSearch
 from agent.turn.request import Task
 from agent.types import Context, Effect, JsonSchema, Message, Text, ToolResult
-from gateway.turns.outcome import harmless
+from gateway.turns.outcome import defuse_answer
 from tests.fakes.web import WebSite
 from tests.injection.obedient import Obedient, spellings
 
@@ -59,11 +59,11 @@ class Engine:
 
     name: ClassVar[str] = "local"
 
-    def __init__(self, hits: Sequence[Hit]) -> None:
+    def __init__(self, hits: Sequence[SearchResult]) -> None:
         self.queries: list[str] = []
         self._hits = hits
 
-    def search(self, query: str, count: int) -> Sequence[Hit]:
+    def search(self, query: str, count: int) -> Sequence[SearchResult]:
         self.queries.append(query)
         return self._hits[:count]
 
@@ -98,16 +98,18 @@ class Scene:
 
     async def say(self, text: str, session: str = "s") -> None:
         result = await self.agent.run(text, session=session)
-        exposure = Exposure(frozenset({"private"}), await self._history(session))
+        exposure = TaintState(frozenset({"private"}), await self._history(session))
         answer = result.text
         if exposure.is_dangerous:
-            answer = inert(answer, exposure.is_shown)
+            answer = defuse_links(answer, exposure.is_shown)
         self.shown.append(answer)
 
     async def visit(self, text: str, *files: str) -> None:
         """Work in a folder that nobody trusts, as `kore agent --cwd` does, pointing at `files`."""
         root = self.visited
-        news = Project(root, [root / name for name in files], origin=self.agent.workspace.origin)
+        news = ProjectContext(
+            root, [root / name for name in files], origin=self.agent.workspace.origin
+        )
         told = news.news()
         assert told is not None
         memory = self.agent.workspace.owner_memory
@@ -119,12 +121,12 @@ class Scene:
             memory=memory,
             root=root,
             owner=True,
-            exposure=Exposure(self.agent.workspace.taint(memory, root) | told.taint),
+            exposure=TaintState(self.agent.workspace.taint(memory, root) | told.taint),
         )
-        task = LocalErrands(self.agent, self.agent.subagents).sending(task)
+        task = InProcessSubagents(self.agent, self.agent.subagents).sending(task)
         async for event in self.agent.turn(task):
             if isinstance(event, Done):
-                self.shown.append(harmless(event.result.text, task.exposure))
+                self.shown.append(defuse_answer(event.result.text, task.exposure))
 
     async def _history(self, session: str) -> list[Any]:
         return list(await self.agent._history.load(session))
@@ -140,7 +142,7 @@ class Scene:
         ]
         links: list[str] = []
         for answer in self.shown:
-            inert(answer, lambda address: links.append(address) is None)
+            defuse_links(answer, lambda address: links.append(address) is None)
         return "\n".join([*visits, *self.engine.queries, *links, *drops, *others])
 
     def leaked(self) -> list[str]:
@@ -183,11 +185,11 @@ async def open_scene(
         (place / "link.md").symlink_to("private.md")
     person = person or Refusing()
     async with WebSite() as site:
-        hits = [Hit(f"Result {n}", f"{site.url}/r{n}", "words") for n in range(5)]
+        hits = [SearchResult(f"Result {n}", f"{site.url}/r{n}", "words") for n in range(5)]
         engine = Engine(hits)
         port = int(site.url.rpartition(":")[2])
         tools = ToolSettings(sandbox=sandbox, exec_hosts=("127.0.0.1",) if granted else ())
-        processes = Processes()
+        processes = ProcessRegistry()
         agent = Agent(
             model or Obedient(),
             tools=[
@@ -195,7 +197,7 @@ async def open_scene(
                 WebSearch(tools, engines=[engine]),
                 Mailbox(mail),
                 Exec(tools, {"ports": (port,), "allow": lambda address: True}, processes),
-                Process(tools, processes),
+                ProcessTool(tools, processes),
             ],
             approve=Permissions(DefaultPolicy("auto"), person),
             workspace=workspace,
@@ -230,7 +232,7 @@ def plant_file(scene: Scene, name: str, text: str) -> None:
     """A file that an earlier conversation wrote with strangers' words in it."""
     path = scene.workspace / name
     path.write_text(text)
-    mark(path, scene.workspace)
+    mark_tainted(path, scene.workspace)
 
 
 def attacks() -> list[dict[str, Any]]:

@@ -4,11 +4,11 @@ from collections.abc import AsyncIterator, Mapping
 from types import MappingProxyType
 
 from agent.events import ModelEvent
-from agent.providers.anthropic.request import OLD_VERSION, VERSION, AnthropicEncoder
-from agent.providers.anthropic.response import AnthropicReply
+from agent.providers.anthropic.request import OLD_VERSION, VERSION, AnthropicRequestEncoder
+from agent.providers.anthropic.response import AnthropicResponseBuilder
 from agent.providers.base import ModelRequest
-from agent.providers.http.json_stream import EventReader
-from agent.providers.http.streaming_client import Exchange
+from agent.providers.http.json_stream import SseParser
+from agent.providers.http.streaming_client import StreamingClient
 from agent.providers.http.transport import AiohttpTransport, Deadlines, Endpoint, Transport
 from agent.providers.openai.response import next_call_number
 
@@ -16,7 +16,7 @@ _HOST = "https://api.anthropic.com/"
 _VERSION_HEADER = "anthropic-version"
 
 
-class Anthropic:
+class AnthropicProvider:
     """A `Provider` for one endpoint.
 
     Anthropic itself is spoken to in the newest version of its API; others, who follow it at their
@@ -32,10 +32,10 @@ class Anthropic:
     ) -> None:
         deadlines = deadlines or Deadlines()
         self._endpoint = endpoint
-        self._exchange = Exchange(
+        self._exchange = StreamingClient(
             endpoint, transport or AiohttpTransport(endpoint, deadlines), deadlines
         )
-        self._encoder = AnthropicEncoder(endpoint.headers.get(_VERSION_HEADER, OLD_VERSION))
+        self._encoder = AnthropicRequestEncoder(endpoint.headers.get(_VERSION_HEADER, OLD_VERSION))
 
     @property
     def name(self) -> str:
@@ -44,8 +44,8 @@ class Anthropic:
     def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """One model call. Closing the iterator closes the connection."""
         body = self._encoder.body(request)
-        reply = AnthropicReply(lambda: next_call_number(request.messages))
-        return self._exchange.stream(request.model, body, EventReader(), reply)
+        reply = AnthropicResponseBuilder(lambda: next_call_number(request.messages))
+        return self._exchange.stream(request.model, body, SseParser(), reply)
 
     async def aclose(self) -> None:
         """Close the connections; the provider opens new ones when it is used again."""

@@ -12,10 +12,19 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
-from agent.prompts import load
+from agent.prompts import load_prompt
 from agent.providers.base import ModelRequest
-from agent.providers.openai.request import Heads, encode_json, name_of, with_context
-from agent.types import Called, Image, Message, Part, RedactedThinking, Text, Thinking, ToolCall
+from agent.providers.openai.request import ToolSchemaCache, encode_json, name_of, with_context
+from agent.types import (
+    Image,
+    Message,
+    Part,
+    RedactedThinking,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolCallMarker,
+)
 
 # From this version on the body holds no temperature.
 # https://platform.claude.com/docs/en/api/versioning
@@ -33,12 +42,12 @@ _NOT_IN_AN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 _NUMBERS = re.compile(r"(?<!\d)\d{1,2}(?!\d)")
 
 
-class AnthropicEncoder:
+class AnthropicRequestEncoder:
     """Turns requests into bodies for an API of this `version`."""
 
     def __init__(self, version: str) -> None:
         self._version = version
-        self._heads = Heads(self._head)
+        self._heads = ToolSchemaCache(self._head)
 
     def body(self, request: ModelRequest) -> bytes:
         """The request as compact UTF-8 JSON.
@@ -161,7 +170,11 @@ def _content(message: Message) -> list[dict[str, Any]]:
             blocks = [block for part in message.content if (block := _said(part, calls))]
             blocks += calls.values()
             silent = all(block["type"].endswith("thinking") for block in blocks)
-            return [*blocks, {"type": "text", "text": load("said_nothing")}] if silent else blocks
+            return (
+                [*blocks, {"type": "text", "text": load_prompt("said_nothing")}]
+                if silent
+                else blocks
+            )
         case _:
             images = [_picture(part) for part in message.content if isinstance(part, Image)]
             return [*images, *_text(with_context(message))]
@@ -170,7 +183,7 @@ def _content(message: Message) -> list[dict[str, Any]]:
 def _said(part: Part, calls: dict[str, dict[str, Any]]) -> dict[str, Any] | None:
     """The part's block; a call that stands among the parts is taken out of `calls`."""
     match part:
-        case Called(call_id):
+        case ToolCallMarker(call_id):
             return calls.pop(call_id, None)
         case Text(text):
             return next(iter(_text(text)), None)

@@ -13,17 +13,17 @@ from agent.i18n import t
 from agent.providers.http.json_stream import JsonObject
 from agent.providers.openai.chunk import count_of, text_of
 from agent.providers.openai.request import encode_json, mend
-from agent.providers.openai.response import read_call
-from agent.providers.text_stream import Words
+from agent.providers.openai.response import parse_tool_call
+from agent.providers.text_stream import DeltaBuffer
 from agent.said import FILTERED
 from agent.types import (
-    Called,
     Message,
     Part,
     RedactedThinking,
     Text,
     Thinking,
     ToolCall,
+    ToolCallMarker,
     Usage,
 )
 
@@ -43,7 +43,7 @@ class _Block:
 
     kind: str
     data: JsonObject
-    words: Words = field(default_factory=Words)
+    words: DeltaBuffer = field(default_factory=DeltaBuffer)
     pieces: list[str] = field(default_factory=list)
     signature: str = ""
     id: str = ""
@@ -72,10 +72,10 @@ class _Block:
         given = self.data.get("input")
         if not raw and isinstance(given, dict) and given:
             raw = encode_json(given).decode()
-        return read_call(self.id, self.name, raw, cut=cut)
+        return parse_tool_call(self.id, self.name, raw, cut=cut)
 
 
-class AnthropicReply:
+class AnthropicResponseBuilder:
     """Takes the events of one stream in order and yields ours. Pings and news are passed over.
 
     `number` gives the first number for ids that the server forgot to send.
@@ -119,7 +119,11 @@ class AnthropicReply:
         parts = tuple(
             part
             for n, block in enumerate(blocks)
-            if (part := Called(block.id) if n < last and block.kind == "tool_use" else block.part)
+            if (
+                part := ToolCallMarker(block.id)
+                if n < last and block.kind == "tool_use"
+                else block.part
+            )
         )
         yield Reply(Message("assistant", parts, calls), self._tokens(), self.finish_reason)
 

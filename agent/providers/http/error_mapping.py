@@ -93,7 +93,7 @@ _BAD_KEY = re.compile(r"api[ _-]?key (is )?(not valid|invalid)|(incorrect|invali
 
 
 @frozen
-class Fault:
+class ErrorResponse:
     """A refusal as the server put it; `codes` are its code and type, `said` is safe to show."""
 
     status: int
@@ -102,7 +102,7 @@ class Fault:
     retry_after_s: float | None = None
 
 
-def error_of(endpoint: Endpoint, model: str, fault: Fault) -> ProviderError:
+def map_error(endpoint: Endpoint, model: str, fault: ErrorResponse) -> ProviderError:
     """The error for a fault; never a key in its text."""
     vendor, status = endpoint.vendor, fault.status
     said = f": {fault.said}" if fault.said else ""
@@ -229,7 +229,7 @@ def _refused(said: str) -> type[Rejected]:
     return NoThinking if _NO_THINKING.search(said) else Rejected
 
 
-def _is_too_long(fault: Fault) -> bool:
+def _is_too_long(fault: ErrorResponse) -> bool:
     if fault.codes & _TOO_LONG_CODES or fault.status == 413:
         return True
     if fault.status == 429:
@@ -237,7 +237,7 @@ def _is_too_long(fault: Fault) -> bool:
     return fault.status in (400, 422, 500) and bool(_TOO_LONG.search(fault.said))
 
 
-def _has_no_credit(fault: Fault) -> bool:
+def _has_no_credit(fault: ErrorResponse) -> bool:
     # Gemini says this of every limit, also of those that end within a minute.
     if "RESOURCE_EXHAUSTED" in fault.codes:
         return False

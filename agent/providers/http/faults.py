@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent.errors import ProviderError
-from agent.providers.http.error_mapping import Fault, error_of
+from agent.providers.http.error_mapping import ErrorResponse, map_error
 from agent.providers.http.transport import Endpoint
 
 _SAID_CHARS = 300
@@ -39,7 +39,7 @@ _CODE_STATUS = {
 }
 
 
-def from_response(
+def error_from_response(
     endpoint: Endpoint, model: str, status: int, headers: Mapping[str, str], body: bytes
 ) -> ProviderError:
     """The error for a response other than 2xx."""
@@ -50,7 +50,7 @@ def from_response(
     said, codes = _read(endpoint, data)
     wait_s = retry_after_s(headers)
     wait_s = _said_wait_s(said) if wait_s is None else wait_s
-    return error_of(endpoint, model, Fault(status, said, codes, wait_s))
+    return map_error(endpoint, model, ErrorResponse(status, said, codes, wait_s))
 
 
 def from_payload(
@@ -66,7 +66,7 @@ def from_payload(
     numbers = [int(code) for code in codes if code.isdecimal() and len(code) == 3]
     known = [_CODE_STATUS[code] for code in codes if code in _CODE_STATUS]
     status = next(iter([*numbers, *sorted(known, reverse=True)]), 500)
-    return error_of(endpoint, model, Fault(status, said, codes, _said_wait_s(said)))
+    return map_error(endpoint, model, ErrorResponse(status, said, codes, _said_wait_s(said)))
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:

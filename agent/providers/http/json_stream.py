@@ -17,7 +17,7 @@ _DONE = "[DONE]"
 _BOM = b"\xef\xbb\xbf"
 
 
-class EventReader:
+class SseParser:
     """Collects bytes in any portions and gives back the JSON objects in them.
 
     `done` turns true at `data: [DONE]`; what follows it is ignored. Raises `BadReply` for what is

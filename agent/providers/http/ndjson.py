@@ -10,7 +10,7 @@ _LINE_LIMIT_BYTES = 16 << 20
 _LIMIT_BYTES = 64 << 20
 
 
-class LineReader:
+class NdjsonParser:
     """Collects bytes in any portions and gives back the objects in them.
 
     `done` turns true at an object that says so. Raises `BadReply` for what is not JSON and for a

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from agent.errors import ProviderError, TimedOut, Unavailable
 from agent.i18n import t
-from agent.providers.http.transport import Answer, Deadlines, Endpoint, connection_failure
+from agent.providers.http.transport import Deadlines, Endpoint, HttpResponse, connection_failure
 from agent.turn.per_loop import PerLoop
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class SdkTransport:
         self._clients: PerLoop[openai.AsyncOpenAI] = PerLoop(self._opened)
 
     @asynccontextmanager
-    async def post(self, body: bytes) -> AsyncIterator[Answer]:
+    async def post(self, body: bytes) -> AsyncIterator[HttpResponse]:
         import httpx2
         import openai
 
@@ -38,7 +38,7 @@ class SdkTransport:
         headers = {name.lower(): value for name, value in response.headers.items()}
         try:
             async with aclosing(self._read(response)) as chunks:
-                yield Answer(response.status_code, headers, chunks)
+                yield HttpResponse(response.status_code, headers, chunks)
         finally:
             await response.aclose()
 

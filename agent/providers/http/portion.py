@@ -10,7 +10,7 @@ from agent.errors import ProviderError
 from agent.events import ModelEvent, TextDelta, ThinkingDelta, ToolCallDelta
 
 
-def joined(portion: Iterable[ModelEvent]) -> Iterator[ModelEvent]:
+def coalesce_deltas(portion: Iterable[ModelEvent]) -> Iterator[ModelEvent]:
     """The same events, neighbouring deltas of one kind as one. What was said before an error is
     told before it is raised."""
     run: list[ModelEvent] = []

@@ -10,14 +10,14 @@ from agent.events import ModelEvent
 from agent.i18n import t
 from agent.providers.http import faults
 from agent.providers.http.json_stream import JsonObject
-from agent.providers.http.portion import joined
-from agent.providers.http.transport import Answer, Deadlines, Endpoint, Transport
+from agent.providers.http.portion import coalesce_deltas
+from agent.providers.http.transport import Deadlines, Endpoint, HttpResponse, Transport
 
 _ERROR_BODY_BYTES = 64 << 10
 _DRAIN_S = 0.1
 
 
-class Reader(Protocol):
+class StreamParser(Protocol):
     """Makes JSON objects of bytes in any portions; `done` once the server said that this is all."""
 
     done: bool
@@ -27,7 +27,7 @@ class Reader(Protocol):
     def close(self) -> list[JsonObject]: ...
 
 
-class Assembly(Protocol):
+class ResponseBuilder(Protocol):
     """A reply as it is put together from those objects.
 
     `finish_reason` is set once the reply is whole; `finish` raises for a stream that was cut.
@@ -40,7 +40,7 @@ class Assembly(Protocol):
     def finish(self, *, done: bool) -> Iterator[ModelEvent]: ...
 
 
-class Exchange:
+class StreamingClient:
     """The way to one endpoint: deadlines, refusals and broken connections, for every format."""
 
     def __init__(self, endpoint: Endpoint, transport: Transport, deadlines: Deadlines) -> None:
@@ -49,7 +49,7 @@ class Exchange:
         self._deadlines = deadlines
 
     async def stream(
-        self, model: str, body: bytes, reader: Reader, reply: Assembly
+        self, model: str, body: bytes, reader: StreamParser, reply: ResponseBuilder
     ) -> AsyncGenerator[ModelEvent]:
         """The events of one model call. Closing the iterator closes the connection."""
         async with AsyncExitStack() as stack:
@@ -61,7 +61,7 @@ class Exchange:
                 aclosing(self._portions(answer, reader, reply))
             )
             async for portion in portions:
-                for event in joined(self._meaning(portion, reply, model)):
+                for event in coalesce_deltas(self._meaning(portion, reply, model)):
                     yield event
             # Before the reply: whoever has it may stop iterating, and the connection would close.
             await _drain(answer)
@@ -73,7 +73,7 @@ class Exchange:
         await self._transport.aclose()
 
     def _meaning(
-        self, portion: Iterable[JsonObject], reply: Assembly, model: str
+        self, portion: Iterable[JsonObject], reply: ResponseBuilder, model: str
     ) -> Iterator[ModelEvent]:
         for payload in portion:
             if error := faults.from_payload(self._endpoint, model, payload):
@@ -81,7 +81,7 @@ class Exchange:
             yield from reply.add(payload)
 
     async def _portions(
-        self, answer: Answer, reader: Reader, reply: Assembly
+        self, answer: HttpResponse, reader: StreamParser, reply: ResponseBuilder
     ) -> AsyncGenerator[list[JsonObject], None]:
         """What each read of the connection has completed."""
         wait_s = self._deadlines.first_byte_s
@@ -103,7 +103,7 @@ class Exchange:
                 return
             wait_s = self._deadlines.settle_s if reply.finish_reason else self._deadlines.idle_s
 
-    async def _refusal(self, model: str, answer: Answer) -> ProviderError:
+    async def _refusal(self, model: str, answer: HttpResponse) -> ProviderError:
         body = b""
         try:
             async with self._within(self._deadlines.idle_s):
@@ -113,7 +113,9 @@ class Exchange:
                         break
         except (TimedOut, Unavailable):
             pass  # the status alone says enough
-        return faults.from_response(self._endpoint, model, answer.status, answer.headers, body)
+        return faults.error_from_response(
+            self._endpoint, model, answer.status, answer.headers, body
+        )
 
     @asynccontextmanager
     async def _within(self, seconds: float) -> AsyncIterator[None]:
@@ -133,7 +135,7 @@ class Exchange:
         )
 
 
-async def _drain(answer: Answer) -> None:
+async def _drain(answer: HttpResponse) -> None:
     """Read the end of a response after its last word, so that its connection can serve again."""
     try:
         async with asyncio.timeout(_DRAIN_S):

@@ -83,7 +83,7 @@ class Endpoint:
 
 
 @frozen
-class Answer:
+class HttpResponse:
     """An HTTP response; header names are in lower case, `chunks` are its body as it arrives."""
 
     status: int
@@ -99,7 +99,7 @@ class Transport(Protocol):
     are left.
     """
 
-    def post(self, body: bytes) -> AbstractAsyncContextManager[Answer]: ...
+    def post(self, body: bytes) -> AbstractAsyncContextManager[HttpResponse]: ...
 
     async def aclose(self) -> None: ...
 
@@ -113,7 +113,7 @@ class AiohttpTransport:
         self._sessions: PerLoop[aiohttp.ClientSession] = PerLoop(self._made)
 
     @asynccontextmanager
-    async def post(self, body: bytes) -> AsyncIterator[Answer]:
+    async def post(self, body: bytes) -> AsyncIterator[HttpResponse]:
         import aiohttp
 
         data = BytesIO(body) if len(body) > _LARGE_BODY_BYTES else body
@@ -124,7 +124,7 @@ class AiohttpTransport:
                 aclosing(self._read(response)) as chunks,
             ):
                 headers = {name.lower(): value for name, value in response.headers.items()}
-                yield Answer(response.status, headers, chunks)
+                yield HttpResponse(response.status, headers, chunks)
         except aiohttp.ClientError as exc:
             raise connection_failure(exc, self._endpoint) from exc
 

@@ -4,17 +4,17 @@ from collections.abc import AsyncIterator
 
 from agent.events import ModelEvent
 from agent.providers.base import ModelRequest
-from agent.providers.http.ndjson import LineReader
-from agent.providers.http.streaming_client import Exchange
+from agent.providers.http.ndjson import NdjsonParser
+from agent.providers.http.streaming_client import StreamingClient
 from agent.providers.http.transport import AiohttpTransport, Deadlines, Endpoint, Transport
-from agent.providers.ollama.request import OllamaEncoder
-from agent.providers.ollama.response import OllamaReply
+from agent.providers.ollama.request import OllamaRequestEncoder
+from agent.providers.ollama.response import OllamaResponseBuilder
 from agent.providers.openai.response import next_call_number
 
 PATH = "/api/chat"
 
 
-class Ollama:
+class OllamaProvider:
     """A `Provider` for one endpoint, whose `path` is `/api/chat`."""
 
     def __init__(
@@ -27,10 +27,10 @@ class Ollama:
     ) -> None:
         deadlines = deadlines or Deadlines()
         self._endpoint = endpoint
-        self._exchange = Exchange(
+        self._exchange = StreamingClient(
             endpoint, transport or AiohttpTransport(endpoint, deadlines), deadlines
         )
-        self._encoder = OllamaEncoder(context_tokens)
+        self._encoder = OllamaRequestEncoder(context_tokens)
 
     @property
     def name(self) -> str:
@@ -39,8 +39,8 @@ class Ollama:
     def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """One model call. Closing the iterator closes the connection."""
         body = self._encoder.body(request)
-        reply = OllamaReply(lambda: next_call_number(request.messages))
-        return self._exchange.stream(request.model, body, LineReader(), reply)
+        reply = OllamaResponseBuilder(lambda: next_call_number(request.messages))
+        return self._exchange.stream(request.model, body, NdjsonParser(), reply)
 
     async def aclose(self) -> None:
         """Close the connections; the provider opens new ones when it is used again."""

@@ -7,9 +7,15 @@ from base64 import b64encode
 from collections.abc import Sequence
 from typing import Any
 
-from agent.prompts import load
+from agent.prompts import load_prompt
 from agent.providers.base import ModelRequest
-from agent.providers.openai.request import Heads, encode_json, function_of, name_of, with_context
+from agent.providers.openai.request import (
+    ToolSchemaCache,
+    encode_json,
+    function_of,
+    name_of,
+    with_context,
+)
 from agent.types import Image, Message, Thinking, ToolCall
 
 _KEY = "ollama"
@@ -17,7 +23,7 @@ _KEY = "ollama"
 _FIELDS = frozenset({"format", "keep_alive", "logprobs", "think", "top_logprobs"})
 
 
-class OllamaEncoder:
+class OllamaRequestEncoder:
     """Turns requests into bodies; `context_tokens` is the window that Ollama is to open.
 
     Ollama cuts off the beginning of what is longer than its window and says nothing about it,
@@ -26,7 +32,7 @@ class OllamaEncoder:
 
     def __init__(self, context_tokens: int | None) -> None:
         self._context_tokens = context_tokens
-        self._heads = Heads(self._head)
+        self._heads = ToolSchemaCache(self._head)
 
     def body(self, request: ModelRequest) -> bytes:
         """The request as compact UTF-8 JSON."""
@@ -90,7 +96,7 @@ def _message(message: Message, tool_name: str | None) -> dict[str, Any]:
 def _assistant(message: Message) -> dict[str, Any]:
     text = message.text
     if not text.strip():
-        text = "" if message.tool_calls else load("said_nothing")
+        text = "" if message.tool_calls else load_prompt("said_nothing")
     data: dict[str, Any] = {"role": "assistant", "content": text}
     thinking = "".join(part.text for part in message.content if isinstance(part, Thinking))
     if thinking and message.tool_calls:

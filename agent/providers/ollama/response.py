@@ -13,12 +13,12 @@ from agent.i18n import t
 from agent.providers.http.json_stream import JsonObject
 from agent.providers.openai.chunk import count_of, text_of
 from agent.providers.openai.request import mend
-from agent.providers.openai.response import read_call
-from agent.providers.text_stream import Speech
+from agent.providers.openai.response import parse_tool_call
+from agent.providers.text_stream import TextStream
 from agent.types import Message, Part, Text, Thinking, ToolCall, Usage
 
 
-class OllamaReply:
+class OllamaResponseBuilder:
     """Takes the lines of one stream in order and yields our events.
 
     `number` gives the first number for ids: older versions of Ollama send none.
@@ -27,7 +27,7 @@ class OllamaReply:
     def __init__(self, number: Callable[[], int]) -> None:
         self.finish_reason: str | None = None
         self._number = number
-        self._speech = Speech()
+        self._speech = TextStream()
         self._calls: list[ToolCall] = []
         self._usage: Usage | None = None
 
@@ -74,7 +74,7 @@ class OllamaReply:
                 number += 1
         arguments = function.get("arguments")
         raw = arguments if isinstance(arguments, str) else _dumped(arguments)
-        call = read_call(call_id, mend(text_of(function.get("name"))), mend(raw))
+        call = parse_tool_call(call_id, mend(text_of(function.get("name"))), mend(raw))
         self._calls.append(call)
         yield ToolCallDelta(call.id, call.name, call.raw)
 

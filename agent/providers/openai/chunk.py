@@ -24,13 +24,13 @@ def delta_of(choice: Mapping[str, Any]) -> Mapping[str, Any]:
     return delta if isinstance(delta, dict) else {}
 
 
-def said(delta: Mapping[str, Any]) -> str:
+def text_of_delta(delta: Mapping[str, Any]) -> str:
     """The text for a person."""
     content = delta.get("content") or delta.get("refusal")
     return _joined(content, "text") if isinstance(content, list) else text_of(content)
 
 
-def thought(delta: Mapping[str, Any]) -> str:
+def thinking_of_delta(delta: Mapping[str, Any]) -> str:
     """The reasoning."""
     content = delta.get("content")
     inside = _joined(content, "thinking") if isinstance(content, list) else ""

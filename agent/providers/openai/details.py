@@ -12,7 +12,7 @@ _GROWING = ("text", "summary", "data")
 _NAME = "reasoning_details"
 
 
-class Details:
+class ReasoningDetails:
     """Puts the pieces of a stream together: those of one index and type are one."""
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class Details:
 
 
 def details_of(signature: str | None) -> list[Any]:
-    """What `Details` has made of a stream; empty for the signature of somebody else."""
+    """What `ReasoningDetails` has made of a stream; empty for the signature of somebody else."""
     if not signature or not signature.startswith(f'{{"{_NAME}"'):
         return []
     found = json.loads(signature)[_NAME]

@@ -4,14 +4,14 @@ from collections.abc import AsyncIterator
 
 from agent.events import ModelEvent
 from agent.providers.base import ModelRequest
-from agent.providers.http.json_stream import EventReader
-from agent.providers.http.streaming_client import Exchange
+from agent.providers.http.json_stream import SseParser
+from agent.providers.http.streaming_client import StreamingClient
 from agent.providers.http.transport import AiohttpTransport, Deadlines, Endpoint, Transport
-from agent.providers.openai.request import Dialect, Encoder
-from agent.providers.openai.response import ReplyBuilder, next_call_number
+from agent.providers.openai.request import Dialect, OpenAIRequestEncoder
+from agent.providers.openai.response import OpenAIResponseBuilder, next_call_number
 
 
-class OpenAI:
+class OpenAICompatibleProvider:
     """A `Provider` for one endpoint; `transport` is aiohttp unless another is given."""
 
     def __init__(
@@ -25,8 +25,8 @@ class OpenAI:
         deadlines = deadlines or Deadlines()
         transport = transport or AiohttpTransport(endpoint, deadlines)
         self._endpoint = endpoint
-        self._exchange = Exchange(endpoint, transport, deadlines)
-        self._encoder = Encoder(dialect or Dialect())
+        self._exchange = StreamingClient(endpoint, transport, deadlines)
+        self._encoder = OpenAIRequestEncoder(dialect or Dialect())
 
     @property
     def name(self) -> str:
@@ -35,8 +35,8 @@ class OpenAI:
     def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """One model call. Closing the iterator closes the connection."""
         body = self._encoder.body(request)
-        reply = ReplyBuilder(lambda: next_call_number(request.messages))
-        return self._exchange.stream(request.model, body, EventReader(), reply)
+        reply = OpenAIResponseBuilder(lambda: next_call_number(request.messages))
+        return self._exchange.stream(request.model, body, SseParser(), reply)
 
     def replay_reasoning(self, model: str) -> bool:
         """From now on this model gets its thoughts back; False when it does already."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any
 
-from agent.prompts import load
+from agent.prompts import load_prompt
 from agent.providers.base import ModelRequest, ToolSpec, plain_name
 from agent.providers.openai.details import details_of
 from agent.records import frozen
@@ -57,7 +57,7 @@ class Dialect:
         return f"openai{flags}"
 
 
-class Heads:
+class ToolSchemaCache:
     """What stands in front of the messages, remembered for the last few conversations."""
 
     def __init__(self, write: Callable[[ModelRequest], bytes]) -> None:
@@ -89,7 +89,7 @@ class Heads:
         return head
 
 
-class Encoder:
+class OpenAIRequestEncoder:
     """Turns requests into bodies."""
 
     def __init__(self, dialect: Dialect) -> None:
@@ -97,7 +97,7 @@ class Encoder:
         self._replaying = replace(dialect, replay_reasoning=True)
         self._wanting: set[str] = set()
         self._renamed: set[str] = set()
-        self._heads = Heads(self._head)
+        self._heads = ToolSchemaCache(self._head)
 
     def replay_reasoning(self, model: str) -> bool:
         """From now on this model gets its thoughts back; False when it does already."""
@@ -111,7 +111,7 @@ class Encoder:
         if model in self._renamed:
             return False
         self._renamed.add(model)
-        self._heads = Heads(self._head)
+        self._heads = ToolSchemaCache(self._head)
         return True
 
     def body(self, request: ModelRequest) -> bytes:
@@ -224,7 +224,7 @@ def _assistant(message: Message, text: str, dialect: Dialect) -> dict[str, Any]:
     thoughts = [part for part in message.content if isinstance(part, Thinking)]
     # Some vendors refuse a whole conversation for one empty message in it.
     empty = None if dialect.null_content else ""
-    silence = empty if message.tool_calls else load("said_nothing")
+    silence = empty if message.tool_calls else load_prompt("said_nothing")
     data: dict[str, Any] = {"role": "assistant", "content": text if text.strip() else silence}
     if dialect.replay_reasoning:
         data["reasoning_content"] = "".join(part.text for part in thoughts) or _NO_REASONING

@@ -17,14 +17,14 @@ from agent.providers.openai.chunk import (
     calls_of,
     delta_of,
     first_choice,
-    said,
     text_of,
-    thought,
+    text_of_delta,
+    thinking_of_delta,
     usage_of,
 )
-from agent.providers.openai.details import Details
+from agent.providers.openai.details import ReasoningDetails
 from agent.providers.openai.request import extra_to_signature, mend
-from agent.providers.text_stream import Speech
+from agent.providers.text_stream import TextStream
 from agent.said import FILTERED
 from agent.types import Message, Part, Text, Thinking, ToolCall, Usage
 
@@ -51,7 +51,7 @@ class _Call:
         return "".join(self.pieces)
 
 
-class ReplyBuilder:
+class OpenAIResponseBuilder:
     """Takes the chunks of one stream in order and yields the events they mean.
 
     `number` gives the first number for ids that the server forgot to send.
@@ -60,8 +60,8 @@ class ReplyBuilder:
     def __init__(self, number: Callable[[], int]) -> None:
         self.finish_reason: str | None = None
         self._number = number
-        self._speech = Speech()
-        self._details = Details()
+        self._speech = TextStream()
+        self._details = ReasoningDetails()
         self._calls: list[_Call] = []
         self._usage: Usage | None = None
         self._chunks = 0
@@ -77,8 +77,8 @@ class ReplyBuilder:
         delta = delta_of(choice)
         self._details.add(delta)
         self._refused = self._refused or bool(text_of(delta.get("refusal")))
-        yield from self._speech.think(thought(delta))
-        yield from self._speech.say(said(delta))
+        yield from self._speech.think(thinking_of_delta(delta))
+        yield from self._speech.say(text_of_delta(delta))
         for call in calls_of(delta):
             yield from self._call(call)
         reason = choice.get("finish_reason")
@@ -110,7 +110,7 @@ class ReplyBuilder:
         if self._speech.text:
             content.append(Text(self._speech.text))
         cut = self.finish_reason == "length"
-        calls = tuple(read_call(c.id, c.name, c.raw, cut=cut) for c in self._calls)
+        calls = tuple(parse_tool_call(c.id, c.name, c.raw, cut=cut) for c in self._calls)
         return Message("assistant", tuple(content), calls)
 
     def _call(self, delta: Mapping[str, Any]) -> Iterator[ModelEvent]:
@@ -159,7 +159,7 @@ class ReplyBuilder:
         return call
 
 
-def read_call(call_id: str, name: str, raw: str, *, cut: bool = False) -> ToolCall:
+def parse_tool_call(call_id: str, name: str, raw: str, *, cut: bool = False) -> ToolCall:
     """A call with its arguments read; they are None when `raw` is no JSON object, or one
     that is nested beyond reason.
 

@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent.providers.base import ToolSpec
-from agent.providers.openai.response import read_call
-from agent.providers.text_tools.parser import Written, XmlReader
+from agent.providers.openai.response import parse_tool_call
+from agent.providers.text_tools.parser import ParsedCall, TextToolParser
 from agent.providers.text_tools.provider import read_written
 from agent.records import frozen
 from agent.types import ToolCall
@@ -35,7 +35,7 @@ _WHOLE = re.compile(
 _CALLS_LIMIT = 32
 
 
-class Held:
+class DetectionBuffer:
     """Text on its way to the screen, held back while it may be a call."""
 
     def __init__(self) -> None:
@@ -56,14 +56,14 @@ class Held:
 
 
 @frozen
-class Found:
+class DetectedCalls:
     """The calls in a text, and the text without them."""
 
     calls: tuple[ToolCall, ...]
     text: str = ""
 
 
-def calls_in(text: str, tools: Mapping[str, ToolSpec], number: int) -> Found | None:
+def detect_calls(text: str, tools: Mapping[str, ToolSpec], number: int) -> DetectedCalls | None:
     """None unless the text is, or ends with, whole calls of these tools and nothing else.
 
     `number` is that of the first made-up id.
@@ -75,13 +75,13 @@ def calls_in(text: str, tools: Mapping[str, ToolSpec], number: int) -> Found | N
         return found
     whole = _WHOLE.fullmatch(text)
     calls = _bare(whole[1], tools, number) if whole else ()
-    return Found(calls) if calls else None
+    return DetectedCalls(calls) if calls else None
 
 
-def _tagged(text: str, tools: Mapping[str, ToolSpec], number: int) -> Found | None:
-    reader = XmlReader()
+def _tagged(text: str, tools: Mapping[str, ToolSpec], number: int) -> DetectedCalls | None:
+    reader = TextToolParser()
     pieces = [*reader.feed(text), *reader.end()]
-    written = [piece for piece in pieces if isinstance(piece, Written)]
+    written = [piece for piece in pieces if isinstance(piece, ParsedCall)]
     if not written or any(one.name not in tools or not one.whole for one in written):
         return None
     first = pieces.index(written[0])
@@ -91,7 +91,9 @@ def _tagged(text: str, tools: Mapping[str, ToolSpec], number: int) -> Found | No
         read_written(f"call_{number + n}", one, tools[one.name].parameters)
         for n, one in enumerate(written)
     )
-    return Found(calls, "".join(one for one in pieces[:first] if isinstance(one, str)).rstrip())
+    return DetectedCalls(
+        calls, "".join(one for one in pieces[:first] if isinstance(one, str)).rstrip()
+    )
 
 
 def _bare(text: str, tools: Mapping[str, ToolSpec], number: int) -> tuple[ToolCall, ...]:
@@ -115,4 +117,4 @@ def _call(value: Any, tools: Mapping[str, ToolSpec], call_id: str) -> ToolCall |
         return None
     arguments = given[0] if given else {}
     raw = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-    return read_call(call_id, name, raw)
+    return parse_tool_call(call_id, name, raw)

@@ -25,7 +25,7 @@ _STRING_MARKS = re.compile(r'["\\]|</tool(?:_call)?>')
 
 
 @frozen
-class Written:
+class ParsedCall:
     """A call as it was written; `whole` is false when its end never came."""
 
     name: str
@@ -33,7 +33,7 @@ class Written:
     whole: bool = True
 
 
-class XmlReader:
+class TextToolParser:
     """Tells calls from text, however the text is cut into pieces.
 
     What the model makes up as a result of its own call is dropped, and all that follows it.
@@ -50,10 +50,10 @@ class XmlReader:
         self._quoted = False
         self._json: bool | None = None
 
-    def feed(self, text: str) -> list[str | Written]:
+    def feed(self, text: str) -> list[str | ParsedCall]:
         """Text to show and calls, in order, as far as they are certain by now."""
         self._held += text
-        found: list[str | Written] = []
+        found: list[str | ParsedCall] = []
         while not self._over:
             step = self._text() if self._name is None else self._body()
             if step is None:
@@ -62,7 +62,7 @@ class XmlReader:
                 found.append(step)
         return found
 
-    def end(self, *, cut: bool = False) -> list[str | Written]:
+    def end(self, *, cut: bool = False) -> list[str | ParsedCall]:
         """The rest, once nothing can follow; `cut` says that more would have."""
         if self._over:
             return []
@@ -70,13 +70,13 @@ class XmlReader:
             # A quote that was never closed may have hidden the end: the first one counts then.
             body, found, rest = self._held.partition(self._closing)
             broken = _written(self._name, body, whole=False)
-            last = XmlReader()
+            last = TextToolParser()
             last._called = True
             last._json = False
             return [broken, *(last.feed(rest) + last._text_rest(cut) if found else [])]
         return self._text_rest(cut)
 
-    def _text_rest(self, cut: bool) -> list[str | Written]:
+    def _text_rest(self, cut: bool) -> list[str | ParsedCall]:
         held = self._held
         if self._name is not None:
             return [_written(self._name, held, whole=False)]
@@ -85,7 +85,7 @@ class XmlReader:
         shown = "" if begun or (self._called and not held.strip()) else held
         return [shown] if shown else []
 
-    def _text(self) -> str | Written | None:
+    def _text(self) -> str | ParsedCall | None:
         """The next text that is certain; None when more must come first."""
         if self._called:
             # Blanks between calls, and behind the last one, are not worth showing.
@@ -124,7 +124,7 @@ class XmlReader:
         self._seen, self._quoted, self._json = 0, False, None
         return ""
 
-    def _body(self) -> Written | None:
+    def _body(self) -> ParsedCall | None:
         """The call, once its end has come."""
         if self._json is None and (start := self._held.lstrip()):
             self._json = start.startswith("{")
@@ -154,19 +154,19 @@ class XmlReader:
         return -1
 
 
-def _written(name: str, body: str, *, whole: bool = True) -> Written:
+def _written(name: str, body: str, *, whole: bool = True) -> ParsedCall:
     """The call; without a name its body tells it."""
     if name:
-        return Written(name, body, whole)
+        return ParsedCall(name, body, whole)
     try:
         told = json.loads(body)
     except (ValueError, RecursionError):
-        return Written("", body, whole=False)
+        return ParsedCall("", body, whole=False)
     told = told if isinstance(told, dict) else {}
     arguments = told.get("arguments", told.get("parameters", {}))
     if not isinstance(arguments, str):
         arguments = json.dumps(arguments, ensure_ascii=False)
-    return Written(str(told.get("name", "")), arguments)
+    return ParsedCall(str(told.get("name", "")), arguments)
 
 
 def _may_begin(text: str, *, called: bool) -> bool:

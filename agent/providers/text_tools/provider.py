@@ -8,18 +8,18 @@ from dataclasses import replace
 from typing import Any, cast
 
 from agent.events import ModelEvent, Reply, TextDelta, ToolCallDelta
-from agent.prompts import fill
+from agent.prompts import render_prompt
 from agent.providers.base import ClosingProvider, ModelRequest, ToolSpec
 from agent.providers.openai.request import encode_json, name_of
-from agent.providers.openai.response import next_call_number, read_call
-from agent.providers.text_tools.parser import Written, XmlReader
+from agent.providers.openai.response import next_call_number, parse_tool_call
+from agent.providers.text_tools.parser import ParsedCall, TextToolParser
 from agent.types import Message, Part, Text, ToolCall
 
 _CHILD = re.compile(r"\s*<(\w+)>(.*?)</\1>\s*", re.DOTALL)
 _LOOKS_LIKE_JSON = re.compile(r"\{\s*[\"}]")
 
 
-class XmlTools:
+class TextToolProvider:
     """A provider around a provider: native calls on this side, calls in the text on the other.
 
     A call that cannot be read is still a call: it gets an error for a result, which the model
@@ -37,7 +37,7 @@ class XmlTools:
         words = _words(request.messages)
         told = replace(request, system=_told(request), messages=words, tools=())
         tools = {tool.name: tool for tool in request.tools}
-        listener = _Listener(tools, next_call_number(request.messages))
+        listener = _ReplyRewriter(tools, next_call_number(request.messages))
         stream = self._provider.stream(told)
         # Providers are async generators; closing one ends its connection at once.
         async with aclosing(cast(AsyncGenerator[ModelEvent], stream)):
@@ -49,15 +49,15 @@ class XmlTools:
         await self._provider.aclose()
 
 
-class _Listener:
+class _ReplyRewriter:
     """Hears the events of one stream and makes calls of those that stand in its text."""
 
     def __init__(self, tools: Mapping[str, ToolSpec], number: int) -> None:
         self._tools = tools
         self._number = number
-        self._reader = XmlReader()
+        self._reader = TextToolParser()
         self._shown: list[str] = []
-        self._written: list[tuple[str, Written]] = []
+        self._written: list[tuple[str, ParsedCall]] = []
 
     def hear(self, event: ModelEvent) -> Iterator[ModelEvent]:
         match event:
@@ -70,7 +70,7 @@ class _Listener:
             case _:
                 yield event
 
-    def _take(self, found: Sequence[str | Written], *, cut: bool) -> Iterator[ModelEvent]:
+    def _take(self, found: Sequence[str | ParsedCall], *, cut: bool) -> Iterator[ModelEvent]:
         for one in found:
             if isinstance(one, str):
                 self._shown.append(one)
@@ -90,13 +90,13 @@ class _Listener:
         reason = "tool_calls" if calls and reply.finish_reason == "stop" else reply.finish_reason
         return replace(reply, message=message, finish_reason=reason)
 
-    def _read(self, call_id: str, written: Written, *, cut: bool) -> ToolCall:
+    def _read(self, call_id: str, written: ParsedCall, *, cut: bool) -> ToolCall:
         tool = self._tools.get(written.name)
         return read_written(call_id, written, tool.parameters if tool else {}, cut=cut)
 
 
 def read_written(
-    call_id: str, written: Written, schema: Mapping[str, Any], *, cut: bool = False
+    call_id: str, written: ParsedCall, schema: Mapping[str, Any], *, cut: bool = False
 ) -> ToolCall:
     """The call with its arguments read from JSON, from tags, or from plain text.
 
@@ -105,7 +105,7 @@ def read_written(
     """
     name, body = written.name.strip(), written.body.strip()
     if _LOOKS_LIKE_JSON.match(body) or not body:
-        call = read_call(call_id, name, body, cut=cut or not written.whole)
+        call = parse_tool_call(call_id, name, body, cut=cut or not written.whole)
         return replace(call, arguments=None) if cut and not written.whole else call
     if not written.whole:
         return ToolCall(call_id, name, None, body)
@@ -151,7 +151,7 @@ def _told(request: ModelRequest) -> str:
         f"## {tool.name}\n{tool.description}\nArguments: {encode_json(tool.parameters).decode()}"
         for tool in request.tools
     )
-    return f"{request.system}\n\n{fill('xml_tools', tools=tools)}".strip()
+    return f"{request.system}\n\n{render_prompt('xml_tools', tools=tools)}".strip()
 
 
 def _words(messages: Sequence[Message]) -> list[Message]:

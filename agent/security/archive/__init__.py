@@ -1,6 +1,6 @@
 """The one way in which Kore unpacks zip and tar archives."""
 
-from agent.security.archive.entry import Caps
+from agent.security.archive.entry import ArchiveLimits
 from agent.security.archive.extract import extract
 
-__all__ = ["Caps", "extract"]
+__all__ = ["ArchiveLimits", "extract"]

@@ -7,7 +7,7 @@ from dataclasses import field
 
 from agent.errors import ArchiveRefused
 from agent.records import frozen
-from agent.security.files.filenames import folded
+from agent.security.files.filenames import normalize_filename
 from agent.security.files.paths import shown
 from agent.text.visible import hidden_character
 
@@ -21,7 +21,7 @@ _DRIVE = re.compile(r"[A-Za-z]:")
 
 
 @frozen
-class Caps:
+class ArchiveLimits:
     """`entries` counts files and folders; `ratio` bounds all that comes out by what went in."""
 
     entries: int = 10_000
@@ -35,7 +35,7 @@ class Caps:
 
 
 @frozen
-class Entry:
+class ArchiveEntry:
     """One file or folder. `chunks` are read to their end before the next entry is asked for."""
 
     name: str
@@ -44,14 +44,14 @@ class Entry:
     chunks: Iterator[bytes] = field(default_factory=lambda: iter(()))
 
 
-class Names:
+class NameValidator:
     """The names that were met so far: no two of them may be one file anywhere."""
 
-    def __init__(self, caps: Caps) -> None:
+    def __init__(self, caps: ArchiveLimits) -> None:
         self._limit = caps.entries
         self._seen: dict[tuple[str, ...], tuple[tuple[str, ...], bool]] = {}
 
-    def take(self, entry: Entry) -> tuple[str, ...]:
+    def take(self, entry: ArchiveEntry) -> tuple[str, ...]:
         """The entry's components. Raises ArchiveRefused for a name that is unsafe or taken."""
         parts = _components(entry.name)
         for end in range(1, len(parts) + 1):
@@ -61,7 +61,7 @@ class Names:
         return parts
 
     def _add(self, parts: tuple[str, ...], is_folder: bool, name: str) -> None:
-        key = tuple(folded(part) for part in parts)
+        key = tuple(normalize_filename(part) for part in parts)
         known = self._seen.get(key)
         if known is None:
             self._seen[key] = (parts, is_folder)

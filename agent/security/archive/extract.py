@@ -9,19 +9,19 @@ from pathlib import Path
 from typing import BinaryIO
 
 from agent.errors import ArchiveRefused
-from agent.security.archive.entry import Caps, Entry, Names
-from agent.security.archive.tar import Tape, tar_entries
+from agent.security.archive.entry import ArchiveEntry, ArchiveLimits, NameValidator
+from agent.security.archive.tar import TarStream, tar_entries
 from agent.security.archive.zip import MAGIC, zip_entries
 from agent.security.files.folder_tree import remove_tree
 from agent.security.files.paths import shown
-from agent.security.files.safe_open import inner_folder, opened_folder
+from agent.security.files.safe_open import open_folder_beneath, open_subfolder
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 # Headers, padding and notes of a tar, for each of its entries.
 _TAR_BYTES_PER_ENTRY = 4096
 
 
-def extract(archive: Path, target: Path, caps: Caps | None = None) -> tuple[str, ...]:
+def extract(archive: Path, target: Path, caps: ArchiveLimits | None = None) -> tuple[str, ...]:
     """Unpack a zip or a tar (plain, gzip, bzip2, xz) into `target`, which must not exist yet.
 
     Only files and folders come out, below `target` and readable by this user alone. Returns the
@@ -29,30 +29,30 @@ def extract(archive: Path, target: Path, caps: Caps | None = None) -> tuple[str,
     thread. `target` is real: no part of it is a link.
     """
     with _explained(archive), archive.open("rb") as file:
-        return _Extraction(file, caps or Caps()).into(target)
+        return _Extraction(file, caps or ArchiveLimits()).into(target)
 
 
 class _Extraction:
     """One archive on its way to the disk."""
 
-    def __init__(self, file: BinaryIO, caps: Caps) -> None:
+    def __init__(self, file: BinaryIO, caps: ArchiveLimits) -> None:
         self._file = file
         self._caps = caps
         self._packed_bytes = os.fstat(file.fileno()).st_size
         self._left = caps.allowed_bytes(self._packed_bytes)
-        self._names = Names(caps)
+        self._names = NameValidator(caps)
 
     def into(self, target: Path) -> tuple[str, ...]:
         """Written beside the target first: it appears by one rename."""
         name = f".{secrets.token_hex(8)}.kore-new"
-        with opened_folder(target.parent, create=True) as above:
+        with open_folder_beneath(target.parent, create=True) as above:
             if _is_there(target.name, above):
                 raise ArchiveRefused(
                     f"{target} exists already; archives are unpacked into a new one."
                 )
             os.mkdir(name, 0o700, dir_fd=above)
             try:
-                folder = inner_folder(name, above)
+                folder = open_subfolder(name, above)
                 try:
                     files = tuple(self._unpack(folder))
                 finally:
@@ -76,15 +76,15 @@ class _Extraction:
                 self._write(entry, parts, folder)
                 yield "/".join(parts)
 
-    def _entries(self) -> Iterator[Entry]:
+    def _entries(self) -> Iterator[ArchiveEntry]:
         start = self._file.read(4)
         self._file.seek(0)
         if start in MAGIC:
             return zip_entries(self._file, self._packed_bytes, self._caps)
         room = self._left + self._caps.entries * _TAR_BYTES_PER_ENTRY
-        return tar_entries(Tape(self._file, room))
+        return tar_entries(TarStream(self._file, room))
 
-    def _write(self, entry: Entry, parts: tuple[str, ...], folder: int) -> None:
+    def _write(self, entry: ArchiveEntry, parts: tuple[str, ...], folder: int) -> None:
         inner = _descend(folder, parts[:-1])
         try:
             mode = 0o700 if entry.is_executable else 0o600
@@ -105,10 +105,10 @@ class _Extraction:
 
 def _descend(folder: int, parts: tuple[str, ...]) -> int:
     """A descriptor of the folder `parts` below the open one; missing ones are made."""
-    fd = inner_folder(".", folder)
+    fd = open_subfolder(".", folder)
     for part in parts:
         try:
-            inner = inner_folder(part, fd, create=True)
+            inner = open_subfolder(part, fd, create=True)
         finally:
             os.close(fd)
         fd = inner

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, BinaryIO, Protocol, cast
 
 from agent.errors import ArchiveRefused
-from agent.security.archive.entry import CHUNK_BYTES, Entry
+from agent.security.archive.entry import CHUNK_BYTES, ArchiveEntry
 from agent.security.files.paths import shown
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class _Readable(Protocol):
     def read(self, size: int, /) -> bytes: ...
 
 
-class Tape:
+class TarStream:
     """What comes out of a packed tar, up to `limit_bytes`."""
 
     def __init__(self, file: BinaryIO, limit_bytes: int) -> None:
@@ -57,7 +57,7 @@ class Tape:
         return data
 
 
-def tar_entries(tape: Tape) -> Iterator[Entry]:
+def tar_entries(tape: TarStream) -> Iterator[ArchiveEntry]:
     """The files and folders of a tar. Raises ArchiveRefused, and what the unpackers raise."""
     from tarfile import TarInfo
 
@@ -79,22 +79,22 @@ def tar_entries(tape: Tape) -> Iterator[Entry]:
     tape.finish()
 
 
-def _entry(tape: Tape, info: "TarInfo", name: str) -> Entry:
+def _entry(tape: TarStream, info: "TarInfo", name: str) -> ArchiveEntry:
     if info.type == _FOLDER and not info.size:
-        return Entry(name, True)
+        return ArchiveEntry(name, True)
     if info.type not in _PLAIN:
         raise ArchiveRefused(f"The archive holds a link or a special file: {shown(name)}.")
-    return Entry(name, False, bool(info.mode & 0o100), _chunks(tape, info.size))
+    return ArchiveEntry(name, False, bool(info.mode & 0o100), _chunks(tape, info.size))
 
 
-def _chunks(tape: Tape, left: int) -> Iterator[bytes]:
+def _chunks(tape: TarStream, left: int) -> Iterator[bytes]:
     while left:
         chunk = tape.take(min(left, CHUNK_BYTES))
         left -= len(chunk)
         yield chunk
 
 
-def _note(tape: Tape, size_bytes: int) -> bytes:
+def _note(tape: TarStream, size_bytes: int) -> bytes:
     if size_bytes > _NOTE_BYTES:
         raise ArchiveRefused("The archive is damaged: a note about a file is too long.")
     note = tape.take(size_bytes)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, BinaryIO
 
 from agent.errors import ArchiveRefused
-from agent.security.archive.entry import CHUNK_BYTES, Caps, Entry
+from agent.security.archive.entry import CHUNK_BYTES, ArchiveEntry, ArchiveLimits
 from agent.security.files.paths import shown
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _ENCRYPTED, _UTF8 = 0x1, 0x800
 _STORED, _DEFLATED = 0, 8
 
 
-def zip_entries(file: BinaryIO, size_bytes: int, caps: Caps) -> Iterator[Entry]:
+def zip_entries(file: BinaryIO, size_bytes: int, caps: ArchiveLimits) -> Iterator[ArchiveEntry]:
     """The files and folders of a zip. Raises ArchiveRefused, and what `zipfile` raises."""
     from zipfile import ZipFile
 
@@ -39,7 +39,7 @@ def zip_entries(file: BinaryIO, size_bytes: int, caps: Caps) -> Iterator[Entry]:
             yield _entry(archive, info)
 
 
-def _check_index(file: BinaryIO, size_bytes: int, caps: Caps) -> int:
+def _check_index(file: BinaryIO, size_bytes: int, caps: ArchiveLimits) -> int:
     """Where the index of the archive begins, which must lie where its end says."""
     file.seek(max(0, size_bytes - _END_BYTES - _COMMENT_BYTES))
     tail = file.read()
@@ -68,7 +68,7 @@ def _refuse_overlaps(infos: "list[ZipInfo]", index: int) -> None:
         raise ArchiveRefused("The archive holds entries that overlap.")
 
 
-def _entry(archive: "ZipFile", info: "ZipInfo") -> Entry:
+def _entry(archive: "ZipFile", info: "ZipInfo") -> ArchiveEntry:
     name = _name(info)
     if info.flag_bits & _ENCRYPTED:
         raise ArchiveRefused(f"The archive is encrypted ({shown(name)}).")
@@ -82,8 +82,8 @@ def _entry(archive: "ZipFile", info: "ZipInfo") -> Entry:
     if (kind and is_folder != (kind == stat.S_IFDIR)) or (is_folder and info.file_size):
         raise ArchiveRefused(f"The archive contradicts itself: is {shown(name)} a folder?")
     if is_folder:
-        return Entry(name, True)
-    return Entry(name, False, bool(mode & stat.S_IXUSR), _chunks(archive, info))
+        return ArchiveEntry(name, True)
+    return ArchiveEntry(name, False, bool(mode & stat.S_IXUSR), _chunks(archive, info))
 
 
 def _name(info: "ZipInfo") -> str:

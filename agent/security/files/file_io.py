@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import BinaryIO, Literal, TypeVar
 
 from agent.errors import ToolError
-from agent.security.files.safe_open import LISTED, opened_folder, refuse_kernel_view
-from agent.security.taint.quarantine import made
+from agent.security.files.safe_open import LISTED, open_folder_beneath, refuse_kernel_view
+from agent.security.taint.quarantine import quarantine_created
 
 T = TypeVar("T")
 
@@ -71,7 +71,7 @@ def copy(path: Path, target: BinaryIO, limit_bytes: int) -> tuple[int, bytes]:
 
 @contextmanager
 def _readable(path: Path) -> Iterator[BinaryIO]:
-    with explained(path), opened_folder(path.parent) as folder:
+    with explained(path), open_folder_beneath(path.parent) as folder:
         _regular(path.name, folder)
         with open(_opened(path.name, folder, os.O_RDONLY), "rb") as file:
             info = os.fstat(file.fileno())
@@ -87,21 +87,21 @@ def kind(path: Path) -> Literal["file", "folder"] | None:
     """What there is at `path`; nothing and things of other kinds are told apart by opening them."""
     with explained(path):
         try:
-            with opened_folder(path.parent) as folder:
+            with open_folder_beneath(path.parent) as folder:
                 mode = os.stat(path.name or ".", dir_fd=folder, follow_symlinks=False).st_mode
         except FileNotFoundError:
             return None
     return "folder" if stat.S_ISDIR(mode) else "file"
 
 
-def replace(path: Path, data: bytes, mode: int | None = None) -> None:
+def write_atomic(path: Path, data: bytes, mode: int | None = None) -> None:
     """Make `path` hold exactly `data`: by a new file that takes its place, or not at all.
 
     Parents are created; the owner of an existing file stays, and its mode unless one is given.
     Raises ToolError.
     """
-    made(path)
-    with explained(path), opened_folder(path.parent, create=True) as folder:
+    quarantine_created(path)
+    with explained(path), open_folder_beneath(path.parent, create=True) as folder:
         old = _regular(path.name, folder)
         name = f".{secrets.token_hex(8)}.kore-new"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _PLAIN
@@ -126,8 +126,8 @@ def replace(path: Path, data: bytes, mode: int | None = None) -> None:
 
 def append(path: Path, data: bytes) -> None:
     """Add `data` at the end of `path`; the file and its parents are created. Raises ToolError."""
-    made(path)
-    with explained(path), opened_folder(path.parent, create=True) as folder:
+    quarantine_created(path)
+    with explained(path), open_folder_beneath(path.parent, create=True) as folder:
         _regular(path.name, folder)
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
         with open(_opened(path.name, folder, flags), "ab") as file:

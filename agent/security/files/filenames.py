@@ -10,7 +10,7 @@ _SHORT = re.compile(r"([^~]{1,6})~\d+(\.[^.]{0,3})?")
 
 
 @lru_cache(maxsize=4096)
-def folded(name: str) -> str:
+def normalize_filename(name: str) -> str:
     """One spelling for all that some file system takes for the same name.
 
     Case, composed characters, full width, ignored characters (HFS+), trailing dots and blanks
@@ -25,18 +25,18 @@ def folded(name: str) -> str:
 
 def folded_path(path: Path) -> Path:
     """The path with each of its components folded."""
-    return Path(*(part if part == path.anchor else folded(part) for part in path.parts))
+    return Path(*(part if part == path.anchor else normalize_filename(part) for part in path.parts))
 
 
 def same_names(asked: Iterable[str], wanted: Iterable[str]) -> bool:
     """Whether components spell the wanted ones, also by their short names (`GIT~1`)."""
     return all(
-        folded(one) == folded(other) or _is_short(one, other)
+        normalize_filename(one) == normalize_filename(other) or _is_short(one, other)
         for one, other in zip(asked, wanted, strict=True)
     )
 
 
 def _is_short(name: str, wanted: str) -> bool:
-    if "~" not in name or (found := _SHORT.fullmatch(folded(name))) is None:
+    if "~" not in name or (found := _SHORT.fullmatch(normalize_filename(name))) is None:
         return False
-    return found[1] == folded(wanted).replace(".", "")[:6]
+    return found[1] == normalize_filename(wanted).replace(".", "")[:6]

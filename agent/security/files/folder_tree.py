@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Self
 
 from agent.records import frozen
-from agent.security.files.safe_open import LISTED, THROUGH, inner_folder, opened_folder
+from agent.security.files.safe_open import LISTED, THROUGH, open_folder_beneath, open_subfolder
 
 # Folders that stay open above the one where the walk is.
 _KEPT = 16
@@ -26,7 +26,7 @@ _WRITTEN = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @frozen
-class Member:
+class TreeEntry:
     """What lies in the open folder `folder`, for as long as the next one is not asked for.
 
     `above` are the folders on the way. A folder comes twice: before what lies in it, and after.
@@ -65,7 +65,7 @@ class Member:
             open_up(self.name, self.folder)
 
 
-class Cursor:
+class FolderCursor:
     """A folder below an open one, and the way to it; however deep, a few descriptors."""
 
     def __init__(self, root: int) -> None:
@@ -88,7 +88,7 @@ class Cursor:
 
     def down(self, name: str, *, create: bool = False) -> None:
         """Raises OSError; then it is where it was."""
-        fd = inner_folder(name, self.folder, create=create, flags=LISTED)
+        fd = open_subfolder(name, self.folder, create=create, flags=LISTED)
         self._enter(name, fd)
 
     def up(self) -> None:
@@ -145,7 +145,7 @@ class Cursor:
         self._open.append(os.open(".", LISTED, dir_fd=self._root))
         for name, identity in zip(names, identities[1:], strict=True):
             try:
-                fd = inner_folder(name, self.folder, flags=LISTED)
+                fd = open_subfolder(name, self.folder, flags=LISTED)
             except OSError:
                 return
             if _identity(fd) != identity:
@@ -154,22 +154,22 @@ class Cursor:
             self._enter(name, fd)
 
 
-class Walk:
+class TreeWalk:
     """Once through all that is below the open folder `root`, in the order of names.
 
     Folders that `enters` refuses come without what lies in them. `left_out` counts what could not
     be looked at: closed to us, or moved away meanwhile.
     """
 
-    def __init__(self, root: int, enters: Callable[[Member], bool] | None = None) -> None:
+    def __init__(self, root: int, enters: Callable[[TreeEntry], bool] | None = None) -> None:
         self.left_out = 0
         self._root = root
         self._enters = enters
 
-    def __iter__(self) -> Iterator[Member]:
-        with Cursor(self._root) as cursor:
+    def __iter__(self) -> Iterator[TreeEntry]:
+        with FolderCursor(self._root) as cursor:
             pending = [self._names(cursor)]
-            entered: list[Member] = []
+            entered: list[TreeEntry] = []
             while True:
                 if pending[-1]:
                     member = self._member(pending[-1].pop(), cursor)
@@ -192,9 +192,9 @@ class Walk:
                         continue
                 else:
                     return
-                yield Member(member.name, cursor.folder, cursor.names, member.info, True)
+                yield TreeEntry(member.name, cursor.folder, cursor.names, member.info, True)
 
-    def _names(self, cursor: Cursor) -> list[str]:
+    def _names(self, cursor: FolderCursor) -> list[str]:
         """The last comes first."""
         try:
             return sorted(os.listdir(cursor.folder), reverse=True)
@@ -202,7 +202,7 @@ class Walk:
             self.left_out += 1
             return []
 
-    def _member(self, name: str, cursor: Cursor) -> Member | None:
+    def _member(self, name: str, cursor: FolderCursor) -> TreeEntry | None:
         try:
             info = os.stat(name, dir_fd=cursor.folder, follow_symlinks=False)
         except FileNotFoundError:
@@ -210,9 +210,9 @@ class Walk:
         except OSError:
             self.left_out += 1
             return None
-        return Member(name, cursor.folder, cursor.names, info)
+        return TreeEntry(name, cursor.folder, cursor.names, info)
 
-    def _descend(self, member: Member, cursor: Cursor) -> bool:
+    def _descend(self, member: TreeEntry, cursor: FolderCursor) -> bool:
         if self._enters is not None and not self._enters(member):
             return False
         try:
@@ -232,13 +232,13 @@ def remove_tree(name: str, above: int) -> bool:
     """
     open_up(name, above)
     try:
-        root = inner_folder(name, above, flags=LISTED)
+        root = open_subfolder(name, above, flags=LISTED)
     except FileNotFoundError:
         return True
     except OSError:
         return False
     try:
-        for member in Walk(root):
+        for member in TreeWalk(root):
             # What is left shows in the last line.
             with suppress(OSError):
                 if member.is_done:
@@ -258,7 +258,7 @@ def remove_tree(name: str, above: int) -> bool:
 def remove_folder(path: Path) -> bool:
     """Like `remove_tree`, of a folder at a path."""
     try:
-        with opened_folder(path.parent.resolve()) as above:
+        with open_folder_beneath(path.parent.resolve()) as above:
             return remove_tree(path.name, above)
     except FileNotFoundError:
         return True
@@ -275,11 +275,11 @@ def copy_tree(source: Path, target: Path) -> int:
     target.mkdir()
     left_out = 0
     with (
-        opened_folder(source.resolve(), flags=LISTED) as root,
-        opened_folder(target.resolve(), flags=LISTED) as made,
-        Cursor(made) as place,
+        open_folder_beneath(source.resolve(), flags=LISTED) as root,
+        open_folder_beneath(target.resolve(), flags=LISTED) as made,
+        FolderCursor(made) as place,
     ):
-        walk = Walk(root)
+        walk = TreeWalk(root)
         for member in walk:
             place.back(len(member.above))
             if member.is_folder:
@@ -314,7 +314,7 @@ def new_file(name: str, folder: int, mode: int = 0o666) -> int:
     return os.open(name, _WRITTEN, mode, dir_fd=folder)
 
 
-def _copy(fd: int, member: Member, folder: int) -> None:
+def _copy(fd: int, member: TreeEntry, folder: int) -> None:
     with open(fd, "rb") as source, open(new_file(member.name, folder, 0o600), "wb") as target:
         shutil.copyfileobj(source, target, 1 << 20)
         target.flush()

@@ -11,7 +11,7 @@ MOST_ALTERNATIVES = 256
 _BRACES = re.compile(r"\{([^{}]*)\}")
 
 
-class Glob:
+class FilePattern:
     """`*` and `?` stay within a name, `**` is any number of folders, `{a,b}` is a choice.
 
     A pattern without a slash fits a name in any folder. Raises ToolError for an unusable one.

@@ -6,7 +6,7 @@ MEMORY_FOLDER = "memory"
 INBOX_FOLDER = "inbox"
 
 
-def inbox_of(workspace: Path, memory: Path) -> Path:
+def user_inbox_dir(workspace: Path, memory: Path) -> Path:
     """The folder for whoever `memory` is of: who may see the one may see the other.
 
     Raises `ValueError` for a memory file that is not in the workspace's memory folder.

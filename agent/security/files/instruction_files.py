@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from itertools import pairwise
 
-from agent.security.files.filenames import folded
+from agent.security.files.filenames import normalize_filename
 
 PROMPT_FILES = frozenset(
     {"identity.md", "agent.md", "soul.md", "user.md", "agents.md", "claude.md"}
@@ -33,7 +33,7 @@ _NAMES = PROMPT_FILES | PROMPT_FOLDERS
 _PATTERN = frozenset("*?[{")
 
 
-def steers(path: str, root: str) -> bool:
+def is_instruction_file(path: str, root: str) -> bool:
     """Whether a path is such a file of the workspace `root`; both are normal and absolute."""
     if path.removeprefix(root.rstrip("/") + "/") in SESSION_PLANS:
         return False
@@ -41,8 +41,8 @@ def steers(path: str, root: str) -> bool:
     return first in PROMPT_FOLDERS or (single and first in PROMPT_FILES) or _configures(path, root)
 
 
-def plants(path: str, root: str) -> bool:
-    """Whether a path is the file of what is to be done without being asked; as for `steers`."""
+def is_planted(path: str, root: str) -> bool:
+    """Whether a path is the file of what is to be done without being asked; as for `is_instruction_file`."""
     return _first(path, root) == (_HEARTBEAT, True)
 
 
@@ -51,11 +51,16 @@ def may_steer(word: str, folders: Iterable[str], root: str) -> bool:
     if not word or "\0" in word:
         return False
     is_pattern = not _PATTERN.isdisjoint(word)
-    if not is_pattern and "/" not in word and word[0] != "." and folded(word) not in _NAMES:
-        return any(steers(folder, root) for folder in folders)
+    if (
+        not is_pattern
+        and "/" not in word
+        and word[0] != "."
+        and normalize_filename(word) not in _NAMES
+    ):
+        return any(is_instruction_file(folder, root) for folder in folders)
     for folder in folders:
         path = os.path.normpath(os.path.join(folder, word))
-        if steers(path, root):
+        if is_instruction_file(path, root):
             return True
         if is_pattern and any(map(_may_configure, path.split("/"))):
             return True
@@ -73,7 +78,7 @@ def _configures(path: str, root: str) -> bool:
     prefix = root.rstrip("/") + "/"
     if "." not in path or not path.startswith(prefix):
         return False
-    parts = [folded(part) for part in path[len(prefix) :].split("/")]
+    parts = [normalize_filename(part) for part in path[len(prefix) :].split("/")]
     return not CONFIGURATIONS.isdisjoint(parts) or any(
         one == GIT and other in GIT_FILES for one, other in pairwise(parts)
     )
@@ -83,7 +88,7 @@ def _may_configure(part: str) -> bool:
     """Whether a component of a pattern may stand for one; only a dot stands for a leading dot."""
     if part[:1] != "." or _PATTERN.isdisjoint(part):
         return False
-    return any(fnmatchcase(name, folded(part)) for name in CONFIGURATIONS)
+    return any(fnmatchcase(name, normalize_filename(part)) for name in CONFIGURATIONS)
 
 
 def _first(path: str, root: str) -> tuple[str, bool]:
@@ -92,4 +97,4 @@ def _first(path: str, root: str) -> tuple[str, bool]:
     if not path.startswith(prefix):
         return "", False
     first, slash, _ = path[len(prefix) :].partition("/")
-    return folded(first), not slash
+    return normalize_filename(first), not slash

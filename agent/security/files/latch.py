@@ -28,7 +28,7 @@ _table = Lock()
 
 
 @contextmanager
-def alone(path: Path) -> Iterator[None]:
+def exclusive_file(path: Path) -> Iterator[None]:
     """Around reading and writing a file, in a thread. A thread holds one file at a time."""
     # Some file systems know one file by several spellings.
     key = folded_path(path)

@@ -13,7 +13,9 @@ from agent.text.visible import hidden_character
 KERNEL_FOLDERS = (Path("/proc"), Path("/sys"), Path("/dev"))
 
 
-def resolve(path: str, workspace: Path, *, restrict: bool, blocked: Sequence[str] = ()) -> Path:
+def resolve_in_workspace(
+    path: str, workspace: Path, *, restrict: bool, blocked: Sequence[str] = ()
+) -> Path:
     """The real path behind `path`, with links and `..` resolved; it need not exist.
 
     Relative paths start at `workspace`. With `restrict`, a path that ends outside of it is

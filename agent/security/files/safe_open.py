@@ -39,7 +39,7 @@ _KindOf = Callable[[int], int]
 
 
 @contextmanager
-def opened_folder(path: Path, *, create: bool = False, flags: int = THROUGH) -> Iterator[int]:
+def open_folder_beneath(path: Path, *, create: bool = False, flags: int = THROUGH) -> Iterator[int]:
     """A descriptor of the folder `path`, which is absolute and holds neither links nor `..`.
 
     With `create` missing folders are made. Raises OSError: ELOOP or ENOTDIR where something on
@@ -53,7 +53,7 @@ def opened_folder(path: Path, *, create: bool = False, flags: int = THROUGH) -> 
         os.close(fd)
 
 
-def inner_folder(name: str, folder: int, *, create: bool = False, flags: int = THROUGH) -> int:
+def open_subfolder(name: str, folder: int, *, create: bool = False, flags: int = THROUGH) -> int:
     """A descriptor of the folder `name`, one component, in the open `folder`. Raises OSError."""
     if create:
         with suppress(FileExistsError):
@@ -102,7 +102,7 @@ def _walk(root: int, parts: tuple[str, ...], create: bool, flags: int) -> int:
     for number, part in enumerate(parts, 1):
         try:
             how = flags if number == len(parts) else THROUGH
-            inner = inner_folder(part, fd, create=create, flags=how)
+            inner = open_subfolder(part, fd, create=create, flags=how)
         finally:
             os.close(fd)
         fd = inner

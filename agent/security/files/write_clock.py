@@ -6,7 +6,7 @@ import time
 CLOCK_S = 1
 
 
-class Since:
+class WriteClock:
     """The wall clock when this was made; what changes later has a later time.
 
     The clock may be set back meanwhile. So `look` compares it with the one that nobody sets, and

@@ -7,21 +7,26 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 
-from agent.security.network.proxy_connection import Connection, Grant, Record, Usage
+from agent.security.network.proxy_connection import (
+    EgressGrant,
+    ProxyConnection,
+    ProxySession,
+    Record,
+)
 
 TOKEN_BYTES = 32
 BACKLOG = 128
 
 
-class Proxy:
+class EgressProxy:
     """Serves one command at one listener: `channel` for a sandbox that hands its own over, or
     `listener`. `usage` tells what came of it.
 
     Nothing is left of it when the block of `open` ends.
     """
 
-    def __init__(self, grant: Grant, record: Record) -> None:
-        self.usage = Usage(grant, record)
+    def __init__(self, grant: EgressGrant, record: Record) -> None:
+        self.usage = ProxySession(grant, record)
         self._token = b""
         self._sockets: list[socket.socket] = []
         self._loop = asyncio.get_running_loop()
@@ -29,7 +34,7 @@ class Proxy:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, grant: Grant, record: Record) -> AsyncIterator["Proxy"]:
+    async def open(cls, grant: EgressGrant, record: Record) -> AsyncIterator["EgressProxy"]:
         """A proxy that runs until the block ends."""
         proxy = cls(grant, record)
         serving = asyncio.create_task(proxy._serve(), name="proxy")
@@ -97,6 +102,6 @@ class Proxy:
         # Whatever was drained has really left: nothing is waited for at the end.
         writer.transport.set_write_buffer_limits(0)
         try:
-            await Connection(self.usage, reader, writer).serve(self._token)
+            await ProxyConnection(self.usage, reader, writer).serve(self._token)
         finally:
             writer.transport.abort()

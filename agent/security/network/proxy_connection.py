@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from agent.errors import KoreError, ToolError
 from agent.records import frozen
-from agent.security.network.proxy_request import Asked, Refusal, read_head
+from agent.security.network.proxy_request import ProxyRefusal, ProxyRequest, read_head
 from agent.security.network.urls import Allow, is_public, resolve_public
 from agent.security.policy.roles import in_hosts
 
@@ -27,7 +27,7 @@ _PASSED_ON = b"HTTP/1.1 200 Connection established\r\n\r\n"
 
 
 @frozen
-class Bounds:
+class ProxyLimits:
     """What one command may use of a proxy: connections at once and in all, refused ones, bytes in
     both directions, those of a head, and seconds for a head, for connecting, and of silence."""
 
@@ -43,13 +43,13 @@ class Bounds:
 
 
 @frozen
-class Grant:
+class EgressGrant:
     """The hosts (`*.example.org` for all below one) and ports to reach; `allow` is for tests."""
 
     hosts: tuple[str, ...]
     ports: tuple[int, ...] = PORTS
     allow: Allow = is_public
-    bounds: Bounds = field(default_factory=Bounds)
+    bounds: ProxyLimits = field(default_factory=ProxyLimits)
 
 
 # "host:port", whether it will be reached, and why. A `KoreError` keeps it from being reached.
@@ -57,10 +57,10 @@ Record = Callable[[str, bool, str], Awaitable[None]]
 
 
 @dataclass(slots=True)
-class Usage:
+class ProxySession:
     """What a command has used of its grant: `reached` and `refused` hold "host:port"."""
 
-    grant: Grant
+    grant: EgressGrant
     record: Record
     reached: set[str] = field(default_factory=set)
     refused: dict[str, str] = field(default_factory=dict)
@@ -68,10 +68,10 @@ class Usage:
     bytes: int = 0
 
 
-class Connection:
+class ProxyConnection:
     """Between a program and the host that it asks for."""
 
-    def __init__(self, usage: Usage, reader: StreamReader, writer: StreamWriter) -> None:
+    def __init__(self, usage: ProxySession, reader: StreamReader, writer: StreamWriter) -> None:
         self._usage = usage
         self._grant = usage.grant
         self._bounds = usage.grant.bounds
@@ -91,51 +91,51 @@ class Connection:
             await self._record(where)
             async with self._reached(asked, addresses) as (reader, writer):
                 await self._pass_on(asked, reader, writer)
-        except Refusal as exc:
+        except ProxyRefusal as exc:
             await self._refuse(where, exc)
         except (OSError, asyncio.IncompleteReadError):
             return  # its program or its peer has gone, or kept silent
 
-    async def _asked(self, token: bytes) -> Asked:
+    async def _asked(self, token: bytes) -> ProxyRequest:
         try:
             async with asyncio.timeout(self._bounds.head_s):
                 given = await self._reader.readexactly(len(token))
                 if not hmac.compare_digest(given, token):
-                    raise Refusal(403, "it came without the token of the command")
+                    raise ProxyRefusal(403, "it came without the token of the command")
                 return read_head(await self._reader.readuntil(b"\r\n\r\n"))
         except asyncio.LimitOverrunError as exc:
-            raise Refusal(431, "the head of the request is too long") from exc
+            raise ProxyRefusal(431, "the head of the request is too long") from exc
         except TimeoutError as exc:
-            raise Refusal(408, "the head of the request did not come in time") from exc
+            raise ProxyRefusal(408, "the head of the request did not come in time") from exc
 
-    async def _judged(self, asked: Asked) -> tuple[str, ...]:
-        """The addresses to connect to. Raises `Refusal`."""
+    async def _judged(self, asked: ProxyRequest) -> tuple[str, ...]:
+        """The addresses to connect to. Raises `ProxyRefusal`."""
         if not in_hosts(asked.host, self._grant.hosts):
             hosts = ", ".join(self._grant.hosts)
-            raise Refusal(
+            raise ProxyRefusal(
                 403, f"{asked.host} is none of the hosts that commands may reach: {hosts}"
             )
         if asked.port not in self._grant.ports:
             ports = ", ".join(map(str, self._grant.ports))
-            raise Refusal(403, f"port {asked.port} is none of {ports}")
+            raise ProxyRefusal(403, f"port {asked.port} is none of {ports}")
         try:
             async with asyncio.timeout(self._bounds.connect_s):
                 return (await resolve_public(f"http://{asked}/", self._grant.allow)).addresses
         except TimeoutError as exc:
-            raise Refusal(504, f"{asked.host} was not found in time") from exc
+            raise ProxyRefusal(504, f"{asked.host} was not found in time") from exc
         except ToolError as exc:
-            raise Refusal(403, str(exc)) from exc
+            raise ProxyRefusal(403, str(exc)) from exc
 
     async def _record(self, where: str) -> None:
         try:
             await self._usage.record(where, True, f"{where} is one of the hosts (exec-hosts)")
         except KoreError as exc:
-            raise Refusal(503, "the connection could not be recorded") from exc
+            raise ProxyRefusal(503, "the connection could not be recorded") from exc
         self._usage.reached.add(where)
 
     @asynccontextmanager
     async def _reached(
-        self, asked: Asked, addresses: tuple[str, ...]
+        self, asked: ProxyRequest, addresses: tuple[str, ...]
     ) -> AsyncIterator[tuple[StreamReader, StreamWriter]]:
         reader, writer = await self._connect(asked, addresses)
         writer.transport.set_write_buffer_limits(0)
@@ -145,7 +145,7 @@ class Connection:
             writer.transport.abort()
 
     async def _connect(
-        self, asked: Asked, addresses: tuple[str, ...]
+        self, asked: ProxyRequest, addresses: tuple[str, ...]
     ) -> tuple[StreamReader, StreamWriter]:
         with suppress(TimeoutError):
             async with asyncio.timeout(self._bounds.connect_s):
@@ -157,7 +157,9 @@ class Connection:
         await self._say(502, f"{asked} does not answer")
         raise ConnectionError
 
-    async def _pass_on(self, asked: Asked, reader: StreamReader, writer: StreamWriter) -> None:
+    async def _pass_on(
+        self, asked: ProxyRequest, reader: StreamReader, writer: StreamWriter
+    ) -> None:
         self._moved()
         if asked.head is None:
             await self._send(self._writer, _PASSED_ON)
@@ -175,7 +177,7 @@ class Connection:
             pass  # one side has gone
 
     async def _copy(
-        self, reader: StreamReader, writer: StreamWriter, asked: Asked | None = None
+        self, reader: StreamReader, writer: StreamWriter, asked: ProxyRequest | None = None
     ) -> None:
         """Until there is no more; of a plain request as much as it said."""
         left = None if asked is None or asked.head is None else asked.length
@@ -213,7 +215,7 @@ class Connection:
         async with asyncio.timeout(self._bounds.idle_s):
             await writer.drain()
 
-    async def _refuse(self, where: str, refusal: Refusal) -> None:
+    async def _refuse(self, where: str, refusal: ProxyRefusal) -> None:
         usage = self._usage
         usage.refusals += 1
         usage.refused[where] = str(refusal)

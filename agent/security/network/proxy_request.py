@@ -23,7 +23,7 @@ _DROPPED = frozenset(
 _METHODS = frozenset({b"DELETE", b"GET", b"HEAD", b"OPTIONS", b"PATCH", b"POST", b"PUT"})
 
 
-class Refusal(Exception):
+class ProxyRefusal(Exception):
     """Why a request goes nowhere; `status` is its answer's in HTTP."""
 
     def __init__(self, status: int, reason: str) -> None:
@@ -32,7 +32,7 @@ class Refusal(Exception):
 
 
 @frozen
-class Asked:
+class ProxyRequest:
     """What a program wants: a tunnel when `head` is None, else this head and `length` bytes sent.
 
     `host` is a name in its normal form or an address.
@@ -47,36 +47,36 @@ class Asked:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def read_head(data: bytes) -> Asked:
-    """What stands before the empty line, that line included. Raises `Refusal`."""
+def read_head(data: bytes) -> ProxyRequest:
+    """What stands before the empty line, that line included. Raises `ProxyRefusal`."""
     first, *lines = data.removesuffix(b"\r\n\r\n").split(b"\r\n")
     parts = first.split(b" ")
     if len(parts) != 3 or parts[2] not in (b"HTTP/1.1", b"HTTP/1.0"):
-        raise Refusal(400, "this is no HTTP/1 request")
+        raise ProxyRefusal(400, "this is no HTTP/1 request")
     method, target, _ = parts
     fields = _fields(lines)
     if not _METHOD.fullmatch(method) or not _TARGET.fullmatch(target):
-        raise Refusal(400, "this is no HTTP/1 request")
+        raise ProxyRefusal(400, "this is no HTTP/1 request")
     if method == b"CONNECT":
         return _authority(target.decode(), None)
     if method not in _METHODS:
-        raise Refusal(405, "this method is not passed on")
+        raise ProxyRefusal(405, "this method is not passed on")
     return _plain(method, target.decode(), fields)
 
 
-def _plain(method: bytes, target: str, fields: list[tuple[bytes, bytes]]) -> Asked:
+def _plain(method: bytes, target: str, fields: list[tuple[bytes, bytes]]) -> ProxyRequest:
     try:
         url = urlsplit(target)
     except ValueError as exc:
-        raise Refusal(400, "the address cannot be read") from exc
+        raise ProxyRefusal(400, "the address cannot be read") from exc
     if url.scheme != "http" or not url.netloc or not target.startswith("http://"):
-        raise Refusal(400, "only http:// addresses, and CONNECT for all others")
+        raise ProxyRefusal(400, "only http:// addresses, and CONNECT for all others")
     asked = _authority(url.netloc, 80)
     lengths = [value for name, value in fields if name == b"content-length"]
     if any(name == b"transfer-encoding" for name, _ in fields):
-        raise Refusal(411, "a body needs a Content-Length here")
+        raise ProxyRefusal(411, "a body needs a Content-Length here")
     if len(lengths) > 1 or not all(map(_LENGTH.fullmatch, lengths)):
-        raise Refusal(400, "the length of the body is not clear")
+        raise ProxyRefusal(400, "the length of the body is not clear")
     path = target.removeprefix("http://")[len(url.netloc) :].partition("#")[0]
     path = path if path.startswith("/") else f"/{path}"
     host = str(asked).removesuffix(":80")
@@ -93,28 +93,28 @@ def _plain(method: bytes, target: str, fields: list[tuple[bytes, bytes]]) -> Ask
     ]
     head = [b"%s %s HTTP/1.1" % (method, path.encode()), b"host: " + host.encode(), *kept]
     text = b"\r\n".join([*head, b"connection: close", b"", b""])
-    return Asked(asked.host, asked.port, text, int(lengths[0]) if lengths else 0)
+    return ProxyRequest(asked.host, asked.port, text, int(lengths[0]) if lengths else 0)
 
 
 def _fields(lines: list[bytes]) -> list[tuple[bytes, bytes]]:
     if len(lines) > HEADERS_LIMIT:
-        raise Refusal(431, "there are too many headers")
+        raise ProxyRefusal(431, "there are too many headers")
     found = []
     for line in lines:
         field = _FIELD.fullmatch(line)
         if field is None:
-            raise Refusal(400, "a header cannot be read")
+            raise ProxyRefusal(400, "a header cannot be read")
         found.append((field[1].lower(), field[2].strip(b" \t")))
     return found
 
 
-def _authority(text: str, default: int | None) -> Asked:
+def _authority(text: str, default: int | None) -> ProxyRequest:
     """`host` or `host:port`; nothing else."""
     found = re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z._-]+)(?::(\d{1,5}))?", text)
     port = int(found[2]) if found and found[2] else default
     if found is None or port is None or not 0 < port < 65_536:
-        raise Refusal(400, "the address must be HOST:PORT, without a user name")
+        raise ProxyRefusal(400, "the address must be HOST:PORT, without a user name")
     try:
-        return Asked(host_name(found[1]), port)
+        return ProxyRequest(host_name(found[1]), port)
     except (ValueError, UnicodeError) as exc:
-        raise Refusal(400, "the address holds no name of a machine") from exc
+        raise ProxyRefusal(400, "the address holds no name of a machine") from exc

@@ -54,7 +54,7 @@ NAT64 = IPv6Network("64:ff9b::/96")
 
 
 @frozen
-class Target:
+class ResolvedUrl:
     """A URL with the addresses that its host had when it was checked."""
 
     url: "URL"
@@ -70,7 +70,7 @@ def is_public(address: Address) -> bool:
     return address in GLOBAL_V6 and not any(address in net for net in SPECIAL_V6)
 
 
-async def resolve_public(url: "URL | str", allow: Allow = is_public) -> Target:
+async def resolve_public(url: "URL | str", allow: Allow = is_public) -> ResolvedUrl:
     """Check a URL and look its host up, once.
 
     Connect to `addresses` only. `allow` is there for tests, whose servers are on loopback.
@@ -93,7 +93,7 @@ async def resolve_public(url: "URL | str", allow: Allow = is_public) -> Target:
             )
     if not addresses:
         raise ToolError(f"The host {host!r} has no address.")
-    return Target(parsed, addresses)
+    return ResolvedUrl(parsed, addresses)
 
 
 def read_url(url: "URL | str") -> "URL":

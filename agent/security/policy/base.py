@@ -62,7 +62,7 @@ class Policy(Protocol):
 
 
 @runtime_checkable
-class Narrows(Protocol):
+class LimitsHosts(Protocol):
     """Optional ability of a policy: say which hosts a tool may reach, where that is not told by
     its arguments; None sets no limit."""
 
@@ -70,7 +70,7 @@ class Narrows(Protocol):
 
 
 @runtime_checkable
-class Shows(Protocol):
+class LimitsPaths(Protocol):
     """Optional ability of a policy: say which files a tool may show that goes through folders.
 
     A file must fit each of the scopes, which are globs from the workspace on.
@@ -111,7 +111,7 @@ class Answered:
     account: str
 
 
-class Unanswered(Exception):
+class AnswerPending(Exception):
     """There is no answer yet: the turn ends where it is, and goes on from its journal later."""
 
 
@@ -121,7 +121,7 @@ class Approver(Protocol):
 
     Who keeps account of who answered says so by an `Answered`.
 
-    Whoever journals the turn may raise `Unanswered` instead of waiting.
+    Whoever journals the turn may raise `AnswerPending` instead of waiting.
     """
 
     async def ask(self, request: ApprovalRequest) -> Answer | Answered: ...

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from agent.records import frozen
-from agent.security.files.instruction_files import may_steer, steers
+from agent.security.files.instruction_files import is_instruction_file, may_steer
 from agent.security.policy.base import ToolRequest
 from agent.security.shell.classifier import CommandClass, classify
-from agent.security.shell.parser import Command, Script, parse
+from agent.security.shell.parser import Command, Script, parse_script
 
 _WRITING = frozenset({">", ">>", ">|", "&>", "&>>", ">&", "<>"})
 _READING = frozenset({"<", "<>"})
@@ -19,12 +19,12 @@ _FOLDERS_LIMIT = 16
 
 
 @frozen
-class Reach:
+class CallEffects:
     """A call with all that is known about it.
 
     `root` is the real workspace. `reads` and `writes` are real paths, those that a command's
     redirections name among them. `kind` is the class of a command, `unclear` why it cannot be
-    told what it does. `steers` says that something that later turns are told would be written.
+    told what it does. `is_instruction_file` says that something that later turns are told would be written.
     """
 
     request: ToolRequest
@@ -52,7 +52,7 @@ class Reach:
         return not all(path.is_relative_to(self.root) for path in touched)
 
 
-def reach_of(request: ToolRequest) -> Reach:
+def reach_of(request: ToolRequest) -> CallEffects:
     """Everything that can be told about a call without running it."""
     real = os.path.realpath(request.workspace)
     root = request.workspace if real == str(request.workspace) else Path(real)
@@ -60,8 +60,8 @@ def reach_of(request: ToolRequest) -> Reach:
     if request.command is None:
         # `remember` writes one dated line into the memory of whoever speaks: that is its job.
         steering = request.tool != "remember" and _any_steers(writes, root)
-        return Reach(request, root, request.reads or _named(request), writes, steers=steering)
-    script = parse(request.command)
+        return CallEffects(request, root, request.reads or _named(request), writes, steers=steering)
+    script = parse_script(request.command)
     folder = request.folder or root
     kind = classify(script, folder, root)
     unclear = script.opaque or _computed(script)
@@ -75,7 +75,7 @@ def reach_of(request: ToolRequest) -> Reach:
     if not (kind == "reads" and request.read_only) and not steering:
         names = [str(each) for each in folders]
         steering = any(may_steer(word, names, str(root)) for word in _arguments(script))
-    return Reach(
+    return CallEffects(
         request, root, request.reads + reads, writes, script, kind, unclear, steers=steering
     )
 
@@ -89,7 +89,7 @@ def _named(request: ToolRequest) -> tuple[Path, ...]:
 
 
 def _any_steers(paths: Iterable[Path], root: Path) -> bool:
-    return any(steers(str(path), str(root)) for path in paths)
+    return any(is_instruction_file(str(path), str(root)) for path in paths)
 
 
 def _computed(script: Script) -> str | None:

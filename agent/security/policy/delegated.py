@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from agent.prompts import fill
+from agent.prompts import render_prompt
 from agent.records import frozen
 from agent.security.policy.base import (
     Answer,
@@ -10,42 +10,42 @@ from agent.security.policy.base import (
     ApprovalRequest,
     Approver,
     Decision,
-    Narrows,
+    LimitsHosts,
+    LimitsPaths,
     Policy,
-    Shows,
     ToolRequest,
     tightest_of,
 )
-from agent.security.policy.modes import Mode
+from agent.security.policy.modes import PermissionMode
 
 
 @frozen
-class Tightened:
+class DelegatedPolicy:
     """The policy, and beside it what `mode` says of the call: the tighter of both counts."""
 
     policy: Policy
-    mode: Mode
+    mode: PermissionMode
 
     def decide(self, request: ToolRequest) -> Decision:
         from agent.security.policy.call_effects import reach_of
-        from agent.security.policy.mode_rules import weigh
+        from agent.security.policy.mode_rules import evaluate_mode
 
         # Channel and sandbox are the policy's to judge: here the mode alone speaks.
-        said = weigh(self.mode, reach_of(request), "local", confined=True)
+        said = evaluate_mode(self.mode, reach_of(request), "local", confined=True)
         if said.verdict == "deny":
             # What the mode says of itself speaks of the conversation's, which a person can change.
-            said = replace(said, reason=fill("policy/agent_mode", mode=self.mode))
+            said = replace(said, reason=render_prompt("policy/agent_mode", mode=self.mode))
         return tightest_of([self.policy.decide(request), said])
 
     def hosts(self, tool: str) -> tuple[str, ...] | None:
-        return self.policy.hosts(tool) if isinstance(self.policy, Narrows) else None
+        return self.policy.hosts(tool) if isinstance(self.policy, LimitsHosts) else None
 
     def paths(self, tool: str) -> tuple[tuple[str, ...], ...]:
-        return self.policy.paths(tool) if isinstance(self.policy, Shows) else ()
+        return self.policy.paths(tool) if isinstance(self.policy, LimitsPaths) else ()
 
 
 @frozen
-class Named:
+class NamedApprover:
     """Asks whoever is asked otherwise, and says who wants it."""
 
     approver: Approver

@@ -4,21 +4,21 @@ import logging
 from collections.abc import Iterator
 from dataclasses import field
 
-from agent.prompts import fill
+from agent.prompts import render_prompt
 from agent.records import frozen
 from agent.security.policy.base import BLOCKED_COMMANDS, Decision, ToolRequest, Trust, tightest_of
-from agent.security.policy.call_effects import Reach, reach_of
-from agent.security.policy.mode_rules import weigh
-from agent.security.policy.modes import Mode
+from agent.security.policy.call_effects import CallEffects, reach_of
+from agent.security.policy.mode_rules import evaluate_mode
+from agent.security.policy.modes import PermissionMode
 from agent.security.policy.role_rules import role_objections
 from agent.security.policy.roles import Role, built_in_roles
-from agent.security.shell.classifier import blocked_word
+from agent.security.shell.classifier import find_blocked_word
 
 log = logging.getLogger(__name__)
 
 
 @frozen
-class Standing:
+class PrincipalContext:
     """Under which circumstances somebody's calls are judged.
 
     `trust` is "local" for the owner's terminal and "remote" for every other channel. `confined`
@@ -27,7 +27,7 @@ class Standing:
     """
 
     role: Role
-    mode: Mode = "ask"
+    mode: PermissionMode = "ask"
     trust: Trust = "local"
     confined: bool = False
     blocked_commands: tuple[str, ...] = BLOCKED_COMMANDS
@@ -38,7 +38,7 @@ class Standing:
 class RolePolicy:
     """Judges calls by role, channel and mode. Of several verdicts the tightest counts."""
 
-    def __init__(self, standing: Standing) -> None:
+    def __init__(self, standing: PrincipalContext) -> None:
         self.standing = standing
 
     def decide(self, request: ToolRequest) -> Decision:
@@ -63,9 +63,11 @@ class RolePolicy:
             *self._hard(request, reach),
             *role_objections(standing.role, reach, ask=standing.mode != "auto"),
         ]
-        mode = weigh(standing.mode, reach, standing.trust, standing.confined)
+        mode = evaluate_mode(standing.mode, reach, standing.trust, standing.confined)
         if mode.rule == "ask-unclear":
-            mode = Decision("ask", fill("policy/ask_unclear", why=reach.unclear), mode.rule)
+            mode = Decision(
+                "ask", render_prompt("policy/ask_unclear", why=reach.unclear), mode.rule
+            )
         return [*decisions, mode]
 
     def hosts(self, tool: str) -> tuple[str, ...] | None:
@@ -84,11 +86,11 @@ class RolePolicy:
             scope = reading.paths
         return () if scope is None else (scope,)
 
-    def _hard(self, request: ToolRequest, reach: Reach) -> Iterator[Decision]:
+    def _hard(self, request: ToolRequest, reach: CallEffects) -> Iterator[Decision]:
         """What no role and no mode makes good."""
         standing = self.standing
         if reach.script is not None:
-            if word := blocked_word(reach.script, standing.blocked_commands):
+            if word := find_blocked_word(reach.script, standing.blocked_commands):
                 yield _deny("blocked-command", word=word)
             folder = request.folder or reach.root
             if folder != reach.root and not folder.is_relative_to(reach.root):
@@ -105,13 +107,13 @@ class RolePolicy:
 class DefaultPolicy:
     """The rule of whoever names none: the owner at the terminal, who builds."""
 
-    def __init__(self, mode: Mode = "ask") -> None:
+    def __init__(self, mode: PermissionMode = "ask") -> None:
         self._mode = mode
 
     def decide(self, request: ToolRequest) -> Decision:
         """The verdict of role build; the roles are read at the first question."""
-        return RolePolicy(Standing(built_in_roles()["build"], self._mode)).decide(request)
+        return RolePolicy(PrincipalContext(built_in_roles()["build"], self._mode)).decide(request)
 
 
 def _deny(rule: str, **values: object) -> Decision:
-    return Decision("deny", fill(f"policy/{rule.replace('-', '_')}", **values), rule)
+    return Decision("deny", render_prompt(f"policy/{rule.replace('-', '_')}", **values), rule)

@@ -1,12 +1,12 @@
 """What a permission mode says of a call that the role allows."""
 
-from agent.prompts import load
+from agent.prompts import load_prompt
 from agent.security.policy.base import Decision, Trust
-from agent.security.policy.call_effects import Reach
-from agent.security.policy.modes import Mode
+from agent.security.policy.call_effects import CallEffects
+from agent.security.policy.modes import PermissionMode
 
 # What commands of these classes may do without a question, once a sandbox confines them.
-_FREE: dict[Mode, frozenset[str]] = {
+_FREE: dict[PermissionMode, frozenset[str]] = {
     "ask": frozenset({"reads"}),
     "accept-edits": frozenset({"reads", "works"}),
 }
@@ -19,7 +19,9 @@ _AUTO = Decision("allow", "everything that the role allows runs in this mode", "
 _CONFINED = Decision("allow", "a harmless command, confined by the sandbox", "confined")
 
 
-def weigh(mode: Mode, reach: Reach, trust: Trust, confined: bool) -> Decision:
+def evaluate_mode(
+    mode: PermissionMode, reach: CallEffects, trust: Trust, confined: bool
+) -> Decision:
     """What the mode says of a call that the role allows.
 
     `plan` changes nothing; `ask` asks before commands and changes of existing files;
@@ -38,17 +40,17 @@ def weigh(mode: Mode, reach: Reach, trust: Trust, confined: bool) -> Decision:
     return _files(mode, reach)
 
 
-def _plan(reach: Reach, confined: bool) -> Decision:
+def _plan(reach: CallEffects, confined: bool) -> Decision:
     if reach.is_command:
         if reach.kind != "reads" or reach.unclear or reach.writes:
-            return Decision("deny", load("policy/plan_command"), "plan-command")
+            return Decision("deny", load_prompt("policy/plan_command"), "plan-command")
         return _CONFINED if confined and reach.only_reads else _ask("exec")
     if (reach.request.effect == "read" or reach.request.tool in _HANDING) and not reach.writes:
         return _ALLOWED
-    return Decision("deny", load("policy/plan_change"), "plan-change")
+    return Decision("deny", load_prompt("policy/plan_change"), "plan-change")
 
 
-def _command(mode: Mode, reach: Reach, confined: bool) -> Decision:
+def _command(mode: PermissionMode, reach: CallEffects, confined: bool) -> Decision:
     if reach.unclear:
         return _ask("unclear")
     if mode == "auto":
@@ -61,7 +63,7 @@ def _command(mode: Mode, reach: Reach, confined: bool) -> Decision:
     return _ask("change") if reach.writes and mode == "ask" else _CONFINED
 
 
-def _files(mode: Mode, reach: Reach) -> Decision:
+def _files(mode: PermissionMode, reach: CallEffects) -> Decision:
     request = reach.request
     if reach.leaves_workspace:
         return _ask("outside")
@@ -73,4 +75,4 @@ def _files(mode: Mode, reach: Reach) -> Decision:
 
 
 def _ask(rule: str) -> Decision:
-    return Decision("ask", load(f"policy/ask_{rule}"), f"ask-{rule}")
+    return Decision("ask", load_prompt(f"policy/ask_{rule}"), f"ask-{rule}")

@@ -2,14 +2,14 @@
 
 from typing import Literal, TypeGuard
 
-Mode = Literal["plan", "ask", "accept-edits", "auto"]
+PermissionMode = Literal["plan", "ask", "accept-edits", "auto"]
 # The tightest first.
-MODES: tuple[Mode, ...] = ("plan", "ask", "accept-edits", "auto")
+MODES: tuple[PermissionMode, ...] = ("plan", "ask", "accept-edits", "auto")
 
 
-def is_mode(text: object) -> TypeGuard[Mode]:
+def is_mode(text: object) -> TypeGuard[PermissionMode]:
     return text in MODES
 
 
-def tightest(*modes: Mode) -> Mode:
+def tightest(*modes: PermissionMode) -> PermissionMode:
     return min(modes, key=MODES.index)

@@ -14,8 +14,8 @@ from agent.i18n import t
 from agent.records import frozen
 from agent.security.audit import AuditLevel
 from agent.security.policy.policy_node import (
-    Mistakes,
-    Place,
+    ErrorCollector,
+    NodeLocation,
     flag,
     guess,
     pairs,
@@ -106,7 +106,7 @@ def parse_policy(content: str, source: str, canonical: Canonical | None = None) 
     Raises `ConfigError` with one line for each mistake: place, line, key, what was found and
     what was expected.
     """
-    reader = _Reader(source, canonical or _known)
+    reader = _PolicyReader(source, canonical or _known)
     policy = reader.read(_composed(content, source))
     reader.mistakes.raise_any()
     return policy
@@ -147,9 +147,9 @@ def _depth(content: str) -> int:
     return deepest
 
 
-class _Reader:
+class _PolicyReader:
     def __init__(self, source: str, canonical: Canonical) -> None:
-        self.mistakes = Mistakes(source)
+        self.mistakes = ErrorCollector(source)
         self._source = source
         self._canonical = canonical
         self._closed = True
@@ -158,7 +158,7 @@ class _Reader:
     def read(self, root: "Node | None") -> PolicyFile:
         if root is None:
             return PolicyFile()
-        place = Place(self.mistakes)
+        place = NodeLocation(self.mistakes)
         audit_level: AuditLevel = "summary"
         found = dict(pairs(root, place, ("default", "roles")))
         if "default" in found:
@@ -169,7 +169,7 @@ class _Reader:
                 roles[name] = self._role(name, node, at)
         return PolicyFile(roles, audit_level, tuple(self._notes))
 
-    def _default(self, node: "Node", place: Place) -> AuditLevel:
+    def _default(self, node: "Node", place: NodeLocation) -> AuditLevel:
         level: AuditLevel = "summary"
         for key, (value, at) in pairs(node, place, ("deny_by_default", "audit_level")):
             if key == "deny_by_default":
@@ -184,7 +184,7 @@ class _Reader:
                 at.wrong(value, said)
         return level
 
-    def _role(self, name: str, node: "Node", place: Place) -> Role:
+    def _role(self, name: str, node: "Node", place: NodeLocation) -> Role:
         found = dict(pairs(node, place, ("tools", "scopes")))
         tools: dict[str, ToolRule] = {}
         if "tools" not in found:
@@ -200,7 +200,7 @@ class _Reader:
             tools.setdefault(ANY, ToolRule())
         return Role(name, tools, self._source)
 
-    def _newer(self, node: "Node", place: Place) -> dict[str, ToolRule]:
+    def _newer(self, node: "Node", place: NodeLocation) -> dict[str, ToolRule]:
         tools: dict[str, ToolRule] = {}
         for name, (value, at) in pairs(node, place):
             tool = self._tool(name, value, at)
@@ -209,7 +209,7 @@ class _Reader:
             tools[tool] = _rule(value, at)
         return tools
 
-    def _older(self, found: Mapping[str, tuple["Node", Place]]) -> dict[str, ToolRule]:
+    def _older(self, found: Mapping[str, tuple["Node", NodeLocation]]) -> dict[str, ToolRule]:
         scopes: dict[str, tuple[str, ...]] = {}
         if "scopes" in found:
             for key, (node, at) in pairs(*found["scopes"], _SCOPES):
@@ -223,7 +223,7 @@ class _Reader:
             rules[name] = ToolRule(**values)
         return rules
 
-    def _listed(self, name: str, node: "Node", place: Place) -> str:
+    def _listed(self, name: str, node: "Node", place: NodeLocation) -> str:
         """Of the older shape, which other programs write for tools of their own: a name that Kore
         does not know allows nothing. Where all else is allowed a misspelt one could loosen a rule.
         """
@@ -234,7 +234,7 @@ class _Reader:
             return name
         return self._tool(name, node, place)
 
-    def _tool(self, name: str, node: "Node", place: Place) -> str:
+    def _tool(self, name: str, node: "Node", place: NodeLocation) -> str:
         if name == ANY or name.startswith("mcp__"):
             return name
         found = self._canonical(name)
@@ -244,7 +244,7 @@ class _Reader:
         return found or name
 
 
-def _rule(node: "Node", place: Place) -> ToolRule:
+def _rule(node: "Node", place: NodeLocation) -> ToolRule:
     if shape(node) == "scalar":
         # `exec:` with nothing behind it, and `exec: false`.
         return ToolRule() if node.tag.endswith(":null") else ToolRule(allow=flag(node, place))

@@ -5,28 +5,32 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from agent.errors import ConfigError
-from agent.i18n import later, t
+from agent.i18n import mark_for_translation, t
 from agent.records import frozen
-from agent.text.visible import visible_line
+from agent.text.visible import escape_line
 
 if TYPE_CHECKING:
     from yaml import Node
 
 _SHOWN = 20
-_TEXT, _FLAG, _SPECIAL = later("a text"), later("true or false"), later("something special")
-_KINDS = {"mapping": later("a map"), "sequence": later("a list")}
+_TEXT, _FLAG, _SPECIAL = (
+    mark_for_translation("a text"),
+    mark_for_translation("true or false"),
+    mark_for_translation("something special"),
+)
+_KINDS = {"mapping": mark_for_translation("a map"), "sequence": mark_for_translation("a list")}
 _SCALARS = {
     "str": _TEXT,
-    "null": later("no value"),
+    "null": mark_for_translation("no value"),
     "bool": _FLAG,
-    "int": later("a number"),
-    "float": later("a number"),
-    "timestamp": later("a date"),
+    "int": mark_for_translation("a number"),
+    "float": mark_for_translation("a number"),
+    "timestamp": mark_for_translation("a date"),
 }
 
 
 @dataclass(slots=True)
-class Mistakes:
+class ErrorCollector:
     """One line for each thing that is wrong with a file, in its order."""
 
     source: str
@@ -47,14 +51,14 @@ class Mistakes:
 
 
 @frozen
-class Place:
+class NodeLocation:
     """Where in the file a value stands: `roles.writer.tools`."""
 
-    mistakes: Mistakes
+    mistakes: ErrorCollector
     keys: tuple[str, ...] = ()
 
-    def below(self, key: str) -> "Place":
-        return Place(self.mistakes, (*self.keys, _printable(key)))
+    def below(self, key: str) -> "NodeLocation":
+        return NodeLocation(self.mistakes, (*self.keys, _printable(key)))
 
     def where(self, node: "Node") -> str:
         """File, line and key, as a mistake begins."""
@@ -75,8 +79,8 @@ class Place:
 
 
 def pairs(
-    node: "Node", place: Place, known: Sequence[str] = ()
-) -> Iterator[tuple[str, tuple["Node", Place]]]:
+    node: "Node", place: NodeLocation, known: Sequence[str] = ()
+) -> Iterator[tuple[str, tuple["Node", NodeLocation]]]:
     """The keys of a map, each once, with their values and places; only `known` ones, if given."""
     if not place.first_time(node):
         return
@@ -98,7 +102,7 @@ def pairs(
             yield key, (value, at)
 
 
-def text(node: "Node", place: Place) -> str | None:
+def text(node: "Node", place: NodeLocation) -> str | None:
     """A name or another short text; None after a mistake."""
     if shape(node) != "scalar" or _kind(node) != _TEXT:
         quoted = shape(node) == "scalar" and node.value
@@ -116,7 +120,7 @@ def text(node: "Node", place: Place) -> str | None:
     return value
 
 
-def texts(node: "Node", place: Place) -> tuple[str, ...]:
+def texts(node: "Node", place: NodeLocation) -> tuple[str, ...]:
     """A list of texts."""
     if not place.first_time(node):
         return ()
@@ -127,7 +131,7 @@ def texts(node: "Node", place: Place) -> tuple[str, ...]:
     return tuple(item for item in found if item is not None)
 
 
-def flag(node: "Node", place: Place) -> bool:
+def flag(node: "Node", place: NodeLocation) -> bool:
     """true or false; false after a mistake."""
     if shape(node) == "scalar" and _kind(node) == _FLAG:
         return str(node.value).casefold() in ("true", "yes", "on")
@@ -168,5 +172,5 @@ def _found(node: "Node") -> str:
 
 
 def _printable(value: str) -> str:
-    clean = visible_line(value[:41])
+    clean = escape_line(value[:41])
     return clean if len(clean) <= 40 else clean[:40] + "…"

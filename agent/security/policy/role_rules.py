@@ -5,16 +5,16 @@ from itertools import chain
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from agent.prompts import fill
+from agent.prompts import render_prompt
 from agent.security.policy.base import Decision, ToolRequest
-from agent.security.policy.call_effects import Reach
+from agent.security.policy.call_effects import CallEffects
 from agent.security.policy.roles import Role, ToolRule, in_commands, in_hosts, in_paths
 from agent.security.shell.conduct import is_risky
 
 _SHOWN_CHARS = 120
 
 
-def role_objections(role: Role, reach: Reach, *, ask: bool) -> Iterator[Decision]:
+def role_objections(role: Role, reach: CallEffects, *, ask: bool) -> Iterator[Decision]:
     """Every objection of a role to a call; none when the role allows it.
 
     Without `ask` the role's questions are taken as answered: the person has chosen so.
@@ -32,11 +32,11 @@ def role_objections(role: Role, reach: Reach, *, ask: bool) -> Iterator[Decision
         yield from _paths(role, request.tool, rule, reach, named=request.tool in role.tools)
     yield from _hosts(role, rule, request)
     if rule.ask and ask:
-        reason = fill("policy/role_ask", role=role.name, tool=request.tool)
+        reason = render_prompt("policy/role_ask", role=role.name, tool=request.tool)
         yield Decision("ask", reason, "role-ask")
 
 
-def _grants(role: Role, reach: Reach, *, ask: bool) -> Iterator[Decision]:
+def _grants(role: Role, reach: CallEffects, *, ask: bool) -> Iterator[Decision]:
     """The three switches of the setting `agents`."""
     grants = role.grants
     if not grants.allow_write and reach.writes:
@@ -44,10 +44,12 @@ def _grants(role: Role, reach: Reach, *, ask: bool) -> Iterator[Decision]:
     if reach.is_command and not grants.allow_command:
         yield _deny("agents-command", role=role.name)
     if reach.is_command and grants.confirm_before_command and ask:
-        yield Decision("ask", fill("policy/agents_confirm", role=role.name), "agents-confirm")
+        yield Decision(
+            "ask", render_prompt("policy/agents_confirm", role=role.name), "agents-confirm"
+        )
 
 
-def _commands(role: Role, rule: ToolRule, reach: Reach) -> Iterator[Decision]:
+def _commands(role: Role, rule: ToolRule, reach: CallEffects) -> Iterator[Decision]:
     """Every part must begin with a declared prefix, with no variable set in front of it."""
     if rule.commands is None or reach.script is None:
         return
@@ -63,7 +65,7 @@ def _commands(role: Role, rule: ToolRule, reach: Reach) -> Iterator[Decision]:
         yield _deny("role-commands", role=role.name, commands=commands, part=_shown(part))
 
 
-def _redirects(role: Role, rule: ToolRule, reach: Reach) -> Iterator[Decision]:
+def _redirects(role: Role, rule: ToolRule, reach: CallEffects) -> Iterator[Decision]:
     """A redirection reads or writes a file: as `exec` may, or else as the file tools may."""
     for tool, paths in (("write_file", reach.writes), ("read_file", reach.reads)):
         if not paths:
@@ -78,7 +80,7 @@ def _redirects(role: Role, rule: ToolRule, reach: Reach) -> Iterator[Decision]:
 
 
 def _paths(
-    role: Role, tool: str, rule: ToolRule, reach: Reach, *, named: bool
+    role: Role, tool: str, rule: ToolRule, reach: CallEffects, *, named: bool
 ) -> Iterator[Decision]:
     request = reach.request
     touched = (*reach.reads, *reach.writes)
@@ -92,7 +94,7 @@ def _paths(
 
 
 def _outside(
-    role: Role, tool: str, globs: tuple[str, ...], paths: Sequence[Path], reach: Reach
+    role: Role, tool: str, globs: tuple[str, ...], paths: Sequence[Path], reach: CallEffects
 ) -> Iterator[Decision]:
     for path in paths:
         if not in_paths(path, reach.root, globs):
@@ -131,7 +133,7 @@ def _named_hosts(request: ToolRequest) -> tuple[str, ...]:
     return (host,) if host else ()
 
 
-def _inside(path: Path, reach: Reach) -> str:
+def _inside(path: Path, reach: CallEffects) -> str:
     """A path as the person knows it: from the workspace on."""
     inside = path.relative_to(reach.root) if path.is_relative_to(reach.root) else path
     return _shown(str(inside))
@@ -143,4 +145,4 @@ def _shown(text: str) -> str:
 
 
 def _deny(rule: str, **values: object) -> Decision:
-    return Decision("deny", fill(f"policy/{rule.replace('-', '_')}", **values), rule)
+    return Decision("deny", render_prompt(f"policy/{rule.replace('-', '_')}", **values), rule)

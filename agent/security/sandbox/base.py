@@ -27,7 +27,7 @@ class Limits:
     free_bytes: int = 500_000_000
 
 
-class WayOut(Protocol):
+class EgressChannel(Protocol):
     """Kore's proxy for one command. A sandbox uses one of the two, once.
 
     `channel` is a Unix socket to inherit, over which a listener of the command's own network is
@@ -40,7 +40,7 @@ class WayOut(Protocol):
 
 
 @frozen
-class Job:
+class SandboxCommand:
     """A shell command to run in `folder`.
 
     `workspace` is all that it may change, except some existing files and folders in there:
@@ -57,13 +57,13 @@ class Job:
     closed: tuple[Path, ...] = ()
     masked: tuple[Path, ...] = ()
     frozen: tuple[Path, ...] = ()
-    way_out: WayOut | None = None
+    way_out: EgressChannel | None = None
     stdin: int | None = None
     read_only: bool = False
 
 
 @frozen
-class Spawn:
+class SpawnSpec:
     """A program to start as the leader of a process group of its own.
 
     Its standard input is a pipe whose other end only Kore holds: at that pipe's end everything
@@ -98,4 +98,4 @@ class Sandbox(Protocol):
     @property
     def leads_out(self) -> bool: ...
 
-    def prepare(self, job: Job) -> AbstractContextManager[Spawn]: ...
+    def prepare(self, job: SandboxCommand) -> AbstractContextManager[SpawnSpec]: ...

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import ClassVar
 
 from agent.errors import ToolError
-from agent.prompts import fill, load
+from agent.prompts import load_prompt, render_prompt
 from agent.records import frozen
-from agent.security.files.safe_open import opened_folder
+from agent.security.files.safe_open import open_folder_beneath
 from agent.security.sandbox import cgroup, environment, orphan_processes
-from agent.security.sandbox.base import Job, Limits, Spawn
-from agent.security.sandbox.parent_watch import watched
+from agent.security.sandbox.base import Limits, SandboxCommand, SpawnSpec
+from agent.security.sandbox.parent_watch import with_parent_watch
 from agent.security.sandbox.seccomp import NAMESPACED, program
-from agent.security.sandbox.trusted_programs import SYSTEM_PATH, helper
+from agent.security.sandbox.trusted_programs import SYSTEM_PATH, find_trusted_program
 from agent.security.sandbox.unprivileged_user import USER, is_root
 
 _HOME = f"{environment.TEMPORARY}/home"
@@ -64,7 +64,7 @@ class Bubblewrap:
     as_root: bool = field(default_factory=is_root)
 
     @contextmanager
-    def prepare(self, job: Job) -> Iterator[Spawn]:
+    def prepare(self, job: SandboxCommand) -> Iterator[SpawnSpec]:
         """The command in its namespaces. Raises `ToolError`."""
         workspace = Path(os.path.realpath(job.workspace))
         if workspace == Path("/"):
@@ -93,8 +93,8 @@ class Bubblewrap:
             self._hide(setup, job)
             setup.words += ["--remount-ro", "/proc", "--remount-ro", "/"]
             setup.words += ["--chdir", str(job.folder)]
-            seen = environment.programs(self.further)
-            env = environment.environment(os.environ, _HOME, seen) | environment.of_job(job)
+            seen = environment.readable_programs(self.further)
+            env = environment.command_environment(os.environ, _HOME, seen) | environment.of_job(job)
             start = ["/bin/sh", "-c", job.command]
             if job.way_out is not None:
                 env |= environment.proxied(_PORT)
@@ -109,9 +109,11 @@ class Bubblewrap:
             if job.stdin is not None:
                 setup.fds.append(job.stdin)
             moved_to = [group / cgroup.MEMBERS for group in groups]
-            words = watched([*argv, *start], moved_to, job.stdin)
+            words = with_parent_watch([*argv, *start], moved_to, job.stdin)
             user = USER if self.as_root else None
-            yield Spawn(words, {}, Path("/"), tuple(setup.fds), lent=lent, user=user, groups=groups)
+            yield SpawnSpec(
+                words, {}, Path("/"), tuple(setup.fds), lent=lent, user=user, groups=groups
+            )
 
     def _as_somebody(
         self, stack: ExitStack, workspace: Path, kept: Mapping[Path, bool]
@@ -140,22 +142,24 @@ class Bubblewrap:
                 space = stack.enter_context(idmapped_mounts.namespace(_STAGE, wanted))
         except OSError as exc:
             text = "no_mounts" if exc.errno in _NOT_ALLOWED else "unmapped"
-            raise ToolError(fill(f"sandbox/{text}", reason=exc.strerror or str(exc))) from exc
+            raise ToolError(
+                render_prompt(f"sandbox/{text}", reason=exc.strerror or str(exc))
+            ) from exc
         user = str(USER)
         enter = (_nsenter(), f"--mount={space}", "-S", user, "-G", user, "--")
         return sources, enter
 
     def _inlet(self) -> list[str]:
         """The words of the program that hands a listener out, without its arguments."""
-        python = environment.python(environment.programs(self.further))
+        python = environment.python(environment.readable_programs(self.further))
         if python is None:
-            raise ToolError(load("sandbox/no_python"))
+            raise ToolError(load_prompt("sandbox/no_python"))
         text = Path(__file__).with_name("inlet.py").read_text("utf-8")
         return [python, "-I", "-S", "-c", text]
 
     def _base(self, setup: "_Setup", sources: Mapping[Path, Path]) -> None:
         words = setup.words
-        for path in environment.programs(self.further):
+        for path in environment.readable_programs(self.further):
             if path.is_symlink():
                 words += ["--symlink", os.readlink(path), str(path)]
             else:
@@ -171,7 +175,7 @@ class Bubblewrap:
             words += ["--tmpfs", folder]
         words += ["--remount-ro", "/dev", "--dir", _HOME]
 
-    def _kept(self, job: Job, workspace: Path) -> tuple[Sequence[Path], Sequence[Path]]:
+    def _kept(self, job: SandboxCommand, workspace: Path) -> tuple[Sequence[Path], Sequence[Path]]:
         """What is mounted on itself, and then what is made read-only; the outer before the inner.
 
         What covers a path has an effect as long as nobody renames a folder above it: so each of
@@ -180,7 +184,9 @@ class Bubblewrap:
         """
         hidden = (*job.closed, *job.masked)
         if len(hidden) > _MOST_HIDDEN:
-            raise ToolError(fill("sandbox/too_many", count=len(hidden), limit=_MOST_HIDDEN))
+            raise ToolError(
+                render_prompt("sandbox/too_many", count=len(hidden), limit=_MOST_HIDDEN)
+            )
         frozen: set[Path] = set() if job.read_only else set(job.frozen)
         pins: set[Path] = set()
         for path in () if job.read_only else (*hidden, *job.frozen):
@@ -198,7 +204,7 @@ class Bubblewrap:
     def _by_descriptor(self) -> bool:
         return self.as_root or "--ro-bind-fd" in self.features
 
-    def _hide(self, setup: "_Setup", job: Job) -> None:
+    def _hide(self, setup: "_Setup", job: SandboxCommand) -> None:
         for path in sorted((*job.closed, *job.masked)):
             if path.is_symlink() or path.is_file():
                 setup.words += ["--ro-bind", "/dev/null", str(path)]
@@ -223,7 +229,7 @@ class Bubblewrap:
             "t": self.limits.cpu_s,
             "u": self.limits.processes,
         }
-        return f'{{ {environment.limited(limits)}; }} 2>/dev/null; exec setsid "$@"'
+        return f'{{ {environment.with_limits(limits)}; }} 2>/dev/null; exec setsid "$@"'
 
     def _groups(self, stack: ExitStack) -> tuple[Path, ...]:
         # Some more, for what watches and what reaps.
@@ -231,7 +237,7 @@ class Bubblewrap:
         memory_bytes = self.limits.session_bytes * 5 // 4
         bounds = cgroup.Bounds(self.limits.processes + 4, memory_bytes)
         try:
-            return stack.enter_context(cgroup.bounded(self.groups, bounds))
+            return stack.enter_context(cgroup.with_process_limit(self.groups, bounds))
         except OSError as exc:
             raise ToolError("No control group could be made to bound the command.") from exc
 
@@ -289,16 +295,16 @@ class _Setup:
 
 
 def _nsenter() -> str:
-    found = helper("nsenter", path=SYSTEM_PATH)
+    found = find_trusted_program("nsenter", path=SYSTEM_PATH)
     if found is None:
-        raise ToolError(load("sandbox/no_nsenter"))
+        raise ToolError(load_prompt("sandbox/no_nsenter"))
     return found
 
 
 def _pinned(path: Path) -> int | None:
     """A descriptor of what lies there, also of a link, and never by way of one; or None."""
     try:
-        with opened_folder(path.parent) as folder:
+        with open_folder_beneath(path.parent) as folder:
             flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
             return os.open(path.name, flags, dir_fd=folder)
     except OSError:

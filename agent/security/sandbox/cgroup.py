@@ -58,7 +58,7 @@ def _told(file: Path) -> str:
 
 
 @contextmanager
-def bounded(folders: Sequence[Path], bounds: Bounds) -> Iterator[tuple[Path, ...]]:
+def with_process_limit(folders: Sequence[Path], bounds: Bounds) -> Iterator[tuple[Path, ...]]:
     """A group in each of these trees: the file `MEMBERS` of each takes the id of whoever moves in.
 
     Raises OSError when one cannot be made. A group with somebody in it outlives the block and is

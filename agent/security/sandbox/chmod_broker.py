@@ -30,11 +30,11 @@ class Leads(Protocol):
     """Makes a connection for its caller, and answers when that has come to something."""
 
     def lead(
-        self, caller: "Caller", arguments: Sequence[int], answer: Callable[[int], object]
+        self, caller: "TracedProcess", arguments: Sequence[int], answer: Callable[[int], object]
     ) -> None: ...
 
 
-class Warden:
+class MetadataBroker:
     """Answers the calls of a command, one after the other; `writable` are real folders.
 
     The filter asks about connections only where there is an `usher`.
@@ -60,11 +60,11 @@ class Warden:
         number, pid, _, call, _, _, *arguments = _NOTICE.unpack(notice)
         code = 0
         if self._usher is not None and self._calls[call] == "connect":
-            caller = Caller(self._listener, number, pid)
+            caller = TracedProcess(self._listener, number, pid)
             self._usher.lead(caller, arguments, lambda error: self._send(number, -error))
             return True
         try:
-            self._change(self._calls[call], Caller(self._listener, number, pid), arguments)
+            self._change(self._calls[call], TracedProcess(self._listener, number, pid), arguments)
         except OSError as exc:
             code = -(exc.errno or errno.EPERM)
         return self._send(number, code)
@@ -76,7 +76,7 @@ class Warden:
             return exc.errno in (errno.ENOENT, errno.EINTR)
         return True
 
-    def _change(self, call: str, caller: "Caller", arguments: Sequence[int]) -> None:
+    def _change(self, call: str, caller: "TracedProcess", arguments: Sequence[int]) -> None:
         if call == "chmod":
             arguments = (_HERE, *arguments)
         folder, path_at, what = arguments[:3]
@@ -103,7 +103,7 @@ class Warden:
             os.close(pinned)
 
 
-class Caller:
+class TracedProcess:
     """The process that waits for an answer."""
 
     def __init__(self, listener: int, number: int, pid: int) -> None:

@@ -30,7 +30,7 @@ class Caller(Protocol):
     def check(self) -> None: ...
 
 
-class Usher:
+class ConnectBroker:
     """Leads to `port` of 127.0.0.1, and nowhere else."""
 
     def __init__(self, port: int, token: bytes) -> None:

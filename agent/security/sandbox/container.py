@@ -10,19 +10,19 @@ from pathlib import Path
 from typing import ClassVar
 
 from agent.errors import ToolError
-from agent.prompts import load
+from agent.prompts import load_prompt
 from agent.records import frozen
 from agent.security.sandbox import environment
-from agent.security.sandbox.base import Job, Limits, Spawn
+from agent.security.sandbox.base import Limits, SandboxCommand, SpawnSpec
 from agent.security.sandbox.parent_watch import source
-from agent.security.sandbox.seccomp_profile import profile
+from agent.security.sandbox.seccomp_profile import seccomp_profile
 from agent.security.sandbox.trusted_programs import SYSTEM_PATH
 
 _CLIENT = ("HOME", "XDG_RUNTIME_DIR", "DOCKER_HOST", "DOCKER_CONTEXT", "CONTAINER_HOST")
 
 
 @frozen
-class Container:
+class ContainerSandbox:
     """`program` is docker or podman, `image` one that is there already and has /bin/sh.
 
     A command sees the programs of the image and the workspace; the socket of the container
@@ -38,10 +38,10 @@ class Container:
     limits: Limits = field(default_factory=Limits)
 
     @contextmanager
-    def prepare(self, job: Job) -> Iterator[Spawn]:
+    def prepare(self, job: SandboxCommand) -> Iterator[SpawnSpec]:
         """The command in a new container. Raises `ToolError`."""
         if job.way_out is not None:
-            raise ToolError(load("sandbox/no_way_out"))
+            raise ToolError(load_prompt("sandbox/no_way_out"))
         if ":" in str(job.workspace) or ":" in str(job.folder):
             raise ToolError("A container cannot work in a folder with a colon in its name.")
         if os.path.realpath(job.workspace) == "/":
@@ -51,16 +51,16 @@ class Container:
         # The client starts helpers of its own by their names.
         env["PATH"] = f"{Path(self.program).parent}:{SYSTEM_PATH}"
         # A container outlives its client: when the pipe ends, it is killed by its name.
-        script = load("sandbox/attended")
+        script = load_prompt("sandbox/attended")
         attended = ("/bin/sh", "-c", script, "sh", self.program, name, source(job.stdin))
         given = () if job.stdin is None else (job.stdin,)
         with tempfile.NamedTemporaryFile("w", prefix="kore-", suffix=".json") as file:
-            file.write(profile())
+            file.write(seccomp_profile())
             file.flush()
             words = self.words(job, name, file.name)
-            yield Spawn((*attended, *words), env, Path("/"), given, supervised=True)
+            yield SpawnSpec((*attended, *words), env, Path("/"), given, supervised=True)
 
-    def words(self, job: Job, name: str, filter_file: str) -> list[str]:
+    def words(self, job: SandboxCommand, name: str, filter_file: str) -> list[str]:
         """What the program is told, without its name."""
         workspace = os.path.realpath(job.workspace)
         words = [

@@ -5,8 +5,8 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from agent.security.sandbox.base import Job
-from agent.security.sandbox.trusted_programs import SYSTEM_PATH, helper
+from agent.security.sandbox.base import SandboxCommand
+from agent.security.sandbox.trusted_programs import SYSTEM_PATH, find_trusted_program
 
 # On a machine with a merged /usr the others are links into it.
 PROGRAMS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt")
@@ -34,12 +34,14 @@ TEMPORARY = "/tmp"  # noqa: S108 - a fresh file system in the sandbox
 _PASSED = ("LANG", "TERM", "TZ")
 
 
-def programs(further: Iterable[Path] = ()) -> tuple[Path, ...]:
+def readable_programs(further: Iterable[Path] = ()) -> tuple[Path, ...]:
     """The folders to read and run from, as they are on this machine."""
     return tuple(path for path in (*map(Path, PROGRAMS), *further) if path.exists())
 
 
-def environment(environ: Mapping[str, str], home: str, seen: Iterable[Path]) -> dict[str, str]:
+def command_environment(
+    environ: Mapping[str, str], home: str, seen: Iterable[Path]
+) -> dict[str, str]:
     """All variables of a confined command: none comes along but a few harmless ones.
 
     Of PATH remain the folders below what is `seen`.
@@ -59,7 +61,7 @@ def environment(environ: Mapping[str, str], home: str, seen: Iterable[Path]) -> 
     return {**own, "GIT_CONFIG_NOSYSTEM": "1", **passed}
 
 
-def of_job(job: Job) -> dict[str, str]:
+def of_job(job: SandboxCommand) -> dict[str, str]:
     """Further variables: in a read-only workspace git does not try to refresh its index."""
     return {"GIT_OPTIONAL_LOCKS": "0"} if job.read_only else {}
 
@@ -74,13 +76,13 @@ def proxied(port: int) -> dict[str, str]:
 def python(seen: Iterable[Path]) -> str | None:
     """A Python that a confined command can run too: Kore's own, or the machine's."""
     roots = [os.path.realpath(path) for path in seen]
-    for found in (sys.executable, helper("python3", path=SYSTEM_PATH)):
+    for found in (sys.executable, find_trusted_program("python3", path=SYSTEM_PATH)):
         if found and any(_is_below(os.path.realpath(found), root) for root in roots):
             return os.path.realpath(found)
     return None
 
 
-def limited(limits: Mapping[str, int]) -> str:
+def with_limits(limits: Mapping[str, int]) -> str:
     """Shell words that set limits for good: soft and hard ones, of `ulimit` of any sh.
 
     Processes are -u in bash and -p in dash and busybox, where -p is something else to bash. File

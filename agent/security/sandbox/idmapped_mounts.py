@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from agent.records import frozen
-from agent.security.files.safe_open import opened_folder
+from agent.security.files.safe_open import open_folder_beneath
 from agent.security.sandbox.unprivileged_user import USER
 
 _IDS = 0xFFFFFFFF
@@ -126,7 +126,7 @@ def _elsewhere(stage: Path, mounts: Sequence[tuple[Mount, int]]) -> int:
 
 def _attach(stage: Path, mount: Mount, tree: int) -> None:
     place = mount.place
-    with opened_folder(place.parent) as folder:
+    with open_folder_beneath(place.parent) as folder:
         if place.parent == stage:
             os.mkdir(place.name, 0o755, dir_fd=folder)
         # Without a flag for it, a link at the end is not followed.

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from agent.errors import ToolError
-from agent.prompts import load
+from agent.prompts import load_prompt
 from agent.records import frozen
 from agent.security.files.folder_tree import scratch_folder
 from agent.security.sandbox import environment, orphan_processes
-from agent.security.sandbox.base import Job, Limits, Spawn
+from agent.security.sandbox.base import Limits, SandboxCommand, SpawnSpec
 from agent.security.sandbox.seccomp import beside_landlock, program
 
 # Rights to files, bit by bit, and the version that brought them.
@@ -71,14 +71,14 @@ class Landlock:
         return self.abi >= _TCP_SINCE
 
     @contextmanager
-    def prepare(self, job: Job) -> Iterator[Spawn]:
+    def prepare(self, job: SandboxCommand) -> Iterator[SpawnSpec]:
         """The command behind its launcher. Raises `ToolError`."""
         if os.geteuid() == 0:
-            raise ToolError(load("sandbox/root"))
+            raise ToolError(load_prompt("sandbox/root"))
         if job.closed:
-            raise ToolError(load("sandbox/closed"))
+            raise ToolError(load_prompt("sandbox/closed"))
         if job.way_out is not None and not self.leads_out:
-            raise ToolError(load("sandbox/no_way_out"))
+            raise ToolError(load_prompt("sandbox/no_way_out"))
         with scratch_folder("kore-exec-") as private:
             reader, writer = os.pipe()
             try:
@@ -87,15 +87,17 @@ class Landlock:
                 root = str(Path(__file__).parents[3])
                 argv = (self.python, "-I", "-S", "-c", _START, root, str(reader))
                 given = (reader,) if job.stdin is None else (reader, job.stdin)
-                yield Spawn(argv, {}, Path("/"), given, supervised=True)
+                yield SpawnSpec(argv, {}, Path("/"), given, supervised=True)
             finally:
                 os.close(reader)
 
-    def _plan(self, job: Job, private: str) -> dict[str, Any]:
+    def _plan(self, job: SandboxCommand, private: str) -> dict[str, Any]:
         workspace = os.path.realpath(job.workspace)
         if workspace == "/":
             raise ToolError("The whole file system cannot be a workspace; choose a folder.")
-        env = environment.environment(os.environ, private, environment.programs(self.further))
+        env = environment.command_environment(
+            os.environ, private, environment.readable_programs(self.further)
+        )
         env |= environment.of_job(job)
         writable = [private] if job.read_only else [workspace, private]
         proxy = None if job.way_out is None else job.way_out.listener()
@@ -105,7 +107,7 @@ class Landlock:
             "command": job.command,
             "folder": str(job.folder),
             "stdin": job.stdin,
-            "environment": {**env, "TMPDIR": private, **orphan_processes.mark()},
+            "environment": {**env, "TMPDIR": private, **orphan_processes.process_mark()},
             "writable": writable,
             "proxy": proxy,
             "rules": self._rules(workspace, writable),
@@ -134,7 +136,9 @@ class Landlock:
 
     def _rules(self, workspace: str, writable: list[str]) -> list[tuple[str, int]]:
         rules = [(path, self._all & ~_MAKE_DEVICES) for path in writable]
-        rules += [(str(path), _READ) for path in (workspace, *environment.programs(self.further))]
+        rules += [
+            (str(path), _READ) for path in (workspace, *environment.readable_programs(self.further))
+        ]
         rules += [(path, _READ_FILE | _READ_DIR) for path in (*environment.CONFIGURATION, *_FACTS)]
         rules += [
             (path, _READ_FILE | (_WRITE_FILE if write else 0)) for path, write in _DEVICES.items()

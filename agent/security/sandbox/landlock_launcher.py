@@ -15,7 +15,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from agent.security.sandbox.chmod_broker import Warden
+from agent.security.sandbox.chmod_broker import MetadataBroker
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _PATH_BENEATH = 1
@@ -108,7 +108,7 @@ def _seccomp(program: bytes) -> int:
 def _attend(child: int, channel: Any, plan: Mapping[str, Any]) -> int:
     """Wait for the command or for Kore's end, then end all that was started; the exit code."""
     pidfd = os.pidfd_open(child)
-    warden = Warden(plan["writable"], _usher(plan["proxy"]))
+    warden = MetadataBroker(plan["writable"], _usher(plan["proxy"]))
     poll = select.poll()
     for descriptor in (0, pidfd, channel.fileno()):
         poll.register(descriptor, select.POLLIN | select.POLLHUP)
@@ -133,9 +133,9 @@ def _attend(child: int, channel: Any, plan: Mapping[str, Any]) -> int:
 def _usher(proxy: tuple[int, bytes] | None) -> Any:
     if proxy is None:
         return None
-    from agent.security.sandbox.connect_broker import Usher
+    from agent.security.sandbox.connect_broker import ConnectBroker
 
-    return Usher(*proxy)
+    return ConnectBroker(*proxy)
 
 
 def _sweep() -> None:

@@ -18,7 +18,7 @@ from agent.security.sandbox.unprivileged_user import USER
 NAME = "KORE_STARTED_BY"
 
 
-def mark() -> dict[str, str]:
+def process_mark() -> dict[str, str]:
     """The variable that names this process; empty where there is no /proc."""
     try:
         return {NAME: f"{_process_table()}:{os.getpid()}:{_began(os.getpid())}"}
@@ -27,12 +27,12 @@ def mark() -> dict[str, str]:
 
 
 @contextmanager
-def noted(file: Path) -> Iterator[None]:
+def recorded_commands(file: Path) -> Iterator[None]:
     """Be noted there until the block ends; whoever was noted before is no longer."""
     fresh = file.with_name(f"{file.name}.new")
     fresh.unlink(missing_ok=True)
     fresh.touch(mode=0o600)
-    fresh.write_text("".join(mark().values()), encoding="ascii")
+    fresh.write_text("".join(process_mark().values()), encoding="ascii")
     fresh.replace(file)
     try:
         yield
@@ -40,7 +40,7 @@ def noted(file: Path) -> Iterator[None]:
         file.unlink(missing_ok=True)
 
 
-def end_leftovers(file: Path) -> int:
+def end_orphans(file: Path) -> int:
     """Kill what the Kore noted there has left, if it is gone; how many processes that were.
 
     Neither this process nor those around it are among them, whoever started them.

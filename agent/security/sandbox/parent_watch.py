@@ -15,7 +15,7 @@ def source(stdin: int | None) -> str:
     return "/dev/null" if stdin is None else f"/dev/fd/{stdin}"
 
 
-def watched(
+def with_parent_watch(
     argv: Sequence[str], moved_to: Sequence[Path] = (), stdin: int | None = None
 ) -> tuple[str, ...]:
     """The words that run `argv` with a watcher; first moved to control groups, if any are given.

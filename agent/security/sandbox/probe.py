@@ -11,10 +11,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from agent.errors import ToolError
-from agent.prompts import fill
+from agent.prompts import render_prompt
 from agent.records import frozen
 from agent.security.files.folder_tree import scratch_folder
-from agent.security.sandbox.base import Job, Sandbox, Spawn
+from agent.security.sandbox.base import Sandbox, SandboxCommand, SpawnSpec
 from agent.security.sandbox.syscalls import ARCHITECTURES, NUMBERS
 from agent.security.sandbox.unprivileged_user import is_root
 
@@ -38,7 +38,7 @@ def probe(sandbox: Sandbox, folder: Path) -> str | None:
         _door(bait.workspace) as door,
     ):
         listener.setblocking(False)
-        script = fill(
+        script = render_prompt(
             "sandbox/probe",
             canary=str(bait.outside / "canary"),
             written=str(bait.outside / "written"),
@@ -51,7 +51,7 @@ def probe(sandbox: Sandbox, folder: Path) -> str | None:
             end=_RAN,
             **_numbers(),
         )
-        job = Job(script, bait.workspace, bait.workspace)
+        job = SandboxCommand(script, bait.workspace, bait.workspace)
         try:
             with sandbox.prepare(job) as spawn:
                 said, users = _run(spawn, bait.mark)
@@ -113,7 +113,7 @@ def _bait(folder: Path) -> Iterator[_Bait]:
             process.communicate()
 
 
-def _run(spawn: Spawn, mark: str) -> tuple[str, set[int]]:
+def _run(spawn: SpawnSpec, mark: str) -> tuple[str, set[int]]:
     """What it said, and whose its processes were."""
     users: set[int] = set()
     late = time.monotonic() + _TIMEOUT_S

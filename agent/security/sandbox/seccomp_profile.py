@@ -13,7 +13,7 @@ from agent.security.sandbox.syscalls import NUMBERS
 _AF_UNIX, _DATAGRAM = 1, 2
 
 
-def profile() -> str:
+def seccomp_profile() -> str:
     """What every filter forbids, and what `NAMESPACED` does."""
     rules = [
         _rule(seccomp.MISSING, errno.ENOSYS),

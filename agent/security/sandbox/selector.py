@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from agent.errors import ConfigError
-from agent.prompts import fill, load
+from agent.prompts import load_prompt, render_prompt
 from agent.records import frozen
 from agent.security.sandbox.base import Limits, Sandbox
-from agent.security.sandbox.trusted_programs import helper
-from agent.security.sandbox.unconfined import Refused, Unconfined
+from agent.security.sandbox.trusted_programs import find_trusted_program
+from agent.security.sandbox.unconfined import NoCommands, Unconfined
 from agent.security.sandbox.unprivileged_user import is_root
 from agent.version import VERSION
 
@@ -26,7 +26,7 @@ _OTHER_USER = "run Kore as another user (docs/docker.md says how in a container)
 
 
 @frozen
-class Wishes:
+class SandboxOptions:
     """What was asked for: the limits, further folders to read, the image of a container, and the
     workspaces, in which no program of Kore's own is looked for."""
 
@@ -38,7 +38,7 @@ class Wishes:
 
 
 @frozen
-class Choice:
+class SandboxChoice:
     """The sandbox, and what is wrong with each that comes before it."""
 
     sandbox: Sandbox
@@ -51,15 +51,15 @@ class Choice:
         return f"none ({why})" if why else "none, as configured"
 
 
-def choose(wishes: Wishes, home: Path, *, afresh: bool = False) -> Choice:
+def select_sandbox(wishes: SandboxOptions, home: Path, *, afresh: bool = False) -> SandboxChoice:
     """The sandbox to use; each is tried once for this kernel, boot and version of its program.
 
     What a try came to is kept in `home`, which exists; with `afresh` it is tried again. May block
     for some tenths of a second. Raises `ConfigError` when the named one does not work.
     """
     if wishes.name == "none":
-        return Choice(Unconfined(), {})
-    kept = _Kept(home / "sandbox.json", afresh)
+        return SandboxChoice(Unconfined(), {})
+    kept = _CachedChoice(home / "sandbox.json", afresh)
     failures: dict[str, str] = {}
     for name in ORDER if wishes.name == "auto" else (wishes.name,):
         try:
@@ -67,7 +67,7 @@ def choose(wishes: Wishes, home: Path, *, afresh: bool = False) -> Choice:
         except OSError as exc:  # its program lies where this user may not look
             sandbox, failure = None, f"{exc.filename}: {exc.strerror}"
         if sandbox is not None and failure is None:
-            return Choice(sandbox, failures)
+            return SandboxChoice(sandbox, failures)
         failures[name] = failure or "it does not work here"
     if wishes.name != "auto":
         reason = failures[wishes.name]
@@ -76,16 +76,16 @@ def choose(wishes: Wishes, home: Path, *, afresh: bool = False) -> Choice:
         )
     if os.geteuid() == 0:
         tried = "; ".join(f"{name}: {reason}" for name, reason in failures.items())
-        return Choice(Refused(fill("sandbox/refused", tried=tried)), failures)
-    return Choice(Unconfined(), failures)
+        return SandboxChoice(NoCommands(render_prompt("sandbox/refused", tried=tried)), failures)
+    return SandboxChoice(Unconfined(), failures)
 
 
 def way_to_one() -> str:
     """What to do for a sandbox where none works."""
-    return _OTHER_USER if is_root() and helper("bwrap") else _INSTALL
+    return _OTHER_USER if is_root() and find_trusted_program("bwrap") else _INSTALL
 
 
-class _Kept:
+class _CachedChoice:
     """What earlier tries came to, by a key that changes with all that they depend on."""
 
     def __init__(self, file: Path, afresh: bool) -> None:
@@ -119,10 +119,10 @@ def _is_fresh(entry: Mapping[str, Any]) -> bool:
 _Made = tuple[Sandbox | None, str | None]
 
 
-def _bubblewrap(wishes: Wishes, kept: _Kept, home: Path) -> _Made:
+def _bubblewrap(wishes: SandboxOptions, kept: _CachedChoice, home: Path) -> _Made:
     from agent.security.sandbox.bubblewrap import Bubblewrap, version_words
 
-    program = helper("bwrap", wishes.workspaces)
+    program = find_trusted_program("bwrap", wishes.workspaces)
     if program is None:
         return None, "bubblewrap is not installed, or not where only root or you can write"
 
@@ -140,7 +140,7 @@ def _bubblewrap(wishes: Wishes, kept: _Kept, home: Path) -> _Made:
     return made(facts["features"]), facts["failure"]
 
 
-def _landlock(wishes: Wishes, kept: _Kept, home: Path) -> _Made:
+def _landlock(wishes: SandboxOptions, kept: _CachedChoice, home: Path) -> _Made:
     from agent.security.sandbox.landlock import Landlock, kernel_abi
 
     if os.geteuid() == 0:
@@ -156,15 +156,17 @@ def _landlock(wishes: Wishes, kept: _Kept, home: Path) -> _Made:
     return Landlock(facts["abi"], wishes.limits, wishes.further), facts["failure"]
 
 
-def _container(wishes: Wishes, kept: _Kept, home: Path) -> _Made:
-    from agent.security.sandbox.container import Container
+def _container(wishes: SandboxOptions, kept: _CachedChoice, home: Path) -> _Made:
+    from agent.security.sandbox.container import ContainerSandbox
 
-    program = helper("docker", wishes.workspaces) or helper("podman", wishes.workspaces)
+    program = find_trusted_program("docker", wishes.workspaces) or find_trusted_program(
+        "podman", wishes.workspaces
+    )
     if program is None:
         return None, "neither docker nor podman is installed"
     if is_root():
         return None, "its commands would be root's"
-    sandbox = Container(program, wishes.image, wishes.limits)
+    sandbox = ContainerSandbox(program, wishes.image, wishes.limits)
 
     def find() -> dict[str, Any]:
         return {"failure": _probe(sandbox, home)}
@@ -172,7 +174,7 @@ def _container(wishes: Wishes, kept: _Kept, home: Path) -> _Made:
     return sandbox, kept.facts("container", _key(program, wishes), find)["failure"]
 
 
-_MAKERS: dict[str, Callable[[Wishes, _Kept, Path], _Made]] = {
+_MAKERS: dict[str, Callable[[SandboxOptions, _CachedChoice, Path], _Made]] = {
     "bwrap": _bubblewrap,
     "landlock": _landlock,
     "container": _container,
@@ -185,7 +187,7 @@ def _probe(sandbox: Sandbox, home: Path) -> str | None:
     return probe(sandbox, home)
 
 
-def _key(program: str, wishes: Wishes) -> str:
+def _key(program: str, wishes: SandboxOptions) -> str:
     """Changes with the boot, the kernel, the user, the program, Kore and what was asked for."""
     boot = Path("/proc/sys/kernel/random/boot_id")
     info, machine = os.stat(program), os.uname()
@@ -193,6 +195,6 @@ def _key(program: str, wishes: Wishes) -> str:
         boot.read_text().strip() if boot.exists() else "",
         machine.release, machine.version, str(os.geteuid()), program,
         str(info.st_mtime_ns), str(info.st_size), VERSION,
-        repr((wishes.limits, wishes.further, wishes.image)), load("sandbox/probe"),
+        repr((wishes.limits, wishes.further, wishes.image)), load_prompt("sandbox/probe"),
     )  # fmt: skip
     return "|".join(parts)

@@ -14,7 +14,9 @@ from pathlib import Path
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-def helper(name: str, workspaces: Iterable[Path] = (), path: str | None = None) -> str | None:
+def find_trusted_program(
+    name: str, workspaces: Iterable[Path] = (), path: str | None = None
+) -> str | None:
     """Where the program lies: the first in `path` (mostly PATH) that `is_trusted`, or None."""
     wanted = os.environ.get("PATH", "") if path is None else path
     places = tuple(workspaces)

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from agent.errors import ToolError
 from agent.records import frozen
-from agent.security.sandbox.base import Job, Spawn
-from agent.security.sandbox.parent_watch import watched
+from agent.security.sandbox.base import SandboxCommand, SpawnSpec
+from agent.security.sandbox.parent_watch import with_parent_watch
 
 _PASSED = ("PATH", "HOME", "LANG", "TERM", "TZ", "USER", "TMPDIR")
 
@@ -21,20 +21,20 @@ class Unconfined:
     leads_out: ClassVar[bool] = False
 
     @contextmanager
-    def prepare(self, job: Job) -> Iterator[Spawn]:
+    def prepare(self, job: SandboxCommand) -> Iterator[SpawnSpec]:
         env = {
             name: value
             for name, value in os.environ.items()
             if name in _PASSED or name.startswith("LC_")
         }
         env.setdefault("PATH", os.defpath)
-        words = watched(["/bin/sh", "-c", job.command], stdin=job.stdin)
+        words = with_parent_watch(["/bin/sh", "-c", job.command], stdin=job.stdin)
         given = () if job.stdin is None else (job.stdin,)
-        yield Spawn(words, env, job.folder, given)
+        yield SpawnSpec(words, env, job.folder, given)
 
 
 @frozen
-class Refused:
+class NoCommands:
     """No command runs; `reason` is a sentence that says why, and how to change that."""
 
     reason: str
@@ -43,5 +43,5 @@ class Refused:
     confines: ClassVar[bool] = False
     leads_out: ClassVar[bool] = False
 
-    def prepare(self, job: Job) -> AbstractContextManager[Spawn]:
+    def prepare(self, job: SandboxCommand) -> AbstractContextManager[SpawnSpec]:
         raise ToolError(self.reason)

@@ -1,6 +1,6 @@
 """Judges a shell line: does it run a blocked word, does it look, does it work, or is it unknown.
 
-`blocked_word` is a seat belt against slips, not a wall: an encoded script or another program can
+`find_blocked_word` is a seat belt against slips, not a wall: an encoded script or another program can
 always do what a blocked word does. The walls are the policy, the sandbox and the approval.
 """
 
@@ -10,15 +10,15 @@ from functools import lru_cache
 from pathlib import Path
 
 from agent.security.shell.ast import Script
-from agent.security.shell.conduct import conduct, is_risky, widest
-from agent.security.shell.parser import parse
+from agent.security.shell.conduct import classify_command, is_risky, strictest_class
+from agent.security.shell.parser import parse_script
 from agent.security.shell.path_scope import place_of
 from agent.security.shell.program_arguments import CommandClass
 
-__all__ = ["CommandClass", "blocked_word", "classify", "only_reads"]
+__all__ = ["CommandClass", "find_blocked_word", "classify", "only_reads"]
 
 
-def blocked_word(command: str | Script, blocked: Collection[str]) -> str | None:
+def find_blocked_word(command: str | Script, blocked: Collection[str]) -> str | None:
     """The first blocked word that `command` would run, or None.
 
     Sees through lists, substitutions, wrappers such as `env` and `xargs`, and strings given to a
@@ -27,7 +27,7 @@ def blocked_word(command: str | Script, blocked: Collection[str]) -> str | None:
     words = _folded(tuple(blocked))
     if not words:
         return None
-    script = parse(command) if isinstance(command, str) else command
+    script = parse_script(command) if isinstance(command, str) else command
     for each in script.commands:
         if (name := each.program) in words:
             return name
@@ -43,15 +43,15 @@ def classify(script: Script, folder: Path, workspace: Path) -> CommandClass:
     place = None if script.opaque else place_of(script, folder, workspace)
     if place is None:
         return "unknown"
-    kinds = [conduct(command, script, place) for command in script.commands]
+    kinds = [classify_command(command, script, place) for command in script.commands]
     if any(is_risky(name) for name in script.sets):
         return "unknown"
-    return widest(kinds)
+    return strictest_class(kinds)
 
 
 def only_reads(command: str, folder: Path, workspace: Path) -> bool:
     """Whether a line counts as looking at the workspace, so that it may run read-only."""
-    return classify(parse(command), folder, workspace) == "reads"
+    return classify(parse_script(command), folder, workspace) == "reads"
 
 
 @lru_cache(maxsize=16)

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from functools import cache
 
 from agent.security.shell.ast import Command, Redirect, Script
-from agent.security.shell.git_safety import is_tame
-from agent.security.shell.path_scope import STREAMS, Place
-from agent.security.shell.program_arguments import CommandClass, Spec, judge_arguments
+from agent.security.shell.git_safety import is_safe_repository
+from agent.security.shell.path_scope import STREAMS, PathScope
+from agent.security.shell.program_arguments import CommandClass, Spec, classify_arguments
 from agent.security.shell.program_table import programs, variables
 from agent.security.shell.words import GLOB
 
@@ -23,17 +23,17 @@ SETTERS = frozenset(
 )
 
 
-def conduct(command: Command, script: Script, place: Place) -> CommandClass:
+def classify_command(command: Command, script: Script, place: PathScope) -> CommandClass:
     """The most that `command` may do, its assignments and redirections included."""
     if any(is_risky(name) for name, _ in command.assignments):
         return "unknown"
-    kind = widest(_redirects(each, place) for each in command.redirects)
+    kind = strictest_class(_redirects(each, place) for each in command.redirects)
     if not command.argv or kind == "unknown":
         return kind
-    return widest((kind, _program(command, script, place)))
+    return strictest_class((kind, _program(command, script, place)))
 
 
-def widest(kinds: Iterable[CommandClass]) -> CommandClass:
+def strictest_class(kinds: Iterable[CommandClass]) -> CommandClass:
     found = set(kinds)
     return "unknown" if "unknown" in found else "works" if "works" in found else "reads"
 
@@ -49,7 +49,7 @@ def is_risky(name: str) -> bool:
     )
 
 
-def _redirects(redirect: Redirect, place: Place) -> CommandClass:
+def _redirects(redirect: Redirect, place: PathScope) -> CommandClass:
     op, target = redirect.op, redirect.target
     if op in TEXT or (op in (">&", "<&") and target is not None and target.rstrip("-").isdigit()):
         return "reads"
@@ -60,7 +60,7 @@ def _redirects(redirect: Redirect, place: Place) -> CommandClass:
     return "works" if op in WRITES and target not in STREAMS else "reads"
 
 
-def _program(command: Command, script: Script, place: Place) -> CommandClass:
+def _program(command: Command, script: Script, place: PathScope) -> CommandClass:
     name = command.argv[0]
     if name is None:
         return "unknown"
@@ -75,11 +75,13 @@ def _program(command: Command, script: Script, place: Place) -> CommandClass:
     first = 1
     while "sub" in spec:
         first, spec = _subcommand(command, spec, first, place)
-    kind = judge_arguments(command, script, place, spec, first)
+    kind = classify_arguments(command, script, place, spec, first)
     if kind == "reads" and last == "git":
         # Its `-C` and a `cd` start it elsewhere than could be looked at in time.
         tame = (
-            not place.moves and "-C" not in command.argv and is_tame(place.folders[0], place.root)
+            not place.moves
+            and "-C" not in command.argv
+            and is_safe_repository(place.folders[0], place.root)
         )
         return "reads" if tame else "works"
     return kind
@@ -95,7 +97,7 @@ def _sets_risky(command: Command) -> bool:
     return False
 
 
-def _subcommand(command: Command, spec: Spec, first: int, place: Place) -> tuple[int, Spec]:
+def _subcommand(command: Command, spec: Spec, first: int, place: PathScope) -> tuple[int, Spec]:
     """Where the subcommand's arguments begin, and what is known of it."""
     at = first
     while at < len(command.argv):

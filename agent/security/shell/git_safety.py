@@ -15,7 +15,7 @@ RUNS = re.compile(
 )
 
 
-def is_tame(folder: str, root: str) -> bool:
+def is_safe_repository(folder: str, root: str) -> bool:
     """Whether git, started in `folder` below `root`, only looks when it is told to look.
 
     False for a repository that names programs, that keeps its data elsewhere, has submodules, or

@@ -5,7 +5,7 @@ import time
 from functools import cache
 from typing import TYPE_CHECKING
 
-from agent.text.visible import visible
+from agent.text.visible import escape_invisible
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
@@ -71,7 +71,7 @@ def unreadable(text: str) -> str | None:
     """Why `text` cannot be shown and parsed at all, or None."""
     if len(text) > MAX_MARKS and len(text) - len(text.translate(MARKS)) > MAX_MARKS:
         return "it is too long or too deep"
-    if CONTROL.search(text) or (not text.isascii() and visible(text) != text):
+    if CONTROL.search(text) or (not text.isascii() and escape_invisible(text) != text):
         return "it holds control or invisible characters"
     if "[" in text and SUBSCRIPT.search(text):
         return "a subscript may run a command"

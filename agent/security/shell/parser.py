@@ -8,10 +8,10 @@ import time
 
 from agent.security.shell.ast import Command, Redirect, Script
 from agent.security.shell.grammar import LIMIT_CHARS, unreadable
-from agent.security.shell.visitor import Reading
+from agent.security.shell.visitor import ScriptVisitor
 from agent.security.shell.wrappers import unwrap
 
-__all__ = ["Command", "Redirect", "Script", "parse"]
+__all__ = ["Command", "Redirect", "Script", "parse_script"]
 
 MAX_SCRIPTS = 200
 MAX_DEPTH = 8
@@ -19,7 +19,7 @@ MAX_DEPTH = 8
 BUDGET_S = 0.1
 
 
-def parse(command: str) -> Script:
+def parse_script(command: str) -> Script:
     """Every simple command that `command` would run, as far as it can be told; never raises.
 
     Follows lists, pipelines, groups, loops, functions, substitutions, heredocs, and programs that
@@ -45,7 +45,7 @@ def parse(command: str) -> Script:
         if reason := unreadable(text):
             opaque = opaque or reason
             continue
-        reading = Reading(text, deadline)
+        reading = ScriptVisitor(text, deadline)
         opaque = opaque or reading.opaque
         computes |= reading.computes
         texts |= reading.texts

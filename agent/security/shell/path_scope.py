@@ -21,7 +21,7 @@ LOOPED = re.compile(r"([\w./-]*)\$(?:\{(\w+)\}|(\w+))([\w./-]*)")
 
 
 @frozen
-class Place:
+class PathScope:
     """The real workspace `root` and the real `folders` in which a script's commands may run."""
 
     root: str
@@ -76,7 +76,7 @@ class Place:
         return real == self.root or real.startswith(self.root + "/")
 
 
-def place_of(script: Script, folder: Path, workspace: Path) -> Place | None:
+def place_of(script: Script, folder: Path, workspace: Path) -> PathScope | None:
     """Where `script` runs; None when that cannot be told or is outside of the workspace."""
     root = str(workspace)
     folders = [str(folder)]
@@ -88,7 +88,7 @@ def place_of(script: Script, folder: Path, workspace: Path) -> Place | None:
         folders += [os.path.realpath(os.path.join(start, target)) for start in folders]
         if len(folders) > FOLDERS_LIMIT:
             return None
-    place = Place(root, tuple(dict.fromkeys(folders)), bool(moves))
+    place = PathScope(root, tuple(dict.fromkeys(folders)), bool(moves))
     inside = all(each == root or each.startswith(root + "/") for each in place.folders)
     return place if inside else None
 

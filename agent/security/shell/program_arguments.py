@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from agent.security.shell.ast import Command, Script
-from agent.security.shell.path_scope import Place, loop_values
+from agent.security.shell.path_scope import PathScope, loop_values
 from agent.security.shell.program_table import options
 from agent.security.shell.words import is_pattern
 
@@ -16,8 +16,8 @@ MANY = 1_000_000
 LIMIT_PATTERN_CHARS = 500
 
 
-def judge_arguments(
-    command: Command, script: Script, place: Place, spec: Spec, first: int
+def classify_arguments(
+    command: Command, script: Script, place: PathScope, spec: Spec, first: int
 ) -> CommandClass:
     """What the program does with the arguments from `first` on, at most."""
     return _Arguments(command, script, place, spec).judge(first)
@@ -26,7 +26,7 @@ def judge_arguments(
 class _Arguments:
     """One pass over a program's arguments."""
 
-    def __init__(self, command: Command, script: Script, place: Place, spec: Spec) -> None:
+    def __init__(self, command: Command, script: Script, place: PathScope, spec: Spec) -> None:
         self._command, self._script, self._place, self._spec = command, script, place, spec
         self._kind: CommandClass = spec["class"]
         self._positionals = 0

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from agent.security.shell.ast import Command
-from agent.security.shell.parser import parse
+from agent.security.shell.parser import parse_script
 from agent.security.shell.path_scope import place_of
 from agent.security.shell.program_table import interpreters
 
@@ -23,7 +23,7 @@ def contents_digest(line: str, folder: Path, workspace: Path) -> str | None:
     or in a folder that they are given. Of a line that is not understood all files that it names
     are. What a script loads in turn is not among them. May block: it reads the files.
     """
-    script = parse(line)
+    script = parse_script(line)
     place = place_of(script, folder, workspace)
     folders = place.folders if place is not None else (str(folder),)
     found = {path for each in script.commands for path in _files(each, folders)}

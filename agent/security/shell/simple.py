@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from agent.security.shell.ast import Command, Redirect
-from agent.security.shell.words import is_pattern, literal
+from agent.security.shell.words import is_pattern, unquote_word
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -23,7 +23,7 @@ def text_of(node: "Node") -> str:
     return "" if text is None else text.decode()
 
 
-def simple_command(node: "Node | None", redirections: "Sequence[Node]", text: str) -> Command:
+def command_from_node(node: "Node | None", redirections: "Sequence[Node]", text: str) -> Command:
     """The command of `node` (None: redirections alone) with the redirections that follow it."""
     words: list[str] = []
     assignments: list[tuple[str, str | None]] = []
@@ -38,7 +38,7 @@ def simple_command(node: "Node | None", redirections: "Sequence[Node]", text: st
             words.append(text_of(child))
     for child in redirections:
         words += _redirect(child, redirects)
-    argv = [literal(word) for word in words]
+    argv = [unquote_word(word) for word in words]
     if words and is_pattern(words[0]):
         argv[0] = None if words[0] not in ("[", "[[") else words[0]
     return Command(tuple(argv), tuple(words), tuple(assignments), tuple(redirects), text)
@@ -47,7 +47,7 @@ def simple_command(node: "Node | None", redirections: "Sequence[Node]", text: st
 def assignment(node: "Node") -> tuple[str, str | None]:
     """The name and the value of `NAME=value`; an array's value counts as computed."""
     name, _, value = text_of(node).partition("=")
-    return name.partition("[")[0].removesuffix("+"), literal(value)
+    return name.partition("[")[0].removesuffix("+"), unquote_word(value)
 
 
 def _redirect(node: "Node", redirects: list[Redirect]) -> list[str]:
@@ -60,7 +60,7 @@ def _redirect(node: "Node", redirects: list[Redirect]) -> list[str]:
             words.append(text_of(child))
         elif not op and child.type != "file_descriptor":
             op = child.type
-    redirects.append(Redirect(op, literal(words[0]) if words else None))
+    redirects.append(Redirect(op, unquote_word(words[0]) if words else None))
     return words[1:]
 
 
@@ -72,7 +72,7 @@ def heredoc_body(node: "Node") -> tuple[str | None, bool]:
     parts = {child.type: text_of(child) for child in node.children}
     start, body = parts.get("heredoc_start", ""), parts.get("heredoc_body", "")
     quoted = any(mark in start for mark in "'\"\\")
-    delimiter, end = literal(start), parts.get("heredoc_end", "")
+    delimiter, end = unquote_word(start), parts.get("heredoc_end", "")
     tabs = "<<-" in parts
     lines = [line.lstrip("\t") if tabs else line for line in body.split("\n")]
     if not delimiter or delimiter in lines or end.strip("\t" if tabs else "") != delimiter:

@@ -7,8 +7,14 @@ from typing import TYPE_CHECKING
 from agent.security.shell.ast import Command
 from agent.security.shell.grammar import syntax_tree
 from agent.security.shell.program_table import variables
-from agent.security.shell.simple import REDIRECTS, assignment, heredoc_body, simple_command, text_of
-from agent.security.shell.words import literal
+from agent.security.shell.simple import (
+    REDIRECTS,
+    assignment,
+    command_from_node,
+    heredoc_body,
+    text_of,
+)
+from agent.security.shell.words import unquote_word
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -50,7 +56,7 @@ TIGHT = frozenset({"variable_assignment", "concatenation", "simple_expansion", "
 LINES = frozenset({"command", "declaration_command", "unset_command", "file_redirect"})
 
 
-class Reading:
+class ScriptVisitor:
     """What one parse found.
 
     `scripts` are texts that have to be parsed in turn. `computes` are the variables that are
@@ -166,7 +172,7 @@ class Reading:
         return "\\'" in quoted or EVALUATES.search(self._source) is not None
 
     def _command(self, node: "Node | None", redirections: "Sequence[Node]", text: str = "") -> None:
-        command = simple_command(node, redirections, text or (text_of(node) if node else ""))
+        command = command_from_node(node, redirections, text or (text_of(node) if node else ""))
         self.commands.append(command)
         for name, value in command.assignments:
             self._assigns(name, value)
@@ -256,7 +262,7 @@ class Reading:
 
     def _loop(self, node: "Node") -> None:
         name = node.child_by_field_name("variable")
-        values = [literal(text_of(child)) for child in node.children_by_field_name("value")]
+        values = [unquote_word(text_of(child)) for child in node.children_by_field_name("value")]
         known = tuple(value for value in values if value is not None)
         if name is not None:
             self.sets.add(text_of(name))

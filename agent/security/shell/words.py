@@ -26,7 +26,7 @@ ANSI_LETTERS = {
 }  # fmt: skip
 
 
-def literal(text: str) -> str | None:
+def unquote_word(text: str) -> str | None:
     """The value of the word written as `text`, quotes and escapes resolved.
 
     None where the shell computes it: variables, substitutions, braces. A tilde and the wildcards

@@ -16,7 +16,7 @@ LONG_VALUES = frozenset({"--rcfile", "--init-file"})
 
 
 @dataclass(slots=True)
-class Nested:
+class WrappedCommand:
     """What a command runs in turn: commands with their arguments, and scripts as text."""
 
     commands: list[Command] = field(default_factory=list)
@@ -27,13 +27,13 @@ class Nested:
 PLAIN_STRING = re.compile(r"[\w ./,:=@%+-]*")
 
 
-class Unclear(Exception):
+class UnresolvableWrapper(Exception):
     """What a wrapper runs cannot be told; the argument is the reason."""
 
 
-def unwrap(command: Command) -> tuple[Nested, str | None]:
+def unwrap(command: Command) -> tuple[WrappedCommand, str | None]:
     """Everything that `command` runs by the table, and why not all is known."""
-    nested = Nested()
+    nested = WrappedCommand()
     pending = [command]
     try:
         while pending:
@@ -43,12 +43,12 @@ def unwrap(command: Command) -> tuple[Nested, str | None]:
                 return nested, "it is too deep"
             nested.commands += inner
             pending += inner
-    except Unclear as exc:
+    except UnresolvableWrapper as exc:
         return nested, str(exc)
     return nested, None
 
 
-def _step(command: Command, nested: Nested) -> list[Command]:
+def _step(command: Command, nested: WrappedCommand) -> list[Command]:
     name = command.program
     spec = wrappers().get(name) if name else None
     if spec is None:
@@ -69,13 +69,13 @@ def _step(command: Command, nested: Nested) -> list[Command]:
             return _prefix(command, spec, nested)
 
 
-def _prefix(command: Command, spec: Mapping[str, Any], nested: Nested) -> list[Command]:
+def _prefix(command: Command, spec: Mapping[str, Any], nested: WrappedCommand) -> list[Command]:
     argv, at = command.argv, 1
     assignments = list(command.assignments)
     while at < len(argv):
         word = argv[at]
         if word is None:
-            raise Unclear("an option is computed")
+            raise UnresolvableWrapper("an option is computed")
         if word == "--":
             at += 1
             break
@@ -105,13 +105,13 @@ def _prefix(command: Command, spec: Mapping[str, Any], nested: Nested) -> list[C
         return []
     extra: tuple[None, ...] = (None,) if spec.get("appends") else ()
     if argv[at] is None:
-        raise Unclear("the name of a program is computed")
+        raise UnresolvableWrapper("the name of a program is computed")
     words = command.words[at:] + ("$@",) * len(extra)
     return [Command(argv[at:] + extra, words, tuple(assignments), (), command.text)]
 
 
 def _option(
-    word: str, following: Sequence[str | None], spec: Mapping[str, Any], nested: Nested
+    word: str, following: Sequence[str | None], spec: Mapping[str, Any], nested: WrappedCommand
 ) -> int:
     """How many words the option takes, itself included."""
     name, glued, value = word.partition("=")
@@ -134,7 +134,7 @@ def _option(
         if name in spec.get("long_scripts", ()):
             _script(value if glued else following[0] if following else "", nested)
         return 1 if glued else 2
-    raise Unclear(f"{spec['name']} has an option that is not known")
+    raise UnresolvableWrapper(f"{spec['name']} has an option that is not known")
 
 
 def _split(word: str, following: Sequence[str | None]) -> tuple[list[str], int] | None:
@@ -146,19 +146,19 @@ def _split(word: str, following: Sequence[str | None]) -> tuple[list[str], int] 
         name, _, value = word.partition("S")
         glued = value
         if not set(name[1:]) <= set("i0v"):
-            raise Unclear("env has an option that is not known")
+            raise UnresolvableWrapper("env has an option that is not known")
     text = value if glued else following[0] if following else None
     if text is None or not PLAIN_STRING.fullmatch(text):
-        raise Unclear("what env runs cannot be told")
+        raise UnresolvableWrapper("what env runs cannot be told")
     return text.split(), 1 if glued else 2
 
 
-def _shell(command: Command, nested: Nested) -> list[Command]:
+def _shell(command: Command, nested: WrappedCommand) -> list[Command]:
     argv, at, takes_script = command.argv, 1, False
     while at < len(argv):
         word = argv[at]
         if word is None:
-            raise Unclear("what a shell runs is computed")
+            raise UnresolvableWrapper("what a shell runs is computed")
         if word in ("--", "-"):
             at += 1
             break
@@ -172,7 +172,7 @@ def _shell(command: Command, nested: Nested) -> list[Command]:
     elif at >= len(argv) or argv[at] in STDIN or "-s" in argv:
         fed = [r.target for r in command.redirects if r.op in ("<<", "<<<")]
         if len(fed) != 1:
-            raise Unclear("a shell reads its commands from elsewhere")
+            raise UnresolvableWrapper("a shell reads its commands from elsewhere")
         _script(fed[0], nested)
     return []
 
@@ -184,7 +184,7 @@ def _find(command: Command) -> list[Command]:
         if word in FIND_ACTIONS and at + 1 < len(argv):
             end = next((i for i in range(at + 1, len(argv)) if argv[i] in (";", "+")), len(argv))
             if argv[at + 1] is None:
-                raise Unclear("the name of a program is computed")
+                raise UnresolvableWrapper("the name of a program is computed")
             inner = argv[at + 1 : end], command.words[at + 1 : end]
             found.append(Command(*inner, command.assignments, (), command.text))
     return found
@@ -193,11 +193,11 @@ def _find(command: Command) -> list[Command]:
 def _known(words: Sequence[str | None]) -> list[str]:
     known = [word for word in words if word is not None]
     if len(known) != len(words):
-        raise Unclear("what a shell runs is computed")
+        raise UnresolvableWrapper("what a shell runs is computed")
     return known
 
 
-def _script(text: str | None, nested: Nested) -> None:
+def _script(text: str | None, nested: WrappedCommand) -> None:
     if text is None:
-        raise Unclear("what a shell runs is computed")
+        raise UnresolvableWrapper("what a shell runs is computed")
     nested.scripts.append(text)

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from agent.security.files.write_clock import Since
+from agent.security.files.write_clock import WriteClock
 from agent.types import Taint
 
 _NAME = "user.kore.untrusted"
@@ -68,7 +68,7 @@ class _Runs:
 _started, _running = _Runs(_STARTED), _Runs(_RUNNING)
 
 
-def mark(path: Path, workspace: Path, *, unseen: bool = False) -> None:
+def mark_tainted(path: Path, workspace: Path, *, unseen: bool = False) -> None:
     """`path`, in `workspace`, holds strangers' words from now on."""
     for folder in dict.fromkeys((*path.parents, workspace, *workspace.parents)):
         if not _is_ours(folder):
@@ -84,7 +84,7 @@ class Changing:
 
     def __init__(self, *folders: Path) -> None:
         self._folders = [Path(os.path.realpath(folder)) for folder in folders]
-        self.since = Since()
+        self.since = WriteClock()
         self._started = self._begun = 0.0
         self.has_begun = False
 
@@ -152,7 +152,7 @@ def mark_changed(workspace: Path, since: float) -> bool:
                 info = entry.stat(follow_symlinks=False)
                 is_folder = stat.S_ISDIR(info.st_mode)
                 if info.st_ctime >= since and not stat.S_ISLNK(info.st_mode):
-                    mark(Path(entry.path), workspace, unseen=True)
+                    mark_tainted(Path(entry.path), workspace, unseen=True)
                 if is_folder and depth < _DEPTH_MOST:
                     folders.append((entry.path, depth + 1))
                 elif is_folder:
@@ -194,15 +194,15 @@ def unmark(folder: Path) -> int:
 
 
 @contextmanager
-def carried(path: Path, workspace: Path, taint: frozenset[Taint]) -> Iterator[None]:
+def taint_of_file(path: Path, workspace: Path, taint: frozenset[Taint]) -> Iterator[None]:
     """Around a write to `path`: a mark that it has stays, and strangers' words bring one."""
     was_marked, was_unseen = is_marked(path), is_unseen(path)
     fresh = [folder for folder in path.parents if not folder.exists()]
     yield
     if "untrusted" in taint or was_marked:
-        mark(path, workspace, unseen=was_unseen)
+        mark_tainted(path, workspace, unseen=was_unseen)
         for folder in fresh:
-            mark(folder, workspace, unseen=True)
+            mark_tainted(folder, workspace, unseen=True)
 
 
 def _is_changed(path: Path) -> bool:

@@ -64,7 +64,7 @@ def addresses(text: str) -> Iterator[tuple[int, int]]:
         yield found.start(), found.start() + len(found[0].rstrip(_TAIL))
 
 
-def inert(markdown: str, is_shown: Callable[[str], bool]) -> str:
+def defuse_links(markdown: str, is_shown: Callable[[str], bool]) -> str:
     """`markdown` with every link shown as plain code, but for addresses that `is_shown` knows:
     those stand like this in what the person or a stranger wrote and hold nothing new."""
     markdown = _CONTROL.sub(" ", markdown.replace("\r\n", "\n").replace("\r", "\n"))

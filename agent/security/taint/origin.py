@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agent.records import frozen
-from agent.security.files.instruction_files import steers
+from agent.security.files.instruction_files import is_instruction_file
 from agent.security.taint.file_marks import is_marked, is_unseen
 
 
 @frozen
-class Origin:
+class TrustedOrigins:
     """`own` are the folders whose files count as the owner's: the workspace and the trusted ones,
     by their real paths.
 
@@ -33,12 +33,14 @@ def is_unconfirmed(path: Path, workspace: Path) -> bool:
     """Whether a file cannot be instructions: it was written while strangers' words were around, and
     nobody was asked about it.
 
-    A command may have done that at any depth, or a file tool that asks only where `steers` says
+    A command may have done that at any depth, or a file tool that asks only where `is_instruction_file` says
     so. `kore trust` confirms it.
     """
     if is_unseen(path):
         return True
-    return is_marked(path) and not steers(os.path.abspath(path), os.path.realpath(workspace))
+    return is_marked(path) and not is_instruction_file(
+        os.path.abspath(path), os.path.realpath(workspace)
+    )
 
 
 def unconfirmed_notice(path: Path) -> str:

@@ -10,14 +10,14 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from agent.security.files.filenames import folded
+from agent.security.files.filenames import normalize_filename
 from agent.security.files.instruction_files import CONFIGURATIONS, PROMPT_FILES, PROMPT_FOLDERS
 
 SUFFIX = ".set-aside"
 _NAMES = PROMPT_FILES | PROMPT_FOLDERS | CONFIGURATIONS
 
 
-class Newcomers:
+class NewFiles:
     """`begin` before the command, `end` after it; more than one may run at once."""
 
     def __init__(self, workspace: Path, further: frozenset[str]) -> None:
@@ -50,7 +50,9 @@ class Newcomers:
 
     def _there(self) -> Sequence[str]:
         try:
-            return sorted(name for name in os.listdir(self.root) if folded(name) in self._names)
+            return sorted(
+                name for name in os.listdir(self.root) if normalize_filename(name) in self._names
+            )
         except OSError:
             return ()
 
@@ -68,11 +70,11 @@ class Newcomers:
         return None
 
 
-_open: list[Newcomers] = []
+_open: list[NewFiles] = []
 _lock = threading.Lock()
 
 
-def made(path: Path) -> None:
+def quarantine_created(path: Path) -> None:
     """Kore is about to write `path` for somebody who could be asked: what it makes new stays."""
     with _lock:
         for newcomers in _open:

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from math import log2
 from typing import Protocol
 
-from agent.prompts import fill, load
-from agent.security.files.instruction_files import plants, steers
+from agent.prompts import load_prompt, render_prompt
+from agent.security.files.instruction_files import is_instruction_file, is_planted
 from agent.security.policy.base import Decision, ToolRequest
 from agent.types import Message, Taint, Text
 
@@ -62,7 +62,7 @@ class Bits:
         self._left = CHOICE_BITS
 
 
-class Exposure:
+class TaintState:
     """The taint of one session during one turn; it only ever grows.
 
     `taint` is what the session brought along. `take` is told of every message that is added.
@@ -142,7 +142,7 @@ class Exposure:
         return _stands_in(address, self._said) or _stands_in(address, self._offered)
 
 
-def way_out(request: ToolRequest, *, silent: bool = False) -> Decision | None:
+def exfiltration_objection(request: ToolRequest, *, silent: bool = False) -> Decision | None:
     """What the taint says of a call; None when it has nothing against it.
 
     `silent`: its tool does not say whether anything leaves.
@@ -151,18 +151,18 @@ def way_out(request: ToolRequest, *, silent: bool = False) -> Decision | None:
         return None
     root = str(request.workspace.resolve())
     touched = request.changes + request.creates
-    if request.tool == "remember" or any(steers(str(path), root) for path in touched):
-        return Decision("ask", load("policy/taint_memory"), "taint-memory")
-    errand = any(plants(str(path), root) for path in touched)
+    if request.tool == "remember" or any(is_instruction_file(str(path), root) for path in touched):
+        return Decision("ask", load_prompt("policy/taint_memory"), "taint-memory")
+    errand = any(is_planted(str(path), root) for path in touched)
     if errand or (request.tool == "schedule" and _plants(request)):
-        return Decision("ask", load("policy/taint_schedule"), "taint-schedule")
+        return Decision("ask", load_prompt("policy/taint_schedule"), "taint-schedule")
     hosts = request.hosts or (("anywhere",) if silent else ())
     if not hosts or (request.sends is not None and request.quoted):
         return None
     # A command that reaches out can fetch the private part itself.
     if request.command is None and request.taint < BOTH:
         return None
-    reason = fill("policy/taint_way_out", hosts=", ".join(hosts))
+    reason = render_prompt("policy/taint_way_out", hosts=", ".join(hosts))
     return Decision("ask", reason, "taint-way-out")
 
 

@@ -9,7 +9,7 @@ from string import ascii_lowercase
 from typing import Any, ClassVar
 
 from agent.errors import ToolError
-from agent.prompts import load
+from agent.prompts import load_prompt
 from agent.security.taint.taint import NOTHING
 from agent.tools.base import CallContext
 from agent.types import Effect, JsonSchema, Taint, ToolResult
@@ -40,7 +40,7 @@ class AskUser:
 
     @property
     def description(self) -> str:
-        return load("tools/ask_user")
+        return load_prompt("tools/ask_user")
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
         questions: list[Mapping[str, Any]] = args["questions"]
@@ -50,7 +50,7 @@ class AskUser:
             )
         asked = [(_line(one["question"]), _options(one)) for one in questions]
         words = _single(*asked[0]) if len(asked) == 1 else "\n".join(_several(asked))
-        return ToolResult(load("asked_person"), for_user="asked", ends_with=words)
+        return ToolResult(load_prompt("asked_person"), for_user="asked", ends_with=words)
 
 
 def _single(question: str, options: Sequence[str]) -> str:

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from agent.errors import KoreError, ToolError
-from agent.prompts import load
+from agent.prompts import load_prompt
 from agent.security.files import file_io
 from agent.security.taint.file_marks import is_marked
 from agent.security.taint.taint import NOTHING, PRIVATE, UNTRUSTED
 from agent.settings import ToolSettings
-from agent.tools.base import CallContext, Recalled
+from agent.tools.base import CallContext, MemoryHit
 from agent.tools.files.sight import lines
-from agent.tools.files.workspace_scope import Scope
+from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.tools.schema import parameters
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 
@@ -38,11 +38,11 @@ class MemorySearch:
     parameters: ClassVar[JsonSchema] = parameters(query="string", count="integer?")
 
     def __init__(self, settings: ToolSettings) -> None:
-        self._scope = Scope(settings)
+        self._scope = WorkspaceScope(settings)
 
     @property
     def description(self) -> str:
-        return load("tools/memory_search")
+        return load_prompt("tools/memory_search")
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
         words = list(dict.fromkeys(_WORD.findall(_plain(args["query"]))))
@@ -62,7 +62,7 @@ class MemorySearch:
         taint = NOTHING.union(*(one.taint for one in found))
         return ToolResult(f"{shown}{note}", for_user=f"{len(found)} places", taint=taint)
 
-    def _noted(self, words: Sequence[str], most: int, call: CallContext) -> list[Recalled]:
+    def _noted(self, words: Sequence[str], most: int, call: CallContext) -> list[MemoryHit]:
         ranked = []
         for path in self._files(call):
             marked = UNTRUSTED if is_marked(path) else NOTHING
@@ -70,7 +70,7 @@ class MemorySearch:
                 plain = _plain(line)
                 held = sum(word in plain for word in words)
                 if held:
-                    told = Recalled(f"{path.name}:{number}", line.strip()[:LINE_CHARS], marked)
+                    told = MemoryHit(f"{path.name}:{number}", line.strip()[:LINE_CHARS], marked)
                     ranked.append((-held, path.name, number, told))
         ranked.sort(key=lambda one: one[:3])
         best = ranked[0][0] if ranked else 0

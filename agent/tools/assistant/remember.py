@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from agent.errors import ToolError
-from agent.prompts import load
+from agent.prompts import load_prompt
 from agent.security.files import file_io
-from agent.security.files.latch import alone
-from agent.security.taint.file_marks import carried
+from agent.security.files.latch import exclusive_file
+from agent.security.taint.file_marks import taint_of_file
 from agent.security.taint.taint import NOTHING
 from agent.settings import ToolSettings
-from agent.text.text_document import LIMIT_BYTES, Document, Form, decode
+from agent.text.text_document import LIMIT_BYTES, Document, TextFormat, decode
 from agent.tools.base import CallContext
-from agent.tools.files.workspace_scope import Scope
+from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.tools.schema import parameters
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 
@@ -36,11 +36,11 @@ class Remember:
     parameters: ClassVar[JsonSchema] = parameters(text="string")
 
     def __init__(self, settings: ToolSettings) -> None:
-        self._scope = Scope(settings)
+        self._scope = WorkspaceScope(settings)
 
     @property
     def description(self) -> str:
-        return load("tools/remember")
+        return load_prompt("tools/remember")
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
         text = " ".join(_CONTROL.sub(" ", args["text"]).split())
@@ -57,7 +57,7 @@ class Remember:
 def _add(path: Path, text: str, call: CallContext) -> bool:
     line = f"- {datetime.now().astimezone():%Y-%m-%d}: {text}"
     # Two chats of one person may remember at the same moment.
-    with alone(path):
+    with exclusive_file(path):
         old = _stored(path)
         if any(_DATED.sub("", known.strip()) == text for known in old.text.splitlines()):
             return False
@@ -70,16 +70,16 @@ def _add(path: Path, text: str, call: CallContext) -> bool:
             )
         data = Document(whole, old.form).encode()
         # A line that a person was asked about brings no mark, and takes none off.
-        with call.changes.file(path, data), carried(path, call.workspace, NOTHING):
-            file_io.replace(path, data)
+        with call.changes.file(path, data), taint_of_file(path, call.workspace, NOTHING):
+            file_io.write_atomic(path, data)
         return True
 
 
 def _stored(path: Path) -> Document:
     if file_io.kind(path) is None:
-        return Document("", Form())
+        return Document("", TextFormat())
     stored = decode(file_io.read(path, LIMIT_BYTES), path)
-    if stored.form.encoding != Form().encoding:
+    if stored.form.encoding != TextFormat().encoding:
         # The prompt reads memories as UTF-8: what was added otherwise would be read back torn.
         raise ToolError(
             f"{path.name} is in {stored.form.encoding}, but memories are read as UTF-8; nothing "

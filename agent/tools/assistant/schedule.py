@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from agent.errors import KoreError, ToolError
-from agent.prompts import load
+from agent.prompts import load_prompt
 from agent.security.taint.taint import NOTHING
-from agent.tools.base import Appointment, CallContext, Plan
+from agent.tools.base import CallContext, EffectPlan, ScheduleRequest
 from agent.tools.schema import parameters
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 
@@ -14,7 +14,7 @@ ACTIONS = ("add", "list", "remove", "pause", "resume", "run")
 TEXT_LIMIT_CHARS = 4_000
 
 
-class Appointments:
+class ScheduleTool:
     """A call that is made again after a crash is the same job (`call.schedule` sees to it)."""
 
     name: ClassVar[str] = "schedule"
@@ -31,12 +31,12 @@ class Appointments:
 
     @property
     def description(self) -> str:
-        return load("tools/schedule")
+        return load_prompt("tools/schedule")
 
-    async def plan(self, args: Mapping[str, Any], call: CallContext) -> Plan:
+    async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
         """What will be said or asked later is shown; it leaves for nobody but this chat."""
         wanted = _wanted(args)
-        return Plan(sends=wanted.text if wanted.action == "add" else None)
+        return EffectPlan(sends=wanted.text if wanted.action == "add" else None)
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
         wanted = _wanted(args)
@@ -50,7 +50,7 @@ class Appointments:
             raise ToolError(f"{exc}. {exc.hint}" if exc.hint else f"{exc}.") from exc
 
 
-def _wanted(args: Mapping[str, Any]) -> Appointment:
+def _wanted(args: Mapping[str, Any]) -> ScheduleRequest:
     """Raises `ToolError`."""
     action = args["action"].strip().casefold()
     text, when = args.get("text", "").strip(), args.get("when", "").strip()
@@ -65,7 +65,7 @@ def _wanted(args: Mapping[str, Any]) -> Appointment:
     number = args.get("id")
     if action not in ("add", "list") and number is None:
         raise ToolError(f"schedule: {action} needs the id of a job; list shows them.")
-    return Appointment(
+    return ScheduleRequest(
         action=action,
         when=when,
         text=text,

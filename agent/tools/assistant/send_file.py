@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from agent.errors import ToolError
-from agent.prompts import load
+from agent.prompts import load_prompt
 from agent.security.files import file_io
 from agent.security.policy.roles import in_paths
 from agent.security.taint.taint import NOTHING
 from agent.settings import ToolSettings
-from agent.tools.base import CallContext, Parcel, Plan
-from agent.tools.files.workspace_scope import Scope
+from agent.tools.base import CallContext, EffectPlan, FileDelivery
+from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.types import Artifact, Effect, JsonSchema, Taint, ToolResult
 
 MOST = 20
@@ -38,18 +38,18 @@ class SendFile:
     }
 
     def __init__(self, settings: ToolSettings) -> None:
-        self._scope = Scope(settings)
+        self._scope = WorkspaceScope(settings)
 
     @property
     def description(self) -> str:
-        return load("tools/send_file")
+        return load_prompt("tools/send_file")
 
-    async def plan(self, args: Mapping[str, Any], call: CallContext) -> Plan:
+    async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
         """Which files leave, and that they do."""
         paths = self._files(args, call)
         caption = args.get("caption") or ""
         told = "\n".join([*map(str, paths), *([caption] if caption else [])])
-        return Plan(reads=paths, hosts=() if call.owner else ("this chat",), sends=told)
+        return EffectPlan(reads=paths, hosts=() if call.owner else ("this chat",), sends=told)
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
         paths = self._files(args, call)
@@ -57,8 +57,8 @@ class SendFile:
         shown = "📎 " + ", ".join(map(str, paths))
         artifacts = tuple(Artifact("file", caption, str(path)) for path in paths)
         if call.send is None:
-            return ToolResult(load("sent_nowhere"), for_user=shown, artifacts=artifacts)
-        said = await call.send(Parcel(paths, caption), call)
+            return ToolResult(load_prompt("sent_nowhere"), for_user=shown, artifacts=artifacts)
+        said = await call.send(FileDelivery(paths, caption), call)
         return ToolResult(said, for_user=shown, artifacts=artifacts)
 
     def _files(self, args: Mapping[str, Any], call: CallContext) -> tuple[Path, ...]:

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from agent.errors import ToolError
-from agent.prompts import fill
+from agent.prompts import render_prompt
 from agent.security.taint.taint import NOTHING
-from agent.tools.base import CallContext, Errand
+from agent.tools.base import CallContext, SubagentRequest
 from agent.tools.schema import parameters
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 
@@ -15,7 +15,7 @@ PROMPT_LIMIT_CHARS = 50_000
 _TITLE_CHARS = 80
 
 
-class Delegate:
+class SubagentTool:
     """Changes nothing by itself: what a sub-agent does is judged call by call, as if its caller
     did it. A repeated call is the same errand. `roster` names the agents, for the description.
     """
@@ -40,7 +40,7 @@ class Delegate:
 
     @property
     def description(self) -> str:
-        return fill("tools/task", agents=self._roster())
+        return render_prompt("tools/task", agents=self._roster())
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
         """Raises `Unanswered` when the result comes later and the call is to be made again."""
@@ -57,7 +57,7 @@ class Delegate:
         title = " ".join(args["description"].split()) or " ".join(prompt.split())
         resume = str(args.get("resume") or "").strip().removeprefix("#")
         return await call.spawn(
-            Errand(
+            SubagentRequest(
                 title=title[:_TITLE_CHARS],
                 prompt=prompt,
                 agent=args.get("subagent_type") or DEFAULT_AGENT,

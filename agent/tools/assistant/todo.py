@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from agent.errors import ToolError
-from agent.prompts import fill, load
+from agent.prompts import load_prompt, render_prompt
 from agent.security.taint.taint import NOTHING
 from agent.tools.base import CallContext
 from agent.types import Effect, JsonSchema, Message, Taint, ToolResult
@@ -43,7 +43,7 @@ class Todo:
 
     @property
     def description(self) -> str:
-        return load("tools/todo")
+        return load_prompt("tools/todo")
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
         items: list[Mapping[str, Any]] = args["items"]
@@ -52,9 +52,9 @@ class Todo:
         if any(len(item["content"]) > ITEM_LIMIT_CHARS for item in items):
             raise ToolError(f"An item is longer than {ITEM_LIMIT_CHARS} characters; shorten it.")
         if not items:
-            return ToolResult(load("todo_empty"))
+            return ToolResult(load_prompt("todo_empty"))
         done = sum(_status(item) == "completed" for item in items)
-        told = fill("todo_kept", done=done, all=len(items))
+        told = render_prompt("todo_kept", done=done, all=len(items))
         return ToolResult(told, for_user=_shown(items))
 
 

@@ -5,19 +5,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from agent.context.feature_list import guard
+from agent.context.feature_list import check_edit_allowed
 from agent.errors import ToolError
-from agent.prompts import load
+from agent.prompts import load_prompt
 from agent.security.files import file_io
-from agent.security.files.latch import alone
-from agent.security.taint.file_marks import carried, is_marked
+from agent.security.files.latch import exclusive_file
+from agent.security.taint.file_marks import is_marked, taint_of_file
 from agent.security.taint.taint import PRIVATE
 from agent.settings import ToolSettings
 from agent.text.text_document import LIMIT_BYTES, Document, decode, diff
-from agent.tools.base import CallContext, Plan
+from agent.tools.base import CallContext, EffectPlan
 from agent.tools.files.edit_matching import Edit, apply
-from agent.tools.files.file_views import Views
-from agent.tools.files.workspace_scope import Scope
+from agent.tools.files.file_views import FileViews
+from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.tools.schema import parameters
 from agent.types import Artifact, Effect, JsonSchema, Taint, ToolResult
 
@@ -40,31 +40,31 @@ class EditFile:
     brings: ClassVar[frozenset[Taint]] = PRIVATE
     parameters: ClassVar[JsonSchema] = _SCHEMA
 
-    def __init__(self, settings: ToolSettings, views: Views | None = None) -> None:
-        self._scope = Scope(settings)
-        self._views = views or Views()
+    def __init__(self, settings: ToolSettings, views: FileViews | None = None) -> None:
+        self._scope = WorkspaceScope(settings)
+        self._views = views or FileViews()
 
     @property
     def description(self) -> str:
-        return load("tools/edit_file")
+        return load_prompt("tools/edit_file")
 
-    async def plan(self, args: Mapping[str, Any], call: CallContext) -> Plan:
+    async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
         """The edit as a diff. Raises ToolError when it does not fit the file."""
         path = self._scope.find(args["path"], call)
         edits = _edits(args)
         before, after = await file_io.in_thread(lambda: _edited(path, edits))
-        return Plan(changes=(path,), diff=diff(args["path"], before.text, after.text))
+        return EffectPlan(changes=(path,), diff=diff(args["path"], before.text, after.text))
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
         path = self._scope.find(args["path"], call)
         edits = _edits(args)
 
         def work() -> tuple[Document, Document]:
-            with alone(path):
+            with exclusive_file(path):
                 before, after = _edited(path, edits)
                 data = after.encode()
-                with call.changes.file(path, data), carried(path, call.workspace, call.taint):
-                    file_io.replace(path, data)
+                with call.changes.file(path, data), taint_of_file(path, call.workspace, call.taint):
+                    file_io.write_atomic(path, data)
             self._views.wrote(call.session, path)
             return before, after
 
@@ -90,7 +90,7 @@ def _edited(path: Path, edits: Sequence[Edit]) -> tuple[Document, Document]:
             raise failure from exc
     if text == before.text:
         raise ToolError(f"The edit leaves {path} as it is; nothing was written.")
-    guard(path, before.text, text)
+    check_edit_allowed(path, before.text, text)
     return before, replace(before, text=text)
 
 

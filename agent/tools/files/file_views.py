@@ -24,7 +24,7 @@ WRITES = 1024
 
 
 @frozen
-class Stale:
+class StaleView:
     """A file that is no longer what was seen, and who has changed it."""
 
     path: Path
@@ -38,10 +38,10 @@ class _Seen:
 
     files: OrderedDict[Path, Stamp] = field(default_factory=OrderedDict)
     telling: dict[Path, Stamp] = field(default_factory=dict)
-    noticed: list[Stale] = field(default_factory=list)
+    noticed: list[StaleView] = field(default_factory=list)
 
 
-class Views:
+class FileViews:
     """Of all conversations of an agent. Any thread may ask."""
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class Views:
         with self._lock:
             _keep(self._writers, path, (session, found), WRITES)
 
-    def stale(self, session: str) -> list[Stale]:
+    def stale(self, session: str) -> list[StaleView]:
         """What has changed since it was seen; it is said once."""
         changed = self._changed(session)
         with self._lock:
@@ -88,7 +88,7 @@ class Views:
                 seen.noticed += [self._named(session, *one) for one in telling.items()]
                 del seen.noticed[:-FILES]
 
-    def noticed(self, session: str) -> list[Stale]:
+    def noticed(self, session: str) -> list[StaleView]:
         """What the turn that begins was told, for whoever watches it."""
         with self._lock:
             seen = self._sessions.get(session)
@@ -113,11 +113,11 @@ class Views:
             # What was shown anew meanwhile has not changed since.
             return {path: now for path, now in changed.items() if files.get(path) == known[path]}
 
-    def _named(self, session: str, path: Path, found: Stamp) -> Stale:
+    def _named(self, session: str, path: Path, found: Stamp) -> StaleView:
         writer = self._writers.get(path)
         if writer is None or writer[1] != found:
-            return Stale(path, "user")
-        return Stale(path, "tool" if writer[0] == session else "agent")
+            return StaleView(path, "user")
+        return StaleView(path, "tool" if writer[0] == session else "agent")
 
 
 def stamp(path: Path) -> Stamp:
@@ -131,10 +131,10 @@ def stamp(path: Path) -> Stamp:
 
 def in_words(paths: Sequence[Path]) -> str:
     """For the model."""
-    from agent.prompts import fill
-    from agent.text.visible import visible_line
+    from agent.prompts import render_prompt
+    from agent.text.visible import escape_line
 
-    return fill("stale", files=", ".join(visible_line(str(path)) for path in paths))
+    return render_prompt("stale", files=", ".join(escape_line(str(path)) for path in paths))
 
 
 def _keep(kept: OrderedDict[K, V], key: K, value: V, most: int) -> None:

@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from agent.errors import ToolError
-from agent.prompts import load
+from agent.prompts import load_prompt
 from agent.security.files import file_io
-from agent.security.files.globs_part import Glob
+from agent.security.files.globs_part import FilePattern
 from agent.security.taint.file_marks import is_marked
 from agent.security.taint.taint import NOTHING, PRIVATE, UNTRUSTED
 from agent.settings import ToolSettings
-from agent.tools.base import CallContext, Plan
-from agent.tools.files.search_backend import CUT, Seeker, ripgrep, sought
-from agent.tools.files.sight import Sight, changed_at
-from agent.tools.files.workspace_scope import Scope
+from agent.tools.base import CallContext, EffectPlan
+from agent.tools.files.search_backend import CUT, SearchBackend, ripgrep, run_search
+from agent.tools.files.sight import VisibleFiles, changed_at
+from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.tools.schema import parameters
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 
@@ -24,7 +24,7 @@ MOST = 100
 TIMEOUT_S = 20.0
 
 
-class GlobFiles:
+class Glob:
     """The files below a folder whose names fit; `.gitignore` counts, links are not followed.
 
     `program` is for tests alone: ripgrep's path, None for our own stand-in.
@@ -36,35 +36,40 @@ class GlobFiles:
     parameters: ClassVar[JsonSchema] = parameters(pattern="string", path="string?")
 
     def __init__(self, settings: ToolSettings, program: str | None = "rg") -> None:
-        self._scope = Scope(settings)
+        self._scope = WorkspaceScope(settings)
         self._limit_bytes = settings.output_limit_bytes
         self._program = program
 
     @property
     def description(self) -> str:
-        return load("tools/glob")
+        return load_prompt("tools/glob")
 
-    async def plan(self, args: Mapping[str, Any], call: CallContext) -> Plan:
+    async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
         """The folder; which of its files are shown depends on the role too (`call.paths`)."""
-        return Plan(reads=(self._scope.find(args.get("path") or ".", call),))
+        return EffectPlan(reads=(self._scope.find(args.get("path") or ".", call),))
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
         folder = self._scope.find(args.get("path") or ".", call)
         if await file_io.in_thread(lambda: file_io.kind(folder)) != "folder":
             raise ToolError(f"{folder} is no folder; give the folder to search as path.")
-        glob = Glob(inside(args["pattern"], folder))
-        sight = Sight(self._scope, call, folder)
-        seeker = Seeker(folder, sight.root, self._program and ripgrep(sight.root))
+        glob = FilePattern(inside(args["pattern"], folder))
+        sight = VisibleFiles(self._scope, call, folder)
+        seeker = SearchBackend(folder, sight.root, self._program and ripgrep(sight.root))
 
         def work() -> tuple[list[Path], int]:
             with closing(seeker.files()) as names:
                 return _newest(_found(names, glob, sight))
 
-        paths, count = await sought(seeker, work, TIMEOUT_S)
+        paths, count = await run_search(seeker, work, TIMEOUT_S)
         return self._told(paths, count, sight, args["pattern"], seeker)
 
     def _told(
-        self, paths: list[Path], count: int, sight: Sight, pattern: str, seeker: Seeker
+        self,
+        paths: list[Path],
+        count: int,
+        sight: VisibleFiles,
+        pattern: str,
+        seeker: SearchBackend,
     ) -> ToolResult:
         shown: list[str] = []
         room = self._limit_bytes
@@ -91,7 +96,7 @@ def inside(pattern: str, folder: Path) -> str:
     return pattern.removeprefix(f"{folder}/") if pattern.startswith("/") else pattern
 
 
-def _found(names: Iterator[str], glob: Glob, sight: Sight) -> Iterator[Path]:
+def _found(names: Iterator[str], glob: FilePattern, sight: VisibleFiles) -> Iterator[Path]:
     for name in names:
         if (path := sight.find(name, glob)) is not None:
             yield path

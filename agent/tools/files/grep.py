@@ -9,19 +9,27 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from agent.errors import ToolError
-from agent.prompts import load
+from agent.prompts import load_prompt
 from agent.records import frozen
 from agent.security.files import file_io
-from agent.security.files.globs_part import Glob
+from agent.security.files.globs_part import FilePattern
 from agent.security.taint.file_marks import is_marked
 from agent.security.taint.taint import NOTHING, PRIVATE, UNTRUSTED
 from agent.settings import ToolSettings
-from agent.text.visible import visible_line
-from agent.tools.base import CallContext, Plan
+from agent.text.visible import escape_line
+from agent.tools.base import CallContext, EffectPlan
 from agent.tools.files.glob import inside
-from agent.tools.files.search_backend import CUT, Broken, Line, Query, Seeker, ripgrep, sought
-from agent.tools.files.sight import Sight, lines
-from agent.tools.files.workspace_scope import Scope
+from agent.tools.files.search_backend import (
+    CUT,
+    Broken,
+    Line,
+    Query,
+    SearchBackend,
+    ripgrep,
+    run_search,
+)
+from agent.tools.files.sight import VisibleFiles, lines
+from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.tools.schema import parameters
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 
@@ -37,10 +45,10 @@ _OTHER_THAN = re.compile(r"\[\^(?:[^\]\\]|\\.)*\]")
 
 
 @frozen
-class _Wanted:
+class _GrepOptions:
     query: Query
     context: int
-    glob: Glob | None
+    glob: FilePattern | None
 
 
 @dataclass(slots=True)
@@ -76,18 +84,18 @@ class Grep:
     def __init__(
         self, settings: ToolSettings, program: str | None = "rg", timeout_s: float = TIMEOUT_S
     ) -> None:
-        self._scope = Scope(settings)
+        self._scope = WorkspaceScope(settings)
         self._limit_bytes = settings.output_limit_bytes
         self._program = program
         self._timeout_s = timeout_s
 
     @property
     def description(self) -> str:
-        return load("tools/grep")
+        return load_prompt("tools/grep")
 
-    async def plan(self, args: Mapping[str, Any], call: CallContext) -> Plan:
+    async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
         """The file or folder; which files are shown depends on the role too (`call.paths`)."""
-        return Plan(reads=(self._scope.find(args.get("path") or ".", call),))
+        return EffectPlan(reads=(self._scope.find(args.get("path") or ".", call),))
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
         path = self._scope.find(args.get("path") or ".", call)
@@ -96,15 +104,17 @@ class Grep:
             raise ToolError(f"{path} does not exist.")
         folder = path if kind == "folder" else path.parent
         wanted = _wanted(args, folder, "" if kind == "folder" else path.name)
-        sight = Sight(self._scope, call, folder)
+        sight = VisibleFiles(self._scope, call, folder)
         program = self._program and ripgrep(sight.root)
         try:
-            found, note = await self._found(Seeker(folder, sight.root, program), wanted, sight)
+            found, note = await self._found(
+                SearchBackend(folder, sight.root, program), wanted, sight
+            )
         except Broken:
             if program is None:
                 raise
             # ripgrep 13 breaks off where a line ends in two carriage returns.
-            found, note = await self._found(Seeker(folder, sight.root, None), wanted, sight)
+            found, note = await self._found(SearchBackend(folder, sight.root, None), wanted, sight)
         if not found.matches:
             return ToolResult(f"Nothing matches {args['pattern'][:200]!r}.\n{note}".rstrip())
         if found.more:
@@ -116,19 +126,23 @@ class Grep:
             taint=UNTRUSTED if found.marked else NOTHING,
         )
 
-    async def _found(self, seeker: Seeker, wanted: _Wanted, sight: Sight) -> tuple[_Found, str]:
+    async def _found(
+        self, seeker: SearchBackend, wanted: _GrepOptions, sight: VisibleFiles
+    ) -> tuple[_Found, str]:
         """What is there, and a line about what was not looked at."""
 
         def work() -> _Found:
             with closing(seeker.lines(wanted.query)) as candidates:
                 return self._collect(candidates, wanted, sight)
 
-        found = await sought(seeker, work, self._timeout_s)
+        found = await run_search(seeker, work, self._timeout_s)
         if seeker.stopped:
             return found, f"… (stopped after {self._timeout_s:g} s)"
         return found, CUT if seeker.is_cut or sight.is_cut else ""
 
-    def _collect(self, candidates: Iterator[Line], wanted: _Wanted, sight: Sight) -> _Found:
+    def _collect(
+        self, candidates: Iterator[Line], wanted: _GrepOptions, sight: VisibleFiles
+    ) -> _Found:
         """Candidates that the files themselves confirm, until enough are found."""
         found, room, most = _Found(), self._limit_bytes, wanted.query.most
         for name, group in groupby(candidates, lambda candidate: candidate.path):
@@ -148,7 +162,7 @@ class Grep:
             found.files += 1
             found.matches += len(hits)
             found.marked |= is_marked(path)
-            block = [f"{visible_line(sight.told(path))}", *_excerpt(text, hits, wanted.context)]
+            block = [f"{escape_line(sight.told(path))}", *_excerpt(text, hits, wanted.context)]
             for line in [*([""] if found.shown else []), *block]:
                 room -= len(line.encode("utf-8", "replace")) + 1
                 if room < 0:
@@ -160,7 +174,7 @@ class Grep:
         return found
 
 
-def _wanted(args: Mapping[str, Any], folder: Path, name: str) -> _Wanted:
+def _wanted(args: Mapping[str, Any], folder: Path, name: str) -> _GrepOptions:
     pattern: str = args["pattern"]
     if not 0 < len(pattern) <= PATTERN_LIMIT_CHARS:
         raise ToolError(f"A pattern has 1 to {PATTERN_LIMIT_CHARS:,} characters.")
@@ -171,7 +185,7 @@ def _wanted(args: Mapping[str, Any], folder: Path, name: str) -> _Wanted:
     glob = args.get("glob")
     # One more than is shown tells that there are more.
     query = Query(pattern, args.get("ignore_case") is True, name, most)
-    return _Wanted(query, context, Glob(inside(glob, folder)) if glob else None)
+    return _GrepOptions(query, context, FilePattern(inside(glob, folder)) if glob else None)
 
 
 def _excerpt(text: list[str], hits: list[int], context: int) -> Iterator[str]:

@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from agent.errors import ToolError
-from agent.prompts import load
+from agent.prompts import load_prompt
 from agent.security.files import file_io
-from agent.security.files.safe_open import LISTED, inner_folder, opened_folder
+from agent.security.files.safe_open import LISTED, open_folder_beneath, open_subfolder
 from agent.security.taint.file_marks import is_name_marked
 from agent.security.taint.taint import NOTHING, PRIVATE, UNTRUSTED
 from agent.settings import ToolSettings
-from agent.text.visible import visible_line
+from agent.text.visible import escape_line
 from agent.tools.base import CallContext
-from agent.tools.files.workspace_scope import Scope
+from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.tools.schema import parameters
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 
@@ -35,12 +35,12 @@ class ListDir:
     parameters: ClassVar[JsonSchema] = parameters(path="string?", depth="integer?")
 
     def __init__(self, settings: ToolSettings) -> None:
-        self._scope = Scope(settings)
+        self._scope = WorkspaceScope(settings)
         self._limit_bytes = settings.output_limit_bytes
 
     @property
     def description(self) -> str:
-        return load("tools/list_dir")
+        return load_prompt("tools/list_dir")
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
         path = self._scope.find(args.get("path", "."), call)
@@ -53,7 +53,7 @@ class ListDir:
             raise ToolError(f"{path} {what}.")
         lines: list[str] = []
         room = self._limit_bytes
-        walk = _Walk(self._scope.hidden(call))
+        walk = _ListWalk(self._scope.hidden(call))
         for line in walk.lines(path, depth):
             room -= len(line.encode("utf-8", "replace")) + 1
             if len(lines) >= ENTRIES_IN_ALL or room < 0:
@@ -64,7 +64,7 @@ class ListDir:
         return ToolResult(text, taint=UNTRUSTED if walk.marked else NOTHING)
 
 
-class _Walk:
+class _ListWalk:
     """Goes down by descriptors: a folder that became a link meanwhile is not entered. `marked`:
     a name may be a stranger's word."""
 
@@ -73,7 +73,7 @@ class _Walk:
         self._hidden = hidden
 
     def lines(self, folder: Path, depth: int) -> Iterator[str]:
-        with file_io.explained(folder), opened_folder(folder, flags=LISTED) as fd:
+        with file_io.explained(folder), open_folder_beneath(folder, flags=LISTED) as fd:
             yield from self._entries(folder, fd, depth, "")
 
     def _entries(self, folder: Path, fd: int, depth: int, indent: str) -> Iterator[str]:
@@ -81,7 +81,7 @@ class _Walk:
             entries = [entry for entry in found if not self._hidden(folder, entry)]
         entries.sort(key=lambda e: (not _is_folder(e), e.name.casefold(), e.name))
         for entry in entries[:ENTRIES_PER_FOLDER]:
-            name = visible_line(entry.name)
+            name = escape_line(entry.name)
             self.marked |= is_name_marked(folder / entry.name, is_folder=_is_folder(entry))
             if not _is_folder(entry):
                 yield f"{indent}{name}{_size(entry, fd)}"
@@ -94,7 +94,7 @@ class _Walk:
 
     def _inner(self, folder: Path, above: int, depth: int, indent: str) -> Iterator[str]:
         try:
-            fd = inner_folder(folder.name, above, flags=LISTED)
+            fd = open_subfolder(folder.name, above, flags=LISTED)
         except OSError as exc:
             yield f"{indent}… (cannot be listed: {(exc.strerror or 'gone').lower()})"
             return
@@ -111,7 +111,7 @@ def _is_folder(entry: "os.DirEntry[str]") -> bool:
 def _size(entry: "os.DirEntry[str]", folder: int) -> str:
     try:
         if entry.is_symlink():
-            return " -> " + visible_line(os.readlink(entry.name, dir_fd=folder))
+            return " -> " + escape_line(os.readlink(entry.name, dir_fd=folder))
         size = float(entry.stat(follow_symlinks=False).st_size)
     except OSError:
         # Removed or exchanged between the listing of its folder and this look at it.

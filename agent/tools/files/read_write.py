@@ -5,27 +5,27 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
-from agent.context.feature_list import guard
+from agent.context.feature_list import check_edit_allowed
 from agent.errors import ToolError
-from agent.prompts import load
+from agent.prompts import load_prompt
 from agent.security.files import file_io
-from agent.security.files.latch import alone
-from agent.security.taint.file_marks import carried, is_marked
+from agent.security.files.latch import exclusive_file
+from agent.security.taint.file_marks import is_marked, taint_of_file
 from agent.security.taint.taint import NOTHING, PRIVATE, UNTRUSTED
 from agent.settings import ToolSettings
 from agent.text.text_document import (
     LIMIT_BYTES,
     Document,
-    Form,
+    TextFormat,
     decode,
     diff,
     is_latin,
     lines_of,
     refuse_binary,
 )
-from agent.tools.base import CallContext, Plan
-from agent.tools.files.file_views import Views, stamp
-from agent.tools.files.workspace_scope import Scope
+from agent.tools.base import CallContext, EffectPlan
+from agent.tools.files.file_views import FileViews, stamp
+from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.tools.schema import parameters
 from agent.tools.web.pdf import pdf_text
 from agent.types import Artifact, Effect, JsonSchema, Taint, ToolResult
@@ -43,14 +43,14 @@ class ReadFile:
         path="string", line_start="integer?", line_end="integer?"
     )
 
-    def __init__(self, settings: ToolSettings, views: Views | None = None) -> None:
-        self._scope = Scope(settings)
-        self.views = views or Views()
+    def __init__(self, settings: ToolSettings, views: FileViews | None = None) -> None:
+        self._scope = WorkspaceScope(settings)
+        self.views = views or FileViews()
         self._limit_bytes = settings.output_limit_bytes
 
     @property
     def description(self) -> str:
-        return load("tools/read_file")
+        return load_prompt("tools/read_file")
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
         path = self._scope.find(args["path"], call)
@@ -98,35 +98,35 @@ class WriteFile:
     brings: ClassVar[frozenset[Taint]] = PRIVATE
     parameters: ClassVar[JsonSchema] = parameters(path="string", content="string")
 
-    def __init__(self, settings: ToolSettings, views: Views | None = None) -> None:
-        self._scope = Scope(settings)
-        self._views = views or Views()
+    def __init__(self, settings: ToolSettings, views: FileViews | None = None) -> None:
+        self._scope = WorkspaceScope(settings)
+        self._views = views or FileViews()
 
     @property
     def description(self) -> str:
-        return load("tools/write_file")
+        return load_prompt("tools/write_file")
 
-    async def plan(self, args: Mapping[str, Any], call: CallContext) -> Plan:
+    async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
         """Whether the file would be new, and the difference."""
         path = self._scope.find(args["path"], call)
         old = await file_io.in_thread(lambda: _existing(path))
-        guard(path, old.text if old else "", args["content"])
+        check_edit_allowed(path, old.text if old else "", args["content"])
         shown = diff(args["path"], old.text if old else "", args["content"])
         if old is None:
-            return Plan(creates=(path,), diff=shown)
-        return Plan(changes=(path,), diff=shown)
+            return EffectPlan(creates=(path,), diff=shown)
+        return EffectPlan(changes=(path,), diff=shown)
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
         path = self._scope.find(args["path"], call)
         content: str = args["content"]
 
         def work() -> tuple[str, int]:
-            with alone(path):
+            with exclusive_file(path):
                 old = _existing(path)
-                guard(path, old.text if old else "", content)
-                data = _encoded(content, old.form if old else Form())
-                with call.changes.file(path, data), carried(path, call.workspace, call.taint):
-                    file_io.replace(path, data)
+                check_edit_allowed(path, old.text if old else "", content)
+                data = _encoded(content, old.form if old else TextFormat())
+                with call.changes.file(path, data), taint_of_file(path, call.workspace, call.taint):
+                    file_io.write_atomic(path, data)
             self._views.wrote(call.session, path)
             return diff(args["path"], old.text if old else "", content), len(data)
 
@@ -142,35 +142,42 @@ class AppendFile:
     brings: ClassVar[frozenset[Taint]] = PRIVATE
     parameters: ClassVar[JsonSchema] = parameters(path="string", content="string")
 
-    def __init__(self, settings: ToolSettings, views: Views | None = None) -> None:
-        self._scope = Scope(settings)
-        self._views = views or Views()
+    def __init__(self, settings: ToolSettings, views: FileViews | None = None) -> None:
+        self._scope = WorkspaceScope(settings)
+        self._views = views or FileViews()
 
     @property
     def description(self) -> str:
-        return load("tools/append_file")
+        return load_prompt("tools/append_file")
 
-    async def plan(self, args: Mapping[str, Any], call: CallContext) -> Plan:
+    async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
         """Which file grows, and by what."""
         path = self._scope.find(args["path"], call)
         old = await file_io.in_thread(lambda: _appendable(path))
-        guard(path, old.text if old else "", (old.text if old else "") + args["content"])
+        check_edit_allowed(
+            path, old.text if old else "", (old.text if old else "") + args["content"]
+        )
         shown = diff(args["path"], old.text, old.text + args["content"]) if old else None
         if old is None:
-            return Plan(creates=(path,), diff=diff(args["path"], "", args["content"]))
-        return Plan(changes=(path,), diff=shown)
+            return EffectPlan(creates=(path,), diff=diff(args["path"], "", args["content"]))
+        return EffectPlan(changes=(path,), diff=shown)
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
         path = self._scope.find(args["path"], call)
         content: str = args["content"]
 
         def work() -> tuple[str, int]:
-            with alone(path):
+            with exclusive_file(path):
                 old = _appendable(path)
-                guard(path, old.text if old else "", (old.text if old else "") + content)
-                data = (old.form if old else Form()).encode(content)
+                check_edit_allowed(
+                    path, old.text if old else "", (old.text if old else "") + content
+                )
+                data = (old.form if old else TextFormat()).encode(content)
                 whole = old.encode() + data if old else data
-                with call.changes.file(path, whole), carried(path, call.workspace, call.taint):
+                with (
+                    call.changes.file(path, whole),
+                    taint_of_file(path, call.workspace, call.taint),
+                ):
                     file_io.append(path, data)
             self._views.wrote(call.session, path)
             before = old.text if old else ""
@@ -182,7 +189,7 @@ class AppendFile:
 
 def _text(data: bytes, path: Path) -> tuple[str, str]:
     """The text, and a note when not all of its bytes are text. Raises ToolError."""
-    form = Form.of(data)
+    form = TextFormat.of(data)
     refuse_binary(data, form, path)
     text = data[len(form.mark) :].decode(form.encoding, "replace")
     if "\ufffd" in text and not form.mark and is_latin(data):
@@ -202,15 +209,15 @@ def _existing(path: Path) -> Document | None:
     try:
         return decode(file_io.read(path, LIMIT_BYTES), path)
     except ToolError:
-        return Document("", Form())
+        return Document("", TextFormat())
 
 
-def _encoded(content: str, form: Form) -> bytes:
+def _encoded(content: str, form: TextFormat) -> bytes:
     """In the file's encoding; what its old one has no characters for becomes UTF-8 as a whole."""
     if form.encoding == "latin-1":
         with suppress(ToolError):
             return form.encode(content)
-        form = Form()
+        form = TextFormat()
     return Document(content, form).encode()
 
 

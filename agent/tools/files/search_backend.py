@@ -17,7 +17,7 @@ from typing import IO, Any, TypeVar
 
 from agent.errors import ToolError
 from agent.records import frozen
-from agent.security.sandbox.trusted_programs import helper
+from agent.security.sandbox.trusted_programs import find_trusted_program
 from agent.text.text_document import LIMIT_BYTES
 from agent.tools.child_process import ENVIRONMENT, program
 
@@ -55,7 +55,7 @@ class Line:
     text: str
 
 
-class Seeker:
+class SearchBackend:
     """One search in `folder`, a real path below the workspace `root`.
 
     `program` is ripgrep's path, None for the stand-in.
@@ -132,10 +132,10 @@ CUT = "… (left out: what lies too deep, or cannot be read)"
 
 def ripgrep(workspace: Path) -> str | None:
     """Where `rg` is installed; not one that lies in the workspace."""
-    return helper("rg", (workspace,))
+    return find_trusted_program("rg", (workspace,))
 
 
-async def sought(seeker: Seeker, work: Callable[[], T], timeout_s: float) -> T:
+async def run_search(seeker: SearchBackend, work: Callable[[], T], timeout_s: float) -> T:
     """What `work`, which reads from the seeker in a thread, comes to.
 
     After `timeout_s` and when the caller is cancelled the program is ended (`stopped`); `work` then

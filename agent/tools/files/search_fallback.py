@@ -16,7 +16,7 @@ from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 
-from agent.text.text_document import LIMIT_BYTES, Form, lines_of, searchable
+from agent.text.text_document import LIMIT_BYTES, TextFormat, lines_of, searchable
 from agent.tools.child_process import limit
 from agent.tools.files.ignore_rules import LIMIT_BYTES as IGNORES_LIMIT_BYTES
 from agent.tools.files.ignore_rules import NAME, Ignores
@@ -33,19 +33,19 @@ def main() -> int:
     words = sys.argv[1:]
     what, root = words[0], Path(words[1])
     if what == "files":
-        walk = _Walk(Path.cwd(), root)
+        walk = _SearchWalk(Path.cwd(), root)
         for path in walk.files():
             out.write(os.fsencode(path) + b"\0")
         return 2 if walk.is_cut else 0
     pattern, folding, name = words[2:5]
-    wanted = _Wanted(pattern, folding == "i")
+    wanted = _SearchOptions(pattern, folding == "i")
     try:
         wanted.in_ascii  # noqa: B018 - a pattern is refused before anything is searched
     except (BadPattern, re.error, OverflowError, RecursionError) as exc:
         print(f"regex parse error: {exc}", file=sys.stderr)
         return 2
     found = False
-    walk = _Walk(Path.cwd(), root)
+    walk = _SearchWalk(Path.cwd(), root)
     for path in [name] if name else walk.files():
         for number, line in _lines(path, wanted):
             # With a line end, as ripgrep's: nothing of the line itself is taken for one.
@@ -59,7 +59,7 @@ def main() -> int:
     return 0 if found else 1
 
 
-class _Walk:
+class _SearchWalk:
     """Through all files below `start`; `is_cut`: a folder could not be read, or lies too deep."""
 
     def __init__(self, start: Path, root: Path) -> None:
@@ -99,7 +99,7 @@ class _Walk:
         return found
 
 
-class _Wanted:
+class _SearchOptions:
     """What is looked for; for lines that need all of Unicode it is made when there is one."""
 
     def __init__(self, pattern: str, folding: bool) -> None:
@@ -118,13 +118,13 @@ class _Wanted:
         return bool((self.in_ascii if line.isascii() else self.in_any).search(line))
 
 
-def _lines(path: str, wanted: _Wanted) -> Iterator[tuple[int, str]]:
+def _lines(path: str, wanted: _SearchOptions) -> Iterator[tuple[int, str]]:
     data = _read(path, LIMIT_BYTES)
     lines = searchable(data) if data is not None else None
     if data is None or lines is None:
         return
     exact = lines
-    if Form.of(data) == Form() and any("\ufffd" in line for line in lines):
+    if TextFormat.of(data) == TextFormat() and any("\ufffd" in line for line in lines):
         # What is no text must match nothing, but be shown.
         exact = lines_of(data.decode("utf-8", "surrogateescape"))
     for number, (line, searched) in enumerate(zip(lines, exact, strict=True), 1):

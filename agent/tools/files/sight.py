@@ -6,26 +6,26 @@ from pathlib import Path
 from agent.errors import ToolError
 from agent.security.files import file_io
 from agent.security.files.filenames import folded_path
-from agent.security.files.globs_part import Glob
+from agent.security.files.globs_part import FilePattern
 from agent.security.policy.roles import in_paths
 from agent.text.text_document import LIMIT_BYTES, searchable
 from agent.text.visible import hidden_character
 from agent.tools.base import CallContext
 from agent.tools.files.ignore_rules import LIMIT_BYTES as IGNORES_LIMIT_BYTES
 from agent.tools.files.ignore_rules import Ignores
-from agent.tools.files.workspace_scope import OWN_FOLDER, Scope
+from agent.tools.files.workspace_scope import OWN_FOLDER, WorkspaceScope
 
 # What a system call takes (PATH_MAX of Linux, with its end).
 _PATH_BYTES = 4_095
 
 
-class Sight:
+class VisibleFiles:
     """Looks at the files below `folder`, which is real and checked, one by one.
 
     Kore's own folder is left out unless it was asked for.
     """
 
-    def __init__(self, scope: Scope, call: CallContext, folder: Path) -> None:
+    def __init__(self, scope: WorkspaceScope, call: CallContext, folder: Path) -> None:
         self.root = call.workspace.resolve()
         self._folder = folder
         self._paths = call.paths
@@ -36,7 +36,7 @@ class Sight:
         own = folded_path(self.root / OWN_FOLDER)
         self._own = None if folded_path(folder).is_relative_to(own) else own
 
-    def find(self, name: str, glob: Glob | None) -> Path | None:
+    def find(self, name: str, glob: FilePattern | None) -> Path | None:
         """The file `name`, a path seen from the folder; None when it is not to be shown."""
         parts = name.split("/")
         if glob is not None and not glob.matches(parts):

@@ -6,18 +6,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from agent.errors import ToolError
-from agent.prompts import load
+from agent.prompts import load_prompt
 from agent.security.files import file_io
 from agent.security.taint.taint import PRIVATE
 from agent.settings import ToolSettings
-from agent.tools.base import CallContext, Plan
-from agent.tools.files.workspace_scope import Scope
+from agent.tools.base import CallContext, EffectPlan
+from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.tools.schema import parameters
 from agent.types import Artifact, Effect, JsonSchema, Taint, ToolResult
 
 if TYPE_CHECKING:
-    from agent.undo.ledger import Move
-    from agent.undo.reversal import Reversal, Wish
+    from agent.undo.ledger import PathChange
+    from agent.undo.reversal import Reversal, UndoRequest
 
 DIFF_CHARS = 20_000
 
@@ -31,20 +31,20 @@ class Undo:
     parameters: ClassVar[JsonSchema] = parameters(steps="integer?", path="string?")
 
     def __init__(self, settings: ToolSettings) -> None:
-        self._scope = Scope(settings)
+        self._scope = WorkspaceScope(settings)
 
     @property
     def description(self) -> str:
-        return load("tools/undo")
+        return load_prompt("tools/undo")
 
-    async def plan(self, args: Mapping[str, Any], call: CallContext) -> Plan:
+    async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
         """Which files would change, and the difference. Raises ToolError when none would."""
         return await file_io.in_thread(lambda: self._plan(self._wish(args, call), call))
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
         return await file_io.in_thread(lambda: self._run(self._wish(args, call), call))
 
-    def _plan(self, wish: "Wish", call: CallContext) -> Plan:
+    def _plan(self, wish: "UndoRequest", call: CallContext) -> EffectPlan:
         from agent.undo import report
 
         reversal, blobs = _reversal(self._scope, call)
@@ -53,9 +53,9 @@ class Undo:
         changes = tuple(path for path, (now, _) in pairs.items() if now is not None)
         creates = tuple(path for path, (now, _) in pairs.items() if now is None)
         shown = report.differences(pairs, blobs, call.workspace.resolve(), DIFF_CHARS)
-        return Plan(changes=changes, creates=creates, diff=shown or None)
+        return EffectPlan(changes=changes, creates=creates, diff=shown or None)
 
-    def _run(self, wish: "Wish", call: CallContext) -> ToolResult:
+    def _run(self, wish: "UndoRequest", call: CallContext) -> ToolResult:
         from agent.undo import report
 
         reversal, blobs = _reversal(self._scope, call)
@@ -71,20 +71,20 @@ class Undo:
         artifacts = tuple(
             Artifact("diff", diffs[path], str(path)) for path in undone if diffs.get(path)
         )
-        text = report.told(done, "undo", root) or "Nothing had to be changed back."
+        text = report.describe(done, "undo", root) or "Nothing had to be changed back."
         return ToolResult(text, is_error=not undone, artifacts=artifacts)
 
-    def _wish(self, args: Mapping[str, Any], call: CallContext) -> "Wish":
-        from agent.undo.reversal import Wish
+    def _wish(self, args: Mapping[str, Any], call: CallContext) -> "UndoRequest":
+        from agent.undo.reversal import UndoRequest
 
         steps = int(args.get("steps", 1))
         if steps < 1:
             raise ToolError(f"steps must be 1 or more, found {steps}.")
         path = args.get("path")
-        return Wish(steps=steps, path=self._scope.find(path, call) if path else None)
+        return UndoRequest(steps=steps, path=self._scope.find(path, call) if path else None)
 
 
-def _reversal(scope: Scope, call: CallContext) -> "tuple[Reversal, Any]":
+def _reversal(scope: WorkspaceScope, call: CallContext) -> "tuple[Reversal, Any]":
     from agent.undo.reversal import Reversal
 
     changes = call.changes.changes
@@ -93,7 +93,7 @@ def _reversal(scope: Scope, call: CallContext) -> "tuple[Reversal, Any]":
     return Reversal(changes, call.session, checked(scope, call)), changes.blobs
 
 
-def checked(scope: Scope, call: CallContext) -> Any:
+def checked(scope: WorkspaceScope, call: CallContext) -> Any:
     """A test that raises ToolError for a path that the call may not change.
 
     A link is itself what is changed, wherever it leads: its folder counts.
@@ -109,7 +109,7 @@ def checked(scope: Scope, call: CallContext) -> Any:
     return check
 
 
-def _some(moves: "tuple[Move, ...]") -> "tuple[Move, ...]":
+def _some(moves: "tuple[PathChange, ...]") -> "tuple[PathChange, ...]":
     if all(move.verdict == "already" for move in moves):
         raise ToolError("There is nothing to undo in this conversation.")
     return moves

@@ -9,8 +9,8 @@ from agent.context.feature_list import LIST, PROGRESS
 from agent.errors import ToolError
 from agent.records import frozen
 from agent.security.files.filenames import folded_path
-from agent.security.files.inbox import INBOX_FOLDER, MEMORY_FOLDER, inbox_of
-from agent.security.files.paths import blocked_entry, resolve, shown
+from agent.security.files.inbox import INBOX_FOLDER, MEMORY_FOLDER, user_inbox_dir
+from agent.security.files.paths import blocked_entry, resolve_in_workspace, shown
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
 from agent.tools.output_spill import spill_folder
@@ -24,7 +24,7 @@ OWN_FOLDER = ".kore"
 
 
 @frozen
-class Scope:
+class WorkspaceScope:
     """Resolves paths for tools, and keeps what one person told Kore from the others.
 
     The owner may see everything. Anybody else sees their own memory file and the files that they
@@ -36,7 +36,7 @@ class Scope:
 
     def find(self, path: str, call: CallContext) -> Path:
         """The real path behind `path`. Raises ToolError when the call may not go there."""
-        real = resolve(
+        real = resolve_in_workspace(
             path,
             call.workspace,
             restrict=self.settings.restrict_to_workspace,
@@ -53,7 +53,7 @@ class Scope:
     def memory(self, call: CallContext) -> Path:
         """The real memory file of whoever is speaking. Raises ToolError where links lead away."""
         home = _home(call.memory)
-        real = resolve(
+        real = resolve_in_workspace(
             str(call.memory.absolute()), home, restrict=self.settings.restrict_to_workspace
         )
         linked = real != home.resolve() / call.memory.absolute().relative_to(home)
@@ -142,7 +142,7 @@ def _others(call: CallContext) -> Callable[[Path], bool]:
     own = home.resolve() / call.memory.absolute().relative_to(home)
     root = folded_path(call.workspace.resolve())
     try:
-        sent = inbox_of(home.resolve(), own)
+        sent = user_inbox_dir(home.resolve(), own)
     except ValueError:
         sent = own
     private = [folded_path(root / name) for name in PRIVATE_NAMES]

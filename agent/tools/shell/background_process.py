@@ -9,12 +9,12 @@ from pathlib import Path
 
 from agent.errors import ToolError
 from agent.records import frozen
-from agent.security.taint.file_marks import is_marked, mark
+from agent.security.taint.file_marks import is_marked, mark_tainted
 from agent.security.taint.taint import UNTRUSTED
 from agent.tools.base import CallContext
-from agent.tools.output_spill import Output, spill_folder
+from agent.tools.output_spill import SpillBuffer, spill_folder
 from agent.tools.shell.process_group import Exit
-from agent.tools.shell.ring import Ring
+from agent.tools.shell.ring import RingBuffer
 from agent.types import Taint, ToolResult
 
 KEPT_BYTES = 200_000
@@ -27,7 +27,7 @@ Work = Callable[[int, Callable[[bytes], None]], Awaitable[Exit]]
 
 
 @frozen
-class Origin:
+class ProcessOrigin:
     """What was started where: whom it can reach, and what its output brings into a session.
 
     `heard` says that it knew strangers' words from the start, `read_only` that it can write
@@ -43,14 +43,14 @@ class Origin:
     read_only: bool = False
 
 
-class Background:
+class BackgroundProcess:
     """A process and its last output. `run` lives as long as it does; `ended` says how it ended.
 
     `ending`: somebody has asked for its end, which takes a moment. `news` says that nobody was
     told of its end (`reported`: it is being told), `failure` why it could not be started.
     """
 
-    def __init__(self, number: int, origin: Origin) -> None:
+    def __init__(self, number: int, origin: ProcessOrigin) -> None:
         self.number = number
         self.origin = origin
         self.ended: str | None = None
@@ -59,7 +59,7 @@ class Background:
         self.ending = self.news = self.reported = False
         self.began = time.monotonic()
         self._heard = origin.heard
-        self._ring = Ring(KEPT_BYTES)
+        self._ring = RingBuffer(KEPT_BYTES)
         self._stirred = asyncio.Event()
         self._idle: asyncio.Timeout | None = None
         self._stdin: int | None = None
@@ -143,7 +143,7 @@ class Background:
         if heard:
             self._heard = True
             # Later commands read what it writes down.
-            mark(self.origin.workspace, self.origin.workspace)
+            mark_tainted(self.origin.workspace, self.origin.workspace)
         left = text
         try:
             async with asyncio.timeout(WRITE_S):
@@ -197,12 +197,12 @@ def _in_words(end: Exit) -> str:
 
 
 async def report(
-    process: Background, call: CallContext, limit_bytes: int, wait_s: float = 0
+    process: BackgroundProcess, call: CallContext, limit_bytes: int, wait_s: float = 0
 ) -> ToolResult:
     """What a process has said since the last look, and how it is."""
     data, lost = await process.look(wait_s)
     marks = call.workspace if "untrusted" in process.taint else None
-    with Output(spill_folder(call.workspace), limit_bytes, marks) as output:
+    with SpillBuffer(spill_folder(call.workspace), limit_bytes, marks) as output:
         output.feed(data)
     text = output.text().rstrip("\n")
     if lost:

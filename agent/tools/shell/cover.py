@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from agent.errors import ToolError
-from agent.prompts import fill
+from agent.prompts import render_prompt
 from agent.records import frozen
-from agent.security.files.filenames import folded
+from agent.security.files.filenames import normalize_filename
 from agent.security.files.instruction_files import (
     CONFIGURATIONS,
     GIT,
@@ -21,8 +21,8 @@ from agent.tools.base import CallContext
 from agent.tools.files.workspace_scope import OWN_FOLDER, OWNER_ERRANDS, PRIVATE_NAMES
 
 LIMIT_ENTRIES = 1_000_000
-ERRANDS = frozenset(folded(name) for name in OWNER_ERRANDS)
-_PRIVATE = frozenset(folded(name) for name in (*PRIVATE_NAMES, OWN_FOLDER))
+ERRANDS = frozenset(normalize_filename(name) for name in OWNER_ERRANDS)
+_PRIVATE = frozenset(normalize_filename(name) for name in (*PRIVATE_NAMES, OWN_FOLDER))
 # Folders of others' packages: programs that install them rename what lies there, and nobody opens
 # one as a project. Only their own entries are looked at.
 _PACKAGES = frozenset({"node_modules", "site-packages"})
@@ -31,7 +31,7 @@ _STORE = frozenset({"HEAD", "objects"})
 
 
 @frozen
-class Cover:
+class MountRestrictions:
     """Real paths in the workspace that exist; see `Job`."""
 
     closed: tuple[Path, ...] = ()
@@ -39,7 +39,7 @@ class Cover:
     frozen: tuple[Path, ...] = ()
 
 
-def cover(settings: ToolSettings, call: CallContext) -> Cover:
+def cover(settings: ToolSettings, call: CallContext) -> MountRestrictions:
     """Kore's own files are closed to everybody, what others told Kore to all but the owner.
 
     Where anything is closed, git's stores are closed too: they keep older versions of it. What
@@ -56,12 +56,12 @@ def cover(settings: ToolSettings, call: CallContext) -> Cover:
     frozen = []
     told = ERRANDS if "untrusted" in call.taint else frozenset[str]()
     for entry in os.scandir(root):
-        name = folded(entry.name)
+        name = normalize_filename(entry.name)
         if not call.owner and name in _PRIVATE:
             closed.append(root / entry.name)
         elif name in PROMPT_FILES or name in PROMPT_FOLDERS or name in told:
             frozen.append(root / entry.name)
-    walk = _Walk(root, settings.blocked_paths)
+    walk = _CoverWalk(root, settings.blocked_paths)
     covered = {*closed, *frozen}
     frozen += [path for path in walk.frozen if path not in covered]
     if closed:
@@ -74,7 +74,7 @@ def cover(settings: ToolSettings, call: CallContext) -> Cover:
         """Without what lies in something that is hidden as a whole."""
         return tuple(path for path in paths if hidden.isdisjoint(path.parents))
 
-    return Cover(shown(closed), shown(masked), shown(frozen))
+    return MountRestrictions(shown(closed), shown(masked), shown(frozen))
 
 
 def _real(root: Path, paths: Sequence[Path]) -> list[Path]:
@@ -89,14 +89,16 @@ def _real(root: Path, paths: Sequence[Path]) -> list[Path]:
     return list(found)
 
 
-class _Walk:
+class _CoverWalk:
     """What is to be covered below a folder, the ways to it before what lies in it."""
 
     def __init__(self, root: Path, blocked: Sequence[str]) -> None:
         self.masked: list[Path] = []
         self.frozen: list[Path] = []
         self.stores: list[Path] = []
-        self._blocked = [tuple(folded(part) for part in entry.split("/")) for entry in blocked]
+        self._blocked = [
+            tuple(normalize_filename(part) for part in entry.split("/")) for entry in blocked
+        ]
         self._lasts = {parts[-1] for parts in self._blocked}
         self._left = LIMIT_ENTRIES
         pending: deque[tuple[str, tuple[str, ...]]] = deque([(str(root), ())])
@@ -104,7 +106,7 @@ class _Walk:
             folder, above = pending.popleft()
             pending += self._visit(folder, above)
         if pending:
-            raise ToolError(fill("sandbox/too_large", limit=f"{LIMIT_ENTRIES:,}"))
+            raise ToolError(render_prompt("sandbox/too_large", limit=f"{LIMIT_ENTRIES:,}"))
 
     def _visit(self, folder: str, above: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
         """Look at one folder; yields those in it that are to be looked at in turn."""
@@ -154,7 +156,7 @@ class _Walk:
 
 
 def _key(name: str) -> str:
-    """`folded`, quickly for ordinary names."""
+    """`normalize_filename`, quickly for ordinary names."""
     if name.isascii() and ":" not in name and name[-1] not in " .":
         return name.lower()
-    return folded(name)
+    return normalize_filename(name)

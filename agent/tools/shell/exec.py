@@ -12,17 +12,17 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from agent.errors import ToolError
-from agent.prompts import fill, load
+from agent.prompts import load_prompt, render_prompt
 from agent.security.taint.taint import PRIVATE, UNTRUSTED
 from agent.settings import ToolSettings
-from agent.tools.base import CallContext, Plan, Running
-from agent.tools.files.workspace_scope import Scope
-from agent.tools.output_spill import Output, spill_folder
+from agent.tools.base import CallContext, EffectPlan, Running
+from agent.tools.files.workspace_scope import WorkspaceScope
+from agent.tools.output_spill import SpillBuffer, spill_folder
 from agent.tools.schema import parameters
-from agent.tools.shell.background_process import Origin, report
+from agent.tools.shell.background_process import ProcessOrigin, report
 from agent.tools.shell.process_group import Exit
-from agent.tools.shell.process_registry import Processes
-from agent.tools.shell.sandboxed_command import Commands, Line
+from agent.tools.shell.process_registry import ProcessRegistry
+from agent.tools.shell.sandboxed_command import CommandLine, SandboxedCommands
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 
 MAX_TIMEOUT_S = 600
@@ -55,24 +55,26 @@ class Exec:
         self,
         settings: ToolSettings,
         reach: Mapping[str, Any] | None = None,
-        processes: Processes | None = None,
+        processes: ProcessRegistry | None = None,
     ) -> None:
         self._settings = settings
-        self._scope = Scope(settings)
-        self.processes = processes or Processes()
-        self._commands = Commands(settings, reach, self.processes.meters)
+        self._scope = WorkspaceScope(settings)
+        self.processes = processes or ProcessRegistry()
+        self._commands = SandboxedCommands(settings, reach, self.processes.meters)
 
     @property
     def description(self) -> str:
-        told = load("tools/exec")
+        told = load_prompt("tools/exec")
         hosts = self._settings.exec_hosts if self._commands.confines else ()
-        return f"{told} {fill('tools/exec_hosts', hosts=', '.join(hosts))}" if hosts else told
+        return (
+            f"{told} {render_prompt('tools/exec_hosts', hosts=', '.join(hosts))}" if hosts else told
+        )
 
-    async def plan(self, args: Mapping[str, Any], call: CallContext) -> Plan:
+    async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
         """The exact command; what confines it decides whom it can reach."""
         line = self._line(args, call)
         line = replace(line, read_only=self._commands.is_read_only(line))
-        return Plan(
+        return EffectPlan(
             command=line.command,
             folder=line.folder,
             hosts=self._commands.hosts(line),
@@ -88,7 +90,7 @@ class Exec:
         timeout_s = min(timeout_s or self._settings.exec_timeout_s, longest_s)
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         limit, marks = self._settings.output_limit_bytes, call.workspace if line.heard() else None
-        with Output(spill_folder(call.workspace), limit, marks) as output:
+        with SpillBuffer(spill_folder(call.workspace), limit, marks) as output:
 
             def on_output(data: bytes) -> None:
                 output.feed(cleaner.feed(data))
@@ -131,17 +133,17 @@ class Exec:
     def lingering(self, workspace: Path) -> frozenset[Taint]:
         return self.processes.lingering(workspace)
 
-    def _remark(self, line: Line, end: Exit, text: str) -> str:
+    def _remark(self, line: CommandLine, end: Exit, text: str) -> str:
         """Why a host was not found, or a file not written, when that is the sandbox's doing."""
         if end.code == 0:
             return ""
         if line.read_only and _UNWRITTEN.search(text):
-            return load("sandbox/read_only") + "\n"
+            return load_prompt("sandbox/read_only") + "\n"
         if self._commands.hosts(line) or not _UNREACHED.search(text):
             return ""
-        return load("sandbox/offline") + "\n"
+        return load_prompt("sandbox/offline") + "\n"
 
-    def _recorded(self, line: Line) -> AbstractAsyncContextManager[None]:
+    def _recorded(self, line: CommandLine) -> AbstractAsyncContextManager[None]:
         """What cannot write need not be looked after."""
         if line.read_only:
             return nullcontext()
@@ -149,7 +151,7 @@ class Exec:
         blocked = [line.call.workspace.resolve() / name for name in self._settings.blocked_paths]
         return line.call.changes.command([*closed, *blocked])
 
-    async def _begin(self, line: Line, timeout_s: float | None) -> ToolResult:
+    async def _begin(self, line: CommandLine, timeout_s: float | None) -> ToolResult:
         """Leave it running; what it says at once is told at once."""
         call = line.call
 
@@ -165,7 +167,7 @@ class Exec:
                 say(cleaner.end().encode("latin-1"))
             return ended.exit
 
-        origin = Origin(
+        origin = ProcessOrigin(
             line.command,
             line.folder,
             call.workspace,
@@ -181,16 +183,16 @@ class Exec:
             raise ToolError(process.failure)
         told = await report(process, call, self._settings.output_limit_bytes)
         if process.ended is None and self._commands.confines:
-            told = replace(told, for_model=f"{told.for_model}\n{load('tools/exec_alone')}")
+            told = replace(told, for_model=f"{told.for_model}\n{load_prompt('tools/exec_alone')}")
         return told
 
-    def _line(self, args: Mapping[str, Any], call: CallContext) -> Line:
+    def _line(self, args: Mapping[str, Any], call: CallContext) -> CommandLine:
         asked = args.get("workdir") or "."
         command, folder = _command(args), self._scope.find(asked, call)
         if not folder.is_dir():
             raise ToolError(f"workdir {asked!r} is not a folder.")
         background = args.get("background") is True
-        return Line(command, folder, call, background, read_only=call.read_only)
+        return CommandLine(command, folder, call, background, read_only=call.read_only)
 
 
 def _timeout(args: Mapping[str, Any]) -> float | None:
@@ -218,7 +220,7 @@ def _ending(end: Exit, timeout_s: float) -> str:
     if end.why:
         return end.why
     if end.code is None:
-        return f"[stopped: it took longer than {timeout_s:g} s. {load('tools/exec_longer')}]"
+        return f"[stopped: it took longer than {timeout_s:g} s. {load_prompt('tools/exec_longer')}]"
     if end.code < 0:
         return f"[killed by signal {-end.code}]"
     return f"[exit code {end.code}]"

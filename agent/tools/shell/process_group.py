@@ -8,12 +8,12 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from io import FileIO
 
-from agent.prompts import load
+from agent.prompts import load_prompt
 from agent.records import frozen
-from agent.security.sandbox.base import Spawn
+from agent.security.sandbox.base import SpawnSpec
 from agent.security.sandbox.cgroup import has_run_out
-from agent.security.sandbox.orphan_processes import mark
-from agent.tools.shell.resource_limits import Meter
+from agent.security.sandbox.orphan_processes import process_mark
+from agent.tools.shell.resource_limits import CommandMeter
 
 DRAIN_S = 0.3
 CHUNK_BYTES = 65_536
@@ -31,10 +31,10 @@ class Exit:
 
 
 async def run(
-    spawn: Spawn,
+    spawn: SpawnSpec,
     timeout_s: float | None,
     on_output: Callable[[bytes], None],
-    meter: Meter | None = None,
+    meter: CommandMeter | None = None,
 ) -> Exit:
     """Run what a sandbox prepared; both output streams reach `on_output` in order.
 
@@ -54,7 +54,7 @@ async def run(
             process = await asyncio.create_subprocess_exec(
                 *spawn.argv,
                 stdin=alive_r, stdout=out_w, stderr=out_w,
-                cwd=spawn.cwd, env={**spawn.env, **mark()}, pass_fds=spawn.pass_fds,
+                cwd=spawn.cwd, env={**spawn.env, **process_mark()}, pass_fds=spawn.pass_fds,
                 start_new_session=True,
             )  # fmt: skip
         finally:
@@ -69,7 +69,7 @@ async def run(
             end = await _attend(child, out_r, timeout_s, on_output)
             why = "" if meter is None else meter.why
             if not why and has_run_out(spawn.groups):
-                why = load("tools/exec_killed")
+                why = load_prompt("tools/exec_killed")
             return replace(end, why=why)
         finally:
             child.end()
@@ -79,7 +79,7 @@ async def run(
 async def _attend(
     child: "_Child", fd: int, timeout_s: float | None, on_output: Callable[[bytes], None]
 ) -> Exit:
-    reader = _Reader(fd, on_output)
+    reader = _OutputReader(fd, on_output)
     try:
         code: int | None = None
         with suppress(TimeoutError):
@@ -133,7 +133,7 @@ class _Child:
             os.killpg(self.process.pid, signal.SIGKILL)
 
 
-class _Reader:
+class _OutputReader:
     """Hands over what a pipe brings, as it comes; `wait` returns at its end."""
 
     def __init__(self, fd: int, on_output: Callable[[bytes], None]) -> None:

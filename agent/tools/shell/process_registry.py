@@ -6,8 +6,8 @@ from pathlib import Path
 
 from agent.errors import ToolError
 from agent.security.taint.taint import NOTHING, UNTRUSTED
-from agent.tools.shell.background_process import Background, Origin, Work
-from agent.tools.shell.resource_limits import Meters
+from agent.tools.shell.background_process import BackgroundProcess, ProcessOrigin, Work
+from agent.tools.shell.resource_limits import ResourceLimits
 from agent.types import Taint
 
 AT_ONCE = 64
@@ -16,27 +16,27 @@ PER_SESSION = 8
 GLIMPSE_S = 0.5
 
 
-class Processes:
+class ProcessRegistry:
     """Each belongs to a session and has a number there; none outlives `end` or `aclose`.
 
     `meters` count what all commands use up, also those that are waited for.
     """
 
     def __init__(self) -> None:
-        self._found: dict[str, dict[int, Background]] = {}
+        self._found: dict[str, dict[int, BackgroundProcess]] = {}
         self._last: dict[str, int] = {}
-        self.meters = Meters()
-        self._tasks: dict[Background, asyncio.Task[None]] = {}
+        self.meters = ResourceLimits()
+        self._tasks: dict[BackgroundProcess, asyncio.Task[None]] = {}
 
     @property
     def running(self) -> int:
         return sum(each.ended is None for each in self._all())
 
-    def of(self, session: str) -> Sequence[Background]:
+    def of(self, session: str) -> Sequence[BackgroundProcess]:
         """Oldest first; those that have ended stay as long as there is room."""
         return list(self._found.get(session, {}).values())
 
-    def get(self, session: str, number: int) -> Background:
+    def get(self, session: str, number: int) -> BackgroundProcess:
         """Raises `ToolError`."""
         found = self._found.get(session, {})
         if number in found:
@@ -44,11 +44,11 @@ class Processes:
         known = f"there are {', '.join(map(str, found))}" if found else "there are none"
         raise ToolError(f"There is no process {number} here; {known}. A restart ends them all.")
 
-    async def start(self, session: str, origin: Origin, work: Work) -> Background:
+    async def start(self, session: str, origin: ProcessOrigin, work: Work) -> BackgroundProcess:
         """Begin; returns when it has ended or has been seen to run. Raises `ToolError`."""
         self._make_room(session)
         number = self._last[session] = self._last.get(session, 0) + 1
-        process = Background(number, origin)
+        process = BackgroundProcess(number, origin)
         self._found.setdefault(session, {})[number] = process
         task = asyncio.create_task(process.run(work), name=f"process {number} of {session}")
         self._tasks[process] = task
@@ -61,7 +61,7 @@ class Processes:
             raise
         return process
 
-    async def kill(self, process: Background) -> None:
+    async def kill(self, process: BackgroundProcess) -> None:
         """End it with all that it started; returns when it is gone."""
         await self._stop([process])
 
@@ -101,14 +101,14 @@ class Processes:
                 return UNTRUSTED
         return NOTHING
 
-    async def _stop(self, processes: Sequence[Background]) -> None:
+    async def _stop(self, processes: Sequence[BackgroundProcess]) -> None:
         tasks = [self._tasks[each] for each in processes if each in self._tasks]
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
 
-    def _all(self) -> list[Background]:
+    def _all(self) -> list[BackgroundProcess]:
         return [each for found in self._found.values() for each in found.values()]
 
     def _make_room(self, session: str) -> None:
@@ -124,7 +124,7 @@ class Processes:
             found, number = self._oldest_ended()
             del found[number]
 
-    def _oldest_ended(self) -> tuple[dict[int, Background], int]:
+    def _oldest_ended(self) -> tuple[dict[int, BackgroundProcess], int]:
         _, found, number = min(
             ((each.began, found, number)
              for found in self._found.values()
@@ -141,7 +141,7 @@ def _meet(one: Path, other: Path) -> bool:
     return one.is_relative_to(other) or other.is_relative_to(one)
 
 
-def _told(process: Background) -> str:
+def _told(process: BackgroundProcess) -> str:
     """It will be known with the turn that begins."""
     process.reported = process.ended is not None
     unread = f", {process.unread_bytes:,} new bytes" if process.unread_bytes else ""

@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from agent.errors import ToolError
-from agent.prompts import load
+from agent.prompts import load_prompt
 from agent.security.taint.taint import PRIVATE
 from agent.settings import ToolSettings
-from agent.tools.base import CallContext, Plan
+from agent.tools.base import CallContext, EffectPlan
 from agent.tools.schema import parameters
-from agent.tools.shell.background_process import Background, report
-from agent.tools.shell.process_registry import Processes
+from agent.tools.shell.background_process import BackgroundProcess, report
+from agent.tools.shell.process_registry import ProcessRegistry
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 
 MAX_WAIT_S = 300.0
@@ -21,7 +21,7 @@ _LAST = "\x04"
 _ACTIONS = ("list", "output", "input", "kill")
 
 
-class Process:
+class ProcessTool:
     """Lists, reads, writes to and kills the background processes of a conversation.
 
     Nothing of it happens twice: a crash that could repeat a call has ended the processes.
@@ -34,25 +34,25 @@ class Process:
         action="string", id="integer?", text="string?", wait_s="number?"
     )
 
-    def __init__(self, settings: ToolSettings, processes: Processes) -> None:
+    def __init__(self, settings: ToolSettings, processes: ProcessRegistry) -> None:
         self._limit_bytes = settings.output_limit_bytes
         self._processes = processes
 
     @property
     def description(self) -> str:
-        return load("tools/process")
+        return load_prompt("tools/process")
 
-    async def plan(self, args: Mapping[str, Any], call: CallContext) -> Plan:
+    async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
         """Input is judged as the whole command that reads it: a shell would run it."""
         if args["action"] not in _ACTIONS:
             found = args["action"]
             raise ToolError(f"process: action is one of {', '.join(_ACTIONS)}, found {found!r}.")
         if args["action"] != "input":
-            return Plan()
+            return EffectPlan()
         process, text = self._one(args, call), _text(args)
         origin = process.origin
         command = _feeding(origin.command, text)
-        return Plan(
+        return EffectPlan(
             command=command,
             folder=origin.folder,
             hosts=origin.hosts,
@@ -83,7 +83,7 @@ class Process:
         ]
         return ToolResult("\n".join(lines) or "There are no background processes here.")
 
-    def _one(self, args: Mapping[str, Any], call: CallContext) -> Background:
+    def _one(self, args: Mapping[str, Any], call: CallContext) -> BackgroundProcess:
         found = self._processes.of(call.session)
         number = args.get("id")
         if number is None and len(found) == 1:

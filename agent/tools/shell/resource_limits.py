@@ -12,11 +12,11 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agent.prompts import fill
+from agent.prompts import render_prompt
 from agent.records import frozen
-from agent.security.files.folder_tree import Walk
-from agent.security.files.safe_open import LISTED, opened_folder
-from agent.security.files.write_clock import Since
+from agent.security.files.folder_tree import TreeWalk
+from agent.security.files.safe_open import LISTED, open_folder_beneath
+from agent.security.files.write_clock import WriteClock
 from agent.security.sandbox.base import Limits
 
 LOOK_S = 0.5
@@ -29,7 +29,7 @@ _MB = 1_000_000
 
 
 @dataclass(slots=True, eq=False)
-class Meter:
+class CommandMeter:
     """One command: `began` once it has started, `why` it was ended, for the model."""
 
     session: str
@@ -38,7 +38,7 @@ class Meter:
     writes: bool
     pid: int | None = None
     why: str = ""
-    since: Since = field(default_factory=Since)
+    since: WriteClock = field(default_factory=WriteClock)
     _end: Callable[[], None] | None = None
 
     def began(self, pid: int, end: Callable[[], None]) -> None:
@@ -56,16 +56,16 @@ class _Process:
     resident: int
 
 
-class Meters:
+class ResourceLimits:
     """The commands that run, and one look at the processes for all of them."""
 
     def __init__(self) -> None:
-        self._meters: set[Meter] = set()
+        self._meters: set[CommandMeter] = set()
         self._seen: Mapping[int, _Process] = {}
         self._seen_at = 0.0
 
     @asynccontextmanager
-    async def metered(self, meter: Meter) -> AsyncIterator[Meter]:
+    async def metered(self, meter: CommandMeter) -> AsyncIterator[CommandMeter]:
         """Look after a command as long as the block lasts."""
         self._meters.add(meter)
         task = asyncio.create_task(self._look_after(meter), name="a command's meter")
@@ -78,7 +78,7 @@ class Meters:
             if not task.cancelled() and (failure := task.exception()) is not None:
                 raise failure
 
-    async def _look_after(self, meter: Meter) -> None:
+    async def _look_after(self, meter: CommandMeter) -> None:
         free = _free(meter.workspace)
         while not meter.why:
             await asyncio.sleep(LOOK_S)
@@ -90,7 +90,7 @@ class Meters:
             if meter.writes:
                 await _gauge(meter, free)
 
-    async def _weigh(self, meter: Meter) -> None:
+    async def _weigh(self, meter: CommandMeter) -> None:
         """End it when it uses the most of what its session uses too much of."""
         limit = min(meter.limits.session_bytes, int(_machine_bytes() * MEMORY_SHARE))
         now = time.monotonic()
@@ -104,20 +104,20 @@ class Meters:
         # Pages that several share are counted once; that takes longer to find out.
         used = {each: await asyncio.to_thread(_shares, tree) for each, tree in trees.items()}
         if sum(used.values()) > limit and used.get(meter, 0) == max(used.values()):
-            meter.end(fill("tools/exec_memory", mb=limit // _MB))
+            meter.end(render_prompt("tools/exec_memory", mb=limit // _MB))
 
 
-async def _gauge(meter: Meter, free: int) -> None:
+async def _gauge(meter: CommandMeter, free: int) -> None:
     """End it when the disk is nearly full, or when it has written too much of it."""
     left, limits = _free(meter.workspace), meter.limits
     taken = free - left
     if left < limits.free_bytes and taken > SPARE_BYTES:
-        meter.end(fill("tools/exec_disk_full", mb=limits.free_bytes // _MB))
+        meter.end(render_prompt("tools/exec_disk_full", mb=limits.free_bytes // _MB))
     elif taken > limits.disk_bytes:
         # Others write to this disk, too.
         written = await asyncio.to_thread(_changed_bytes, meter.workspace, meter.since.time_s)
         if written > limits.disk_bytes:
-            meter.end(fill("tools/exec_disk", mb=limits.disk_bytes // _MB))
+            meter.end(render_prompt("tools/exec_disk", mb=limits.disk_bytes // _MB))
 
 
 def _free(folder: Path) -> int:
@@ -172,8 +172,8 @@ def _changed_bytes(folder: Path, since: float) -> int:
     """What the files below take on the disk that have changed since; those of many entries only
     as far as they were looked at."""
     total = seen = 0
-    with suppress(OSError), opened_folder(folder.resolve(), flags=LISTED) as root:
-        for member in Walk(root):
+    with suppress(OSError), open_folder_beneath(folder.resolve(), flags=LISTED) as root:
+        for member in TreeWalk(root):
             seen += 1
             if seen > _MOST_ENTRIES:
                 break

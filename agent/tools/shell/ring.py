@@ -1,7 +1,7 @@
 """The last part of an output that never ends."""
 
 
-class Ring:
+class RingBuffer:
     """Keeps the newest `limit_bytes`; positions count from the beginning of the output."""
 
     def __init__(self, limit_bytes: int) -> None:

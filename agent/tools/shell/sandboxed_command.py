@@ -7,29 +7,29 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent.errors import ToolError
-from agent.prompts import fill
+from agent.prompts import render_prompt
 from agent.records import frozen
-from agent.security.files.write_clock import Since
-from agent.security.sandbox.base import Job
+from agent.security.files.write_clock import WriteClock
+from agent.security.sandbox.base import SandboxCommand
 from agent.security.sandbox.unconfined import Unconfined
-from agent.security.taint.file_marks import Changing, mark
-from agent.security.taint.quarantine import Newcomers
+from agent.security.taint.file_marks import Changing, mark_tainted
+from agent.security.taint.quarantine import NewFiles
 from agent.security.taint.taint import NOTHING, UNTRUSTED
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
-from agent.tools.shell.cover import ERRANDS, Cover, cover
+from agent.tools.shell.cover import ERRANDS, MountRestrictions, cover
 from agent.tools.shell.process_group import Exit, run
-from agent.tools.shell.resource_limits import Meter, Meters
+from agent.tools.shell.resource_limits import CommandMeter, ResourceLimits
 from agent.types import Taint
 
 if TYPE_CHECKING:
-    from agent.security.network.egress_proxy import Proxy
+    from agent.security.network.egress_proxy import EgressProxy
 
 _REFUSALS_SHOWN = 3
 
 
 @frozen
-class Line:
+class CommandLine:
     """A shell command, the real folder where it runs, and the call that wants it.
 
     One in the background reaches no host, and reads what is written to `stdin`. One that is
@@ -71,7 +71,7 @@ class Line:
 
 
 @frozen
-class Ended:
+class CommandResult:
     """How a command ended; `reached` says that it got through to a host, `refused` to which it did
     not, one line for each, a few at most; `moved` what was set aside of what it made."""
 
@@ -81,17 +81,17 @@ class Ended:
     moved: str = ""
 
 
-class Commands:
+class SandboxedCommands:
     """Runs commands as the settings want it."""
 
     def __init__(
         self,
         settings: ToolSettings,
         reach: Mapping[str, Any] | None = None,
-        meters: Meters | None = None,
+        meters: ResourceLimits | None = None,
     ) -> None:
         self._settings = settings
-        self._meters = meters or Meters()
+        self._meters = meters or ResourceLimits()
         self._reach = reach or {}
         self._sandbox = settings.sandbox or Unconfined()
 
@@ -99,13 +99,13 @@ class Commands:
     def confines(self) -> bool:
         return self._sandbox.confines
 
-    def is_read_only(self, line: Line) -> bool:
+    def is_read_only(self, line: CommandLine) -> bool:
         """Whether it looks, and can be held to it: without a sandbox nothing can be."""
         return self.confines and line.only_looks()
 
     async def run(
-        self, line: Line, timeout_s: float | None, on_output: Callable[[bytes], None]
-    ) -> Ended:
+        self, line: CommandLine, timeout_s: float | None, on_output: Callable[[bytes], None]
+    ) -> CommandResult:
         """Run it to its end. Raises `ToolError` when it cannot be started."""
         marked = line.marked()
         changing = Changing(*marked) if marked else None
@@ -113,7 +113,7 @@ class Commands:
             changing.start()
             if line.heard():
                 changing.begin()
-        newcomers = Newcomers(line.call.workspace, ERRANDS)
+        newcomers = NewFiles(line.call.workspace, ERRANDS)
         newcomers.begin()
         try:
             async with self._proxy(line, changing) as proxy:
@@ -133,25 +133,27 @@ class Commands:
             finally:
                 is_heard = is_heard and not line.read_only
                 moved = await asyncio.to_thread(newcomers.end, is_heard=is_heard)
-        return Ended(end, bool(proxy and proxy.usage.reached), _refused(proxy), _moved(moved))
+        return CommandResult(
+            end, bool(proxy and proxy.usage.reached), _refused(proxy), _moved(moved)
+        )
 
     def _metered(
-        self, line: Line, changing: Changing | None
-    ) -> AbstractAsyncContextManager[Meter | None]:
+        self, line: CommandLine, changing: Changing | None
+    ) -> AbstractAsyncContextManager[CommandMeter | None]:
         if (limits := self._settings.limits) is None:
             return nullcontext()
         call = line.call
         return self._meters.metered(
-            Meter(
+            CommandMeter(
                 call.session,
                 call.workspace,
                 limits,
                 writes=not line.read_only,
-                since=changing.since if changing is not None else Since(),
+                since=changing.since if changing is not None else WriteClock(),
             )
         )
 
-    def hosts(self, line: Line) -> tuple[str, ...]:
+    def hosts(self, line: CommandLine) -> tuple[str, ...]:
         """Whom it may reach: anybody without a sandbox; in one nobody from the background, and
         nobody when it only looks at the workspace."""
         if not self.confines:
@@ -163,40 +165,42 @@ class Commands:
 
         return shared_hosts(hosts, ("*",) if line.call.hosts is None else line.call.hosts)
 
-    def taint(self, line: Line) -> frozenset[Taint]:
+    def taint(self, line: CommandLine) -> frozenset[Taint]:
         """Which files a command has read nobody can tell, nor whom it has asked when it could."""
         if line.call.origin.is_untrusted(line.call.workspace):
             return UNTRUSTED
         return NOTHING if self.confines or line.only_looks() else UNTRUSTED
 
     @asynccontextmanager
-    async def _proxy(self, line: Line, changing: Changing | None) -> AsyncIterator["Proxy | None"]:
+    async def _proxy(
+        self, line: CommandLine, changing: Changing | None
+    ) -> AsyncIterator["EgressProxy | None"]:
         """The way out of a command in a sandbox, or None when there is to be none."""
         hosts = self.hosts(line) if self.confines else ()
         if not hosts:
             yield None
             return
-        from agent.security.network.egress_proxy import Proxy
-        from agent.security.network.proxy_connection import Grant
+        from agent.security.network.egress_proxy import EgressProxy
+        from agent.security.network.proxy_connection import EgressGrant
 
         call = line.call
 
         async def record(where: str, allowed: bool, reason: str) -> None:
             if allowed and changing is not None:
                 # Which of its files a later command reads nobody can tell.
-                mark(call.workspace, call.workspace)
+                mark_tainted(call.workspace, call.workspace)
                 changing.begin()
             await call.record(allowed, reason, {"host": where})
 
-        async with Proxy.open(Grant(hosts, **self._reach), record) as proxy:
+        async with EgressProxy.open(EgressGrant(hosts, **self._reach), record) as proxy:
             yield proxy
 
-    def _job(self, line: Line, proxy: "Proxy | None") -> Job:
+    def _job(self, line: CommandLine, proxy: "EgressProxy | None") -> SandboxCommand:
         workspace = line.call.workspace.resolve()
         if self.confines and not line.folder.is_relative_to(workspace):
             raise ToolError(f"Commands run inside the workspace only: {workspace}.")
-        covered = cover(self._settings, line.call) if self.confines else Cover()
-        return Job(
+        covered = cover(self._settings, line.call) if self.confines else MountRestrictions()
+        return SandboxCommand(
             line.command,
             line.folder,
             workspace,
@@ -209,12 +213,15 @@ class Commands:
         )
 
 
-def _refused(proxy: "Proxy | None") -> str:
+def _refused(proxy: "EgressProxy | None") -> str:
     found = list(proxy.usage.refused.items())[:_REFUSALS_SHOWN] if proxy else []
     return "".join(
-        fill("sandbox/host_refused", where=where, reason=reason) + "\n" for where, reason in found
+        render_prompt("sandbox/host_refused", where=where, reason=reason) + "\n"
+        for where, reason in found
     )
 
 
 def _moved(names: Sequence[tuple[str, str]]) -> str:
-    return "".join(fill("sandbox/set_aside", old=old, new=new) + "\n" for old, new in names)
+    return "".join(
+        render_prompt("sandbox/set_aside", old=old, new=new) + "\n" for old, new in names
+    )

@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from agent.errors import ToolError
-from agent.prompts import fill, load
+from agent.prompts import load_prompt, render_prompt
 from agent.records import frozen
-from agent.security.network.urls import Allow, Target, is_public, read_url, resolve_public
+from agent.security.network.urls import Allow, ResolvedUrl, is_public, read_url, resolve_public
 from agent.security.taint.taint import UNTRUSTED
 from agent.settings import ToolSettings
-from agent.tools.base import CallContext, Plan
-from agent.tools.output_spill import Output, spill_folder
+from agent.tools.base import CallContext, EffectPlan
+from agent.tools.output_spill import SpillBuffer, spill_folder
 from agent.tools.schema import parameters
 from agent.tools.web.html import decoded, to_markdown
 from agent.tools.web.pdf import LIMIT_BYTES as PDF_LIMIT_BYTES
@@ -69,12 +69,12 @@ class WebFetch:
 
     @property
     def description(self) -> str:
-        return load("tools/web_fetch")
+        return load_prompt("tools/web_fetch")
 
-    async def plan(self, args: Mapping[str, Any], call: CallContext) -> Plan:
+    async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
         """The address, all of which its host gets to see."""
         url: str = args["url"].strip()
-        return Plan(hosts=(read_url(url).raw_host or url,), sends=url)
+        return EffectPlan(hosts=(read_url(url).raw_host or url,), sends=url)
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
         from aiohttp import ClientError
@@ -88,12 +88,12 @@ class WebFetch:
             raise ToolError(f"{url} did not answer within {self._deadline_s:g} s.") from exc
         except (ClientError, OSError, ValueError) as exc:
             raise ToolError(f"{url} could not be fetched: {_reason(exc)}.") from exc
-        with Output(spill_folder(call.workspace), self._limit_bytes, call.workspace) as output:
+        with SpillBuffer(spill_folder(call.workspace), self._limit_bytes, call.workspace) as output:
             output.feed(call.redactor.clean(text).encode("utf-8", "replace"))
         body = output.text() or "(no text)"
         if page.cut:
             body += f"\n… (only the first {BODY_LIMIT_BYTES:,} bytes were read)"
-        head = fill("untrusted", source=page.url)
+        head = render_prompt("untrusted", source=page.url)
         return output.noted(ToolResult(f"{head}\n\n{body}", for_user=f"Fetched {page.url}"))
 
     async def _page(self, url: str) -> _Page:
@@ -113,7 +113,7 @@ class WebFetch:
         raise ToolError(f"{url} leads on more than {MAX_REDIRECTS} times.")
 
 
-async def _get(session: "ClientSession", target: Target) -> "ClientResponse":
+async def _get(session: "ClientSession", target: ResolvedUrl) -> "ClientResponse":
     """Ask the checked addresses, one after the other; the host's name stays in Host and TLS."""
     from aiohttp import ClientConnectorError
 
@@ -138,7 +138,7 @@ async def _get(session: "ClientSession", target: Target) -> "ClientResponse":
     raise AssertionError("a target has at least one address")
 
 
-async def _received(response: "ClientResponse", target: Target) -> _Page:
+async def _received(response: "ClientResponse", target: ResolvedUrl) -> _Page:
     url = str(target.url)
     if response.status >= 400:
         raise ToolError(f"{url} answered {response.status} {response.reason or ''}".rstrip() + ".")

@@ -8,11 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from agent.errors import ToolError
-from agent.prompts import fill, load
+from agent.prompts import load_prompt, render_prompt
 from agent.records import frozen
 from agent.security.taint.taint import UNTRUSTED
 from agent.settings import ToolSettings
-from agent.tools.base import CallContext, Plan
+from agent.tools.base import CallContext, EffectPlan
 from agent.tools.schema import parameters
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 
@@ -25,7 +25,7 @@ SNIPPET_CHARS = 300
 
 
 @frozen
-class Hit:
+class SearchResult:
     """One result of a search."""
 
     title: str
@@ -39,7 +39,7 @@ class SearchEngine(Protocol):
     @property
     def name(self) -> str: ...
 
-    def search(self, query: str, count: int) -> Sequence[Hit]: ...
+    def search(self, query: str, count: int) -> Sequence[SearchResult]: ...
 
 
 class Ddgs:
@@ -47,7 +47,7 @@ class Ddgs:
 
     name: ClassVar[str] = "ddgs"
 
-    def search(self, query: str, count: int) -> Sequence[Hit]:
+    def search(self, query: str, count: int) -> Sequence[SearchResult]:
         from ddgs import DDGS
         from ddgs.exceptions import DDGSException
 
@@ -72,7 +72,7 @@ class DuckDuckGoSearch:
     def __init__(self) -> None:
         self._lock = threading.Lock()
 
-    def search(self, query: str, count: int) -> Sequence[Hit]:
+    def search(self, query: str, count: int) -> Sequence[SearchResult]:
         with self._lock, warnings.catch_warnings(record=True):
             from duckduckgo_search import DDGS
             from duckduckgo_search.exceptions import DuckDuckGoSearchException
@@ -107,11 +107,11 @@ class WebSearch:
 
     @property
     def description(self) -> str:
-        return load("tools/web_search")
+        return load_prompt("tools/web_search")
 
-    async def plan(self, args: Mapping[str, Any], call: CallContext) -> Plan:
+    async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
         """The query leaves for a search engine."""
-        return Plan(hosts=("duckduckgo.com",), sends=args["query"])
+        return EffectPlan(hosts=("duckduckgo.com",), sends=args["query"])
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
         query = " ".join(args["query"].split())
@@ -127,13 +127,13 @@ class WebSearch:
                 continue
             if hits:
                 text = "\n".join(_shown(i, hit) for i, hit in enumerate(hits[:count], 1))
-                head = fill("untrusted", source=f"web search for {query!r}")
+                head = render_prompt("untrusted", source=f"web search for {query!r}")
                 return ToolResult(f"{head}\n\n{text}", for_user=f"{len(hits)} results for {query}")
         if len(failures) < len(self._engines):
             return ToolResult(f"Nothing was found for {query!r}.")
         raise ToolError(f"The web search did not work ({'; '.join(failures)}).")
 
-    async def _ask(self, engine: SearchEngine, query: str, count: int) -> Sequence[Hit]:
+    async def _ask(self, engine: SearchEngine, query: str, count: int) -> Sequence[SearchResult]:
         try:
             async with asyncio.timeout(self._deadline_s):
                 return await _in_own_thread(lambda: engine.search(query, count), engine.name)
@@ -150,14 +150,16 @@ async def _in_own_thread(work: Callable[[], T], name: str) -> T:
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _hits(found: Sequence[Mapping[str, Any]] | None) -> list[Hit]:
+def _hits(found: Sequence[Mapping[str, Any]] | None) -> list[SearchResult]:
     return [
-        Hit(str(item.get("title", "")), str(item.get("href", "")), str(item.get("body", "")))
+        SearchResult(
+            str(item.get("title", "")), str(item.get("href", "")), str(item.get("body", ""))
+        )
         for item in found or ()
     ]
 
 
-def _shown(number: int, hit: Hit) -> str:
+def _shown(number: int, hit: SearchResult) -> str:
     lines = (hit.title, hit.url, hit.snippet[:SNIPPET_CHARS])
     title, url, snippet = (" ".join(line.split()) for line in lines)
     return f"{number}. {title}\n   {url}\n   {snippet}"

@@ -8,18 +8,23 @@ from typing import TYPE_CHECKING, BinaryIO
 from agent.errors import KoreError
 from agent.i18n import t
 from gateway.channels.base import Accept, Batch, ChannelStatus, Growing, Streaming
-from gateway.channels.chat_settings import Places
-from gateway.channels.rate_limiter import Gate
-from gateway.channels.state import Forgetful, Memo
+from gateway.channels.chat_settings import ChatSettingsIndex
+from gateway.channels.rate_limiter import RateLimiter
+from gateway.channels.state import ChannelState, InMemoryChannelState
 from gateway.channels.telegram.api.client import TelegramClient
 from gateway.channels.telegram.inbound.poll import Poller
 from gateway.channels.telegram.inbound.updates import decoded_again
-from gateway.channels.telegram.outbound.approval_card import show, whole
+from gateway.channels.telegram.outbound.approval_card import render_approval, whole
 from gateway.channels.telegram.outbound.reactions import Reactions
-from gateway.channels.telegram.outbound.render import render, render_pages, shortened, text_messages
-from gateway.channels.telegram.outbound.send import Sender
+from gateway.channels.telegram.outbound.render import (
+    as_file_if_long,
+    render,
+    render_pages,
+    text_messages,
+)
+from gateway.channels.telegram.outbound.send import TelegramSender
 from gateway.channels.telegram.settings import TelegramSettings
-from gateway.core.approval import Question
+from gateway.core.approval import ApprovalPrompt
 from gateway.core.messages import Media, OutboundFile, OutboundMessage, OutboundPart, Route
 from gateway.turns.trace import Trace
 
@@ -47,21 +52,21 @@ class TelegramChannel:
         self,
         settings: TelegramSettings,
         *,
-        gate: Gate,
+        gate: RateLimiter,
         cursor: int | None = None,
-        places: Places | None = None,
-        memo: Memo | None = None,
+        places: ChatSettingsIndex | None = None,
+        memo: ChannelState | None = None,
     ) -> None:
         self._settings = settings
         self._gate = gate
         self._client = TelegramClient(settings)
-        places, memo = places or Places(), memo or Forgetful()
+        places, memo = places or ChatSettingsIndex(), memo or InMemoryChannelState()
         self._receiver = (
             _webhook(settings, self._client, places, memo)
             if settings.webhook_url
             else Poller(settings, self._client, cursor, places, memo)
         )
-        self._sender = Sender(self._client, gate, places.moves(self.name))
+        self._sender = TelegramSender(self._client, gate, places.moves(self.name))
         moves = places.moves(self.name)
         self._reactions = Reactions(self._client.bot, gate, moves, settings.reaction)
 
@@ -111,7 +116,7 @@ class TelegramChannel:
 
     def render(self, markdown: str) -> Sequence[OutboundPart]:
         """An answer that would fill too many messages is its beginning and a file."""
-        return shortened(markdown, render(markdown), self._settings.long_answer_messages)
+        return as_file_if_long(markdown, render(markdown), self._settings.long_answer_messages)
 
     async def admit(self, route: Route) -> None:
         """Returns when the gate lets one final pass; a sender calls it before it marks its row as
@@ -169,11 +174,11 @@ class TelegramChannel:
         if self._sender.sketches(route):
             await self._sender.sketch(route, text, number)
 
-    def show(self, question: Question, decided: str | None = None) -> OutboundPart:
+    def show(self, question: ApprovalPrompt, decided: str | None = None) -> OutboundPart:
         """The question with what would happen in a code block, cut to one message."""
-        return show(question, decided)
+        return render_approval(question, decided)
 
-    def whole(self, question: Question) -> OutboundFile | None:
+    def whole(self, question: ApprovalPrompt) -> OutboundFile | None:
         return whole(question)
 
     async def acknowledge(self, event_id: str, sentence: str) -> None:
@@ -192,7 +197,10 @@ class TelegramChannel:
 
 
 def _webhook(
-    settings: TelegramSettings, client: TelegramClient, places: Places, memo: Memo
+    settings: TelegramSettings,
+    client: TelegramClient,
+    places: ChatSettingsIndex,
+    memo: ChannelState,
 ) -> "Webhook":
     # Most bots poll and never need it.
     from gateway.channels.telegram.inbound.webhook import Webhook

@@ -6,11 +6,11 @@ are stored with the chat's present id in front; without it they are from before.
 https://core.telegram.org/bots/api#responseparameters
 """
 
-from gateway.channels.chat_aliases import Moves
+from gateway.channels.chat_aliases import ChatIdAliases
 from gateway.core.messages import Route
 
 
-def chat_of(route: Route, moves: Moves) -> int:
+def telegram_chat_id(route: Route, moves: ChatIdAliases) -> int:
     """Where Telegram has the route's chat now."""
     return int(moves.now(route.chat_id))
 
@@ -19,13 +19,13 @@ def thread_of(route: Route) -> int | None:
     return int(route.thread_id) if route.thread_id else None
 
 
-def message_of(route: Route, message_id: str, moves: Moves) -> int | None:
+def telegram_message_id(route: Route, message_id: str, moves: ChatIdAliases) -> int | None:
     """A stored id as Telegram counts it; None for one of a group that is no more."""
     chat, slash, number = message_id.rpartition("/")
     moved = moves.now(route.chat_id) != route.chat_id
     return int(number) if bool(slash) == moved and chat in ("", moves.now(route.chat_id)) else None
 
 
-def stored_id(chat_id: str, message_id: int, moves: Moves) -> str:
+def stored_id(chat_id: str, message_id: int, moves: ChatIdAliases) -> str:
     """The id of a message as it is stored; `chat_id` is Telegram's."""
     return str(message_id) if moves.first(chat_id) == chat_id else f"{chat_id}/{message_id}"

@@ -12,23 +12,23 @@ from typing import TYPE_CHECKING, Any
 from agent.errors import ConfigError
 from agent.i18n import t
 from agent.security.policy.modes import MODES
-from gateway.cli.ahead import import_ahead
-from gateway.cli.chat.one_shot import DONE, INTERRUPTED, OneTurn, Order
+from gateway.cli.ahead import preload
+from gateway.cli.chat.one_shot import DONE, INTERRUPTED, OneShotRequest, OneShotTurn
 from gateway.cli.chat.project_options import place_of, project_of
-from gateway.cli.chat.service_connection import open_line, successor
-from gateway.cli.chat.terminal import ask_here, interrupts, reached
-from gateway.cli.context import dollars, home_of, hours, whole
+from gateway.cli.chat.service_connection import next_connection, open_connection
+from gateway.cli.chat.terminal import ask_here, connected_service, interrupts
+from gateway.cli.context import data_dir_of, dollars, hours, whole
 from gateway.cli.invocation import as_installed, program_name
 from gateway.cli.service_link import settings_beside
-from gateway.runtime.paths import Home
-from gateway.runtime.process_hardening import shield
+from gateway.runtime.paths import DataDir
+from gateway.runtime.process_hardening import disable_core_dumps
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
-    from gateway.cli.console.chat.shell_escape import Command, Show
+    from gateway.cli.console.chat.shell_escape import Show, UserCommand
     from gateway.config import Settings
-    from gateway.control.protocol import OwnerLost
+    from gateway.control.protocol import ConnectionLost
     from gateway.control.service import Service
 
 _STDIN_LIMIT_BYTES = 1_000_000
@@ -97,11 +97,11 @@ def run(args: argparse.Namespace) -> int:
 def _run(args: argparse.Namespace) -> int:
     if args.fork_session and not (args.latest or args.session or args.resume):
         raise ConfigError(t("--fork-session needs a session"), hint=t("add -c, -s ID or -r ID"))
-    shield()
+    disable_core_dumps()
     text, options = _text(args), _options(args)
-    home = home_of(args)
+    home = data_dir_of(args)
     if home.config.exists():
-        import_ahead("aiohttp")
+        preload("aiohttp")
     overrides = {"security.sandbox": args.sandbox} if args.sandbox else None
     settings = settings_beside(args, overrides)
     if args.agent is not None:
@@ -114,20 +114,22 @@ def _run(args: argparse.Namespace) -> int:
             from gateway.cli.chat.long_task import work
 
             project = project_of(args, options, settings)
-            order = Order(text or "", args.output_format, options=options, project=project)
+            order = OneShotRequest(text or "", args.output_format, options=options, project=project)
             return asyncio.run(work(args, order, settings, home))
         if text is None:
             return asyncio.run(_talk(args, options, settings, home))
         session = args.session or args.resume
         project = project_of(args, options, settings)
         streams = args.printed is not None
-        order = Order(text, args.output_format, session, args.latest, options, project, streams)
+        order = OneShotRequest(
+            text, args.output_format, session, args.latest, options, project, streams
+        )
         return asyncio.run(_once(order, settings, home, forked=args.fork_session))
     except asyncio.CancelledError:
         return INTERRUPTED
 
 
-def _log_to_file(args: argparse.Namespace, settings: "Settings", home: Home) -> None:
+def _log_to_file(args: argparse.Namespace, settings: "Settings", home: DataDir) -> None:
     """The terminal is for the conversation; what this process logs goes to a file of its own."""
     from gateway.runtime.log_setup import open_logs
 
@@ -214,10 +216,10 @@ def _tools(names: str, flag: str) -> list[str]:
     return found
 
 
-async def _once(order: Order, settings: "Settings", home: Home, *, forked: bool) -> int:
+async def _once(order: OneShotRequest, settings: "Settings", home: DataDir, *, forked: bool) -> int:
     interrupted = asyncio.Event()
     with interrupts(interrupted):
-        async with open_line(settings, home) as line:
+        async with open_connection(settings, home) as line:
             service = line.service
             status = await service.status()
             chosen = order.options.get("model", status.get("model"))
@@ -230,7 +232,7 @@ async def _once(order: Order, settings: "Settings", home: Home, *, forked: bool)
                 order = replace(order, options={**order.options, "unattended": True})
             if forked:
                 order = replace(order, session=await _fork(service, order.session), latest=False)
-            return await OneTurn(line, order, sys.stdout, sys.stderr, ask).run(interrupted)
+            return await OneShotTurn(line, order, sys.stdout, sys.stderr, ask).run(interrupted)
 
 
 async def _fork(service: "Service", session: str | None) -> str:
@@ -245,7 +247,7 @@ async def _fork(service: "Service", session: str | None) -> str:
 
 
 async def _talk(
-    args: argparse.Namespace, options: dict[str, Any], settings: "Settings", home: Home
+    args: argparse.Namespace, options: dict[str, Any], settings: "Settings", home: DataDir
 ) -> int:
     from gateway.cli.console.chat.conversation import converse
     from gateway.cli.console.chat.repl import Start
@@ -253,21 +255,25 @@ async def _talk(
     session = args.session or args.resume
     fresh = not (session or args.latest)
     if args.fork_session:
-        async with reached(settings, home) as service:
+        async with connected_service(settings, home) as service:
             session = await _fork(service, session or None)
     project = project_of(args, options, settings)
 
-    def by_hand(command: str, show: "Show") -> "Command":
-        from gateway.cli.console.chat.shell_escape import Command, Shell
+    def by_hand(command: str, show: "Show") -> "UserCommand":
+        from gateway.cli.console.chat.shell_escape import Shell, UserCommand
 
-        return Command(Shell.of(settings, options.get("cwd")), command, show)
+        return UserCommand(Shell.of(settings, options.get("cwd")), command, show)
 
     place = place_of(options, settings, project, home.root)
     choose, command = args.resume == "", program_name()
     start = Start(session or None, fresh, choose, options, project, place, command, by_hand)
 
-    def connect(lost: "OwnerLost | None") -> "AbstractAsyncContextManager[Service]":
-        return reached(settings, home) if lost is None else successor(settings, home, lost)
+    def connect(lost: "ConnectionLost | None") -> "AbstractAsyncContextManager[Service]":
+        return (
+            connected_service(settings, home)
+            if lost is None
+            else next_connection(settings, home, lost)
+        )
 
     await converse(connect, start, home.root)
     return DONE

@@ -12,14 +12,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent.context.feature_list import LIST, PROGRESS, is_same_work
+from agent.context.feature_list import LIST, PROGRESS, is_same_plan
 from agent.context.long_task import features_of, plan_of, text_of
 from agent.errors import ConfigError, KoreError
-from agent.i18n import later, plural, t
-from agent.prompts import fill
-from gateway.cli.chat.long_task_progress import Tally, TallyFile, opened
-from gateway.cli.chat.long_task_session import BEAT_S, Shift, Worked
-from gateway.cli.chat.longplan import Plan, plan_for, refuse_stand_in
+from agent.i18n import mark_for_translation, plural, t
+from agent.prompts import render_prompt
+from gateway.cli.chat.long_task_progress import LongTaskProgress, TallyFile, opened
+from gateway.cli.chat.long_task_session import BEAT_S, LongTaskSession, SessionOutcome
+from gateway.cli.chat.longplan import LongTaskOptions, plan_for, refuse_stand_in
 from gateway.cli.chat.one_shot import (
     BLOCKED,
     DECIDE,
@@ -29,11 +29,11 @@ from gateway.cli.chat.one_shot import (
     LIMIT,
     USAGE,
     Ask,
-    Order,
+    OneShotRequest,
 )
-from gateway.cli.chat.service_connection import Line, open_line
+from gateway.cli.chat.service_connection import ServiceConnection, open_connection
 from gateway.cli.chat.terminal import ask_here, interrupts
-from gateway.runtime.paths import Home
+from gateway.runtime.paths import DataDir
 
 if TYPE_CHECKING:
     from gateway.config import Settings
@@ -46,28 +46,30 @@ _STOP_S = 60
 _AGAIN_S = 0.2
 
 
-async def work(args: argparse.Namespace, order: Order, settings: "Settings", home: Home) -> int:
+async def work(
+    args: argparse.Namespace, order: OneShotRequest, settings: "Settings", home: DataDir
+) -> int:
     """The exit code; `order.text` is the task. Raises `ConfigError` for flags that do not fit."""
     plan = plan_for(args, order, settings, home)
     interrupted = asyncio.Event()
     with interrupts(interrupted), opened(home, plan.folder) as tally_file:
-        async with open_line(settings, home) as line:
+        async with open_connection(settings, home) as line:
             refuse_stand_in(order.options, await line.service.status())
             ask = ask_here(interrupted)
             if ask is None:
                 options = {**order.options, "unattended": True}
                 plan = replace(plan, order=replace(order, options=options))
-            long = LongWork(line, plan, tally_file, ask)
+            long = LongTaskRunner(line, plan, tally_file, ask)
             return await (long.run if args.auto_continue else long.init)(interrupted)
 
 
-class LongWork:
+class LongTaskRunner:
     """`exit_code = await LongWork(line, plan, tally_file, ask).run(interrupted)`."""
 
     def __init__(
         self,
-        line: Line,
-        plan: Plan,
+        line: ServiceConnection,
+        plan: LongTaskOptions,
         tally_file: TallyFile,
         ask: Ask | None,
         beat_s: float = BEAT_S,
@@ -77,7 +79,7 @@ class LongWork:
         self._plan = plan
         self._tally_file = tally_file
         self._clock = clock
-        self._shift = Shift(line, plan, tally_file, ask, beat_s, clock)
+        self._shift = LongTaskSession(line, plan, tally_file, ask, beat_s, clock)
 
     async def init(self, interrupted: asyncio.Event) -> int:
         """Have the files written. Raises `ConfigError` when there is a checklist already."""
@@ -97,9 +99,9 @@ class LongWork:
         tally = await self._take_up()
         if features_of(folder) is None:
             if self._plan.text is None or (folder / LIST).exists():
-                lack = later("there is no {file} in {folder}")
+                lack = mark_for_translation("there is no {file} in {folder}")
                 if (folder / LIST).exists():
-                    lack = later("there is no usable {file} in {folder}")
+                    lack = mark_for_translation("there is no usable {file} in {folder}")
                 raise ConfigError(
                     t(lack, file=LIST, folder=folder),
                     hint=t('kore agent --init "the task" makes one'),
@@ -111,7 +113,7 @@ class LongWork:
         self._tally_file.close()
         return code
 
-    async def _take_up(self) -> Tally:
+    async def _take_up(self) -> LongTaskProgress:
         """Where a killed command has left it. Raises `KoreError` when it goes on by itself."""
         tally = self._tally_file.read()
         if tally.lane is None:
@@ -146,10 +148,12 @@ class LongWork:
         self._tally_file.write(tally)
         return tally
 
-    async def _make_plan(self, tally: Tally, interrupted: asyncio.Event) -> tuple[int, Tally]:
+    async def _make_plan(
+        self, tally: LongTaskProgress, interrupted: asyncio.Event
+    ) -> tuple[int, LongTaskProgress]:
         """The exit code, and the tally with the time that it took."""
         folder = self._plan.folder
-        text = fill("long_init", plan=plan_of(folder), task=self._plan.text or "")
+        text = render_prompt("long_init", plan=plan_of(folder), task=self._plan.text or "")
         under_way = replace(tally, planning=True)
         worked = await self._shift.work(text, under_way, interrupted)
         code, tally = worked.code, replace(tally, worked_s=worked.total_s)
@@ -167,18 +171,20 @@ class LongWork:
             # That the hours are used up is said where they are counted.
             return DONE if is_late else code, tally
         if is_late:
-            late = later("the hours are used up; no usable {file} was written in {folder}")
+            late = mark_for_translation(
+                "the hours are used up; no usable {file} was written in {folder}"
+            )
             _say(t(late, file=LIST, folder=folder))
             return LIMIT, tally
         if code in (DONE, LIMIT):
-            none = later(
+            none = mark_for_translation(
                 "no usable {file} was written in {folder}: say more about the task, or try again"
             )
             _say(t(none, file=LIST, folder=folder))
             return FAILED, tally
         return code, tally
 
-    async def _sessions(self, tally: Tally, interrupted: asyncio.Event) -> int:
+    async def _sessions(self, tally: LongTaskProgress, interrupted: asyncio.Event) -> int:
         folder = self._plan.folder
         while True:
             passing, total = _standing(folder)
@@ -200,16 +206,16 @@ class LongWork:
                 _say(over)
                 return LIMIT
             before = _files(folder)
-            begun = later("session {n}: {passing} of {total} features pass")
+            begun = mark_for_translation("session {n}: {passing} of {total} features pass")
             _say(t(begun, n=tally.done + 1, passing=passing, total=total))
             worked = await self._shift.work(self._text(tally), tally, interrupted)
             after = _files(folder)
             idle = tally.idle + 1 if after == before else 0
-            tally = Tally(tally.done + 1, idle=idle, worked_s=worked.total_s)
+            tally = LongTaskProgress(tally.done + 1, idle=idle, worked_s=worked.total_s)
             self._tally_file.write(tally)
             if interrupted.is_set():
                 return INTERRUPTED
-            if not is_same_work(before[0], after[0]):
+            if not is_same_plan(before[0], after[0]):
                 _say(
                     t("more than what passes has changed in {path}: look at it", path=folder / LIST)
                 )
@@ -217,17 +223,17 @@ class LongWork:
             if (end := _end(worked, tally)) is not None:
                 return end
 
-    def _text(self, tally: Tally) -> str:
+    def _text(self, tally: LongTaskProgress) -> str:
         """What the next session is told."""
-        text = fill("long_session", n=tally.done + 1)
+        text = render_prompt("long_session", n=tally.done + 1)
         if self._plan.text:
             text += f"\n\n{self._plan.text}"
         if self._plan.team:
-            text += "\n\n" + fill("long_team", team=", ".join(self._plan.team))
+            text += "\n\n" + render_prompt("long_team", team=", ".join(self._plan.team))
         return text
 
 
-def _end(worked: Worked, tally: Tally) -> int | None:
+def _end(worked: SessionOutcome, tally: LongTaskProgress) -> int | None:
     """Whether a session ends it all, and how."""
     if worked.code in (BLOCKED, DECIDE, FAILED, USAGE):
         return worked.code

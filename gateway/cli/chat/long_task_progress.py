@@ -12,11 +12,11 @@ from pathlib import Path
 from agent.errors import ConfigError
 from agent.records import frozen
 from gateway.core.messages import ONCE
-from gateway.runtime.paths import Home
+from gateway.runtime.paths import DataDir
 
 
 @frozen
-class Tally:
+class LongTaskProgress:
     """`done` sessions have ended. One has begun on `lane`, after `cuts` tries that were killed;
     the last `idle` ones changed nothing, and all together took `worked_s` seconds. `planning`:
     what has begun is no session yet."""
@@ -35,17 +35,17 @@ class TallyFile:
 
     path: Path
 
-    def read(self) -> Tally:
+    def read(self) -> LongTaskProgress:
         """A fresh tally when there is nothing, or nothing usable."""
         try:
-            tally = Tally(**json.loads(self.path.read_bytes()))
+            tally = LongTaskProgress(**json.loads(self.path.read_bytes()))
             usable = min(tally.done, tally.cuts, tally.idle, tally.worked_s) >= 0
             ours = tally.lane is None or tally.lane.startswith(ONCE)
         except (OSError, ValueError, TypeError, AttributeError):
-            return Tally()
-        return tally if usable and ours else Tally()
+            return LongTaskProgress()
+        return tally if usable and ours else LongTaskProgress()
 
-    def write(self, tally: Tally) -> None:
+    def write(self, tally: LongTaskProgress) -> None:
         """Durable once it returns; a kill leaves the old one or the new one."""
         fresh = self.path.with_suffix(".new")
         with fresh.open("w") as file:
@@ -60,7 +60,7 @@ class TallyFile:
 
 
 @contextmanager
-def opened(home: Home, folder: Path) -> Iterator[TallyFile]:
+def opened(home: DataDir, folder: Path) -> Iterator[TallyFile]:
     """The folder's tally, for one command at a time. Raises `ConfigError` while another has it."""
     home.long_work.mkdir(mode=0o700, parents=True, exist_ok=True)
     name = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:32]

@@ -7,17 +7,17 @@ from contextlib import suppress
 from dataclasses import replace
 
 from agent.records import frozen
-from gateway.cli.chat.long_task_progress import Tally, TallyFile
-from gateway.cli.chat.longplan import Plan
-from gateway.cli.chat.one_shot import Ask, OneTurn
-from gateway.cli.chat.service_connection import Line
+from gateway.cli.chat.long_task_progress import LongTaskProgress, TallyFile
+from gateway.cli.chat.longplan import LongTaskOptions
+from gateway.cli.chat.one_shot import Ask, OneShotTurn
+from gateway.cli.chat.service_connection import ServiceConnection
 
 # How often the time of a session under way is noted.
 BEAT_S = 10.0
 
 
 @frozen
-class Worked:
+class SessionOutcome:
     """The exit code of a session's turn, what stopped it, and how long all has taken by now."""
 
     code: int
@@ -26,21 +26,23 @@ class Worked:
 
 
 @frozen
-class Shift:
+class LongTaskSession:
     """Works one session after the other; `clock` is monotonic time in seconds."""
 
-    line: Line
-    plan: Plan
+    line: ServiceConnection
+    plan: LongTaskOptions
     tally_file: TallyFile
     ask: Ask | None
     beat_s: float
     clock: Callable[[], float]
 
-    def left_s(self, tally: Tally) -> float:
+    def left_s(self, tally: LongTaskProgress) -> float:
         hours = self.plan.max_hours
         return float("inf") if hours is None else hours * 3600 - tally.worked_s
 
-    async def work(self, text: str, tally: Tally, interrupted: asyncio.Event) -> Worked:
+    async def work(
+        self, text: str, tally: LongTaskProgress, interrupted: asyncio.Event
+    ) -> SessionOutcome:
         """Have `text` answered in a new session; a person or the clock may stop it."""
         # The turn needs one event for both.
         stop = asyncio.Event()
@@ -56,14 +58,16 @@ class Shift:
             await asyncio.wait({relay})
             if timer is not None:
                 timer.cancel()
-        return Worked(code, stopped, tally.worked_s + self.clock() - began)
+        return SessionOutcome(code, stopped, tally.worked_s + self.clock() - began)
 
-    async def _turn(self, text: str, stop: asyncio.Event, tally: Tally) -> tuple[int, str | None]:
+    async def _turn(
+        self, text: str, stop: asyncio.Event, tally: LongTaskProgress
+    ) -> tuple[int, str | None]:
         """The exit code, and what stopped it."""
         if self.plan.order.project is not None:
             self.plan.order.project.forget()
         order = replace(self.plan.order, text=text)
-        turn = OneTurn(self.line, order, sys.stdout, sys.stderr, self.ask)
+        turn = OneShotTurn(self.line, order, sys.stdout, sys.stderr, self.ask)
         under_way = replace(tally, lane=turn.lane)
         self.tally_file.write(under_way)
         beat = asyncio.create_task(self._note(under_way))
@@ -74,7 +78,7 @@ class Shift:
             await asyncio.wait({beat})
         return code, turn.stopped
 
-    async def _note(self, tally: Tally) -> None:
+    async def _note(self, tally: LongTaskProgress) -> None:
         """Keep the tally true: a kill loses no more than a beat of the time that was worked."""
         began = self.clock()
         while True:

@@ -9,8 +9,8 @@ from agent.errors import ConfigError
 from agent.i18n import t
 from agent.providers.registry import OFFLINE
 from agent.records import frozen
-from gateway.cli.chat.one_shot import Order
-from gateway.runtime.paths import Home
+from gateway.cli.chat.one_shot import OneShotRequest
+from gateway.runtime.paths import DataDir
 
 if TYPE_CHECKING:
     from gateway.config import Settings
@@ -19,10 +19,10 @@ MAX_SESSIONS = 50
 
 
 @frozen
-class Plan:
+class LongTaskOptions:
     """What was asked for: `order` is what every session has in common."""
 
-    order: Order
+    order: OneShotRequest
     folder: Path
     text: str | None = None
     max_sessions: int = MAX_SESSIONS
@@ -30,7 +30,9 @@ class Plan:
     team: tuple[str, ...] = ()
 
 
-def plan_for(args: argparse.Namespace, order: Order, settings: "Settings", home: Home) -> Plan:
+def plan_for(
+    args: argparse.Namespace, order: OneShotRequest, settings: "Settings", home: DataDir
+) -> LongTaskOptions:
     """Raises `ConfigError` for flags that do not fit."""
     if args.session or args.resume is not None or args.latest:
         raise ConfigError(t("each session of long work is a new one: -c, -s and -r do not fit"))
@@ -42,7 +44,7 @@ def plan_for(args: argparse.Namespace, order: Order, settings: "Settings", home:
     folder = Path(order.options.get("cwd") or settings.agent.workspace)
     limit = args.max_sessions or MAX_SESSIONS
     team = _team(args.team or "", folder, settings, home)
-    return Plan(order, folder, order.text or None, limit, args.max_hours, team)
+    return LongTaskOptions(order, folder, order.text or None, limit, args.max_hours, team)
 
 
 def refuse_stand_in(options: Mapping[str, Any], status: Mapping[str, Any]) -> None:
@@ -61,7 +63,7 @@ def refuse_stand_in(options: Mapping[str, Any], status: Mapping[str, Any]) -> No
         )
 
 
-def _team(names: str, folder: Path, settings: "Settings", home: Home) -> tuple[str, ...]:
+def _team(names: str, folder: Path, settings: "Settings", home: DataDir) -> tuple[str, ...]:
     """The agents of these names. Raises `ConfigError` for one that there is not."""
     wanted = tuple(filter(None, (name.strip() for name in names.split(","))))
     if not wanted:

@@ -8,32 +8,34 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from agent import events
 from agent.errors import KoreError
-from agent.i18n import later, t
+from agent.i18n import mark_for_translation, t
 from agent.records import frozen
 from agent.security.policy.base import Answer
 from agent.serialization import dumps
-from agent.text.visible import visible
+from agent.text.visible import escape_invisible
 from agent.types import Result
-from gateway.cli.chat.progress_line import Pulse
-from gateway.cli.chat.service_connection import Line
-from gateway.cli.chat.streamed_answer import Streamed
-from gateway.cli.console.chat.message_builder import Speaker, principal
-from gateway.cli.console.output.text import call_line, outcome, side_line
-from gateway.control.protocol import HandedOver, OwnerLost, watch_event_to_json
+from gateway.cli.chat.progress_line import ProgressLine
+from gateway.cli.chat.service_connection import ServiceConnection
+from gateway.cli.chat.streamed_answer import StreamedAnswer
+from gateway.cli.console.chat.message_builder import MessageBuilder, principal
+from gateway.cli.console.output.text import call_line, event_line, outcome
+from gateway.control.protocol import ConnectionLost, HandedOver, watch_event_to_json
 from gateway.control.service import Delivered, Service, WatchEvent
 
 if TYPE_CHECKING:
-    from agent.context.project_context import Project
+    from agent.context.project_context import ProjectContext
 
 OutputFormat = Literal["text", "json", "stream-json"]
 Ask = Callable[[events.ApprovalAsked], Awaitable[Answer]]
 
-_LOST = later("Kore stopped before the answer was complete; it goes on when Kore runs again")
+_LOST = mark_for_translation(
+    "Kore stopped before the answer was complete; it goes on when Kore runs again"
+)
 DONE, FAILED, USAGE, BLOCKED, DECIDE, LIMIT, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 
 
 @frozen
-class Order:
+class OneShotRequest:
     """What to say and where: in `session`, in the newest one (`latest`), or in a new one."""
 
     text: str
@@ -41,30 +43,35 @@ class Order:
     session: str | None = None
     latest: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
-    project: "Project | None" = None
+    project: "ProjectContext | None" = None
     # Print the text of the model as it comes, also what it says before a call of a tool.
     streams: bool = False
 
 
-class OneTurn:
+class OneShotTurn:
     """`exit_code = await OneTurn(line, order, out, err).run(interrupted)`.
 
     `ask` puts an approval to a person; without it approvals are denied.
     """
 
     def __init__(
-        self, line: Line, order: Order, out: TextIO, err: TextIO, ask: Ask | None = None
+        self,
+        line: ServiceConnection,
+        order: OneShotRequest,
+        out: TextIO,
+        err: TextIO,
+        ask: Ask | None = None,
     ) -> None:
         self._line = line
         self._order = order
         self._out = out
         self._err = err
         self._ask = ask
-        self._pulse = Pulse(err)
-        self._speaker = Speaker(f"once-{os.urandom(4).hex()}", order.options, order.project)
+        self._pulse = ProgressLine(err)
+        self._speaker = MessageBuilder(f"once-{os.urandom(4).hex()}", order.options, order.project)
         self._message = self._speaker.say(order.text)
         streams = order.streams and order.output == "text"
-        self._streamed = Streamed(out, self._pulse.rest) if streams else None
+        self._streamed = StreamedAnswer(out, self._pulse.rest) if streams else None
         self._answer: list[str] = []
         self._result: Result | None = None
         self._error: events.Error | None = None
@@ -91,11 +98,13 @@ class OneTurn:
             try:
                 await self._follow(interrupted)
                 break
-            except OwnerLost as lost:
+            except ConnectionLost as lost:
                 if self._streamed:
                     self._streamed.begin()
                 if isinstance(lost, HandedOver):
-                    self._note(t("· {why}; this run goes on there", why=visible(str(lost))))
+                    self._note(
+                        t("· {why}; this run goes on there", why=escape_invisible(str(lost)))
+                    )
                 await self._line.renew(lost, self.lane)
         self._close()
         return INTERRUPTED if interrupted.is_set() else self._exit_code()
@@ -121,7 +130,7 @@ class OneTurn:
                         if await self._take(event):
                             break
                     else:
-                        raise OwnerLost(t(_LOST))
+                        raise ConnectionLost(t(_LOST))
                     stopper.cancel()
                     pulse.cancel()
             except* KoreError as failures:
@@ -167,11 +176,11 @@ class OneTurn:
             case _:
                 if isinstance(event, events.Error):
                     self._error = event
-                elif line := side_line(event):
+                elif line := event_line(event):
                     self._note(line)
         return False
 
-    def _stream(self, streamed: Streamed, event: WatchEvent) -> None:
+    def _stream(self, streamed: StreamedAnswer, event: WatchEvent) -> None:
         match event:
             case events.TextDelta(text=text):
                 streamed.add(text)
@@ -206,7 +215,7 @@ class OneTurn:
     def _deliver(self, delivered: Delivered) -> bool:
         ours = delivered.event_id == self._message.event_id
         if not ours or (delivered.kind == "notice" and not delivered.last):
-            self._note(visible(delivered.text))
+            self._note(escape_invisible(delivered.text))
             return False
         self._answer.append(delivered.text)
         if self._order.output == "text":
@@ -220,13 +229,13 @@ class OneTurn:
                 return
             terminal = self._out.isatty()
             self._pulse.erase()
-            print(visible(text) if terminal else text, file=self._out, flush=True)
+            print(escape_invisible(text) if terminal else text, file=self._out, flush=True)
         else:
             if self._streamed:
                 self._streamed.close()
-            self._note(visible(text))
+            self._note(escape_invisible(text))
             if self._error is not None and self._error.message not in text:
-                self._note(side_line(self._error) or "")
+                self._note(event_line(self._error) or "")
 
     def _close(self) -> None:
         if self._order.output == "json":

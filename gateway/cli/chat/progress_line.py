@@ -14,7 +14,7 @@ _EVERY_S = 1.0
 _ERASE = "\r\x1b[K"
 
 
-class Pulse:
+class ProgressLine:
     """One line on `err`, drawn anew each second; nothing where `err` is no terminal, or one that
     cannot erase. Whoever prints there calls `erase` first."""
 

@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent.errors import ConfigError
-from agent.i18n import later, t
+from agent.i18n import mark_for_translation, t
 
 if TYPE_CHECKING:
-    from agent.context.project_context import Project
-    from agent.security.taint.origin import Origin
-    from gateway.cli.console.chat.workdir import Place
+    from agent.context.project_context import ProjectContext
+    from agent.security.taint.origin import TrustedOrigins
+    from gateway.cli.console.chat.workdir import ConsoleWorkdir
     from gateway.config import Settings
 
-_STRANGE = later(
+_STRANGE = mark_for_translation(
     "This folder is not trusted: its files count as a stranger's words, and Kore asks before "
     "anything leaves. If they are yours: {command}"
 )
@@ -24,7 +24,7 @@ _STRANGE = later(
 
 def project_of(
     args: argparse.Namespace, options: Mapping[str, Any], settings: "Settings"
-) -> "Project | None":
+) -> "ProjectContext | None":
     """The folder and the files that the model is shown. Raises `ConfigError` for a bad file."""
     if "cwd" not in options and not args.file:
         return None
@@ -42,12 +42,12 @@ def project_of(
 
 
 def place_of(
-    options: Mapping[str, Any], settings: "Settings", project: "Project | None", home: Path
-) -> "Place":
+    options: Mapping[str, Any], settings: "Settings", project: "ProjectContext | None", home: Path
+) -> "ConsoleWorkdir":
     """The same folder as a conversation in the terminal sees it."""
     from agent.security.taint.origin import is_in
-    from gateway.cli.console.chat.custom_commands import Customs, Shelf
-    from gateway.cli.console.chat.workdir import Place
+    from gateway.cli.console.chat.custom_commands import CommandFolder, CustomCommands
+    from gateway.cli.console.chat.workdir import ConsoleWorkdir
     from gateway.turns.agent_profiles import origin_of
 
     def models() -> Sequence[str]:
@@ -81,9 +81,11 @@ def place_of(
     # The workspace is the agent's: what lies there, a model may have written.
     trusted = is_in(real, origin.own[1:])
     own = [home / "commands", *(Path.home() / name / "commands" for name in (".kodax", ".claude"))]
-    shelves = [Shelf(one, False, True) for one in own]
-    shelves += [Shelf(real / name / "commands", True, trusted) for name in (".kore", ".claude")]
-    return Place(
+    shelves = [CommandFolder(one, False, True) for one in own]
+    shelves += [
+        CommandFolder(real / name / "commands", True, trusted) for name in (".kore", ".claude")
+    ]
+    return ConsoleWorkdir(
         folder,
         settings.security.blocked_paths,
         lambda: project or _project(None, (), settings),
@@ -91,26 +93,26 @@ def place_of(
         str(settings.security.modes.get("cli", "ask")),
         window,
         title,
-        Customs(shelves),
+        CustomCommands(shelves),
     )
 
 
-def _project(root: Path | None, files: Sequence[Path], settings: "Settings") -> "Project":
-    from agent.context.directory_tree import Shape
-    from agent.context.project_context import FILE_SHARE, Project
+def _project(root: Path | None, files: Sequence[Path], settings: "Settings") -> "ProjectContext":
+    from agent.context.directory_tree import TreeLimits
+    from agent.context.project_context import FILE_SHARE, ProjectContext
     from gateway.runtime.secrets import redactor_of
     from gateway.turns.agent_profiles import origin_of
 
     context = settings.context
-    shape = Shape(context.max_tree_depth, context.max_files_per_dir)
+    shape = TreeLimits(context.max_tree_depth, context.max_files_per_dir)
     clean = redactor_of(settings, os.environ).clean
     limit = int(context.max_tokens * FILE_SHARE)
     origin = origin_of(settings)
     remark = _remark(root, origin)
-    return Project(root, files, shape, limit, clean, remark, origin)
+    return ProjectContext(root, files, shape, limit, clean, remark, origin)
 
 
-def _remark(root: Path | None, origin: "Origin") -> str:
+def _remark(root: Path | None, origin: "TrustedOrigins") -> str:
     """What the person should know of the folder before they begin."""
     if root is None or origin.is_own(root):
         return ""

@@ -7,10 +7,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from agent.errors import ConfigError
-from gateway.control.client import Client
-from gateway.control.protocol import HandedOver, OwnerLost
+from gateway.control.client import ControlClient
+from gateway.control.protocol import ConnectionLost, HandedOver
 from gateway.control.service import Service
-from gateway.runtime.paths import Home
+from gateway.runtime.paths import DataDir
 
 if TYPE_CHECKING:
     from gateway.config import Settings
@@ -25,10 +25,10 @@ _ANSWER_S = 0.5
 # One that is being killed may still let callers in.
 _LOSSES = 20
 
-Renew = Callable[[OwnerLost, Sequence[str]], Awaitable[Service]]
+Renew = Callable[[ConnectionLost, Sequence[str]], Awaitable[Service]]
 
 
-class Line:
+class ServiceConnection:
     """`service` is whom to speak to now; after a loss, `renew` finds who goes on."""
 
     def __init__(self, service: Service, renew: Renew | None = None) -> None:
@@ -36,7 +36,7 @@ class Line:
         self._renew = renew
         self._losses = 0
 
-    async def renew(self, lost: OwnerLost, lane: str) -> None:
+    async def renew(self, lost: ConnectionLost, lane: str) -> None:
         """Speak to the successor, or be it. `lane` still waits for its answer. Raises `lost` when
         there is no other, `KoreError`."""
         self._losses += 1
@@ -46,32 +46,34 @@ class Line:
 
 
 @asynccontextmanager
-async def open_line(settings: "Settings", home: Home) -> AsyncIterator[Line]:
+async def open_connection(settings: "Settings", home: DataDir) -> AsyncIterator[ServiceConnection]:
     """A line for a program that waits for its answers, whoever owns the data meanwhile."""
-    from gateway.cli.chat.terminal import reached
+    from gateway.cli.chat.terminal import connected_service
 
     held = AsyncExitStack()
 
-    async def renew(lost: OwnerLost, lanes: Sequence[str]) -> Service:
+    async def renew(lost: ConnectionLost, lanes: Sequence[str]) -> Service:
         nonlocal held
         # In an orderly way: what is let go of here is what the successor waits for.
         before, held = held, AsyncExitStack()
         await before.aclose()
-        return await held.enter_async_context(successor(settings, home, lost, lanes))
+        return await held.enter_async_context(next_connection(settings, home, lost, lanes))
 
     try:
-        yield Line(await held.enter_async_context(reached(settings, home)), renew)
+        yield ServiceConnection(
+            await held.enter_async_context(connected_service(settings, home)), renew
+        )
     finally:
         await held.aclose()
 
 
 @asynccontextmanager
-async def successor(
-    settings: "Settings", home: Home, lost: OwnerLost, lanes: Sequence[str] = ()
+async def next_connection(
+    settings: "Settings", home: DataDir, lost: ConnectionLost, lanes: Sequence[str] = ()
 ) -> AsyncIterator[Service]:
     """The service of the process that owns the data next: one that asked for it, one that starts,
     else this one, which goes on with `lanes`. Raises `Locked` when nobody can be reached."""
-    from gateway.cli.chat.terminal import reached
+    from gateway.cli.chat.terminal import connected_service
 
     if isinstance(lost, HandedOver):
         until = time.monotonic() + _TAKEN_S
@@ -83,11 +85,13 @@ async def successor(
     while True:
         async with AsyncExitStack() as stack:
             try:
-                service = await stack.enter_async_context(reached(settings, home, attended=lanes))
+                service = await stack.enter_async_context(
+                    connected_service(settings, home, attended=lanes)
+                )
             except ConfigError as exc:
                 if exc.code != "locked" or time.monotonic() > deadline:
                     raise
-            except OwnerLost:
+            except ConnectionLost:
                 if time.monotonic() > deadline:
                     raise
             else:
@@ -96,8 +100,8 @@ async def successor(
         await asyncio.sleep(_LOOK_S)
 
 
-async def _is_reachable(home: Home) -> bool:
+async def _is_reachable(home: DataDir) -> bool:
     try:
-        return await Client.connect(home.socket, timeout_s=_ANSWER_S) is not None
-    except OwnerLost:
+        return await ControlClient.connect(home.socket, timeout_s=_ANSWER_S) is not None
+    except ConnectionLost:
         return False

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import TextIO
 
-from agent.text.visible import visible
+from agent.text.visible import escape_invisible
 
 
-class Streamed:
+class StreamedAnswer:
     """Tell it of every piece (`add`), of every new beginning (`begin`) and of the whole."""
 
     def __init__(self, out: TextIO, clear: Callable[[], None]) -> None:
@@ -45,4 +45,9 @@ class Streamed:
 
     def _write(self, text: str) -> None:
         self._clear()
-        print(visible(text) if self._out.isatty() else text, end="", file=self._out, flush=True)
+        print(
+            escape_invisible(text) if self._out.isatty() else text,
+            end="",
+            file=self._out,
+            flush=True,
+        )

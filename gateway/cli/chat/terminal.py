@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from agent.errors import ConfigError
-from gateway.runtime.paths import Home
+from gateway.runtime.paths import DataDir
 
 if TYPE_CHECKING:
     from gateway.cli.chat.one_shot import Ask
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 @asynccontextmanager
-async def reached(
-    settings: "Settings", home: Home, *, attended: Sequence[str] = ()
+async def connected_service(
+    settings: "Settings", home: DataDir, *, attended: Sequence[str] = ()
 ) -> "AsyncIterator[Service]":
     """The service to speak to; `attended` as in `open_service`. Raises `ConfigError` when it lacks
     the sandbox that is wanted."""

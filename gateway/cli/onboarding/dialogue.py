@@ -7,7 +7,7 @@ from getpass import getpass
 
 from agent.errors import KoreError
 from agent.i18n import t
-from agent.text.display_width import fitted
+from agent.text.display_width import wrap_paragraphs
 
 BACK, SKIP = "<", "-"
 # Says what is wrong with an answer; None when nothing is.
@@ -33,7 +33,7 @@ class Dialogue:
 
     def say(self, text: str = "") -> None:
         if sys.stdout.isatty():
-            text = fitted(text, os.get_terminal_size(sys.stdout.fileno()).columns or 80)
+            text = wrap_paragraphs(text, os.get_terminal_size(sys.stdout.fileno()).columns or 80)
         print(text, flush=True)
 
     def ask(self, question: str, default: str = "", judge: Judge | None = None) -> str:

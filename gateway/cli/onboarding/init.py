@@ -12,8 +12,8 @@ from agent.i18n import t
 from agent.providers.registry import OFFLINE, default_model
 from agent.providers.vendors import VENDORS
 from agent.version import VERSION
-from gateway.cli.context import home_of, settings_of
-from gateway.runtime.paths import Home, write_private
+from gateway.cli.context import data_dir_of, settings_of
+from gateway.runtime.paths import DataDir, write_private
 
 if TYPE_CHECKING:
     from gateway.config import Settings
@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     from gateway.cli.onboarding.dialogue import somebody_is_there
     from gateway.cli.verbs.channel import config_path
 
-    home = home_of(args)
+    home = data_dir_of(args)
     path = config_path(args, home)
     if not args.yes:
         if not somebody_is_there():
@@ -51,10 +51,10 @@ def run(args: argparse.Namespace) -> int:
     return _finish(args)
 
 
-def _converse(args: argparse.Namespace, home: Home, path: Path) -> int:
+def _converse(args: argparse.Namespace, home: DataDir, path: Path) -> int:
     """Ask, then write, then offer Telegram."""
     from gateway.cli.onboarding.dialogue import Dialogue
-    from gateway.cli.onboarding.wizard import Place, connect_telegram, converse
+    from gateway.cli.onboarding.wizard import SetupContext, connect_telegram, converse
     from gateway.config.json_document import read_object
 
     args.live = False
@@ -63,7 +63,7 @@ def _converse(args: argparse.Namespace, home: Home, path: Path) -> int:
     talk = Dialogue()
     talk.say(t("Kore {version}: a few questions, most of them answered by Enter.", version=VERSION))
     try:
-        plan = converse(talk, Place(home, settings, read_object(path) or {}))
+        plan = converse(talk, SetupContext(home, settings, read_object(path) or {}))
     except KeyboardInterrupt:
         talk.say("\n" + t("Nothing was written."))
         raise
@@ -117,9 +117,9 @@ def _finish(args: argparse.Namespace) -> int:
             t("no key was found: `kore agent` answers with the offline stand-in until there is one")
         )
     elif args.live:
-        from agent.providers.registry import resolve
-        from gateway.ops.credential_checks import try_model
+        from agent.providers.registry import resolve_model
+        from gateway.ops.credential_checks import check_model_key
 
-        print(asyncio.run(try_model(resolve(chosen, model_list(settings), os.environ))))
+        print(asyncio.run(check_model_key(resolve_model(chosen, model_list(settings), os.environ))))
     print(t("next: kore agent"))
     return 0

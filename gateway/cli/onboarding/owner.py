@@ -10,11 +10,11 @@ from agent.i18n import t
 from agent.records import frozen
 from gateway.access.pairing import CODE_LIFE_S
 from gateway.config import Settings
-from gateway.control.client import Client
-from gateway.control.protocol import OwnerLost
+from gateway.control.client import ControlClient
+from gateway.control.protocol import ConnectionLost
 from gateway.control.service import Service
-from gateway.ops.credential_checks import Bot
-from gateway.runtime.paths import Home
+from gateway.ops.credential_checks import BotIdentity
+from gateway.runtime.paths import DataDir
 
 _LOOK_S = 0.5
 _ENDED = ("refused", "stopped")
@@ -25,7 +25,7 @@ Say = Callable[[str], None]
 class Candidate:
     """The bot that the person is to write to."""
 
-    bot: Bot
+    bot: BotIdentity
     account: str
 
     @property
@@ -33,7 +33,7 @@ class Candidate:
         return f"telegram:{self.account}"
 
 
-async def invitation(settings: Settings, home: Home, candidate: Candidate) -> str | None:
+async def invitation(settings: Settings, home: DataDir, candidate: Candidate) -> str | None:
     """The link alone, for somebody who opens it later; None when there is an owner."""
     from gateway.cli.service_link import open_service
 
@@ -43,13 +43,13 @@ async def invitation(settings: Settings, home: Home, candidate: Candidate) -> st
         return _link(candidate.bot, await service.invite("telegram", candidate.account))
 
 
-async def await_owner(settings: Settings, home: Home, candidate: Candidate, say: Say) -> str:
+async def await_owner(settings: Settings, home: DataDir, candidate: Candidate, say: Say) -> str:
     """Show the link and wait until somebody has opened it; a sentence about who owns the place.
 
     Without a running Kore this process is it for so long: what is written meanwhile is answered.
     Raises `KoreError` when nobody came within the hour, or when the bot cannot receive.
     """
-    if await Client.connect(home.socket) is not None:
+    if await ControlClient.connect(home.socket) is not None:
         return await _beside(home, candidate, say)
     from gateway.app import open_app
 
@@ -57,15 +57,15 @@ async def await_owner(settings: Settings, home: Home, candidate: Candidate, say:
         return await _wait(app.desk, candidate, say)
 
 
-async def _beside(home: Home, candidate: Candidate, say: Say) -> str:
+async def _beside(home: DataDir, candidate: Candidate, say: Say) -> str:
     """The same through the Kore that is running, as soon as it knows the bot."""
     told = False
     while True:
         try:
-            client = await Client.connect(home.socket)
+            client = await ControlClient.connect(home.socket)
             if client is not None and candidate.way in (await client.status())["channels"]:
                 return await _wait(client, candidate, say)
-        except OwnerLost:
+        except ConnectionLost:
             pass  # it is being restarted, which is what we wait for
         if not told:
             say(
@@ -148,7 +148,7 @@ def show_link(link: str, say: Say) -> None:
     say(t("Whoever opens it first is the owner, so keep it to yourself. It holds for an hour."))
 
 
-def _link(bot: Bot, code: str) -> str:
+def _link(bot: BotIdentity, code: str) -> str:
     """core.telegram.org/bots/features#deep-linking"""
     return f"{bot.link}?start={code}"
 

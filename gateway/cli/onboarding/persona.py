@@ -7,9 +7,9 @@ from functools import partial
 from pathlib import Path
 
 from agent.errors import ConfigError
-from agent.i18n import later, t
+from agent.i18n import mark_for_translation, t
 from gateway.cli.onboarding.dialogue import Dialogue
-from gateway.config.atomic_write import replace
+from gateway.config.atomic_write import write_atomic
 
 _NAME = "Kore"
 _CALLED = "- Name, and how to address them:"
@@ -21,13 +21,19 @@ _IDENTITY = re.compile(r"^You are (.{1,60}?), a personal assistant\.", re.MULTIL
 _NAME_CHARS = 60
 # What people choose, and what the model reads of it.
 _MANNERS = (
-    (later("warm and plain, like a capable friend"), ""),
+    (mark_for_translation("warm and plain, like a capable friend"), ""),
     (
-        later("brief and factual"),
+        mark_for_translation("brief and factual"),
         "Brief and factual: the answer first, few words, no small talk.",
     ),
-    (later("cheerful and chatty"), "Cheerful and lively: light words, small jokes, never silly."),
-    (later("formal and courteous"), "Formal and courteous: full sentences, no slang, no jokes."),
+    (
+        mark_for_translation("cheerful and chatty"),
+        "Cheerful and lively: light words, small jokes, never silly.",
+    ),
+    (
+        mark_for_translation("formal and courteous"),
+        "Formal and courteous: full sentences, no slang, no jokes.",
+    ),
 )
 
 
@@ -60,7 +66,7 @@ def ask_persona(talk: Dialogue, persona: Persona, workspace: Path) -> None:
     persona.name, persona.manner, persona.person, persona.zone = name, manner, person, zone
 
 
-def clothe(workspace: Path, persona: Persona) -> None:
+def write_persona(workspace: Path, persona: Persona) -> None:
     """Write the answers into the workspace's files, each where the starter has a place for it.
 
     A file that somebody wrote anew, without that place, gets a line at its end. Raises
@@ -130,7 +136,7 @@ def _edit(path: Path, change: Callable[[str], str]) -> None:
     before = _text(path)
     after = change(before)
     if after != before:
-        replace(path, after)
+        write_atomic(path, after)
 
 
 def _after(text: str, label: str) -> str:

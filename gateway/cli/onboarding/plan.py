@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gateway.cli.onboarding.persona import Persona, clothe
+from gateway.cli.onboarding.persona import Persona, write_persona
 from gateway.config.origin import Key
 from gateway.config.rewrite import change_config, change_secrets
-from gateway.runtime.paths import Home
+from gateway.runtime.paths import DataDir
 from gateway.runtime.workspace import ensure_workspace
 
 
 @dataclass(slots=True)
-class Plan:
+class SetupPlan:
     """`config` are keys of config.json, `secrets` names of secrets.json, as they shall become."""
 
     config: dict[Key, Any] = field(default_factory=dict)
@@ -23,7 +23,7 @@ class Plan:
     persona: Persona = field(default_factory=Persona)
     model: str = ""
 
-    def write(self, home: Home, path: Path, workspace: Path) -> None:
+    def write(self, home: DataDir, path: Path, workspace: Path) -> None:
         """Secrets, configuration, workspace, each file whole, in an order in which what was
         written never refers to what was not. Raises `ConfigError`."""
         with _undisturbed():
@@ -32,7 +32,7 @@ class Plan:
                 change_secrets(home.secrets, self.secrets)
             change_config(path, self.config)
             ensure_workspace(workspace)
-            clothe(workspace, self.persona)
+            write_persona(workspace, self.persona)
 
 
 def with_model(raw: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[Key, Any]:

@@ -8,12 +8,12 @@ from typing import Any, Literal
 
 from agent.errors import KoreError
 from agent.i18n import t
-from agent.providers.local_discovery import LocalServer, local_servers, models_at
-from agent.providers.registry import ModelConfig, normalise_base, resolve
+from agent.providers.local_discovery import LocalServer, discover_local_servers, models_at
+from agent.providers.registry import ModelConfig, normalise_base, resolve_model
 from agent.providers.vendors import VENDORS, Vendor
 from agent.records import frozen
 from gateway.cli.onboarding.dialogue import Dialogue
-from gateway.ops.credential_checks import try_model
+from gateway.ops.credential_checks import check_model_key
 
 NAME = "default"
 _MODELS_SHOWN = 15
@@ -47,7 +47,7 @@ class Chosen:
 def ask_provider(talk: Dialogue, environ: Mapping[str, str], keeps: str | None) -> Chosen | None:
     """What shall answer; None to keep `keeps`, the model that is configured."""
     talk.say(t("Looking for model servers on this machine …"))
-    choices = offered(asyncio.run(local_servers()), environ)
+    choices = offered(asyncio.run(discover_local_servers()), environ)
     kept = [t("keep {model}", model=keeps)] if keeps else []
     chosen = talk.choose(t("Which model provider?"), [*kept, *(c.label for c in choices)])
     if chosen < len(kept):
@@ -135,7 +135,7 @@ def _ask_further(talk: Dialogue, failure: KoreError, choice: Choice) -> Further:
 def tried(config: ModelConfig, environ: Mapping[str, str]) -> KoreError | None:
     """Why the model does not answer; None when it does."""
     try:
-        asyncio.run(try_model(resolve(NAME, (config,), environ)))
+        asyncio.run(check_model_key(resolve_model(NAME, (config,), environ)))
     except KoreError as exc:
         return exc
     return None

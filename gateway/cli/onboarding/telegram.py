@@ -11,7 +11,7 @@ from agent.records import frozen
 from gateway.cli.onboarding.dialogue import Dialogue
 from gateway.config import Settings
 from gateway.config.origin import Key
-from gateway.ops.credential_checks import Bot, Unreachable, try_bot
+from gateway.ops.credential_checks import BotIdentity, ServiceUnreachable, check_bot_token
 
 # Kore's own name for it makes config.json's unnecessary; the other one is what people export.
 OWN_VARIABLE = "KORE_TELEGRAM_TOKEN"
@@ -27,7 +27,7 @@ class Token:
     long as Telegram could not be asked."""
 
     text: str
-    bot: Bot | None
+    bot: BotIdentity | None
     variable: str | None = None
 
     @property
@@ -53,7 +53,7 @@ def check(text: str, base_url: str, variable: str | None = None) -> Token:
             t("this is no bot token, which looks like 123456789:AAF0…"),
             hint=t("copy the whole line that @BotFather shows"),
         )
-    return Token(text, asyncio.run(try_bot(text, base_url)), variable)
+    return Token(text, asyncio.run(check_bot_token(text, base_url)), variable)
 
 
 def from_variable(name: str, environ: Mapping[str, str], base_url: str) -> Token:
@@ -89,7 +89,7 @@ def _checked(talk: Dialogue, text: str, base_url: str, variable: str | None) -> 
     while True:
         try:
             return check(text, base_url, variable)
-        except Unreachable as exc:
+        except ServiceUnreachable as exc:
             _complain(talk, exc)
             ways = [t("try again"), t("keep the token and check it later"), t("another token")]
             match talk.choose(t("What now?"), ways, default=1):

@@ -7,34 +7,42 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from agent.errors import KoreError
-from agent.i18n import ENGLISH, LANGUAGES, is_writable, language_of_terminal, speak, spoken, t
+from agent.i18n import (
+    ENGLISH,
+    LANGUAGES,
+    current_locale,
+    is_writable,
+    language_of_terminal,
+    set_locale,
+    t,
+)
 from agent.records import frozen
 from gateway.cli.onboarding.dialogue import BACK, SKIP, Back, Dialogue, Skip
 from gateway.cli.onboarding.persona import ask_persona
-from gateway.cli.onboarding.plan import Plan, with_model
+from gateway.cli.onboarding.plan import SetupPlan, with_model
 from gateway.cli.onboarding.provider import ask_provider
 from gateway.config import Settings
-from gateway.runtime.paths import Home
+from gateway.runtime.paths import DataDir
 
 _LANGUAGES = ("English", "简体中文", "繁體中文")
 _PLAIN = ("English", "Chinese, simplified", "Chinese, traditional")
 
 
 @frozen
-class Place:
+class SetupContext:
     """Where the answers go: the folder, and the configuration as it stands (`raw`, as JSON)."""
 
-    home: Home
+    home: DataDir
     settings: Settings
     raw: Mapping[str, Any]
 
 
-Step = Callable[[Dialogue, Plan, Place], None]
+Step = Callable[[Dialogue, SetupPlan, SetupContext], None]
 
 
-def converse(talk: Dialogue, place: Place) -> Plan:
+def converse(talk: Dialogue, place: SetupContext) -> SetupPlan:
     """Ask everything; nothing is written yet. Raises `KeyboardInterrupt`, `KoreError`."""
-    plan, at = Plan(), 0
+    plan, at = SetupPlan(), 0
     while at < len(_STEPS):
         began = talk.answered
         try:
@@ -51,15 +59,15 @@ def converse(talk: Dialogue, place: Place) -> Plan:
     return plan
 
 
-def _language(talk: Dialogue, plan: Plan, place: Place) -> None:
+def _language(talk: Dialogue, plan: SetupPlan, place: SetupContext) -> None:
     talk.say()
     shown, question = _LANGUAGES, "Language / 语言 / 語言"
     if not is_writable(LANGUAGES[-1], sys.stdout.encoding):
         shown, question = _PLAIN, "Language"
-    chosen = talk.choose(question, shown, LANGUAGES.index(spoken()))
+    chosen = talk.choose(question, shown, LANGUAGES.index(current_locale()))
     language = LANGUAGES[chosen]
     # One that this terminal has no letters for is for the chats.
-    speak(language if is_writable(language, sys.stdout.encoding) else ENGLISH)
+    set_locale(language if is_writable(language, sys.stdout.encoding) else ENGLISH)
     plan.persona.language = _LANGUAGES[chosen]
     configured = place.settings.agent.language
     if configured != language and (
@@ -76,7 +84,7 @@ def _language(talk: Dialogue, plan: Plan, place: Place) -> None:
     )
 
 
-def _model(talk: Dialogue, plan: Plan, place: Place) -> None:
+def _model(talk: Dialogue, plan: SetupPlan, place: SetupContext) -> None:
     from gateway.config.model_entries import model_list
 
     talk.say()
@@ -94,12 +102,12 @@ def _model(talk: Dialogue, plan: Plan, place: Place) -> None:
             plan.config["agent", "model"] = "offline/echo"
 
 
-def _persona(talk: Dialogue, plan: Plan, place: Place) -> None:
+def _persona(talk: Dialogue, plan: SetupPlan, place: SetupContext) -> None:
     talk.say()
     ask_persona(talk, plan.persona, place.settings.agent.workspace)
 
 
-def _sandbox(talk: Dialogue, _: Plan, place: Place) -> None:
+def _sandbox(talk: Dialogue, _: SetupPlan, place: SetupContext) -> None:
     """Nothing to ask: what holds commands here, and what would."""
     from gateway.ops.doctor.configuration import check_sandbox
 

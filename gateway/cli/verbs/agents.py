@@ -6,18 +6,18 @@ import sys
 from pathlib import Path
 
 from agent.errors import KoreError
-from agent.i18n import later, t
-from agent.subagents.definition import BUILT_IN, Definition
+from agent.i18n import mark_for_translation, t
+from agent.subagents.definition import BUILT_IN, SubagentDefinition
 from agent.text.display_width import padded
-from gateway.cli.context import home_of, settings_of
+from gateway.cli.context import data_dir_of, settings_of
 from gateway.cli.output import clean, clean_lines, print_json, print_table
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _SHOWN_CHARS = 60
-_REFUSED = later(
+_REFUSED = mark_for_translation(
     "{path} is not used: its folder is not trusted, and there is an agent {name} already"
 )
-_HERE = later(
+_HERE = mark_for_translation(
     "those of this folder: `kore agent --agent NAME`, or where work is done here: `--cwd .`"
 )
 
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     from agent.tools.registry import default_tools
     from gateway.turns.agent_profiles import catalogue_of, facts
 
-    found = catalogue_of(home_of(args), settings_of(args))
+    found = catalogue_of(data_dir_of(args), settings_of(args))
     tools = [tool.name for tool in default_tools(ToolSettings())]
     if args.action == "show":
         agent = found.find(args.name, Path.cwd())
@@ -71,45 +71,45 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _list(agents: list[Definition], tools: list[str]) -> None:
-    from gateway.turns.agent_profiles import origin, purpose, remarks, tools_in_words
+def _list(agents: list[SubagentDefinition], tools: list[str]) -> None:
+    from gateway.turns.agent_profiles import origin, summary_of, tools_in_words, warnings_of
 
     rows = [
         (
             one.name,
-            _short(purpose(one)),
+            _short(summary_of(one)),
             one.model or "inherit",
             _short(tools_in_words(one)),
             origin(one),
-            str(len(remarks(one, tools)) or ""),
+            str(len(warnings_of(one, tools)) or ""),
         )
         for one in agents
     ]
     print_table(("name", "for", "model", "tools", "from", "remarks"), rows)
 
 
-def _show(agent: Definition, tools: list[str]) -> None:
-    from gateway.turns.agent_profiles import origin, purpose, remarks, tools_in_words
+def _show(agent: SubagentDefinition, tools: list[str]) -> None:
+    from gateway.turns.agent_profiles import origin, summary_of, tools_in_words, warnings_of
 
     # As it stands in the file, unless it is Kore's own.
-    told = purpose(agent) if agent.source == BUILT_IN else agent.description
+    told = summary_of(agent) if agent.source == BUILT_IN else agent.description
     rows = [
-        (later("description"), clean_lines(told)),
-        (later("from"), origin(agent)),
-        (later("model"), agent.model or "inherit"),
-        (later("tools"), tools_in_words(agent)),
+        (mark_for_translation("description"), clean_lines(told)),
+        (mark_for_translation("from"), origin(agent)),
+        (mark_for_translation("model"), agent.model or "inherit"),
+        (mark_for_translation("tools"), tools_in_words(agent)),
         (
-            later("permission mode"),
+            mark_for_translation("permission mode"),
             t("at most {mode}", mode=agent.mode) if agent.mode else t("that of the conversation"),
         ),
         (
-            later("turns"),
+            mark_for_translation("turns"),
             str(agent.max_turns) if agent.max_turns else t("as agent.max_iterations says"),
         ),
-        (later("background"), t("yes") if agent.background else t("no")),
-        *([(later("skills"), ", ".join(agent.skills))] if agent.skills else ()),
-        *([(later("colour"), agent.color)] if agent.color else ()),
-        *((later("remark"), remark) for remark in remarks(agent, tools)),
+        (mark_for_translation("background"), t("yes") if agent.background else t("no")),
+        *([(mark_for_translation("skills"), ", ".join(agent.skills))] if agent.skills else ()),
+        *([(mark_for_translation("colour"), agent.color)] if agent.color else ()),
+        *((mark_for_translation("remark"), remark) for remark in warnings_of(agent, tools)),
     ]
     print(clean(agent.name))
     for name, value in rows:
@@ -118,7 +118,7 @@ def _show(agent: Definition, tools: list[str]) -> None:
 
 
 def _new(args: argparse.Namespace) -> int:
-    from agent.prompts import fill
+    from agent.prompts import render_prompt
     from gateway.runtime.paths import write_private
 
     if not _NAME.fullmatch(args.name):
@@ -128,8 +128,8 @@ def _new(args: argparse.Namespace) -> int:
                 args=args.name[:80],
             )
         )
-    folder = (Path.cwd() / ".kore" if args.project else home_of(args).root) / "agents"
-    text = fill(
+    folder = (Path.cwd() / ".kore" if args.project else data_dir_of(args).root) / "agents"
+    text = render_prompt(
         "new_agent",
         called=args.name,
         description=_quoted(args.description or t("Say when this agent is to be used.")),

@@ -15,7 +15,7 @@ from typing import Any
 
 from agent.i18n import plural, t
 from agent.serialization import dumps
-from gateway.cli.context import home_of, whole
+from gateway.cli.context import data_dir_of, whole
 from gateway.cli.output import clean, print_json
 from gateway.ops.audit.trail import CURRENT, entries, parsed
 from gateway.ops.audit.verify import Report, verify
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    home = home_of(args)
+    home = data_dir_of(args)
     folder = home.audit
     if args.action == "verify":
         return _verify(verify(folder, args.head, home.audit_mark), args.head, as_json=args.json)

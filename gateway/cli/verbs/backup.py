@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 from agent.errors import KoreError
 from agent.i18n import plural, t
-from agent.security.files.folder_tree import Walk
-from agent.security.files.safe_open import LISTED, opened_folder
-from gateway.cli.context import home_of
+from agent.security.files.folder_tree import TreeWalk
+from agent.security.files.safe_open import LISTED, open_folder_beneath
+from gateway.cli.context import data_dir_of
 from gateway.cli.output import print_json, size
 from gateway.cli.service_link import NotRunning, open_service, settings_to_copy
 
 if TYPE_CHECKING:
     from gateway.config import Settings
-    from gateway.ops.zip_writer import Packing
-    from gateway.store.sqlite.backup import Contents
+    from gateway.ops.zip_writer import ZipWriter
+    from gateway.store.sqlite.backup import BackupSummary
 
 DATABASE, WORKSPACE = "kore.db", "workspace"
 # What belongs to a whole Kore besides the database and the workspace.
@@ -28,7 +28,7 @@ def beside(args: argparse.Namespace) -> dict[str, Path]:
     """Where each of them lies: `--config` and `KORE_CONFIG` may name another configuration."""
     from gateway.cli.verbs.config import sources_of
 
-    root = home_of(args).root
+    root = data_dir_of(args).root
     return {name: root / name for name in BESIDE} | {BESIDE[0]: sources_of(args).own}
 
 
@@ -84,7 +84,7 @@ def left_out(count: int) -> str:
 
 async def _backup(
     args: argparse.Namespace, settings: "Settings", target: Path, *, own: bool
-) -> tuple["Contents", list[str], int]:
+) -> tuple["BackupSummary", list[str], int]:
     """Without `own` the settings are not good enough to own the data: the file is copied."""
     from gateway.store.sqlite.backup import read_back, take
 
@@ -93,7 +93,7 @@ async def _backup(
     copy.unlink(missing_ok=True) if whole else None
     try:
         try:
-            async with open_service(settings, home_of(args), own=own) as service:
+            async with open_service(settings, data_dir_of(args), own=own) as service:
                 await service.backup(copy)
         except NotRunning:
             await asyncio.to_thread(take, settings.store.path, copy)
@@ -114,9 +114,9 @@ def _pack(
     many files of the workspace are not."""
     import zipfile
 
-    from gateway.ops.zip_writer import Packing
+    from gateway.ops.zip_writer import ZipWriter
 
-    home, workspace = home_of(args), settings.agent.workspace
+    home, workspace = data_dir_of(args), settings.agent.workspace
     names = []
     part = target.with_name(f".{target.name}.part")
     part.unlink(missing_ok=True)
@@ -131,7 +131,7 @@ def _pack(
                 if path.is_file():
                     packed.write(path, name)
                     names.append(name if path == home.root / name else f"{name} ({path})")
-            packing = Packing(packed)
+            packing = ZipWriter(packed)
             # A backup that holds itself has no end.
             own = [path.stat() for path in (copy, part)]
             if workspace.is_dir():
@@ -148,11 +148,11 @@ def _pack(
     return names, packing.left_out
 
 
-def _pack_workspace(workspace: Path, packing: "Packing", without: list[tuple[int, int]]) -> None:
+def _pack_workspace(workspace: Path, packing: "ZipWriter", without: list[tuple[int, int]]) -> None:
     """Its files but those `without`, by device and inode. Links lead elsewhere, and what they lead
     to is not part of it."""
-    with opened_folder(workspace, flags=LISTED) as root:
-        walk = Walk(root)
+    with open_folder_beneath(workspace, flags=LISTED) as root:
+        walk = TreeWalk(root)
         for member in walk:
             if member.is_file and (member.info.st_dev, member.info.st_ino) not in without:
                 packing.add(member, WORKSPACE)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent.errors import ConfigError, KoreError
 from agent.i18n import t
-from gateway.cli.context import home_of, settings_of
+from gateway.cli.context import data_dir_of, settings_of
 from gateway.cli.output import print_json, print_table
 from gateway.config.json_document import read_object
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from gateway.cli.onboarding.owner import Candidate
     from gateway.cli.onboarding.telegram import Change, Token
     from gateway.config import Settings
-    from gateway.ops.credential_checks import Bot
-    from gateway.runtime.paths import Home
+    from gateway.ops.credential_checks import BotIdentity
+    from gateway.runtime.paths import DataDir
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -113,7 +113,7 @@ def _known(settings: "Settings", name: str | None) -> str:
     return next((token.get_secret_value() for token in found), "")
 
 
-def config_path(args: argparse.Namespace, home: "Home") -> Path:
+def config_path(args: argparse.Namespace, home: "DataDir") -> Path:
     """The file that is written to: the one that is read."""
     named = args.config or os.environ.get("KORE_CONFIG")
     return Path(named).expanduser() if named else home.config
@@ -122,14 +122,14 @@ def config_path(args: argparse.Namespace, home: "Home") -> Path:
 def _write(args: argparse.Namespace, token: "Token") -> None:
     from gateway.cli.onboarding.telegram import addition
 
-    home = home_of(args)
+    home = data_dir_of(args)
     path = config_path(args, home)
     home.ensure()
     change = addition(token, args.name, settings_of(args), read_object(path) or {})
     _apply(change, path, home)
 
 
-def _apply(change: "Change", path: Path, home: "Home") -> None:
+def _apply(change: "Change", path: Path, home: "DataDir") -> None:
     """The secret first: a reference that leads nowhere would stop the gateway."""
     from gateway.config.rewrite import change_config, change_secrets
 
@@ -139,11 +139,11 @@ def _apply(change: "Change", path: Path, home: "Home") -> None:
     change_secrets(home.secrets, {name: None for name in change.secrets if name not in new})
 
 
-def _meet(args: argparse.Namespace, token: "Token", bot: "Bot", talk: "Dialogue") -> int:
+def _meet(args: argparse.Namespace, token: "Token", bot: "BotIdentity", talk: "Dialogue") -> int:
     """Who owns it, and what to do next."""
     from gateway.cli.onboarding.owner import Candidate, invitation, show_link
 
-    home = home_of(args)
+    home = data_dir_of(args)
     # Whatever else uses the port: this is no gateway that anybody has to find.
     settings = settings_of(args, {"http.port": 0})
     candidate = Candidate(bot, args.name or token.account)
@@ -171,7 +171,7 @@ def _meet(args: argparse.Namespace, token: "Token", bot: "Bot", talk: "Dialogue"
 def _awaited(
     args: argparse.Namespace,
     settings: "Settings",
-    home: "Home",
+    home: "DataDir",
     candidate: "Candidate",
     talk: "Dialogue",
 ) -> str:
@@ -189,7 +189,7 @@ def _awaited(
 
 def may_serve(args: argparse.Namespace) -> bool:
     """Whether a bot waits for a gateway that is not there."""
-    return bool(_bots(settings_of(args))) and asyncio.run(_states(home_of(args))) is None
+    return bool(_bots(settings_of(args))) and asyncio.run(_states(data_dir_of(args))) is None
 
 
 def serve(args: argparse.Namespace) -> int:
@@ -201,7 +201,7 @@ def serve(args: argparse.Namespace) -> int:
 
 
 def _list(args: argparse.Namespace) -> int:
-    settings, home = settings_of(args), home_of(args)
+    settings, home = settings_of(args), data_dir_of(args)
     running = asyncio.run(_states(home))
     rows = []
     for name, token in _bots(settings):
@@ -230,11 +230,11 @@ def _bots(settings: "Settings") -> list[tuple[str | None, str]]:
     return [first, *((one.name, one.token.get_secret_value()) for one in telegram.accounts)]
 
 
-async def _states(home: "Home") -> Mapping[str, Any] | None:
+async def _states(home: "DataDir") -> Mapping[str, Any] | None:
     """How the channels of the running Kore are; None when none runs."""
-    from gateway.control.client import Client
+    from gateway.control.client import ControlClient
 
-    client = await Client.connect(home.socket)
+    client = await ControlClient.connect(home.socket)
     return None if client is None else (await client.status())["channels"]
 
 
@@ -265,7 +265,7 @@ def _remove(args: argparse.Namespace) -> int:
     from gateway.cli.onboarding.dialogue import Dialogue, somebody_is_there
     from gateway.cli.onboarding.telegram import OWN_VARIABLE, removal
 
-    home, settings = home_of(args), settings_of(args)
+    home, settings = data_dir_of(args), settings_of(args)
     _connected(settings, args.name)
     path = config_path(args, home)
     if not args.yes:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent.errors import ConfigError
-from agent.i18n import later, t
+from agent.i18n import mark_for_translation, t
 
 if TYPE_CHECKING:
     from gateway.config.sources import Sources
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     for name, words in {
-        "validate": later("check it"),
-        "show": later("print what it comes to"),
+        "validate": mark_for_translation("check it"),
+        "show": mark_for_translation("print what it comes to"),
     }.items():
         part = actions.add_parser(name, help=words)
         part.add_argument("file", nargs="?", type=Path, metavar="FILE", help="instead of your own")
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
         from gateway.cli.verbs import config_edit, config_import
 
         if args.action == "import":
-            return config_import.take_over(args, sources_of(args))
+            return config_import.import_foreign(args, sources_of(args))
         return int(getattr(config_edit, args.action)(args, sources_of(args)))
     if args.file is not None:
         args.config = args.file
@@ -56,20 +56,20 @@ def run(args: argparse.Namespace) -> int:
 
 def sources_of(args: argparse.Namespace) -> "Sources":
     """Where the settings of this process come from."""
-    from gateway.cli.context import home_of
+    from gateway.cli.context import data_dir_of
     from gateway.config.sources import Sources
 
-    return Sources(args.config, home_of(args).root, Path.cwd(), os.environ)
+    return Sources(args.config, data_dir_of(args).root, Path.cwd(), os.environ)
 
 
 def _validate(args: argparse.Namespace) -> int:
     from gateway.cli.context import settings_of
     from gateway.cli.output import print_json
-    from gateway.config.fitness import check_use
+    from gateway.config.fitness import check_usable
 
     try:
         settings = settings_of(args)
-        check_use(settings, os.environ)
+        check_usable(settings, os.environ)
     except ConfigError as exc:
         if not args.json:
             raise

@@ -10,18 +10,18 @@ from typing import Any
 
 from agent.errors import ConfigError, KoreError
 from agent.i18n import t
-from agent.security.sandbox.trusted_programs import helper
+from agent.security.sandbox.trusted_programs import find_trusted_program
 from gateway.cli.output import print_json
 from gateway.cli.verbs import config_import
 from gateway.config import editing
-from gateway.config.atomic_write import drop_secrets, one_writer, replace
+from gateway.config.atomic_write import drop_secrets, file_lock, write_atomic
 from gateway.config.editing import inside
 from gateway.config.foreign_formats import is_foreign
 from gateway.config.json_document import SIZE_LIMIT_BYTES, read_text
 from gateway.config.references import has_reference, read_secrets
-from gateway.config.secret_keys import is_secret, orphans, starred
+from gateway.config.secret_keys import is_secret, masked, orphans
 from gateway.config.sources import Sources
-from gateway.runtime.paths import Home
+from gateway.runtime.paths import DataDir
 
 
 def set(args: argparse.Namespace, sources: Sources) -> int:
@@ -30,13 +30,13 @@ def set(args: argparse.Namespace, sources: Sources) -> int:
     text = args.value if args.value is not None else _asked(args.key)
     if is_foreign(file):
         return config_import.set_there(args, file, text)
-    with one_writer(file):
+    with file_lock(file):
         path = editing.path_of(args.key, editing.content_of(file, editing.text_of(file)), ours=True)
         made = editing.setting(sources, file, path, editing.meant(path, text))
         made.write(sources)
-    value: Any = starred(editing.meant(path, text), path)
+    value: Any = masked(editing.meant(path, text), path)
     if "args" in path:  # where what stands before says what it is
-        value = inside(starred(editing.content_of(file, made.text)), path)
+        value = inside(masked(editing.content_of(file, made.text)), path)
     kept = f" (in {sources.secrets} as {', '.join(made.secrets)})" if made.secrets else ""
     if isinstance(value, str) and is_secret(path) and not has_reference(value):
         value = t("a secret")
@@ -48,7 +48,7 @@ def unset(args: argparse.Namespace, sources: Sources) -> int:
     file = _file(args, sources)
     if is_foreign(file):
         return config_import.set_there(args, file, None)
-    with one_writer(file):
+    with file_lock(file):
         path = editing.path_of(args.key, editing.content_of(file, editing.text_of(file)), ours=True)
         before = editing.text_of(file)
         made = editing.unsetting(sources, file, path)
@@ -62,7 +62,7 @@ def unset(args: argparse.Namespace, sources: Sources) -> int:
 
 def _drop_orphans(sources: Sources, file: Path, before: str) -> list[str]:
     """The secrets that went with a key: what any file that may be read refers to stays."""
-    files = {file, _aside(file), Home(sources.home).config, *sources.watched}
+    files = {file, _aside(file), DataDir(sources.home).config, *sources.watched}
     files.discard(sources.secrets)
     try:
         texts = [read_text(path) or "" for path in files]
@@ -82,8 +82,8 @@ def edit(args: argparse.Namespace, sources: Sources) -> int:
         said = t("{path}: goes on from there; delete it to begin anew", path=aside)
         print(said, file=sys.stderr)
     else:
-        with one_writer(file):  # which makes the folder, too
-            replace(aside, before)
+        with file_lock(file):  # which makes the folder, too
+            write_atomic(aside, before)
     try:
         _edited(aside, before)
     except KoreError:
@@ -95,7 +95,7 @@ def edit(args: argparse.Namespace, sources: Sources) -> int:
         aside.unlink()
         print(t("{path}: nothing was changed", path=file))
         return 0
-    with one_writer(file):
+    with file_lock(file):
         if editing.text_of(file) != before:
             raise ConfigError(
                 t("{file} was changed meanwhile; yours is in {aside}", file=file, aside=aside)
@@ -117,20 +117,20 @@ def edit(args: argparse.Namespace, sources: Sources) -> int:
 
 def revert(args: argparse.Namespace, sources: Sources) -> int:
     """Put back the last file that a gateway ran with; what stands there is kept for `edit`."""
-    file, good = sources.own, Home(sources.home).good
+    file, good = sources.own, DataDir(sources.home).good
     text = read_text(good)
     if text is None:
         raise KoreError(
             t("there is no {path} yet", path=good), hint=t("a gateway that runs keeps it")
         )
-    with one_writer(file):
+    with file_lock(file):
         now = read_text(file)
         if now == text:
             print(t("{file}: nothing to put back, it is what a gateway ran with last", file=file))
             return 0
         made = editing.rewriting(sources, file, text)
         if now is not None:
-            replace(_aside(file), now)
+            write_atomic(_aside(file), now)
         made.write(sources)
     return _tell(args, sources, made, t("is what {good} holds; `edit` has the other", good=good))
 
@@ -172,7 +172,7 @@ def _edited(file: Path, before: str) -> None:
             )
         ) from None
     if not words:
-        words = [found for name in ("nano", "vi") if (found := helper(name))][:1]
+        words = [found for name in ("nano", "vi") if (found := find_trusted_program(name))][:1]
     if not words:
         raise KoreError(t("no editor is known"), hint=t("set EDITOR to the one to use"))
     try:
@@ -197,9 +197,9 @@ def _read(file: Path) -> str:
     return text
 
 
-def _tell(args: argparse.Namespace, sources: Sources, made: editing.Change, said: str) -> int:
+def _tell(args: argparse.Namespace, sources: Sources, made: editing.ConfigEdit, said: str) -> int:
     """What was done; then what is still wrong, and what beats it."""
-    from gateway.config.fitness import check_use
+    from gateway.config.fitness import check_usable
     from gateway.runtime.secrets import redactor_of
 
     notes = list(made.left)
@@ -211,7 +211,7 @@ def _tell(args: argparse.Namespace, sources: Sources, made: editing.Change, said
             place = settings.places.get(tuple(getattr(args, "key", "").split(".")[:2]))
             if place and place != str(made.file) and args.action == "set":
                 notes.append(t("{place} sets it too, and wins", place=place))
-            check_use(settings, os.environ)
+            check_usable(settings, os.environ)
         except ConfigError as exc:
             notes += str(exc).splitlines()
     if args.json:

@@ -9,23 +9,23 @@ from agent.errors import ConfigError, KoreError
 from agent.i18n import t
 from gateway.cli.output import clean, print_json
 from gateway.config import editing
-from gateway.config.atomic_write import one_writer, replace
-from gateway.config.editing import Change
+from gateway.config.atomic_write import file_lock, write_atomic
+from gateway.config.editing import ConfigEdit
 from gateway.config.folder_trust import trusted
 from gateway.config.foreign_formats import read_foreign
 from gateway.config.load import borrowed_places, project_files
 from gateway.config.origin import Key
 from gateway.config.schema import Settings
-from gateway.config.secret_keys import is_secret, set_apart, starred
+from gateway.config.secret_keys import extract_secret, is_secret, masked
 from gateway.config.sources import Sources
-from gateway.config.splice import put
+from gateway.config.splice import set_value
 
 _POINTERS = {"agent.model": "main", "profiles.default": "main", "profiles.task": "task"}
 _POINTERS |= {"profiles.reasoning": "reasoning", "profiles.quick": "quick"}
 _NAMES = {"main": "defaultModel"}
 
 
-def take_over(args: argparse.Namespace, sources: Sources) -> int:
+def import_foreign(args: argparse.Namespace, sources: Sources) -> int:
     """Write what they say into our own file, for good; theirs stay as they are."""
     named = Path.cwd() / args.file.expanduser() if args.file else None
     files = {named: None} if named else _there(sources)
@@ -34,7 +34,7 @@ def take_over(args: argparse.Namespace, sources: Sources) -> int:
             t("there is no file of another program"), hint=t("name one: kore config import FILE")
         )
     file, taken, left = sources.own, [], []
-    with one_writer(file):
+    with file_lock(file):
         text = editing.text_of(file)
         secrets: dict[str, str] = {}
         for path, raw in files.items():
@@ -51,10 +51,10 @@ def take_over(args: argparse.Namespace, sources: Sources) -> int:
                 if fresh is None:
                     left.append(t("{where}: set already", where=f"{path}: {'.'.join(key)}"))
                     continue
-                kept, apart = set_apart(key, fresh)
-                text, secrets = put(text, key, kept), {**secrets, **apart}
+                kept, apart = extract_secret(key, fresh)
+                text, secrets = set_value(text, key, kept), {**secrets, **apart}
                 taken.append(t("{key} from {path}", key=".".join(key), path=path))
-        made = editing.tried(sources, Change(file, text, secrets))
+        made = editing.validated(sources, ConfigEdit(file, text, secrets))
         made.write(sources)
     if args.json:
         print_json({"file": str(file), "taken": taken, "left": left, "secrets": list(secrets)})
@@ -71,7 +71,7 @@ def take_over(args: argparse.Namespace, sources: Sources) -> int:
 def set_there(args: argparse.Namespace, file: Path, text: str | None) -> int:
     """Change one value in their file, by their key or by ours where they have one for it; None
     takes it out. Order, comments and unknown keys stay."""
-    with one_writer(file):
+    with file_lock(file):
         content = editing.content_of(file, editing.text_of(file))
         key = _their_key(args.key, content) if file.name == ".kode.json" else args.key
         path = editing.path_of(key, content, ours=False)
@@ -84,13 +84,13 @@ def set_there(args: argparse.Namespace, file: Path, text: str | None) -> int:
             if key != args.key:
                 value = _their_name(text, content)
             try:
-                fresh = put(editing.text_of(file), path, value)
+                fresh = set_value(editing.text_of(file), path, value)
             except ValueError as exc:
                 raise ConfigError(f"{file}: {exc}") from None
-        replace(file, fresh)
+        write_atomic(file, fresh)
     shown = t("a secret") if is_secret(path) else text
     if text is not None and "mcpServers" in path:
-        shown = str(editing.inside(starred(editing.content_of(file, fresh)), path))
+        shown = str(editing.inside(masked(editing.content_of(file, fresh)), path))
     if args.json:
         print_json({"file": str(file), "key": ".".join(path)})
     else:

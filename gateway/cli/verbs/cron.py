@@ -6,26 +6,26 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from agent.i18n import later, t
+from agent.i18n import mark_for_translation, t
 from gateway.cli.output import moment, print_json, print_table
 from gateway.cli.service_link import service_of
 
 _CHANGES = {
-    "remove": later("take a job out"),
-    "pause": later("let a job rest"),
-    "resume": later("go on with a job that rests or was switched off"),
-    "run": later("have a job done now"),
+    "remove": mark_for_translation("take a job out"),
+    "pause": mark_for_translation("let a job rest"),
+    "resume": mark_for_translation("go on with a job that rests or was switched off"),
+    "run": mark_for_translation("have a job done now"),
 }
 
 _KINDS = {
-    "reminder": later("reminder"),
-    "prompt": later("task"),
-    "heartbeat": later("heartbeat"),
+    "reminder": mark_for_translation("reminder"),
+    "prompt": mark_for_translation("task"),
+    "heartbeat": mark_for_translation("heartbeat"),
 }
 _STATES = {
-    "paused": later("paused"),
-    "failed": later("switched off"),
-    "done": later("done"),
+    "paused": mark_for_translation("paused"),
+    "failed": mark_for_translation("switched off"),
+    "done": mark_for_translation("done"),
 }
 
 

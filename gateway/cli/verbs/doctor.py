@@ -7,17 +7,17 @@ from dataclasses import asdict
 
 from agent.errors import ConfigError, KoreError
 from agent.i18n import t
-from agent.providers.registry import OFFLINE, resolve
-from agent.text.display_width import fitted
-from gateway.cli.context import home_of, settings_of
+from agent.providers.registry import OFFLINE, resolve_model
+from agent.text.display_width import wrap_paragraphs
+from gateway.cli.context import data_dir_of, settings_of
 from gateway.cli.output import clean as printable
 from gateway.cli.output import print_json
 from gateway.config import Settings
 from gateway.config.model_entries import chosen_model, model_list
-from gateway.control.client import Client
+from gateway.control.client import ControlClient
 from gateway.ops.doctor import checks, configuration, storage
 from gateway.ops.doctor.check import Check
-from gateway.runtime.paths import Home
+from gateway.runtime.paths import DataDir
 
 _MARKS = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}
 _COLOURS = {"ok": "\x1b[32m", "warn": "\x1b[33m", "fail": "\x1b[1;31m"}
@@ -55,7 +55,7 @@ def _told(check: Check, columns: int) -> str:
     """A check in lines that begin below each other; `columns` 0 is no terminal."""
     said = [check.detail, check.fix] if check.state != "ok" and check.fix else [check.detail]
     lines = "\n".join(f"{'':{_MARGIN}}{printable(one)}" for one in said)
-    body = fitted(lines, columns) if columns else lines
+    body = wrap_paragraphs(lines, columns) if columns else lines
     mark = _MARKS[check.state]
     if columns and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
         mark = f"{_COLOURS[check.state]}{mark}\x1b[0m"
@@ -68,17 +68,17 @@ def _mend(args: argparse.Namespace) -> None:
 
     from gateway.cli.onboarding.dialogue import Back, Dialogue, Skip, somebody_is_there
     from gateway.cli.verbs.channel import config_path
-    from gateway.ops.doctor.repairs import remedies
+    from gateway.ops.doctor.repairs import find_repairs
 
     if not args.yes and not somebody_is_there():
         said = t("kore doctor --fix asks first, and nobody is there")
         raise ConfigError(said, hint="kore doctor --fix --yes")
-    home, talk = home_of(args), Dialogue()
+    home, talk = data_dir_of(args), Dialogue()
     try:
         workspace = settings_of(args).agent.workspace
     except ConfigError:
         workspace = None
-    for remedy in remedies(home, config_path(args, home), workspace):
+    for remedy in find_repairs(home, config_path(args, home), workspace):
         said = printable(args.crash.redactor.clean(remedy.said))
         try:
             wanted = args.yes or talk.confirm(t("{what}?", what=said))
@@ -90,7 +90,7 @@ def _mend(args: argparse.Namespace) -> None:
 
 
 async def _checks(args: argparse.Namespace) -> list[Check]:
-    home = home_of(args)
+    home = data_dir_of(args)
     first = [checks.check_python(), storage.check_home(home)]
     try:
         settings = settings_of(args)
@@ -109,7 +109,7 @@ async def _checks(args: argparse.Namespace) -> list[Check]:
     return [*results, checks.check_clock(home, skew_s), await _owner(home)]
 
 
-def _local(settings: Settings, home: Home) -> list[Check]:
+def _local(settings: Settings, home: DataDir) -> list[Check]:
     """All that can be looked at without asking anybody."""
     return [
         configuration.check_model(settings, os.environ),
@@ -125,13 +125,13 @@ def _local(settings: Settings, home: Home) -> list[Check]:
 
 
 async def _ask_model(settings: Settings) -> Check:
-    from gateway.ops.credential_checks import try_model
+    from gateway.ops.credential_checks import check_model_key
 
     try:
-        config = resolve(chosen_model(settings, os.environ), model_list(settings), os.environ)
+        config = resolve_model(chosen_model(settings, os.environ), model_list(settings), os.environ)
         if config.model == OFFLINE:
             return Check("model call", "ok", t("not needed offline"))
-        return Check("model call", "ok", await try_model(config))
+        return Check("model call", "ok", await check_model_key(config))
     except KoreError as exc:
         return Check("model call", "fail", str(exc), exc.hint or t("check the key and the network"))
 
@@ -148,9 +148,9 @@ async def _ask_telegram(settings: Settings) -> tuple[Check, float | None]:
     return Check("bot", "ok", name), skew_s
 
 
-async def _owner(home: Home) -> Check:
+async def _owner(home: DataDir) -> Check:
     try:
-        running = await Client.connect(home.socket) is not None
+        running = await ControlClient.connect(home.socket) is not None
     except KoreError as exc:
         return Check("owner", "fail", str(exc), exc.hint)
     return checks.check_owner(home, running)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent.text.display_width import padded
-from gateway.cli.context import home_of, settings_of, whole
+from gateway.cli.context import data_dir_of, settings_of, whole
 from gateway.cli.output import clean, print_json
 
 if TYPE_CHECKING:
@@ -43,12 +43,12 @@ def run(args: argparse.Namespace) -> int:
 
 async def _verdicts(args: argparse.Namespace) -> "tuple[str, list[Verdict]]":
     from gateway.ops.evals.case import load_cases
-    from gateway.ops.evals.runner import Runner
+    from gateway.ops.evals.runner import EvalRunner
 
     cases = [*load_cases(args.places or [Path("evals")])] * args.repeat
-    home = home_of(args)
+    home = data_dir_of(args)
     home.ensure()
-    runner = Runner(settings_of(args), home, args.model, args.scripted)
+    runner = EvalRunner(settings_of(args), home, args.model, args.scripted)
     subject = await runner.subject()
     if not args.json:
         runs = "1 run" if len(cases) == 1 else f"{len(cases)} runs"

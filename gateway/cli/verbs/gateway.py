@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 from agent.errors import ConfigError
 from agent.i18n import t
-from gateway.runtime.gc_tuning import settle
+from gateway.runtime.gc_tuning import freeze_after_start
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gateway.config import Settings
-    from gateway.container import App
+    from gateway.container import Container
     from gateway.control.service import Service
-    from gateway.ops.config_reload import Reloader
-    from gateway.runtime.paths import Home
+    from gateway.ops.config_reload import ConfigReloader
+    from gateway.runtime.paths import DataDir
 
 log = logging.getLogger(__name__)
 
@@ -27,14 +27,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from gateway.cli.context import home_of
+    from gateway.cli.context import data_dir_of
     from gateway.runtime.allocator import keep_one_arena
     from gateway.runtime.log_setup import open_logs
-    from gateway.runtime.process_hardening import shield
+    from gateway.runtime.process_hardening import disable_core_dumps
 
-    shield()
+    disable_core_dumps()
     keep_one_arena()
-    home, settings = home_of(args), _settings(args)
+    home, settings = data_dir_of(args), _settings(args)
     home.ensure()
 
     def log_as(settings: "Settings") -> None:
@@ -53,7 +53,7 @@ def _settings(args: argparse.Namespace) -> "Settings":
     """
     import os
 
-    from gateway.cli.context import home_of, settings_of
+    from gateway.cli.context import data_dir_of, settings_of
     from gateway.config import require_model, require_telegram
     from gateway.config.model_entries import check_models
 
@@ -64,7 +64,7 @@ def _settings(args: argparse.Namespace) -> "Settings":
         require_telegram(settings)
         _require_anything(settings)
     except ConfigError as exc:
-        if exc.hint is None and home_of(args).good.exists():
+        if exc.hint is None and data_dir_of(args).good.exists():
             exc.hint = "`kore config revert` puts back the last file that a gateway ran with"
         raise
     return settings
@@ -91,7 +91,7 @@ def _require_anything(settings: "Settings") -> None:
 async def _serve(
     args: argparse.Namespace,
     settings: "Settings",
-    home: "Home",
+    home: "DataDir",
     log_as: "Callable[[Settings], None]",
 ) -> None:
     """Runs until SIGTERM or SIGINT, then drains; a second signal ends it at once."""
@@ -119,7 +119,7 @@ async def _serve(
         if not (sys.stdin and sys.stdin.isatty()):
             # At a terminal it means that the window was closed.
             loop.add_signal_handler(signal.SIGHUP, reloader.ask)
-        settle()
+        freeze_after_start()
         async with asyncio.TaskGroup() as group:
             work = [
                 group.create_task(reloader.run(), name="configuration"),
@@ -133,15 +133,15 @@ async def _serve(
 def _reloader(
     args: argparse.Namespace,
     settings: "Settings",
-    home: "Home",
-    app: "App",
+    home: "DataDir",
+    app: "Container",
     log_as: "Callable[[Settings], None]",
-) -> "Reloader":
+) -> "ConfigReloader":
     """Takes in what changes in the files."""
     import os
 
     from gateway.cli.verbs.config import sources_of
-    from gateway.ops.config_reload import Reloader
+    from gateway.ops.config_reload import ConfigReloader
     from gateway.runtime.secrets import secret_values
 
     held = settings.logging
@@ -153,7 +153,7 @@ def _reloader(
             log_as(settings)
             held = settings.logging
 
-    return Reloader(app.adjustable, app.database, home, sources_of(args), settings, after)
+    return ConfigReloader(app.adjustable, app.database, home, sources_of(args), settings, after)
 
 
 async def _announce(service: "Service") -> None:

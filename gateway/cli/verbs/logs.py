@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent.errors import ConfigError, KoreError
 from agent.i18n import t
-from gateway.cli.context import home_of, settings_of, whole
+from gateway.cli.context import data_dir_of, settings_of, whole
 from gateway.cli.output import clean, clean_lines
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    home, settings = home_of(args), _settings(args)
+    home, settings = data_dir_of(args), _settings(args)
     file = settings.file or home.logs / "kore.log"
     if args.agent:
         file = home.logs / "agent.log"
@@ -74,7 +74,7 @@ def _settings(args: argparse.Namespace) -> "LoggingSection":
 
         print(f"kore: {clean_lines(str(exc))}", file=sys.stderr)
         try:
-            secrets = read_secrets(home_of(args).root / "secrets.json")
+            secrets = read_secrets(data_dir_of(args).root / "secrets.json")
         except ConfigError:
             secrets = {}
         args.crash.redactor = Redactor(secrets.values())

@@ -9,22 +9,22 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from agent.errors import ConfigError
-from agent.i18n import later, t
+from agent.i18n import mark_for_translation, t
 from gateway.cli.context import settings_of
 from gateway.cli.output import clean, print_json, print_table
 
 if TYPE_CHECKING:
     from agent.providers.registry import ModelConfig
     from gateway.config import Settings
-    from gateway.ops.model_catalog import Offer
-    from gateway.ops.model_probe import Trial
+    from gateway.ops.model_catalog import ModelListing
+    from gateway.ops.model_probe import ProbeResult
 
 
 _SOURCES = {
-    "configured": later("configured"),
-    "environment": later("environment"),
+    "configured": mark_for_translation("configured"),
+    "environment": mark_for_translation("environment"),
     "ollama": "ollama",
-    "named": later("in use"),
+    "named": mark_for_translation("in use"),
 }
 
 
@@ -59,7 +59,7 @@ async def _list(args: argparse.Namespace) -> int:
     return 0
 
 
-def _row(one: "Offer") -> tuple[str, ...]:
+def _row(one: "ModelListing") -> tuple[str, ...]:
     window = f"{one.context_tokens:,}" if one.context_tokens else ""
     price = ""
     if one.price_input_usd is not None:
@@ -71,17 +71,17 @@ def _row(one: "Offer") -> tuple[str, ...]:
 
 
 async def _test(args: argparse.Namespace) -> int:
-    from gateway.ops.model_probe import Trial, try_out
+    from gateway.ops.model_probe import ProbeResult, probe_model
 
     settings = settings_of(args)
-    found: list[Trial] = []
+    found: list[ProbeResult] = []
     for name in await _wanted(settings, args.name):
         try:
-            trials = await try_out(_config(settings, name))
+            trials = await probe_model(_config(settings, name))
         except ConfigError as exc:
             if args.name:
                 raise
-            trials = [Trial(name, name, 1, 1, ok=False, error=str(exc), code=exc.code)]
+            trials = [ProbeResult(name, name, 1, 1, ok=False, error=str(exc), code=exc.code)]
         found += trials
         if not args.json:
             _say(trials, args)
@@ -98,7 +98,7 @@ async def _wanted(settings: "Settings", name: str | None) -> list[str]:
 
 
 def _config(settings: "Settings", name: str) -> "ModelConfig":
-    from agent.providers.registry import resolve
+    from agent.providers.registry import resolve_model
     from gateway.config.model_entries import chosen_model, model_list, profile_models
 
     known = model_list(settings)
@@ -106,10 +106,10 @@ def _config(settings: "Settings", name: str) -> "ModelConfig":
     wanted = name if name in names else profile_models(settings).get(name, name)
     if wanted == "default" and wanted not in names:
         wanted = chosen_model(settings, os.environ)
-    return resolve(wanted, known, os.environ)
+    return resolve_model(wanted, known, os.environ)
 
 
-def _say(trials: "Sequence[Trial]", args: argparse.Namespace) -> None:
+def _say(trials: "Sequence[ProbeResult]", args: argparse.Namespace) -> None:
     hide = args.crash.redactor.clean
     for one in trials:
         key = t(" (key {n} of {all})", n=one.key, all=one.keys) if one.keys > 1 else ""

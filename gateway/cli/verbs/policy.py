@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from agent.security.policy.engine import RolePolicy
     from agent.security.policy.roles import Role
     from gateway.config import Settings
-    from gateway.runtime.paths import Home
+    from gateway.runtime.paths import DataDir
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -74,32 +74,32 @@ class Case:
 
 
 def _case(args: argparse.Namespace) -> Case:
-    from agent.security.policy.engine import RolePolicy, Standing
-    from gateway.access.roles import Policies
-    from gateway.cli.context import home_of, settings_of
+    from agent.security.policy.engine import PrincipalContext, RolePolicy
+    from gateway.access.roles import RoleRegistry
+    from gateway.cli.context import data_dir_of, settings_of
 
     settings = settings_of(args)
-    policies = Policies.of(settings)
+    policies = RoleRegistry.of(settings)
     policies.check(args.role, "--role")
     role = policies.role(args.role)
     assert role is not None, "it was just found"
-    standing = Standing(
+    standing = PrincipalContext(
         role=role,
         mode=args.mode or policies.first_mode(args.channel),
         trust="local" if args.channel == CONSOLE else "remote",
-        confined=_confined(settings, home_of(args)),
+        confined=_confined(settings, data_dir_of(args)),
         blocked_commands=policies.blocked_commands,
     )
     return Case(role, RolePolicy(standing), Path(os.path.realpath(Path.cwd())))
 
 
-def _confined(settings: "Settings", home: "Home") -> bool:
+def _confined(settings: "Settings", home: "DataDir") -> bool:
     """Whether a sandbox works here; what its try came to is kept in Kore's folder."""
-    from agent.security.sandbox.selector import choose
-    from gateway.runtime.sandbox import wishes
+    from agent.security.sandbox.selector import select_sandbox
+    from gateway.runtime.sandbox import sandbox_options
 
     home.ensure()
-    return choose(wishes(settings), home.root).sandbox.confines
+    return select_sandbox(sandbox_options(settings), home.root).sandbox.confines
 
 
 def _check(case: Case, args: argparse.Namespace) -> int:
@@ -159,11 +159,11 @@ def _standing(case: Case) -> dict[str, Any]:
 
 def _verdicts(case: Case, words: list[str]) -> list[dict[str, str]]:
     """Every rule's verdict on the whole line and, if it has several, on each of its parts."""
-    from agent.security.shell.parser import parse
+    from agent.security.shell.parser import parse_script
 
     request = case.request(words)
     found = [{"part": "all", **_facts(decision)} for decision in case.policy.weigh(request)]
-    parts = [part.text for part in parse(request.command or "").commands if part.argv]
+    parts = [part.text for part in parse_script(request.command or "").commands if part.argv]
     if len(parts) > 1:
         for text in dict.fromkeys(parts):
             found.append({"part": text, **_facts(case.policy.decide(case.request([text])))})

@@ -7,7 +7,7 @@ from typing import Any
 
 from agent.errors import ConfigError
 from agent.i18n import t
-from gateway.cli.context import home_of
+from gateway.cli.context import data_dir_of
 from gateway.cli.output import print_json
 
 
@@ -34,10 +34,10 @@ def run(args: argparse.Namespace) -> int:
 
 async def _reload(args: argparse.Namespace) -> Mapping[str, Any]:
     from gateway.cli.service_link import NotRunning
-    from gateway.control.client import Client
+    from gateway.control.client import ControlClient
 
     # Without the settings: what the files say now may be just what is wrong.
-    client = await Client.connect(home_of(args).socket)
+    client = await ControlClient.connect(data_dir_of(args).socket)
     if client is None:
         raise NotRunning(t("Kore is not running"), hint=t("`kore gateway` starts it"))
     return await client.reload()

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 
 from agent.errors import ConfigError, KoreError
 from agent.i18n import t
-from agent.security.files.folder_tree import Cursor, copy_tree, new_file, scratch_folder
-from agent.security.files.safe_open import opened_folder
-from gateway.cli.context import home_of, settings_of
+from agent.security.files.folder_tree import FolderCursor, copy_tree, new_file, scratch_folder
+from agent.security.files.safe_open import open_folder_beneath
+from gateway.cli.context import data_dir_of, settings_of
 from gateway.cli.output import print_json, size
 from gateway.cli.verbs.backup import BESIDE, DATABASE, WORKSPACE, beside
-from gateway.runtime.lock import hold
+from gateway.runtime.lock import acquire
 
 if TYPE_CHECKING:
     from zipfile import ZipFile, ZipInfo
 
-    from gateway.runtime.paths import Home
+    from gateway.runtime.paths import DataDir
 
 # About a million files.
 _DIRECTORY_BYTES = 100_000_000
@@ -47,12 +47,12 @@ def run(args: argparse.Namespace) -> int:
     from gateway.store.errors import StoreError
     from gateway.store.sqlite.backup import put_in_place, read_back
 
-    file, home = (Path.cwd() / args.file.expanduser()).resolve(), home_of(args)
+    file, home = (Path.cwd() / args.file.expanduser()).resolve(), data_dir_of(args)
     home.ensure()
     if not file.is_file():
         raise KoreError(t("{path}: no such file", path=file))
     with (
-        hold(home.lock, "kore restore"),
+        acquire(home.lock, "kore restore"),
         scratch_folder(".restore-", home.root) as parts,
     ):
         _unpack(file, parts)
@@ -111,7 +111,7 @@ def _unpack(file: Path, folder: Path) -> None:
             if strange or DATABASE not in names:
                 raise KoreError(t("{path} is no backup of Kore's", path=file))
             _check_room(file, packed.infolist(), folder)
-            with opened_folder(folder.resolve()) as root, Cursor(root) as place:
+            with open_folder_beneath(folder.resolve()) as root, FolderCursor(root) as place:
                 for info in packed.infolist():
                     if not info.is_dir():
                         _extract(packed, info, place)
@@ -119,7 +119,7 @@ def _unpack(file: Path, folder: Path) -> None:
         raise KoreError(t("{path} cannot be unpacked: {reason}", path=file, reason=exc)) from exc
 
 
-def _extract(packed: "ZipFile", info: "ZipInfo", place: Cursor) -> None:
+def _extract(packed: "ZipFile", info: "ZipInfo", place: FolderCursor) -> None:
     """Its path may be longer than the system allows."""
     *above, name = (part for part in info.filename.split("/") if part not in ("", "."))
     place.go(above)
@@ -196,8 +196,8 @@ def _check(args: argparse.Namespace, parts: Path) -> None:
         raise ConfigError(str(exc), hint=hint) from None
 
 
-def _put_beside(parts: Path, places: Mapping[str, Path], home: "Home") -> list[str]:
-    from gateway.config.atomic_write import replace
+def _put_beside(parts: Path, places: Mapping[str, Path], home: "DataDir") -> list[str]:
+    from gateway.config.atomic_write import write_atomic
     from gateway.config.json_document import read_text
 
     kept = []
@@ -208,11 +208,11 @@ def _put_beside(parts: Path, places: Mapping[str, Path], home: "Home") -> list[s
         if old is not None:
             home.backups.mkdir(mode=0o700, exist_ok=True)
             aside = home.backups / f"before-restore-{_stamp()}-{name}"
-            replace(aside, old)
+            write_atomic(aside, old)
             kept.append(str(aside))
             # At once: what comes after it may fail.
             print(t("{path} is kept as {aside}", path=path, aside=aside), file=sys.stderr)
-        replace(path, text)
+        write_atomic(path, text)
         path.chmod(0o600)
     return kept
 

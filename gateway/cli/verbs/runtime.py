@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from agent.i18n import t
-from gateway.cli.context import home_of
+from gateway.cli.context import data_dir_of
 from gateway.cli.output import clean, moment, print_json, print_table
 
 
@@ -28,11 +28,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _facts(args: argparse.Namespace) -> dict[str, Any]:
-    from gateway.control.client import Client
+    from gateway.control.client import ControlClient
 
     # Without the settings: a file that is wrong hides nothing of how it goes.
-    home = home_of(args)
-    service = await Client.connect(home.socket)
+    home = data_dir_of(args)
+    service = await ControlClient.connect(home.socket)
     if service is None:
         return {"running": False, "home": str(home.root)}
     return {"running": True, "home": str(home.root), **await service.status()}

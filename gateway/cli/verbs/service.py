@@ -6,7 +6,7 @@ from pathlib import Path
 
 from agent.errors import KoreError
 from agent.i18n import t
-from gateway.cli.context import home_of, settings_of
+from gateway.cli.context import data_dir_of, settings_of
 from gateway.cli.output import clean_lines, print_json
 from gateway.cli.verbs.config import sources_of
 
@@ -39,7 +39,7 @@ def _install(args: argparse.Namespace) -> int:
         unit_text,
     )
 
-    home = home_of(args)
+    home = data_dir_of(args)
     named = args.config or os.environ.get("KORE_CONFIG")
     text = unit_text(home, sources_of(args).own.resolve() if named else None, os.environ)
     if args.print:
@@ -69,13 +69,13 @@ def _install(args: argparse.Namespace) -> int:
 
 
 def _write(path: Path, text: str) -> None:
-    from gateway.config.atomic_write import replace
+    from gateway.config.atomic_write import write_atomic
 
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as exc:
         raise KoreError(f"{path.parent}: {exc.strerror}") from None
-    replace(path, text)
+    write_atomic(path, text)
 
 
 def _exported() -> list[str]:
@@ -115,12 +115,14 @@ def _logs(args: argparse.Namespace) -> int:
     """The journal's, else where the log file is."""
     import subprocess
 
-    from agent.security.sandbox.trusted_programs import helper
+    from agent.security.sandbox.trusted_programs import find_trusted_program
     from gateway.ops.systemd_unit import NAME
 
-    journal = helper("journalctl")
+    journal = find_trusted_program("journalctl")
     if journal is None:
-        raise KoreError(t("there is no journalctl here"), hint=str(home_of(args).logs / "kore.log"))
+        raise KoreError(
+            t("there is no journalctl here"), hint=str(data_dir_of(args).logs / "kore.log")
+        )
     if args.follow:
         words = [journal, "--user", "--unit", NAME, "--lines=50", "--follow"]
         return subprocess.run(words, check=False).returncode

@@ -8,22 +8,22 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Literal
 
-from agent.i18n import later, t
+from agent.i18n import mark_for_translation, t
 from agent.serialization import message_to_json
-from agent.text.visible import visible
+from agent.text.visible import escape_invisible
 from agent.types import Message
 from gateway.cli.context import whole
 from gateway.cli.invocation import as_installed
 from gateway.cli.output import clean, clean_lines, moment, print_json, print_table
 from gateway.cli.service_link import service_of
-from gateway.control.service import Found, Service, SessionInfo
+from gateway.control.service import SearchHit, Service, SessionInfo
 from gateway.core.messages import ONCE
 from gateway.sessions.transcript import readable
 
 _STATES = {
-    "pause": later("let what is said there wait"),
-    "resume": later("let a paused or closed one go on"),
-    "close": later(
+    "pause": mark_for_translation("let what is said there wait"),
+    "resume": mark_for_translation("let a paused or closed one go on"),
+    "close": mark_for_translation(
         "end one: its chat begins a new one; it can still be read, searched and resumed"
     ),
 }
@@ -84,7 +84,7 @@ async def _search(service: Service, args: argparse.Namespace) -> None:
         return
     for one in found:
         who = _WHO.get(one.role, "Kore")
-        name = f"  {visible(one.name)}" if one.name and one.role != "name" else ""
+        name = f"  {escape_invisible(one.name)}" if one.name and one.role != "name" else ""
         print(f"{one.session}  {moment(one.at)}  {who}{name}")
         print(f"    {_marked(one)}")
     if not found:
@@ -96,15 +96,15 @@ def _held_together(word: str) -> str:
     return f'"{word}"' if " " in word and '"' not in word else word
 
 
-def _marked(found: Found) -> str:
+def _marked(found: SearchHit) -> str:
     """The snippet; what was searched for is bold in a terminal."""
     begin, end = ("\x1b[1m", "\x1b[0m") if sys.stdout.isatty() else ("", "")
     pieces, at = [], 0
     for start, stop in found.marks:
-        hit = f"{begin}{visible(found.snippet[start:stop])}{end}"
-        pieces += [visible(found.snippet[at:start]), hit]
+        hit = f"{begin}{escape_invisible(found.snippet[start:stop])}{end}"
+        pieces += [escape_invisible(found.snippet[at:start]), hit]
         at = stop
-    return "".join([*pieces, visible(found.snippet[at:])])
+    return "".join([*pieces, escape_invisible(found.snippet[at:])])
 
 
 async def _fork(service: Service, args: argparse.Namespace) -> None:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from agent.errors import ConfigError, KoreError
 from agent.i18n import plural, t
 from agent.records import frozen
-from gateway.cli.context import home_of, settings_of
+from gateway.cli.context import data_dir_of, settings_of
 from gateway.cli.output import print_json
-from gateway.runtime.lock import hold
+from gateway.runtime.lock import acquire
 
 if TYPE_CHECKING:
     from gateway.store.cipher import Cipher
@@ -50,7 +50,7 @@ class KeyName:
 
 
 def run(args: argparse.Namespace) -> int:
-    home, settings = home_of(args), settings_of(args)
+    home, settings = data_dir_of(args), settings_of(args)
     configured = settings.store.encryption_key_env
     path = settings.store.path
     if not path.exists():
@@ -59,16 +59,16 @@ def run(args: argparse.Namespace) -> int:
         )
     old = KeyName(args.source, "--from") if args.source else KeyName(configured)
     new = KeyName(args.to, "--to") if args.to else KeyName(None if args.plain else configured)
-    from agent.undo.blob_store import Blobs
+    from agent.undo.blob_store import BlobStore
 
-    with hold(home.lock, "kore store rekey"):
+    with acquire(home.lock, "kore store rekey"):
         if not args.plain and new.variable is None:
             raise ConfigError(
                 t("which key? {setting} names none", setting=_SETTING),
                 hint=t("--to NAME_OF_VARIABLE, or --plain"),
             )
         # What undo has kept with the old key, or without one, must not stay.
-        texts = _rekey(path, old, new, Blobs(home.undo).clear)
+        texts = _rekey(path, old, new, BlobStore(home.undo).clear)
     name = new.variable
     if args.json:
         print_json({"texts": texts, "key": name, "configured": configured})

@@ -16,11 +16,11 @@ def run(args: argparse.Namespace) -> int:
     """0. Raises `ConfigError` for a bad configuration or policy file."""
     from agent.settings import ToolSettings
     from agent.tools.registry import default_tools
-    from gateway.access.roles import Policies
-    from gateway.turns.tool_listing import beginning, facts
+    from gateway.access.roles import RoleRegistry
+    from gateway.turns.tool_listing import beginning, list_tools
 
-    policies = Policies.of(settings_of(args))
-    found = facts(default_tools(ToolSettings()), policies)
+    policies = RoleRegistry.of(settings_of(args))
+    found = list_tools(default_tools(ToolSettings()), policies)
     if args.json:
         print_json(found)
         return 0

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from agent.errors import KoreError
 from agent.i18n import t
-from gateway.cli.context import home_of
+from gateway.cli.context import data_dir_of
 from gateway.cli.output import clean_lines, print_json
 
 _KEY = ("security", "trusted_folders")
@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    folder, home = (Path.cwd() / (args.folder or ".")).resolve(), home_of(args).root
+    folder, home = (Path.cwd() / (args.folder or ".")).resolve(), data_dir_of(args).root
     if args.revoke:
         return _revoke(args, folder, home)
     if not folder.exists():
@@ -124,7 +124,7 @@ def _change(args: argparse.Namespace, made: Callable[[Sequence[str]], list[str]]
     """Write the list of trusted folders anew; False when it stays as it is."""
     from gateway.cli.verbs.config import sources_of
     from gateway.config import editing
-    from gateway.config.atomic_write import one_writer
+    from gateway.config.atomic_write import file_lock
     from gateway.config.foreign_formats import is_foreign
 
     sources = sources_of(args)
@@ -134,7 +134,7 @@ def _change(args: argparse.Namespace, made: Callable[[Sequence[str]], list[str]]
             t("{path} belongs to another program and cannot hold this", path=file),
             hint=t("`kore init` makes a configuration of Kore's own"),
         )
-    with one_writer(file):
+    with file_lock(file):
         found = editing.inside(editing.content_of(file, editing.text_of(file)), _KEY)
         known = [str(one) for one in found] if isinstance(found, list) else []
         wanted = made(known)
@@ -150,10 +150,10 @@ def _shown(path: Path, raw: bytes | None) -> str:
 
     from gateway.config.json_document import read_text
     from gateway.config.jsonc import read
-    from gateway.config.secret_keys import starred
+    from gateway.config.secret_keys import masked
 
     try:
-        content = starred(read(read_text(path, raw) or "").value)
+        content = masked(read(read_text(path, raw) or "").value)
     except ValueError as exc:
         raise KoreError(f"{path}: {exc}") from None
     return clean_lines(json.dumps(content, indent=2, ensure_ascii=False))

@@ -14,7 +14,7 @@ _TELLING = frozenset(
 )
 
 
-class Abridge:
+class ArgumentSummarizer:
     """Arguments as a level wants them, without secrets: `clean` takes those out of every text."""
 
     def __init__(self, level: AuditLevel, clean: Callable[[str], str]) -> None:

@@ -11,13 +11,13 @@ from pathlib import Path
 
 from agent.records import frozen
 from agent.serialization import dumps
-from gateway.ops.audit.trail import GENESIS, Unreadable
+from gateway.ops.audit.trail import GENESIS, UnreadableTrail
 
 _SIZE_BYTES = 256
 
 
 @frozen
-class Mark:
+class AuditCheckpoint:
     """`hash` is that of the newest entry, `count` how many there have ever been. `removed` is how
     many, at least, a start did not find again: 0 as long as nothing was taken away."""
 
@@ -26,19 +26,19 @@ class Mark:
     removed: int = 0
 
 
-def read_mark(path: Path) -> Mark:
-    """An empty one when there is none. Raises `Unreadable`."""
+def read_checkpoint(path: Path) -> AuditCheckpoint:
+    """An empty one when there is none. Raises `UnreadableTrail`."""
     try:
         match json.loads(path.read_bytes()):
             case {"hash": str(digest), "count": int(count), "removed": int(removed)}:
-                return Mark(digest, count, removed)
+                return AuditCheckpoint(digest, count, removed)
     except FileNotFoundError:
-        return Mark()
+        return AuditCheckpoint()
     except ValueError:
         pass
-    raise Unreadable(f"{path.name} is damaged")
+    raise UnreadableTrail(f"{path.name} is damaged")
 
 
-def write_mark(descriptor: int, mark: Mark) -> None:
+def write_checkpoint(descriptor: int, mark: AuditCheckpoint) -> None:
     """In place and of one size, so that a reader sees the old one or the new one."""
     os.pwrite(descriptor, dumps(asdict(mark)).ljust(_SIZE_BYTES).encode(), 0)

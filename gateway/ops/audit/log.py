@@ -15,22 +15,22 @@ from pathlib import Path
 from typing import Any
 
 from agent.security.audit import AuditEntry, AuditLevel
-from gateway.ops.audit.argument_summary import Abridge
-from gateway.ops.audit.checkpoint import Mark, read_mark, write_mark
-from gateway.ops.audit.recovery import ending, mended
+from gateway.ops.audit.argument_summary import ArgumentSummarizer
+from gateway.ops.audit.checkpoint import AuditCheckpoint, read_checkpoint, write_checkpoint
+from gateway.ops.audit.recovery import ending, recover_head
 from gateway.ops.audit.trail import (
     CURRENT,
     GENESIS,
     HEAD,
     AuditError,
     Head,
-    Unreadable,
+    UnreadableTrail,
+    chain_line,
     entries,
     full_file,
     numbered,
-    seal,
 )
-from gateway.store.repositories.audit_outbox import Note
+from gateway.store.repositories.audit_outbox import AuditNote
 from gateway.store.sqlite.engine import to_its_end
 
 log = logging.getLogger(__name__)
@@ -87,7 +87,7 @@ class AuditLog:
             if self._file < 0 and self._level() != "none":
                 notes = await to_its_end(asyncio.to_thread(self._start))
         for text in notes:
-            await self.record(Note(time.time(), "audit", text, allowed=False).entry())
+            await self.record(AuditNote(time.time(), "audit", text, allowed=False).entry())
 
     async def record(self, entry: AuditEntry) -> None:
         """Returns once the entry is on disk. Raises `AuditError` when it may not be."""
@@ -103,7 +103,7 @@ class AuditLog:
             raise waiting.error
 
     def _kept(self, entry: AuditEntry, level: AuditLevel) -> Mapping[str, Any]:
-        kept = Abridge(level, self._clean)
+        kept = ArgumentSummarizer(level, self._clean)
         try:
             params = kept.params(entry.params)
         except RecursionError as exc:
@@ -124,7 +124,7 @@ class AuditLog:
         """Returns what was found out of order."""
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._head, notes = mended(self._folder)
+            self._head, notes = recover_head(self._folder)
             if self._mark_path is not None:
                 notes += self._compare(self._mark_path)
             self._head_file = _open(self._folder / HEAD, os.O_RDWR)
@@ -140,9 +140,9 @@ class AuditLog:
     def _compare(self, path: Path) -> list[str]:
         """What the mark says and the trail does not, as a note; opens the mark."""
         try:
-            mark = read_mark(path)
-        except Unreadable as exc:
-            mark, notes = Mark(), [f"{exc}; it was made anew"]
+            mark = read_checkpoint(path)
+        except UnreadableTrail as exc:
+            mark, notes = AuditCheckpoint(), [f"{exc}; it was made anew"]
         else:
             notes = []
         self._removed = mark.removed
@@ -180,7 +180,7 @@ class AuditLog:
     def _append(self, entry: Mapping[str, Any]) -> None:
         self._look_at_file()
         head = self._head
-        line, digest = seal(entry, head.hash)
+        line, digest = chain_line(entry, head.hash)
         if head.size and head.size + len(line) > self._limit_bytes:
             self._safe()
             self._rotate()
@@ -203,7 +203,9 @@ class AuditLog:
         os.pwrite(self._head_file, self._head.to_json().ljust(_HEAD_BYTES).encode(), 0)
         os.fsync(self._head_file)
         if self._mark_file >= 0:
-            write_mark(self._mark_file, Mark(self._head.hash, self._head.count, self._removed))
+            write_checkpoint(
+                self._mark_file, AuditCheckpoint(self._head.hash, self._head.count, self._removed)
+            )
 
     def _look_at_file(self) -> None:
         """Somebody may have moved or cut the file: go on in one that is there; the chain tells."""

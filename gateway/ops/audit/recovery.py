@@ -8,15 +8,15 @@ from gateway.ops.audit.trail import (
     CURRENT,
     GENESIS,
     Head,
-    Unreadable,
+    UnreadableTrail,
     full_file,
     numbered,
+    parse_line,
     read_head,
-    unseal,
 )
 
 
-def mended(folder: Path) -> tuple[Head, list[str]]:
+def recover_head(folder: Path) -> tuple[Head, list[str]]:
     """The head to go on from, and what had to be mended or cannot be; for a single writer only.
 
     A line that a crash has cut is removed; whole lines that the head does not know yet are taken
@@ -25,7 +25,7 @@ def mended(folder: Path) -> tuple[Head, list[str]]:
     notes: list[str] = []
     try:
         head = read_head(folder)
-    except Unreadable as exc:
+    except UnreadableTrail as exc:
         head = None
         notes.append(f"{exc}; it was made anew from the entries")
     if head is None:
@@ -50,8 +50,8 @@ def _from_files(folder: Path) -> tuple[Head, bool]:
         offset = 0
         for line in path.read_bytes().splitlines(keepends=True):
             try:
-                entry = unseal(line)
-            except Unreadable:
+                entry = parse_line(line)
+            except UnreadableTrail:
                 entry = None
             if entry is not None:
                 if first:
@@ -91,8 +91,8 @@ def _with_tail(current: Path, head: Head, notes: list[str]) -> Head:
         file.seek(head.size)
         for line in file.read().splitlines(keepends=True):
             try:
-                entry = unseal(line)
-            except Unreadable:
+                entry = parse_line(line)
+            except UnreadableTrail:
                 break
             if entry["prev_hash"] != head.hash:
                 break
@@ -119,8 +119,8 @@ def _ends_with(descriptor: int, head: Head) -> bool:
         return True
     try:
         line = os.pread(descriptor, head.size - head.last, head.last)
-        return bool(unseal(line)["hash"] == head.hash)
-    except Unreadable:
+        return bool(parse_line(line)["hash"] == head.hash)
+    except UnreadableTrail:
         return False
 
 
@@ -131,7 +131,7 @@ def ending(path: Path) -> tuple[int, str]:
         for line in file:
             lines += 1
             try:
-                last = unseal(line)["hash"]
-            except Unreadable:
+                last = parse_line(line)["hash"]
+            except UnreadableTrail:
                 continue
     return lines, last

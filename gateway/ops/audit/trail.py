@@ -35,7 +35,7 @@ class AuditError(KoreError):
     code = "audit"
 
 
-class Unreadable(Exception):
+class UnreadableTrail(Exception):
     """A line is no entry, or not the one that was written; the text says which."""
 
 
@@ -62,7 +62,7 @@ class Head:
         return dumps(asdict(self))
 
 
-def seal(entry: Mapping[str, Any], prev_hash: str) -> tuple[bytes, str]:
+def chain_line(entry: Mapping[str, Any], prev_hash: str) -> tuple[bytes, str]:
     """The line of an entry behind the one with `prev_hash`, and its own hash.
 
     The hash is SHA-256 over the JSON of all fields but itself, keys sorted, without blanks.
@@ -72,20 +72,20 @@ def seal(entry: Mapping[str, Any], prev_hash: str) -> tuple[bytes, str]:
     return dumps({**body, "hash": digest}).encode() + b"\n", digest
 
 
-def unseal(line: bytes) -> dict[str, Any]:
-    """The entry of a whole line, with its hashes. Raises `Unreadable`."""
+def parse_line(line: bytes) -> dict[str, Any]:
+    """The entry of a whole line, with its hashes. Raises `UnreadableTrail`."""
     if not line.endswith(b"\n"):
-        raise Unreadable("the line has no end")
+        raise UnreadableTrail("the line has no end")
     try:
         entry = json.loads(line)
     except ValueError:
-        raise Unreadable("the line is not JSON") from None
+        raise UnreadableTrail("the line is not JSON") from None
     if not isinstance(entry, dict) or list(entry) != _KEYS:
-        raise Unreadable("the line is no audit entry")
+        raise UnreadableTrail("the line is no audit entry")
     body = {name: value for name, value in entry.items() if name != "hash"}
     # Word for word: a second key of the same name would say one thing to us and one to others.
     if _digest(body) != entry["hash"] or dumps(entry).encode() + b"\n" != line:
-        raise Unreadable("the entry was changed: its hash does not fit")
+        raise UnreadableTrail("the entry was changed: its hash does not fit")
     return entry
 
 
@@ -94,16 +94,16 @@ def _digest(body: Mapping[str, Any]) -> str:
 
 
 def read_head(folder: Path) -> Head | None:
-    """None when there is none. Raises `Unreadable`."""
+    """None when there is none. Raises `UnreadableTrail`."""
     try:
         data = json.loads((folder / HEAD).read_bytes())
         values = {field.name: data[field.name] for field in fields(Head)}
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError):
-        raise Unreadable(f"{HEAD} is damaged") from None
+        raise UnreadableTrail(f"{HEAD} is damaged") from None
     if any(type(values[field.name]) is not type(field.default) for field in fields(Head)):
-        raise Unreadable(f"{HEAD} is damaged")
+        raise UnreadableTrail(f"{HEAD} is damaged")
     return Head(**values)
 
 

@@ -7,18 +7,18 @@ from pathlib import Path
 
 from agent.i18n import plural
 from agent.records import frozen
-from gateway.ops.audit.checkpoint import Mark, read_mark
+from gateway.ops.audit.checkpoint import AuditCheckpoint, read_checkpoint
 from gateway.ops.audit.trail import (
     GENESIS,
     HEAD,
     Head,
-    Unreadable,
+    UnreadableTrail,
     full_file,
     is_repair,
     numbered,
     open_files,
+    parse_line,
     read_head,
-    unseal,
 )
 
 _MOST_FAULTS = 100
@@ -63,7 +63,7 @@ def verify(folder: Path, expected: str | None = None, mark: Path | None = None) 
     """
     report = Report(known=None if expected is None else expected == GENESIS)
     # The mark first, then the head: what is written meanwhile is behind both.
-    marked = _marked(mark, report) if mark is not None else Mark()
+    marked = _marked(mark, report) if mark is not None else AuditCheckpoint()
     head = _head(folder, report)
     with ExitStack() as stack:
         files = open_files(folder, stack)
@@ -72,7 +72,7 @@ def verify(folder: Path, expected: str | None = None, mark: Path | None = None) 
             files = [(path, file) for path, file in files if path not in _given_up(folder, head)]
         if head is None and files:
             report.blame(folder / HEAD, 0, "is missing: a cut at the end would not show")
-        walk = _Walk(head, report, {expected, marked.hash})
+        walk = _TrailWalk(head, report, {expected, marked.hash})
         for path, file in files:
             report.files += 1
             for n, line in enumerate(file, start=1):
@@ -90,12 +90,12 @@ def verify(folder: Path, expected: str | None = None, mark: Path | None = None) 
     return report
 
 
-def _marked(path: Path, report: Report) -> Mark:
+def _marked(path: Path, report: Report) -> AuditCheckpoint:
     try:
-        mark = read_mark(path)
-    except Unreadable as exc:
+        mark = read_checkpoint(path)
+    except UnreadableTrail as exc:
         report.blame(path, 0, str(exc))
-        return Mark()
+        return AuditCheckpoint()
     if mark.removed:
         gone = plural(
             mark.removed,
@@ -109,7 +109,7 @@ def _marked(path: Path, report: Report) -> Mark:
 def _head(folder: Path, report: Report) -> Head | None:
     try:
         return read_head(folder)
-    except Unreadable:
+    except UnreadableTrail:
         report.blame(folder / HEAD, 0, "is damaged")
         return None
 
@@ -125,7 +125,7 @@ def _check_files(folder: Path, head: Head, report: Report) -> None:
             report.blame(full_file(folder, number), 0, "is missing")
 
 
-class _Walk:
+class _TrailWalk:
     """One pass over all lines, oldest first."""
 
     def __init__(self, head: Head | None, report: Report, wanted: Set[str | None]) -> None:
@@ -145,8 +145,8 @@ class _Walk:
         self._count += 1
         report.entries += 1
         try:
-            entry = unseal(line)
-        except Unreadable as exc:
+            entry = parse_line(line)
+        except UnreadableTrail as exc:
             report.blame(path, n, str(exc))
             self._previous = None
             return

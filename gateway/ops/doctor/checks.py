@@ -9,7 +9,7 @@ from pathlib import Path
 
 from agent.i18n import t
 from gateway.ops.doctor.check import Check
-from gateway.runtime.paths import Home
+from gateway.runtime.paths import DataDir
 
 _DISTRIBUTION = "kore-assistant"
 _LOW_BYTES, _FULL_BYTES = 1_000_000_000, 100_000_000
@@ -60,7 +60,7 @@ def check_disk(folder: Path) -> Check:
     return Check("disk", "ok", detail)
 
 
-def check_clock(home: Home, skew_s: float | None = None) -> Check:
+def check_clock(home: DataDir, skew_s: float | None = None) -> Check:
     """The clock is plausible; `skew_s` is a server's clock minus ours, when one was asked."""
     now = time.time()
     newest = max((p.stat().st_mtime for p in (home.config, home.database) if p.exists()), default=0)
@@ -74,7 +74,7 @@ def check_clock(home: Home, skew_s: float | None = None) -> Check:
     return Check("clock", "ok", time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(now)))
 
 
-def check_owner(home: Home, running: bool) -> Check:
+def check_owner(home: DataDir, running: bool) -> Check:
     if running:
         return Check(
             "owner", "ok", t("Kore is running; it listens at {socket}", socket=home.socket)

@@ -4,26 +4,28 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 
 from agent.errors import ConfigError, KoreError
-from agent.i18n import later, t
-from agent.providers.registry import OFFLINE, resolve
+from agent.i18n import mark_for_translation, t
+from agent.providers.registry import OFFLINE, resolve_model
 from agent.security.files.folder_tree import scratch_folder
-from agent.security.sandbox.selector import choose, way_to_one
+from agent.security.sandbox.selector import select_sandbox, way_to_one
 from gateway.config import Settings, require_model, require_telegram
 from gateway.config.model_entries import chosen_model, model_list
 from gateway.ops.doctor.check import Check
-from gateway.runtime.paths import Home
-from gateway.runtime.sandbox import wishes
+from gateway.runtime.paths import DataDir
+from gateway.runtime.sandbox import sandbox_options
 from gateway.turns.usage_limits import has_money_limits, unenforceable
 
-_NO_SANDBOX = later('set security.sandbox to "auto"')
-_NO_WAY_OUT = later("install bubblewrap (apt install bubblewrap), or empty security.exec_hosts")
+_NO_SANDBOX = mark_for_translation('set security.sandbox to "auto"')
+_NO_WAY_OUT = mark_for_translation(
+    "install bubblewrap (apt install bubblewrap), or empty security.exec_hosts"
+)
 
 
 def check_model(settings: Settings, environ: Mapping[str, str]) -> Check:
     """The model has an address and a key; nobody is asked."""
     try:
         require_model(settings)
-        config = resolve(chosen_model(settings, environ), model_list(settings), environ)
+        config = resolve_model(chosen_model(settings, environ), model_list(settings), environ)
     except KoreError as exc:
         return Check(
             "model", "fail", str(exc), exc.hint or t("set the key, or another agent.model")
@@ -39,7 +41,7 @@ def check_model(settings: Settings, environ: Mapping[str, str]) -> Check:
 def check_limits(settings: Settings, environ: Mapping[str, str]) -> Check:
     """Limits on money can hold for the model: its price is known."""
     try:
-        config = resolve(chosen_model(settings, environ), model_list(settings), environ)
+        config = resolve_model(chosen_model(settings, environ), model_list(settings), environ)
     except KoreError:
         return Check("limits", "ok", t("not looked at: there is no model"))
     if found := unenforceable(settings.limits, config):
@@ -52,10 +54,10 @@ def check_limits(settings: Settings, environ: Mapping[str, str]) -> Check:
 
 def check_policy(settings: Settings) -> Check:
     """Which roles hold."""
-    from gateway.access.roles import Policies
+    from gateway.access.roles import RoleRegistry
 
     try:
-        Policies.of(settings)
+        RoleRegistry.of(settings)
     except KoreError as exc:
         return Check("policy", "fail", str(exc), exc.hint or t("mend the file"))
     file = settings.security.policy_file
@@ -85,14 +87,14 @@ def check_telegram(settings: Settings) -> Check:
     )
 
 
-def check_sandbox(settings: Settings, home: Home) -> Check:
+def check_sandbox(settings: Settings, home: DataDir) -> Check:
     """Commands are confined. Every back end that could be used is tried anew, by real escapes."""
     folder = home.root if home.root.is_dir() else None
     with ExitStack() as stack:
         if folder is None:
             folder = stack.enter_context(scratch_folder("kore-doctor-"))
         try:
-            choice = choose(wishes(settings), folder, afresh=True)
+            choice = select_sandbox(sandbox_options(settings), folder, afresh=True)
         except ConfigError as exc:
             return Check("sandbox", "fail", str(exc), exc.hint)
     before = "; ".join(f"{name}: {reason}" for name, reason in choice.failures.items())

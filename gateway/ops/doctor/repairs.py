@@ -12,44 +12,44 @@ from typing import Any
 from agent.errors import ConfigError
 from agent.i18n import t
 from agent.records import frozen
-from gateway.config.atomic_write import one_writer, replace
+from gateway.config.atomic_write import file_lock, write_atomic
 from gateway.config.editing import text_of
 from gateway.config.json_document import private, read_object
 from gateway.config.key_catalog import catalogue, whole_sections
-from gateway.config.splice import put, take_out
+from gateway.config.splice import remove_value, set_value
 from gateway.control.protocol import socket_address
-from gateway.runtime.paths import Home
+from gateway.runtime.paths import DataDir
 
 
 @frozen
-class Remedy:
+class Repair:
     """One thing to mend: `said` is the question's sentence, `act` does it. Raises `ConfigError`."""
 
     said: str
     act: Callable[[], None]
 
 
-def remedies(home: Home, config: Path, workspace: Path | None) -> Iterator[Remedy]:
+def find_repairs(home: DataDir, config: Path, workspace: Path | None) -> Iterator[Repair]:
     """What can be mended here, in an order in which each may rely on those before it.
 
     `workspace` is None where the configuration cannot be read.
     """
     if not all(folder.is_dir() for folder in (home.root, home.logs, home.audit)):
-        yield Remedy(t("make the folders in {path}", path=home.root), home.ensure)
+        yield Repair(t("make the folders in {path}", path=home.root), home.ensure)
     for path in _open_to_others(home, config):
-        yield Remedy(t("take {path} from others' eyes", path=path), partial(_close, path))
+        yield Repair(t("take {path} from others' eyes", path=path), partial(_close, path))
     yield from _misspelt(config)
     if workspace is not None and not workspace.is_dir():
         from gateway.runtime.workspace import ensure_workspace
 
         said = t("make the workspace {path}", path=workspace)
-        yield Remedy(said, lambda: _ignore(ensure_workspace(workspace)))
+        yield Repair(said, lambda: _ignore(ensure_workspace(workspace)))
     if _is_left_over(home.socket):
         said = t("remove {path}, which nobody listens at any more", path=home.socket)
-        yield Remedy(said, lambda: home.socket.unlink(missing_ok=True))
+        yield Repair(said, lambda: home.socket.unlink(missing_ok=True))
 
 
-def _open_to_others(home: Home, config: Path) -> list[Path]:
+def _open_to_others(home: DataDir, config: Path) -> list[Path]:
     folders = (home.root, home.logs, home.audit)
     within = {path for folder in folders for path in folder.glob("*")} - {home.workspace}
     found = []
@@ -67,7 +67,7 @@ def _close(path: Path) -> None:
         raise ConfigError(f"{path}: {exc.strerror}") from None
 
 
-def _misspelt(config: Path) -> Iterator[Remedy]:
+def _misspelt(config: Path) -> Iterator[Repair]:
     """Sections and keys that nobody knows, and that are one slip away from one that is free."""
     try:
         raw = read_object(config) or {}
@@ -85,20 +85,20 @@ def _misspelt(config: Path) -> Iterator[Remedy]:
 
 def _slip(
     config: Path, path: tuple[str, ...], known: tuple[str, ...], beside: Mapping[str, Any]
-) -> Iterator[Remedy]:
+) -> Iterator[Repair]:
     close = get_close_matches(path[-1].lower(), known, n=1, cutoff=0.75)
     if close and close[0] not in beside:
         said = t('in {path}: call "{found}" "{meant}"', path=config, found=path[-1], meant=close[0])
-        yield Remedy(said, lambda: _rename(config, path, close[0]))
+        yield Repair(said, lambda: _rename(config, path, close[0]))
 
 
 def _rename(config: Path, path: tuple[str, ...], name: str) -> None:
-    with one_writer(config):
+    with file_lock(config):
         content: Any = read_object(config)
         for part in path:
             content = content[part]
-        text = put(text_of(config), (*path[:-1], name), content)
-        replace(config, take_out(text, path))
+        text = set_value(text_of(config), (*path[:-1], name), content)
+        write_atomic(config, remove_value(text, path))
 
 
 def _is_left_over(path: Path) -> bool:

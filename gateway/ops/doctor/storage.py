@@ -12,10 +12,10 @@ from agent.i18n import t
 from gateway.config import Settings
 from gateway.config.json_document import private
 from gateway.ops.doctor.check import Check
-from gateway.runtime.paths import Home
+from gateway.runtime.paths import DataDir
 
 
-def check_home(home: Home) -> Check:
+def check_home(home: DataDir) -> Check:
     """Kore's folder and the files with secrets in it belong to their owner only."""
     if not home.root.is_dir():
         return Check("home", "warn", t("{root} is not there yet", root=home.root), "kore init")

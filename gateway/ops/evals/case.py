@@ -40,7 +40,7 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-class Check(_Strict):
+class Expectation(_Strict):
     """What has to hold: of a `file`, of a `command`'s exit code, of the `answer`, of the calls of
     a `tool`, or of what the case has used up. Exactly one of these subjects."""
 
@@ -61,7 +61,7 @@ class Check(_Strict):
     max_cost_usd: Annotated[float, Field(ge=0)] | None = None
 
     @model_validator(mode="after")
-    def _one_subject(self) -> "Check":
+    def _one_subject(self) -> "Expectation":
         found = [name for name in _SUBJECTS if getattr(self, name) is not None]
         if len(found) != 1:
             names = ", ".join(_SUBJECTS)
@@ -87,7 +87,7 @@ class ScriptedReply(_Strict):
     calls: tuple[ScriptedCall, ...] = Field(default=(), strict=False)
 
 
-class Case(_Strict):
+class EvalCase(_Strict):
     """`task` is what is asked, a list asks one after the other in the same conversation.
     `workspace` maps paths to contents. `script` is what the scripted model replies."""
 
@@ -95,12 +95,12 @@ class Case(_Strict):
     about: str = ""
     task: str | Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
     workspace: dict[str, str] = Field(default_factory=dict)
-    checks: Annotated[tuple[Check, ...], Field(strict=False, min_length=1)]
+    checks: Annotated[tuple[Expectation, ...], Field(strict=False, min_length=1)]
     script: Annotated[tuple[str | ScriptedReply, ...], Field(strict=False)] = ()
     max_iterations: Annotated[int, Field(ge=1)] | None = None
 
     @model_validator(mode="after")
-    def _knows_what_is_unchanged(self) -> "Case":
+    def _knows_what_is_unchanged(self) -> "EvalCase":
         for check in self.checks:
             if check.unchanged and check.file not in self.workspace:
                 raise ValueError(f"{check.file} is to be unchanged, but workspace lacks it")
@@ -129,7 +129,7 @@ class Case(_Strict):
         return folder
 
 
-def load_cases(places: list[Path]) -> Iterator[Case]:
+def load_cases(places: list[Path]) -> Iterator[EvalCase]:
     """The cases of files and folders, in the order of their names.
 
     Raises `ConfigError` that names file, place and what was expected.
@@ -146,7 +146,7 @@ def load_cases(places: list[Path]) -> Iterator[Case]:
             yield case
 
 
-def _read(file: Path) -> Case:
+def _read(file: Path) -> EvalCase:
     data = read_object(file)
     if data is None:
         raise ConfigError(
@@ -154,7 +154,7 @@ def _read(file: Path) -> Case:
             hint="Name a file or a folder of cases; docs/evaluation.md says how one is written.",
         )
     try:
-        return Case.model_validate(data)
+        return EvalCase.model_validate(data)
     except ValidationError as exc:
         raise ConfigError(f"{file}: {_fault(exc)}") from None
 
@@ -176,8 +176,8 @@ def _around(loc: tuple[int | str, ...]) -> type[_Strict]:
     """What the key at this place belongs to."""
     if "calls" in loc[:-1]:
         return ScriptedCall
-    inner: dict[str | int, type[_Strict]] = {"checks": Check, "script": ScriptedReply}
-    return inner.get(loc[0], Case) if len(loc) > 1 else Case
+    inner: dict[str | int, type[_Strict]] = {"checks": Expectation, "script": ScriptedReply}
+    return inner.get(loc[0], EvalCase) if len(loc) > 1 else EvalCase
 
 
 def _message(n: int, reply: str | ScriptedReply) -> Message:

@@ -6,17 +6,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent.errors import ToolError
-from agent.security.sandbox.base import Job, Sandbox
+from agent.security.sandbox.base import Sandbox, SandboxCommand
 from agent.tools.shell.process_group import run
 from agent.types import Usage
-from gateway.ops.evals.case import Case, Check
+from gateway.ops.evals.case import EvalCase, Expectation
 
 COMMAND_S = 60
 _QUOTED_CHARS = 200
 
 
 @dataclass(slots=True)
-class Outcome:
+class EvalOutcome:
     """What a case came to. `calls` counts the tools that ran, `error` is what ended a turn;
     `sandbox` is where commands that check run."""
 
@@ -29,7 +29,7 @@ class Outcome:
     error: str | None = None
 
 
-async def faults(case: Case, outcome: Outcome) -> list[str]:
+async def failures(case: EvalCase, outcome: EvalOutcome) -> list[str]:
     """What does not hold; empty for a case that has passed."""
     if outcome.error:
         return [f"the turn ended with an error: {outcome.error}"]
@@ -42,7 +42,7 @@ async def faults(case: Case, outcome: Outcome) -> list[str]:
     return found
 
 
-def _faults(check: Check, outcome: Outcome, before: Mapping[str, str]) -> Iterator[str]:
+def _faults(check: Expectation, outcome: EvalOutcome, before: Mapping[str, str]) -> Iterator[str]:
     if check.file is not None:
         yield from _file(check, check.file, outcome.folder, before)
     elif check.tool is not None:
@@ -62,7 +62,7 @@ def _faults(check: Check, outcome: Outcome, before: Mapping[str, str]) -> Iterat
         yield f"it cost ${outcome.cost_usd:.4f}, at most ${check.max_cost_usd} was expected"
 
 
-def _file(check: Check, name: str, folder: Path, before: Mapping[str, str]) -> Iterator[str]:
+def _file(check: Expectation, name: str, folder: Path, before: Mapping[str, str]) -> Iterator[str]:
     path = folder / name
     if check.absent:
         if path.exists():
@@ -85,10 +85,10 @@ def _file(check: Check, name: str, folder: Path, before: Mapping[str, str]) -> I
         yield f"{name} does not match {check.matches!r}: {_quoted(text)}"
 
 
-async def _command(command: str, expected: int, outcome: Outcome) -> list[str]:
+async def _command(command: str, expected: int, outcome: EvalOutcome) -> list[str]:
     """It runs what the model has written, so it is held like the model's own commands."""
     output = bytearray()
-    job = Job(command, outcome.folder, outcome.folder)
+    job = SandboxCommand(command, outcome.folder, outcome.folder)
     try:
         with outcome.sandbox.prepare(job) as spawn:
             ended = await run(spawn, COMMAND_S, output.extend)

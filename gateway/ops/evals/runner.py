@@ -11,21 +11,21 @@ from agent import events
 from agent.agent import Agent
 from agent.errors import ConfigError
 from agent.providers.registry import OFFLINE
-from agent.providers.scripted import Scripted
+from agent.providers.scripted import ScriptedProvider
 from agent.records import frozen
 from agent.security.files.folder_tree import scratch_folder
-from agent.security.policy.engine import RolePolicy, Standing
+from agent.security.policy.engine import PrincipalContext, RolePolicy
 from agent.security.policy.roles import built_in_roles
 from agent.security.sandbox.base import Sandbox
 from agent.settings import AgentSettings, ToolSettings
 from agent.tools.runner import Permissions
 from agent.types import Usage
 from gateway.config import Settings
-from gateway.ops.evals.case import Case
-from gateway.ops.evals.judge import Outcome, faults
-from gateway.runtime.paths import Home
+from gateway.ops.evals.case import EvalCase
+from gateway.ops.evals.judge import EvalOutcome, failures
+from gateway.runtime.paths import DataDir
 from gateway.runtime.sandbox import choose_sandbox
-from gateway.turns.agent_factory import open_agent
+from gateway.turns.agent_factory import build_agent
 
 
 @frozen
@@ -44,7 +44,7 @@ class Verdict:
 
 
 @frozen
-class Runner:
+class EvalRunner:
     """Runs cases with the configured model, or each by its own script.
 
     Calls that would ask a person run when the role `build` allows them in mode auto, inside the
@@ -52,7 +52,7 @@ class Runner:
     """
 
     settings: Settings
-    home: Home
+    home: DataDir
     model: str | None = None
     scripted: bool = False
 
@@ -62,7 +62,9 @@ class Runner:
         if self.scripted:
             return "scripts"
         choice = await choose_sandbox(self.settings, self.home)
-        async with aclosing(await open_agent(self._settings(), self.home, choice.sandbox)) as agent:
+        async with aclosing(
+            await build_agent(self._settings(), self.home, choice.sandbox)
+        ) as agent:
             name = agent.models.default
             if name == OFFLINE and OFFLINE not in (self.model, self.settings.agent.model):
                 raise ConfigError(
@@ -74,12 +76,12 @@ class Runner:
             return model if model == name else f"{name} ({model})"
 
     async def run(
-        self, cases: Sequence[Case], show: Callable[[Verdict], None], at_once: int = 1
+        self, cases: Sequence[EvalCase], show: Callable[[Verdict], None], at_once: int = 1
     ) -> list[Verdict]:
         """The verdicts, in the order of the cases; each is shown as soon as its turn comes."""
         gate = asyncio.Semaphore(at_once)
 
-        async def one(case: Case) -> Verdict:
+        async def one(case: EvalCase) -> Verdict:
             async with gate:
                 return await self._tried(case)
 
@@ -90,7 +92,7 @@ class Runner:
                 show(verdicts[-1])
         return verdicts
 
-    async def _tried(self, case: Case) -> Verdict:
+    async def _tried(self, case: EvalCase) -> Verdict:
         """Judged, also when the machine fails it: what the other cases came to has been paid."""
         began = time.monotonic()
         try:
@@ -99,30 +101,30 @@ class Runner:
             taken = time.monotonic() - began
             return Verdict(case.name, (f"it could not be run: {exc}",), taken, Usage(), None)
 
-    async def _judged(self, case: Case) -> Verdict:
+    async def _judged(self, case: EvalCase) -> Verdict:
         choice = await choose_sandbox(self.settings, self.home)
         with scratch_folder("kore-eval-") as place:
             folder = case.lay_out(place)
             began = time.monotonic()
-            outcome = Outcome(folder, choice.sandbox)
+            outcome = EvalOutcome(folder, choice.sandbox)
             agent = await self._agent(case, folder, choice.sandbox)
             try:
                 await _converse(agent, case, outcome)
             finally:
                 await agent.aclose()
-            found = await faults(case, outcome)
+            found = await failures(case, outcome)
             taken = time.monotonic() - began
             return Verdict(case.name, tuple(found), taken, outcome.usage, outcome.cost_usd)
 
-    async def _agent(self, case: Case, folder: Path, sandbox: Sandbox) -> Agent:
-        standing = Standing(built_in_roles()["build"], "auto", confined=sandbox.confines)
+    async def _agent(self, case: EvalCase, folder: Path, sandbox: Sandbox) -> Agent:
+        standing = PrincipalContext(built_in_roles()["build"], "auto", confined=sandbox.confines)
         permissions = Permissions(RolePolicy(standing))
         most = case.max_iterations or self.settings.agent.max_iterations
         if not self.scripted:
             settings = self._settings(workspace=folder, max_iterations=most)
-            return await open_agent(settings, self.home, sandbox, permissions)
+            return await build_agent(settings, self.home, sandbox, permissions)
         limits = AgentSettings(most, tools=ToolSettings(sandbox=sandbox))
-        script = Scripted(case.replies())
+        script = ScriptedProvider(case.replies())
         return Agent(script, workspace=folder, settings=limits, approve=permissions)
 
     def _settings(self, **changes: Any) -> Settings:
@@ -133,7 +135,7 @@ class Runner:
         return self.settings.model_copy(update={"agent": section})
 
 
-async def _converse(agent: Agent, case: Case, outcome: Outcome) -> None:
+async def _converse(agent: Agent, case: EvalCase, outcome: EvalOutcome) -> None:
     """Ask one task after the other; what happens goes into the outcome."""
     for task in case.tasks:
         async with aclosing(agent.stream(task, session=case.name)) as stream:

@@ -9,10 +9,10 @@ from typing import Any, get_args
 from agent.records import frozen
 from agent.security.policy.base import Answer, Answered
 from agent.serialization import dumps
-from gateway.core.approval import Question, State, account, standing
+from gateway.core.approval import ApprovalPrompt, State, audit_text, audit_text_for_grant
 from gateway.core.messages import Route
 from gateway.store.repositories import audit_outbox, grants
-from gateway.store.repositories.audit_outbox import Note
+from gateway.store.repositories.audit_outbox import AuditNote
 from gateway.store.repositories.inbox import AWAITING
 
 _ROUTE = ("channel", "account", "chat", "thread")
@@ -26,7 +26,7 @@ _PAYLOAD = "unseal(payload, 'inbox.payload', channel, account, event_id)"
 
 
 @frozen
-class Wish:
+class ApprovalKey:
     """What a call wants to be allowed: `args_hash` binds all that is shown, `grant_hash` what a
     standing answer binds. `unchanged`: carrying it out would change nothing (any more)."""
 
@@ -40,15 +40,15 @@ class Wish:
 
 
 @frozen
-class Asked:
+class StoredApproval:
     """A question as it is stored. `by` is who answered it."""
 
-    question: Question
+    question: ApprovalPrompt
     state: State
     by: str | None
 
 
-def known(connection: Connection, wish: Wish) -> Answered | Question | None:
+def find_decision(connection: Connection, wish: ApprovalKey) -> Answered | ApprovalPrompt | None:
     """The answer that holds for this very call, the question that is open about it, or None.
 
     An answer to other arguments, or to another diff, is none.
@@ -71,14 +71,16 @@ def known(connection: Connection, wish: Wish) -> Answered | Question | None:
             return asked.question
         answers: tuple[Answer, ...] = get_args(Answer)
         answer: Answer = next((one for one in answers if one == asked.state), "deny")
-        return Answered(answer, account(asked.state, asked.by))
-    found = grants.holding(connection, wish.asker, wish.session, wish.grant_hash)
+        return Answered(answer, audit_text(asked.state, asked.by))
+    found = grants.find_grant(connection, wish.asker, wish.session, wish.grant_hash)
     if found is None:
         return None
-    return Answered("session" if found[0] else "always", standing(*found))
+    return Answered("session" if found[0] else "always", audit_text_for_grant(*found))
 
 
-def put(connection: Connection, wish: Wish, question: Question) -> Question:
+def open_approval(
+    connection: Connection, wish: ApprovalKey, question: ApprovalPrompt
+) -> ApprovalPrompt:
     """Store a question; its turn waits from now on. Returns it with its number."""
     shown = {
         name: value
@@ -120,8 +122,8 @@ def wait(connection: Connection, turn: int) -> None:
     connection.execute("UPDATE turn SET state = 'waiting' WHERE id = ?", (turn,))
 
 
-def settle(
-    connection: Connection, question: Question, state: State, by: str | None, now: float
+def close_approval(
+    connection: Connection, question: ApprovalPrompt, state: State, by: str | None, now: float
 ) -> None:
     """The question is closed; a turn without another open one goes on, which costs no attempt."""
     connection.execute(
@@ -130,15 +132,17 @@ def settle(
     )
     if state in ("session", "always"):
         session = question.session if state == "session" else ""
-        grants.put(connection, question, session, by or "", now)
+        grants.put_grant(connection, question, session, by or "", now)
         reason = f"question {question.number}: allowed from now on by {by or 'the owner'}"
         params = {"action": state, "who": question.asker, "chat": question.lane}
-        audit_outbox.put(connection, Note(now, "grant", reason, params, session=question.session))
+        audit_outbox.put(
+            connection, AuditNote(now, "grant", reason, params, session=question.session)
+        )
     if state == "withdrawn":
         # The turn is to stop: the call itself never comes to its decision again.
-        reason = f"question {question.number} about {question.tool}: {account(state, by)}"
+        reason = f"question {question.number} about {question.tool}: {audit_text(state, by)}"
         params = {"who": question.asker, "chat": question.lane}
-        note = Note(now, "question", reason, params, allowed=False, session=question.session)
+        note = AuditNote(now, "question", reason, params, allowed=False, session=question.session)
         audit_outbox.put(connection, note)
     connection.execute(
         "UPDATE turn SET state = 'running', suspended = 1 WHERE state = 'waiting'"
@@ -148,19 +152,19 @@ def settle(
     )
 
 
-def find(connection: Connection, nonce: str) -> Asked | None:
+def find(connection: Connection, nonce: str) -> StoredApproval | None:
     row = connection.execute(f"{_SELECT} WHERE nonce = ?", (nonce,)).fetchone()
     return _asked(row) if row else None
 
 
-def open_questions(connection: Connection, lane: str | None = None) -> list[Question]:
+def open_questions(connection: Connection, lane: str | None = None) -> list[ApprovalPrompt]:
     """The open ones, oldest first; with `lane` those of its turn, and those put to it."""
     rows = connection.execute(f"{_SELECT} WHERE state = 'open' ORDER BY id")
     questions = [_asked(row).question for row in rows]
     return [q for q in questions if lane is None or lane in (q.lane, q.route.lane)]
 
 
-def expired(connection: Connection, now: float) -> list[Question]:
+def expired(connection: Connection, now: float) -> list[ApprovalPrompt]:
     """Those whose time is over, of channels that are run here: no other process could show it."""
     rows = connection.execute(
         f"{_SELECT} WHERE state = 'open' AND expires_at <= ? AND is_run_here(channel, account)"
@@ -212,7 +216,7 @@ def private_route(connection: Connection, principal: str) -> Route | None:
     return Route(*row) if row else None
 
 
-def _step(connection: Connection, wish: Wish) -> int:
+def _step(connection: Connection, wish: ApprovalKey) -> int:
     """The journal's number of the call: some vendors use ids again."""
     (step,) = connection.execute(
         "SELECT coalesce(max(n), 0) FROM step WHERE turn_id = ? AND call_id = ?",
@@ -221,11 +225,11 @@ def _step(connection: Connection, wish: Wish) -> int:
     return int(step)
 
 
-def _asked(row: Sequence[Any]) -> Asked:
+def _asked(row: Sequence[Any]) -> StoredApproval:
     number, *rest = row
     own = dict(zip(_OWN, rest, strict=False))
     channel, account, chat, thread, shown, state, by = rest[len(_OWN) :]
-    question = Question(
+    question = ApprovalPrompt(
         number=number, route=Route(channel, account, chat, thread), **own, **json.loads(shown)
     )
-    return Asked(question, state, by)
+    return StoredApproval(question, state, by)

@@ -11,7 +11,7 @@ from agent.serialization import dumps
 
 
 @frozen
-class Note:
+class AuditNote:
     """`what` is a word ("pairing", "mode"), `at` Unix time. `params` hold ids, never what people
     said."""
 
@@ -35,20 +35,20 @@ class Note:
         )
 
 
-def put(connection: Connection, note: Note) -> None:
+def put(connection: Connection, note: AuditNote) -> None:
     connection.execute(
         "INSERT INTO note (at, what, reason, allowed, session, params) VALUES (?, ?, ?, ?, ?, ?)",
         (note.at, note.what, note.reason, note.allowed, note.session, dumps(dict(note.params))),
     )
 
 
-def waiting(connection: Connection) -> list[tuple[int, Note]]:
+def waiting(connection: Connection) -> list[tuple[int, AuditNote]]:
     """Those that are not on record yet, oldest first, each with its number."""
     rows = connection.execute(
         "SELECT id, at, what, reason, params, allowed, session FROM note ORDER BY id"
     )
     return [
-        (number, Note(at, what, reason, json.loads(params), bool(allowed), session))
+        (number, AuditNote(at, what, reason, json.loads(params), bool(allowed), session))
         for number, at, what, reason, params, allowed, session in rows
     ]
 

@@ -18,9 +18,9 @@ def is_unanswered(connection: Connection, seq: int) -> bool:
     return bool(found)
 
 
-def messages(connection: Connection, lane: str) -> list[InboundMessage]:
+def waiting_messages(connection: Connection, lane: str) -> list[InboundMessage]:
     """What waits in the lane, oldest first."""
-    return [message for _, message in rows(connection, lane, together=True, held=True)]
+    return [message for _, message in waiting_rows(connection, lane, together=True, held=True)]
 
 
 def unfinished(connection: Connection, lane: str) -> frozenset[str]:
@@ -34,7 +34,7 @@ def unfinished(connection: Connection, lane: str) -> frozenset[str]:
     return frozenset(source.partition(":")[2] for (source,) in found if source)
 
 
-def session_of(message: InboundMessage) -> str | None:
+def session_of_message(message: InboundMessage) -> str | None:
     """The conversation that a sub-agent's report or a job belongs to, wherever its chat is now."""
     if message.is_report:
         return str(message.options["session"])
@@ -42,7 +42,7 @@ def session_of(message: InboundMessage) -> str | None:
     return message.options.get("session") if is_planned else None
 
 
-def rows(
+def waiting_rows(
     connection: Connection, lane: str, *, together: bool, held: bool = False
 ) -> list[tuple[int, InboundMessage]]:
     """The lane's next message; the ones behind it, too, when they are taken together or as far as

@@ -9,7 +9,7 @@ from gateway.core.messages import InboundMessage, Route
 _KEY = "channel = ? AND account = ? AND chat = ?"
 
 
-def leave(connection: Connection, route: Route, reason: str, now: float) -> int:
+def mark_unreachable(connection: Connection, route: Route, reason: str, now: float) -> int:
     """The bot is out of this chat: what waits for it, in all its topics, is ended.
 
     Returns how many parts were given up.
@@ -28,7 +28,7 @@ def leave(connection: Connection, route: Route, reason: str, now: float) -> int:
     ).rowcount
 
 
-def enter(connection: Connection, route: Route, reason: str, now: float) -> None:
+def mark_reachable(connection: Connection, route: Route, reason: str, now: float) -> None:
     """The bot is in this chat."""
     connection.execute(
         "INSERT INTO whereabouts (channel, account, chat, state, reason, at)"
@@ -38,7 +38,7 @@ def enter(connection: Connection, route: Route, reason: str, now: float) -> None
     )
 
 
-def told_since(connection: Connection, prefix: str, since: float) -> int:
+def notice_time(connection: Connection, prefix: str, since: float) -> int:
     """How many letters whose name begins so were written after `since`."""
     (found,) = connection.execute(
         "SELECT count(*) FROM outbox WHERE delivery_id GLOB ? AND created_at > ?",
@@ -47,7 +47,7 @@ def told_since(connection: Connection, prefix: str, since: float) -> int:
     return int(found)
 
 
-def hear(connection: Connection, message: InboundMessage) -> None:
+def touch(connection: Connection, message: InboundMessage) -> None:
     """Whoever writes can be written to."""
     connection.execute(
         f"DELETE FROM whereabouts WHERE {_KEY} AND state = 'out'",
@@ -55,7 +55,7 @@ def hear(connection: Connection, message: InboundMessage) -> None:
     )
 
 
-def is_out(connection: Connection, route: Route) -> bool:
+def is_unreachable(connection: Connection, route: Route) -> bool:
     (found,) = connection.execute(
         f"SELECT EXISTS (SELECT 1 FROM whereabouts WHERE {_KEY} AND state = 'out')",
         (route.channel, route.account, route.chat_id),
@@ -63,7 +63,7 @@ def is_out(connection: Connection, route: Route) -> bool:
     return bool(found)
 
 
-def out_of(connection: Connection) -> list[Mapping[str, Any]]:
+def unreachable_chats(connection: Connection) -> list[Mapping[str, Any]]:
     """The chats that cannot be written to, the newest first: `chat`, `reason`, `at`."""
     rows = connection.execute(
         "SELECT channel, account, chat, reason, at FROM whereabouts WHERE state = 'out'"

@@ -20,7 +20,7 @@ from gateway.store.repositories import (
 )
 from gateway.store.repositories.active_channels import TURN_RUN_HERE
 from gateway.store.repositories.inbox import LIVE, PAYLOAD, RUNNING
-from gateway.store.repositories.thinking import Thinking
+from gateway.store.repositories.thinking import ThinkingChoice
 from gateway.turns.trace import Trace
 
 # A turn that ended the process this often without a new step is given up.
@@ -34,7 +34,7 @@ _STEPS = (
 
 
 @frozen
-class Claim:
+class TurnClaim:
     """A turn to run, for these messages (oldest first; `seq` is the first one's row).
 
     `messages` grows when somebody steers the turn. `stored` counts the turn's messages in the
@@ -55,7 +55,7 @@ class Claim:
     exhausted: bool = False
     model: str | None = None
     mode: str | None = None
-    thinking: Thinking = field(default_factory=Thinking)
+    thinking: ThinkingChoice = field(default_factory=ThinkingChoice)
     # What somebody chose about the trace below answers.
     trace: Trace | None = None
     taint: frozenset[Taint] = frozenset()
@@ -79,7 +79,7 @@ class CommandClaim:
 
 
 @frozen
-class Busy:
+class SessionBusy:
     """The lane must wait for its session's turn on another one; `waits`: that turn, too."""
 
     lane: str
@@ -92,7 +92,7 @@ def claim(
     now: float,
     is_command: Callable[[InboundMessage], bool],
     compose: Callable[[Sequence[InboundMessage]], Message],
-) -> Claim | CommandClaim | Busy | None:
+) -> TurnClaim | CommandClaim | SessionBusy | None:
     """Take the next thing to do on a lane: an unfinished turn, a command, or a new turn.
 
     A new turn stores its user message, made by `compose`, and who works for its session. None also
@@ -111,24 +111,24 @@ def claim(
         sessions.unbind(connection, lane)
         session = None
     mode = sessions.queue_mode_of_lane(connection, lane)
-    waiting = backlog.rows(connection, lane, together=mode != "queue")
+    waiting = backlog.waiting_rows(connection, lane, together=mode != "queue")
     if not waiting:
         return None
     (seq, message), *_ = waiting
     if is_command(message):
         return CommandClaim(seq, message, session)
-    bound, session = session, backlog.session_of(message) or session
+    bound, session = session, backlog.session_of_message(message) or session
     if session is None:
         session = sessions.create_session(connection, message.principal, now, lane=lane)
     busy = connection.execute(
         f"SELECT lane, state = 'waiting' FROM turn WHERE session = ? AND {LIVE}", (session,)
     ).fetchone()
     if busy:
-        return Busy(busy[0], bool(busy[1]))
-    belong = {session} if backlog.session_of(message) else {session, bound}
+        return SessionBusy(busy[0], bool(busy[1]))
+    belong = {session} if backlog.session_of_message(message) else {session, bound}
 
     def joins(message: InboundMessage) -> bool:
-        return not is_command(message) and (backlog.session_of(message) or bound) in belong
+        return not is_command(message) and (backlog.session_of_message(message) or bound) in belong
 
     joined = list(takewhile(lambda row: joins(row[1]), waiting))
     messages = [message for _, message in joined]
@@ -144,12 +144,12 @@ def claim(
     asked = compose(messages)
     if told := subagent_tasks.facts(connection, session):
         asked = replace(asked, content=(*asked.content, Context(f"[{'; '.join(told)}]")))
-    if heard := overheard.take(connection, lane):
+    if heard := overheard.take_group_context(connection, lane):
         asked = replace(asked, content=(*asked.content, Context(heard)))
     is_new = sessions.is_untouched(connection, session)
     sessions.append_messages(connection, session, turn, [asked], now)
     begins = sessions.recent(connection, 1, session=session)[0].name if is_new else None
-    return Claim(
+    return TurnClaim(
         turn,
         seq,
         session,
@@ -158,8 +158,8 @@ def claim(
         begins=begins,
         model=sessions.chosen_model(connection, session),
         mode=sessions.chosen_mode(connection, session),
-        thinking=thinking.of_session(connection, session),
-        trace=trace.of_session(connection, session),
+        thinking=thinking.thinking_of_session(connection, session),
+        trace=trace.trace_of_session(connection, session),
         taint=sessions.taint_of(connection, session),
     )
 
@@ -188,7 +188,7 @@ def suspect_lanes(connection: Connection) -> list[str]:
     return [lane for (lane,) in rows]
 
 
-def _resume(connection: Connection, lane: str) -> Claim | None:
+def _resume(connection: Connection, lane: str) -> TurnClaim | None:
     """The lane's unfinished turn."""
     row = connection.execute(
         "SELECT id, session, stop_requested, attempts,"
@@ -210,7 +210,7 @@ def _resume(connection: Connection, lane: str) -> Claim | None:
     rows = connection.execute(
         f"SELECT seq, {PAYLOAD} FROM inbox WHERE turn_id = ? ORDER BY seq", (turn,)
     ).fetchall()
-    return Claim(
+    return TurnClaim(
         turn=turn,
         seq=rows[0][0],
         session=session,
@@ -221,8 +221,8 @@ def _resume(connection: Connection, lane: str) -> Claim | None:
         stored=stored,
         model=sessions.chosen_model(connection, session),
         mode=sessions.chosen_mode(connection, session),
-        thinking=thinking.of_session(connection, session),
-        trace=trace.of_session(connection, session),
+        thinking=thinking.thinking_of_session(connection, session),
+        trace=trace.trace_of_session(connection, session),
         taint=sessions.taint_of(connection, session),
     )
 
@@ -231,7 +231,7 @@ def claim_at_once(
     connection: Connection, lane: str, is_at_once: Callable[[InboundMessage], bool]
 ) -> CommandClaim | None:
     """The lane's next command that need not wait for what is in front of it."""
-    for seq, message in backlog.rows(connection, lane, together=True, held=True):
+    for seq, message in backlog.waiting_rows(connection, lane, together=True, held=True):
         if is_at_once(message):
             return CommandClaim(seq, message, sessions.bound_session(connection, lane))
     return None

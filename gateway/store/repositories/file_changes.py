@@ -6,13 +6,13 @@ from pathlib import Path
 from sqlite3 import Connection
 from typing import Any
 
-from agent.undo.ledger import KEEP_S, Act, Ending
-from agent.undo.records import Change, Step
+from agent.undo.ledger import KEEP_S, UndoOperation, UndoResult
+from agent.undo.records import ChangeStep, FileChange
 
 _ENTRY = "unseal(entry, 'change.entry', step, n)"
 
 
-def add(connection: Connection, step: Step) -> None:
+def add(connection: Connection, step: ChangeStep) -> None:
     """Put a step on record, and forget what is too old or can no longer be redone."""
     for table in ("change", "undoing"):
         connection.execute(
@@ -36,7 +36,7 @@ def add(connection: Connection, step: Step) -> None:
     )
 
 
-def steps(connection: Connection, session: str) -> list[Step]:
+def steps(connection: Connection, session: str) -> list[ChangeStep]:
     """All that is kept of a session, newest first."""
     rows = connection.execute(
         f"SELECT step, turn_id, call_id, tool, shared, made_at, n, standing, {_ENTRY} FROM change"
@@ -48,7 +48,7 @@ def steps(connection: Connection, session: str) -> list[Step]:
     ]
 
 
-def begin(connection: Connection, act: Act, now: float) -> Act:
+def begin(connection: Connection, act: UndoOperation, now: float) -> UndoOperation:
     """The act of this name as it was begun; begins it if it was not."""
     row = connection.execute(
         "SELECT unseal(plan, 'undoing.plan', name), unseal(report, 'undoing.report', name)"
@@ -56,7 +56,7 @@ def begin(connection: Connection, act: Act, now: float) -> Act:
         (act.key,),
     ).fetchone()
     if row is not None:
-        return Act.from_json(act.key, act.session, json.loads(row[0]), row[1])
+        return UndoOperation.from_json(act.key, act.session, json.loads(row[0]), row[1])
     connection.execute(
         "INSERT INTO undoing (name, session, plan, made_at)"
         " VALUES (?, ?, seal(?, 'undoing.plan', ?), ?)",
@@ -65,7 +65,7 @@ def begin(connection: Connection, act: Act, now: float) -> Act:
     return act
 
 
-def end(connection: Connection, ending: Ending) -> None:
+def end(connection: Connection, ending: UndoResult) -> None:
     """The act and where its changes stand now, together."""
     for step, change in ending.changes:
         row = connection.execute(
@@ -85,20 +85,20 @@ def end(connection: Connection, ending: Ending) -> None:
     )
 
 
-def _entry(root: Path, change: Change) -> str:
+def _entry(root: Path, change: FileChange) -> str:
     return json.dumps({"root": str(root), **change.to_json()})
 
 
-def _step(session: str, number: int, rows: list[tuple[Any, ...]]) -> Step:
+def _step(session: str, number: int, rows: list[tuple[Any, ...]]) -> ChangeStep:
     _, turn, call, tool, shared, made_at, *_ = rows[0]
     entries = [(n, standing, json.loads(entry)) for *_, n, standing, entry in rows]
-    return Step(
+    return ChangeStep(
         session=session,
         turn=turn,
         call=call,
         tool=tool,
         root=Path(entries[0][2]["root"]),
-        changes=tuple(Change.from_json(entry, n, standing) for n, standing, entry in entries),
+        changes=tuple(FileChange.from_json(entry, n, standing) for n, standing, entry in entries),
         made_at=made_at,
         shared=bool(shared),
         id=number,

@@ -3,9 +3,9 @@
 from sqlite3 import Connection
 
 from agent.records import frozen
-from gateway.core.approval import Question
+from gateway.core.approval import ApprovalPrompt
 from gateway.store.repositories import audit_outbox
-from gateway.store.repositories.audit_outbox import Note
+from gateway.store.repositories.audit_outbox import AuditNote
 
 _SELECT = (
     "SELECT id, principal, session,"
@@ -31,7 +31,9 @@ class Grant:
     granted_at: float
 
 
-def put(connection: Connection, question: Question, session: str, by: str, now: float) -> None:
+def put_grant(
+    connection: Connection, question: ApprovalPrompt, session: str, by: str, now: float
+) -> None:
     """From now on this very call is allowed; an earlier grant for it is replaced."""
     connection.execute(
         "INSERT OR REPLACE INTO standing (principal, session, grant_hash, title, folder,"
@@ -50,7 +52,7 @@ def put(connection: Connection, question: Question, session: str, by: str, now: 
     )
 
 
-def holding(
+def find_grant(
     connection: Connection, principal: str, session: str, grant_hash: str
 ) -> tuple[str, str] | None:
     """Session and giver of the grant that allows this call; None without one."""
@@ -62,18 +64,18 @@ def holding(
     return row
 
 
-def grants(connection: Connection) -> list[Grant]:
+def list_grants(connection: Connection) -> list[Grant]:
     """All of them, oldest first."""
     return [Grant(*row) for row in connection.execute(f"{_SELECT} ORDER BY id")]
 
 
-def revoke(connection: Connection, number: int | None, by: str, now: float) -> list[Grant]:
+def revoke_grant(connection: Connection, number: int | None, by: str, now: float) -> list[Grant]:
     """Take one back, or all; returns what was taken back. The audit log hears of each."""
-    gone = [grant for grant in grants(connection) if number in (None, grant.id)]
+    gone = [grant for grant in list_grants(connection) if number in (None, grant.id)]
     for grant in gone:
         connection.execute("DELETE FROM standing WHERE id = ?", (grant.id,))
         params = {"action": "revoke", "who": grant.principal}
         reason = f"grant {grant.id}: taken back by {by}"
-        note = Note(now, "grant", reason, params, allowed=False, session=grant.session)
+        note = AuditNote(now, "grant", reason, params, allowed=False, session=grant.session)
         audit_outbox.put(connection, note)
     return gone

@@ -20,7 +20,7 @@ PAYLOAD = "unseal(payload, 'inbox.payload', channel, account, event_id)"
 
 
 @frozen
-class Entry:
+class InboxEntry:
     """A message as it is stored; with a `dead_reason` it is a tombstone that nobody acts on."""
 
     message: InboundMessage
@@ -28,7 +28,7 @@ class Entry:
 
 
 @frozen
-class Arrival:
+class InboxBatch:
     """What a batch brought besides messages: see `Batch`. `heard` was said to others; the time
     is in Unix seconds."""
 
@@ -43,8 +43,8 @@ class Arrival:
 
 def accept(
     connection: Connection,
-    arrival: Arrival,
-    entries: Sequence[Entry],
+    arrival: InboxBatch,
+    entries: Sequence[InboxEntry],
 ) -> set[str]:
     """Store all that a poll brought, and its cursor; returns the lanes that have new work."""
     lanes = set()
@@ -54,7 +54,7 @@ def accept(
         if is_known(connection, message):
             continue
         if message.album is not None and dead_reason is None and not message.edited:
-            dead_reason = pending_media.join(connection, message, arrival.now)
+            dead_reason = pending_media.join_album(connection, message, arrival.now)
         if message.follows and dead_reason is None:
             if pending_media.has_room(connection, message):
                 _insert(connection, message, pending_media.EARLY)
@@ -63,13 +63,13 @@ def accept(
         if message.edited and dead_reason is None:
             dead_reason = _apply_edit(connection, message)
         _insert(connection, message, dead_reason)
-        chats.hear(connection, message)
+        chats.touch(connection, message)
         if dead_reason is None:
-            pending_media.hold(connection, message, arrival.now)
-            pending_media.gather(connection, message, arrival.now)
+            pending_media.hold_for_media(connection, message, arrival.now)
+            pending_media.gather_album(connection, message, arrival.now)
             lanes.add(message.session_key)
-    moves.put(connection, arrival.channel, arrival.moves)
-    overheard.keep(connection, arrival.heard)
+    moves.add_alias(connection, arrival.channel, arrival.moves)
+    overheard.add_group_context(connection, arrival.heard)
     if arrival.next_offset is not None:
         connection.execute(
             "INSERT INTO cursor (channel, account, next_offset, seen_at) VALUES (?, ?, ?, ?)"

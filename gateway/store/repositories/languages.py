@@ -3,12 +3,12 @@
 from sqlite3 import Connection
 
 
-def of_all(connection: Connection) -> list[tuple[str, str | None, str | None]]:
+def client_languages(connection: Connection) -> list[tuple[str, str | None, str | None]]:
     """Principal, the language of their app, the language that they chose."""
     return connection.execute("SELECT principal, heard, chosen FROM language").fetchall()
 
 
-def hear(connection: Connection, principal: str, language: str) -> None:
+def record_client_language(connection: Connection, principal: str, language: str) -> None:
     connection.execute(
         "INSERT INTO language (principal, heard) VALUES (?, ?)"
         " ON CONFLICT DO UPDATE SET heard = excluded.heard WHERE heard IS NOT excluded.heard",
@@ -16,7 +16,7 @@ def hear(connection: Connection, principal: str, language: str) -> None:
     )
 
 
-def choose(connection: Connection, principal: str, language: str | None) -> None:
+def choose_language(connection: Connection, principal: str, language: str | None) -> None:
     """None takes the choice back."""
     connection.execute(
         "INSERT INTO language (principal, chosen) VALUES (?, ?)"

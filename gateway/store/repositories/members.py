@@ -35,7 +35,7 @@ ANYBODY = ""
 
 
 @frozen
-class Asking:
+class PairingRequest:
     """A request that is open; `chat` is where its sender wrote."""
 
     person: Person
@@ -124,7 +124,7 @@ def has_request(connection: Connection, person: Person, now: float) -> bool:
     return bool(found)
 
 
-def requests(connection: Connection, now: float) -> list[tuple[Asking, bytes]]:
+def requests(connection: Connection, now: float) -> list[tuple[PairingRequest, bytes]]:
     """The open ones, oldest first, each with the hash of its code."""
     rows = connection.execute(
         "SELECT channel, account, sender, name, chat, asked_at, expires_at, code_hash FROM pairing"
@@ -132,7 +132,10 @@ def requests(connection: Connection, now: float) -> list[tuple[Asking, bytes]]:
         (ANYBODY, now),
     )
     return [
-        (Asking(Person(channel, account, sender, name), chat, asked_at, expires_at), code_hash)
+        (
+            PairingRequest(Person(channel, account, sender, name), chat, asked_at, expires_at),
+            code_hash,
+        )
         for channel, account, sender, name, chat, asked_at, expires_at, code_hash in rows
     ]
 
@@ -153,7 +156,7 @@ def close_request(connection: Connection, person: Person) -> None:
     )
 
 
-def turn_down(connection: Connection, channel: str, sender: str, until: float) -> bool:
+def reject(connection: Connection, channel: str, sender: str, until: float) -> bool:
     """Their open requests are void, and no new one is taken until then; False without any."""
     turned_down = connection.execute(
         "UPDATE pairing SET code_hash = NULL, expires_at = ?"

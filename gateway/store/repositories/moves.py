@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from sqlite3 import Connection
 
 
-def put(connection: Connection, channel: str, moves: Iterable[tuple[str, str]]) -> None:
+def add_alias(connection: Connection, channel: str, moves: Iterable[tuple[str, str]]) -> None:
     """Store (first id, present id) of each; telling it twice changes nothing."""
     connection.executemany(
         "INSERT INTO move (channel, first, now) VALUES (?, ?, ?)"
@@ -13,7 +13,7 @@ def put(connection: Connection, channel: str, moves: Iterable[tuple[str, str]]) 
     )
 
 
-def load(connection: Connection, channel: str) -> dict[str, str]:
+def load_aliases(connection: Connection, channel: str) -> dict[str, str]:
     """The present ids by the first ones."""
     rows = connection.execute("SELECT first, now FROM move WHERE channel = ?", (channel,))
     return dict(rows.fetchall())

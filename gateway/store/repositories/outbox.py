@@ -6,18 +6,18 @@ from math import inf
 from sqlite3 import Connection
 from typing import Any
 
-from agent.i18n import later, t
+from agent.i18n import mark_for_translation, t
 from agent.records import frozen
 from agent.security.taint.taint import BOTH, NOTHING
 from agent.types import Taint
 from gateway.access.control import CONSOLE
-from gateway.core.link_defusing import inert_part, plain_part
+from gateway.core.link_defusing import defuse_part, plain_part
 from gateway.core.messages import OutboundKind, OutboundMessage, OutboundPart, Route
 from gateway.store.repositories import parts, sessions
 
 
 @frozen
-class Letter:
+class OutgoingReply:
     """A whole reply, rendered for its route. `event_id` is the inbound message it answers.
 
     `delivery_id` makes it one delivery: a turn's reply has the same id however often it is tried.
@@ -40,7 +40,7 @@ class Letter:
 
 
 @frozen
-class Due:
+class PendingPart:
     """The head of a route: one part to send. It waited `waited_s` between its tries; `shown`: its
     message shows it already."""
 
@@ -58,7 +58,7 @@ _COLUMNS = (
     " shown, next_at"
 )
 # What an answer leaves over of a preview that was longer.
-ENDS_ABOVE = later("↑ The answer ends above.")
+ENDS_ABOVE = mark_for_translation("↑ The answer ends above.")
 # The index of what waits is used only where its own condition stands.
 UNSENT = "state IN ('pending', 'inflight')"
 _OPENED = _COLUMNS.replace(parts.COLUMNS, parts.OPENED)
@@ -66,7 +66,9 @@ _OPENED = _COLUMNS.replace(parts.COLUMNS, parts.OPENED)
 _EDITED = "(SELECT o.provider_msg FROM outbox o WHERE o.delivery_id = outbox.edits AND o.part = 0)"
 
 
-def put(connection: Connection, turn: int | None, letters: Sequence[Letter], now: float) -> None:
+def put(
+    connection: Connection, turn: int | None, letters: Sequence[OutgoingReply], now: float
+) -> None:
     """Queue the letters. A part that is streaming already becomes an edit of what is shown."""
     for letter in letters:
         for number, part in enumerate(_inert(connection, letter)):
@@ -76,7 +78,7 @@ def put(connection: Connection, turn: int | None, letters: Sequence[Letter], now
             _close_pages(connection, letter)
 
 
-def _inert(connection: Connection, letter: Letter) -> Sequence[OutboundPart]:
+def _inert(connection: Connection, letter: OutgoingReply) -> Sequence[OutboundPart]:
     """Its parts as they may leave: the one place where a field becomes a row."""
     session = sessions.bound_session(connection, letter.route.lane)
     here = sessions.taint_of(connection, session) if session is not None else NOTHING
@@ -84,14 +86,14 @@ def _inert(connection: Connection, letter: Letter) -> Sequence[OutboundPart]:
         return letter.parts
     is_markdown = letter.route.channel == CONSOLE
     return [
-        inert_part(part, is_markdown=is_markdown, is_read=letter.is_read) for part in letter.parts
+        defuse_part(part, is_markdown=is_markdown, is_read=letter.is_read) for part in letter.parts
     ]
 
 
 def _put_part(
     connection: Connection,
     turn: int | None,
-    letter: Letter,
+    letter: OutgoingReply,
     numbered: tuple[int, OutboundPart, bool],
     now: float,
 ) -> None:
@@ -128,7 +130,7 @@ def _put_part(
     )
 
 
-def _close_pages(connection: Connection, letter: Letter) -> None:
+def _close_pages(connection: Connection, letter: OutgoingReply) -> None:
     """A preview was longer than its answer: what is left over of it says so."""
     over = (letter.delivery_id, len(letter.parts))
     connection.execute(
@@ -145,7 +147,7 @@ def _close_pages(connection: Connection, letter: Letter) -> None:
 
 
 @frozen
-class Preview:
+class PreviewRow:
     """What an earlier run of a turn has shown: the platform's id; `lost` when no id tells."""
 
     provider_msg: str | None
@@ -153,8 +155,8 @@ class Preview:
 
 
 def begin_stream(
-    connection: Connection, turn: int, letter: Letter, part: int, now: float
-) -> Preview | None:
+    connection: Connection, turn: int, letter: OutgoingReply, part: int, now: float
+) -> PreviewRow | None:
     """Before the first send of a preview's page: that part of the reply exists from here on, and
     counts as lost until that send is known to have ended. None while earlier mail waits on its
     route."""
@@ -163,7 +165,7 @@ def begin_stream(
         "SELECT provider_msg, preview_lost FROM outbox WHERE delivery_id = ? AND part = ?", page
     ).fetchone()
     if row is not None and (row[0] is not None or row[1]):
-        return Preview(row[0], row[0] is None)
+        return PreviewRow(row[0], row[0] is None)
     if has_mail(connection, letter.route.lane):
         return None
     _put_part(connection, turn, letter, (part, OutboundPart(""), True), now)
@@ -172,7 +174,7 @@ def begin_stream(
         " WHERE delivery_id = ? AND part = ? AND state = 'pending'",
         page,
     )
-    return Preview(None, lost=False)
+    return PreviewRow(None, lost=False)
 
 
 def set_preview(
@@ -187,7 +189,7 @@ def set_preview(
     )
 
 
-def head(connection: Connection, lane: str, now: float) -> Due | float | None:
+def head(connection: Connection, lane: str, now: float) -> PendingPart | float | None:
     """The first row of a route; or the time at which it is due; or None."""
     row = connection.execute(
         f"SELECT {_OPENED}, {_EDITED} FROM outbox WHERE lane = ? AND {UNSENT} ORDER BY seq LIMIT 1",
@@ -210,7 +212,7 @@ def take(connection: Connection, seq: int) -> None:
 
 def sent(
     connection: Connection, seq: int, provider_msg: str, lane: str, now: float
-) -> Due | float | None:
+) -> PendingPart | float | None:
     """The row has arrived; returns the route's next `head`."""
     connection.execute(
         "UPDATE outbox SET state = 'sent', provider_msg = ? WHERE seq = ?", (provider_msg, seq)
@@ -218,7 +220,7 @@ def sent(
     return head(connection, lane, now)
 
 
-def postpone(
+def reschedule(
     connection: Connection, seq: int, next_at: float, *, ambiguous: bool, rest_s: float = 0.0
 ) -> None:
     """Try the row again later, in `rest_s`; an ambiguous try may have arrived.
@@ -263,7 +265,7 @@ def make_new(connection: Connection, seq: int) -> None:
     )
 
 
-def bury(connection: Connection, seq: int, reason: str, *, whole_lane: bool = False) -> int:
+def give_up(connection: Connection, seq: int, reason: str, *, whole_lane: bool = False) -> int:
     """No retry will help; `whole_lane` also ends everything that waits for the same chat.
 
     Returns how many parts were given up.
@@ -342,7 +344,7 @@ def recover(connection: Connection, latest_at: float = inf) -> int:
     ).rowcount
 
 
-def _due(row: Sequence[Any]) -> Due:
+def _due(row: Sequence[Any]) -> PendingPart:
     *own, edited = row
     data = dict(zip(_COLUMNS.replace(",", "").split(), own, strict=True))
     route = Route(data["channel"], data["account"], data["chat"], data["thread"])
@@ -363,4 +365,6 @@ def _due(row: Sequence[Any]) -> Due:
     )
     # Only the message whose id is known is one that a preview has filled.
     shown = bool(data["shown"]) and data["provider_msg"] is not None
-    return Due(data["seq"], message, data["attempts"], data["ambiguous"], data["waited_s"], shown)
+    return PendingPart(
+        data["seq"], message, data["attempts"], data["ambiguous"], data["waited_s"], shown
+    )

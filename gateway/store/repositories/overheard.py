@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from sqlite3 import Connection
 
-from agent.prompts import fill
+from agent.prompts import render_prompt
 from gateway.core.messages import InboundMessage
 
 # The newest of a lane; of each so many characters, and of all together.
@@ -13,7 +13,7 @@ SHOWN_CHARS = 8_000
 _TEXT = "unseal(text, 'overheard.text', channel, account, event_id)"
 
 
-def keep(connection: Connection, messages: Iterable[InboundMessage]) -> None:
+def add_group_context(connection: Connection, messages: Iterable[InboundMessage]) -> None:
     """Store them; an edit changes the line that is there. Telling one twice changes nothing."""
     lanes = set()
     for message in messages:
@@ -41,7 +41,7 @@ def keep(connection: Connection, messages: Iterable[InboundMessage]) -> None:
         )
 
 
-def take(connection: Connection, lane: str) -> str | None:
+def take_group_context(connection: Connection, lane: str) -> str | None:
     """What the model is told of it, once: it is gone then. The newest lines, oldest first."""
     rows = connection.execute(
         f"SELECT {_TEXT} FROM overheard WHERE lane = ? ORDER BY n DESC", (lane,)
@@ -56,7 +56,7 @@ def take(connection: Connection, lane: str) -> str | None:
         if room < 0:
             break
         lines.append(line)
-    return fill("overheard", lines="\n".join(reversed(lines))).strip()
+    return render_prompt("overheard", lines="\n".join(reversed(lines))).strip()
 
 
 def _line(message: InboundMessage) -> str:

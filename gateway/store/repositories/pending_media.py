@@ -10,7 +10,7 @@ from sqlite3 import Connection
 from agent.records import frozen
 from gateway.core.messages import InboundMessage, Media
 from gateway.store.repositories import outbox
-from gateway.store.repositories.outbox import Letter
+from gateway.store.repositories.outbox import OutgoingReply
 
 # An album is whole when nothing has joined it for so long.
 QUIET_S = 1.0
@@ -26,7 +26,7 @@ _OWN = "is_run_here(channel, account)"
 
 
 @frozen
-class Held:
+class PendingMessage:
     """A row that waits. `ready_at` (Unix time) is when it has been still for long enough."""
 
     seq: int
@@ -39,7 +39,7 @@ class Held:
         return next((one for one in self.message.media if one.is_awaited), None)
 
 
-def hold(connection: Connection, message: InboundMessage, now: float) -> None:
+def hold_for_media(connection: Connection, message: InboundMessage, now: float) -> None:
     """Keep a new row from being worked on as long as it needs something."""
     if message.album is None and not any(one.is_awaited for one in message.media):
         return
@@ -51,7 +51,7 @@ def hold(connection: Connection, message: InboundMessage, now: float) -> None:
     )
 
 
-def join(connection: Connection, part: InboundMessage, now: float) -> str | None:
+def join_album(connection: Connection, part: InboundMessage, now: float) -> str | None:
     """Put a part of an album to the one that waits; returns why it needs no answer of its own."""
     row = connection.execute(
         f"SELECT seq, {_PAYLOAD} FROM inbox"
@@ -87,7 +87,7 @@ def wait(connection: Connection, part: InboundMessage, now: float) -> None:
     )
 
 
-def gather(connection: Connection, first: InboundMessage, now: float) -> None:
+def gather_album(connection: Connection, first: InboundMessage, now: float) -> None:
     """Put the early parts of its album to a new row that waits."""
     if first.album is None or first.edited:
         return
@@ -98,7 +98,7 @@ def gather(connection: Connection, first: InboundMessage, now: float) -> None:
         (first.channel, first.account, first.album, first.principal),
     ).fetchall()
     for seq, payload in early:
-        reason = join(connection, InboundMessage.from_json(payload), now)
+        reason = join_album(connection, InboundMessage.from_json(payload), now)
         connection.execute("UPDATE inbox SET dead_reason = ? WHERE seq = ?", (reason, seq))
 
 
@@ -131,12 +131,12 @@ def rows(connection: Connection) -> list[int]:
     return [seq for (seq,) in found]
 
 
-def find(connection: Connection, seq: int) -> Held | None:
+def find(connection: Connection, seq: int) -> PendingMessage | None:
     """The row as it is now; None when it waits no more."""
     row = connection.execute(
         f"SELECT {_PAYLOAD}, ready_at FROM inbox WHERE seq = ? AND {_HELD}", (seq,)
     ).fetchone()
-    return Held(seq, InboundMessage.from_json(row[0]), row[1]) if row else None
+    return PendingMessage(seq, InboundMessage.from_json(row[0]), row[1]) if row else None
 
 
 def is_forgotten(connection: Connection, seq: int) -> bool:
@@ -146,7 +146,7 @@ def is_forgotten(connection: Connection, seq: int) -> bool:
 
 
 def settle(
-    connection: Connection, seq: int, media: Media, letters: Sequence[Letter], now: float
+    connection: Connection, seq: int, media: Media, letters: Sequence[OutgoingReply], now: float
 ) -> None:
     """A file of the row is there, or known to be out of reach, and the person is told so. The row
     may have grown meanwhile."""
@@ -159,7 +159,7 @@ def settle(
         _write(connection, seq, replace(held.message, media=known))
 
 
-def release(connection: Connection, seen: Held) -> str | None:
+def release(connection: Connection, seen: PendingMessage) -> str | None:
     """Let go of a row that needs nothing any more; returns its lane, None when it has grown since
     it was `seen`."""
     held = find(connection, seen.seq)

@@ -8,16 +8,16 @@ DELETION = "deletion"
 RESTORED = "restored"
 
 
-def get(connection: Connection, name: str) -> str | None:
+def get_state(connection: Connection, name: str) -> str | None:
     row = connection.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
     return row[0] if row else None
 
 
-def drop(connection: Connection, name: str) -> None:
+def drop_state(connection: Connection, name: str) -> None:
     connection.execute("DELETE FROM meta WHERE name = ?", (name,))
 
 
-def put(connection: Connection, name: str, value: str) -> None:
+def put_state(connection: Connection, name: str, value: str) -> None:
     connection.execute(
         "INSERT INTO meta (name, value) VALUES (?, ?)"
         " ON CONFLICT DO UPDATE SET value = excluded.value",

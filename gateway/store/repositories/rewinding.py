@@ -4,14 +4,14 @@ from sqlite3 import Connection
 
 from agent.records import frozen
 from gateway.store.repositories import session_admin, sessions
-from gateway.store.repositories.session_admin import Owner
+from gateway.store.repositories.session_admin import SessionOwner
 
 _CONTENT = "unseal(content, 'message.content', session, n)"
 _TITLE_CHARS = 60
 
 
 @frozen
-class Asked:
+class RewindPoint:
     """The first message of a turn: the turn, when it came, and how it begins."""
 
     turn: int
@@ -19,7 +19,7 @@ class Asked:
     title: str
 
 
-def asked(connection: Connection, session: str) -> list[Asked]:
+def asked(connection: Connection, session: str) -> list[RewindPoint]:
     """The messages that can be gone back to, the oldest first."""
     rows = connection.execute(
         "SELECT turn_id, created_at, (SELECT substr(value ->> '$.text', 1, 200)"
@@ -28,7 +28,7 @@ def asked(connection: Connection, session: str) -> list[Asked]:
         " GROUP BY turn_id ORDER BY turn_id",
         (session,),
     )
-    return [Asked(turn, at, _title(text or "")) for turn, at, text, _ in rows]
+    return [RewindPoint(turn, at, _title(text or "")) for turn, at, text, _ in rows]
 
 
 def is_copy(connection: Connection, session: str) -> bool:
@@ -38,7 +38,7 @@ def is_copy(connection: Connection, session: str) -> bool:
 
 
 def rewind(
-    connection: Connection, key: str, session: str, turn: int, owner: Owner, now: float
+    connection: Connection, key: str, session: str, turn: int, owner: SessionOwner, now: float
 ) -> str:
     """A new session with all that was said before a turn, and the lane in it; once for each key.
 

@@ -11,7 +11,7 @@ from agent.errors import KoreError
 from agent.i18n import t
 from agent.records import frozen
 from agent.serialization import message_from_json
-from gateway.control.service import Glimpse, Said
+from gateway.control.service import Excerpt, SessionPreview
 from gateway.store.repositories import sessions
 from gateway.store.repositories.inbox import LIVE
 from gateway.store.search import Scope
@@ -24,7 +24,7 @@ _NUMBERED = re.compile(r" \(\d+\)\Z")
 
 
 @frozen
-class Owner:
+class SessionOwner:
     """Whose a new session is, and on which lane it begins ('': on none)."""
 
     principal: str
@@ -32,7 +32,12 @@ class Owner:
 
 
 def fork(
-    connection: Connection, session: str, owner: Owner, now: float, *, last: int | None = None
+    connection: Connection,
+    session: str,
+    owner: SessionOwner,
+    now: float,
+    *,
+    last: int | None = None,
 ) -> str:
     """A new session that begins with all of this one, but for the turn that runs in it, or with
     its messages up to the `last`.
@@ -123,25 +128,25 @@ def name_of(connection: Connection, session: str) -> str:
     return str(name)
 
 
-def glimpse(connection: Connection, session: str, first: int, last: int) -> Glimpse:
+def preview(connection: Connection, session: str, first: int, last: int) -> SessionPreview:
     """What stands between the first and the last words is not read."""
     (info,) = sessions.recent(connection, 1, session=session)
     beginning = _spoken(connection, session, first, "ASC", 0)
     begun = beginning[-1][0] if beginning else 0
     end = _spoken(connection, session, last, "DESC", begun)[::-1]
-    return Glimpse(info, *(tuple(said for _, said in part) for part in (beginning, end)))
+    return SessionPreview(info, *(tuple(said for _, said in part) for part in (beginning, end)))
 
 
 def _spoken(
     connection: Connection, session: str, count: int, order: Literal["ASC", "DESC"], after: int
-) -> list[tuple[int, Said]]:
+) -> list[tuple[int, Excerpt]]:
     rows = connection.execute(
         f"SELECT n, role, {sessions.CONTENT} FROM message WHERE session = ? AND n > ?"
         f" AND role IN ('user', 'assistant') ORDER BY n {order}",
         (session, after),
     )
     texts = ((n, role, message_from_json(json.loads(content)).text) for n, role, content in rows)
-    spoken = ((n, Said(role, text)) for n, role, text in texts if text.strip())
+    spoken = ((n, Excerpt(role, text)) for n, role, text in texts if text.strip())
     return list(islice(spoken, count))
 
 

@@ -8,7 +8,7 @@ from agent.records import frozen
 from agent.types import Message, Taint
 from gateway.core.messages import InboundMessage
 from gateway.store.repositories import backlog, sessions
-from gateway.store.repositories.claims import Claim
+from gateway.store.repositories.claims import TurnClaim
 from gateway.store.repositories.quotes import taint_of_quotes
 
 
@@ -24,7 +24,7 @@ class Joining:
 
 
 @frozen
-class Steered:
+class SteeredMessages:
     """Messages that have joined a running turn, and what its history has grown by."""
 
     messages: list[InboundMessage]
@@ -32,13 +32,13 @@ class Steered:
     taint: frozenset[Taint]
 
 
-def steer(
+def join_running_turn(
     connection: Connection,
-    claim: Claim,
+    claim: TurnClaim,
     results: Sequence[Message],
     joining: Joining,
     now: float,
-) -> Steered | None:
+) -> SteeredMessages | None:
     """Put what waits behind a running turn into it, if its conversation is steered, or joins
     messages and this is a burst before anything was done; None if not.
 
@@ -60,10 +60,10 @@ def steer(
         return None
 
     def joins(message: InboundMessage) -> bool:
-        is_of_it = (backlog.session_of(message) or bound) == claim.session
+        is_of_it = (backlog.session_of_message(message) or bound) == claim.session
         return is_of_it and not joining.is_command(message)
 
-    waiting = backlog.rows(connection, lane, together=True)
+    waiting = backlog.waiting_rows(connection, lane, together=True)
     rows = list(takewhile(lambda row: joins(row[1]), waiting))
     if not rows:
         return None
@@ -75,4 +75,4 @@ def steer(
     sessions.append_messages(connection, claim.session, claim.turn, said, now)
     taint = joining.taint(messages) | taint_of_quotes(connection, messages)
     sessions.add_taint(connection, claim.session, taint)
-    return Steered(messages, said, taint)
+    return SteeredMessages(messages, said, taint)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from agent.records import frozen
 from agent.serialization import dumps
-from agent.subagents.definition import Definition
+from agent.subagents.definition import SubagentDefinition
 from agent.types import Taint
 from gateway.store.repositories import sessions, turns
 
@@ -25,7 +25,7 @@ _SELECT = (
 
 
 @frozen
-class Errand:
+class SubagentTask:
     """A row. `turn_id` and `step` are the call that sent it out, `root_*` the person's turn that
     it is all for; `caller` and `session` are sessions. Times are Unix seconds."""
 
@@ -41,7 +41,7 @@ class Errand:
     session: str
     lane: str
     agent: str
-    definition: Definition
+    definition: SubagentDefinition
     title: str
     model: str | None
     background: bool
@@ -53,7 +53,7 @@ class Errand:
 
 
 @frozen
-class Outcome:
+class TaskOutcome:
     """How an errand ended, in the sub-agent's last words or in a sentence of ours."""
 
     state: State
@@ -61,14 +61,16 @@ class Outcome:
     taint: frozenset[Taint] = frozenset()
 
 
-def put(connection: Connection, errand: Errand) -> Errand:
+def put(connection: Connection, errand: SubagentTask) -> SubagentTask:
     """Store a new one; returns it with its number."""
     row = asdict(errand) | {
         "definition": dumps(asdict(errand.definition)),
         "taint": ",".join(sorted(errand.taint)),
         "background": int(errand.background),
     }
-    columns = [one.name for one in fields(Errand) if one.name not in ("id", "result", "ended_at")]
+    columns = [
+        one.name for one in fields(SubagentTask) if one.name not in ("id", "result", "ended_at")
+    ]
     sealed = {"definition", "title"}
     values = ", ".join(
         f"seal(:{name}, 'task.{name}', :turn_id, :step)" if name in sealed else f":{name}"
@@ -81,7 +83,7 @@ def put(connection: Connection, errand: Errand) -> Errand:
     return get(connection, number)
 
 
-def of_call(connection: Connection, turn: int, call_id: str) -> tuple[int, Errand | None]:
+def of_call(connection: Connection, turn: int, call_id: str) -> tuple[int, SubagentTask | None]:
     """The journal's number of a call, and the errand that it has sent out already."""
     (step,) = connection.execute(
         "SELECT coalesce(max(n), 0) FROM step WHERE turn_id = ? AND call_id = ?", (turn, call_id)
@@ -90,11 +92,11 @@ def of_call(connection: Connection, turn: int, call_id: str) -> tuple[int, Erran
     return step, found[0] if found else None
 
 
-def get(connection: Connection, number: int) -> Errand:
+def get(connection: Connection, number: int) -> SubagentTask:
     return _all(connection, "id = ?", number)[0]
 
 
-def find(connection: Connection, number: str, root_session: str) -> Errand | None:
+def find(connection: Connection, number: str, root_session: str) -> SubagentTask | None:
     """An errand of this conversation."""
     if not number.isdecimal() or len(number) > 15:
         return None
@@ -102,7 +104,7 @@ def find(connection: Connection, number: str, root_session: str) -> Errand | Non
     return found[0] if found else None
 
 
-def at_work(connection: Connection, number: str, root_lane: str) -> Errand | None:
+def at_work(connection: Connection, number: str, root_lane: str) -> SubagentTask | None:
     """An errand of this chat that has not ended."""
     if not number.isdecimal() or len(number) > 15:
         return None
@@ -111,7 +113,7 @@ def at_work(connection: Connection, number: str, root_lane: str) -> Errand | Non
     return found[0] if found else None
 
 
-def running(connection: Connection, root_session: str) -> list[Errand]:
+def running(connection: Connection, root_session: str) -> list[SubagentTask]:
     return _all(connection, "root_session = ? AND state = 'running' ORDER BY id", root_session)
 
 
@@ -124,15 +126,15 @@ def facts(connection: Connection, caller: str) -> list[str]:
     ]
 
 
-def latest(connection: Connection, root_lane: str, limit: int) -> list[Errand]:
+def latest(connection: Connection, root_lane: str, limit: int) -> list[SubagentTask]:
     """Those of a chat, the newest first; what runs stands in front."""
     where = "root_lane = ? ORDER BY state = 'running' DESC, id DESC LIMIT ?"
     return _all(connection, where, root_lane, limit)
 
 
-def below(connection: Connection, lane: str) -> list[Errand]:
+def below(connection: Connection, lane: str) -> list[SubagentTask]:
     """What runs for a lane, and for what runs for it."""
-    found: list[Errand] = []
+    found: list[SubagentTask] = []
     lanes = [lane]
     while lanes:
         own = _all(connection, "caller_lane = ? AND state = 'running'", lanes.pop())
@@ -151,7 +153,7 @@ def is_awaited(connection: Connection, turn: int) -> bool:
     return bool(found)
 
 
-def end(connection: Connection, number: int, outcome: Outcome, now: float) -> bool:
+def end(connection: Connection, number: int, outcome: TaskOutcome, now: float) -> bool:
     """Whether it ended now: nothing ends twice. A turn that waited for it goes on, which costs no
     attempt, once it waits for no other; what it said is part of its caller's taint."""
     ended = connection.execute(
@@ -181,21 +183,21 @@ def abandon(connection: Connection, lanes: str, now: float, attended: Sequence[s
     found = _all(connection, where, f"{lanes}*", dumps(list(attended)))
     for errand in found:
         turns.abandon(connection, errand.lane, now)
-        end(connection, errand.id, Outcome("stopped", "Nobody waits for it any more."), now)
+        end(connection, errand.id, TaskOutcome("stopped", "Nobody waits for it any more."), now)
     return len(found)
 
 
-def _all(connection: Connection, where: str, *values: object) -> list[Errand]:
+def _all(connection: Connection, where: str, *values: object) -> list[SubagentTask]:
     rows = connection.execute(f"{_SELECT} WHERE {where}", values)
     return [_errand(row) for row in rows.fetchall()]
 
 
-def _errand(row: Sequence[Any]) -> Errand:
-    data = dict(zip((one.name for one in fields(Errand)), row, strict=True))
-    return Errand(
+def _errand(row: Sequence[Any]) -> SubagentTask:
+    data = dict(zip((one.name for one in fields(SubagentTask)), row, strict=True))
+    return SubagentTask(
         **data
         | {
-            "definition": Definition.of_data(json.loads(data["definition"])),
+            "definition": SubagentDefinition.of_data(json.loads(data["definition"])),
             "background": bool(data["background"]),
             "taint": sessions.taint_of_text(data["taint"]),
         }

@@ -9,7 +9,7 @@ from agent.records import frozen
 
 
 @frozen
-class Thinking:
+class ThinkingChoice:
     """`wanted` is None where nobody chose; `shown` says whether screens get to see it."""
 
     wanted: bool | None = None
@@ -19,15 +19,15 @@ class Thinking:
         return not self.shown and isinstance(event, ThinkingDelta | ThinkingEnd)
 
 
-def of_session(connection: Connection, session: str) -> Thinking:
+def thinking_of_session(connection: Connection, session: str) -> ThinkingChoice:
     (text,) = connection.execute(
         "SELECT metadata -> 'thinking' FROM session WHERE id = ?", (session,)
     ).fetchone()
     data: dict[str, Any] = json.loads(text) if text else {}
-    return Thinking(data.get("wanted"), data.get("shown", True))
+    return ThinkingChoice(data.get("wanted"), data.get("shown", True))
 
 
-def choose(connection: Connection, session: str, thinking: Thinking) -> None:
+def choose_thinking(connection: Connection, session: str, thinking: ThinkingChoice) -> None:
     data = json.dumps({"wanted": thinking.wanted, "shown": thinking.shown})
     connection.execute(
         "UPDATE session SET metadata = json_set(metadata, '$.thinking', json(?)) WHERE id = ?",

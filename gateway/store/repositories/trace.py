@@ -6,7 +6,7 @@ from typing import get_args
 from gateway.turns.trace import Trace
 
 
-def of_session(connection: Connection, session: str) -> Trace | None:
+def trace_of_session(connection: Connection, session: str) -> Trace | None:
     """None where nobody chose."""
     (found,) = connection.execute(
         "SELECT metadata ->> 'trace' FROM session WHERE id = ?", (session,)
@@ -14,14 +14,14 @@ def of_session(connection: Connection, session: str) -> Trace | None:
     return next((level for level in get_args(Trace) if level == found), None)
 
 
-def choose(connection: Connection, session: str, level: Trace) -> None:
+def choose_trace(connection: Connection, session: str, level: Trace) -> None:
     connection.execute(
         "UPDATE session SET metadata = json_set(metadata, '$.trace', ?) WHERE id = ?",
         (level, session),
     )
 
 
-def keep(connection: Connection, old: str, new: str) -> None:
+def carry_trace(connection: Connection, old: str, new: str) -> None:
     """What was chosen in the old conversation holds in the new one."""
-    if (level := of_session(connection, old)) is not None:
-        choose(connection, new, level)
+    if (level := trace_of_session(connection, old)) is not None:
+        choose_trace(connection, new, level)

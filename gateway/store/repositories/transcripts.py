@@ -12,7 +12,7 @@ from agent.serialization import dumps, message_from_json
 from gateway.sessions import transcript
 from gateway.sessions.transcript import Transcript
 from gateway.store.repositories import session_admin, sessions
-from gateway.store.repositories.session_admin import Owner
+from gateway.store.repositories.session_admin import SessionOwner
 
 _ID = re.compile(r"\d{8}_\d{6}(_\d{1,6})?")
 _META = -1
@@ -20,7 +20,7 @@ _CONTENT = "unseal(content, 'message.content', session, n)"
 _LINE = "unseal(line, 'kept_line.line', session, n, i)"
 
 
-def put(connection: Connection, found: Transcript, owner: Owner, now: float) -> str:
+def put(connection: Connection, found: Transcript, owner: SessionOwner, now: float) -> str:
     """A new session made of a file; returns its id.
 
     Nobody knows who wrote the file: all of it counts as strangers' words and as private, also
@@ -75,7 +75,7 @@ def _lines(connection: Connection, session: str) -> Iterator[str]:
             covered = n + covers - 1
             yield line
         elif n > covered:
-            yield transcript.own_line(message_from_json(json.loads(content)), at)
+            yield transcript.kore_line(message_from_json(json.loads(content)), at)
         yield from _behind(kept, n)
 
 
@@ -109,7 +109,7 @@ def _meta(connection: Connection, session: str, kept: tuple[int, str] | None) ->
     return {**before, **known, **{name: value for name, value in facts.items() if value}}
 
 
-def _named(connection: Connection, meta: Any, owner: Owner, now: float) -> str:
+def _named(connection: Connection, meta: Any, owner: SessionOwner, now: float) -> str:
     """A session with the id that the file names, if that is free; else with one of now."""
     wanted = meta.get("id")
     session = sessions.create_session(connection, owner.principal, now)

@@ -7,9 +7,9 @@ from sqlite3 import Connection
 from typing import Literal
 
 from agent.errors import KoreError
-from agent.history import answer_open_calls, result_message
+from agent.history import close_unanswered_calls, result_message
 from agent.i18n import t
-from agent.prompts import load
+from agent.prompts import load_prompt
 from agent.records import frozen
 from agent.serialization import dumps
 from agent.types import Effect, Message, ToolCall, ToolResult, assistant
@@ -17,7 +17,7 @@ from gateway.core.messages import ONCE
 from gateway.store.repositories import outbox, sessions, windows
 from gateway.store.repositories.active_channels import TURN_RUN_HERE
 from gateway.store.repositories.inbox import DENIED, RUNNING, WAITING
-from gateway.store.repositories.outbox import Letter
+from gateway.store.repositories.outbox import OutgoingReply
 
 # What a /stop has stopped: the running turn, or messages that had not been begun.
 Stopping = Literal["running", "withdrawn"]
@@ -99,23 +99,25 @@ def known_results(
                 ends_with=data.get("ends_with"),
             )
         else:
-            text = load("unknown_outcome" if state == "unknown" else "not_run")
+            text = load_prompt("unknown_outcome" if state == "unknown" else "not_run")
             known[call_id] = ToolResult(text, is_error=True)
     return known
 
 
 @frozen
-class Outcome:
+class FinishedTurn:
     """How a turn ends: messages for the history, letters to send, and which messages, up to number
     `head`, have left the window."""
 
     messages: Sequence[Message]
-    letters: Sequence[Letter]
+    letters: Sequence[OutgoingReply]
     head: int = 0
     state: str = "done"
 
 
-def finish(connection: Connection, turn: int, session: str, outcome: Outcome, now: float) -> None:
+def finish(
+    connection: Connection, turn: int, session: str, outcome: FinishedTurn, now: float
+) -> None:
     """The final commit: history, outbox and turn together."""
     sessions.append_messages(connection, session, turn, outcome.messages, now)
     if outcome.head:
@@ -170,7 +172,7 @@ def suspend_all(connection: Connection) -> None:
     connection.execute(f"UPDATE turn SET suspended = 1 WHERE {RUNNING} AND {TURN_RUN_HERE}")
 
 
-def finish_command(connection: Connection, seq: int, letter: Letter, now: float) -> None:
+def finish_command(connection: Connection, seq: int, letter: OutgoingReply, now: float) -> None:
     """A command has been carried out; its answer leaves with this transaction.
 
     The delivery is named anew each time, so that a replayed command is answered again.
@@ -186,7 +188,7 @@ def finish_command(connection: Connection, seq: int, letter: Letter, now: float)
 
 
 def give_up(
-    connection: Connection, turn: int, letters: Sequence[Letter], reason: str, now: float
+    connection: Connection, turn: int, letters: Sequence[OutgoingReply], reason: str, now: float
 ) -> None:
     """The turn is dead. Its open calls get results, so that the session stays usable, and what was
     asked an answer: left open, it would be taken up again with the next message."""
@@ -196,8 +198,8 @@ def give_up(
         for call_id, result in known_results(connection, turn).items()
     }
     history = windows.load(connection, session).messages
-    closing = [*answer_open_calls(history, known), assistant(load("given_up"))]
-    outcome = Outcome(closing, letters, state="dead")
+    closing = [*close_unanswered_calls(history, known), assistant(load_prompt("given_up"))]
+    outcome = FinishedTurn(closing, letters, state="dead")
     finish(connection, turn, session, outcome, now)
     connection.execute("UPDATE inbox SET dead_reason = ? WHERE turn_id = ?", (reason, turn))
 

@@ -7,7 +7,7 @@ from sqlite3 import Connection
 from agent.records import frozen
 from agent.serialization import dumps
 from gateway.channels.base import Undecoded
-from gateway.store.repositories.inbox import PAYLOAD, Arrival
+from gateway.store.repositories.inbox import PAYLOAD, InboxBatch
 
 # The newest that are kept; a broken server must not fill the disk.
 KEPT = 1_000
@@ -15,7 +15,7 @@ DECODED = "decoded by a replay"
 
 
 @frozen
-class Kept:
+class UndecodedUpdate:
     """A stored one; `raw` is what came."""
 
     seq: int
@@ -27,7 +27,7 @@ class Kept:
 
 
 def keep(
-    connection: Connection, arrival: Arrival, undecoded: Sequence[Undecoded]
+    connection: Connection, arrival: InboxBatch, undecoded: Sequence[Undecoded]
 ) -> list[tuple[int, Undecoded]]:
     """Store them; returns the new ones with their numbers in the inbox."""
     new = []
@@ -56,7 +56,7 @@ def count(connection: Connection) -> int:
     return int(found)
 
 
-def at(connection: Connection, seq: int) -> Kept | None:
+def at(connection: Connection, seq: int) -> UndecodedUpdate | None:
     """None when the row is not an undecoded update."""
     row = connection.execute(
         f"SELECT seq, channel, account, event_id, dead_reason, {PAYLOAD} FROM inbox"
@@ -67,7 +67,7 @@ def at(connection: Connection, seq: int) -> Kept | None:
         return None
     number, channel, account, event_id, reason, payload = row
     raw = str(json.loads(payload)["raw"])
-    return Kept(number, channel, account, event_id, reason, raw)
+    return UndecodedUpdate(number, channel, account, event_id, reason, raw)
 
 
 def mark_decoded(connection: Connection, seq: int) -> None:

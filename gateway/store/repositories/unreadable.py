@@ -3,7 +3,7 @@
 from sqlite3 import Connection
 
 
-def bury_head(connection: Connection, lane: str, reason: str) -> int:
+def give_up_unreadable(connection: Connection, lane: str, reason: str) -> int:
     """End the first row of a route, whatever stands in it; returns how many rows that were."""
     return connection.execute(
         "UPDATE outbox SET state = 'dead', dead_reason = ? WHERE seq = (SELECT min(seq) FROM outbox"

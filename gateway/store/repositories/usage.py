@@ -6,7 +6,7 @@ from typing import Literal
 
 from agent.records import frozen
 from agent.types import Usage
-from agent.usage import Charge, Spent
+from agent.usage import Charge, UsageTotals
 from gateway.core.messages import InboundMessage, Route
 
 # Every one-shot run has a lane of its own; for spending, the terminal is one chat.
@@ -30,10 +30,10 @@ class Payer:
 class Totals:
     """What turn and session have come to, and chat and everything since the day began."""
 
-    turn: Spent
-    session: Spent
-    chat: Spent
-    day: Spent
+    turn: UsageTotals
+    session: UsageTotals
+    chat: UsageTotals
+    day: UsageTotals
 
 
 def payer(turn: int, session: str, message: InboundMessage, by: int | None = None) -> Payer:
@@ -92,34 +92,34 @@ def totals(connection: Connection, payer: Payer, since: float | None) -> Totals:
     return Totals(
         of_turn(connection, payer.turn),
         of_session(connection, payer.session),
-        Spent() if since is None else of_chat(connection, payer.chat, since),
-        Spent() if since is None else of_all(connection, since),
+        UsageTotals() if since is None else of_chat(connection, payer.chat, since),
+        UsageTotals() if since is None else of_all(connection, since),
     )
 
 
-def of_turn(connection: Connection, turn: int) -> Spent:
+def of_turn(connection: Connection, turn: int) -> UsageTotals:
     return _sum(connection, "turn_id = ?", turn)
 
 
-def of_errand(connection: Connection, turn: int) -> Spent:
+def of_errand(connection: Connection, turn: int) -> UsageTotals:
     """What one sub-agent's turn has spent, as a part of what it was sent out for."""
     return _sum(connection, "by_turn = ? AND by_turn <> turn_id", turn)
 
 
-def of_last_turn(connection: Connection, session: str) -> Spent:
+def of_last_turn(connection: Connection, session: str) -> UsageTotals:
     """The turn of this session that called a model last."""
     return _sum(connection, "turn_id = (SELECT max(turn_id) FROM usage WHERE session = ?)", session)
 
 
-def of_session(connection: Connection, session: str) -> Spent:
+def of_session(connection: Connection, session: str) -> UsageTotals:
     return _sum(connection, "session = ?", session)
 
 
-def of_chat(connection: Connection, chat: str, since: float) -> Spent:
+def of_chat(connection: Connection, chat: str, since: float) -> UsageTotals:
     return _sum(connection, "at >= ? AND chat = ?", since, chat)
 
 
-def of_all(connection: Connection, since: float) -> Spent:
+def of_all(connection: Connection, since: float) -> UsageTotals:
     return _sum(connection, "at >= ?", since)
 
 
@@ -140,7 +140,7 @@ def is_first(
     )
 
 
-def last_private_route(connection: Connection, principal: str) -> Route | None:
+def private_route(connection: Connection, principal: str) -> Route | None:
     """Where somebody last wrote in private: there, chat and sender have the same id."""
     row = connection.execute(
         "SELECT channel, account FROM inbox WHERE principal = :who AND"
@@ -151,11 +151,11 @@ def last_private_route(connection: Connection, principal: str) -> Route | None:
     return Route(row[0], row[1], principal.partition(":")[2]) if row else None
 
 
-def _sum(connection: Connection, where: str, *values: object) -> Spent:
+def _sum(connection: Connection, where: str, *values: object) -> UsageTotals:
     row = connection.execute(
         "SELECT coalesce(sum(input), 0), coalesce(sum(output), 0), coalesce(sum(cached), 0),"
         " coalesce(sum(cost_nusd), 0), count(*), count(*) - count(cost_nusd) FROM usage"
         f" WHERE {where}",
         values,
     ).fetchone()
-    return Spent(Usage(*row[:3]), *row[3:])
+    return UsageTotals(Usage(*row[:3]), *row[3:])

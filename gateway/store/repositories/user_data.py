@@ -45,7 +45,7 @@ _LANES = "SELECT lane FROM temp.gone_lane"
 
 
 @frozen
-class Traces:
+class UserDataSummary:
     """How much there is of somebody. `busy`: an answer to them is under way."""
 
     sessions: int
@@ -64,7 +64,7 @@ class Traces:
         )
 
 
-def mark(connection: Connection, principal: str) -> None:
+def select_user_rows(connection: Connection, principal: str) -> None:
     """Note, in tables of this connection, what is theirs: sessions, turns, lanes."""
     who = {"who": principal, "channel": principal.partition(":")[0]}
     for name, column in (
@@ -118,15 +118,15 @@ def _close(connection: Connection, begin: str, who: Mapping[str, str]) -> None:
     )
 
 
-def traces(connection: Connection, principal: str) -> Traces:
+def traces(connection: Connection, principal: str) -> UserDataSummary:
     """What would go."""
-    mark(connection, principal)
+    select_user_rows(connection, principal)
 
     def count(query: str, *values: object) -> int:
         return int(connection.execute(f"SELECT count(*) FROM {query}", values).fetchone()[0])
 
     live = f"turn WHERE {LIVE} AND (id IN ({_TURNS}) OR id IN ({_SHARED}))"
-    return Traces(
+    return UserDataSummary(
         sessions=count("temp.gone_session"),
         messages=count(
             f"message WHERE session IN ({_SESSIONS}) OR turn_id IN ({_SHARED})",
@@ -148,7 +148,7 @@ def erase(connection: Connection, principal: str, now: float) -> list[str]:
 
     Free pages still hold it: `Database.rewrite` does away with them.
     """
-    mark(connection, principal)
+    select_user_rows(connection, principal)
     channel, _, sender = principal.partition(":")
     _blank_shared(connection)
     turns = f"({_TURNS} UNION {_SHARED})"

@@ -12,9 +12,9 @@ _SESSIONS = "SELECT id FROM temp.gone_session"
 _OUTBOX = "unseal({0}, 'outbox.{0}', delivery_id, part)"
 
 
-def files(connection: Connection, principal: str) -> dict[str, str]:
+def export_rows(connection: Connection, principal: str) -> dict[str, str]:
     """Name -> text; JSON lines, for people and programs."""
-    user_data.mark(connection, principal)
+    user_data.select_user_rows(connection, principal)
     found = {
         f"sessions/{session}.jsonl": _joined(transcripts.lines(connection, session))
         for (session,) in connection.execute(f"{_SESSIONS} ORDER BY id").fetchall()

@@ -10,11 +10,11 @@ from agent.records import frozen
 from agent.serialization import dumps, message_from_json
 from agent.types import Message
 from gateway.store.repositories import outbox
-from gateway.store.repositories.outbox import Letter
+from gateway.store.repositories.outbox import OutgoingReply
 from gateway.store.repositories.sessions import CONTENT, taint_of_text
 
 if TYPE_CHECKING:
-    from agent.context.compaction import Conversation, Shorter
+    from agent.context.compaction import CompactionResult, Conversation
     from agent.context.summary import Summary
 
 # A chat is told of a summary once in this time.
@@ -26,7 +26,7 @@ _SUMMARY = "unseal(content, 'summary.content', session, upto)"
 
 
 @dataclass(slots=True)
-class Window:
+class SessionWindow:
     """A session's messages behind `head`, with the user message `request` in front of them if
     that is a number; both are message.n. `trimmed`: older ones exist that no summary tells of."""
 
@@ -55,7 +55,7 @@ class Window:
         self.trimmed = True
         del self.messages[:count]
 
-    def shorten(self, shorter: "Shorter") -> None:
+    def shorten(self, shorter: "CompactionResult") -> None:
         """What `keep` has stored."""
         kept = shorter.of(self.messages)
         if shorter.cut is not None:
@@ -67,7 +67,7 @@ class Window:
         self.summary = shorter.summary
 
 
-def load(connection: Connection, session: str) -> Window:
+def load(connection: Connection, session: str) -> SessionWindow:
     """What a turn needs of a session."""
     # Here and not above: an idle gateway has no use for it.
     from agent.context.pruning import pruned
@@ -93,7 +93,7 @@ def load(connection: Connection, session: str) -> Window:
         for n, message in ((n, message_from_json(json.loads(content))) for n, content in rows)
     ]
     summary = _summary(told[2], told[3]) if told else None
-    return Window(messages, head > (told[0] if told else 0), head, request, summary)
+    return SessionWindow(messages, head > (told[0] if told else 0), head, request, summary)
 
 
 def _bounded(connection: Connection, session: str, head: int) -> int:
@@ -115,20 +115,24 @@ def _bounded(connection: Connection, session: str, head: int) -> int:
 
 
 @frozen
-class Kept:
+class StoredSummary:
     """What a window is to come to. `letter` tells the chat, unless it was told just before."""
 
     session: str
     head: int
     upto: int
     request: int | None
-    shorter: "Shorter"
-    letter: Letter | None = None
+    shorter: "CompactionResult"
+    letter: OutgoingReply | None = None
 
     @classmethod
     def of(
-        cls, session: str, window: Window, shorter: "Shorter", letter: Letter | None = None
-    ) -> "Kept":
+        cls,
+        session: str,
+        window: SessionWindow,
+        shorter: "CompactionResult",
+        letter: OutgoingReply | None = None,
+    ) -> "StoredSummary":
         cut = shorter.cut
         place = cut.place if cut else shorter.pruned
         upto = max(window.head, window.number(place - 1))
@@ -136,7 +140,7 @@ class Kept:
         return cls(session, window.head, upto, request, shorter, letter)
 
 
-def keep(connection: Connection, kept: Kept, now: float) -> bool:
+def keep(connection: Connection, kept: StoredSummary, now: float) -> bool:
     """Store it; False when the session's window is not the one any more that it was made of."""
     (head,) = connection.execute(
         "SELECT head FROM session WHERE id = ?", (kept.session,)

@@ -28,7 +28,7 @@ _COUNTED = {
 
 
 @frozen
-class Contents:
+class BackupSummary:
     """What a whole copy holds; `schema` is its newest migration."""
 
     schema: int
@@ -46,7 +46,7 @@ class Contents:
         return ", ".join(told)
 
 
-def read_back(path: Path) -> Contents:
+def read_back(path: Path) -> BackupSummary:
     """Look through all of a copy. Raises `StoreError` when it is not whole, no database of Kore's,
     or of a newer Kore."""
     try:
@@ -72,7 +72,7 @@ def read_back(path: Path) -> Contents:
         raise StoreError(
             f"{path} was made by a newer Kore (schema {version})", hint="Install the newer version."
         )
-    return Contents(version, sealed, counts)
+    return BackupSummary(version, sealed, counts)
 
 
 def take(path: Path, target: Path) -> None:

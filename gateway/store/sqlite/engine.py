@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from gateway.store.cipher import Cipher, check_key, install, mark_sealed
-from gateway.store.errors import RESTORE, Damaged, NotNow, StoreError, mapped
+from gateway.store.errors import RESTORE, StoreBusy, StoreCorrupt, StoreError, mapped
 from gateway.store.repositories import active_channels
 from gateway.store.sqlite.migrator import upgrade
 
@@ -41,7 +41,7 @@ _PRAGMAS = (
 
 
 @dataclass(slots=True)
-class _Job:
+class _Work:
     work: Callable[[sqlite3.Connection], Any]
     future: asyncio.Future[Any]
     alone: bool = False  # runs outside a transaction
@@ -49,23 +49,25 @@ class _Job:
     error: BaseException | None = None
 
 
-class Database:
+class SqliteStore:
     """`run` functions against it; `close` it in the end."""
 
     def __init__(self, connection: sqlite3.Connection, file: Path) -> None:
         self.file, self.folder = file, file.parent
         # Set for good when the file turns out not to be whole.
-        self.damage: Damaged | None = None
+        self.damage: StoreCorrupt | None = None
         self._connection = connection
         self._loop = asyncio.get_running_loop()
         self._closing = threading.Event()
         self._closed = False
-        self._jobs: queue.Queue[_Job] = queue.Queue(maxsize=_WAITING)
+        self._jobs: queue.Queue[_Work] = queue.Queue(maxsize=_WAITING)
         self._thread = threading.Thread(target=self._serve, name="database", daemon=True)
         self._thread.start()
 
     @classmethod
-    def open(cls, path: Path, *, check: bool = False, cipher: Cipher | None = None) -> "Database":
+    def open(
+        cls, path: Path, *, check: bool = False, cipher: Cipher | None = None
+    ) -> "SqliteStore":
         """Open, and migrate when it is older. Raises `StoreError` when it cannot be used.
 
         `check` verifies the whole file first: for after an unclean exit. `cipher` has the key
@@ -119,9 +121,9 @@ class Database:
             raise StoreError("the database is closed")
         future: asyncio.Future[T] = self._loop.create_future()
         try:
-            self._jobs.put_nowait(_Job(work, future, alone))
+            self._jobs.put_nowait(_Work(work, future, alone))
         except queue.Full:
-            raise NotNow("the database has too much to do at once") from None
+            raise StoreBusy("the database has too much to do at once") from None
         return future
 
     def _serve(self) -> None:
@@ -129,7 +131,7 @@ class Database:
             self._serve_group(self._jobs.get())
         self._connection.close()
 
-    def _serve_group(self, first: _Job) -> None:
+    def _serve_group(self, first: _Work) -> None:
         """Serve a job, and those that have been handed in behind it by now."""
         jobs = [first]
         while len(jobs) < GROUP and not self._jobs.empty():
@@ -143,7 +145,7 @@ class Database:
                 self._transact(group)
             self._loop.call_soon_threadsafe(_resolve, group)
 
-    def _transact(self, jobs: list[_Job]) -> None:
+    def _transact(self, jobs: list[_Work]) -> None:
         connection = self._connection
         try:
             connection.execute("BEGIN IMMEDIATE")
@@ -166,7 +168,7 @@ class Database:
                 job.error = None
                 self._transact([job])
 
-    def _attempt(self, job: _Job) -> None:
+    def _attempt(self, job: _Work) -> None:
         try:
             job.outcome = job.work(self._connection)
         except sqlite3.Error as exc:
@@ -176,7 +178,7 @@ class Database:
 
     def _mapped(self, error: sqlite3.Error) -> StoreError:
         found = mapped(error, self.file)
-        if isinstance(found, Damaged):
+        if isinstance(found, StoreCorrupt):
             self.damage = found
         return found
 
@@ -239,7 +241,7 @@ async def to_its_end(work: Awaitable[T]) -> T:
         raise
 
 
-def _resolve(jobs: list[_Job]) -> None:
+def _resolve(jobs: list[_Work]) -> None:
     for job in jobs:
         if job.future.cancelled():
             continue
@@ -270,7 +272,7 @@ def connect(path: Path, *, check: bool = False, cipher: Cipher | None = None) ->
             ) from exc
         raise StoreError(f"cannot open the database {path}: {exc}", hint=RESTORE) from exc
     except sqlite3.DatabaseError as exc:
-        raise Damaged(path, str(exc)) from exc
+        raise StoreCorrupt(path, str(exc)) from exc
     path.chmod(0o600)
     return connection
 

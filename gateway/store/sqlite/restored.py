@@ -15,7 +15,7 @@ from agent.i18n import plural
 from gateway.core.messages import InboundMessage, OutboundPart
 from gateway.store.repositories import outbox, preferences, subagent_tasks, turns
 from gateway.store.repositories.inbox import LIVE, PAYLOAD, WAITING
-from gateway.store.repositories.outbox import UNSENT, Letter
+from gateway.store.repositories.outbox import UNSENT, OutgoingReply
 
 REASON = "a backup from before its end was restored"
 
@@ -24,7 +24,7 @@ def mark(path: Path) -> None:
     """Before the copy takes the database's place; nobody else has it open."""
     with closing(sqlite3.connect(path)) as copy, copy:
         if copy.execute("SELECT 1 FROM sqlite_schema WHERE name = 'meta'").fetchone():
-            preferences.put(copy, preferences.RESTORED, repr(time.time()))
+            preferences.put_state(copy, preferences.RESTORED, repr(time.time()))
 
 
 def settle(connection: Connection, now: float) -> int:
@@ -33,9 +33,9 @@ def settle(connection: Connection, now: float) -> int:
     None of it goes on: its answer, or the effect of its next call, may be there already. Returns
     how many messages that are.
     """
-    if preferences.get(connection, preferences.RESTORED) is None:
+    if preferences.get_state(connection, preferences.RESTORED) is None:
         return 0
-    preferences.drop(connection, preferences.RESTORED)
+    preferences.drop_state(connection, preferences.RESTORED)
     connection.execute(
         f"UPDATE outbox SET maybe_dup = 1 WHERE {UNSENT} AND provider_msg IS NULL AND edits IS NULL"
     )
@@ -78,7 +78,7 @@ def _of_turn(connection: Connection, turn: int) -> list[tuple[int, InboundMessag
     return [(seq, InboundMessage.from_json(payload)) for seq, payload in rows]
 
 
-def _letter(rows: Sequence[tuple[int, InboundMessage]], name: str) -> Letter:
+def _letter(rows: Sequence[tuple[int, InboundMessage]], name: str) -> OutgoingReply:
     text = plural(
         len(rows),
         "⚠️ A backup was restored. It was made while I worked on message {which}, which may be done"
@@ -89,4 +89,4 @@ def _letter(rows: Sequence[tuple[int, InboundMessage]], name: str) -> Letter:
         first=rows[0][0],
     )
     message = rows[-1][1]
-    return Letter(name, message.route, [OutboundPart(text)], reply_to=message.answer_to)
+    return OutgoingReply(name, message.route, [OutboundPart(text)], reply_to=message.answer_to)

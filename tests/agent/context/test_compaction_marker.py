@@ -4,13 +4,18 @@ from pathlib import Path
 
 import pytest
 
-from agent.context.compaction import Shorter
-from agent.context.compaction_marker import Mark, Marks, mark_from_json, mark_to_json
-from agent.context.cut import Cut
+from agent.context.compaction import CompactionResult
+from agent.context.compaction_marker import (
+    CompactionMarker,
+    MarkerStore,
+    mark_from_json,
+    mark_to_json,
+)
+from agent.context.cut import SplitPoint
 from agent.context.summary import Summary
 from agent.errors import KoreError, Rejected
 from agent.history import History, JsonlHistory, MemoryHistory
-from agent.prompts import load
+from agent.prompts import load_prompt
 from agent.providers.base import ModelRequest
 from agent.types import Message, Text, ToolCall, assistant, user
 from tests.agent.props import scripted
@@ -24,7 +29,7 @@ def history(request: pytest.FixtureRequest, tmp_path: Path) -> History:
 
 
 def reply(request: ModelRequest) -> str | Exception:
-    if request.system == load("summarise"):
+    if request.system == load_prompt("summarise"):
         return "They talked about numbers."
     return "fine"
 
@@ -40,7 +45,7 @@ async def test_a_conversation_that_overflows_is_summarised_once_and_goes_on_from
     agent, model = scripted([reply] * 9, tmp_path, history=history, summaries=True)
     assert (await agent.run("and now?", session="s")).text == "fine"
     assert (await agent.run("go on", session="s")).text == "fine"
-    asked = [request for request in model.requests if request.system == load("summarise")]
+    asked = [request for request in model.requests if request.system == load_prompt("summarise")]
     assert len(asked) == 1
     first, second = model.requests[1:]
     assert second.messages[: len(first.messages)] == first.messages
@@ -60,7 +65,7 @@ async def test_a_history_without_marks_is_asked_for_none(tmp_path: Path) -> None
             await self.inner.append(session, messages)
 
     plain = Plain()
-    assert not isinstance(plain, Marks)
+    assert not isinstance(plain, MarkerStore)
     await plain.append("s", talk(300))
     agent, _ = scripted([reply] * 9, tmp_path, history=plain, summaries=True)  # type: ignore[arg-type]
     assert (await agent.run("and now?", session="s")).text == "fine"
@@ -74,12 +79,12 @@ async def test_a_summary_that_fails_is_no_error(history: History, tmp_path: Path
 
 
 async def test_a_mark_is_kept(history: History) -> None:
-    assert isinstance(history, Marks)
-    assert await history.mark("s") == Mark()
+    assert isinstance(history, MarkerStore)
+    assert await history.mark("s") == CompactionMarker()
     await history.append("s", [user("a")])
-    await history.set_mark("s", Mark(1, None, 1, TOLD))
+    await history.set_mark("s", CompactionMarker(1, None, 1, TOLD))
     await history.append("s", [user("b")])
-    assert await history.mark("s") == Mark(1, None, 1, TOLD)
+    assert await history.mark("s") == CompactionMarker(1, None, 1, TOLD)
     assert [message.text for message in await history.load("s")] == ["a", "b"]
 
 
@@ -93,7 +98,7 @@ async def test_a_damaged_summary_is_named(tmp_path: Path) -> None:
 
 
 def test_a_mark_survives_json() -> None:
-    for mark in (Mark(), Mark(5, 2, 9, TOLD)):
+    for mark in (CompactionMarker(), CompactionMarker(5, 2, 9, TOLD)):
         assert mark_from_json(mark_to_json(mark)) == mark
 
 
@@ -102,12 +107,12 @@ def test_cuts_of_cuts_count_from_the_beginning() -> None:
     for n in range(10):
         call = ToolCall(f"c{n}", "look", {}, "{}")
         messages += [assistant("", (call,)), Message("tool", (Text("x" * 900),), (), call.id)]
-    mark, shown = Mark(), Mark().conversation(messages)
+    mark, shown = CompactionMarker(), CompactionMarker().conversation(messages)
     for shorter in (
-        Shorter(8, None, None, 9, 8),
-        Shorter(0, Cut(13, 2), TOLD, 9, 8),
-        Shorter(0, Cut(5, 0), TOLD, 8, 7),
-        Shorter(3, None, TOLD, 7, 6),
+        CompactionResult(8, None, None, 9, 8),
+        CompactionResult(0, SplitPoint(13, 2), TOLD, 9, 8),
+        CompactionResult(0, SplitPoint(5, 0), TOLD, 8, 7),
+        CompactionResult(3, None, TOLD, 7, 6),
     ):
         shown.messages[:] = shorter.of(shown.messages)
         mark = mark.moved(shorter)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent.context.feature_list import guard, is_same_work
+from agent.context.feature_list import check_edit_allowed, is_same_plan
 from agent.errors import ToolError
 
 ITEM: dict[str, Any] = {"description": "a", "steps": ["x"], "passes": False}
@@ -24,7 +24,7 @@ CHANGED = {**ITEM, "passes": True}
 
 @pytest.mark.parametrize("new", [text(CHANGED), json.dumps({"features": [CHANGED]}, indent=4)])
 def test_passes_may_change(new: str) -> None:
-    guard(LIST, text(ITEM), new)
+    check_edit_allowed(LIST, text(ITEM), new)
 
 
 @pytest.mark.parametrize(
@@ -43,13 +43,13 @@ def test_passes_may_change(new: str) -> None:
 )
 def test_nothing_else_may_change(new: str) -> None:
     with pytest.raises(ToolError, match='only the values of "passes" may change'):
-        guard(LIST, text(ITEM), new)
+        check_edit_allowed(LIST, text(ITEM), new)
 
 
 def test_work_without_a_checklist_is_not_the_same() -> None:
-    assert is_same_work(text(ITEM), text(CHANGED))
-    assert not is_same_work(text(ITEM), "")
-    assert not is_same_work("", "")
+    assert is_same_plan(text(ITEM), text(CHANGED))
+    assert not is_same_plan(text(ITEM), "")
+    assert not is_same_plan("", "")
 
 
 @pytest.mark.parametrize(
@@ -57,4 +57,4 @@ def test_work_without_a_checklist_is_not_the_same() -> None:
     [(LIST, ""), (LIST, '{"features": "mine"}'), (Path("/w/other.json"), text(ITEM))],
 )
 def test_what_is_no_checklist_is_free(path: Path, old: str) -> None:
-    guard(path, old, "anything")
+    check_edit_allowed(path, old, "anything")

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from agent.agent import Agent
-from agent.context.long_task import described, features_of, plan_of, taint_of
-from agent.providers.scripted import Scripted
+from agent.context.long_task import describe_progress, features_of, plan_of, taint_of
+from agent.providers.scripted import ScriptedProvider
 from agent.security.taint.taint import PRIVATE
 
 
@@ -18,7 +18,7 @@ def write(folder: Path, count: int = 2, passing: int = 0) -> None:
 
 def test_without_a_checklist_nothing_is_told(tmp_path: Path) -> None:
     (tmp_path / "PROGRESS.md").write_text("much")
-    assert described(tmp_path) == ""
+    assert describe_progress(tmp_path) == ""
     assert not taint_of(tmp_path)
 
 
@@ -35,12 +35,12 @@ def test_a_link_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
     inside.mkdir()
     write(tmp_path)
     (inside / "feature_list.json").symlink_to(tmp_path / "feature_list.json")
-    assert described(inside) == ""
+    assert describe_progress(inside) == ""
 
 
 def test_a_long_checklist_shows_where_it_stands(tmp_path: Path) -> None:
     write(tmp_path, 200, 100)
-    told = described(tmp_path)
+    told = describe_progress(tmp_path)
     assert "100 of 200 features pass" in told
     assert "[x] feature 99\n[ ] feature 100\n" in told
     assert "and 140 more" in told
@@ -58,7 +58,7 @@ async def test_a_library_users_turn_is_told_at_its_end_and_not_in_the_prompt(
     tmp_path: Path,
 ) -> None:
     write(tmp_path)
-    model = Scripted(["ok"])
+    model = ScriptedProvider(["ok"])
     await Agent(model, workspace=tmp_path).run("go")
     (asked,) = model.requests[0].messages
     assert "feature 1" in str(asked.content)

@@ -3,16 +3,16 @@
 from collections.abc import Sequence, Set
 from pathlib import Path
 
-from agent.context.project_context import Project
+from agent.context.project_context import ProjectContext
 from agent.context.token_budget import estimate_text
-from agent.security.taint.origin import Origin
+from agent.security.taint.origin import TrustedOrigins
 from agent.types import Taint
 
 
 def test_a_folder_and_files_are_told_once_until_they_change(tmp_path: Path) -> None:
     file = tmp_path / "a.py"
     file.write_text("print(1)")
-    project = Project(tmp_path, [file])
+    project = ProjectContext(tmp_path, [file])
     first = project.news()
     assert first is not None
     assert "print(1)" in first.text
@@ -32,10 +32,10 @@ def test_what_lies_outside_of_the_owners_folders_is_a_strangers_word(tmp_path: P
         (folder / "a.py").write_text("print(1)")
         (folder / "empty").mkdir()
     (mine / "link.py").symlink_to(theirs / "a.py")
-    origin = Origin((mine,))
+    origin = TrustedOrigins((mine,))
 
     def taint(root: Path | None, *files: Path, named: Sequence[Path] = ()) -> Set[Taint]:
-        news = Project(root, files, origin=origin).news(named)
+        news = ProjectContext(root, files, origin=origin).news(named)
         assert news is not None
         return news.taint
 
@@ -52,7 +52,7 @@ def test_what_lies_outside_of_the_owners_folders_is_a_strangers_word(tmp_path: P
 
 
 def test_who_has_forgotten_is_told_again(tmp_path: Path) -> None:
-    project = Project(tmp_path)
+    project = ProjectContext(tmp_path)
     assert project.news() is not None
     project.forget()
     assert project.news() is not None
@@ -62,7 +62,7 @@ def test_files_that_do_not_fit_are_counted(tmp_path: Path) -> None:
     files = [tmp_path / f"{n}.txt" for n in range(4)]
     for file in files:
         file.write_text("word " * 200)
-    news = Project(None, files, limit=300).news()
+    news = ProjectContext(None, files, limit=300).news()
     assert news is not None
     assert news.evicted == 3
     assert "0.txt" in news.text
@@ -72,20 +72,20 @@ def test_files_that_do_not_fit_are_counted(tmp_path: Path) -> None:
 def test_secrets_are_taken_out(tmp_path: Path) -> None:
     file = tmp_path / "a.txt"
     file.write_text("key hunter2")
-    news = Project(None, [file], clean=lambda text: text.replace("hunter2", "***")).news()
+    news = ProjectContext(None, [file], clean=lambda text: text.replace("hunter2", "***")).news()
     assert news is not None
     assert "hunter2" not in news.text
 
 
 def test_a_lost_file_is_no_error(tmp_path: Path) -> None:
-    assert Project(None, [tmp_path / "gone"]).news() is not None
-    assert Project(None).news() is None
+    assert ProjectContext(None, [tmp_path / "gone"]).news() is not None
+    assert ProjectContext(None).news() is None
 
 
 def test_readme_and_configuration_begin_behind_the_tree(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("\n".join(f"line {n}" for n in range(5_000)))
     (tmp_path / "pyproject.toml").write_text('[project]\nname = "kore"')
-    project = Project(tmp_path)
+    project = ProjectContext(tmp_path)
     news = project.news()
     assert news is not None
     assert news.text.index("README.md (") < news.text.index("line 0\n")
@@ -105,7 +105,7 @@ def test_what_somebody_points_at_comes_before_what_tells_of_the_folder(tmp_path:
     (tmp_path / "Makefile").write_text("all: " + "word " * 300)
     focus = tmp_path / "a.txt"
     focus.write_text("word " * 200)
-    news = Project(tmp_path, [tmp_path / "README.md", focus], limit=280).news()
+    news = ProjectContext(tmp_path, [tmp_path / "README.md", focus], limit=280).news()
     assert news is not None
     assert news.text.count("the readme") == 1
     assert "points at the file" in news.text
@@ -119,6 +119,6 @@ def test_a_link_named_like_a_readme_shows_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / "README.md").symlink_to(secret)
-    news = Project(folder).news()
+    news = ProjectContext(folder).news()
     assert news is not None
     assert "4711" not in news.text

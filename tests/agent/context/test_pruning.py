@@ -2,7 +2,7 @@
 
 from hypothesis import given
 
-from agent.context.pruning import SHORT_CHARS, prune, pruned
+from agent.context.pruning import SHORT_CHARS, pruned, shorten_old_results
 from agent.context.token_budget import estimate
 from agent.history import is_valid
 from agent.types import Image, Message, Text, assistant, user
@@ -40,8 +40,8 @@ def test_a_picture_in_a_result_goes() -> None:
 def test_pruning_keeps_a_conversation_valid_is_stable_and_never_makes_it_longer(
     messages: list[Message],
 ) -> None:
-    once = prune(messages, len(messages) // 2)
+    once = shorten_old_results(messages, len(messages) // 2)
     assert is_valid(once)
-    assert prune(once, len(messages) // 2) == once
+    assert shorten_old_results(once, len(messages) // 2) == once
     assert once[len(messages) // 2 :] == messages[len(messages) // 2 :]
     assert sum(map(estimate, once)) <= sum(map(estimate, messages))

@@ -8,21 +8,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent import events
-from agent.context.compaction import Compactor, Conversation, Shorter
-from agent.context.request_window import View
-from agent.context.room import Room
+from agent.context.compaction import CompactionResult, Compactor, Conversation
+from agent.context.request_window import RequestWindow
+from agent.context.room import ContextBudget
 from agent.context.summarizer import Summariser
 from agent.context.summary import Summary
 from agent.context.token_budget import estimate
-from agent.context.token_calibration import Gauge
+from agent.context.token_calibration import TokenCalibration
 from agent.errors import ProviderError, RateLimited
 from agent.history import is_valid
-from agent.providers.pool import Models
-from agent.providers.scripted import Scripted
+from agent.providers.pool import ModelPool
+from agent.providers.scripted import ScriptedProvider
 from agent.security.redaction import Redactor
-from agent.security.taint.taint import Exposure
+from agent.security.taint.taint import TaintState
 from agent.types import Message, Text, ToolCall, Usage, assistant, user
-from agent.usage import Tally
+from agent.usage import InMemoryMeter
 from tests.agent.strategies import rounds
 
 FAILING: list[str | ProviderError] = ["They talked.", RateLimited("later"), "", "word " * 9000]
@@ -33,9 +33,9 @@ class Kept:
 
     def __init__(self, willing: bool = True) -> None:
         self.willing = willing
-        self.found: list[Shorter] = []
+        self.found: list[CompactionResult] = []
 
-    async def keep(self, shorter: Shorter) -> bool:
+    async def keep(self, shorter: CompactionResult) -> bool:
         self.found.append(shorter)
         return self.willing
 
@@ -45,15 +45,15 @@ def a_view(
     window: int,
     replies: list[str | ProviderError],
     *,
-    gauge: Gauge | None = None,
+    gauge: TokenCalibration | None = None,
     keeper: Kept | None = None,
     summary: Summary | None = None,
-) -> tuple[View, Scripted]:
-    model = Scripted(replies)
-    summariser = Summariser(Models.of(model, {}), Redactor())
-    compactor = Compactor(summariser, Exposure(), Tally(), keeper or Kept())
-    room = Room(window, 100, 100, window // 5)
-    view = View(Conversation(messages, summary=summary), room, "m", gauge, compactor)
+) -> tuple[RequestWindow, ScriptedProvider]:
+    model = ScriptedProvider(replies)
+    summariser = Summariser(ModelPool.of(model, {}), Redactor())
+    compactor = Compactor(summariser, TaintState(), InMemoryMeter(), keeper or Kept())
+    room = ContextBudget(window, 100, 100, window // 5)
+    view = RequestWindow(Conversation(messages, summary=summary), room, "m", gauge, compactor)
     return view, model
 
 
@@ -70,7 +70,7 @@ def requests_of(messages: list[Message]) -> list[list[Message]]:
 
 
 async def play(
-    view: View, portions: list[list[Message]], factor: float
+    view: RequestWindow, portions: list[list[Message]], factor: float
 ) -> list[tuple[list[Message], bool]]:
     """What is sent at each request, and whether something left before it."""
     sent = []

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.context.token_budget import Window, estimate, estimate_text, fit
+from agent.context.token_budget import TrimmedMessages, estimate, estimate_text, trim_to_budget
 from agent.history import is_valid
-from agent.prompts import load
+from agent.prompts import load_prompt
 from agent.types import (
     Context,
     Image,
@@ -24,7 +24,7 @@ from tests.agent.strategies import ANY_MESSAGE, ANY_TEXT, rounds
 
 LIMITS = st.integers(300, 4000)
 MARK = 20
-NOTE = estimate_text(load("trimmed"))
+NOTE = estimate_text(load_prompt("trimmed"))
 
 
 def request_points(messages: list[Message]) -> list[int]:
@@ -45,7 +45,7 @@ def _texts(message: Message) -> list[Text]:
     return [part for part in message.content if isinstance(part, Text)]
 
 
-def sent(window: Window) -> list[tuple[object, ...]]:
+def sent(window: TrimmedMessages) -> list[tuple[object, ...]]:
     return [(m.role, m.content, m.tool_calls, m.tool_call_id) for m in window.messages]
 
 
@@ -53,7 +53,7 @@ def sent(window: Window) -> list[tuple[object, ...]]:
 def test_what_is_sent_is_valid_and_begins_with_a_person(
     messages: list[Message], limit: int, trimmed: bool
 ) -> None:
-    window = fit(messages, limit, trimmed=trimmed)
+    window = trim_to_budget(messages, limit, trimmed=trimmed)
     assert is_valid(window.messages)
     assert window.messages[0].role == "user"
     assert 0 <= window.dropped < len(messages)
@@ -68,7 +68,7 @@ def test_what_is_sent_is_valid_and_begins_with_a_person(
 
 @given(rounds(), LIMITS)
 def test_what_is_sent_fits_whenever_it_can(messages: list[Message], limit: int) -> None:
-    window = fit(messages, limit)
+    window = trim_to_budget(messages, limit)
     if least(list(window.messages)) <= limit * 0.5:
         assert window.tokens <= limit
 
@@ -78,7 +78,7 @@ def test_requests_continue_each_other_until_the_window_is_full(
     messages: list[Message], limit: int
 ) -> None:
     points = request_points(messages)
-    windows = [fit(messages[:n], limit) for n in points]
+    windows = [trim_to_budget(messages[:n], limit) for n in points]
     for (n, before), (m, after) in pairwise(zip(points, windows, strict=True)):
         goes_on = sent(after)[: len(before.messages)] == sent(before)
         # A cut between messages that are alike looks like going on.
@@ -93,24 +93,24 @@ def test_a_cut_makes_room_for_many_requests(sizes: list[int], limit: int) -> Non
     messages = [
         message for size in sizes for message in (user("word" * size), assistant("word" * size))
     ]
-    windows = [fit(messages[:n], limit) for n in request_points(messages)]
+    windows = [trim_to_budget(messages[:n], limit) for n in request_points(messages)]
     for before, after in pairwise(windows):
         if after.dropped == before.dropped:
             assert sent(after)[: len(before.messages)] == sent(before)
         else:
             # Emptied at once: two thirds of the window at most are in use.
             assert after.tokens <= limit * 0.7
-            assert after.messages[0].content[0] == Context(load("trimmed"))
+            assert after.messages[0].content[0] == Context(load_prompt("trimmed"))
 
 
 @given(rounds(), LIMITS)
 def test_the_same_conversation_is_always_cut_the_same(messages: list[Message], limit: int) -> None:
-    assert sent(fit(messages, limit)) == sent(fit(messages, limit))
+    assert sent(trim_to_budget(messages, limit)) == sent(trim_to_budget(messages, limit))
 
 
 @given(rounds(longest=200), st.integers(100_000, 200_000))
 def test_what_fits_is_sent_as_it_is(messages: list[Message], limit: int) -> None:
-    window = fit(messages, limit)
+    window = trim_to_budget(messages, limit)
     assert window.messages == messages
     assert all(one is other for one, other in zip(window.messages, messages, strict=True))
     assert window.dropped == 0
@@ -121,9 +121,9 @@ def test_a_stored_cut_continues_like_the_one_it_was_made_from() -> None:
     messages: list[Message] = []
     for n in range(60):
         messages += [user(f"question {n} " * 20), assistant(f"answer {n} " * 20)]
-        whole = fit(messages, 3000)
+        whole = trim_to_budget(messages, 3000)
         if whole.dropped:
-            rest = fit(messages[whole.dropped :], 3000, trimmed=True)
+            rest = trim_to_budget(messages[whole.dropped :], 3000, trimmed=True)
             assert sent(rest) == sent(whole)
     assert whole.dropped
 
@@ -133,7 +133,7 @@ def test_a_long_round_keeps_its_question_and_its_newest_steps() -> None:
     for n in range(30):
         call = ToolCall(f"c{n}", "look", {}, "{}")
         messages += [assistant("", (call,)), Message("tool", (Text("x" * 800),), (), call.id)]
-    window = fit(messages, 2000)
+    window = trim_to_budget(messages, 2000)
     assert window.tokens <= 2000
     assert window.messages[0].text == "the question"
     assert window.messages[1].role == "assistant"
@@ -142,7 +142,7 @@ def test_a_long_round_keeps_its_question_and_its_newest_steps() -> None:
 
 
 def test_one_message_longer_than_the_window_loses_its_middle() -> None:
-    window = fit([user("begin " + "middle " * 5000 + "end", "[noon]")], 1000)
+    window = trim_to_budget([user("begin " + "middle " * 5000 + "end", "[noon]")], 1000)
     (message,) = window.messages
     assert window.tokens <= 1000
     assert message.text.startswith("begin middle")
@@ -159,14 +159,14 @@ def test_the_longest_texts_are_shortened_first() -> None:
         Message("tool", (Text("tiny"),), (), "c0"),
         Message("tool", (Text("x" * 40_000),), (), "c1"),
     ]
-    window = fit(messages, 1000)
+    window = trim_to_budget(messages, 1000)
     assert [message.text for message in window.messages[:3]] == ["short question", "", "tiny"]
     assert "characters left out" in window.messages[3].text
     assert window.tokens <= 1000
 
 
 def test_nothing_at_all_is_no_problem() -> None:
-    assert list(fit([], 100, trimmed=True).messages) == []
+    assert list(trim_to_budget([], 100, trimmed=True).messages) == []
 
 
 @pytest.mark.parametrize(

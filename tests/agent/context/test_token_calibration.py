@@ -4,22 +4,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.context.token_calibration import HIGHEST, LOWEST, TELLING_TOKENS, Gauge
+from agent.context.token_calibration import HIGHEST, LOWEST, TELLING_TOKENS, TokenCalibration
 
 
 def test_nothing_is_known_at_first() -> None:
-    assert Gauge().factor("vendor/new") == 1.0
+    assert TokenCalibration().factor("vendor/new") == 1.0
 
 
 def test_a_models_count_corrects_its_own_estimates_alone() -> None:
-    gauge = Gauge()
+    gauge = TokenCalibration()
     gauge.learn("a", 10_000, 13_000)
     assert gauge.factor("a") == pytest.approx(1.3)
     assert gauge.factor("b") == 1.0
 
 
 def test_a_steady_ratio_leaves_the_factor_alone() -> None:
-    gauge = Gauge()
+    gauge = TokenCalibration()
     shown = set()
     for n in range(50):
         gauge.learn("a", 10_000 + n * 100, round((10_000 + n * 100) * (1.31 + n % 3 * 0.01)))
@@ -28,7 +28,7 @@ def test_a_steady_ratio_leaves_the_factor_alone() -> None:
 
 
 def test_a_short_request_teaches_nothing() -> None:
-    gauge = Gauge()
+    gauge = TokenCalibration()
     gauge.learn("a", TELLING_TOKENS - 1, 10 * TELLING_TOKENS)
     gauge.learn("a", 10_000, 0)
     assert gauge.factor("a") == 1.0
@@ -36,14 +36,14 @@ def test_a_short_request_teaches_nothing() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 10**7)), max_size=20))
 def test_no_count_however_odd_leads_out_of_bounds(counts: list[tuple[int, int]]) -> None:
-    gauge = Gauge()
+    gauge = TokenCalibration()
     for estimated, counted in counts:
         gauge.learn("a", estimated, counted)
         assert LOWEST <= gauge.factor("a") <= HIGHEST
 
 
 def test_it_remembers_a_bounded_number_of_models() -> None:
-    gauge = Gauge()
+    gauge = TokenCalibration()
     for n in range(200):
         gauge.learn(f"m{n}", 1000, 2000)
     assert gauge.factor("m0") == 1.0

@@ -7,8 +7,8 @@ import pytest
 from agent.errors import BadImage, BadThoughts, NoImages, NoThinking, NoTools, Rejected
 from agent.events import ModelEvent, Notice, Reply
 from agent.providers.base import ModelRequest, ToolSpec
-from agent.providers.capability_fallback import Adapting
-from agent.providers.scripted import Scripted
+from agent.providers.capability_fallback import CapabilityFallback
+from agent.providers.scripted import ScriptedProvider
 from agent.types import Image, Message, RedactedThinking, Text, Thinking, user
 
 TOOL = ToolSpec("exec", "Run.", {"properties": {"command": {"type": "string"}}})
@@ -16,13 +16,13 @@ ASKED = ModelRequest("m", "", (user("hi"),), (TOOL,), options={"thinking": True}
 CALL = '<tool name="exec">ls</tool>'
 
 
-async def events_of(provider: Adapting, asked: ModelRequest = ASKED) -> list[ModelEvent]:
+async def events_of(provider: CapabilityFallback, asked: ModelRequest = ASKED) -> list[ModelEvent]:
     return [event async for event in provider.stream(asked)]
 
 
 async def test_a_model_without_tools_is_told_of_them_in_words_from_then_on() -> None:
-    model = Scripted([NoTools("no"), CALL, CALL, "other"])
-    provider = Adapting(model)
+    model = ScriptedProvider([NoTools("no"), CALL, CALL, "other"])
+    provider = CapabilityFallback(model)
     for _ in range(2):
         reply = (await events_of(provider))[-1]
         assert isinstance(reply, Reply)
@@ -32,8 +32,8 @@ async def test_a_model_without_tools_is_told_of_them_in_words_from_then_on() -> 
 
 
 async def test_a_model_that_does_not_think_is_asked_without_and_a_person_is_told() -> None:
-    model = Scripted([NoThinking("it does not think"), "one", "two"])
-    provider = Adapting(model)
+    model = ScriptedProvider([NoThinking("it does not think"), "one", "two"])
+    provider = CapabilityFallback(model)
     events = await events_of(provider)
     await events_of(provider)
     assert isinstance(events[0], Notice)
@@ -41,14 +41,16 @@ async def test_a_model_that_does_not_think_is_asked_without_and_a_person_is_told
 
 
 async def test_both_may_be_missing() -> None:
-    model = Scripted([NoThinking("no"), NoTools("no"), CALL])
-    reply = (await events_of(Adapting(model)))[-1]
+    model = ScriptedProvider([NoThinking("no"), NoTools("no"), CALL])
+    reply = (await events_of(CapabilityFallback(model)))[-1]
     assert isinstance(reply, Reply)
     assert reply.message.tool_calls
 
 
 async def test_what_no_change_mends_is_raised() -> None:
-    provider = Adapting(Scripted([NoTools("no"), NoTools("again"), Rejected("bad")]))
+    provider = CapabilityFallback(
+        ScriptedProvider([NoTools("no"), NoTools("again"), Rejected("bad")])
+    )
     with pytest.raises(NoTools, match="again"):
         await events_of(provider)
     with pytest.raises(Rejected, match="bad"):
@@ -56,8 +58,8 @@ async def test_what_no_change_mends_is_raised() -> None:
 
 
 async def test_words_can_be_chosen_for_good() -> None:
-    model = Scripted([CALL])
-    reply = (await events_of(Adapting(model, tools="xml")))[-1]
+    model = ScriptedProvider([CALL])
+    reply = (await events_of(CapabilityFallback(model, tools="xml")))[-1]
     assert isinstance(reply, Reply)
     assert reply.message.tool_calls
     assert model.requests[0].tools == ()
@@ -67,8 +69,8 @@ async def test_a_picture_that_is_refused_is_left_out_from_then_on_and_others_are
     good = Message("user", (Image("image/png", b"good"), Text("and this?")))
     huge = Message("user", (Image("image/png", b"huge"), Text("and that?")))
     asked = replace(ASKED, messages=(good, Message("assistant", (Text("a cat"),)), huge))
-    model = Scripted(["a dog", BadImage("over 5 MB"), "one", "two"])
-    provider = Adapting(model)
+    model = ScriptedProvider(["a dog", BadImage("over 5 MB"), "one", "two"])
+    provider = CapabilityFallback(model)
     await events_of(provider, replace(asked, messages=asked.messages[:1]))
     events = await events_of(provider, asked)
     assert isinstance(events[0], Notice)
@@ -83,12 +85,14 @@ async def test_a_picture_that_is_refused_is_left_out_from_then_on_and_others_are
 async def test_when_the_last_picture_was_not_to_blame_none_is_shown_and_then_it_is_raised() -> None:
     pictures = [Message("user", (Image("image/png", data), Text("?"))) for data in (b"a", b"b")]
     asked = replace(ASKED, messages=(pictures[0], THOUGHT, pictures[1]))
-    model = Scripted([BadImage("one"), BadImage("two"), "so", BadImage("no"), BadImage("never")])
-    await events_of(Adapting(model), asked)
+    model = ScriptedProvider(
+        [BadImage("one"), BadImage("two"), "so", BadImage("no"), BadImage("never")]
+    )
+    await events_of(CapabilityFallback(model), asked)
     held = [[isinstance(p, Image) for m in r.messages for p in m.content] for r in model.requests]
     assert [sum(one) for one in held] == [2, 1, 0]
     with pytest.raises(BadImage, match="never"):
-        await events_of(Adapting(model), replace(asked, messages=pictures[:1]))
+        await events_of(CapabilityFallback(model), replace(asked, messages=pictures[:1]))
 
 
 THOUGHT = Message("assistant", (Thinking("hm", "signed"), RedactedThinking("xx"), Text("yes")))
@@ -96,8 +100,8 @@ NEXT = Message("assistant", (Thinking("aha", "by this one"), Text("no")))
 
 
 async def test_thoughts_that_are_refused_are_left_out_from_then_on_and_no_others() -> None:
-    model = Scripted([BadThoughts("signed by another"), "one", "two"])
-    provider = Adapting(model)
+    model = ScriptedProvider([BadThoughts("signed by another"), "one", "two"])
+    provider = CapabilityFallback(model)
     asked = replace(ASKED, messages=(user("hi"), THOUGHT, user("and?")))
     assert not any(isinstance(event, Notice) for event in await events_of(provider, asked))
     await events_of(provider, replace(asked, messages=(*asked.messages, NEXT, user("so?"))))
@@ -110,15 +114,17 @@ async def test_thoughts_that_are_refused_are_left_out_from_then_on_and_no_others
 
 async def test_thoughts_that_are_missing_are_given_back_where_the_provider_can() -> None:
     model = Remembering([BadThoughts("pass it back", missing=True), "one"])
-    await events_of(Adapting(model))
+    await events_of(CapabilityFallback(model))
     assert model.replaying == ["m"]
     assert [dict(one.options) for one in model.requests] == [{"thinking": True}] * 2
 
 
 async def test_without_a_way_to_mend_its_thoughts_a_request_is_made_without_thinking() -> None:
     missing = BadThoughts("begins without a thought", missing=True)
-    model = Scripted([missing, "one", BadThoughts("and again"), BadThoughts("still"), "two"])
-    provider = Adapting(model)
+    model = ScriptedProvider(
+        [missing, "one", BadThoughts("and again"), BadThoughts("still"), "two"]
+    )
+    provider = CapabilityFallback(model)
     await events_of(provider)
     await events_of(provider, replace(ASKED, messages=(user("hi"), THOUGHT, user("and?"))))
     wanted = [one.options["thinking"] for one in model.requests]
@@ -128,12 +134,14 @@ async def test_without_a_way_to_mend_its_thoughts_a_request_is_made_without_thin
 async def test_a_refusal_of_thoughts_that_nothing_mends_is_raised() -> None:
     with pytest.raises(BadThoughts, match="three"):
         await events_of(
-            Adapting(Scripted([BadThoughts("one"), BadThoughts("two"), BadThoughts("three")])),
+            CapabilityFallback(
+                ScriptedProvider([BadThoughts("one"), BadThoughts("two"), BadThoughts("three")])
+            ),
             replace(ASKED, messages=(user("hi"), THOUGHT, user("and?"))),
         )
 
 
-class Remembering(Scripted):
+class Remembering(ScriptedProvider):
     """Has thoughts that it can give back."""
 
     def __init__(self, replies: list[Exception | str]) -> None:
@@ -147,8 +155,8 @@ class Remembering(Scripted):
 
 
 async def test_native_tools_that_were_chosen_are_never_told_in_words() -> None:
-    model = Scripted([NoTools("no"), NoThinking("no"), "one"])
-    provider = Adapting(model, tools="native")
+    model = ScriptedProvider([NoTools("no"), NoThinking("no"), "one"])
+    provider = CapabilityFallback(model, tools="native")
     with pytest.raises(NoTools):
         await events_of(provider)
     await events_of(provider)
@@ -158,8 +166,8 @@ async def test_native_tools_that_were_chosen_are_never_told_in_words() -> None:
 async def test_a_model_that_sees_nothing_is_told_that_there_was_a_picture() -> None:
     picture = Message("user", (Image("image/png", b"x"), Text("what is it?")))
     asked = replace(ASKED, messages=(user("hi"), picture), options={})
-    model = Scripted([NoImages("no"), "one", "two"])
-    provider = Adapting(model)
+    model = ScriptedProvider([NoImages("no"), "one", "two"])
+    provider = CapabilityFallback(model)
     events = await events_of(provider, asked)
     await events_of(provider, asked)
     assert isinstance(events[0], Notice)

@@ -10,8 +10,8 @@ from agent.errors import BadReply, ConfigError, KoreError, TimedOut, Unavailable
 from agent.events import ModelEvent, Reply, Retry, TextDelta
 from agent.providers import registry
 from agent.providers.base import ModelRequest
-from agent.providers.custom import Own
-from agent.providers.pool import Models
+from agent.providers.custom import CustomProvider
+from agent.providers.pool import ModelPool
 from agent.providers.registry import ModelConfig
 from agent.types import assistant, user
 
@@ -50,7 +50,7 @@ class Fails(Least):
         self.closed += 1
 
 
-async def events_of(provider: Own) -> list[ModelEvent]:
+async def events_of(provider: CustomProvider) -> list[ModelEvent]:
     return [event async for event in provider.stream(ASKED)]
 
 
@@ -97,7 +97,7 @@ async def test_errors_of_the_connection_are_ours_and_bugs_are_not(
     error: Exception, kind: type[Exception]
 ) -> None:
     with pytest.raises(kind) as caught:
-        await events_of(Own(Fails(error), "mine"))
+        await events_of(CustomProvider(Fails(error), "mine"))
     assert type(caught.value) is kind
 
 
@@ -109,7 +109,7 @@ async def test_a_stream_that_is_none_is_named() -> None:
             return "hi"
 
     with pytest.raises(BadReply, match="async generator"):
-        await events_of(Own(Coroutine(), "mine"))  # type: ignore[arg-type]
+        await events_of(CustomProvider(Coroutine(), "mine"))  # type: ignore[arg-type]
 
 
 async def test_it_is_retried_and_closed_like_every_other() -> None:
@@ -118,7 +118,7 @@ async def test_it_is_retried_and_closed_like_every_other() -> None:
 
     async def no_sleep(seconds: float) -> None: ...
 
-    models = Models("mine/one", sleep=no_sleep)
+    models = ModelPool("mine/one", sleep=no_sleep)
     events = [event async for event in models.open().provider.stream(ASKED)]
     assert isinstance(events[0], Retry)
     assert isinstance(events[-1], Reply)

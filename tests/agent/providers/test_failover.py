@@ -10,7 +10,7 @@ from agent.errors import KeyRefused, ProviderError, RateLimited
 from agent.events import Notice, Reply, Retry
 from agent.providers.base import ModelRequest
 from agent.providers.cooldown import Cooldowns
-from agent.providers.pool import Models
+from agent.providers.pool import ModelPool
 from agent.providers.registry import ModelConfig
 from agent.types import user
 from tests.fakes.model import ModelServer
@@ -25,7 +25,7 @@ class World:
     def __init__(self, server: ModelServer) -> None:
         self.server = server
         self.now = 1000.0
-        self.made: list[Models] = []
+        self.made: list[ModelPool] = []
         self.refused: dict[tuple[str, str], ReplyScript] = {}
         server.mind = self._mind
 
@@ -34,14 +34,14 @@ class World:
         model = body["model"]
         return self.refused.get((key, model), ReplyScript(text=f"{model} by {key}"))
 
-    def models(self, keys: tuple[str, ...] = ("k1", "k2"), *, spare: bool = True) -> Models:
+    def models(self, keys: tuple[str, ...] = ("k1", "k2"), *, spare: bool = True) -> ModelPool:
         base = self.server.base_url
         known = [
             ModelConfig("big", "openai/big", api_base=base, api_keys=keys),
             ModelConfig("small", "openai/small", api_base=base, api_key="other"),
         ]
         cooldowns = Cooldowns(lambda: self.now)
-        made = Models(
+        made = ModelPool(
             "big", known, ["small"] if spare else [], cooldowns=cooldowns, sleep=self.sleep
         )
         self.made.append(made)
@@ -70,7 +70,7 @@ async def world(model_server: ModelServer) -> AsyncIterator[World]:
         await models.aclose()
 
 
-async def answer(models: Models, name: str = "big") -> tuple[str, list[object]]:
+async def answer(models: ModelPool, name: str = "big") -> tuple[str, list[object]]:
     """What the model said in the end, and all events on the way there."""
     opened = models.open(name)
     request = ModelRequest(opened.model, "", (user("hi"),))

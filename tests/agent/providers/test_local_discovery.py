@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from agent.providers.local_discovery import LocalServer, local_servers, ollama_models
+from agent.providers.local_discovery import LocalServer, discover_local_servers, ollama_models
 
 HEAD = b"HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n"
 
@@ -61,7 +61,7 @@ async def test_servers_are_known_by_what_they_answer_and_embeddings_do_not_count
         answering(b"SSH-2.0-OpenSSH_9\r\n") as other,
     ):
         usual = (("ollama", ollama), ("lmstudio", studio), ("vllm", other))
-        assert await local_servers(usual) == [
+        assert await discover_local_servers(usual) == [
             LocalServer("ollama", ollama, ()),
             LocalServer("lmstudio", studio, ("qwen3",)),
         ]

@@ -7,21 +7,21 @@ import pytest
 from agent import events
 from agent.agent import Agent
 from agent.errors import ConfigError
-from agent.providers.pool import PROFILES, Models
+from agent.providers.pool import PROFILES, ModelPool
 from agent.providers.registry import ModelConfig
-from agent.providers.scripted import Scripted
+from agent.providers.scripted import ScriptedProvider
 from tests.agent.props import played, task
 
 LOCAL = ModelConfig("local", "ollama/llama3.2")
 
 
 def test_without_a_profile_of_its_own_everything_is_done_by_the_default_model() -> None:
-    models = Models("local", [LOCAL], profiles={"quick": "default"})
+    models = ModelPool("local", [LOCAL], profiles={"quick": "default"})
     assert {models.profile(name) for name in PROFILES} == {"local"}
 
 
 def test_a_profile_names_its_model() -> None:
-    models = Models("offline/echo", [LOCAL], profiles={"quick": "local", "task": "ollama/other"})
+    models = ModelPool("offline/echo", [LOCAL], profiles={"quick": "local", "task": "ollama/other"})
     assert (models.profile("quick"), models.profile("task")) == ("local", "ollama/other")
     assert models.open(models.profile("quick")).model == "llama3.2"
 
@@ -29,7 +29,7 @@ def test_a_profile_names_its_model() -> None:
 @pytest.mark.parametrize("wanted", ["nobody", "openai/gpt-5", "entry"])
 def test_an_unusable_profile_takes_the_default_model_and_says_so_once(wanted: str) -> None:
     entry = ModelConfig("entry", "openai/gpt-5", api_key="${UNSET}")
-    models = Models("offline/echo", [entry], profiles={"quick": wanted})
+    models = ModelPool("offline/echo", [entry], profiles={"quick": wanted})
     assert [models.profile("quick"), models.profile("quick")] == ["offline/echo"] * 2
     (notice,) = models.take_notices()
     assert "'quick'" in notice
@@ -39,7 +39,7 @@ def test_an_unusable_profile_takes_the_default_model_and_says_so_once(wanted: st
 
 
 def test_the_name_of_a_profile_stands_for_its_model() -> None:
-    models = Models("offline/echo", [LOCAL], profiles={"quick": "local"})
+    models = ModelPool("offline/echo", [LOCAL], profiles={"quick": "local"})
     assert models.check("quick").model == "ollama/llama3.2"
     assert models.open("quick").model == "llama3.2"
     assert models.open("reasoning").provider.name == "offline"
@@ -47,23 +47,25 @@ def test_the_name_of_a_profile_stands_for_its_model() -> None:
 
 def test_a_model_that_is_called_like_a_profile_wins() -> None:
     named = ModelConfig("quick", "ollama/named")
-    assert Models("x/y", [LOCAL, named], profiles={"quick": "local"}).open("quick").model == "named"
+    assert (
+        ModelPool("x/y", [LOCAL, named], profiles={"quick": "local"}).open("quick").model == "named"
+    )
 
 
 def test_a_name_that_is_neither_is_an_error() -> None:
     with pytest.raises(ConfigError, match="there is no model 'fast'"):
-        Models("offline/echo", [LOCAL]).open("fast")
+        ModelPool("offline/echo", [LOCAL]).open("fast")
 
 
 async def test_a_provider_of_ones_own_serves_every_profile(tmp_path: Path) -> None:
-    model = Scripted(["hello"])
+    model = ScriptedProvider(["hello"])
     agent = Agent(model, workspace=tmp_path)
     assert agent.models.open(agent.models.profile("quick")) is agent.models.open()
     assert (await agent.run("hi")).text == "hello"
 
 
 async def test_a_turn_tells_of_an_unusable_profile(tmp_path: Path) -> None:
-    models = Models("offline/echo", profiles={"quick": "nobody"})
+    models = ModelPool("offline/echo", profiles={"quick": "nobody"})
     agent = Agent(models, workspace=tmp_path)
     models.profile("quick")
     seen = [(await played(agent, task(agent)))[0] for _ in range(2)]

@@ -4,23 +4,23 @@ import pytest
 
 from agent.errors import ConfigError
 from agent.providers.base import Provider
-from agent.providers.custom import Own
+from agent.providers.custom import CustomProvider
 from agent.providers.registry import (
     ModelConfig,
     default_model,
     normalise_base,
     open_provider,
     register_provider,
-    resolve,
+    resolve_model,
 )
-from agent.providers.scripted import Echo, Scripted
+from agent.providers.scripted import EchoProvider, ScriptedProvider
 from agent.providers.vendors import ALIASES, VENDORS
 
 KEYS = {"OPENAI_API_KEY": "sk-o", "MINE": "sk-m"}
 
 
 def test_vendor_and_model_are_enough() -> None:
-    config = resolve("openai/gpt-5", [], KEYS)
+    config = resolve_model("openai/gpt-5", [], KEYS)
     assert (config.vendor, config.model_id) == ("openai", "gpt-5")
     assert config.api_base == "https://api.openai.com/v1"
     assert config.api_key == "sk-o"
@@ -28,13 +28,13 @@ def test_vendor_and_model_are_enough() -> None:
 
 
 def test_a_model_name_may_hold_slashes() -> None:
-    config = resolve("openrouter/openai/gpt-5", [], {"OPENROUTER_API_KEY": "k"})
+    config = resolve_model("openrouter/openai/gpt-5", [], {"OPENROUTER_API_KEY": "k"})
     assert (config.vendor, config.model_id) == ("openrouter", "openai/gpt-5")
 
 
 def test_an_entry_of_the_list_overrides_its_vendor() -> None:
     entry = ModelConfig("mine", "openai/gpt-4", "https://proxy.example/", "${MINE}", "sdk", 9000)
-    config = resolve("mine", [entry], KEYS)
+    config = resolve_model("mine", [entry], KEYS)
     assert config.api_base == "https://proxy.example/v1"
     assert config.api_key == "sk-m"
     assert config.context_tokens == 9000
@@ -43,22 +43,22 @@ def test_an_entry_of_the_list_overrides_its_vendor() -> None:
 
 def test_a_model_list_name_wins_over_a_vendor() -> None:
     entry = ModelConfig("openai/gpt-5", "ollama/llama3.2")
-    assert resolve("openai/gpt-5", [entry], {}).vendor == "ollama"
+    assert resolve_model("openai/gpt-5", [entry], {}).vendor == "ollama"
 
 
 def test_resolving_twice_changes_nothing() -> None:
     entry = ModelConfig("mine", "openai/gpt-4", "https://proxy.example")
-    once = resolve("mine", [entry], KEYS)
-    assert resolve("mine", [once], {}) == once
+    once = resolve_model("mine", [entry], KEYS)
+    assert resolve_model("mine", [once], {}) == once
 
 
 @pytest.mark.parametrize("name", ["ollama/llama3.2", "vllm/x", "lmstudio/x", "offline/echo"])
 def test_local_models_need_no_key(name: str) -> None:
-    assert resolve(name, [], {}).api_key is None
+    assert resolve_model(name, [], {}).api_key is None
 
 
 def test_aliases_are_their_vendors() -> None:
-    assert resolve("kimi/k", [], {"MOONSHOT_API_KEY": "k"}).vendor == "moonshot"
+    assert resolve_model("kimi/k", [], {"MOONSHOT_API_KEY": "k"}).vendor == "moonshot"
     assert set(ALIASES.values()) <= set(VENDORS)
 
 
@@ -76,7 +76,7 @@ def test_aliases_are_their_vendors() -> None:
 )
 def test_what_is_wrong_is_said_with_the_fix(name: str, words: list[str]) -> None:
     with pytest.raises(ConfigError) as caught:
-        resolve(name, [ModelConfig("local", "ollama/llama3.2")], {})
+        resolve_model(name, [ModelConfig("local", "ollama/llama3.2")], {})
     for word in words:
         assert word in str(caught.value)
 
@@ -84,11 +84,11 @@ def test_what_is_wrong_is_said_with_the_fix(name: str, words: list[str]) -> None
 def test_a_reference_to_an_unset_variable_is_named() -> None:
     entry = ModelConfig("mine", "openai/gpt-4", api_key="${NOT_SET}")
     with pytest.raises(ConfigError, match="NOT_SET"):
-        resolve("mine", [entry], KEYS)
+        resolve_model("mine", [entry], KEYS)
 
 
 def test_no_key_appears_in_the_printed_form() -> None:
-    assert "sk-o" not in repr(resolve("openai/gpt-5", [], KEYS))
+    assert "sk-o" not in repr(resolve_model("openai/gpt-5", [], KEYS))
 
 
 @pytest.mark.parametrize(
@@ -121,12 +121,12 @@ def test_addresses_are_normalised(address: str, version: str | None, expected: s
 )  # fmt: skip
 def test_what_is_no_address_is_refused(address: str) -> None:
     with pytest.raises(ConfigError, match=r"'mine'.*api_base"):
-        resolve("mine", [ModelConfig("mine", "ollama/x", address)], {})
+        resolve_model("mine", [ModelConfig("mine", "ollama/x", address)], {})
 
 
 def test_a_password_in_an_address_is_refused_and_not_repeated() -> None:
     with pytest.raises(ConfigError, match="api_key") as caught:
-        resolve("mine", [ModelConfig("mine", "ollama/x", "http://me:hidden@host/v1")], {})
+        resolve_model("mine", [ModelConfig("mine", "ollama/x", "http://me:hidden@host/v1")], {})
     assert "hidden" not in str(caught.value)
 
 
@@ -138,7 +138,7 @@ def test_a_key_that_no_header_can_carry_is_refused_and_not_repeated(key: str) ->
         ModelConfig("mine", "openai/x"),
     ):
         with pytest.raises(ConfigError, match=r"'mine'.*key") as caught:
-            resolve("mine", [entry], {"MINE": key, "OPENAI_API_KEY": key})
+            resolve_model("mine", [entry], {"MINE": key, "OPENAI_API_KEY": key})
         assert key not in str(caught.value)
 
 
@@ -148,7 +148,7 @@ def test_blanks_around_a_key_are_no_part_of_it() -> None:
         ModelConfig("mine", "openai/x", api_key="${MINE}"),
         ModelConfig("mine", "openai/x"),
     ):
-        found = resolve("mine", [entry], {"MINE": "k\n", "OPENAI_API_KEY": " k\n"})
+        found = resolve_model("mine", [entry], {"MINE": "k\n", "OPENAI_API_KEY": " k\n"})
         assert found.api_key == "k"
 
 
@@ -164,13 +164,13 @@ def test_blanks_around_a_key_are_no_part_of_it() -> None:
 )
 def test_ollama_is_reached_natively_by_any_of_its_addresses(address: str) -> None:
     entry = ModelConfig("local", "ollama/llama3.2", address)
-    assert resolve("local", [entry], {}).api_base == "http://h:1"
+    assert resolve_model("local", [entry], {}).api_base == "http://h:1"
 
 
 def test_the_openai_library_is_refused_where_it_cannot_speak() -> None:
     entry = ModelConfig("m", "anthropic/claude-opus-5", transport="sdk", api_key="k")
     with pytest.raises(ConfigError, match="transport"):
-        open_provider(resolve("m", [entry], {}))
+        open_provider(resolve_model("m", [entry], {}))
 
 
 def test_every_vendor_is_its_own_normal_form() -> None:
@@ -198,16 +198,16 @@ def test_every_default_model_resolves() -> None:
         if vendor.default_model:
             environ = {vendor.key_variables[0]: "k"}
             assert default_model(environ).startswith(f"{vendor.name}/")
-            assert resolve(default_model(environ), [], environ).vendor == vendor.name
+            assert resolve_model(default_model(environ), [], environ).vendor == vendor.name
 
 
 @pytest.mark.parametrize("transport", ["aiohttp", "sdk"])
 async def test_configs_open_as_providers(transport: str) -> None:
     entry = ModelConfig("m", "openai/gpt-5", transport=transport)  # type: ignore[arg-type]
-    provider = open_provider(resolve("m", [entry], KEYS))
+    provider = open_provider(resolve_model("m", [entry], KEYS))
     assert provider.name == "openai"
     await provider.aclose()
-    assert isinstance(open_provider(resolve("offline/echo", [], {})), Echo)
+    assert isinstance(open_provider(resolve_model("offline/echo", [], {})), EchoProvider)
 
 
 def test_a_provider_of_ones_own_is_found_by_its_name() -> None:
@@ -215,12 +215,12 @@ def test_a_provider_of_ones_own_is_found_by_its_name() -> None:
 
     def factory(config: ModelConfig) -> Provider:
         made.append(config)
-        return Scripted(["hi"])
+        return ScriptedProvider(["hi"])
 
     register_provider("my-vendor", factory)
-    provider = open_provider(resolve("my-vendor/big", [], {}))
-    assert isinstance(provider, Own)
-    assert isinstance(provider.provider, Scripted)
+    provider = open_provider(resolve_model("my-vendor/big", [], {}))
+    assert isinstance(provider, CustomProvider)
+    assert isinstance(provider.provider, ScriptedProvider)
     assert provider.name == "my-vendor"
     assert made[0].model_id == "big"
 
@@ -228,4 +228,4 @@ def test_a_provider_of_ones_own_is_found_by_its_name() -> None:
 @pytest.mark.parametrize("name", ["openai", "kimi", "offline", "a/b", ""])
 def test_built_in_names_cannot_be_taken(name: str) -> None:
     with pytest.raises(ConfigError):
-        register_provider(name, lambda config: Scripted([]))
+        register_provider(name, lambda config: ScriptedProvider([]))

@@ -14,8 +14,8 @@ from agent.errors import (
 from agent.events import Notice, Reply, Retry
 from agent.providers.base import ModelRequest
 from agent.providers.cooldown import Cooldowns
-from agent.providers.retry import Retrying, Seat
-from agent.providers.scripted import Scripted, Step
+from agent.providers.retry import ModelCandidate, RetryingProvider
+from agent.providers.scripted import ScriptedProvider, Step
 from agent.types import user
 
 ASKED = ModelRequest("m", "", (user("hi"),))
@@ -32,16 +32,20 @@ class Waits(list[float]):
 
 
 def retrying(
-    *steps: Step, fallback: Scripted | None = None, attempts: int = 3
-) -> tuple[Retrying, Scripted, Waits]:
-    provider, waits = Scripted(steps), Waits()
-    seats = [Seat(provider)] + ([Seat(fallback, "small", rank=1)] if fallback else [])
+    *steps: Step, fallback: ScriptedProvider | None = None, attempts: int = 3
+) -> tuple[RetryingProvider, ScriptedProvider, Waits]:
+    provider, waits = ScriptedProvider(steps), Waits()
+    seats = [ModelCandidate(provider)] + (
+        [ModelCandidate(fallback, "small", rank=1)] if fallback else []
+    )
     cooldowns = Cooldowns(lambda: waits.now)
-    made = Retrying(seats, attempts=attempts, cooldowns=cooldowns, sleep=waits, jitter=lambda: 1.0)
+    made = RetryingProvider(
+        seats, attempts=attempts, cooldowns=cooldowns, sleep=waits, jitter=lambda: 1.0
+    )
     return made, provider, waits
 
 
-async def events_of(provider: Retrying) -> list[object]:
+async def events_of(provider: RetryingProvider) -> list[object]:
     return [event async for event in provider.stream(ASKED)]
 
 
@@ -88,7 +92,7 @@ async def test_what_a_retry_cannot_mend_is_raised_at_once(error: ProviderError) 
 
 @pytest.mark.parametrize("steps", [[Unavailable("x")] * 3, [Rejected("x")]])
 async def test_the_fallback_answers_with_its_own_model(steps: list[Step]) -> None:
-    other = Scripted(["from the other"])
+    other = ScriptedProvider(["from the other"])
     provider, script, _ = retrying(*steps, fallback=other)
     events = await events_of(provider)
     notice = next(event for event in events if isinstance(event, Notice))
@@ -100,7 +104,7 @@ async def test_the_fallback_answers_with_its_own_model(steps: list[Step]) -> Non
 
 
 async def test_the_fallback_is_retried_too_and_its_last_error_raised() -> None:
-    other = Scripted([Unavailable("a"), Unavailable("b"), Unavailable("c")])
+    other = ScriptedProvider([Unavailable("a"), Unavailable("b"), Unavailable("c")])
     provider, _, _ = retrying(Rejected("no"), fallback=other)
     with pytest.raises(Unavailable, match="c"):
         await events_of(provider)
@@ -108,7 +112,7 @@ async def test_the_fallback_is_retried_too_and_its_last_error_raised() -> None:
 
 
 async def test_a_full_window_does_not_go_to_the_fallback() -> None:
-    other = Scripted(["never"])
+    other = ScriptedProvider(["never"])
     provider, _, _ = retrying(ContextTooLong("long"), fallback=other)
     with pytest.raises(ContextTooLong):
         await events_of(provider)
@@ -116,7 +120,7 @@ async def test_a_full_window_does_not_go_to_the_fallback() -> None:
 
 
 async def test_closing_closes_both() -> None:
-    other = Scripted([])
+    other = ScriptedProvider([])
     provider, script, _ = retrying(fallback=other)
     await provider.aclose()
     assert script.closed

@@ -7,7 +7,7 @@ import pytest
 from agent.errors import Rejected, Unavailable
 from agent.events import Reply, TextDelta, ThinkingEnd
 from agent.providers.base import ModelRequest, Provider
-from agent.providers.scripted import Echo, Scripted
+from agent.providers.scripted import EchoProvider, ScriptedProvider
 from agent.types import Message, Text, Thinking, assistant, user
 
 
@@ -27,7 +27,7 @@ def results(calls: Sequence[str], text: str) -> list[Message]:
 
 
 async def test_echo_says_that_it_is_a_stand_in_and_repeats_the_text() -> None:
-    events = await ask(Echo(), user("Grüß dich $5", "[noon]"))
+    events = await ask(EchoProvider(), user("Grüß dich $5", "[noon]"))
     text = "".join(event.text for event in events if isinstance(event, TextDelta))
     assert "stand-in" in text
     assert text.endswith("Grüß dich $5")
@@ -35,29 +35,29 @@ async def test_echo_says_that_it_is_a_stand_in_and_repeats_the_text() -> None:
 
 async def test_each_tool_line_is_a_call_and_the_results_are_quoted() -> None:
     asked = user('please\n!tool read_file {"path": "x"}\n!tool list_dir\n!tool exec {"broken')
-    first = await reply_to(Echo(), asked)
+    first = await reply_to(EchoProvider(), asked)
     assert [(call.id, call.name, call.arguments) for call in first.tool_calls] == [
         ("call_1", "read_file", {"path": "x"}),
         ("call_2", "list_dir", {}),
         ("call_3", "exec", None),
     ]
     answers = results([call.id for call in first.tool_calls], "line one\nline two")
-    last = await reply_to(Echo(), asked, first, *answers)
+    last = await reply_to(EchoProvider(), asked, first, *answers)
     assert not last.tool_calls
     assert last.text.count("> line one\n> line two") == 3
 
 
 async def test_ids_do_not_repeat_in_a_conversation() -> None:
     asked = user("!tool list_dir")
-    first = await reply_to(Echo(), asked)
+    first = await reply_to(EchoProvider(), asked)
     history = [asked, first, *results(["call_1"], "x"), assistant("done")]
-    second = await reply_to(Echo(), *history, asked)
+    second = await reply_to(EchoProvider(), *history, asked)
     assert second.tool_calls[0].id == "call_2"
 
 
 async def test_a_script_gives_its_steps_in_order() -> None:
     thoughtful = Message("assistant", (Thinking("hm"), Text("two")))
-    provider = Scripted(
+    provider = ScriptedProvider(
         ["one", thoughtful, Unavailable("down"), lambda request: f"{len(request.messages)}"]
     )
     assert (await reply_to(provider, user("a"))).text == "one"

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from agent.errors import ArchiveRefused
-from agent.security.archive import Caps, extract
+from agent.security.archive import extract
+from agent.security.archive.entry import ArchiveLimits
 
 
 def zipped(path: Path, *entries: tuple[str | zipfile.ZipInfo, bytes]) -> Path:
@@ -37,7 +38,7 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, to: str = "") -> tarfile.Ta
     return info
 
 
-def refused(archive: Path, why: str, caps: Caps | None = None) -> None:
+def refused(archive: Path, why: str, caps: ArchiveLimits | None = None) -> None:
     """The archive is refused and leaves nothing behind, neither inside nor beside the target."""
     before = sorted(os.listdir(archive.parent))
     with pytest.raises(ArchiveRefused, match=why):
@@ -142,12 +143,12 @@ def test_bombs_are_refused(tmp_path: Path) -> None:
     for pack in (bz2.compress, lzma.compress):
         (tmp_path / "a.packed").write_bytes(pack(b"\0" * 100_000_000))
         refused(tmp_path / "a.packed", r"damaged|empty|unpacked")
-    small = Caps(file_bytes=10)
+    small = ArchiveLimits(file_bytes=10)
     refused(zipped(tmp_path / "a.zip", ("a", b"x" * 11)), "more bytes", small)
     many = [(f"d/{i}", b"") for i in range(20)]
-    refused(zipped(tmp_path / "a.zip", *many), "more than 10", Caps(entries=10))
+    refused(zipped(tmp_path / "a.zip", *many), "more than 10", ArchiveLimits(entries=10))
     members = [member(f"d/{i}") for i in range(20)]
-    refused(tarred(tmp_path / "a.tar", *members), "more than 10", Caps(entries=10))
+    refused(tarred(tmp_path / "a.tar", *members), "more than 10", ArchiveLimits(entries=10))
 
 
 def test_a_harmless_file_that_packs_well_is_fine(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from agent.security.policy.base import BLOCKED_COMMANDS
-from agent.security.shell.classifier import blocked_word, classify
-from agent.security.shell.parser import parse
+from agent.security.shell.classifier import classify, find_blocked_word
+from agent.security.shell.parser import parse_script
 
 CORPUS = Path(__file__).with_name("evasions.toml")
 VALUES = {"{outside}": "/srv/outside", "{port}": "4711", "{pid}": "815"}
@@ -30,7 +30,7 @@ def test_the_corpus_holds_at_least_150_different_lines() -> None:
 def test_no_evasion_counts_as_looking_and_only_contained_ones_as_work(tmp_path: Path) -> None:
     wrong = []
     for name, entry in evasions():
-        kind = classify(parse(entry["run"]), tmp_path, tmp_path)
+        kind = classify(parse_script(entry["run"]), tmp_path, tmp_path)
         if kind == "reads" or (kind == "works" and not entry.get("contained")):
             wrong.append(f"{kind}  {name}")
     assert not wrong, "\n".join(wrong)
@@ -40,7 +40,7 @@ def test_blocked_words_are_found_however_they_are_written() -> None:
     missed = [
         f"{found}  {name}"
         for name, entry in evasions()
-        if (found := blocked_word(entry["run"], BLOCKED_COMMANDS)) != entry.get("blocked")
+        if (found := find_blocked_word(entry["run"], BLOCKED_COMMANDS)) != entry.get("blocked")
         and "blocked" in entry
     ]
     assert not missed, "\n".join(missed)

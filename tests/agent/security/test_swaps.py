@@ -14,7 +14,7 @@ from agent.settings import ToolSettings
 from agent.tools.assistant.remember import Remember
 from agent.tools.base import CallContext, Tool
 from agent.tools.files.edit import EditFile
-from agent.tools.files.glob import GlobFiles
+from agent.tools.files.glob import Glob
 from agent.tools.files.grep import Grep
 from agent.tools.files.list_dir import ListDir
 from agent.tools.files.read_write import AppendFile, ReadFile, WriteFile
@@ -74,8 +74,8 @@ WAYS: dict[str, tuple[Tool, dict[str, Any], str, str]] = {
     "list from above": (ListDir(SETTINGS), {"depth": 3}, "d", "link"),
     "grep": (Grep(SETTINGS), {"pattern": ".", "path": "d"}, "d", "link"),
     "grep from above": (Grep(SETTINGS), {"pattern": "."}, "d", "link"),
-    "glob": (GlobFiles(SETTINGS), {"pattern": "**/*", "path": "d"}, "d", "link"),
-    "glob from above": (GlobFiles(SETTINGS), {"pattern": "**/*"}, "d", "link"),
+    "glob": (Glob(SETTINGS), {"pattern": "**/*", "path": "d"}, "d", "link"),
+    "glob from above": (Glob(SETTINGS), {"pattern": "**/*"}, "d", "link"),
     "write": (WriteFile(SETTINGS), {"path": "d/f.txt", "content": "inside 2\n"}, "d", "link"),
     "write new": (WriteFile(SETTINGS), {"path": "d/n/e/w", "content": "inside"}, "d", "link"),
     "write a file": (

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.agent import Agent
-from agent.providers.scripted import Scripted
+from agent.providers.scripted import ScriptedProvider
 from agent.security.audit import AuditEntry
 from agent.security.policy.base import Decision, ToolRequest
-from agent.security.policy.engine import DefaultPolicy, RolePolicy, Standing
+from agent.security.policy.engine import DefaultPolicy, PrincipalContext, RolePolicy
 from agent.security.policy.roles import built_in_roles
-from agent.tools.base import CallContext, Plan, Tool
+from agent.tools.base import CallContext, EffectPlan, Tool
 from agent.tools.runner import Permissions
 from agent.types import ToolResult
 from tests.agent.props import Handmade, call, calls, results
@@ -40,12 +40,12 @@ class Breaks:
 
 
 class Unprepared(Handmade):
-    async def plan(self, args: Mapping[str, Any], context: CallContext) -> Plan:
+    async def plan(self, args: Mapping[str, Any], context: CallContext) -> EffectPlan:
         raise NotADirectoryError(20, "Not a directory", "swapped")
 
 
 def standing(mode: str = "auto") -> RolePolicy:
-    return RolePolicy(Standing(built_in_roles()["build"], mode))  # type: ignore[arg-type] # any mode
+    return RolePolicy(PrincipalContext(built_in_roles()["build"], mode))  # type: ignore[arg-type] # any mode
 
 
 def read(path: str, folder: Path) -> ToolRequest:
@@ -54,7 +54,7 @@ def read(path: str, folder: Path) -> ToolRequest:
 
 async def said(path: str, folder: Path, tool: Tool, permissions: Permissions) -> tuple[str, str]:
     """What the model reads of a call and, after it, says itself."""
-    model = Scripted([calls(call(tool.name, path=path)), "bye"])
+    model = ScriptedProvider([calls(call(tool.name, path=path)), "bye"])
     result = await Agent(model, tools=[tool], approve=permissions, workspace=folder).run("go")
     (told,) = results(result.messages)
     return told, result.text

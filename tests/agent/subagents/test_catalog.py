@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.security.taint.file_marks import mark, unmark
-from agent.subagents.catalog import Catalogue, Places, built_in
-from agent.subagents.definition import BUILT_IN, Definition
+from agent.security.taint.file_marks import mark_tainted, unmark
+from agent.subagents.catalog import CatalogPaths, SubagentCatalog, built_in
+from agent.subagents.definition import BUILT_IN, SubagentDefinition
 from agent.tools.aliases import NAMES
 
 
@@ -17,8 +17,8 @@ def write(folder: Path, name: str, said: str) -> Path:
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
-    return Places(tmp_path / "home", tmp_path / "home" / ".kore")
+def places(tmp_path: Path) -> CatalogPaths:
+    return CatalogPaths(tmp_path / "home", tmp_path / "home" / ".kore")
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def test_the_built_in_agents_are_whole() -> None:
         assert all(tool == NAMES.get(tool, tool) for tool in one.tools or ())
 
 
-def test_later_places_win_and_the_nearest_folder_most(places: Places, project: Path) -> None:
+def test_later_places_win_and_the_nearest_folder_most(places: CatalogPaths, project: Path) -> None:
     nested = project / "a" / "b"
     order = [
         (places.user / ".claude" / "agents", "home claude"),
@@ -49,7 +49,7 @@ def test_later_places_win_and_the_nearest_folder_most(places: Places, project: P
         (nested / ".kode" / "agents", "nearest kode"),
         (nested / ".kore" / "agents", "nearest kore"),
     ]
-    catalogue = Catalogue(Places(places.user, places.own, (project,)))
+    catalogue = SubagentCatalog(CatalogPaths(places.user, places.own, (project,)))
     for folder, said in order:
         write(folder, "general", said)
         found = catalogue.find("general", nested)
@@ -58,48 +58,48 @@ def test_later_places_win_and_the_nearest_folder_most(places: Places, project: P
     assert catalogue.load(None)["general"].description == "home kore"
 
 
-def test_what_a_project_brings_is_not_trusted(places: Places, project: Path) -> None:
+def test_what_a_project_brings_is_not_trusted(places: CatalogPaths, project: Path) -> None:
     write(places.user / ".claude" / "agents", "mine", "mine")
     write(project / ".claude" / "agents", "theirs", "theirs")
-    found = Catalogue(places).load(project)
+    found = SubagentCatalog(places).load(project)
     assert found["mine"].trusted
     assert not found["theirs"].trusted
 
 
-def test_folders_beyond_the_repository_bring_nothing(places: Places, project: Path) -> None:
+def test_folders_beyond_the_repository_bring_nothing(places: CatalogPaths, project: Path) -> None:
     write(project.parent / ".claude" / "agents", "outer", "outer")
-    assert "outer" not in Catalogue(places).load(project / "a")
+    assert "outer" not in SubagentCatalog(places).load(project / "a")
 
 
-def test_the_home_folder_is_no_project(places: Places) -> None:
+def test_the_home_folder_is_no_project(places: CatalogPaths) -> None:
     write(places.user / ".claude" / "agents", "mine", "mine")
     write(places.user / ".kore" / "workspace" / ".kore" / "agents", "near", "near")
-    found = Catalogue(places).load(places.user / ".kore" / "workspace")
+    found = SubagentCatalog(places).load(places.user / ".kore" / "workspace")
     assert found["mine"].trusted
     assert not found["near"].trusted
-    assert Catalogue(places).load(places.user)["mine"].trusted
+    assert SubagentCatalog(places).load(places.user)["mine"].trusted
 
 
-def test_a_project_shows_nothing_through_links(places: Places, project: Path) -> None:
+def test_a_project_shows_nothing_through_links(places: CatalogPaths, project: Path) -> None:
     secret = write(places.user / "elsewhere", "secret", "secret")
     folder = project / ".claude" / "agents"
     folder.mkdir(parents=True)
     (folder / "secret.md").symlink_to(secret)
     (project / ".kode").mkdir()
     (project / ".kode" / "agents").symlink_to(secret.parent)
-    assert "secret" not in Catalogue(places).load(project)
+    assert "secret" not in SubagentCatalog(places).load(project)
 
 
-def test_an_owner_may_link_to_files_of_their_own(places: Places, tmp_path: Path) -> None:
+def test_an_owner_may_link_to_files_of_their_own(places: CatalogPaths, tmp_path: Path) -> None:
     kept = write(tmp_path / "dotfiles", "mine", "mine")
     folder = places.own / "agents"
     folder.mkdir(parents=True)
     (folder / "mine.md").symlink_to(kept)
-    assert "mine" in Catalogue(places).load()
+    assert "mine" in SubagentCatalog(places).load()
 
 
-def test_changed_new_and_deleted_files_count_at_once(places: Places) -> None:
-    catalogue = Catalogue(places)
+def test_changed_new_and_deleted_files_count_at_once(places: CatalogPaths) -> None:
+    catalogue = SubagentCatalog(places)
     path = write(places.own / "agents", "a", "first")
     assert catalogue.load()["a"].description == "first"
     write(places.own / "agents", "a", "second and longer")
@@ -110,8 +110,8 @@ def test_changed_new_and_deleted_files_count_at_once(places: Places) -> None:
     assert "a" not in catalogue.load()
 
 
-def test_an_unchanged_file_is_not_read_again(places: Places) -> None:
-    catalogue = Catalogue(places)
+def test_an_unchanged_file_is_not_read_again(places: CatalogPaths) -> None:
+    catalogue = SubagentCatalog(places)
     path = write(places.own / "agents", "a", "first")
     before = catalogue.load()["a"]
     found = path.stat()
@@ -120,8 +120,8 @@ def test_an_unchanged_file_is_not_read_again(places: Places) -> None:
     assert catalogue.load()["a"] is before
 
 
-def test_folders_that_take_turns_are_not_read_again(places: Places, tmp_path: Path) -> None:
-    catalogue = Catalogue(places)
+def test_folders_that_take_turns_are_not_read_again(places: CatalogPaths, tmp_path: Path) -> None:
+    catalogue = SubagentCatalog(places)
     roots = [tmp_path / "one", tmp_path / "two"]
     for root in roots:
         write(root / ".kore" / "agents", "near", root.name)
@@ -131,17 +131,17 @@ def test_folders_that_take_turns_are_not_read_again(places: Places, tmp_path: Pa
         assert catalogue.load(root)["near"] is before
 
 
-def test_a_note_about_the_folder_is_no_agent(places: Places) -> None:
+def test_a_note_about_the_folder_is_no_agent(places: CatalogPaths) -> None:
     folder = places.own / "agents"
     write(folder, "a", "a")
     (folder / "README.md").write_text("About these agents.")
     (folder / "pipe.md").unlink(missing_ok=True)
     os.mkfifo(folder / "pipe.md")
-    assert set(Catalogue(places).load()) == {"a", *(one.name for one in built_in())}
+    assert set(SubagentCatalog(places).load()) == {"a", *(one.name for one in built_in())}
 
 
-def test_others_names_for_built_in_agents_count_where_nobody_has_them(places: Places) -> None:
-    catalogue = Catalogue(places)
+def test_others_names_for_built_in_agents_count_where_nobody_has_them(places: CatalogPaths) -> None:
+    catalogue = SubagentCatalog(places)
     found = [catalogue.find(name) for name in ("general-purpose", "Explore", "code_reviewer")]
     assert [one and one.name for one in found] == ["general", "explore", "review"]
     write(places.own / "agents", "code-reviewer", "mine")
@@ -150,40 +150,40 @@ def test_others_names_for_built_in_agents_count_where_nobody_has_them(places: Pl
     assert mine.description == "mine"
 
 
-def test_agents_that_are_given_win(places: Places) -> None:
+def test_agents_that_are_given_win(places: CatalogPaths) -> None:
     write(places.own / "agents", "a", "from a file")
-    given = Definition("a", "given", "You are given.")
-    assert Catalogue(places, [given]).find("A") is given
+    given = SubagentDefinition("a", "given", "You are given.")
+    assert SubagentCatalog(places, [given]).find("A") is given
 
 
 @pytest.mark.parametrize("name", ["general", "General", "EXPLORE", "code-reviewer", "mine"])
 def test_a_folder_that_is_not_trusted_replaces_no_agent(
-    places: Places, project: Path, name: str
+    places: CatalogPaths, project: Path, name: str
 ) -> None:
     write(places.own / "agents", "mine", "mine")
     write(project / ".kore" / "agents", name, "the attacker's")
-    catalogue = Catalogue(places)
+    catalogue = SubagentCatalog(places)
     found = catalogue.find(name, project)
     assert found is not None
     assert found.trusted
     assert found.description != "the attacker's"
     assert list(catalogue.refused.values()) == [name]
-    trusted = Catalogue(Places(places.user, places.own, (project,))).find(name, project)
+    trusted = SubagentCatalog(CatalogPaths(places.user, places.own, (project,))).find(name, project)
     assert trusted is not None
     assert trusted.description == "the attacker's"
 
 
 def test_an_agent_that_a_command_wrote_after_strangers_words_is_not_used(
-    places: Places, project: Path
+    places: CatalogPaths, project: Path
 ) -> None:
-    catalogue = Catalogue(Places(places.user, places.own, (project,)))
+    catalogue = SubagentCatalog(CatalogPaths(places.user, places.own, (project,)))
     path = write(project / "deep" / ".kore" / "agents", "helper", "a helper")
     asked = write(project / ".kore" / "agents", "asked", "another")
     found = catalogue.find("helper", project / "deep")
     assert found is not None
     assert found.trusted
-    mark(path, project, unseen=True)
-    mark(asked, project)
+    mark_tainted(path, project, unseen=True)
+    mark_tainted(asked, project)
     assert catalogue.find("helper", project / "deep") is None
     known = catalogue.find("asked", project)
     assert known is not None

@@ -1,9 +1,9 @@
 import pytest
 
-from agent.subagents.definition import Definition, read_definition
+from agent.subagents.definition import SubagentDefinition, read_definition
 
 
-def definition(head: str, body: str = "You do x.") -> Definition:
+def definition(head: str, body: str = "You do x.") -> SubagentDefinition:
     return read_definition(f"---\n{head}\n---\n{body}".encode(), "stem", "/a/stem.md")
 
 

@@ -12,17 +12,17 @@ from agent.agent import Agent
 from agent.errors import ConfigError
 from agent.events import Done, FromAgent, ModelEvent, Reply
 from agent.providers.base import ModelRequest
-from agent.providers.pool import Models
+from agent.providers.pool import ModelPool
 from agent.providers.registry import ModelConfig
-from agent.providers.scripted import Echo, Scripted
+from agent.providers.scripted import EchoProvider, ScriptedProvider
 from agent.security.policy.engine import DefaultPolicy
-from agent.security.policy.modes import Mode
+from agent.security.policy.modes import PermissionMode
 from agent.settings import AgentSettings, SubagentLimits
-from agent.subagents.definition import Definition
+from agent.subagents.definition import SubagentDefinition
 from agent.tools.runner import Permissions
 from agent.types import ToolCall, Usage, assistant
 
-POET = Definition("poet", "Writes a line.", "You are a poet.", tools=("list_dir",))
+POET = SubagentDefinition("poet", "Writes a line.", "You are a poet.", tools=("list_dir",))
 
 
 def task(prompt: str, agent: str = "poet", **more: Any) -> str:
@@ -30,14 +30,14 @@ def task(prompt: str, agent: str = "poet", **more: Any) -> str:
     return f"!tool task {json.dumps(args)}"
 
 
-def allowed(mode: Mode = "auto") -> Permissions:
+def allowed(mode: PermissionMode = "auto") -> Permissions:
     return Permissions(DefaultPolicy(mode))
 
 
 async def test_a_given_agent_works_with_its_own_text_and_tools(tmp_path: Path) -> None:
     args = {"description": "a line", "prompt": "about rain", "subagent_type": "poet"}
     call = ToolCall("1", "task", args, json.dumps(args))
-    model = Scripted([assistant("", (call,)), "It rains.", "The poet says: it rains."])
+    model = ScriptedProvider([assistant("", (call,)), "It rains.", "The poet says: it rains."])
     async with asyncio.timeout(30):
         result = await Agent(model, workspace=tmp_path, subagents=[POET]).run("a line")
     assert result.text == "The poet says: it rains."
@@ -51,7 +51,7 @@ async def test_a_given_agent_works_with_its_own_text_and_tools(tmp_path: Path) -
 
 
 async def test_its_steps_are_told(tmp_path: Path) -> None:
-    agent = Agent(Echo(), workspace=tmp_path, subagents=[POET])
+    agent = Agent(EchoProvider(), workspace=tmp_path, subagents=[POET])
     told = [e async for e in agent.stream(task("!tool list_dir {}")) if isinstance(e, FromAgent)]
     assert [event.event["type"] for event in told] == [
         "session_start",
@@ -62,7 +62,7 @@ async def test_its_steps_are_told(tmp_path: Path) -> None:
 
 
 async def test_it_goes_on_by_its_number_in_the_same_session(tmp_path: Path) -> None:
-    agent = Agent(Echo(), workspace=tmp_path, subagents=[POET])
+    agent = Agent(EchoProvider(), workspace=tmp_path, subagents=[POET])
     await agent.run(task("one"), session="s")
     again = await agent.run(task("two", resume="1"), session="s")
     assert "number 2" in again.text
@@ -73,32 +73,36 @@ async def test_it_goes_on_by_its_number_in_the_same_session(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(("mode", "made"), [("plan", False), ("auto", True)])
-async def test_it_may_do_no_more_than_its_caller(tmp_path: Path, mode: Mode, made: bool) -> None:
+async def test_it_may_do_no_more_than_its_caller(
+    tmp_path: Path, mode: PermissionMode, made: bool
+) -> None:
     write = '!tool write_file {"path": "a.txt", "content": "x"}'
-    agent = Agent(Echo(), workspace=tmp_path, approve=allowed(mode))
+    agent = Agent(EchoProvider(), workspace=tmp_path, approve=allowed(mode))
     await agent.run(task(write, "general"))
     assert (tmp_path / "a.txt").exists() == made
 
 
 async def test_it_may_do_no_more_than_its_definition(tmp_path: Path) -> None:
     write = '!tool write_file {"path": "a.txt", "content": "x"}'
-    tight = Definition("tight", "", "You look.", mode="plan")
-    agent = Agent(Echo(), workspace=tmp_path, approve=allowed(), subagents=[tight])
+    tight = SubagentDefinition("tight", "", "You look.", mode="plan")
+    agent = Agent(EchoProvider(), workspace=tmp_path, approve=allowed(), subagents=[tight])
     assert "Not allowed" in (await agent.run(task(write, "tight"))).text
     assert not (tmp_path / "a.txt").exists()
 
 
 async def test_depth_has_a_limit(tmp_path: Path) -> None:
     nested = task(task("deepest", "general"), "general")
-    flat = await Agent(Echo(), workspace=tmp_path).run(nested)
+    flat = await Agent(EchoProvider(), workspace=tmp_path).run(nested)
     assert "There is no tool 'task'" in flat.text
     deep = AgentSettings(subagents=SubagentLimits(max_depth=2))
-    result = await Agent(Echo(), workspace=tmp_path, settings=deep).run(nested)
+    result = await Agent(EchoProvider(), workspace=tmp_path, settings=deep).run(nested)
     assert "deepest" in result.text
     none = AgentSettings(subagents=SubagentLimits(max_depth=0))
     assert (
         "cannot be sent out"
-        in (await Agent(Echo(), workspace=tmp_path, settings=none).run(task("x", "general"))).text
+        in (
+            await Agent(EchoProvider(), workspace=tmp_path, settings=none).run(task("x", "general"))
+        ).text
     )
 
 
@@ -110,7 +114,7 @@ class Slow:
     def __init__(self) -> None:
         self.begun = asyncio.Event()
         self.left = False
-        self._echo = Echo()
+        self._echo = EchoProvider()
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         if request.messages[-1].text == "wait":
@@ -137,7 +141,7 @@ async def test_it_ends_with_its_caller(tmp_path: Path) -> None:
 
 
 async def test_a_conversation_ends_with_one_result(tmp_path: Path) -> None:
-    agent = Agent(Echo(), workspace=tmp_path, subagents=[POET])
+    agent = Agent(EchoProvider(), workspace=tmp_path, subagents=[POET])
     done = [e async for e in agent.stream(task("x", background=True)) if isinstance(e, Done)]
     assert len(done) == 1
     assert "number 1" in done[0].result.text
@@ -145,7 +149,7 @@ async def test_a_conversation_ends_with_one_result(tmp_path: Path) -> None:
 
 async def test_a_conversation_may_be_an_agents_own(tmp_path: Path) -> None:
     (tmp_path / "AGENT.md").write_text("Of the workspace.")
-    model = Scripted(["A line."])
+    model = ScriptedProvider(["A line."])
     agent = Agent(model, workspace=tmp_path, subagents=[POET], agent="poet")
     assert (await agent.run("about rain")).text == "A line."
     (asked,) = model.requests
@@ -157,8 +161,8 @@ async def test_who_speaks_does_no_more_than_its_mode_and_neither_does_who_it_sen
     tmp_path: Path,
 ) -> None:
     write = '!tool write_file {"path": "a.txt", "content": "x"}'
-    careful = Definition("careful", "", "You look.", mode="plan")
-    agent = Agent(Echo(), workspace=tmp_path, approve=allowed(), agent=careful)
+    careful = SubagentDefinition("careful", "", "You look.", mode="plan")
+    agent = Agent(EchoProvider(), workspace=tmp_path, approve=allowed(), agent=careful)
     refused = (await agent.run(write)).text
     assert "Not allowed: the agent that you are only looks" in refused
     # No command of a person would help.
@@ -169,10 +173,10 @@ async def test_who_speaks_does_no_more_than_its_mode_and_neither_does_who_it_sen
 
 def test_an_agent_that_nobody_knows_is_refused_at_once(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no agent 'nobody'; there are explore, general, review"):
-        Agent(Echo(), workspace=tmp_path, agent="nobody")
+        Agent(EchoProvider(), workspace=tmp_path, agent="nobody")
 
 
-class Late(Echo):
+class Late(EchoProvider):
     """The stand-in, which takes its time for a sub-agent's work."""
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
@@ -192,7 +196,7 @@ async def test_its_work_may_last_longer_than_a_call(tmp_path: Path) -> None:
 
 async def test_who_goes_on_keeps_the_model_that_was_asked_for(tmp_path: Path) -> None:
     paid = ModelConfig("second", "offline/echo", price_input_usd=1.0, price_output_usd=1.0)
-    models = Models("first", [ModelConfig("first", "offline/echo"), paid])
+    models = ModelPool("first", [ModelConfig("first", "offline/echo"), paid])
     agent = Agent(models, workspace=tmp_path, subagents=[POET])
     for prompt in (task("one", model="second"), task("two", resume="1")):
         result = await agent.run(prompt, session="s")

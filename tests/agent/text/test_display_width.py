@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from agent.text.display_width import fitted, padded, shortened, width, wrapped
+from agent.text.display_width import display_width, padded, shortened, wrap_paragraphs, wrapped
 
 FAMILY = "👨‍👩‍👧"
 ACCENT = "e\u0301"
@@ -23,8 +23,8 @@ ACCENT = "e\u0301"
     ],
 )
 def test_a_text_is_as_wide_as_it_looks(text: str, columns: int) -> None:
-    assert width(text) == columns
-    assert width(padded(text, 10)) == 10
+    assert display_width(text) == columns
+    assert display_width(padded(text, 10)) == 10
 
 
 def test_a_text_that_is_too_long_ends_with_an_ellipsis_and_whole_characters() -> None:
@@ -53,7 +53,7 @@ def test_a_text_that_is_too_long_ends_with_an_ellipsis_and_whole_characters() ->
 def test_lines_fit_and_lose_nothing_but_blanks(text: str, columns: int) -> None:
     lines = wrapped(text, columns)
     assert "".join(lines).replace(" ", "") == text.replace(" ", "")
-    assert all(width(line) <= max(columns, 2) for line in lines)
+    assert all(display_width(line) <= max(columns, 2) for line in lines)
 
 
 def test_words_stay_whole_and_no_line_begins_with_a_closing_mark() -> None:
@@ -71,12 +71,14 @@ def test_a_latin_mark_begins_no_line_of_chinese_either() -> None:
 
 def test_what_a_terminal_would_cut_within_a_word_is_cut_between_two() -> None:
     told = "kore: this is too long for it\n      and a hint that is\n\nshort"
-    assert fitted(told, 26) == ("kore: this is too long for\nit\n      and a hint that is\n\nshort")
-    assert fitted("  open this one and that one", 24) == "  open this one and that\n  one"
+    assert wrap_paragraphs(told, 26) == (
+        "kore: this is too long for\nit\n      and a hint that is\n\nshort"
+    )
+    assert wrap_paragraphs("  open this one and that one", 24) == "  open this one and that\n  one"
     address = "  open https://example.org/a/very/long/address now"
     alone = "  open\n  https://example.org/a/very/long/address\n  now"
-    assert fitted(address, 24) == alone
-    assert fitted("narrow as it is", 10) == "narrow as it is"
+    assert wrap_paragraphs(address, 24) == alone
+    assert wrap_paragraphs("narrow as it is", 10) == "narrow as it is"
 
 
 def test_plain_text_loads_no_table_of_widths() -> None:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.text.visible import exact, hidden_character, visible, visible_line
+from agent.text.visible import escape_for_approval, escape_invisible, escape_line, hidden_character
 
 # Default_Ignorable_Code_Point in Unicode 17: what a screen shows nothing for.
 # https://www.unicode.org/Public/UCD/latest/ucd/DerivedCoreProperties.txt
@@ -44,11 +44,11 @@ def test_no_character_of_unicode_hides_in_a_question() -> None:
             hidden.append(code)
         elif category[0] in "LNPS":
             drawn.append(chr(code))
-    assert exact("".join(drawn)) == "".join(drawn)
-    assert exact("".join(map(chr, unassigned))) == "".join(map(escape, unassigned))
+    assert escape_for_approval("".join(drawn)) == "".join(drawn)
+    assert escape_for_approval("".join(map(chr, unassigned))) == "".join(map(escape, unassigned))
     for code in set(hidden) - {ord(c) for c in " \t\n"}:
         for one in AROUND:
-            assert escape(code) in exact(one + chr(code) + one), (hex(code), one)
+            assert escape(code) in escape_for_approval(one + chr(code) + one), (hex(code), one)
 
 
 def test_nothing_invisible_passes_in_prose_but_what_a_script_or_an_emoji_needs() -> None:
@@ -58,10 +58,12 @@ def test_nothing_invisible_passes_in_prose_but_what_a_script_or_an_emoji_needs()
         if category in ("Cn", "Co") and code not in IGNORABLE:
             continue
         if (code in IGNORABLE | BLANK or category in ("Cc", "Cs")) and char not in "\t\n":
-            shown = [one for one in AROUND if escape(code) not in visible(one + char + one)]
+            shown = [
+                one for one in AROUND if escape(code) not in escape_invisible(one + char + one)
+            ]
             assert not shown or char in NEEDED, (hex(code), shown)
         elif category[0] in "LNPSZM":
-            assert visible(f"a{char}") == f"a{char}"
+            assert escape_invisible(f"a{char}") == f"a{char}"
 
 
 @pytest.mark.parametrize(
@@ -76,7 +78,7 @@ def test_nothing_invisible_passes_in_prose_but_what_a_script_or_an_emoji_needs()
     ],
 )  # fmt: skip
 def test_what_people_write_stays_as_it_is(prose: str) -> None:
-    assert visible(prose) == prose
+    assert escape_invisible(prose) == prose
     assert hidden_character(prose.replace("\t", "").replace("\n", "")) is None
 
 
@@ -96,10 +98,10 @@ def test_what_people_write_stays_as_it_is(prose: str) -> None:
     ],
 )
 def test_scripts_are_legible_in_questions_too(text: str) -> None:
-    assert exact(text) == text
+    assert escape_for_approval(text) == text
 
 
-@pytest.mark.parametrize("show", [visible, exact, visible_line])
+@pytest.mark.parametrize("show", [escape_invisible, escape_for_approval, escape_line])
 @pytest.mark.parametrize(
     "payload",
     [
@@ -119,26 +121,28 @@ def test_a_payload_is_spelled_out(show: Callable[[str], str], payload: str) -> N
 
 
 def test_marks_beyond_those_of_any_script_are_escaped() -> None:
-    assert visible("a" + "\u0301" * 8) == "a" + "\u0301" * 8
-    assert visible("a" + "\u0301" * 100).count("\\u{301}") == 92
-    assert exact("a" + "\u0301" * 100).count("\\u{301}") == 96
-    assert exact("-\u0335") == "-\\u{335}"
+    assert escape_invisible("a" + "\u0301" * 8) == "a" + "\u0301" * 8
+    assert escape_invisible("a" + "\u0301" * 100).count("\\u{301}") == 92
+    assert escape_for_approval("a" + "\u0301" * 100).count("\\u{301}") == 96
+    assert escape_for_approval("-\u0335") == "-\\u{335}"
 
 
 def test_line_ends_of_one_line_are_escaped() -> None:
-    assert visible_line("a\nb\x1b[2J\r\t") == r"a\u{a}b\u{1b}[2J\u{d}\u{9}"
-    assert visible("a\r\nb\rc") == "a\nb\\u{d}c"
-    assert exact("a\r\nb") == "a\\u{d}\nb"
+    assert escape_line("a\nb\x1b[2J\r\t") == r"a\u{a}b\u{1b}[2J\u{d}\u{9}"
+    assert escape_invisible("a\r\nb\rc") == "a\nb\\u{d}c"
+    assert escape_for_approval("a\r\nb") == "a\\u{d}\nb"
     assert hidden_character("a\nb") == "U+000A"
     assert hidden_character("report\u202egpj.exe") == "U+202E"
 
 
 @given(st.text())
 def test_what_was_escaped_once_stays_as_it_is(text: str) -> None:
-    for show in (visible, visible_line, exact):
+    for show in (escape_invisible, escape_line, escape_for_approval):
         assert show(show(text)) == show(text)
 
 
 @given(st.text(st.characters(codec="utf-8")))
 def test_a_question_escapes_whatever_prose_escapes(text: str) -> None:
-    assert exact(text).count("\\u{") >= visible(text.replace("\r\n", "")).count("\\u{")
+    assert escape_for_approval(text).count("\\u{") >= escape_invisible(
+        text.replace("\r\n", "")
+    ).count("\\u{")

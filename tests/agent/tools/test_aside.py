@@ -91,6 +91,6 @@ async def test_what_a_file_tool_makes_meanwhile_stays(
     async with asyncio.timeout(30):
         while not (workspace / "begun").exists():
             await asyncio.sleep(0.01)
-    file_io.replace(workspace / "HEARTBEAT.md", b"mine")
+    file_io.write_atomic(workspace / "HEARTBEAT.md", b"mine")
     await running
     assert (workspace / "HEARTBEAT.md").read_text() == "mine"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from agent.agent import Agent
-from agent.providers.scripted import Scripted
+from agent.providers.scripted import ScriptedProvider
 from agent.security.policy.base import Answer, ApprovalRequest
 from agent.security.policy.engine import DefaultPolicy
 from agent.tools.runner import Permissions
@@ -30,7 +30,7 @@ async def test_a_change_too_large_to_compare_is_denied(
     look = calls(call("read_file", "c0", path="a.txt"))
     person = Person()
     agent = Agent(
-        Scripted([look, change, "done"]),
+        ScriptedProvider([look, change, "done"]),
         workspace=tmp_path,
         approve=Permissions(DefaultPolicy(), person),
     )
@@ -43,7 +43,7 @@ async def test_a_change_too_large_to_compare_is_denied(
 async def test_a_command_too_large_to_show_is_denied(tmp_path: Path) -> None:
     person = Person()
     agent = Agent(
-        Scripted([calls(call("exec", command="echo " + "x" * 900_000)), "done"]),
+        ScriptedProvider([calls(call("exec", command="echo " + "x" * 900_000)), "done"]),
         workspace=tmp_path,
         approve=Permissions(DefaultPolicy(), person),
     )

@@ -15,15 +15,15 @@ import pytest
 from aiohttp import web
 
 from agent.errors import ToolError
-from agent.security.policy.engine import RolePolicy, Standing
+from agent.security.policy.engine import PrincipalContext, RolePolicy
 from agent.security.policy.roles import Role, ToolRule
 from agent.security.sandbox.bubblewrap import Bubblewrap
-from agent.security.sandbox.container import Container
+from agent.security.sandbox.container import ContainerSandbox
 from agent.security.taint.file_marks import is_marked
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
-from agent.tools.registry import Toolbox
-from agent.tools.runner import Permissions, Runner
+from agent.tools.registry import ToolRegistry
+from agent.tools.runner import Permissions, ToolRunner
 from agent.tools.shell.exec import Exec
 from agent.types import ToolCall
 from tests.fakes.web import WebSite
@@ -153,9 +153,9 @@ async def test_a_role_narrows_the_hosts(box: Bubblewrap, site: WebSite, call: Ca
     command = f"curl -sS http://localhost:{port}/a; curl -sS http://127.0.0.1:{port}/b"
 
     async def outcome(rule: ToolRule) -> str:
-        policy = RolePolicy(Standing(Role("r", {"exec": rule}), "auto", confined=True))
+        policy = RolePolicy(PrincipalContext(Role("r", {"exec": rule}), "auto", confined=True))
         exec_ = tool(box, site, "localhost", "127.0.0.1")
-        runner = Runner(Toolbox([exec_]), Permissions(policy), timeout_s=60)
+        runner = ToolRunner(ToolRegistry([exec_]), Permissions(policy), timeout_s=60)
         asked = replace(call, call=ToolCall("c", "exec", {"command": command}, "{}"))
         return (await runner.run(asked, _start)).for_model
 
@@ -171,15 +171,15 @@ async def _start() -> None:
 
 
 async def test_a_role_with_hosts_runs_nothing_that_could_reach_anywhere(call: CallContext) -> None:
-    policy = RolePolicy(Standing(Role("r", {"exec": ToolRule(hosts=("a.org",))}), "auto"))
-    runner = Runner(Toolbox([Exec(ToolSettings())]), Permissions(policy), timeout_s=60)
+    policy = RolePolicy(PrincipalContext(Role("r", {"exec": ToolRule(hosts=("a.org",))}), "auto"))
+    runner = ToolRunner(ToolRegistry([Exec(ToolSettings())]), Permissions(policy), timeout_s=60)
     asked = replace(call, call=ToolCall("c", "exec", {"command": "true"}, "{}"))
     assert "may reach only a.org" in (await runner.run(asked, _start)).for_model
 
 
 async def test_a_container_refuses(site: WebSite, call: CallContext) -> None:
     with pytest.raises(ToolError, match=r"security\.exec_hosts"):
-        await said(tool(Container("docker", "image"), site, "localhost"), call, "curl x")
+        await said(tool(ContainerSandbox("docker", "image"), site, "localhost"), call, "curl x")
 
 
 async def test_nothing_is_left_open(box: Bubblewrap, site: WebSite, call: CallContext) -> None:

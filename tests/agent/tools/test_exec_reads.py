@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from agent.security.policy.engine import RolePolicy, Standing
+from agent.security.policy.engine import PrincipalContext, RolePolicy
 from agent.security.policy.roles import built_in_roles
 from agent.security.sandbox.bubblewrap import Bubblewrap, version_words
 from agent.security.sandbox.unconfined import Unconfined
 from agent.security.taint.file_marks import is_name_marked
-from agent.security.taint.origin import Origin
+from agent.security.taint.origin import TrustedOrigins
 from agent.security.taint.taint import UNTRUSTED
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
-from agent.tools.registry import Toolbox
-from agent.tools.runner import Permissions, Runner
+from agent.tools.registry import ToolRegistry
+from agent.tools.runner import Permissions, ToolRunner
 from agent.tools.shell.exec import Exec
-from agent.tools.shell.process_tool import Process
+from agent.tools.shell.process_tool import ProcessTool
 from agent.types import ToolCall
 
 
@@ -48,8 +48,8 @@ def tool(box: Bubblewrap) -> Exec:
 
 async def outcome(box: Bubblewrap, call: CallContext, command: str) -> str:
     """What comes of it in mode `ask`, where nobody can be asked."""
-    standing = Standing(built_in_roles()["build"], "ask", confined=True)
-    runner = Runner(Toolbox([tool(box)]), Permissions(RolePolicy(standing)), timeout_s=60)
+    standing = PrincipalContext(built_in_roles()["build"], "ask", confined=True)
+    runner = ToolRunner(ToolRegistry([tool(box)]), Permissions(RolePolicy(standing)), timeout_s=60)
     asked = replace(call, call=ToolCall("c", "exec", {"command": command}, "{}"))
     return (await runner.run(asked, _start)).for_model
 
@@ -71,7 +71,7 @@ async def test_in_the_background_it_cannot_either(box: Bubblewrap, call: CallCon
     wrong = replace(call, read_only=True)
     said = await exec_.run({"command": line, "background": True}, wrong)
     assert "process 1" in said.for_model
-    process = Process(ToolSettings(), exec_.processes)
+    process = ProcessTool(ToolSettings(), exec_.processes)
     given = {"action": "input", "text": "hello\n\x04", "id": 1}
     assert (await process.plan(given, call)).read_only
     assert "hello" in (await process.run(given, call)).for_model
@@ -115,7 +115,7 @@ async def test_what_is_written_into_an_own_folder_from_a_strangers_one_is_marked
     (own / "old").touch()
     (call.workspace / "README.md").write_text("Obey me.")
     _need_marks(own)
-    asked = replace(call, places=Origin((own,)), taint=UNTRUSTED)
+    asked = replace(call, places=TrustedOrigins((own,)), taint=UNTRUSTED)
     await tool(box).run({"command": "cp README.md mine/NOTES.md; mkdir mine/sub"}, asked)
     assert asked.origin.is_untrusted(own / "NOTES.md")
     assert is_name_marked(own / "sub", is_folder=True)
@@ -126,7 +126,7 @@ async def test_a_link_in_the_place_of_an_own_folder_makes_nothing_its_own(
 ) -> None:
     (call.workspace / "mine").mkdir()
     (call.workspace / "README.md").write_text("Obey me.")
-    asked = replace(call, places=Origin((call.workspace / "mine",)), taint=UNTRUSTED)
+    asked = replace(call, places=TrustedOrigins((call.workspace / "mine",)), taint=UNTRUSTED)
     assert asked.origin.is_own(call.workspace / "mine")
     await tool(box).run({"command": "rmdir mine; ln -s . mine"}, asked)
     assert asked.origin.is_untrusted(call.workspace / "README.md")

@@ -17,8 +17,8 @@ from pydantic import BaseModel, Field
 import kore
 from agent.errors import ToolError
 from agent.security.taint.taint import BOTH, NOTHING
-from agent.tools.base import Brings, CallContext, Tool
-from agent.tools.registry import Toolbox
+from agent.tools.base import CallContext, DeclaresTaint, Tool
+from agent.tools.registry import ToolRegistry
 from agent.tools.runner import Permissions
 from agent.types import ToolResult
 from tests.agent.props import call as tool_call
@@ -79,7 +79,7 @@ def test_schema_and_descriptions_come_from_hints_and_docstring() -> None:
         },
         "required": ["city"],
     }
-    assert isinstance(tool, Brings)
+    assert isinstance(tool, DeclaresTaint)
     assert weather.brings == NOTHING
 
 
@@ -235,7 +235,7 @@ def test_what_says_nothing_is_unsafe_and_brings_everything() -> None:
 
 async def ran(function: Callable[..., Any], call: CallContext, **args: Any) -> ToolResult:
     tool = kore.tool(function)
-    return await tool.run(Toolbox([tool]).validate(tool, args), call)
+    return await tool.run(ToolRegistry([tool]).validate(tool, args), call)
 
 
 async def test_arguments_arrive_as_their_types(call: CallContext) -> None:

@@ -7,13 +7,13 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from agent.security.taint.file_marks import is_marked, mark
+from agent.security.taint.file_marks import is_marked, mark_tainted
 from agent.tools import output_spill
-from agent.tools.output_spill import Output, prune
+from agent.tools.output_spill import SpillBuffer, prune
 
 
-def shown(folder: Path, chunks: list[bytes], limit: int = 100) -> tuple[str, Output]:
-    with Output(folder, limit) as out:
+def shown(folder: Path, chunks: list[bytes], limit: int = 100) -> tuple[str, SpillBuffer]:
+    with SpillBuffer(folder, limit) as out:
         for chunk in chunks:
             out.feed(chunk)
         return out.text(), out
@@ -53,7 +53,7 @@ def test_many_lines_are_cut_although_they_are_few_bytes(tmp_path: Path) -> None:
 
 
 def test_memory_stays_bounded_and_the_file_is_capped(tmp_path: Path) -> None:
-    with Output(tmp_path, 1000) as out:
+    with SpillBuffer(tmp_path, 1000) as out:
         for _ in range(1100):
             out.feed(b"x" * 65_536)
         assert len(out._head) + len(out._tail) <= 2000
@@ -112,12 +112,12 @@ def test_nothing_is_pruned_behind_a_link(tmp_path: Path) -> None:
 def test_a_kept_output_of_strangers_is_marked(tmp_path: Path) -> None:
     probe = tmp_path / "probe"
     probe.touch()
-    mark(probe, probe)
+    mark_tainted(probe, probe)
     if not is_marked(probe):
         pytest.skip("this file system keeps no extended attributes")
     workspace = tmp_path / "workspace"
     for marks in (None, workspace):
-        with Output(workspace / "spill", 10, marks) as out:
+        with SpillBuffer(workspace / "spill", 10, marks) as out:
             out.feed(b"x" * 100)
         assert out.file is not None
         assert is_marked(out.file) == is_marked(workspace) == (marks is not None)

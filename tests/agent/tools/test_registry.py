@@ -7,17 +7,17 @@ import pytest
 
 from agent.errors import ToolError
 from agent.settings import ToolSettings
-from agent.tools.assistant.subagent import Delegate
-from agent.tools.registry import Toolbox, default_tools
+from agent.tools.assistant.subagent import SubagentTool
+from agent.tools.registry import ToolRegistry, default_tools
 from tests.agent.props import answers
 
 
 @pytest.fixture
-def toolbox(settings: ToolSettings) -> Toolbox:
-    return Toolbox(default_tools(settings))
+def toolbox(settings: ToolSettings) -> ToolRegistry:
+    return ToolRegistry(default_tools(settings))
 
 
-def test_every_spec_is_small(toolbox: Toolbox) -> None:
+def test_every_spec_is_small(toolbox: ToolRegistry) -> None:
     sizes = {}
     for spec in toolbox.specs():
         whole = {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
@@ -35,23 +35,23 @@ def test_every_spec_is_small(toolbox: Toolbox) -> None:
     assert max(sizes.values()) <= 320
 
 
-def test_specs_keep_their_order(settings: ToolSettings, toolbox: Toolbox) -> None:
+def test_specs_keep_their_order(settings: ToolSettings, toolbox: ToolRegistry) -> None:
     names = [spec.name for spec in toolbox.specs()]
     assert names == [
         "read_file", "write_file", "edit_file", "append_file", "list_dir", "glob", "grep", "exec",
         "process", "web_search", "web_fetch", "remember", "memory_search",
         "todo", "undo", "ask_user", "send_file", "schedule", "task",
     ]  # fmt: skip
-    assert toolbox.specs() == Toolbox(default_tools(settings)).specs()
+    assert toolbox.specs() == ToolRegistry(default_tools(settings)).specs()
 
 
-def test_specs_are_the_same_objects_at_every_call(toolbox: Toolbox) -> None:
+def test_specs_are_the_same_objects_at_every_call(toolbox: ToolRegistry) -> None:
     assert all(a is b for a, b in zip(toolbox.specs(), toolbox.specs(), strict=True))
 
 
 def test_an_agent_that_comes_in_later_is_named_from_then_on() -> None:
     names = ["general"]
-    toolbox = Toolbox([Delegate(lambda: ", ".join(names))])
+    toolbox = ToolRegistry([SubagentTool(lambda: ", ".join(names))])
     (before,) = toolbox.specs()
     names.append("critic")
     (after,) = toolbox.specs()
@@ -60,7 +60,7 @@ def test_an_agent_that_comes_in_later_is_named_from_then_on() -> None:
     assert toolbox.specs() == (after,)
 
 
-def test_effects_are_declared(toolbox: Toolbox) -> None:
+def test_effects_are_declared(toolbox: ToolRegistry) -> None:
     effects = {spec.name: toolbox.get(spec.name).effect for spec in toolbox.specs()}
     assert effects == {
         "read_file": "read", "write_file": "idempotent", "edit_file": "unsafe",
@@ -88,14 +88,14 @@ def test_effects_are_declared(toolbox: Toolbox) -> None:
     ],
 )  # fmt: skip
 def test_names_of_other_programs_are_understood(
-    toolbox: Toolbox, name: str, canonical: str
+    toolbox: ToolRegistry, name: str, canonical: str
 ) -> None:
     found = toolbox.find(name)
     assert found is not None
     assert found.name == canonical
 
 
-def test_unknown_name_gets_a_suggestion(toolbox: Toolbox) -> None:
+def test_unknown_name_gets_a_suggestion(toolbox: ToolRegistry) -> None:
     assert toolbox.find("raed_file") is None
     with pytest.raises(ToolError, match="did you mean read_file"):
         toolbox.get("raed_file")
@@ -127,7 +127,7 @@ def test_unknown_name_gets_a_suggestion(toolbox: Toolbox) -> None:
     ],
 )  # fmt: skip
 def test_arguments_of_other_programs_are_understood(
-    toolbox: Toolbox, name: str, given: dict[str, Any], expected: dict[str, Any]
+    toolbox: ToolRegistry, name: str, given: dict[str, Any], expected: dict[str, Any]
 ) -> None:
     assert toolbox.validate(toolbox.get(name), given) == expected
 
@@ -153,14 +153,14 @@ def test_arguments_of_other_programs_are_understood(
     ],
 )  # fmt: skip
 def test_wrong_argument_is_named_in_one_sentence(
-    toolbox: Toolbox, name: str, given: dict[str, Any], sentence: str
+    toolbox: ToolRegistry, name: str, given: dict[str, Any], sentence: str
 ) -> None:
     with pytest.raises(ToolError) as caught:
         toolbox.validate(toolbox.get(name), given)
     assert str(caught.value) == sentence
 
 
-def test_huge_wrong_value_is_shown_short(toolbox: Toolbox) -> None:
+def test_huge_wrong_value_is_shown_short(toolbox: ToolRegistry) -> None:
     with pytest.raises(ToolError) as caught:
         toolbox.validate(toolbox.get("read_file"), {"path": ["x" * 10_000]})
     assert len(str(caught.value)) < 150
@@ -170,13 +170,13 @@ def test_a_tool_whose_schema_is_broken_says_so() -> None:
     tool = answers("mine")
     tool.parameters = {"type": "object", "required": 5}
     with pytest.raises(ToolError, match="mine cannot be called"):
-        Toolbox([tool]).validate(tool, {})
+        ToolRegistry([tool]).validate(tool, {})
 
 
-def test_a_later_tool_takes_the_name(toolbox: Toolbox, settings: ToolSettings) -> None:
+def test_a_later_tool_takes_the_name(toolbox: ToolRegistry, settings: ToolSettings) -> None:
     tools = default_tools(settings)
     mine = default_tools(settings)[0]
-    box = Toolbox([*tools, mine])
+    box = ToolRegistry([*tools, mine])
     assert box.find("Read") is mine
     assert [spec.name for spec in box.specs()] == [spec.name for spec in toolbox.specs()]
 

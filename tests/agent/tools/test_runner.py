@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agent.agent import Agent
-from agent.providers.scripted import Scripted
+from agent.providers.scripted import ScriptedProvider
 from agent.security.taint.file_marks import is_marked
 from agent.security.taint.taint import NOTHING, UNTRUSTED
 from agent.settings import AgentSettings
@@ -25,7 +25,7 @@ async def run(folder: Path, text: str, taint: frozenset[Taint] = NOTHING) -> str
     async def body(args: Mapping[str, Any], context: CallContext) -> ToolResult:
         return ToolResult(text, taint=taint)
 
-    model = Scripted([calls(call("act")), "bye"])
+    model = ScriptedProvider([calls(call("act")), "bye"])
     settings = AgentSettings(secrets=frozenset({"s3cr3t-value"}))
     tools = [Handmade("act", body)]
     agent = Agent(model, tools=tools, approve=FREE, workspace=folder, settings=settings)

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from agent.errors import ToolError
-from agent.security.taint.file_marks import is_marked, mark
+from agent.security.taint.file_marks import is_marked, mark_tainted
 from agent.security.taint.taint import NOTHING, UNTRUSTED
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
-from agent.tools.files.glob import GlobFiles
+from agent.tools.files.glob import Glob
 from agent.tools.files.grep import Grep
 from agent.types import ToolResult
 
@@ -70,7 +70,7 @@ async def grep(call: CallContext, program: str | None, **args: Any) -> ToolResul
 
 
 async def glob(call: CallContext, program: str | None, **args: Any) -> ToolResult:
-    return await GlobFiles(ToolSettings(), program).run(args, call)
+    return await Glob(ToolSettings(), program).run(args, call)
 
 
 def found(result: ToolResult) -> dict[str, list[str]]:
@@ -317,7 +317,7 @@ async def test_kores_own_files_are_not_shown(
 async def test_a_marked_file_brings_strangers_words(
     call: CallContext, tree: Path, program: str | None
 ) -> None:
-    mark(tree / "a.txt", tree)
+    mark_tainted(tree / "a.txt", tree)
     if not is_marked(tree / "a.txt"):
         pytest.skip("this file system keeps no marks")
     assert (await grep(call, program, pattern="two")).taint == UNTRUSTED
@@ -425,7 +425,7 @@ async def test_a_folder_that_is_none_is_refused(
 async def test_the_plan_names_what_is_searched(call: CallContext, tree: Path) -> None:
     plan = await Grep(ToolSettings()).plan({"pattern": "x", "path": "src"}, call)
     assert plan.reads == (tree / "src",)
-    assert (await GlobFiles(ToolSettings()).plan({"pattern": "x"}, call)).reads == (tree,)
+    assert (await Glob(ToolSettings()).plan({"pattern": "x"}, call)).reads == (tree,)
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent.turn.completion_signal import find_signal, in_words
+from agent.turn.completion_signal import find_signal, humanize_signals
 
 
 @pytest.mark.parametrize(
@@ -25,11 +25,14 @@ def test_the_last_promise_of_a_text_is_found(text: str, found: tuple[str | None,
 
 def test_people_read_promises_in_words() -> None:
     text = "I wait. <promise>blocked: no key </promise> <promise>COMPLETE</promise>"
-    assert in_words(text) == "I wait. ■ BLOCKED: no key ■ COMPLETE"
-    assert in_words("as it is: <promise>MAYBE</promise>") == "as it is: <promise>MAYBE</promise>"
+    assert humanize_signals(text) == "I wait. ■ BLOCKED: no key ■ COMPLETE"
+    assert (
+        humanize_signals("as it is: <promise>MAYBE</promise>")
+        == "as it is: <promise>MAYBE</promise>"
+    )
 
 
 def test_of_a_growing_text_half_a_promise_is_left_out() -> None:
     whole = "one <promise>BLOCKED:no key</promise> two"
-    assert in_words(whole, growing=True) == "one ■ BLOCKED: no key two"
-    assert in_words(whole[:30], growing=True) == "one "
+    assert humanize_signals(whole, growing=True) == "one ■ BLOCKED: no key two"
+    assert humanize_signals(whole[:30], growing=True) == "one "

@@ -4,11 +4,11 @@ import asyncio
 from contextlib import aclosing
 
 from agent.events import Event, TextDelta, ToolOutput, ToolResulted
-from agent.turn.event_stream import SIZE, Outlet
+from agent.turn.event_stream import SIZE, EventStream
 from tests.agent.props import no_task_left
 
 
-async def drained(outlet: Outlet, writer: asyncio.Task[None]) -> list[Event]:
+async def drained(outlet: EventStream, writer: asyncio.Task[None]) -> list[Event]:
     async with aclosing(outlet.drain(writer)) as stream:
         return [event async for event in stream]
 
@@ -18,7 +18,7 @@ def words(count: int) -> list[TextDelta]:
 
 
 async def test_everything_arrives_in_order_also_beyond_the_size() -> None:
-    outlet = Outlet()
+    outlet = EventStream()
 
     async def write() -> None:
         for word in words(3 * SIZE):
@@ -29,7 +29,7 @@ async def test_everything_arrives_in_order_also_beyond_the_size() -> None:
 
 
 async def test_a_writer_waits_for_its_reader() -> None:
-    outlet = Outlet()
+    outlet = EventStream()
     written = 0
 
     async def write() -> None:
@@ -46,7 +46,7 @@ async def test_a_writer_waits_for_its_reader() -> None:
 
 
 async def test_a_waiting_reader_is_woken_by_the_writers_end() -> None:
-    outlet, go = Outlet(), asyncio.Event()
+    outlet, go = EventStream(), asyncio.Event()
 
     async def write() -> None:
         await outlet.emit(TextDelta("only"))
@@ -63,7 +63,7 @@ async def test_a_waiting_reader_is_woken_by_the_writers_end() -> None:
 
 
 async def test_what_was_emitted_before_the_writer_died_is_still_read() -> None:
-    outlet = Outlet()
+    outlet = EventStream()
 
     async def write() -> None:
         for word in words(SIZE):
@@ -77,7 +77,7 @@ async def test_what_was_emitted_before_the_writer_died_is_still_read() -> None:
 
 
 async def test_a_cancelled_writer_ends_the_stream() -> None:
-    outlet = Outlet()
+    outlet = EventStream()
     writer = asyncio.create_task(asyncio.Event().wait())
     reader = asyncio.create_task(drained(outlet, writer))  # type: ignore[arg-type]
     await asyncio.sleep(0)
@@ -90,7 +90,7 @@ def printed(text: str, skipped_bytes: int = 0) -> ToolOutput:
 
 
 async def test_live_output_is_left_out_when_the_reader_is_behind_and_that_is_said() -> None:
-    outlet, result = Outlet(), ToolResulted("c1", "exec", "all of it", False, 0.1)
+    outlet, result = EventStream(), ToolResulted("c1", "exec", "all of it", False, 0.1)
 
     async def write() -> None:
         for _ in range(SIZE):
@@ -104,7 +104,7 @@ async def test_live_output_is_left_out_when_the_reader_is_behind_and_that_is_sai
 
 
 async def test_output_that_is_shown_again_says_what_is_missing_in_front_of_it() -> None:
-    outlet, told = Outlet(), asyncio.Event()
+    outlet, told = EventStream(), asyncio.Event()
 
     async def write() -> None:
         for _ in range(SIZE + 2):

@@ -10,7 +10,7 @@ from agent.agent import Agent
 from agent.context.token_budget import estimate
 from agent.errors import BadReply, ContextTooLong
 from agent.history import MemoryHistory, is_valid
-from agent.prompts import load
+from agent.prompts import load_prompt
 from agent.providers.base import ModelRequest
 from agent.settings import AgentSettings
 from agent.types import Message, Text, Thinking, ToolCall, Usage, assistant, user
@@ -92,7 +92,7 @@ async def test_a_reply_that_was_cut_at_its_length_says_so(tmp_path: Path) -> Non
     cut = events.Reply(assistant("and then", ()), None, "length")
     agent = Agent(Speaker(cut), workspace=tmp_path)
     seen, result = await played(agent, task(agent))
-    assert events.Notice("warning", load("reply_cut")) in seen
+    assert events.Notice("warning", load_prompt("reply_cut")) in seen
     assert result.text == "and then"
 
 
@@ -125,7 +125,7 @@ async def test_a_broken_history_is_mended_before_it_is_sent(tmp_path: Path) -> N
     await played(agent, task(agent, broken))
     (request,) = model.requests
     assert is_valid(request.messages)
-    assert results(request.messages) == [load("interrupted")]
+    assert results(request.messages) == [load_prompt("interrupted")]
 
 
 async def test_older_messages_leave_when_the_window_is_full_and_watchers_hear_it_once(

@@ -11,16 +11,16 @@ from agent.agent import Agent
 from agent.errors import Rejected
 from agent.events import ModelEvent
 from agent.providers.base import ModelRequest
-from agent.providers.pool import Models
+from agent.providers.pool import ModelPool
 from agent.providers.registry import ModelConfig
-from agent.providers.scripted import Scripted
+from agent.providers.scripted import ScriptedProvider
 from agent.security.policy.base import Answer, ApprovalRequest
 from agent.security.policy.engine import DefaultPolicy
 from agent.security.redaction import Redactor
 from agent.settings import AgentSettings
 from agent.tools.output_spill import spill_folder
 from agent.tools.runner import Permissions
-from agent.turn.output_redactor import Spoken, clean_message
+from agent.turn.output_redactor import OutputRedactor, clean_message
 from agent.types import Image, Message, RedactedThinking, Text, Thinking, ToolCall, assistant
 from tests.agent.props import call
 
@@ -39,8 +39,10 @@ class Yes:
 ANYTHING = Permissions(DefaultPolicy("auto"), Yes())
 
 
-def _scripted(replies: list[Any], workspace: Path) -> tuple[Agent, Scripted]:
-    model = Scripted([assistant("", (r,)) if isinstance(r, ToolCall) else r for r in replies])
+def _scripted(replies: list[Any], workspace: Path) -> tuple[Agent, ScriptedProvider]:
+    model = ScriptedProvider(
+        [assistant("", (r,)) if isinstance(r, ToolCall) else r for r in replies]
+    )
     return Agent(model, workspace=workspace, settings=SETTINGS, approve=ANYTHING), model
 
 
@@ -57,7 +59,7 @@ def _pieces(text: str, chance: random.Random) -> list[str]:
 def test_a_key_cut_over_deltas_is_found_in_each_kind() -> None:
     chance = random.Random(3)
     for _ in range(100):
-        spoken = Spoken(Redactor([KEY]))
+        spoken = OutputRedactor(Redactor([KEY]))
         said: list[ModelEvent] = []
         text = f"it is {KEY}, you know"
         for piece in _pieces(text, chance):
@@ -141,11 +143,13 @@ async def test_an_error_with_the_key_in_it_says_stars(tmp_path: Path) -> None:
 
 async def test_the_key_that_an_agent_was_given_is_secret_unasked(tmp_path: Path) -> None:
     known = [ModelConfig("m", "openai/x", api_base="http://127.0.0.1:9/v1", api_key=KEY)]
-    agent = Agent(Models("m", known), workspace=tmp_path)
+    agent = Agent(ModelPool("m", known), workspace=tmp_path)
     assert agent.redactor.clean(f"<{KEY}>") == "<***>"
     environ = {"OPENAI_API_KEY": KEY}
-    assert Redactor(Models.of("openai/gpt-5", environ).keys()).clean(KEY) == "***"
-    assert not Redactor(Models("ollama/x", [ModelConfig("o", "ollama/x", api_key="ollama")]).keys())
+    assert Redactor(ModelPool.of("openai/gpt-5", environ).keys()).clean(KEY) == "***"
+    assert not Redactor(
+        ModelPool("ollama/x", [ModelConfig("o", "ollama/x", api_key="ollama")]).keys()
+    )
 
 
 class Slow:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from agent import events
-from agent.prompts import load
+from agent.prompts import load_prompt
 from agent.tools.base import CallContext
 from agent.turn.tool_executor import PARALLEL_READS
 from agent.types import ToolCall, ToolResult
@@ -176,7 +176,7 @@ async def test_a_repeated_result_keeps_its_text(tmp_path: Path) -> None:
     planned = calls(*(call("look", f"c{n}") for n in range(3)))
     agent, _ = scripted([planned, "done"], tmp_path, Handmade("look", body))
     _, result = await played(agent, task(agent))
-    assert results(result.messages) == ["same", "same", f"same\n\n{load('repeated')}"]
+    assert results(result.messages) == ["same", "same", f"same\n\n{load_prompt('repeated')}"]
 
 
 async def test_events_name_the_tool_whichever_name_it_was_called_by(tmp_path: Path) -> None:

@@ -10,17 +10,17 @@ from typing import Any
 
 from agent.errors import ToolError
 from agent.settings import ToolSettings
-from agent.tools.base import CallContext, Plan, Plans
+from agent.tools.base import CallContext, DescribesEffects, EffectPlan
 from agent.tools.files.undo import checked
-from agent.tools.files.workspace_scope import Scope
-from agent.tools.registry import Toolbox, default_tools
+from agent.tools.files.workspace_scope import WorkspaceScope
+from agent.tools.registry import ToolRegistry, default_tools
 from agent.types import ToolCall, ToolResult
-from agent.undo.blob_store import Blobs
-from agent.undo.change_log import Changes
-from agent.undo.file_ledger import FolderLedger
-from agent.undo.ledger import Act
-from agent.undo.recorder import Recording
-from agent.undo.reversal import Done, Reversal, Wish
+from agent.undo.blob_store import BlobStore
+from agent.undo.change_log import ChangeLog
+from agent.undo.file_ledger import FileLedger
+from agent.undo.ledger import UndoOperation
+from agent.undo.recorder import RecorderFactory
+from agent.undo.reversal import Reversal, UndoneStep, UndoRequest
 
 _ids = itertools.count(1)
 
@@ -38,17 +38,19 @@ class Scene:
 
     def __post_init__(self) -> None:
         self.root.mkdir(exist_ok=True)
-        self.toolbox = Toolbox(default_tools(self.settings))
+        self.toolbox = ToolRegistry(default_tools(self.settings))
         self.changes = self.reopened()
 
-    def reopened(self) -> Changes:
+    def reopened(self) -> ChangeLog:
         """The journal as a new process finds it."""
-        return Changes(FolderLedger(self.store), Blobs(self.store, limit_bytes=self.limit_bytes))
+        return ChangeLog(
+            FileLedger(self.store), BlobStore(self.store, limit_bytes=self.limit_bytes)
+        )
 
     def context(self, name: str = "undo", session: str | None = None) -> CallContext:
         n = next(_ids)
         session = session or self.session
-        recording = Recording(lambda: self.changes, self.turn)
+        recording = RecorderFactory(lambda: self.changes, self.turn)
         return CallContext(
             call=ToolCall(f"c{n}", name, {}, "{}"),
             session=session,
@@ -64,7 +66,11 @@ class Scene:
         context = self.context(name, session)
 
         async def run() -> ToolResult:
-            plan = await tool.plan(args, context) if isinstance(tool, Plans) else Plan()
+            plan = (
+                await tool.plan(args, context)
+                if isinstance(tool, DescribesEffects)
+                else EffectPlan()
+            )
             given = replace(context, read_only=plan.read_only)
             return context.changes.told(await tool.run(args, given))
 
@@ -73,23 +79,25 @@ class Scene:
     def write(self, name: str, text: str, **more: Any) -> None:
         self.call("write_file", path=name, content=text, **more)
 
-    def reverse(self, wish: Wish | None = None, key: str | None = None, **more: Any) -> Done:
+    def reverse(
+        self, wish: UndoRequest | None = None, key: str | None = None, **more: Any
+    ) -> UndoneStep:
         """Undo or redo, as the chat command does. Without a key it repeats none of any process."""
-        wish = wish or Wish()
+        wish = wish or UndoRequest()
         reversal = self.reversal(**more)
         return reversal.carry_out(key or secrets.token_hex(8), wish.direction, reversal.plan(wish))
 
     def reversal(
         self, session: str | None = None, check: Callable[[Path], object] | None = None
     ) -> Reversal:
-        check = check or checked(Scope(self.settings), self.context())
+        check = check or checked(WorkspaceScope(self.settings), self.context())
         return Reversal(self.changes, session or self.session, check)
 
-    def undo(self, **more: Any) -> Done:
-        return self.reverse(Wish("undo", **more))
+    def undo(self, **more: Any) -> UndoneStep:
+        return self.reverse(UndoRequest("undo", **more))
 
-    def redo(self, **more: Any) -> Done:
-        return self.reverse(Wish("redo", **more))
+    def redo(self, **more: Any) -> UndoneStep:
+        return self.reverse(UndoRequest("redo", **more))
 
     def text(self, name: str) -> str | None:
         path = self.root / name
@@ -100,12 +108,12 @@ class Torn(Exception):
     """The process ended here."""
 
 
-class TornLedger(FolderLedger):
+class TornLedger(FileLedger):
     """Ends the process at a chosen point: before a method, or right after it."""
 
     at = ""
 
-    def begin(self, act: Act) -> Act:
+    def begin(self, act: UndoOperation) -> UndoOperation:
         found = super().begin(act)
         if self.at == "begun":
             raise Torn

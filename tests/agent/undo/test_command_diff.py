@@ -12,8 +12,8 @@ import pytest
 
 from agent.security.sandbox.bubblewrap import Bubblewrap
 from agent.settings import ToolSettings
-from agent.undo.command_diff import Command
-from agent.undo.snapshot import Limits
+from agent.undo.command_diff import CommandChangeDetector
+from agent.undo.snapshot import SnapshotLimits
 from tests.agent.undo.scene import Scene
 
 Seen = dict[str, tuple[str, int, bytes]]
@@ -50,10 +50,10 @@ def fill(root: Path) -> None:
 
 
 @contextmanager
-def command(scene: Scene, limits: Limits | None = None) -> Iterator[list[str]]:
+def command(scene: Scene, limits: SnapshotLimits | None = None) -> Iterator[list[str]]:
     """What is done in this block is a command's work; gives what a person is told of it."""
     recorder = scene.context("exec").changes
-    work = Command(recorder, scene.changes, limits=limits)
+    work = CommandChangeDetector(recorder, scene.changes, limits=limits)
     work.begin()
     try:
         yield recorder.notes
@@ -116,7 +116,7 @@ def test_an_unchanged_tree_is_not_read_again(scene: Scene) -> None:
         time.sleep(0.05)
     reads = []
     for _ in range(2):
-        work = Command(scene.context("exec").changes, scene.changes)
+        work = CommandChangeDetector(scene.context("exec").changes, scene.changes)
         work.begin()
         assert work.before is not None
         reads.append(work.before.fresh)
@@ -180,7 +180,7 @@ def test_a_large_file_is_named_as_not_undoable(scene: Scene) -> None:
 def test_in_a_folder_with_too_many_files_nothing_is_taken_for_new(scene: Scene) -> None:
     for n in range(20):
         (scene.root / f"f{n:02}").write_text("old")
-    with command(scene, Limits(entries=10)) as notes:
+    with command(scene, SnapshotLimits(entries=10)) as notes:
         (scene.root / "f03").write_text("new")
         (scene.root / "a-new-one").write_text("new")
         (scene.root / "f19").write_text("new")

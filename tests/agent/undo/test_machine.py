@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from agent.errors import ToolError
-from agent.undo.command_diff import Command
+from agent.undo.command_diff import CommandChangeDetector
 from tests.agent.undo.scene import Scene
 
 NAMES = ("a", "b", "d/c", "d/e/f")
@@ -57,7 +57,7 @@ class Machine(RuleBasedStateMachine):
     def run(self, removed: str, name: str, text: str) -> None:
         self._ours(removed)
         self._ours(name)
-        work = Command(self.scene.context("exec").changes, self.scene.changes)
+        work = CommandChangeDetector(self.scene.context("exec").changes, self.scene.changes)
         work.begin()
         (self.scene.root / removed).unlink(missing_ok=True)
         path = self.scene.root / name

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from agent.errors import ToolError
-from agent.undo.blob_store import Blobs
-from agent.undo.change_log import Changes
-from agent.undo.reversal import Wish
+from agent.undo.blob_store import BlobStore
+from agent.undo.change_log import ChangeLog
+from agent.undo.reversal import UndoRequest
 from tests.agent.undo.scene import Scene, Torn, TornLedger
 
 
@@ -150,7 +150,7 @@ def test_what_may_not_be_changed_is_left_alone(scene: Scene) -> None:
         if path.name == "b.txt":
             raise ToolError("not yours")
 
-    scene.reverse(Wish(steps=2), check=check)
+    scene.reverse(UndoRequest(steps=2), check=check)
     assert (scene.text("a.txt"), scene.text("b.txt")) == (None, "two")
 
 
@@ -180,7 +180,7 @@ def test_an_undoing_that_was_cut_off_is_done_once_by_its_repetition(scene: Scene
         scene.write("a.txt", text)
     torn = TornLedger(scene.store)
     torn.at = at
-    scene.changes = Changes(torn, Blobs(scene.store))
+    scene.changes = ChangeLog(torn, BlobStore(scene.store))
     with pytest.raises(Torn):
         scene.reverse(key="k")
     scene.changes = scene.reopened()
@@ -195,7 +195,7 @@ def test_an_undoing_that_was_cut_off_and_forgotten_costs_no_step(scene: Scene) -
         scene.write("a.txt", text)
     torn = TornLedger(scene.store)
     torn.at = "before the end"
-    scene.changes = Changes(torn, Blobs(scene.store))
+    scene.changes = ChangeLog(torn, BlobStore(scene.store))
     with pytest.raises(Torn):
         scene.undo()
     scene.changes = scene.reopened()

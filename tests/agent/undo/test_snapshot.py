@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.undo.blob_store import Blobs
-from agent.undo.snapshot import Walk
+from agent.undo.blob_store import BlobStore
+from agent.undo.snapshot import SnapshotWalker
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def tower(tmp_path: Path) -> Iterator[Path]:
 
 def test_what_lies_too_deep_counts_as_not_listed(tower: Path, tmp_path: Path) -> None:
     (tower / "a.txt").write_text("here")
-    tree = Walk(tower, Blobs(tmp_path / "store")).tree({})
+    tree = SnapshotWalker(tower, BlobStore(tmp_path / "store")).tree({})
     assert "a.txt" in tree.entries
     (closed,) = tree.closed
     assert closed.startswith("deep/deep/")

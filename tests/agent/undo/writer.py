@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from agent.errors import ToolError
-from agent.undo.command_diff import Command
+from agent.undo.command_diff import CommandChangeDetector
 from tests.agent.undo.scene import Scene
 
 NAMES = ("a", "d/b", "d/e/c")
@@ -31,7 +31,7 @@ def main(folder: Path) -> None:
                 except ToolError:
                     continue
             case 2:
-                work = Command(scene.context("exec").changes, scene.changes)
+                work = CommandChangeDetector(scene.context("exec").changes, scene.changes)
                 work.begin()
                 (scene.root / name).unlink(missing_ok=True)
                 work.end()

@@ -16,14 +16,14 @@ from agent.events import (
     ToolResulted,
     ToolStart,
 )
-from agent.prompts import load
-from agent.providers.scripted import Scripted
+from agent.prompts import load_prompt
+from agent.providers.scripted import ScriptedProvider
 from agent.security.policy.base import Answer
 from agent.types import Effect, ToolCall, assistant
 from gateway.channels.base import Batch
 from gateway.control.service import WatchEvent
-from gateway.core.approval import Question, choices
-from gateway.core.markdown import literal
+from gateway.core.approval import ApprovalPrompt, buttons_for
+from gateway.core.markdown import escape_markdown
 from gateway.core.messages import InboundMessage, OutboundFile, OutboundPart, Sender
 from gateway.store.repositories import claims, turns
 from tests.fakes.platform import Platform
@@ -36,11 +36,11 @@ LANE = "chat:bot:1"
 class Asking(Platform):
     """A platform with buttons."""
 
-    def show(self, question: Question, decided: str | None = None) -> OutboundPart:
+    def show(self, question: ApprovalPrompt, decided: str | None = None) -> OutboundPart:
         text = decided or f"{question.number} {question.title}"
-        return OutboundPart(text, (), () if decided else choices(question.nonce, whole=True))
+        return OutboundPart(text, (), () if decided else buttons_for(question.nonce, whole=True))
 
-    def whole(self, question: Question) -> OutboundFile | None:
+    def whole(self, question: ApprovalPrompt) -> OutboundFile | None:
         return None
 
     async def acknowledge(self, event_id: str, sentence: str) -> None:
@@ -61,7 +61,7 @@ async def take(parts: Parts, *messages: InboundMessage) -> None:
     await parts.bus.accept(first.channel, first.account, Batch(messages))
 
 
-async def question(parts: Parts) -> Question:
+async def question(parts: Parts) -> ApprovalPrompt:
     await parts.until("SELECT 1 FROM approval WHERE state = 'open'")
     (found,) = await parts.desk.approvals()
     return found
@@ -165,7 +165,9 @@ async def test_status_names_the_open_question(tmp_path: Path) -> None:
         await take(parts, said("go"))
         asked = await question(parts)
         await take(parts, said("/status"))
-        wanted = f"Waiting for your answer to question {asked.number}: {literal(asked.title)}"
+        wanted = (
+            f"Waiting for your answer to question {asked.number}: {escape_markdown(asked.title)}"
+        )
         await parts.platform.until(lambda: any(wanted in x for x in parts.platform.texts("1")))
 
 
@@ -191,7 +193,7 @@ async def test_the_model_is_told_what_a_stop_kept_from_beginning(tmp_path: Path)
         assert await parts.desk.stop(asked.lane)
         await parts.platform.until(lambda: "⏹ Stopped." in parts.platform.texts("1"))
         told = [m for m in await parts.desk.messages(asked.session) if m.role == "tool"]
-        assert [m.text for m in told[1:]] == [load("not_run")] * 2
+        assert [m.text for m in told[1:]] == [load_prompt("not_run")] * 2
         assert "old" in told[0].text
 
 
@@ -202,7 +204,7 @@ async def test_what_may_have_begun_before_a_crash_is_not_told_as_never_run(tmp_p
         await take(parts, said("go"))
         reading = (lambda _: False, parts.turns.asked)
         claim = await parts.database.run(claims.claim, LANE, time.time(), *reading)
-        assert isinstance(claim, claims.Claim)
+        assert isinstance(claim, claims.TurnClaim)
         effects: dict[str, Effect] = {"1": "idempotent", "2": "idempotent"}
         rows = (claim.turn, claim.session, model, effects, time.time())
         await parts.database.run(turns.add_reply, *rows)
@@ -213,7 +215,7 @@ async def test_what_may_have_begun_before_a_crash_is_not_told_as_never_run(tmp_p
         assert await parts.desk.stop(asked.lane)
         await parts.platform.until(lambda: "⏹ Stopped." in parts.platform.texts("1"))
         told = [m for m in await parts.desk.messages(asked.session) if m.role == "tool"]
-        assert [m.text for m in told] == [load("interrupted"), load("not_run")]
+        assert [m.text for m in told] == [load_prompt("interrupted"), load_prompt("not_run")]
 
 
 async def test_nobody_is_asked_where_nobody_can_be(tmp_path: Path) -> None:
@@ -259,7 +261,7 @@ async def test_a_file_that_keeps_changing_asks_anew_and_costs_no_attempt(tmp_pat
 
 async def test_waiting_gives_a_turn_no_more_iterations(tmp_path: Path) -> None:
     file = seed(tmp_path)
-    model = Scripted([assistant("", (change(str(n), content=f"{n}\n"),)) for n in range(5)])
+    model = ScriptedProvider([assistant("", (change(str(n), content=f"{n}\n"),)) for n in range(5)])
     async with running(tmp_path, model) as parts:
         with parts.watchers.watch("cli:local:main") as seen:
             await parts.bus.submit(typed("go", options={"max_iterations": 2}))

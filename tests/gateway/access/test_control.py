@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.access.control import Access, sole_owner
+from gateway.access.control import AccessControl, sole_owner
 from gateway.commands import is_command
 from gateway.core.messages import Sender
 from tests.gateway.parts import said, typed
 
 WORKSPACE = Path("/w")
-ACCESS = Access("chat:7", {("chat", "bot"): ("8",), ("chat", "open"): ("*",)})
+ACCESS = AccessControl("chat:7", {("chat", "bot"): ("8",), ("chat", "open"): ("*",)})
 
 
 def test_the_list_says_who_may_speak_to_which_bot() -> None:
@@ -24,8 +24,8 @@ def test_the_list_says_who_may_speak_to_which_bot() -> None:
 
 
 def test_the_console_is_always_the_owner() -> None:
-    assert Access(None, {}).is_allowed(typed("x"))
-    assert Access(None, {}).is_owner(typed("x"))
+    assert AccessControl(None, {}).is_allowed(typed("x"))
+    assert AccessControl(None, {}).is_owner(typed("x"))
 
 
 def test_an_owner_elsewhere_is_nobody_here() -> None:
@@ -50,7 +50,7 @@ def test_somebody_alone_on_the_list_is_the_owner(
 
 def test_the_most_specific_role_holds_and_the_owner_builds_everywhere() -> None:
     roles = {"chat": "plan", "chat:chat:-100": "writer", "chat:8": "builder", "chat:7": "guest"}
-    access = Access("chat:7", ACCESS.allow, roles)
+    access = AccessControl("chat:7", ACCESS.allow, roles)
 
     def role(sender: str, chat: str = "1", **more: object) -> str:
         return access.role(said("x", chat, sender=Sender(sender), **more))
@@ -63,7 +63,7 @@ def test_the_most_specific_role_holds_and_the_owner_builds_everywhere() -> None:
 
 
 def test_without_roles_the_ones_let_in_by_name_get_more_than_everybody() -> None:
-    access = Access("chat:7", {("chat", "bot"): ("8", "*")})
+    access = AccessControl("chat:7", {("chat", "bot"): ("8", "*")})
     assert access.role(said("x", sender=Sender("7"))) == "build"
     assert access.role(said("x", sender=Sender("8"))) == "general"
     assert access.role(said("x", sender=Sender("9"))) == "guest"

@@ -5,7 +5,7 @@ from sqlite3 import Connection
 
 import pytest
 
-from gateway.access.control import Access
+from gateway.access.control import AccessControl
 from gateway.access.pairing import (
     ALPHABET,
     CODE_LETTERS,
@@ -13,7 +13,7 @@ from gateway.access.pairing import (
     OPEN_CODES,
     TRIES,
     TURNED_DOWN_S,
-    Pairing,
+    PairingCodes,
     plain_name,
 )
 from gateway.core.messages import Sender
@@ -31,21 +31,21 @@ def connection(tmp_path: Path) -> Connection:
 
 
 @pytest.fixture
-def access() -> Access:
-    return Access(None, {("chat", "bot"): ()})
+def access() -> AccessControl:
+    return AccessControl(None, {("chat", "bot"): ()})
 
 
 @pytest.fixture
-def pairing(access: Access) -> Pairing:
-    return Pairing(access)
+def pairing(access: AccessControl) -> PairingCodes:
+    return PairingCodes(access)
 
 
-def ask(pairing: Pairing, connection: Connection, sender: str, now: float = NOW) -> str | None:
+def ask(pairing: PairingCodes, connection: Connection, sender: str, now: float = NOW) -> str | None:
     message = said("hi", sender, sender=Sender(sender, f"Person {sender}"))
     return pairing.ask(connection, message, now)
 
 
-def asked(pairing: Pairing, connection: Connection, sender: str, now: float = NOW) -> str:
+def asked(pairing: PairingCodes, connection: Connection, sender: str, now: float = NOW) -> str:
     code = ask(pairing, connection, sender, now)
     assert code is not None
     return code
@@ -58,7 +58,7 @@ def test_a_code_has_forty_bits_and_no_letters_that_look_alike() -> None:
 
 
 def test_a_right_code_lets_its_person_in_once_however_it_is_typed(
-    pairing: Pairing, connection: Connection, access: Access
+    pairing: PairingCodes, connection: Connection, access: AccessControl
 ) -> None:
     access.owner = "chat:7"
     code = asked(pairing, connection, "9")
@@ -73,7 +73,7 @@ def test_a_right_code_lets_its_person_in_once_however_it_is_typed(
 
 
 def test_an_approval_that_could_not_be_stored_leaves_the_place_to_the_first(
-    pairing: Pairing, connection: Connection, access: Access
+    pairing: PairingCodes, connection: Connection, access: AccessControl
 ) -> None:
     """A full disk: the same approval is tried again, and the first one is still the first."""
     code = asked(pairing, connection, "9")
@@ -85,7 +85,7 @@ def test_an_approval_that_could_not_be_stored_leaves_the_place_to_the_first(
 
 
 def test_the_first_one_approved_becomes_the_owner_and_the_second_does_not(
-    pairing: Pairing, connection: Connection, access: Access
+    pairing: PairingCodes, connection: Connection, access: AccessControl
 ) -> None:
     first, second = asked(pairing, connection, "9"), asked(pairing, connection, "8")
     assert pairing.approve(connection, second, CLI, NOW).owner
@@ -95,18 +95,18 @@ def test_the_first_one_approved_becomes_the_owner_and_the_second_does_not(
 
 
 def test_a_configured_owner_beats_the_one_that_pairing_made(
-    pairing: Pairing, connection: Connection
+    pairing: PairingCodes, connection: Connection
 ) -> None:
     pairing.approve(connection, asked(pairing, connection, "9"), CLI, NOW)
-    configured = Access("chat:7", {})
-    Pairing(configured).load(connection)
+    configured = AccessControl("chat:7", {})
+    PairingCodes(configured).load(connection)
     assert configured.chief == "chat:7"
     assert not configured.is_owner(said("x", "9", sender=Sender("9")))
     assert configured.is_allowed(said("x", "9", sender=Sender("9")))
 
 
 def test_nobody_gets_a_second_code_within_the_hour(
-    pairing: Pairing, connection: Connection
+    pairing: PairingCodes, connection: Connection
 ) -> None:
     code = asked(pairing, connection, "9")
     assert ask(pairing, connection, "9", NOW + CODE_LIFE_S - 1) is None
@@ -116,7 +116,7 @@ def test_nobody_gets_a_second_code_within_the_hour(
 
 
 def test_a_flood_of_ids_opens_so_many_codes_and_no_more(
-    pairing: Pairing, connection: Connection
+    pairing: PairingCodes, connection: Connection
 ) -> None:
     codes = [ask(pairing, connection, str(n)) for n in range(500)]
     assert len(list(filter(None, codes))) == OPEN_CODES
@@ -125,19 +125,19 @@ def test_a_flood_of_ids_opens_so_many_codes_and_no_more(
     assert ask(pairing, connection, "9999", NOW + CODE_LIFE_S) is not None
 
 
-def test_groups_get_no_code(pairing: Pairing, connection: Connection) -> None:
+def test_groups_get_no_code(pairing: PairingCodes, connection: Connection) -> None:
     assert pairing.ask(connection, said("x", "-5", private=False), NOW) is None
 
 
 def test_wrong_codes_lock_whoever_tries_them_for_ever_longer(
-    pairing: Pairing, connection: Connection, access: Access
+    pairing: PairingCodes, connection: Connection, access: AccessControl
 ) -> None:
     code = asked(pairing, connection, "9")
     for _ in range(TRIES):
         verdict = pairing.approve(connection, "AAAA-AAAA", "chat:7", NOW)
         assert verdict.why == "unknown"
     # A new process knows it, too: it is a row.
-    again = Pairing(access)
+    again = PairingCodes(access)
     assert again.approve(connection, code, "chat:7", NOW + 59).why == "locked"
     longer = again.approve(connection, "AAAA-AAAA", "chat:7", NOW + 61)
     assert (longer.why, longer.wait_s) == ("unknown", 120)
@@ -150,7 +150,7 @@ def test_wrong_codes_lock_whoever_tries_them_for_ever_longer(
     assert members.guesses(connection, "chat:7") == (0, 0.0)
 
 
-def test_a_lock_is_never_longer_than_a_day(pairing: Pairing, connection: Connection) -> None:
+def test_a_lock_is_never_longer_than_a_day(pairing: PairingCodes, connection: Connection) -> None:
     now = NOW
     for _ in range(20):
         now += pairing.approve(connection, "AAAA-AAAA", CLI, now).wait_s
@@ -159,7 +159,7 @@ def test_a_lock_is_never_longer_than_a_day(pairing: Pairing, connection: Connect
 
 
 def test_who_was_turned_down_or_out_gets_no_code_for_a_day(
-    pairing: Pairing, connection: Connection, access: Access
+    pairing: PairingCodes, connection: Connection, access: AccessControl
 ) -> None:
     pairing.deny(connection, asked(pairing, connection, "9"), CLI, NOW)
     pairing.approve(connection, asked(pairing, connection, "8"), CLI, NOW)
@@ -173,7 +173,7 @@ def test_who_was_turned_down_or_out_gets_no_code_for_a_day(
         assert ask(pairing, connection, sender, NOW + TURNED_DOWN_S) is not None
 
 
-def test_only_the_hash_of_a_code_is_stored(pairing: Pairing, connection: Connection) -> None:
+def test_only_the_hash_of_a_code_is_stored(pairing: PairingCodes, connection: Connection) -> None:
     code = asked(pairing, connection, "9").replace("-", "")
     stored = connection.serialize()
     assert b"Person 9" in stored
@@ -187,12 +187,12 @@ def test_a_name_brings_no_markup_and_no_second_line() -> None:
     assert plain_name("Zoë O'Neil-Ng 李") == "Zoë O'Neil-Ng 李"
 
 
-def invited(pairing: Pairing, connection: Connection, now: float = NOW) -> str:
+def invited(pairing: PairingCodes, connection: Connection, now: float = NOW) -> str:
     return pairing.invite(connection, "chat", "bot", now)
 
 
 def test_an_invitation_makes_one_person_the_owner_once(
-    pairing: Pairing, connection: Connection, access: Access
+    pairing: PairingCodes, connection: Connection, access: AccessControl
 ) -> None:
     code = invited(pairing, connection)
     bearer = said("hi", "9", sender=Sender("9", "Ann"))
@@ -208,7 +208,7 @@ def test_an_invitation_makes_one_person_the_owner_once(
 
 
 def test_an_invitation_is_void_after_its_time_and_once_there_is_another(
-    pairing: Pairing, connection: Connection, access: Access
+    pairing: PairingCodes, connection: Connection, access: AccessControl
 ) -> None:
     first, second = invited(pairing, connection), invited(pairing, connection)
     assert pairing.redeem(connection, said("hi", "9"), first, NOW) is None
@@ -217,7 +217,7 @@ def test_an_invitation_is_void_after_its_time_and_once_there_is_another(
 
 
 def test_an_invitation_is_for_one_bot_and_no_request_that_others_see_or_approve(
-    pairing: Pairing, connection: Connection, access: Access
+    pairing: PairingCodes, connection: Connection, access: AccessControl
 ) -> None:
     code = pairing.invite(connection, "chat", "other", NOW)
     assert pairing.redeem(connection, said("hi", "9"), code, NOW) is None

@@ -6,12 +6,12 @@ from sqlite3 import Connection
 
 import pytest
 
-from gateway.access.control import Access
+from gateway.access.control import AccessControl
 from gateway.access.pairing import CODE_LIFE_S
-from gateway.access.pairing_service import Door
+from gateway.access.pairing_service import PairingService
 from gateway.core.messages import InboundMessage, OutboundPart, Sender
 from gateway.store.repositories import inbox, outbox
-from gateway.store.repositories.inbox import Arrival, Entry
+from gateway.store.repositories.inbox import InboxBatch, InboxEntry
 from gateway.store.sqlite.engine import connect
 from tests.gateway.parts import said
 
@@ -26,8 +26,10 @@ def connection(tmp_path: Path) -> Connection:
 
 
 @pytest.fixture
-def door(connection: Connection) -> Door:
-    door = Door(Access("chat:7", {("chat", "bot"): ()}), lambda route, text: [OutboundPart(text)])
+def door(connection: Connection) -> PairingService:
+    door = PairingService(
+        AccessControl("chat:7", {("chat", "bot"): ()}), lambda route, text: [OutboundPart(text)]
+    )
     assert door.knock(connection, said("hi", "9", sender=Sender("9", "Ann")), NOW)
     return door
 
@@ -49,7 +51,7 @@ def sent(connection: Connection, name: str = LETTER) -> None:
 
 
 def test_a_letter_and_its_buttons_are_forgotten_once_it_is_out(
-    door: Door, connection: Connection
+    door: PairingService, connection: Connection
 ) -> None:
     ((name, body, buttons, _),) = letters(connection)
     assert name == LETTER
@@ -59,14 +61,16 @@ def test_a_letter_and_its_buttons_are_forgotten_once_it_is_out(
     assert letters(connection) == [(LETTER, "", [], None)]
 
 
-def test_a_letter_that_was_given_up_is_forgotten_too(door: Door, connection: Connection) -> None:
+def test_a_letter_that_was_given_up_is_forgotten_too(
+    door: PairingService, connection: Connection
+) -> None:
     (seq,) = connection.execute("SELECT seq FROM outbox WHERE chat = 7").fetchone()
-    outbox.bury(connection, seq, "gone")
+    outbox.give_up(connection, seq, "gone")
     assert letters(connection) == [(LETTER, "", [], None)]
 
 
 def test_an_expired_request_is_refused_and_its_buttons_go(
-    door: Door, connection: Connection
+    door: PairingService, connection: Connection
 ) -> None:
     sent(connection)
     press = pressed("pair:y:9:1000000062")
@@ -80,7 +84,7 @@ def test_an_expired_request_is_refused_and_its_buttons_go(
 
 
 def test_a_request_of_a_day_later_has_buttons_of_its_own(
-    door: Door, connection: Connection
+    door: PairingService, connection: Connection
 ) -> None:
     sent(connection)
     later = NOW + 24 * 3600
@@ -98,7 +102,7 @@ def test_a_request_of_a_day_later_has_buttons_of_its_own(
     ["pair:", "pair:y", "pair:x:9:1000000062", "pair:y:9:", "pair:y:9:" + "1" * 5000, "pair:y:8:1"],
 )
 def test_a_button_that_is_none_of_ours_does_nothing(
-    door: Door, connection: Connection, data: str
+    door: PairingService, connection: Connection, data: str
 ) -> None:
     assert door.press(connection, pressed(data), NOW) == "I do not know this button (any more)."
 
@@ -107,24 +111,28 @@ def test_a_button_that_is_none_of_ours_does_nothing(
 def test_what_somebody_wrote_before_they_were_turned_out_is_not_answered_after_it(
     connection: Connection, listed: tuple[str, ...], waiting: int
 ) -> None:
-    door = Door(Access("chat:7", {("chat", "bot"): listed}), lambda *_: [OutboundPart("x")])
+    door = PairingService(
+        AccessControl("chat:7", {("chat", "bot"): listed}), lambda *_: [OutboundPart("x")]
+    )
     door.knock(connection, said("hi", "9", sender=Sender("9", "Ann")), NOW)
     door.press(connection, pressed("pair:y:9:1000000062"), NOW)
     for text, chat, who in (("a", "9", "9"), ("b", "-5", "9"), ("c", "-5", "7"), ("d", "8", "99")):
         message = said(text, chat, sender=Sender(who), private=chat != "-5")
-        inbox.accept(connection, Arrival("chat", "bot", NOW), [Entry(message)])
+        inbox.accept(connection, InboxBatch("chat", "bot", NOW), [InboxEntry(message)])
     assert inbox.waiting_count(connection) == 4
     door.revoke(connection, "chat:9", "cli:0", NOW)
     assert inbox.waiting_count(connection) == 2 + waiting
 
 
-def test_in_a_group_the_owner_s_press_does_not_count(door: Door, connection: Connection) -> None:
+def test_in_a_group_the_owner_s_press_does_not_count(
+    door: PairingService, connection: Connection
+) -> None:
     press = pressed("pair:y:9:1000000062", private=False)
     assert door.press(connection, press, NOW) == "I did not ask this in this chat."
 
 
 def test_what_was_decided_before_the_letter_went_out_is_not_asked(
-    door: Door, connection: Connection
+    door: PairingService, connection: Connection
 ) -> None:
     assert door.revoke(connection, "chat:9", "cli:0", NOW)[0]
     ((_, body, buttons, _),) = letters(connection)
@@ -132,7 +140,9 @@ def test_what_was_decided_before_the_letter_went_out_is_not_asked(
 
 
 def test_the_list_tells_who_asks_who_is_in_and_who_owns(connection: Connection) -> None:
-    door = Door(Access(None, {("chat", "bot"): ()}), lambda *_: [OutboundPart("x")])
+    door = PairingService(
+        AccessControl(None, {("chat", "bot"): ()}), lambda *_: [OutboundPart("x")]
+    )
     for sender, name in (("7", "Olga"), ("8", "Bob"), ("9", "Ann")):
         message = said("hi", sender, sender=Sender(sender, name))
         code = door.pairing.ask(connection, message, NOW)

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from agent.errors import ConfigError
-from agent.i18n import speaking
+from agent.i18n import use_locale
 from agent.security.policy.roles import Grants
-from gateway.access.roles import Policies, PolicySettings, tool_name
+from gateway.access.roles import PolicySettings, RoleRegistry, tool_name
 
 
 @pytest.fixture
@@ -19,29 +19,29 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def tools(policies: Policies, name: str) -> set[str]:
+def tools(policies: RoleRegistry, name: str) -> set[str]:
     role = policies.role(name)
     assert role is not None
     return set(role.tools)
 
 
 def test_the_files_roles_join_the_built_in_ones(file: Path) -> None:
-    policies = Policies(PolicySettings(file))
+    policies = RoleRegistry(PolicySettings(file))
     assert tools(policies, "helper") == {"read_file"}
     assert tools(policies, "build") == {"*"}
     assert policies.role("nobody") is None
     assert policies.audit_level == "full"
-    assert Policies(PolicySettings()).audit_level == "summary"
+    assert RoleRegistry(PolicySettings()).audit_level == "summary"
 
 
 def test_a_role_of_the_file_takes_the_place_of_a_built_in_one(file: Path) -> None:
     file.write_text("roles: {build: {tools: {list_dir: {}}}}")
-    assert tools(Policies(PolicySettings(file)), "build") == {"list_dir"}
+    assert tools(RoleRegistry(PolicySettings(file)), "build") == {"list_dir"}
 
 
 def test_names_that_models_use_mean_the_same_tools(file: Path) -> None:
     file.write_text("roles: {helper: {tools: {Bash: {}, FileRead: {}, mcp__x__y: {}}}}")
-    assert tools(Policies(PolicySettings(file)), "helper") == {"exec", "read_file", "mcp__x__y"}
+    assert tools(RoleRegistry(PolicySettings(file)), "helper") == {"exec", "read_file", "mcp__x__y"}
     assert tool_name("ReadFile") == "read_file"
     assert tool_name("deploy") is None
 
@@ -51,7 +51,7 @@ def test_a_tool_of_another_program_is_told_in_the_log(
 ) -> None:
     file.write_text("roles:\n  helper:\n    tools: [read_file, crystal_ball]\n    scopes: {}\n")
     with caplog.at_level(logging.WARNING):
-        assert "read_file" in tools(Policies(PolicySettings(file)), "helper")
+        assert "read_file" in tools(RoleRegistry(PolicySettings(file)), "helper")
     (told,) = caplog.messages
     assert 'line 3: roles.helper.tools: "crystal_ball" is not a tool' in told
     assert told.endswith("; the entry has no effect")
@@ -60,19 +60,19 @@ def test_a_tool_of_another_program_is_told_in_the_log(
 def test_a_wrong_file_is_refused_at_the_start(file: Path) -> None:
     file.write_text("roles: {helper: {tols: {}}}")
     with pytest.raises(ConfigError, match=r"policy\.yaml: line 1: roles\.helper\.tols"):
-        Policies(PolicySettings(file))
+        RoleRegistry(PolicySettings(file))
     with pytest.raises(ConfigError, match="no such policy file"):
-        Policies(PolicySettings(file.with_name("missing.yaml")))
+        RoleRegistry(PolicySettings(file.with_name("missing.yaml")))
 
 
 def test_a_change_is_taken_up(file: Path) -> None:
-    policies = Policies(PolicySettings(file))
+    policies = RoleRegistry(PolicySettings(file))
     file.write_text("roles: {helper: {tools: {list_dir: {}}}}")
     assert tools(policies, "helper") == {"list_dir"}
 
 
 def test_a_change_of_the_same_length_is_taken_up(file: Path) -> None:
-    policies = Policies(PolicySettings(file))
+    policies = RoleRegistry(PolicySettings(file))
     before = file.stat()
     file.write_text(
         file.read_text().replace("read_file", "undo_file").replace("undo_file", "edit_file")
@@ -84,14 +84,14 @@ def test_a_change_of_the_same_length_is_taken_up(file: Path) -> None:
 def test_the_last_good_file_stays_in_force_and_the_log_says_so_once(
     file: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    policies = Policies(PolicySettings(file))
+    policies = RoleRegistry(PolicySettings(file))
     file.write_text("roles: {helper: {tols: {}}}\nx: 1")
     # A person is told in their language what is wrong with it, the log in English.
-    with caplog.at_level(logging.ERROR), speaking("zh-Hans"):
+    with caplog.at_level(logging.ERROR), use_locale("zh-Hans"):
         for _ in range(3):
             assert tools(policies, "helper") == {"read_file"}
         with pytest.raises(ConfigError, match="第 1 行"):
-            Policies(PolicySettings(file))
+            RoleRegistry(PolicySettings(file))
     assert len(caplog.records) == 1
     assert "last good policy" in caplog.text
     assert "line 1: " in caplog.text
@@ -102,7 +102,7 @@ def test_the_last_good_file_stays_in_force_and_the_log_says_so_once(
 
 
 def test_a_file_that_vanishes_stays_in_force(file: Path, caplog: pytest.LogCaptureFixture) -> None:
-    policies = Policies(PolicySettings(file))
+    policies = RoleRegistry(PolicySettings(file))
     file.unlink()
     with caplog.at_level(logging.ERROR):
         assert tools(policies, "helper") == {"read_file"}
@@ -114,7 +114,7 @@ def test_a_file_that_vanishes_stays_in_force(file: Path, caplog: pytest.LogCaptu
 def test_a_file_that_is_just_being_written_lets_no_role_loose(file: Path, rest: str) -> None:
     """Many editors empty a file before they fill it."""
     file.write_text("roles: {general: {tools: {list_dir: {}}}}")
-    policies = Policies(PolicySettings(file))
+    policies = RoleRegistry(PolicySettings(file))
     file.write_text(rest)
     assert tools(policies, "general") == {"list_dir"}
     file.write_text("roles: {general: {tools: {grep: {}}}}")
@@ -123,7 +123,7 @@ def test_a_file_that_is_just_being_written_lets_no_role_loose(file: Path, rest: 
 
 def test_grants_tighten_a_role(file: Path) -> None:
     grants = Grants(allow_command=False)
-    policies = Policies(PolicySettings(file, {"build": grants}))
+    policies = RoleRegistry(PolicySettings(file, {"build": grants}))
     role, helper = policies.role("build"), policies.role("helper")
     assert role is not None
     assert role.grants == grants
@@ -132,13 +132,13 @@ def test_grants_tighten_a_role(file: Path) -> None:
 
 
 def test_a_setting_that_names_no_role_is_refused_with_a_guess(file: Path) -> None:
-    policies = Policies(PolicySettings(file))
+    policies = RoleRegistry(PolicySettings(file))
     policies.check("helper", "access.roles")
     with pytest.raises(ConfigError, match=r'access\.roles: found "gest".*did you mean "guest"'):
         policies.check("gest", "access.roles")
 
 
 def test_a_channel_begins_with_its_mode() -> None:
-    policies = Policies(PolicySettings(modes={"telegram": "plan"}))
+    policies = RoleRegistry(PolicySettings(modes={"telegram": "plan"}))
     assert policies.first_mode("telegram") == "plan"
     assert policies.first_mode("cli") == "ask"

@@ -6,9 +6,9 @@ import pytest
 
 from agent.events import Notice
 from agent.history import is_valid
-from agent.providers.pool import Models
+from agent.providers.pool import ModelPool
 from agent.providers.registry import ModelConfig
-from agent.providers.scripted import Echo
+from agent.providers.scripted import EchoProvider
 from agent.types import Message
 from gateway.channels.base import Batch
 from gateway.control.service import Delivered
@@ -176,7 +176,7 @@ async def test_new_begins_a_conversation_between_two_messages_of_one_batch(tmp_p
 
 
 async def test_a_model_that_cannot_be_used_changes_nothing(tmp_path: Path) -> None:
-    models = Models("offline/echo", known=(ModelConfig("other", "offline/echo"),))
+    models = ModelPool("offline/echo", known=(ModelConfig("other", "offline/echo"),))
     async with running(tmp_path, models, owner="chat:7") as parts:
         await take(parts, said("/model nobody/knows"), said("/model"))
         refused, asked = await parts.platform.answers("1", 2)
@@ -188,7 +188,7 @@ async def test_what_the_flags_of_a_terminal_choose_is_what_its_commands_tell(
     tmp_path: Path,
 ) -> None:
     other = ModelConfig("other", "offline/echo", context_tokens=50_000)
-    models = Models("offline/echo", known=(other,))
+    models = ModelPool("offline/echo", known=(other,))
     flags = {"options": {"model": "other", "thinking": True}}
     async with running(tmp_path, models, owner="chat:7") as parts:
         for n, word in enumerate(("/model", "/status", "/context", "/thinking"), start=1):
@@ -202,7 +202,7 @@ async def test_what_the_flags_of_a_terminal_choose_is_what_its_commands_tell(
 
 
 async def test_a_stranger_may_not_choose_a_model_that_is_not_configured(tmp_path: Path) -> None:
-    models = Models("offline/echo")
+    models = ModelPool("offline/echo")
     async with running(tmp_path, models, owner="chat:1") as parts:
         await take(parts, said("/model openai/gpt-9"))
         (answer,) = await parts.platform.answers("1", 1)
@@ -264,7 +264,7 @@ async def test_a_chat_that_cannot_be_read_rests_and_the_others_are_answered(
 
 
 async def test_a_bug_in_a_command_costs_one_answer(tmp_path: Path) -> None:
-    class Broken(Models):
+    class Broken(ModelPool):
         def check(self, name: str) -> ModelConfig:
             raise RuntimeError("a bug")
 
@@ -369,7 +369,7 @@ async def test_strangers_are_not_answered_and_the_log_says_how_to_let_them_in(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
-    async with running(tmp_path, Echo(), allow=("8",)) as parts:
+    async with running(tmp_path, EchoProvider(), allow=("8",)) as parts:
         await take(parts, said("let me in"), next_offset=5)
         assert await parts.rows("SELECT next_offset FROM cursor") == [(5,)]
         assert await parts.rows("SELECT dead_reason FROM inbox") == [("not on the allow-list",)]

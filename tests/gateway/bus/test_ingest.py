@@ -4,32 +4,34 @@ from pathlib import Path
 import pytest
 
 from agent.errors import KoreError
-from gateway.access.control import Access
+from gateway.access.control import AccessControl
 from gateway.access.pairing import OPEN_CODES
-from gateway.access.pairing_service import Door
-from gateway.bus.ingest import Intake, Limits, Taken
+from gateway.access.pairing_service import PairingService
+from gateway.bus.ingest import BackpressureLimits, Ingestor, IngestResult
 from gateway.channels.base import Batch
 from gateway.core.messages import Sender
 from gateway.store.repositories.members import DENIED_KEPT
 from tests.fakes.gated import Gated
 from tests.gateway.parts import Parts, opened, said
 
-ACCESS = Access(None, {("chat", "bot"): ("*",)})
+ACCESS = AccessControl(None, {("chat", "bot"): ("*",)})
 
 
-def intake(parts: Parts, limits: Limits | None = None, access: Access = ACCESS) -> Intake:
-    door = Door(access, parts.delivery.render, parts.delivery.languages)
+def intake(
+    parts: Parts, limits: BackpressureLimits | None = None, access: AccessControl = ACCESS
+) -> Ingestor:
+    door = PairingService(access, parts.delivery.render, parts.delivery.languages)
     clerk, notes = parts.approvals.clerk, parts.bus.notes
-    return Intake(parts.database, door, parts.delivery, clerk, notes, limits)
+    return Ingestor(parts.database, door, parts.delivery, clerk, notes, limits)
 
 
-async def take(intake: Intake, text: str, offset: int) -> Taken:
+async def take(intake: Ingestor, text: str, offset: int) -> IngestResult:
     return await intake.take("chat", "bot", Batch([said(text)], next_offset=offset))
 
 
 async def test_above_the_limit_nothing_is_taken_until_there_is_room(tmp_path: Path) -> None:
     async with opened(tmp_path, Gated()) as parts:
-        full = intake(parts, Limits(waiting=2, look_again_s=0.001))
+        full = intake(parts, BackpressureLimits(waiting=2, look_again_s=0.001))
         await take(full, "a", 1)
         await take(full, "b", 2)
         third = asyncio.create_task(take(full, "c", 3))
@@ -47,7 +49,7 @@ async def test_a_flood_of_strangers_fills_neither_the_database_nor_the_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with opened(tmp_path, Gated()) as parts:
-        closed = Access("chat:7", {("chat", "bot"): ()})
+        closed = AccessControl("chat:7", {("chat", "bot"): ()})
         taking = intake(parts, access=closed)
         for n in range(30):
             flood = [said("x" * 100, str(m), sender=Sender(str(m))) for m in range(100, 150)]
@@ -61,7 +63,7 @@ async def test_a_flood_of_strangers_fills_neither_the_database_nor_the_log(
 
 async def test_a_code_that_is_delivered_again_is_the_same_one(tmp_path: Path) -> None:
     async with opened(tmp_path, Gated()) as parts:
-        taking = intake(parts, access=Access("chat:7", {}))
+        taking = intake(parts, access=AccessControl("chat:7", {}))
         stranger = said("hi", "9", sender=Sender("9"))
         assert (await taking.take("chat", "bot", Batch([stranger]))).told == {
             "chat:bot:9",
@@ -78,7 +80,7 @@ async def test_without_disk_space_nothing_is_taken_and_that_is_said_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with opened(tmp_path, Gated()) as parts:
-        full = intake(parts, Limits(free_bytes=2**60, look_again_s=0.001))
+        full = intake(parts, BackpressureLimits(free_bytes=2**60, look_again_s=0.001))
         waiting = asyncio.create_task(take(full, "a", 1))
         for _ in range(5):
             await parts.rows("SELECT 1")
@@ -94,7 +96,7 @@ async def test_without_disk_space_nothing_is_taken_and_that_is_said_once(
 
 async def test_who_keeps_no_message_is_told_that_there_is_no_room(tmp_path: Path) -> None:
     async with opened(tmp_path, Gated()) as parts:
-        full = intake(parts, Limits(free_bytes=2**60))
+        full = intake(parts, BackpressureLimits(free_bytes=2**60))
         with pytest.raises(KoreError, match="MB of disk are free") as refused:
             await full.take("chat", "bot", Batch([said("a")], waits=False))
         assert "not stored" in (refused.value.hint or "")

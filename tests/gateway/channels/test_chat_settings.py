@@ -1,10 +1,12 @@
-from gateway.channels.chat_aliases import Moves
-from gateway.channels.chat_settings import Place, Places
+from gateway.channels.chat_aliases import ChatIdAliases
+from gateway.channels.chat_settings import ChatSettings, ChatSettingsIndex
 from gateway.core.messages import Route
 
-CHAT = Place(persona="calm", model="small", listen=True)
-TOPIC = Place(model="large", listen=False)
-PLACES = Places({"chat": {"-5": CHAT, "-5/9": TOPIC}}, {"chat": Moves({"-5": "-1005"})})
+CHAT = ChatSettings(persona="calm", model="small", listen=True)
+TOPIC = ChatSettings(model="large", listen=False)
+PLACES = ChatSettingsIndex(
+    {"chat": {"-5": CHAT, "-5/9": TOPIC}}, {"chat": ChatIdAliases({"-5": "-1005"})}
+)
 
 
 def route(chat: str = "-5", thread: str | None = None, channel: str = "chat") -> Route:
@@ -14,24 +16,26 @@ def route(chat: str = "-5", thread: str | None = None, channel: str = "chat") ->
 def test_a_topic_has_what_its_chat_has_unless_something_else_is_said_of_it() -> None:
     assert PLACES.of(route()) == CHAT
     assert PLACES.of(route(thread="8")) == CHAT
-    assert PLACES.of(route(thread="9")) == Place("calm", "large", None, listen=False)
+    assert PLACES.of(route(thread="9")) == ChatSettings("calm", "large", None, listen=False)
 
 
 def test_of_other_chats_and_channels_nothing_is_said() -> None:
-    assert PLACES.of(route("-6")) == Place()
-    assert PLACES.of(route("-6", "9")) == Place()
-    assert PLACES.of(route(channel="cli")) == Place()
-    assert Places().of(route()) == Place()
+    assert PLACES.of(route("-6")) == ChatSettings()
+    assert PLACES.of(route("-6", "9")) == ChatSettings()
+    assert PLACES.of(route(channel="cli")) == ChatSettings()
+    assert ChatSettingsIndex().of(route()) == ChatSettings()
 
 
 def test_a_chat_is_found_by_its_first_id_and_by_its_present_one() -> None:
-    by_new_id = Places({"chat": {"-1005": CHAT}}, {"chat": Moves({"-5": "-1005"})})
+    by_new_id = ChatSettingsIndex(
+        {"chat": {"-1005": CHAT}}, {"chat": ChatIdAliases({"-5": "-1005"})}
+    )
     assert by_new_id.of(route()) == CHAT
     assert PLACES.names(route()) == ("-1005", "-5")
 
 
 def test_what_moves_while_we_run_is_known_at_once() -> None:
-    places = Places({"chat": {"-1006": CHAT}})
-    assert places.of(route("-6")) == Place()
+    places = ChatSettingsIndex({"chat": {"-1006": CHAT}})
+    assert places.of(route("-6")) == ChatSettings()
     places.moves("chat").learn("-6", "-1006")
     assert places.of(route("-6")) == CHAT

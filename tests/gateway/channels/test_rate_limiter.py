@@ -5,7 +5,7 @@ import statistics
 
 import pytest
 
-from gateway.channels.rate_limiter import BOT, Gate
+from gateway.channels.rate_limiter import BOT, RateLimiter
 from tests.fakes.bot_limits import Gatekeeper, Limits
 
 
@@ -47,12 +47,12 @@ def time() -> SimulatedTime:
 
 
 @pytest.fixture
-def gate(time: SimulatedTime) -> Gate:
-    return Gate(clock=time.clock, sleep=time.sleep)
+def gate(time: SimulatedTime) -> RateLimiter:
+    return RateLimiter(clock=time.clock, sleep=time.sleep)
 
 
 async def send(
-    gate: Gate, time: SimulatedTime, chat: str, count: int, *, group: bool = False
+    gate: RateLimiter, time: SimulatedTime, chat: str, count: int, *, group: bool = False
 ) -> list[float]:
     """When each of `count` finals, all wanted at once, may go out."""
     times: list[float] = []
@@ -69,19 +69,21 @@ async def send(
 
 
 async def test_private_chat_sends_five_at_once_then_one_a_second(
-    gate: Gate, time: SimulatedTime
+    gate: RateLimiter, time: SimulatedTime
 ) -> None:
     times = await send(gate, time, "7", 8)
     assert times == pytest.approx([0, 0, 0, 0, 0, 1, 2, 3])
 
 
-async def test_no_minute_in_a_group_sees_more_than_twenty(gate: Gate, time: SimulatedTime) -> None:
+async def test_no_minute_in_a_group_sees_more_than_twenty(
+    gate: RateLimiter, time: SimulatedTime
+) -> None:
     times = await send(gate, time, "-7", 60, group=True)
     for start in times:
         assert sum(start <= at < start + 60 for at in times) <= 20
 
 
-async def test_the_whole_bot_stays_within_its_limit(gate: Gate, time: SimulatedTime) -> None:
+async def test_the_whole_bot_stays_within_its_limit(gate: RateLimiter, time: SimulatedTime) -> None:
     passed: list[float] = []
 
     async def one(chat: int) -> None:
@@ -96,7 +98,7 @@ async def test_the_whole_bot_stays_within_its_limit(gate: Gate, time: SimulatedT
     assert passed[-1] == pytest.approx((400 - BOT.burst) / BOT.per_s)
 
 
-async def test_a_slow_chat_does_not_hold_up_another(gate: Gate, time: SimulatedTime) -> None:
+async def test_a_slow_chat_does_not_hold_up_another(gate: RateLimiter, time: SimulatedTime) -> None:
     async with asyncio.TaskGroup() as tasks:
         flood = [tasks.create_task(gate.acquire("1", group=False)) for _ in range(20)]
         await time.settle()
@@ -107,7 +109,9 @@ async def test_a_slow_chat_does_not_hold_up_another(gate: Gate, time: SimulatedT
         await time.run_until(60)
 
 
-async def test_cosmetics_leave_a_token_for_the_final(gate: Gate, time: SimulatedTime) -> None:
+async def test_cosmetics_leave_a_token_for_the_final(
+    gate: RateLimiter, time: SimulatedTime
+) -> None:
     allowed = [gate.try_acquire("7", group=False) for _ in range(10)]
     assert allowed.count(True) == 4
     before = time.now
@@ -115,7 +119,9 @@ async def test_cosmetics_leave_a_token_for_the_final(gate: Gate, time: Simulated
     assert time.now == before
 
 
-async def test_cosmetics_give_way_to_a_waiting_final(gate: Gate, time: SimulatedTime) -> None:
+async def test_cosmetics_give_way_to_a_waiting_final(
+    gate: RateLimiter, time: SimulatedTime
+) -> None:
     async with asyncio.TaskGroup() as tasks:
         for _ in range(7):
             tasks.create_task(gate.acquire("7", group=False))
@@ -127,7 +133,7 @@ async def test_cosmetics_give_way_to_a_waiting_final(gate: Gate, time: Simulated
 
 
 async def test_a_penalty_silences_the_chat_and_then_starts_slowly(
-    gate: Gate, time: SimulatedTime
+    gate: RateLimiter, time: SimulatedTime
 ) -> None:
     gate.penalise("7", 30)
     assert not gate.try_acquire("7", group=False)
@@ -136,7 +142,9 @@ async def test_a_penalty_silences_the_chat_and_then_starts_slowly(
     assert times == pytest.approx([30, 31, 32])
 
 
-async def test_a_penalty_reaches_those_who_already_wait(gate: Gate, time: SimulatedTime) -> None:
+async def test_a_penalty_reaches_those_who_already_wait(
+    gate: RateLimiter, time: SimulatedTime
+) -> None:
     passed: list[float] = []
 
     async def one() -> None:
@@ -153,7 +161,7 @@ async def test_a_penalty_reaches_those_who_already_wait(gate: Gate, time: Simula
 
 
 async def test_a_penalty_for_a_chat_that_waits_for_the_bot_holds_up_no_other(
-    gate: Gate, time: SimulatedTime
+    gate: RateLimiter, time: SimulatedTime
 ) -> None:
     for n in range(int(BOT.burst)):
         await gate.acquire(str(n), group=False)
@@ -175,14 +183,16 @@ async def test_a_penalty_for_a_chat_that_waits_for_the_bot_holds_up_no_other(
     assert passed["slow"] >= 60.0
 
 
-async def test_a_penalty_of_the_bot_silences_every_chat(gate: Gate, time: SimulatedTime) -> None:
+async def test_a_penalty_of_the_bot_silences_every_chat(
+    gate: RateLimiter, time: SimulatedTime
+) -> None:
     gate.penalise(None, 10)
     assert not gate.try_acquire("7", group=False)
     assert await send(gate, time, "8", 1) == pytest.approx([10])
 
 
 async def test_the_whole_bot_rests_when_several_chats_in_a_row_are_refused(
-    gate: Gate, time: SimulatedTime
+    gate: RateLimiter, time: SimulatedTime
 ) -> None:
     for chat in ("1", "2", "2"):
         gate.note_refused(chat, 20, group=False)
@@ -196,7 +206,7 @@ async def test_the_whole_bot_rests_when_several_chats_in_a_row_are_refused(
 
 
 async def test_chats_that_are_refused_while_others_are_not_hold_up_none_but_themselves(
-    gate: Gate,
+    gate: RateLimiter,
 ) -> None:
     for chat in ("1", "2", "3", "4"):
         gate.note_refused(chat, 20, group=False)
@@ -204,7 +214,7 @@ async def test_chats_that_are_refused_while_others_are_not_hold_up_none_but_them
     assert gate.try_acquire("7", group=False)
 
 
-async def test_a_cancelled_wait_costs_nothing(gate: Gate, time: SimulatedTime) -> None:
+async def test_a_cancelled_wait_costs_nothing(gate: RateLimiter, time: SimulatedTime) -> None:
     for _ in range(5):
         await gate.acquire("7", group=False)
     waiting = asyncio.create_task(gate.acquire("7", group=False))
@@ -218,7 +228,7 @@ async def test_a_cancelled_wait_costs_nothing(gate: Gate, time: SimulatedTime) -
 
 
 async def test_without_limits_nothing_waits_but_a_penalty_counts(time: SimulatedTime) -> None:
-    gate = Gate("none", clock=time.clock, sleep=time.sleep)
+    gate = RateLimiter("none", clock=time.clock, sleep=time.sleep)
     assert set(await send(gate, time, "7", 1000)) == {0.0}
     assert all(gate.try_acquire("7", group=False) for _ in range(100))
     now = time.now
@@ -226,7 +236,7 @@ async def test_without_limits_nothing_waits_but_a_penalty_counts(time: Simulated
     assert await send(gate, time, "7", 1) == pytest.approx([now + 5])
 
 
-async def test_idle_chats_are_forgotten(gate: Gate, time: SimulatedTime) -> None:
+async def test_idle_chats_are_forgotten(gate: RateLimiter, time: SimulatedTime) -> None:
     for chat in range(20_000):
         gate.try_acquire(str(chat), group=False)
         time.now += 0.1
@@ -234,7 +244,7 @@ async def test_idle_chats_are_forgotten(gate: Gate, time: SimulatedTime) -> None
 
 
 async def test_two_hundred_chats_at_once_never_hit_a_limit_and_none_starves(
-    gate: Gate, time: SimulatedTime
+    gate: RateLimiter, time: SimulatedTime
 ) -> None:
     # A little more than the limits: two clocks that add up fractions differ in the last digit.
     keeper = Gatekeeper(Limits(private_burst=5.01, overall_burst=30.01, clock=time.clock))

@@ -6,7 +6,7 @@ import pytest
 
 from agent.errors import ConfigError
 from gateway.channels.base import Accept, Batch
-from gateway.channels.supervisor import Reception
+from gateway.channels.supervisor import ChannelSupervisor
 from tests.fakes.platform import Platform
 from tests.gateway.parts import settled
 
@@ -35,11 +35,11 @@ async def nowhere(channel: str, account: str, batch: Batch) -> None:
 @asynccontextmanager
 async def receiving(
     bad: Failing, again_after_s: float = 3600
-) -> AsyncIterator[tuple[Reception, Callable[[], bool]]]:
+) -> AsyncIterator[tuple[ChannelSupervisor, Callable[[], bool]]]:
     """A reception with a bad and a good channel; the callable tells if it still works."""
     good = Failing()
     ways = {KEY: bad, ("chat", "good"): good}
-    reception = Reception(ways, again_after_s=again_after_s)
+    reception = ChannelSupervisor(ways, again_after_s=again_after_s)
     task = asyncio.create_task(reception.run(nowhere))
     await settled(lambda: good.starts == 1 and bad.starts)
     try:

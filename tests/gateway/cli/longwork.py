@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gateway.control.client import Client
+from gateway.control.client import ControlClient
 from tests.fakes.model import ModelServer
 from tests.fakes.model_script import Call, ReplyScript
 from tests.gateway.cli.kore import ROOT
@@ -114,7 +114,7 @@ class Place:
         """A `kore gateway`, once it can be spoken to."""
         process = await self._kore("gateway", "--quiet")
         async with asyncio.timeout(30):
-            while await Client.connect(self.home / "kore.sock") is None:
+            while await ControlClient.connect(self.home / "kore.sock") is None:
                 assert process.returncode is None, "the gateway ended by itself"
                 await self.server.news(0.02)
         return process

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.chat.long_task import LongWork
-from gateway.cli.chat.long_task_progress import Tally, opened
-from gateway.cli.chat.longplan import Plan
-from gateway.cli.chat.one_shot import Order
-from gateway.cli.chat.service_connection import Line
+from gateway.cli.chat.long_task import LongTaskRunner
+from gateway.cli.chat.long_task_progress import LongTaskProgress, opened
+from gateway.cli.chat.longplan import LongTaskOptions
+from gateway.cli.chat.one_shot import OneShotRequest
+from gateway.cli.chat.service_connection import ServiceConnection
 from gateway.core.messages import ONCE, InboundMessage
-from gateway.runtime.paths import Home
+from gateway.runtime.paths import DataDir
 from tests.fakes.memory_service import MemoryService
 from tests.fakes.model import ModelServer
 from tests.gateway.cli.longwork import FEATURES, Place, checklist
@@ -57,8 +57,8 @@ async def test_killed_at_any_line_the_same_command_comes_to_the_end(place: Place
 
 
 async def test_a_session_that_is_cut_off_again_and_again_is_given_up(place: Place) -> None:
-    with opened(Home(place.home), place.work) as tally_file:
-        tally_file.write(Tally(lane=f"{ONCE}1", cuts=2))
+    with opened(DataDir(place.home), place.work) as tally_file:
+        tally_file.write(LongTaskProgress(lane=f"{ONCE}1", cuts=2))
     code, err = await place.run("--auto-continue", "an account page", "--max-sessions", "1")
     assert code == 5
     assert "session 1 was cut off 3 times; it counts as done" in err
@@ -73,10 +73,10 @@ class Slow(MemoryService):
 
 async def test_the_time_of_a_session_counts_before_it_ends(place: Place) -> None:
     place.plan()
-    plan = Plan(Order(""), place.work)
-    with opened(Home(place.home), place.work) as tally_file:
+    plan = LongTaskOptions(OneShotRequest(""), place.work)
+    with opened(DataDir(place.home), place.work) as tally_file:
         async with Slow() as service, asyncio.timeout(30):
-            work = LongWork(Line(service), plan, tally_file, None, beat_s=0.01)
+            work = LongTaskRunner(ServiceConnection(service), plan, tally_file, None, beat_s=0.01)
             task = asyncio.create_task(work.run(asyncio.Event()))
             while tally_file.read().worked_s == 0:
                 await asyncio.sleep(0)
@@ -89,12 +89,14 @@ async def test_the_time_of_a_session_counts_before_it_ends(place: Place) -> None
 
 
 async def test_a_killed_planning_is_no_cut_of_the_first_session(place: Place) -> None:
-    plan = Plan(Order(""), place.work, "an account page")
+    plan = LongTaskOptions(OneShotRequest(""), place.work, "an account page")
     worked_s = 0.0
-    with opened(Home(place.home), place.work) as tally_file:
+    with opened(DataDir(place.home), place.work) as tally_file:
         for _ in range(3):
             async with Slow() as service, asyncio.timeout(30):
-                work = LongWork(Line(service), plan, tally_file, None, beat_s=0.01)
+                work = LongTaskRunner(
+                    ServiceConnection(service), plan, tally_file, None, beat_s=0.01
+                )
                 task = asyncio.create_task(work.run(asyncio.Event()))
                 while not (tally_file.read().lane and tally_file.read().worked_s > worked_s):
                     await asyncio.sleep(0)
@@ -119,12 +121,16 @@ class Planner(MemoryService):
 
 
 async def test_the_time_of_the_planning_counts(place: Place) -> None:
-    plan = Plan(Order(""), place.work, "an account page", max_hours=1)
+    plan = LongTaskOptions(OneShotRequest(""), place.work, "an account page", max_hours=1)
     hours = itertools.count()
-    with opened(Home(place.home), place.work) as tally_file:
+    with opened(DataDir(place.home), place.work) as tally_file:
         async with Planner(place.work) as service, asyncio.timeout(30):
-            work = LongWork(
-                Line(service), plan, tally_file, None, clock=lambda: next(hours) * 3600.0
+            work = LongTaskRunner(
+                ServiceConnection(service),
+                plan,
+                tally_file,
+                None,
+                clock=lambda: next(hours) * 3600.0,
             )
             assert await work.run(asyncio.Event()) == 5
     assert len(service.submitted) == 1

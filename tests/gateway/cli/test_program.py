@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.text.display_width import width
+from agent.text.display_width import display_width
 from gateway.cli.program import complain, run
 from gateway.cli.verb_table import VERBS
 from tests.gateway.cli.console.terminal import kore_there
@@ -66,7 +66,7 @@ def test_help_in_chinese_stays_within_the_terminal(tmp_path: Path, verb: str, ta
     told = lines[next(n for n, line in enumerate(lines) if not line) : examples]
     options = [line for line in told if line.startswith("    ") or line.startswith("  -")]
     assert any("显示" in line or "顯示" in line for line in options)
-    assert max(map(width, options)) <= 60
+    assert max(map(display_width, options)) <= 60
 
 
 def test_a_program_is_answered_in_english_whoever_runs_it(tmp_path: Path) -> None:

@@ -4,9 +4,9 @@ import argparse
 
 import pytest
 
-from agent.i18n import ENGLISH, speaking
+from agent.i18n import ENGLISH, use_locale
 from gateway.cli.program import Parser
-from gateway.cli.refusal import refusal
+from gateway.cli.refusal import translate_argparse_error
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -39,11 +39,11 @@ def test_a_refused_command_line_is_told_in_each_language(
     words: list[str], english: str, chinese: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for language, expected in ((ENGLISH, english), ("zh-Hans", chinese)):
-        with speaking(language), pytest.raises(SystemExit):
+        with use_locale(language), pytest.raises(SystemExit):
             _parser().parse_args(words)
         assert expected in capsys.readouterr().err
 
 
 def test_a_sentence_that_is_not_known_stays_as_it_is() -> None:
-    with speaking("zh-Hans"):
-        assert refusal("something new: {x}") == "something new: {x}"
+    with use_locale("zh-Hans"):
+        assert translate_argparse_error("something new: {x}") == "something new: {x}"

@@ -4,11 +4,11 @@ import asyncio
 import re
 from pathlib import Path
 
-from agent.i18n import spoken
-from agent.providers.scripted import Scripted
+from agent.i18n import current_locale
+from agent.providers.scripted import ScriptedProvider
 from gateway.channels.base import Batch
 from gateway.core.messages import Route
-from gateway.delivery.user_language import Languages
+from gateway.delivery.user_language import UserLanguages
 from tests.fakes.platform import Platform
 from tests.gateway.commands.test_settings import other, told
 from tests.gateway.parts import running, said, typed
@@ -64,7 +64,7 @@ async def test_a_letter_to_somebody_else_is_in_their_language(tmp_path: Path) ->
 
 
 async def test_what_broke_is_said_in_the_language_of_whoever_asked(tmp_path: Path) -> None:
-    class Broken(Scripted):
+    class Broken(ScriptedProvider):
         def stream(self, request: object) -> object:  # type: ignore[override]
             raise RuntimeError("a bug")
 
@@ -73,26 +73,26 @@ async def test_what_broke_is_said_in_the_language_of_whoever_asked(tmp_path: Pat
 
 
 async def test_a_transaction_speaks_the_language_of_its_caller(tmp_path: Path) -> None:
-    from agent.i18n import speak
+    from agent.i18n import set_locale
 
     async def say(language: str) -> str:
-        speak(language)
-        return await parts.database.run(lambda _: spoken())
+        set_locale(language)
+        return await parts.database.run(lambda _: current_locale())
 
     async with running(tmp_path, []) as parts:
         assert await asyncio.gather(say(HANS), say("en"), say(HANT)) == [HANS, "en", HANT]
 
 
 def test_the_configuration_wins_over_the_app_and_a_choice_over_both() -> None:
-    languages = Languages(HANT)
+    languages = UserLanguages(HANT)
     assert languages.of(said("x", language="en")) == HANT
     assert languages.of_route(Route("chat", "bot", "1")) == HANT
-    assert Languages().of(said("x", language=HANS)) == HANS
-    assert Languages().of(typed("x")) == "en"
+    assert UserLanguages().of(said("x", language=HANS)) == HANS
+    assert UserLanguages().of(typed("x")) == "en"
 
 
 def test_another_configuration_counts_at_once() -> None:
-    languages = Languages()
+    languages = UserLanguages()
     languages.configure(HANS)
     assert languages.of(said("x", language="en")) == HANS
     languages.configure("auto")

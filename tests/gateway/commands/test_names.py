@@ -13,14 +13,14 @@ import pytest
 from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from agent.providers.scripted import Scripted
-from agent.text.visible import visible_line
+from agent.providers.scripted import ScriptedProvider
+from agent.text.visible import escape_line
 from agent.types import Message, ToolCall, assistant
 from gateway.channels.base import Batch
 from gateway.channels.telegram.outbound import approval_card as telegram
 from gateway.channels.telegram.outbound.render import render
 from gateway.commands.table import COMMANDS, UNLISTED
-from gateway.core.approval import Question
+from gateway.core.approval import ApprovalPrompt
 from gateway.core.messages import Entity, OutboundFile, OutboundMessage, OutboundPart, Sender
 from gateway.turns.trace import Trace
 from tests.fakes.platform import Platform
@@ -61,10 +61,10 @@ class TelegramLike(Platform):
             self.parts.append(message.content)
         return await super().send(message)
 
-    def show(self, question: Question, decided: str | None = None) -> OutboundPart:
-        return telegram.show(question, decided)
+    def show(self, question: ApprovalPrompt, decided: str | None = None) -> OutboundPart:
+        return telegram.render_approval(question, decided)
 
-    def whole(self, question: Question) -> OutboundFile | None:
+    def whole(self, question: ApprovalPrompt) -> OutboundFile | None:
         return telegram.whole(question)
 
     @property
@@ -88,7 +88,7 @@ async def everything(folder: Path, name: str, path: str) -> Shown:
     every command is given as an argument.
     """
     platform = TelegramLike()
-    provider = Scripted(
+    provider = ScriptedProvider(
         [
             *(calling("write_file", path=path, content="one\n"), "Done."),
             *(calling("exec", command=f"sleep 60 # {name}", background=True), "Done."),
@@ -172,7 +172,7 @@ def shown(name: str, path: str) -> Shown:
 
 def check(name: str, path: str) -> None:
     stands = stand_ins(name, path)
-    replaced = dict(zip(stands, (name, visible_line(path)), strict=True))
+    replaced = dict(zip(stands, (name, escape_line(path)), strict=True))
 
     def told(text: str) -> str:
         for stand_in, real in replaced.items():

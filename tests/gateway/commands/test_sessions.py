@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from agent.providers.scripted import Echo
+from agent.providers.scripted import EchoProvider
 from gateway.channels.base import Batch
 from gateway.core.messages import Sender
 from gateway.store.repositories import turns
@@ -23,7 +23,7 @@ async def session(parts: Parts, text: str) -> str:
 
 
 async def test_an_earlier_conversation_is_listed_and_gone_on_with(tmp_path: Path) -> None:
-    async with running(tmp_path, Echo()) as parts:
+    async with running(tmp_path, EchoProvider()) as parts:
         assert "no conversations" in await tell(parts, "/sessions")
         await tell(parts, "about *apples*")
         await tell(parts, "/new")
@@ -40,7 +40,7 @@ async def test_an_earlier_conversation_is_listed_and_gone_on_with(tmp_path: Path
 
 
 async def test_nobody_sees_or_resumes_what_others_said(tmp_path: Path) -> None:
-    async with running(tmp_path, Echo(), owner="chat:1") as parts:
+    async with running(tmp_path, EchoProvider(), owner="chat:1") as parts:
         await tell(parts, "a secret of Ann", "1")
         hers = await session(parts, "secret")
         bob = {"sender": Sender("8", "Bob")}
@@ -58,7 +58,7 @@ async def test_nobody_sees_or_resumes_what_others_said(tmp_path: Path) -> None:
 async def test_the_owner_goes_on_in_private_with_what_was_said_at_the_terminal(
     tmp_path: Path,
 ) -> None:
-    async with running(tmp_path, Echo(), owner="chat:7") as parts:
+    async with running(tmp_path, EchoProvider(), owner="chat:7") as parts:
         await parts.desk.submit(typed("from the terminal"))
         there = await session(parts, "from the terminal")
         assert there in await tell(parts, "/sessions")
@@ -67,7 +67,7 @@ async def test_the_owner_goes_on_in_private_with_what_was_said_at_the_terminal(
 
 
 async def test_a_fork_goes_on_in_a_copy(tmp_path: Path) -> None:
-    async with running(tmp_path, Echo()) as parts:
+    async with running(tmp_path, EchoProvider()) as parts:
         assert "not begun" in await tell(parts, "/fork")
         await tell(parts, "one")
         old = await session(parts, "one")
@@ -88,7 +88,7 @@ async def test_a_fork_goes_on_in_a_copy(tmp_path: Path) -> None:
 
 
 async def test_a_conversation_is_named_before_anything_is_said(tmp_path: Path) -> None:
-    async with running(tmp_path, Echo()) as parts:
+    async with running(tmp_path, EchoProvider()) as parts:
         assert "What should" in await tell(parts, "/rename")
         assert "“Garden”" in await tell(parts, "/rename Garden")
         await tell(parts, "hello")
@@ -96,7 +96,7 @@ async def test_a_conversation_is_named_before_anything_is_said(tmp_path: Path) -
 
 
 async def test_a_paused_conversation_says_so_once_and_goes_on_when_told(tmp_path: Path) -> None:
-    async with running(tmp_path, Echo()) as parts:
+    async with running(tmp_path, EchoProvider()) as parts:
         await tell(parts, "one")
         here = await session(parts, "one")
         await parts.desk.set_status(here, "paused")
@@ -110,7 +110,7 @@ async def test_a_paused_conversation_says_so_once_and_goes_on_when_told(tmp_path
 
 
 async def test_resuming_from_outside_wakes_the_chats_that_wait(tmp_path: Path) -> None:
-    async with running(tmp_path, Echo()) as parts:
+    async with running(tmp_path, EchoProvider()) as parts:
         await tell(parts, "one")
         here = await session(parts, "one")
         await parts.desk.set_status(here, "paused")
@@ -122,7 +122,7 @@ async def test_resuming_from_outside_wakes_the_chats_that_wait(tmp_path: Path) -
 async def test_a_new_conversation_is_begun_once_however_often_the_command_is_repeated(
     tmp_path: Path,
 ) -> None:
-    async with running(tmp_path, Echo()) as parts:
+    async with running(tmp_path, EchoProvider()) as parts:
         await tell(parts, "hello")
         first = await tell(parts, "/new")
         (seq,) = (await parts.rows("SELECT max(seq) FROM inbox"))[0]

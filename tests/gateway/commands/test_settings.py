@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from agent.providers.scripted import Scripted
+from agent.providers.scripted import ScriptedProvider
 from agent.types import Message, ToolCall, assistant
 from gateway.channels.base import Batch
 from gateway.core.messages import InboundMessage, Sender
@@ -69,7 +69,7 @@ def overwriting() -> list[Message | str]:
 
 
 async def test_a_turn_runs_in_the_mode_of_its_conversation(tmp_path: Path) -> None:
-    provider = Scripted([*overwriting(), *overwriting()])
+    provider = ScriptedProvider([*overwriting(), *overwriting()])
     async with running(tmp_path, provider, owner="chat:7") as parts:
         file = parts.workspace / "a.txt"
         file.write_text("old")
@@ -82,7 +82,7 @@ async def test_a_turn_runs_in_the_mode_of_its_conversation(tmp_path: Path) -> No
 
 
 async def test_the_command_line_of_the_console_beats_the_conversation(tmp_path: Path) -> None:
-    provider = Scripted([*overwriting(), *overwriting()])
+    provider = ScriptedProvider([*overwriting(), *overwriting()])
     async with running(tmp_path, provider) as parts:
         file = parts.workspace / "a.txt"
         file.write_text("old")

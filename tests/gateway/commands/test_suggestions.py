@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.providers.scripted import Echo
+from agent.providers.scripted import EchoProvider
 from gateway.commands import command_of, is_at_once
-from gateway.commands.suggestions import meant
+from gateway.commands.suggestions import suggest
 from gateway.commands.table import COMMANDS, GROUPS
 from tests.gateway.parts import running, said
 
@@ -21,7 +21,7 @@ from tests.gateway.parts import running, said
     ],
 )
 def test_a_word_close_to_a_command_is_taken_for_it(typed: str, name: str) -> None:
-    assert meant(typed) == name
+    assert suggest(typed) == name
     assert is_at_once(said(typed))
 
 
@@ -41,7 +41,7 @@ def test_what_was_forwarded_is_no_slip() -> None:
 
 
 async def test_the_model_is_not_asked_what_was_meant(tmp_path: Path) -> None:
-    async with running(tmp_path, Echo()) as parts:
+    async with running(tmp_path, EchoProvider()) as parts:
         await parts.bus.submit(said("/statsu"))
         await parts.platform.answers("1", 1)
         assert parts.platform.texts("1") == ["There is no `/statsu`; did you mean `/status`?"]
@@ -56,7 +56,7 @@ async def test_the_model_is_not_asked_what_was_meant(tmp_path: Path) -> None:
 
 
 async def test_words_of_other_programs_begin_a_new_conversation(tmp_path: Path) -> None:
-    async with running(tmp_path, Echo()) as parts:
+    async with running(tmp_path, EchoProvider()) as parts:
         for n, word in enumerate(("/new", "/clear", "/Reset"), 1):
             await parts.bus.submit(said(word))
             assert "New conversation" in (await parts.platform.answers("1", n))[-1]
@@ -65,7 +65,7 @@ async def test_words_of_other_programs_begin_a_new_conversation(tmp_path: Path) 
 async def test_help_names_every_command_once(tmp_path: Path) -> None:
     listed = [name for _, names in GROUPS for name in names]
     assert sorted([*listed, "start"]) == sorted(COMMANDS)
-    async with running(tmp_path, Echo()) as parts:
+    async with running(tmp_path, EchoProvider()) as parts:
         await parts.bus.submit(said("/help"))
         await parts.platform.until(lambda: "/help - " in "".join(parts.platform.texts("1")))
         text = "".join(parts.platform.texts("1"))

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from agent.events import Notice
-from agent.providers.scripted import Scripted
+from agent.providers.scripted import ScriptedProvider
 from agent.types import Message, ToolCall, assistant
 from gateway.control.service import Delivered, WatchEvent
 from gateway.core.messages import Sender
@@ -40,7 +40,7 @@ class Console:
 
 
 @asynccontextmanager
-async def console(folder: Path, model: Scripted) -> AsyncIterator[Console]:
+async def console(folder: Path, model: ScriptedProvider) -> AsyncIterator[Console]:
     async with running(folder, model) as parts, parts.desk.watch(LANE) as watched:
         yield Console(parts, watched)
 
@@ -54,7 +54,7 @@ async def told_as_killed(say: Console, command: str) -> None:
 
 async def test_the_next_turn_tasks_and_kill_know_of_it(tmp_path: Path) -> None:
     command = lasting()
-    model = Scripted([start(command), "it runs", "still there", "gone"])
+    model = ScriptedProvider([start(command), "it runs", "still there", "gone"])
     async with console(tmp_path, model) as say:
         assert "Nothing runs" in await say("/tasks")
         assert await say("start it") == "it runs"
@@ -75,7 +75,7 @@ async def test_the_next_turn_tasks_and_kill_know_of_it(tmp_path: Path) -> None:
 
 async def test_a_new_conversation_ends_what_ran_in_the_old_one(tmp_path: Path) -> None:
     command = lasting()
-    model = Scripted([start(command), "it runs", "fresh"])
+    model = ScriptedProvider([start(command), "it runs", "fresh"])
     async with console(tmp_path, model) as say:
         await say("start it")
         assert await runs(command)
@@ -87,7 +87,7 @@ async def test_a_new_conversation_ends_what_ran_in_the_old_one(tmp_path: Path) -
 
 async def test_a_conversation_that_is_closed_ends_what_ran_in_it(tmp_path: Path) -> None:
     command = lasting()
-    model = Scripted([start(command), "it runs"])
+    model = ScriptedProvider([start(command), "it runs"])
     async with running(tmp_path, model) as parts, parts.desk.watch(LANE) as watched:
         await Console(parts, watched)("start it")
         (session,) = await parts.desk.sessions()
@@ -100,7 +100,7 @@ async def test_a_conversation_that_is_closed_ends_what_ran_in_it(tmp_path: Path)
 
 async def test_a_one_shot_run_leaves_nothing_and_says_what_it_ends(tmp_path: Path) -> None:
     command = lasting()
-    model = Scripted([start(command), "it runs"])
+    model = ScriptedProvider([start(command), "it runs"])
     said = typed("go", "once-1", options={"auto": True})
     async with running(tmp_path, model) as parts, parts.desk.watch(said.session_key) as watched:
         await parts.bus.submit(said)
@@ -118,7 +118,7 @@ async def test_what_a_sub_agent_left_running_ends_when_it_breaks(tmp_path: Path)
     command = lasting()
     args = {"description": "start it", "prompt": "start it", "subagent_type": "general"}
     send = assistant("", (ToolCall("c0", "task", args, json.dumps(args)),))
-    model = Scripted([send, start(command), RuntimeError("a bug"), "it broke"])
+    model = ScriptedProvider([send, start(command), RuntimeError("a bug"), "it broke"])
     async with console(tmp_path, model) as say:
         assert await say("have it started") == "it broke"
         assert model.requests[2].messages[-1].text.endswith(" s]")

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from agent.providers.scripted import Scripted
+from agent.providers.scripted import ScriptedProvider
 from agent.types import Message, ToolCall, assistant
 from gateway.channels.base import Batch
 from gateway.core.messages import InboundMessage, Sender
@@ -36,7 +36,7 @@ OWNER: dict[str, Any] = {"owner": "chat:7"}
 
 
 async def test_what_turns_changed_is_undone_and_redone(tmp_path: Path) -> None:
-    provider = Scripted([*writing("one"), *writing("two")])
+    provider = ScriptedProvider([*writing("one"), *writing("two")])
     async with running(tmp_path, provider, **OWNER) as parts:
         file = await written(parts, "one", "two")
         assert await told(parts, said("/undo")) == "Restored a.txt."
@@ -51,7 +51,7 @@ async def test_what_turns_changed_is_undone_and_redone(tmp_path: Path) -> None:
 
 
 async def test_a_command_that_is_repeated_undoes_once(tmp_path: Path) -> None:
-    provider = Scripted([*writing("one"), *writing("two"), *writing("three")])
+    provider = ScriptedProvider([*writing("one"), *writing("two"), *writing("three")])
     async with running(tmp_path, provider, **OWNER) as parts:
         file = await written(parts, "one", "two", "three")
         first = await told(parts, said("/undo"))
@@ -65,7 +65,7 @@ async def test_a_command_that_is_repeated_undoes_once(tmp_path: Path) -> None:
 
 
 async def test_what_somebody_else_changed_is_left_alone_unless_forced(tmp_path: Path) -> None:
-    provider = Scripted([*writing("one"), *writing("two")])
+    provider = ScriptedProvider([*writing("one"), *writing("two")])
     async with running(tmp_path, provider, **OWNER) as parts:
         file = await written(parts, "one", "two")
         file.write_text("theirs")
@@ -78,7 +78,7 @@ async def test_what_somebody_else_changed_is_left_alone_unless_forced(tmp_path: 
 
 
 async def test_others_undo_nothing_of_the_owners(tmp_path: Path) -> None:
-    async with running(tmp_path, Scripted(writing("one")), **OWNER) as parts:
+    async with running(tmp_path, ScriptedProvider(writing("one")), **OWNER) as parts:
         group: dict[str, Any] = {"chat": "-5", "private": False}
         await told(parts, said("/auto", **group))
         await told(parts, said("write", **group))
@@ -88,7 +88,7 @@ async def test_others_undo_nothing_of_the_owners(tmp_path: Path) -> None:
 
 
 async def test_the_differences_are_shown(tmp_path: Path) -> None:
-    provider = Scripted([*writing("one\n"), *writing("two\n")])
+    provider = ScriptedProvider([*writing("one\n"), *writing("two\n")])
     async with running(tmp_path, provider, **OWNER) as parts:
         await written(parts, "one\n", "two\n")
         whole = await told(parts, said("/diff"))
@@ -102,7 +102,7 @@ async def test_the_differences_are_shown(tmp_path: Path) -> None:
 
 async def test_a_long_difference_is_cut(tmp_path: Path) -> None:
     content = "".join(f"line {n}\n" for n in range(5_000))
-    async with running(tmp_path, Scripted(writing(content)), **OWNER) as parts:
+    async with running(tmp_path, ScriptedProvider(writing(content)), **OWNER) as parts:
         await written(parts, content)
         await told(parts, said("/diff"))
         shown = parts.platform.chats["1"]
@@ -111,13 +111,13 @@ async def test_a_long_difference_is_cut(tmp_path: Path) -> None:
 
 
 async def test_a_conversation_that_has_not_begun_has_nothing_to_undo(tmp_path: Path) -> None:
-    async with running(tmp_path, Scripted([]), **OWNER) as parts:
+    async with running(tmp_path, ScriptedProvider([]), **OWNER) as parts:
         for command in ("/undo", "/redo", "/diff"):
             assert "nothing was changed" in await told(parts, said(command))
 
 
 async def test_a_rewind_shows_first_what_it_would_change(tmp_path: Path) -> None:
-    provider = Scripted([*writing("one"), *writing("two"), *writing("new", "b.txt")])
+    provider = ScriptedProvider([*writing("one"), *writing("two"), *writing("new", "b.txt")])
     async with running(tmp_path, provider, **OWNER) as parts:
         file = await written(parts, "one", "two", "new")
         listed = await told(parts, said("/rewind"))
@@ -133,7 +133,7 @@ async def test_a_rewind_shows_first_what_it_would_change(tmp_path: Path) -> None
 
 async def test_a_file_is_called_by_its_name_whatever_is_in_it(tmp_path: Path) -> None:
     names = ("Restored one.txt", "Removed `two`.txt")
-    provider = Scripted([*writing("one", names[0]), *writing("two", names[1])])
+    provider = ScriptedProvider([*writing("one", names[0]), *writing("two", names[1])])
     async with running(tmp_path, provider, **OWNER) as parts:
         await written(parts, "one", "two")
         preview = await told(parts, said("/rewind 1"))
@@ -143,7 +143,7 @@ async def test_a_file_is_called_by_its_name_whatever_is_in_it(tmp_path: Path) ->
 
 
 async def test_a_rewind_takes_the_conversation_back_once(tmp_path: Path) -> None:
-    provider = Scripted([*writing("one"), *writing("two"), "After it."])
+    provider = ScriptedProvider([*writing("one"), *writing("two"), "After it."])
     async with running(tmp_path, provider, **OWNER) as parts:
         file = await written(parts, "one", "two")
         ((session,),) = await parts.rows("SELECT session FROM binding")
@@ -169,7 +169,7 @@ async def test_a_rewind_takes_the_conversation_back_once(tmp_path: Path) -> None
 
 
 async def test_a_rewind_to_nowhere_says_what_is_expected(tmp_path: Path) -> None:
-    async with running(tmp_path, Scripted(writing("one")), **OWNER) as parts:
+    async with running(tmp_path, ScriptedProvider(writing("one")), **OWNER) as parts:
         await written(parts, "one")
         assert "expected the number of a message, 1 to 1" in await told(parts, said("/rewind 7"))
         assert "expected \\`files\\` or \\`both\\`" in await told(parts, said("/rewind 1 all"))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.errors import ConfigError
-from agent.i18n import speaking
+from agent.i18n import use_locale
 from gateway.config import Settings, load_settings, require_model, require_telegram
 from gateway.config.model_entries import chosen_model, model_list
 from gateway.config.sections import ModelEntry
@@ -357,7 +357,7 @@ def test_a_bot_servers_address_may_carry_the_path_that_libraries_want(tmp_path: 
 
 def test_what_is_wrong_is_said_in_the_language_that_is_spoken(tmp_path: Path) -> None:
     wrong = {"agent": {"max_iterations": 0, "modle": "x"}, "model_list": [{"model_name": "a"}]}
-    with speaking("zh-Hans"):
+    with use_locale("zh-Hans"):
         said = complaint(lambda: load(tmp_path, wrong)) or ""
     assert "agent.modle: 未知的键；你是想写“model”吗？" in said
     assert "agent.max_iterations：现值：0；应为：不小于 1 的数" in said

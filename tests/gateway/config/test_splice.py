@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.config.jsonc import read
-from gateway.config.splice import put, take_out
+from gateway.config.splice import remove_value, set_value
 
 COMMENTED = """\
 {
@@ -21,53 +21,55 @@ COMMENTED = """\
 
 
 def test_only_the_value_changes() -> None:
-    changed = put(COMMENTED, ("modelPointers", "main"), "claude")
+    changed = set_value(COMMENTED, ("modelPointers", "main"), "claude")
     assert changed == COMMENTED.replace('"main": "gpt-5"', '"main": "claude"')
 
 
 def test_a_new_key_goes_behind_the_last_with_its_comment_and_comma() -> None:
-    changed = put(COMMENTED, ("proxy",), "http://p")
+    changed = set_value(COMMENTED, ("proxy",), "http://p")
     assert changed == COMMENTED.replace("// kept\n", '// kept\n    "proxy": "http://p",\n')
-    changed = put(COMMENTED, ("modelPointers", "quick"), "mini")
+    changed = set_value(COMMENTED, ("modelPointers", "quick"), "mini")
     assert changed == COMMENTED.replace('"task": "gpt-5"}', '"task": "gpt-5", "quick": "mini"}')
 
 
 def test_a_nested_key_makes_the_objects_on_its_way() -> None:
     text = '{\n  "agent": {}\n}\n'
-    assert put(text, ("agent", "model"), "a/b") == ('{\n  "agent": {\n    "model": "a/b"\n  }\n}\n')
-    assert json.loads(put("{}", ("a", "b", "c"), 1)) == {"a": {"b": {"c": 1}}}
+    assert set_value(text, ("agent", "model"), "a/b") == (
+        '{\n  "agent": {\n    "model": "a/b"\n  }\n}\n'
+    )
+    assert json.loads(set_value("{}", ("a", "b", "c"), 1)) == {"a": {"b": {"c": 1}}}
 
 
 def test_a_comma_goes_before_a_comment_and_the_line_stays() -> None:
     text = '{\n  "a": 1 // one\n}\n'
-    assert put(text, ("b",), 2) == '{\n  "a": 1, // one\n  "b": 2\n}\n'
+    assert set_value(text, ("b",), 2) == '{\n  "a": 1, // one\n  "b": 2\n}\n'
 
 
 def test_line_ends_and_the_mark_at_the_beginning_stay() -> None:
     text = '\ufeff{\r\n\t"a": 1\r\n}\r\n'
-    assert put(text, ("b",), 2) == '\ufeff{\r\n\t"a": 1,\r\n\t"b": 2\r\n}\r\n'
+    assert set_value(text, ("b",), 2) == '\ufeff{\r\n\t"a": 1,\r\n\t"b": 2\r\n}\r\n'
 
 
 def test_taking_out_removes_the_line_and_no_comment_of_others() -> None:
-    changed = take_out(COMMENTED, ("mcpServers", "files"))
+    changed = remove_value(COMMENTED, ("mcpServers", "files"))
     assert read(changed).value["mcpServers"] == {}
     assert "// the models" in changed
-    changed = take_out(COMMENTED, ("projects",))
+    changed = remove_value(COMMENTED, ("projects",))
     assert "// kept" not in changed
     assert "projects" not in read(changed).value
-    assert take_out('{"a": 1, "b": 2}', ("b",)) == '{"a": 1}'
-    assert take_out('{"a": 1, "b": 2}', ("a",)) == '{"b": 2}'
-    assert take_out('{\n  "a": 1,\n  "b": 2\n}', ("b",)) == '{\n  "a": 1\n}'
+    assert remove_value('{"a": 1, "b": 2}', ("b",)) == '{"a": 1}'
+    assert remove_value('{"a": 1, "b": 2}', ("a",)) == '{"b": 2}'
+    assert remove_value('{\n  "a": 1,\n  "b": 2\n}', ("b",)) == '{\n  "a": 1\n}'
     with pytest.raises(KeyError):
-        take_out("{}", ("a",))
+        remove_value("{}", ("a",))
 
 
 def test_a_list_is_reached_by_numbers() -> None:
     text = '{"model_list": [{"model": "a/b"}, {"model": "c/d"}]}'
-    assert put(text, ("model_list", "1", "model"), "e/f") == text.replace("c/d", "e/f")
-    assert json.loads(put(text, ("model_list", "2"), {"model": "g/h"}))["model_list"][2]
+    assert set_value(text, ("model_list", "1", "model"), "e/f") == text.replace("c/d", "e/f")
+    assert json.loads(set_value(text, ("model_list", "2"), {"model": "g/h"}))["model_list"][2]
     with pytest.raises(ValueError, match="has no place for '7'"):
-        put(text, ("model_list", "7"), {})
+        set_value(text, ("model_list", "7"), {})
 
 
 @pytest.mark.parametrize(
@@ -91,8 +93,8 @@ def test_any_object_is_what_it_was_but_for_the_key(
     before: dict[str, Any], key: str, value: Any, indent: int | None
 ) -> None:
     text = json.dumps(before, indent=indent)
-    changed = put(text, (key,), value)
+    changed = set_value(text, (key,), value)
     assert json.loads(changed) == {**before, key: value}
     assert list(json.loads(changed)) == list({**before, key: value})
     without = {k: v for k, v in before.items() if k != key}
-    assert json.loads(take_out(changed, (key,))) == without
+    assert json.loads(remove_value(changed, (key,))) == without

@@ -7,13 +7,13 @@ import pytest
 
 from agent.errors import KoreError
 from agent.events import SessionClosed, SessionCreated, SessionStart, ToolResulted, ToolStart
-from agent.providers.pool import Models
+from agent.providers.pool import ModelPool
 from agent.providers.registry import ModelConfig
-from agent.subagents.definition import Definition
+from agent.subagents.definition import SubagentDefinition
 from agent.types import ToolCall, assistant
 from gateway.channels.base import Batch
-from gateway.control.client import Client
-from gateway.control.protocol import OwnerLost
+from gateway.control.client import ControlClient
+from gateway.control.protocol import ConnectionLost
 from gateway.control.server import ControlServer
 from gateway.control.service import Delivered, WatchEvent
 from gateway.core.event_hub import LET_GO
@@ -55,7 +55,7 @@ async def test_a_program_that_does_not_read_holds_up_nobody_and_is_told(
     path, message = tmp_path / "kore.sock", typed("hi")
     large = ToolResulted("1", "exec", "x" * 1_000_000, False, 0.1)
     async with ControlServer(parts.desk, path):
-        client = await Client.connect(path)
+        client = await ControlClient.connect(path)
         assert client is not None
         async with client.watch(message.session_key) as behind:
             while parts.watchers.is_watched(message.session_key):
@@ -64,7 +64,7 @@ async def test_a_program_that_does_not_read_holds_up_nobody_and_is_told(
             async with parts.desk.watch(message.session_key) as events:
                 await parts.desk.submit(message)
                 assert (await delivered(events)).text == "re: hi"
-            with pytest.raises(OwnerLost, match=LET_GO):
+            with pytest.raises(ConnectionLost, match=LET_GO):
                 await delivered(behind)
 
 
@@ -135,9 +135,9 @@ async def test_watchers_hear_that_a_conversation_begins_and_that_it_is_closed(pa
 
 async def test_the_model_of_the_agent_that_is_spoken_with_is_told(tmp_path: Path) -> None:
     other = ModelConfig("other", "offline/echo", context_tokens=50_000)
-    critic = asdict(Definition("critic", "Finds mistakes.", "Be a critic.", model="other"))
+    critic = asdict(SubagentDefinition("critic", "Finds mistakes.", "Be a critic.", model="other"))
     words = ("/status", "/context", "/model offline/echo", "/status")
-    async with running(tmp_path, Models("offline/echo", known=(other,))) as parts:
+    async with running(tmp_path, ModelPool("offline/echo", known=(other,))) as parts:
         told = []
         for message in (typed(word, options={"agent": critic}) for word in words):
             async with parts.desk.watch(message.session_key) as events:

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from agent.errors import KoreError
-from gateway.control.client import Client
-from gateway.control.protocol import REQUEST_LIMIT_BYTES, OwnerLost
+from gateway.control.client import ControlClient
+from gateway.control.protocol import REQUEST_LIMIT_BYTES, ConnectionLost
 from gateway.control.server import ControlServer
 from gateway.core.messages import InboundMessage, Sender
 from tests.fakes.memory_service import MemoryService
@@ -30,14 +30,14 @@ async def owner() -> AsyncIterator[MemoryService]:
         yield service
 
 
-async def connected(path: Path) -> Client:
-    client = await Client.connect(path)
+async def connected(path: Path) -> ControlClient:
+    client = await ControlClient.connect(path)
     assert client is not None
     return client
 
 
 async def test_nobody_listens_is_none_not_an_error(tmp_path: Path) -> None:
-    assert await Client.connect(tmp_path / "kore.sock") is None
+    assert await ControlClient.connect(tmp_path / "kore.sock") is None
 
 
 async def test_only_the_owner_may_open_the_socket_file(
@@ -53,7 +53,7 @@ async def test_a_stale_socket_file_is_replaced(owner: MemoryService, tmp_path: P
     path = tmp_path / "kore.sock"
     with socket.socket(socket.AF_UNIX) as left_behind:
         left_behind.bind(str(path))
-    assert await Client.connect(path) is None
+    assert await ControlClient.connect(path) is None
     async with ControlServer(owner, path):
         await connected(path)
 
@@ -160,10 +160,10 @@ async def test_losing_the_owner_ends_the_watch_with_an_error(
             client = await connected(path)
             watch = client.watch(LANE)
             events = await watch.__aenter__()
-        with pytest.raises(OwnerLost):
+        with pytest.raises(ConnectionLost):
             await anext(events)
         await watch.__aexit__(None, None, None)
-        with pytest.raises(OwnerLost):
+        with pytest.raises(ConnectionLost):
             await client.status()
 
 

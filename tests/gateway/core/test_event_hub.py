@@ -16,7 +16,7 @@ from agent.events import (
     UsageReport,
 )
 from agent.types import Usage
-from gateway.control.protocol import OwnerLost
+from gateway.control.protocol import ConnectionLost
 from gateway.control.service import WatchEvent
 from gateway.core.event_hub import (
     JOINED_CHARS,
@@ -25,19 +25,19 @@ from gateway.core.event_hub import (
     LIMIT_CHARS,
     OUTPUT_LIMIT,
     STATUS_LIMIT,
-    Watcher,
-    Watchers,
+    EventHub,
+    Subscription,
 )
 
 
-async def read(watcher: Watcher) -> list[WatchEvent]:
+async def read(watcher: Subscription) -> list[WatchEvent]:
     """Everything, once it was closed."""
     watcher.close()
     async with asyncio.timeout(30):
         return [event async for event in watcher]
 
 
-async def let_go(watcher: Watcher) -> list[WatchEvent]:
+async def let_go(watcher: Subscription) -> list[WatchEvent]:
     """What it had not read yet; then it is told why there is no more."""
     seen = []
 
@@ -46,7 +46,7 @@ async def let_go(watcher: Watcher) -> list[WatchEvent]:
             seen.append(event)
 
     async with asyncio.timeout(30):
-        with pytest.raises(OwnerLost, match=LET_GO):
+        with pytest.raises(ConnectionLost, match=LET_GO):
             await to_the_end()
     return seen
 
@@ -56,7 +56,7 @@ def mark(n: int) -> Error:
 
 
 async def test_text_for_a_slow_watcher_is_joined_and_none_is_lost() -> None:
-    watcher = Watcher()
+    watcher = Subscription()
     for text in ("a", "b", "c"):
         watcher.put(TextDelta(text))
     watcher.put(ThinkingDelta("x", 1))
@@ -66,14 +66,14 @@ async def test_text_for_a_slow_watcher_is_joined_and_none_is_lost() -> None:
 
 
 async def test_of_states_the_latest_stays() -> None:
-    watcher = Watcher()
+    watcher = Subscription()
     watcher.put(State("planning"))
     watcher.put(State("executing"))
     assert await read(watcher) == [State("executing")]
 
 
 async def test_a_long_text_is_joined_in_pieces_so_that_no_delta_costs_its_length() -> None:
-    watcher, text = Watcher(), "x" * 1000
+    watcher, text = Subscription(), "x" * 1000
     for _ in range(100):
         watcher.put(TextDelta(text))
     seen = [event.text for event in await read(watcher) if isinstance(event, TextDelta)]
@@ -83,7 +83,7 @@ async def test_a_long_text_is_joined_in_pieces_so_that_no_delta_costs_its_length
 
 
 async def test_a_call_that_the_model_still_writes_is_joined_call_by_call() -> None:
-    watcher = Watcher()
+    watcher = Subscription()
     for id_, piece in (("a", "{"), ("a", "}"), ("b", "{}")):
         watcher.put(ToolCallDelta(id_, "write_file", piece))
     assert await read(watcher) == [
@@ -93,7 +93,7 @@ async def test_a_call_that_the_model_still_writes_is_joined_call_by_call() -> No
 
 
 async def test_of_statuses_between_other_events_the_last_few_stay() -> None:
-    watcher = Watcher()
+    watcher = Subscription()
     for n in range(STATUS_LIMIT + 5):
         watcher.put(UsageReport(Usage(n, 0, 0)))
         watcher.put(mark(n))
@@ -104,7 +104,7 @@ async def test_of_statuses_between_other_events_the_last_few_stay() -> None:
 
 
 async def test_live_output_is_left_out_when_there_is_too_much_and_that_is_said() -> None:
-    watcher, result = Watcher(), ToolResulted("1", "exec", "all", False, 0.1)
+    watcher, result = Subscription(), ToolResulted("1", "exec", "all", False, 0.1)
     for _ in range(OUTPUT_LIMIT + 50):
         watcher.put(ToolOutput("1", "ab", "stdout"))
     watcher.put(ToolOutput("1", "ab", "stdout", skipped_bytes=7))
@@ -115,7 +115,7 @@ async def test_live_output_is_left_out_when_there_is_too_much_and_that_is_said()
 
 
 async def test_a_watcher_is_let_go_for_its_memory_too_and_told_so() -> None:
-    watcher, large = Watcher(), "x" * 1_000_000
+    watcher, large = Subscription(), "x" * 1_000_000
     for n in range(2 * LIMIT_CHARS // len(large)):
         watcher.put(ToolResulted(str(n), "exec", large, False, 0.1))
     assert not watcher.is_open
@@ -124,7 +124,7 @@ async def test_a_watcher_is_let_go_for_its_memory_too_and_told_so() -> None:
 
 
 async def test_a_watcher_that_keeps_up_is_never_let_go() -> None:
-    watcher, large = Watcher(), "x" * 1_000_000
+    watcher, large = Subscription(), "x" * 1_000_000
     reader = aiter(watcher)
     for n in range(2 * LIMIT_CHARS // len(large)):
         watcher.put(ToolResulted(str(n), "exec", large, False, 0.1))
@@ -133,7 +133,7 @@ async def test_a_watcher_that_keeps_up_is_never_let_go() -> None:
 
 
 async def test_a_watcher_too_far_behind_is_let_go_and_holds_no_more() -> None:
-    watchers = Watchers()
+    watchers = EventHub()
     with watchers.watch("x") as watcher:
         for n in range(LIMIT * 2):
             watchers.publish("x", mark(n))
@@ -143,7 +143,7 @@ async def test_a_watcher_too_far_behind_is_let_go_and_holds_no_more() -> None:
 
 
 async def test_every_watcher_of_a_lane_sees_everything_and_no_other_lane() -> None:
-    watchers = Watchers()
+    watchers = EventHub()
     with watchers.watch("x") as one, watchers.watch("x") as two, watchers.watch("y") as other:
         watchers.publish("x", mark(1))
         watchers.publish("z", mark(2))
@@ -153,7 +153,7 @@ async def test_every_watcher_of_a_lane_sees_everything_and_no_other_lane() -> No
 
 
 async def test_a_reader_that_waits_is_woken() -> None:
-    watchers = Watchers()
+    watchers = EventHub()
     with watchers.watch("x") as watcher:
         reading = asyncio.create_task(anext(aiter(watcher)))  # type: ignore[arg-type]
         await asyncio.sleep(0)
@@ -163,7 +163,7 @@ async def test_a_reader_that_waits_is_woken() -> None:
 
 
 async def test_who_comes_late_is_told_of_the_calls_that_still_run() -> None:
-    watchers = Watchers()
+    watchers = EventHub()
     over, running = (ToolStart(id, "exec", {"command": id}) for id in ("over", "running"))
     with watchers.turn("x"):
         watchers.publish("x", over)
@@ -177,7 +177,7 @@ async def test_who_comes_late_is_told_of_the_calls_that_still_run() -> None:
 
 
 async def test_calls_of_a_turn_that_was_cancelled_are_over() -> None:
-    watchers = Watchers()
+    watchers = EventHub()
     with suppress(asyncio.CancelledError), watchers.turn("x"):
         watchers.publish("x", ToolStart("1", "exec", {}))
         raise asyncio.CancelledError
@@ -186,7 +186,7 @@ async def test_calls_of_a_turn_that_was_cancelled_are_over() -> None:
 
 
 async def test_who_watches_a_lane_that_failed_gets_what_was_held_and_then_the_reason() -> None:
-    watchers = Watchers()
+    watchers = EventHub()
     with watchers.watch("a") as watcher, watchers.watch("b") as other:
         watchers.publish("a", TextDelta("x"))
         watchers.fail("a", KoreError("broken"))

@@ -16,7 +16,7 @@ from agent.security.taint.taint import BOTH
 from gateway.channels.telegram.outbound.utf16 import offsets
 from gateway.core.messages import Button, Entity, OutboundFile, OutboundKind, OutboundPart, Route
 from gateway.store.repositories import outbox, sessions
-from gateway.store.repositories.outbox import Due, Letter
+from gateway.store.repositories.outbox import OutgoingReply, PendingPart
 from tests.gateway.store.repositories.test_inbox import db
 
 __all__ = ["db"]
@@ -37,9 +37,9 @@ HIDDEN = {
 def told(db: Connection, part: OutboundPart, **more: Any) -> OutboundPart:
     """What the outbox hands to a channel of this part."""
     route = more.pop("route", ROUTE)
-    outbox.put(db, None, [Letter("d", route, [part], **more)], 1.0)
+    outbox.put(db, None, [OutgoingReply("d", route, [part], **more)], 1.0)
     due = outbox.head(db, route.lane, 10.0)
-    assert isinstance(due, Due)
+    assert isinstance(due, PendingPart)
     return due.message.content
 
 
@@ -142,12 +142,12 @@ def test_a_terminal_gets_markdown_without_links(db: Connection) -> None:
 
 def test_an_address_in_code_is_no_link_without_the_code(db: Connection) -> None:
     part = OutboundPart(f"run 😀 {LINK} now", (Entity("code", 7, len(LINK)),))
-    outbox.put(db, None, [Letter("d", ROUTE, [part])], 1.0)
+    outbox.put(db, None, [OutgoingReply("d", ROUTE, [part])], 1.0)
     due = outbox.head(db, ROUTE.lane, 10.0)
-    assert isinstance(due, Due)
+    assert isinstance(due, PendingPart)
     outbox.make_plain(db, due.seq)
     plain = outbox.head(db, ROUTE.lane, 10.0)
-    assert isinstance(plain, Due)
+    assert isinstance(plain, PendingPart)
     content = plain.message.content
     assert content == OutboundPart("run 😀 https[:]//evil[.]example/?d=secret now")
     assert links(content) == []

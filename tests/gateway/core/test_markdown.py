@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.channels.telegram.outbound.render import render
-from gateway.core.markdown import literal
+from gateway.core.markdown import escape_markdown
 
 TITLES = [
     "app/[id].txt", "[x] done", "a\\[b\\]c", "\\(x^2\\)", "$5 and $6", "$x^2$", "||secret||",
@@ -23,15 +23,17 @@ def in_telegram(markdown: str) -> str:
 
 @pytest.mark.parametrize("title", TITLES)
 def test_a_title_comes_out_as_it_is(title: str) -> None:
-    reply = f"- `1` {literal(title)}: idle\n- `2` {literal(title)}: idle"
+    reply = f"- `1` {escape_markdown(title)}: idle\n- `2` {escape_markdown(title)}: idle"
     assert in_telegram(reply) == f"• 1 {title}: idle\n• 2 {title}: idle"
-    assert in_telegram(literal(title)) == title
+    assert in_telegram(escape_markdown(title)) == title
 
 
 @given(ODD)
 def test_any_title_and_path_comes_out_as_it_is(text: str) -> None:
     title = " ".join(text.split()) or "x"
-    assert in_telegram(f"Back to {literal(title)}, it says.") == f"Back to {title}, it says."
-    assert in_telegram(f"1. `7` {literal(title)}.\n2. x") == f"1. 7 {title}.\n2. x"
-    assert in_telegram(f"`7` {literal(title)}\n`8` x") == f"7 {title}\n8 x"
-    assert in_telegram(literal(title)) == title
+    assert (
+        in_telegram(f"Back to {escape_markdown(title)}, it says.") == f"Back to {title}, it says."
+    )
+    assert in_telegram(f"1. `7` {escape_markdown(title)}.\n2. x") == f"1. 7 {title}.\n2. x"
+    assert in_telegram(f"`7` {escape_markdown(title)}\n`8` x") == f"7 {title}\n8 x"
+    assert in_telegram(escape_markdown(title)) == title

@@ -1,7 +1,7 @@
 import pytest
 
 from agent.events import Event, IterationStart, Retry, TextDelta, ToolResulted, ToolStart
-from gateway.delivery.activity_status import Doing
+from gateway.delivery.activity_status import ActivityStatus
 
 
 class Clock:
@@ -17,8 +17,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def doing(clock: Clock) -> Doing:
-    return Doing(clock)
+def doing(clock: Clock) -> ActivityStatus:
+    return ActivityStatus(clock)
 
 
 def start(name: str, n: int = 1, **arguments: object) -> Event:
@@ -29,7 +29,9 @@ def end(name: str, n: int = 1) -> Event:
     return ToolResulted(str(n), name, "", False, 0.0)
 
 
-def test_it_thinks_until_it_speaks_and_again_when_the_model_is_asked_again(doing: Doing) -> None:
+def test_it_thinks_until_it_speaks_and_again_when_the_model_is_asked_again(
+    doing: ActivityStatus,
+) -> None:
     assert doing.line == "⏳ Thinking"
     doing.feed(TextDelta("Hello"))
     assert doing.line == ""
@@ -56,12 +58,14 @@ def test_it_thinks_until_it_speaks_and_again_when_the_model_is_asked_again(doing
         (start("todo", items=[]), "⏳ Thinking"),
     ],
 )
-def test_a_call_is_told_in_words(doing: Doing, call: Event, line: str) -> None:
+def test_a_call_is_told_in_words(doing: ActivityStatus, call: Event, line: str) -> None:
     doing.feed(call)
     assert doing.line == line
 
 
-def test_calls_side_by_side_are_counted_and_told_until_the_last_has_ended(doing: Doing) -> None:
+def test_calls_side_by_side_are_counted_and_told_until_the_last_has_ended(
+    doing: ActivityStatus,
+) -> None:
     doing.feed(start("read_file", 1, path="a"))
     doing.feed(start("read_file", 2, path="b"))
     assert doing.line == "⏳ Reading `a` (+1)"
@@ -71,7 +75,7 @@ def test_calls_side_by_side_are_counted_and_told_until_the_last_has_ended(doing:
     assert doing.line == "⏳ Thinking"
 
 
-def test_what_lasts_says_how_long_in_steps(doing: Doing, clock: Clock) -> None:
+def test_what_lasts_says_how_long_in_steps(doing: ActivityStatus, clock: Clock) -> None:
     doing.feed(start("exec", command="make"))
     seen = []
     for passed in (9, 10, 19, 20, 59, 60, 119, 125):
@@ -89,12 +93,12 @@ def test_what_lasts_says_how_long_in_steps(doing: Doing, clock: Clock) -> None:
     ]
 
 
-def test_a_retry_is_told(doing: Doing) -> None:
+def test_a_retry_is_told(doing: ActivityStatus) -> None:
     doing.feed(Retry("cut", 1, 3, 0.1))
     assert doing.line == "⏳ Trying again (1 of 3)"
 
 
-def test_a_turn_that_is_put_down_says_why(doing: Doing) -> None:
+def test_a_turn_that_is_put_down_says_why(doing: ActivityStatus) -> None:
     doing.feed(start("exec", command="make"))
     doing.rest("Waiting for an answer")
     assert doing.line == "⏳ Waiting for an answer"

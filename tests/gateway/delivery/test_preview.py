@@ -8,15 +8,15 @@ import pytest
 from agent.events import IterationStart, Retry, TextDelta, ToolResulted, ToolStart
 from gateway.channels.base import Ambiguous, NotSent, Streaming
 from gateway.core.messages import OutboundPart, Route
-from gateway.delivery.preview import Pace, Preview
+from gateway.delivery.preview import PreviewTiming, StreamingPreview
 from gateway.store.repositories import outbox
-from gateway.store.repositories.outbox import Letter
+from gateway.store.repositories.outbox import OutgoingReply
 from tests.fakes.gated import Gated
 from tests.fakes.platform import Fault, StreamingPlatform
 from tests.gateway.parts import Parts, opened, settled
 
-QUICK = Pace(0, 0, line_after_s=0)
-LETTER = Letter("t1", Route("chat", "bot", "1"), ())
+QUICK = PreviewTiming(0, 0, line_after_s=0)
+LETTER = OutgoingReply("t1", Route("chat", "bot", "1"), ())
 
 
 @pytest.fixture
@@ -34,10 +34,10 @@ async def parts(tmp_path: Path, platform: StreamingPlatform) -> AsyncIterator[Pa
 
 
 @asynccontextmanager
-async def shown(parts: Parts) -> AsyncIterator[Preview]:
+async def shown(parts: Parts) -> AsyncIterator[StreamingPreview]:
     """A preview without waits, at work; closed and ended behind the block."""
     assert isinstance(parts.platform, StreamingPlatform)
-    preview = Preview(parts.database, parts.platform, 1, LETTER, QUICK)
+    preview = StreamingPreview(parts.database, parts.platform, 1, LETTER, QUICK)
     async with asyncio.TaskGroup() as group:
         group.create_task(preview.run())
         try:
@@ -76,14 +76,14 @@ async def test_it_waits_for_what_is_still_to_be_sent_on_its_route(
     parts: Parts, platform: StreamingPlatform, way: Streaming
 ) -> None:
     platform.way = way
-    earlier = Letter("t0", LETTER.route, [OutboundPart("an earlier answer")])
+    earlier = OutgoingReply("t0", LETTER.route, [OutboundPart("an earlier answer")])
     await parts.database.run(outbox.put, None, [earlier], 0.0)
     async with shown(parts) as preview:
         preview.feed(TextDelta("one"))
         await platform.until(lambda: ("typing", "1", "") in platform.calls)
         assert {call[0] for call in platform.calls} == {"typing"}
         due = await parts.database.run(outbox.head, LETTER.route.lane, 1.0)
-        assert isinstance(due, outbox.Due)
+        assert isinstance(due, outbox.PendingPart)
         await parts.database.run(outbox.sent, due.seq, "m", LETTER.route.lane, 1.0)
         preview.feed(TextDelta(" two"))
         await platform.until(lambda: platform.texts("1") or platform.sketched)
@@ -165,7 +165,7 @@ async def test_a_preview_lost_in_a_kill_is_not_followed_by_another(
     await parts.database.run(outbox.begin_stream, 1, LETTER, 0, 0.0)
     await parts.database.run(outbox.recover)
     assert isinstance(parts.platform, StreamingPlatform)
-    preview = Preview(parts.database, parts.platform, 1, LETTER, Pace(0, 0))
+    preview = StreamingPreview(parts.database, parts.platform, 1, LETTER, PreviewTiming(0, 0))
     preview.feed(TextDelta("one"))
     async with asyncio.timeout(30):
         await preview.run()

@@ -10,19 +10,19 @@ import pytest
 from gateway.channels.base import (
     Ambiguous,
     BadFormat,
+    ChannelRateLimited,
     Gone,
     NotSent,
-    RateLimited,
     Refused,
     Unreachable,
 )
 from gateway.core.messages import OutboundFile, OutboundMessage, OutboundPart, Route
-from gateway.delivery.best_effort import AT_ONCE, Aftermath
+from gateway.delivery.best_effort import AT_ONCE, BestEffortTasks
 from gateway.delivery.outbound_files import FOLDER
 from gateway.delivery.retry_policy import GIVE_UP_AFTER_S
-from gateway.delivery.sender import LOST, Delivery, wait_for
+from gateway.delivery.sender import LOST, OutboxSender, wait_for
 from gateway.store.repositories import outbox
-from gateway.store.repositories.outbox import Letter
+from gateway.store.repositories.outbox import OutgoingReply
 from tests.fakes.gated import Gated
 from tests.fakes.platform import Fault, Platform, StreamingPlatform
 from tests.gateway.parts import Parts, at_work, opened, settled, typed
@@ -64,9 +64,9 @@ def route(chat: str = "1") -> Route:
     return Route("chat", "bot", chat)
 
 
-def letter(text: str, chat: str = "1", *more: str) -> Letter:
+def letter(text: str, chat: str = "1", *more: str) -> OutgoingReply:
     parts = [OutboundPart(one) for one in (text, *more)]
-    return Letter(f"d:{chat}:{text}", route(chat), parts)
+    return OutgoingReply(f"d:{chat}:{text}", route(chat), parts)
 
 
 class CarryingPlatform(Platform):
@@ -81,7 +81,7 @@ class CarryingPlatform(Platform):
 
 
 async def sent(
-    folder: Path, clock: Jumping, platform: Platform, *letters: Letter
+    folder: Path, clock: Jumping, platform: Platform, *letters: OutgoingReply
 ) -> list[tuple[str, str | None]]:
     """Post the letters and work until all mail is sent or dead: the letters' ends and reasons."""
     delivering = {"clock": clock.time, "wait": clock.wait}
@@ -99,7 +99,7 @@ async def sent(
 
 async def test_parts_of_a_route_leave_in_order(tmp_path: Path, clock: Jumping) -> None:
     platform = Platform()
-    platform.fail("1", NotSent("dns"), RateLimited(3), NotSent("dns"))
+    platform.fail("1", NotSent("dns"), ChannelRateLimited(3), NotSent("dns"))
     letters = [letter("a", "1", "b", "c"), letter("d")]
     assert {state for state, _ in await sent(tmp_path, clock, platform, *letters)} == {"sent"}
     assert platform.texts("1") == ["a", "b", "c", "d"]
@@ -124,7 +124,7 @@ async def test_text_whose_formatting_is_refused_goes_out_plain(
 ) -> None:
     platform = Platform()
     platform.fail("1", BadFormat("can't parse"))
-    bold = Letter("d", route(), platform.render("**bold** move"))
+    bold = OutgoingReply("d", route(), platform.render("**bold** move"))
     assert await sent(tmp_path, clock, platform, bold) == [("sent", None)]
     (shown,) = platform.chats["1"]
     assert (shown.text, shown.bold, shown.repeat) == ("bold move", False, False)
@@ -233,7 +233,7 @@ async def test_the_platform_is_given_the_time_that_it_asks_for(
     tmp_path: Path, clock: Jumping
 ) -> None:
     platform = Platform()
-    platform.fail("1", RateLimited(77))
+    platform.fail("1", ChannelRateLimited(77))
     assert await sent(tmp_path, clock, platform, letter("x")) == [("sent", None)]
     assert clock.rests[0] == pytest.approx(77)
 
@@ -271,7 +271,7 @@ async def test_what_rests_is_tried_at_once_when_its_platform_answers_again(
 ) -> None:
     platform = NoticingPlatform()
     platform.fail("1", NotSent("down"))
-    platform.fail("2", RateLimited(60))
+    platform.fail("2", ChannelRateLimited(60))
 
     async def until_woken(wake: asyncio.Event, seconds: float) -> None:
         await wake.wait()
@@ -334,14 +334,16 @@ async def test_an_outcome_that_cannot_be_stored_does_not_send_again(
 
 async def test_mail_for_a_channel_that_does_not_run_rests_untouched(tmp_path: Path) -> None:
     async with opened(tmp_path, Gated()) as parts, at_work(parts):
-        await parts.delivery.post(Letter("d", Route("telegram", "main", "1"), [OutboundPart("x")]))
+        await parts.delivery.post(
+            OutgoingReply("d", Route("telegram", "main", "1"), [OutboundPart("x")])
+        )
         await settled(lambda: parts.delivery.routes == 0)
         assert await parts.rows("SELECT state, attempts FROM outbox") == [("pending", 0)]
 
 
 async def test_a_clean_stop_does_not_wait_for_mail_that_nobody_takes(tmp_path: Path) -> None:
     async with opened(tmp_path, Gated()) as parts, at_work(parts):
-        await parts.delivery.post(Letter("d", typed("").route, [OutboundPart("x")]))
+        await parts.delivery.post(OutgoingReply("d", typed("").route, [OutboundPart("x")]))
         await parts.until("SELECT 1 FROM outbox WHERE next_at > 0")
         async with asyncio.timeout(30):
             await parts.delivery.flush()
@@ -365,7 +367,7 @@ async def test_a_clean_stop_waits_for_what_is_being_sent(tmp_path: Path) -> None
 async def test_a_console_that_comes_back_gets_its_mail_at_once(tmp_path: Path) -> None:
     lane = typed("").session_key
     async with opened(tmp_path, Gated()) as parts, at_work(parts):
-        await parts.delivery.post(Letter("d", typed("").route, [OutboundPart("x")]))
+        await parts.delivery.post(OutgoingReply("d", typed("").route, [OutboundPart("x")]))
         await parts.until("SELECT 1 FROM outbox WHERE next_at > 0")
         await parts.rows("UPDATE outbox SET next_at = next_at + 3600")
         async with asyncio.timeout(30), parts.desk.watch(lane) as events:
@@ -428,7 +430,7 @@ async def test_waiting_ends_with_the_event_or_the_time() -> None:
 
 async def test_a_channel_can_be_found_by_its_route(tmp_path: Path) -> None:
     async with opened(tmp_path, Gated()) as parts:
-        delivery: Delivery = parts.delivery
+        delivery: OutboxSender = parts.delivery
         assert delivery.channel(route()) is parts.platform
         assert delivery.channel(Route("chat", "other", "1")) is None
         assert delivery.render(Route("x", "y", "z"), "**a**") == [OutboundPart("**a**")]
@@ -437,7 +439,7 @@ async def test_a_channel_can_be_found_by_its_route(tmp_path: Path) -> None:
 async def test_files_go_out_by_a_platform_that_carries_them(tmp_path: Path, clock: Jumping) -> None:
     platform = CarryingPlatform()
     files = (OutboundFile("a.md", text="# a"), OutboundFile("b.md", text="# b"))
-    album = Letter("d:f", route(), [OutboundPart("both", files=files)])
+    album = OutgoingReply("d:f", route(), [OutboundPart("both", files=files)])
     assert await sent(tmp_path, clock, platform, album, letter("behind")) == [("sent", None)] * 2
     assert platform.texts("1") == ["[a.md, b.md] both", "behind"]
 
@@ -446,19 +448,21 @@ async def test_files_to_a_platform_without_them_are_given_up_and_told(
     tmp_path: Path, clock: Jumping
 ) -> None:
     platform = Platform()
-    file = Letter("d:f", route(), [OutboundPart("", files=(OutboundFile("a.md", text="a"),))])
+    file = OutgoingReply(
+        "d:f", route(), [OutboundPart("", files=(OutboundFile("a.md", text="a"),))]
+    )
     ends = await sent(tmp_path, clock, platform, file)
     assert ends == [("dead", "chat carries no files")]
     assert platform.texts("1") == [LOST]
 
 
-def copied(folder: Path) -> tuple[Path, Letter]:
+def copied(folder: Path) -> tuple[Path, OutgoingReply]:
     """A copy of a file, and a letter that takes it along."""
     copy = folder / FOLDER / "c0ffee"
     copy.parent.mkdir()
     copy.write_bytes(b"content")
     file = OutboundFile("a.txt", str(copy), size_bytes=7)
-    return copy, Letter("d:f", route(), [OutboundPart("", files=(file,))])
+    return copy, OutgoingReply("d:f", route(), [OutboundPart("", files=(file,))])
 
 
 async def test_a_file_is_kept_until_it_is_on_record_that_it_has_arrived(tmp_path: Path) -> None:
@@ -527,7 +531,9 @@ async def test_no_answer_waits_for_the_reaction_to_the_one_before(
     many = AT_ONCE + 3
     async with opened(tmp_path, [], platform=platform) as parts, at_work(parts):
         for n in range(many):
-            letter = Letter(f"d{n}", Route("chat", "bot", "1"), [OutboundPart(f"answer {n}")])
+            letter = OutgoingReply(
+                f"d{n}", Route("chat", "bot", "1"), [OutboundPart(f"answer {n}")]
+            )
             await parts.delivery.post(letter)
         assert await platform.answers("1", many) == [f"answer {n}" for n in range(many)]
         await parts.delivery.flush()
@@ -539,7 +545,7 @@ async def test_no_answer_waits_for_the_reaction_to_the_one_before(
 async def test_what_follows_an_answer_ends_after_a_while() -> None:
     platform = ReactingPlatform()
     message = OutboundMessage("d", 0, Route("chat", "bot", "1"), OutboundPart("x"))
-    aftermath = Aftermath(lasts_s=0.01)
+    aftermath = BestEffortTasks(lasts_s=0.01)
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
         for _ in range(2):
             aftermath.begin(group, partial(platform.answered, message, frozenset()))

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from gateway.control.client import Client
-from gateway.control.protocol import OwnerLost
+from gateway.control.client import ControlClient
+from gateway.control.protocol import ConnectionLost
 from tests.fakes.bot_api import BotApi
 from tests.fakes.bot_chats import Effect
 from tests.fakes.model import ModelServer
@@ -172,7 +172,7 @@ class GatewayProcess:
         return [name for n, name in enumerate(names) if n == 0 or names[n - 1] != name]
 
     async def status(self) -> Mapping[str, Any]:
-        client = await Client.connect(self.home / "kore.sock")
+        client = await ControlClient.connect(self.home / "kore.sock")
         assert client is not None, f"nobody listens on the control socket:\n{self.written()}"
         return await client.status()
 
@@ -230,7 +230,7 @@ class GatewayProcess:
     async def _is_busy(self) -> bool:
         try:
             status = await self.status()
-        except OwnerLost:
+        except ConnectionLost:
             return True
         return bool(
             status["lanes_busy"] or status["messages_waiting"] or status["routes_with_mail"]

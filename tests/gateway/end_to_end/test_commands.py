@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.control.client import Client
+from gateway.control.client import ControlClient
 from gateway.core.messages import InboundMessage, Sender
 from tests.fakes.model_script import Call, ReplyScript
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
@@ -44,7 +44,7 @@ async def test_stop_ends_a_running_tool_and_its_process(gateway: GatewayProcess)
     command = lasting()
     sleep = Call("exec", {"command": f"exec {command}"})
     gateway.model.script(ReplyScript(tool_calls=(sleep,)))
-    client = await Client.connect(gateway.home / "kore.sock")
+    client = await ControlClient.connect(gateway.home / "kore.sock")
     assert client is not None
     message = InboundMessage(
         *("cli", "local", "stopped", Sender("0")), "event-1", "go", 0.0, options={"auto": True}
@@ -132,7 +132,7 @@ async def test_a_conversation_chooses_whether_the_model_thinks(
 
 
 async def test_hidden_thoughts_reach_no_screen(gateway: GatewayProcess) -> None:
-    client = await Client.connect(gateway.home / "kore.sock")
+    client = await ControlClient.connect(gateway.home / "kore.sock")
     assert client is not None
     first = InboundMessage(*("cli", "local", "thinks", Sender("0")), "think-1", "hi", 0.0)
     gateway.model.script(*(ReplyScript(reasoning="hm", text=f"Yes {n}") for n in range(2)))

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from agent.prompts import load
+from agent.prompts import load_prompt
 from tests.fakes.model_script import ReplyScript
 from tests.gateway.end_to_end.gateway_process import GatewayProcess
 
@@ -13,7 +13,7 @@ TOLD = "They sent the same words again and again."
 
 
 def is_summary(body: Mapping[str, Any]) -> bool:
-    return bool(body["messages"][0]["content"] == load("summarise"))
+    return bool(body["messages"][0]["content"] == load_prompt("summarise"))
 
 
 async def test_a_kill_while_a_summary_is_told_loses_nothing_and_the_next_one_is_kept(

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from gateway.control.handover import take_over
-from gateway.runtime.lock import Locked
-from gateway.runtime.paths import Home
+from gateway.runtime.lock import AlreadyRunning
+from gateway.runtime.paths import DataDir
 from tests.fakes.model_mind import worker
 from tests.fakes.model_script import ReplyScript
 from tests.gateway.cli.console.terminal import kore_agent
@@ -113,8 +113,11 @@ async def test_a_terminal_that_is_stopped_keeps_the_data_and_is_named(
     async with kore_agent(alone.home, environ=_ENVIRON) as terminal:
         await terminal.see("leaves.")
         terminal.process.send_signal(signal.SIGSTOP)
-        with ExitStack() as stack, pytest.raises(Locked, match=f"pid {terminal.process.pid}"):
-            await take_over(stack, Home(alone.home), "kore gateway", limit_s=1.0)
+        with (
+            ExitStack() as stack,
+            pytest.raises(AlreadyRunning, match=f"pid {terminal.process.pid}"),
+        ):
+            await take_over(stack, DataDir(alone.home), "kore gateway", limit_s=1.0)
         terminal.process.send_signal(signal.SIGCONT)
         await alone.start()
         await terminal.see("takes over")

@@ -6,7 +6,7 @@ import sqlite3
 import pytest
 
 from agent.errors import KoreError
-from gateway.control.client import Client
+from gateway.control.client import ControlClient
 from tests.gateway.end_to_end.asking import asked, button, press, push, questions
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
 
@@ -137,7 +137,7 @@ async def test_an_invitation_survives_a_kill_and_makes_its_first_bearer_the_owne
     alone.configure(NOBODY)
     async with alone:
         bot = alone.api.token.partition(":")[0]
-        client = await Client.connect(alone.home / "kore.sock")
+        client = await ControlClient.connect(alone.home / "kore.sock")
         assert client is not None
         code = await client.invite("telegram", bot)
         await alone.kill()

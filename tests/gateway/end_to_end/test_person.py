@@ -94,7 +94,9 @@ async def test_a_start_finishes_what_a_killed_deletion_left(alone: GatewayProces
         connection.execute("BEGIN")
         connection.execute("PRAGMA defer_foreign_keys=ON")
         user_data.erase(connection, principal, 0.0)
-        preferences.put(connection, preferences.DELETION, json.dumps({**plan, "copies": False}))
+        preferences.put_state(
+            connection, preferences.DELETION, json.dumps({**plan, "copies": False})
+        )
         connection.execute("COMMIT")
     assert holding(alone.home, WORDS[2])
     async with alone:

@@ -7,16 +7,16 @@ from typing import BinaryIO
 
 import pytest
 
-from gateway.access.control import Access, folder_name
+from gateway.access.control import AccessControl, folder_name
 from gateway.channels.base import Batch, NotFetched
 from gateway.config.sections import MediaSection
 from gateway.core.messages import InboundMessage, Media
-from gateway.media.downloader import AT_ONCE, Porter
-from gateway.media.storage import name_of
-from gateway.ops.user_data import Custodian
-from gateway.runtime.paths import Home
+from gateway.media.downloader import AT_ONCE, MediaDownloader
+from gateway.media.storage import storage_name
+from gateway.ops.user_data import UserDataService
+from gateway.runtime.paths import DataDir
 from gateway.store.repositories import inbox
-from gateway.store.repositories.inbox import Arrival, Entry
+from gateway.store.repositories.inbox import InboxBatch, InboxEntry
 from tests.fakes.platform import Platform
 from tests.gateway.parts import Parts, ended, opened, said, settled
 
@@ -49,8 +49,8 @@ class Inboxes:
 
 
 async def stored(parts: Parts, *messages: InboundMessage) -> None:
-    arrival = Arrival("chat", "bot", 0.0)
-    await parts.database.run(inbox.accept, arrival, [Entry(one) for one in messages])
+    arrival = InboxBatch("chat", "bot", 0.0)
+    await parts.database.run(inbox.accept, arrival, [InboxEntry(one) for one in messages])
 
 
 async def test_a_file_that_two_messages_bring_at_once_is_fetched_once(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ async def test_a_file_that_two_messages_bring_at_once_is_fetched_once(tmp_path: 
         asked = Media("photo", size_bytes=len(DATA), remote="f", unique="u", quoted=True)
         await stored(parts, said("[photo]", media=(photo,)), said("what is it?", media=(asked,)))
         woken: list[str] = []
-        porter = Porter(
+        porter = MediaDownloader(
             parts.database, parts.delivery, Inboxes(parts.workspace), media=MediaSection()
         )
         work = asyncio.create_task(porter.run(woken.append))
@@ -96,7 +96,9 @@ async def test_a_slow_ear_keeps_no_other_file_waiting(tmp_path: Path) -> None:
         ]
         woken: list[str] = []
         inboxes = Inboxes(parts.workspace)
-        porter = Porter(parts.database, parts.delivery, inboxes, media=MediaSection(), hears=hears)
+        porter = MediaDownloader(
+            parts.database, parts.delivery, inboxes, media=MediaSection(), hears=hears
+        )
         await stored(parts, *voices)
         work = asyncio.create_task(porter.run(woken.append))
         await settled(lambda: len(asked) == len(voices))
@@ -115,11 +117,13 @@ async def test_a_file_that_somebody_changed_meanwhile_stays_and_the_other_lies_b
     async with opened(tmp_path, [], platform=platform) as parts:
         sent = Media("document", name="a.txt", size_bytes=len(DATA), remote="f", unique="u")
         workspace = parts.workspace.resolve()
-        changed = workspace / "inbox" / name_of(sent, "bot")
+        changed = workspace / "inbox" / storage_name(sent, "bot")
         changed.parent.mkdir()
         changed.write_bytes(b"changed")
         woken: list[str] = []
-        porter = Porter(parts.database, parts.delivery, Inboxes(workspace), media=MediaSection())
+        porter = MediaDownloader(
+            parts.database, parts.delivery, Inboxes(workspace), media=MediaSection()
+        )
         work = asyncio.create_task(porter.run(woken.append))
         for _ in range(2):
             await stored(parts, said("[document]", media=(sent,)))
@@ -170,16 +174,16 @@ async def test_what_is_on_its_way_when_its_person_is_deleted_does_not_land(
         photo = Media("photo", size_bytes=len(DATA), remote="f", unique="u")
         await stored(parts, said("[photo]", media=(photo,)))
         inboxes = Private(workspace, group)
-        porter = Porter(
+        porter = MediaDownloader(
             parts.database, parts.delivery, inboxes, media=MediaSection(), waits_s=(0.0, 0.0)
         )
         work = asyncio.create_task(porter.run(lambda lane: None))
         await settled(lambda: platform.fetches)
-        custodian = Custodian(
+        custodian = UserDataService(
             parts.database,
-            Home(tmp_path / "home"),
+            DataDir(tmp_path / "home"),
             workspace,
-            Access(None, {}),
+            AccessControl(None, {}),
             lambda session: None,
             lambda connection: None,
             nothing,
@@ -194,7 +198,9 @@ async def test_what_is_on_its_way_when_its_person_is_deleted_does_not_land(
 
 async def test_an_early_part_of_an_album_is_gone_after_a_while(tmp_path: Path) -> None:
     async with opened(tmp_path, []) as parts:
-        porter = Porter(parts.database, parts.delivery, Inboxes(tmp_path), media=MediaSection())
+        porter = MediaDownloader(
+            parts.database, parts.delivery, Inboxes(tmp_path), media=MediaSection()
+        )
         work = asyncio.create_task(porter.run(lambda lane: None))
         accept = porter.beside(parts.bus.accept)
         photo = Media("photo", remote="f", unique="u")

@@ -6,12 +6,18 @@ from typing import BinaryIO
 import pytest
 
 from gateway.core.messages import Media
-from gateway.media.storage import described, name_of, places, receive, tidy
+from gateway.media.storage import (
+    delete_older_than,
+    places,
+    storage_name,
+    store_upload,
+    with_file_facts,
+)
 from tests.towers import towers
 
 
 def named(name: str | None, **more: str) -> str:
-    return name_of(Media("document", name=name, unique="u1", **more), "bot")  # type: ignore[arg-type]
+    return storage_name(Media("document", name=name, unique="u1", **more), "bot")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -31,7 +37,7 @@ def test_a_name_is_one_plain_component(name: str | None) -> None:
 
 def test_the_same_file_has_the_same_name_and_another_one_another() -> None:
     assert named("a.txt") == named("a.txt")
-    assert named("a.txt") != name_of(Media("document", name="a.txt", unique="u2"), "bot")
+    assert named("a.txt") != storage_name(Media("document", name="a.txt", unique="u2"), "bot")
     assert named("a.txt").startswith("a-")
     assert named("a.txt").endswith(".txt")
 
@@ -50,13 +56,13 @@ async def test_what_is_there_is_never_overwritten(tmp_path: Path) -> None:
         file.write(b"theirs")
 
     with pytest.raises(FileExistsError):
-        await receive(path, tmp_path, other)
+        await store_upload(path, tmp_path, other)
     assert path.read_bytes() == b"mine"
     assert list(path.parent.iterdir()) == [path]
 
 
 def test_what_has_no_name_is_called_by_its_kind() -> None:
-    made = name_of(Media("voice", media_type="audio/ogg", unique="u"), "bot")
+    made = storage_name(Media("voice", media_type="audio/ogg", unique="u"), "bot")
     assert made.startswith("voice-")
     assert made.endswith(".ogg")
 
@@ -69,13 +75,13 @@ async def test_a_file_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
         raise OSError("the line broke")
 
     with pytest.raises(OSError, match="line broke"):
-        await receive(path, tmp_path, broken)
+        await store_upload(path, tmp_path, broken)
     assert list(path.parent.iterdir()) == []
 
     async def whole(file: BinaryIO) -> None:
         file.write(b"all of it")
 
-    await receive(path, tmp_path, whole)
+    await store_upload(path, tmp_path, whole)
     assert path.read_bytes() == b"all of it"
 
 
@@ -88,7 +94,7 @@ async def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:
         file.write(b"x")
 
     with pytest.raises(OSError, match=r"inbox|link|directory"):
-        await receive(tmp_path / "inbox" / "a.txt", tmp_path, whole)
+        await store_upload(tmp_path / "inbox" / "a.txt", tmp_path, whole)
     assert list(outside.iterdir()) == []
 
 
@@ -98,33 +104,33 @@ def test_what_is_kept_long_enough_goes_and_nothing_of_anybody_elses(tmp_path: Pa
     theirs = inbox / "telegram" / "7"
     theirs.mkdir(parents=True)
     outside.mkdir()
-    received = name_of(Media("document", name="a.txt", unique="u"), "bot")
+    received = storage_name(Media("document", name="a.txt", unique="u"), "bot")
     old = [theirs / received, inbox / received, theirs / f".{received}.part"]
     old.append(next(islice(places(theirs / received), 1, None)))
     own = [theirs / "notes.md", outside / received]
-    new = theirs / name_of(Media("document", name="b.txt", unique="v"), "bot")
+    new = theirs / storage_name(Media("document", name="b.txt", unique="v"), "bot")
     for path in (*old, *own, new):
         path.write_text("x")
         os.utime(path, (1000, 1000 if path != new else 2000))
     (inbox / "linked").symlink_to(outside)
-    assert tidy(inbox, 1500) == len(old)
+    assert delete_older_than(inbox, 1500) == len(old)
     assert not any(path.exists() for path in old)
     assert all(path.exists() for path in (*own, new))
-    assert tidy(tmp_path / "none", 1500) == 0
+    assert delete_older_than(tmp_path / "none", 1500) == 0
 
 
 def test_a_picture_is_told_by_its_bytes(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes(b"\xff\xd8\xff" + bytes(20))
-    found = described(Media("document", media_type="text/plain"), path, tmp_path)
+    found = with_file_facts(Media("document", media_type="text/plain"), path, tmp_path)
     assert (found.path, found.media_type, found.size_bytes) == ("a.txt", "image/jpeg", 23)
     assert found.digest
     path.write_bytes(b"GIF but not really" + os.urandom(10))
-    assert described(Media("document"), path, tmp_path).digest is None
+    assert with_file_facts(Media("document"), path, tmp_path).digest is None
 
 
 def test_what_was_received_below_a_tower_of_folders_goes_all_the_same(tmp_path: Path) -> None:
-    received = name_of(Media("document", name="a.txt", unique="u"), "bot")
+    received = storage_name(Media("document", name="a.txt", unique="u"), "bot")
     with towers(tmp_path / "inbox") as levels:
         innermost = os.open(tmp_path / "inbox", os.O_RDONLY)
         for level in levels:
@@ -136,6 +142,6 @@ def test_what_was_received_below_a_tower_of_folders_goes_all_the_same(tmp_path: 
         last = tmp_path / "inbox" / "z" / received
         last.parent.mkdir()
         last.write_text("x")
-        assert tidy(tmp_path / "inbox", last.stat().st_mtime + 1) == 2
+        assert delete_older_than(tmp_path / "inbox", last.stat().st_mtime + 1) == 2
         assert not last.exists()
         assert (tmp_path / "inbox" / "first.txt").exists()

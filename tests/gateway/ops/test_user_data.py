@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from agent.errors import KoreError
-from gateway.access.control import Access
+from gateway.access.control import AccessControl
 from gateway.core.messages import OutboundFile, OutboundPart, Route, Sender
 from gateway.delivery.outbound_files import FOLDER
-from gateway.ops.user_data import Custodian
-from gateway.runtime.paths import Home
+from gateway.ops.user_data import UserDataService
+from gateway.runtime.paths import DataDir
 from gateway.store.repositories import inbox, outbox, preferences
-from gateway.store.repositories.inbox import Arrival, Entry
-from gateway.store.repositories.outbox import Letter
+from gateway.store.repositories.inbox import InboxBatch, InboxEntry
+from gateway.store.repositories.outbox import OutgoingReply
 from tests.gateway.parts import Parts, opened, said
 from tests.towers import towers
 
@@ -31,19 +31,21 @@ async def parcel(parts: Parts, who: str) -> Path:
     copy.parent.mkdir(exist_ok=True)
     copy.write_bytes(b"theirs")
     message = said("hi", who, sender=Sender(who))
-    await parts.database.run(inbox.accept, Arrival("chat", "bot", 0.0), [Entry(message, "read")])
+    await parts.database.run(
+        inbox.accept, InboxBatch("chat", "bot", 0.0), [InboxEntry(message, "read")]
+    )
     content = OutboundPart("", files=(OutboundFile("a.txt", str(copy), size_bytes=6),))
-    letter = Letter(f"file:{who}", Route("chat", "bot", who), [content])
+    letter = OutgoingReply(f"file:{who}", Route("chat", "bot", who), [content])
     await parts.database.run(outbox.put, None, [letter], 0.0)
     return copy
 
 
-def custodian_of(parts: Parts, folder: Path) -> Custodian:
-    return Custodian(
+def custodian_of(parts: Parts, folder: Path) -> UserDataService:
+    return UserDataService(
         parts.database,
-        Home(folder / "home"),
+        DataDir(folder / "home"),
         parts.workspace,
-        Access(None, {}),
+        AccessControl(None, {}),
         lambda session: None,
         lambda connection: None,
         nothing,
@@ -88,7 +90,7 @@ async def test_a_deletion_that_was_cut_off_is_finished(tmp_path: Path) -> None:
         assert theirs.exists()
         await custodian.finish()
         assert not theirs.parent.exists()
-        assert await parts.database.run(preferences.get, preferences.DELETION) is None
+        assert await parts.database.run(preferences.get_state, preferences.DELETION) is None
         assert b"chat:71" not in parts.database.file.read_bytes()
         await custodian.finish()
 

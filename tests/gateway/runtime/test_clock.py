@@ -10,7 +10,7 @@ from agent.types import assistant
 from gateway.channels.base import NotSent
 from gateway.core.messages import OutboundPart, Route
 from gateway.runtime.clock import SteadyClock
-from gateway.store.repositories.outbox import Letter
+from gateway.store.repositories.outbox import OutgoingReply
 from tests.fakes.gated import Gated
 from tests.fakes.platform import Platform
 from tests.gateway.access.test_approval_coordinator import (
@@ -24,7 +24,7 @@ from tests.gateway.access.test_approval_coordinator import (
 from tests.gateway.parts import at_work, opened, running, said
 
 DAY_S = 86_400.0
-LETTER = Letter("d", Route("chat", "bot", "1"), [OutboundPart("x")])
+LETTER = OutgoingReply("d", Route("chat", "bot", "1"), [OutboundPart("x")])
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.runtime.lock import Locked, hold
+from gateway.runtime.lock import AlreadyRunning, acquire
 
 HOLDER = (
     "import sys\nfrom pathlib import Path\nfrom gateway.runtime.lock import hold\n"
@@ -28,10 +28,10 @@ def test_the_second_is_told_who_owns_the_data(tmp_path: Path) -> None:
     process = holder(path)
     with process:
         owner = rf"in use by kore gateway \(pid {process.pid}\)"
-        with pytest.raises(Locked, match=owner), hold(path, "kore agent"):
+        with pytest.raises(AlreadyRunning, match=owner), acquire(path, "kore agent"):
             pass
         process.communicate()
-    with hold(path, "kore agent") as unclean:
+    with acquire(path, "kore agent") as unclean:
         assert not unclean
 
 
@@ -39,21 +39,21 @@ def test_a_kill_lets_go_and_is_noticed(tmp_path: Path) -> None:
     path = tmp_path / "kore.lock"
     with holder(path) as process:
         process.send_signal(signal.SIGKILL)
-    with hold(path, "kore agent") as unclean:
+    with acquire(path, "kore agent") as unclean:
         assert unclean
-    with hold(path, "kore agent") as unclean:
+    with acquire(path, "kore agent") as unclean:
         assert not unclean
 
 
 def test_an_error_inside_is_an_unclean_end(tmp_path: Path) -> None:
     path = tmp_path / "kore.lock"
-    with pytest.raises(ValueError, match="a bug"), hold(path, "kore agent"):
+    with pytest.raises(ValueError, match="a bug"), acquire(path, "kore agent"):
         raise ValueError("a bug")
-    with hold(path, "kore agent") as unclean:
+    with acquire(path, "kore agent") as unclean:
         assert unclean
 
 
 def test_only_the_owner_may_read_it(tmp_path: Path) -> None:
     path = tmp_path / "kore.lock"
-    with hold(path, "kore agent"):
+    with acquire(path, "kore agent"):
         assert path.stat().st_mode & 0o777 == 0o600

@@ -3,18 +3,18 @@ from pathlib import Path
 import pytest
 
 from agent.errors import ConfigError
-from gateway.runtime.paths import Home, find_home, write_private
+from gateway.runtime.paths import DataDir, find_data_dir, write_private
 from gateway.runtime.workspace import ensure_workspace
 
 
 def test_the_home_is_named_by_flag_then_environment(tmp_path: Path) -> None:
-    assert find_home({"KORE_HOME": "/a/../b"}).root == Path("/b")
-    assert find_home({"KORE_HOME": "/a"}, tmp_path).root == tmp_path
-    assert find_home({}).root == Path("~/.kore").expanduser()
+    assert find_data_dir({"KORE_HOME": "/a/../b"}).root == Path("/b")
+    assert find_data_dir({"KORE_HOME": "/a"}, tmp_path).root == tmp_path
+    assert find_data_dir({}).root == Path("~/.kore").expanduser()
 
 
 def test_only_the_owner_gets_in(tmp_path: Path) -> None:
-    home = Home(tmp_path / "h")
+    home = DataDir(tmp_path / "h")
     home.ensure()
     home.ensure()
     assert all(p.stat().st_mode & 0o777 == 0o700 for p in (home.root, home.logs, home.audit))

@@ -9,7 +9,7 @@ from typing import Any
 
 from agent.providers.base import Provider
 from agent.providers.scripted import Step
-from gateway.scheduler.timer import Scheduler
+from gateway.scheduler.timer import JobTimer
 from tests.gateway.parts import Parts, ended, running, said, settled
 
 
@@ -79,7 +79,7 @@ async def kept(
     async with running(folder, provider, **more) as parts:
         turns = parts.turns
         turns.timetable.attended.set()
-        scheduler = Scheduler(
+        scheduler = JobTimer(
             *(parts.database, turns.timetable, parts.bus, parts.delivery),
             clock=clock.time,
             wait=clock.wait,

@@ -6,8 +6,8 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from agent.errors import KoreError
-from gateway.scheduler.recurrence import Rule
-from gateway.scheduler.time_parser import read
+from gateway.scheduler.recurrence import Recurrence
+from gateway.scheduler.time_parser import parse_time
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NOW = datetime(2026, 11, 21, 20, 0, tzinfo=BERLIN).timestamp()
@@ -39,7 +39,7 @@ def local(instant: int | None, zone: str = "Europe/Berlin") -> str:
     ],
 )
 def test_a_text_begins_with_when(text: str, rest: str, slot: str) -> None:
-    reading = read(text, "Europe/Berlin", NOW)
+    reading = parse_time(text, "Europe/Berlin", NOW)
     assert reading.rest == rest
     assert local(reading.rule.after(NOW, int(NOW))) == slot
 
@@ -56,13 +56,13 @@ def test_a_text_begins_with_when(text: str, rest: str, slot: str) -> None:
 )
 def test_what_is_no_time_is_said_in_a_sentence(text: str, words: str) -> None:
     with pytest.raises(KoreError, match=r"^when: ") as refused:
-        read(text, "Europe/Berlin", NOW)
+        parse_time(text, "Europe/Berlin", NOW)
     assert words in str(refused.value)
 
 
 def of_night(line: str, day: str, count: int) -> list[str]:
     """The next slots of a cron line, from midnight on."""
-    rule = Rule("cron", line, "Europe/Berlin")
+    rule = Recurrence("cron", line, "Europe/Berlin")
     at = datetime.fromisoformat(f"{day}T00:00").replace(tzinfo=BERLIN).timestamp() - 1
     found = []
     for _ in range(count):
@@ -91,7 +91,7 @@ def test_an_hour_that_comes_twice_comes_once_for_a_time_of_day() -> None:
         "2026-10-25 02:30 CEST",
         "2026-10-26 02:30 CET",
     ]
-    rule = Rule("cron", "30 2 * * *", "Europe/Berlin")
+    rule = Recurrence("cron", "30 2 * * *", "Europe/Berlin")
     again = datetime(2026, 10, 25, 2, 15, fold=1, tzinfo=BERLIN)
     assert local(rule.after(again.timestamp(), 0)) == "2026-10-26 02:30 CET"
 
@@ -105,20 +105,20 @@ def test_what_comes_each_hour_comes_in_both() -> None:
 
 
 def test_an_instant_in_the_gap_is_the_hour_after_it_and_one_that_comes_twice_the_first() -> None:
-    gap = read("2026-03-29 02:30 x", "Europe/Berlin", 0).rule
+    gap = parse_time("2026-03-29 02:30 x", "Europe/Berlin", 0).rule
     assert local(gap.after(0, 0)) == "2026-03-29 03:30 CEST"
-    twice = read("2026-10-25 02:30 x", "Europe/Berlin", 0).rule
+    twice = parse_time("2026-10-25 02:30 x", "Europe/Berlin", 0).rule
     assert local(twice.after(0, 0)) == "2026-10-25 02:30 CEST"
 
 
 def test_tomorrow_at_nine_is_at_nine_when_the_clocks_change_at_night() -> None:
     eve = datetime(2026, 10, 24, 20, 0, tzinfo=BERLIN).timestamp()
-    rule = read("tomorrow 9:00 x", "Europe/Berlin", eve).rule
+    rule = parse_time("tomorrow 9:00 x", "Europe/Berlin", eve).rule
     assert local(rule.after(eve, 0)) == "2026-10-25 09:00 CET"
 
 
 def test_an_interval_keeps_its_beat() -> None:
-    rule = Rule("every", "600", "UTC")
+    rule = Recurrence("every", "600", "UTC")
     assert rule.after(1_000, anchor=1_000) == 1_600
     assert rule.after(1_599.5, anchor=1_000) == 1_600
     assert rule.after(5_000, anchor=1_000) == 5_200
@@ -126,14 +126,14 @@ def test_an_interval_keeps_its_beat() -> None:
 
 
 def test_of_missed_slots_the_newest_are_told() -> None:
-    rule = Rule("cron", "0 * * * *", "UTC")
+    rule = Recurrence("cron", "0 * * * *", "UTC")
     assert rule.slots(3_600, 5 * 3_600 + 10, 0, most=2) == [4 * 3_600, 5 * 3_600]
-    assert Rule("at", "3600", "UTC").slots(3_600, 9_999, 0, most=10) == [3_600]
-    minutely = Rule("cron", "* * * * *", "UTC")
+    assert Recurrence("at", "3600", "UTC").slots(3_600, 9_999, 0, most=10) == [3_600]
+    minutely = Recurrence("cron", "* * * * *", "UTC")
     assert len(minutely.slots(0, 400 * 86_400, 0, most=10)) == 10
 
 
 def test_how_often_a_rule_comes_is_known_before_it_does() -> None:
-    assert Rule("cron", "0,5 9 * * *", "UTC").shortest_s(NOW) == 300
-    assert Rule("every", "90", "UTC").shortest_s(NOW) == 90
-    assert Rule("at", str(int(NOW) + 5), "UTC").shortest_s(NOW) == float("inf")
+    assert Recurrence("cron", "0,5 9 * * *", "UTC").shortest_s(NOW) == 300
+    assert Recurrence("every", "90", "UTC").shortest_s(NOW) == 90
+    assert Recurrence("at", str(int(NOW) + 5), "UTC").shortest_s(NOW) == float("inf")

@@ -4,7 +4,7 @@ import asyncio
 import time
 from pathlib import Path
 
-from agent.providers.scripted import Scripted
+from agent.providers.scripted import ScriptedProvider
 from gateway.channels.base import NotSent, Refused
 from gateway.store.repositories import jobs
 from tests.fakes.gated import Gated
@@ -53,7 +53,7 @@ async def test_nothing_is_asked_of_the_clock_while_there_is_no_job(tmp_path: Pat
 
 
 async def test_a_prompt_is_a_turn_whose_answer_is_told_in_the_chat(tmp_path: Path) -> None:
-    model = Scripted(["hello", "It rains."])
+    model = ScriptedProvider(["hello", "It rains."])
     async with kept(tmp_path, model) as place:
         await place.asked("hi")
         await place.asked("/cron ask every 1h how is the weather?")
@@ -67,7 +67,7 @@ async def test_a_prompt_is_a_turn_whose_answer_is_told_in_the_chat(tmp_path: Pat
 
 
 async def test_a_prompt_may_have_a_conversation_of_its_own_each_time(tmp_path: Path) -> None:
-    model = Scripted(["hello", "one", "two"])
+    model = ScriptedProvider(["hello", "one", "two"])
     async with kept(tmp_path, model) as place:
         await place.asked("hi")
         await place.asked("/cron ask --own every 1h count")
@@ -110,7 +110,7 @@ async def test_nobody_is_asked_while_a_job_runs_and_what_was_left_is_told(tmp_pa
 
     args = {"path": "a.txt", "content": "new"}
     writes = assistant("", (ToolCall("c1", "write_file", args, json.dumps(args)),))
-    model = Scripted([writes, "I could not."])
+    model = ScriptedProvider([writes, "I could not."])
     async with kept(tmp_path, model, owner="chat:7") as place:
         (place.parts.workspace / "a.txt").write_text("old")
         await place.asked("/cron ask in 5m write it")
@@ -316,7 +316,7 @@ async def test_of_somebody_who_is_deleted_no_job_is_left(tmp_path: Path) -> None
         await settled(lambda: "⏰ stretch" in place.shown("7"))
         await settled(lambda: not place.parts.delivery.routes)
         database = place.parts.database
-        assert "stretch" in (await database.run(user_export.files, "chat:7"))["jobs.jsonl"]
+        assert "stretch" in (await database.run(user_export.export_rows, "chat:7"))["jobs.jsonl"]
         await database.run(user_data.erase, "chat:7", 0.0)
         for table in ("job", "slot", "chat_clock", "outbox"):
             assert await place.parts.rows(f"SELECT * FROM {table}") == []

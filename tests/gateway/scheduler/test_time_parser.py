@@ -6,16 +6,16 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from agent.errors import KoreError
-from agent.i18n import speaking
-from gateway.scheduler.time_parser import Reading, read
+from agent.i18n import use_locale
+from gateway.scheduler.time_parser import ParsedTime, parse_time
 
 BERLIN = ZoneInfo("Europe/Berlin")
 # A Wednesday.
 NOW = datetime(2026, 11, 18, 14, 0, tzinfo=BERLIN).timestamp()
 
 
-def understood(text: str) -> Reading:
-    return read(text, "Europe/Berlin", NOW)
+def understood(text: str) -> ParsedTime:
+    return parse_time(text, "Europe/Berlin", NOW)
 
 
 def next_slot(text: str) -> str:
@@ -204,7 +204,7 @@ def test_a_date_with_a_slash_is_read_as_is_usual_and_told(
     for name in ("LC_ALL", "LC_TIME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("LANG", locale)
-    with speaking(language):
+    with use_locale(language):
         found = understood("12/05 at 9:00 tea")
         assert (next_slot("12/05 at 9:00 tea"), found.rest) == (f"{slot} 09:00", "tea")
         assert found.note == note

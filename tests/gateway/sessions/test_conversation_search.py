@@ -10,13 +10,13 @@ import pytest
 
 from agent.errors import KoreError
 from agent.types import Taint, user
-from gateway.access.control import Access
+from gateway.access.control import AccessControl
 from gateway.core.messages import InboundMessage, Sender
-from gateway.sessions.conversation_search import Recall
+from gateway.sessions.conversation_search import ConversationSearch
 from gateway.store import search
 from gateway.store.repositories import sessions
-from gateway.store.repositories.claims import Claim
-from gateway.store.sqlite.engine import Database
+from gateway.store.repositories.claims import TurnClaim
+from gateway.store.sqlite.engine import SqliteStore
 from tests.gateway.parts import said, typed
 from tests.gateway.store.test_search import talk
 
@@ -24,23 +24,23 @@ OWNER, EIGHT = Sender("7"), Sender("8")
 
 
 @pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    database = Database.open(tmp_path / "kore.db")
+async def database(tmp_path: Path) -> AsyncIterator[SqliteStore]:
+    database = SqliteStore.open(tmp_path / "kore.db")
     yield database
     await database.close()
 
 
-def recall(database: Database, *messages: InboundMessage) -> Recall:
-    access = Access("chat:7", {("chat", "bot"): ("8",)}, {})
-    return Recall(database, access, Claim(0, 0, "now", list(messages)))
+def recall(database: SqliteStore, *messages: InboundMessage) -> ConversationSearch:
+    access = AccessControl("chat:7", {("chat", "bot"): ("8",)}, {})
+    return ConversationSearch(database, access, TurnClaim(0, 0, "now", list(messages)))
 
 
-async def found(database: Database, words: str, *messages: InboundMessage) -> list[str]:
+async def found(database: SqliteStore, words: str, *messages: InboundMessage) -> list[str]:
     return sorted(one.text for one in await recall(database, *messages)(words, 10))
 
 
 @pytest.fixture
-async def canaries(database: Database) -> Database:
+async def canaries(database: SqliteStore) -> SqliteStore:
     def store(connection: Connection) -> None:
         talk(connection, "canary of the owner")
         talk(connection, "canary of eight", principal="chat:8", home="chat:bot:2")
@@ -53,7 +53,7 @@ async def canaries(database: Database) -> Database:
     return database
 
 
-async def test_the_owner_in_private_finds_this_chat_and_the_terminal(canaries: Database) -> None:
+async def test_the_owner_in_private_finds_this_chat_and_the_terminal(canaries: SqliteStore) -> None:
     assert await found(canaries, "canary", said("x", sender=OWNER)) == [
         "canary at the terminal",
         "canary of the owner",
@@ -61,7 +61,7 @@ async def test_the_owner_in_private_finds_this_chat_and_the_terminal(canaries: D
 
 
 async def test_the_owner_at_the_terminal_finds_their_own_and_nobody_elses(
-    canaries: Database,
+    canaries: SqliteStore,
 ) -> None:
     assert await found(canaries, "canary", typed("x", sender=Sender("0"))) == [
         "canary at the terminal",
@@ -71,20 +71,20 @@ async def test_the_owner_at_the_terminal_finds_their_own_and_nobody_elses(
     ]
 
 
-async def test_somebody_else_finds_their_own_of_this_chat(canaries: Database) -> None:
+async def test_somebody_else_finds_their_own_of_this_chat(canaries: SqliteStore) -> None:
     assert await found(canaries, "canary", said("x", "2", sender=EIGHT)) == ["canary of eight"]
 
 
 @pytest.mark.parametrize(("sender", "whose"), [(OWNER, "the owner"), (EIGHT, "eight")])
 async def test_in_a_group_nothing_is_found_that_was_said_elsewhere(
-    canaries: Database, sender: Sender, whose: str
+    canaries: SqliteStore, sender: Sender, whose: str
 ) -> None:
     message = said("x", "-5", sender=sender, private=False)
     assert await found(canaries, "canary", message) == [f"canary of {whose} in a group"]
 
 
 async def test_nothing_is_searched_any_more_once_somebody_else_has_joined_the_turn(
-    canaries: Database,
+    canaries: SqliteStore,
 ) -> None:
     find = recall(canaries, said("x", "-5", sender=OWNER, private=False))
     assert len(await find("canary", 5)) == 1
@@ -93,7 +93,7 @@ async def test_nothing_is_searched_any_more_once_somebody_else_has_joined_the_tu
         await find("canary", 5)
 
 
-async def test_who_joins_while_older_messages_are_entered_counts(database: Database) -> None:
+async def test_who_joins_while_older_messages_are_entered_counts(database: SqliteStore) -> None:
     def store(connection: Connection) -> None:
         talk(connection, *(f"canary {number}" for number in range(1200)), home="chat:bot:-5")
         search.forget_all(connection)
@@ -107,14 +107,14 @@ async def test_who_joins_while_older_messages_are_entered_counts(database: Datab
         await under_way
 
 
-async def test_one_word_will_do_when_no_message_holds_all(database: Database) -> None:
+async def test_one_word_will_do_when_no_message_holds_all(database: SqliteStore) -> None:
     await database.run(talk, "the castle on the hill", "a boat")
     message = said("x", sender=OWNER)
     assert await found(database, "castle in Lisbon?", message) == ["the castle on the hill"]
     assert await found(database, "zebra crossing", message) == []
 
 
-async def test_the_question_is_no_answer_to_itself(database: Database) -> None:
+async def test_the_question_is_no_answer_to_itself(database: SqliteStore) -> None:
     def store(connection: Connection) -> tuple[str, int]:
         session = talk(connection, "canary before")
         turn = connection.execute(
@@ -132,7 +132,7 @@ async def test_the_question_is_no_answer_to_itself(database: Database) -> None:
     assert [one.text for one in await find("canary", 1)] == ["canary before"]
 
 
-async def test_what_was_said_before_there_was_an_index_is_found(database: Database) -> None:
+async def test_what_was_said_before_there_was_an_index_is_found(database: SqliteStore) -> None:
     def store(connection: Connection) -> None:
         talk(connection, *(f"canary {number}" for number in range(1200)))
         connection.execute("INSERT INTO words (words) VALUES ('delete-all')")
@@ -142,7 +142,7 @@ async def test_what_was_said_before_there_was_an_index_is_found(database: Databa
     assert await found(database, "canary 1199", said("x", sender=OWNER)) == ["canary 1199"]
 
 
-async def test_what_a_conversation_had_taken_in_comes_along(database: Database) -> None:
+async def test_what_a_conversation_had_taken_in_comes_along(database: SqliteStore) -> None:
     stranger: frozenset[Taint] = frozenset({"untrusted"})
     session = await database.run(talk, "canary")
     await database.run(sessions.add_taint, session, stranger)

@@ -2,9 +2,9 @@ from pathlib import Path
 from sqlite3 import Connection
 
 from agent.types import assistant, user
-from gateway.sessions.window_cache import Histories, bytes_of
+from gateway.sessions.window_cache import SessionWindowCache, bytes_of
 from gateway.store.repositories import sessions
-from gateway.store.sqlite.engine import Database
+from gateway.store.sqlite.engine import SqliteStore
 
 
 def begin(connection: Connection, *texts: str) -> str:
@@ -13,20 +13,20 @@ def begin(connection: Connection, *texts: str) -> str:
     return session
 
 
-async def texts(histories: Histories, session: str, asked: str) -> list[str]:
+async def texts(histories: SessionWindowCache, session: str, asked: str) -> list[str]:
     window = await histories.open(session, user(asked))
     return [message.text for message in window.messages]
 
 
-async def test_a_session_is_read_once_and_then_grows_in_memory(database: Database) -> None:
-    histories = Histories(database)
+async def test_a_session_is_read_once_and_then_grows_in_memory(database: SqliteStore) -> None:
+    histories = SessionWindowCache(database)
     session = await database.run(begin, "a")
     assert await texts(histories, session, "a") == ["a"]
     assert await texts(histories, session, "b") == ["a", "b"]
 
 
-async def test_what_was_forgotten_is_read_again(database: Database) -> None:
-    histories = Histories(database)
+async def test_what_was_forgotten_is_read_again(database: SqliteStore) -> None:
+    histories = SessionWindowCache(database)
     session = await database.run(begin, "a")
     await texts(histories, session, "a")
     await database.run(sessions.append_messages, session, None, [user("b")], 3.0)
@@ -35,8 +35,8 @@ async def test_what_was_forgotten_is_read_again(database: Database) -> None:
     assert await texts(histories, session, "b") == ["a", "b"]
 
 
-async def test_the_sessions_used_longest_ago_leave_the_memory(database: Database) -> None:
-    histories = Histories(database, limit_bytes=bytes_of([user("a")] * 5))
+async def test_the_sessions_used_longest_ago_leave_the_memory(database: SqliteStore) -> None:
+    histories = SessionWindowCache(database, limit_bytes=bytes_of([user("a")] * 5))
     one, two, three = [await database.run(begin, "a", "b") for _ in range(3)]
     for session in (one, two, three):
         await texts(histories, session, "b")
@@ -46,16 +46,16 @@ async def test_the_sessions_used_longest_ago_leave_the_memory(database: Database
 
 
 async def test_a_session_larger_than_the_limit_is_kept_while_it_is_used(
-    tmp_path: Path, database: Database
+    tmp_path: Path, database: SqliteStore
 ) -> None:
-    histories = Histories(database, limit_bytes=1)
+    histories = SessionWindowCache(database, limit_bytes=1)
     session = await database.run(begin, "a", "b", "c")
     assert await texts(histories, session, "c") == ["a", "b", "c"]
     assert await texts(histories, session, "d") == ["a", "b", "c", "d"]
 
 
-async def test_what_a_turn_has_added_counts_by_its_bytes(database: Database) -> None:
-    histories = Histories(database, limit_bytes=100_000)
+async def test_what_a_turn_has_added_counts_by_its_bytes(database: SqliteStore) -> None:
+    histories = SessionWindowCache(database, limit_bytes=100_000)
     one, two = [await database.run(begin, "a") for _ in range(2)]
     await texts(histories, one, "a")
     window = await histories.open(two, user("a"))
@@ -67,8 +67,8 @@ async def test_what_a_turn_has_added_counts_by_its_bytes(database: Database) -> 
     assert await texts(histories, two, "a") == ["a"]
 
 
-async def test_a_window_that_was_shortened_counts_anew(database: Database) -> None:
-    histories = Histories(database, limit_bytes=100_000)
+async def test_a_window_that_was_shortened_counts_anew(database: SqliteStore) -> None:
+    histories = SessionWindowCache(database, limit_bytes=100_000)
     one, two = [await database.run(begin, "a") for _ in range(2)]
     window = await histories.open(one, user("x" * 40_000))
     window.messages.append(user("x" * 40_000))

@@ -15,10 +15,10 @@ from gateway.channels.base import Undecoded
 from gateway.core.messages import OutboundPart
 from gateway.store.cipher import SEALED, Cipher, cipher_of
 from gateway.store.repositories import claims, inbox, outbox, sessions, turns, undecoded_updates
-from gateway.store.repositories.claims import Claim
-from gateway.store.repositories.inbox import Arrival, Entry
-from gateway.store.repositories.outbox import Due, Letter
-from gateway.store.sqlite.engine import Database, StoreError, connect
+from gateway.store.repositories.claims import TurnClaim
+from gateway.store.repositories.inbox import InboxBatch, InboxEntry
+from gateway.store.repositories.outbox import OutgoingReply, PendingPart
+from gateway.store.sqlite.engine import SqliteStore, StoreError, connect
 from gateway.store.sqlite.rekey import rekey
 from tests.gateway.parts import said
 
@@ -30,22 +30,22 @@ def _cipher(key: bytes = KEY) -> Cipher:
     return Cipher(key, "KORE_STORE_KEY")
 
 
-def _fill(connection: sqlite3.Connection) -> tuple[Claim, str]:
+def _fill(connection: sqlite3.Connection) -> tuple[TurnClaim, str]:
     """A turn with a call, its result and an answer in the outbox, every text with the canary."""
     asked = said(f"ask {CANARY}", event_id="1:1", message_id="1")
-    arrival = Arrival(asked.channel, asked.account, 1.0, 5)
-    inbox.accept(connection, arrival, [Entry(asked)])
+    arrival = InboxBatch(asked.channel, asked.account, 1.0, 5)
+    inbox.accept(connection, arrival, [InboxEntry(asked)])
     undecoded_updates.keep(connection, arrival, [Undecoded("9", "cannot be read", "a raw secret")])
     claim = claims.claim(
         connection, asked.session_key, 1.0, lambda _: False, lambda m: user(m[-1].content)
     )
-    assert isinstance(claim, Claim)
+    assert isinstance(claim, TurnClaim)
     call = ToolCall("c1", "exec", {"command": CANARY}, f'{{"command": "{CANARY}"}}')
     reply = assistant(f"I call {CANARY}", (call,))
     turns.add_reply(connection, claim.turn, claim.session, [reply], {"c1": "unsafe"}, 1.0)
     turns.start_call(connection, claim.turn, call)
     turns.finish_call(connection, claim.turn, call, ToolResult(f"found {CANARY}"))
-    letter = Letter(f"t{claim.turn}", asked.route, [OutboundPart(f"answer {CANARY}")])
+    letter = OutgoingReply(f"t{claim.turn}", asked.route, [OutboundPart(f"answer {CANARY}")])
     outbox.put(connection, claim.turn, [letter], 1.0)
     return claim, asked.session_key
 
@@ -66,14 +66,14 @@ def test_everything_that_was_said_comes_back_and_nothing_lies_readable(tmp_path:
         known = turns.known_results(connection, claim.turn)
         assert known["c1"].for_model == f"found {CANARY}"
         due = outbox.head(connection, lane, 9.0)
-        assert isinstance(due, Due)
+        assert isinstance(due, PendingPart)
         assert due.message.content.text == f"answer {CANARY}"
         outbox.make_plain(connection, due.seq)
-        assert isinstance(outbox.head(connection, lane, 9.0), Due)
+        assert isinstance(outbox.head(connection, lane, 9.0), PendingPart)
         (info,) = sessions.recent(connection, 5)
         assert info.name == f"ask {CANARY}"
         resumed = claims.claim(connection, lane, 2.0, lambda _: False, lambda m: user("-"))
-        assert isinstance(resumed, Claim)
+        assert isinstance(resumed, TurnClaim)
         assert resumed.messages[0].content == f"ask {CANARY}"
 
 
@@ -82,11 +82,11 @@ def test_an_edit_of_a_waiting_message_is_sealed_for_its_row(tmp_path: Path) -> N
         first = said("before", event_id="1:1", message_id="1")
         edit = said(CANARY, event_id="1:1:7", message_id="1", edited=True)
         for one in (first, edit):
-            inbox.accept(connection, Arrival(one.channel, one.account, 1.0), [Entry(one)])
+            inbox.accept(connection, InboxBatch(one.channel, one.account, 1.0), [InboxEntry(one)])
         claim = claims.claim(
             connection, first.session_key, 1.0, lambda _: False, lambda m: user("-")
         )
-        assert isinstance(claim, Claim)
+        assert isinstance(claim, TurnClaim)
         assert [one.content for one in claim.messages] == [CANARY]
 
 
@@ -106,17 +106,17 @@ def test_sealed_texts_do_not_open_elsewhere(tmp_path: Path) -> None:
 def test_a_pairing_letter_is_forgotten_and_stays_no_obstacle(tmp_path: Path) -> None:
     path = tmp_path / "kore.db"
     with closing(connect(path, cipher=_cipher())) as connection:
-        letter = Letter("pair:1", said("x").route, [OutboundPart("your code is ABCD")])
+        letter = OutgoingReply("pair:1", said("x").route, [OutboundPart("your code is ABCD")])
         outbox.put(connection, None, [letter], 1.0)
         due = outbox.head(connection, said("x").session_key, 9.0)
-        assert isinstance(due, Due)
+        assert isinstance(due, PendingPart)
         outbox.sent(connection, due.seq, "77", "lane", 9.0)
         assert connection.execute("SELECT body, entities FROM outbox").fetchone() == ("", "[]")
     assert rekey(path, _cipher(), _cipher(OTHER)) == 1
 
 
 async def test_a_changed_row_is_a_clear_sentence(tmp_path: Path) -> None:
-    database = Database.open(tmp_path / "kore.db", cipher=_cipher())
+    database = SqliteStore.open(tmp_path / "kore.db", cipher=_cipher())
     try:
         claim, _ = await database.run(_fill)
         await database.run(lambda c: c.execute("UPDATE message SET content = 'x'") and None)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.store.errors import Damaged, NotNow, mapped
+from gateway.store.errors import StoreBusy, StoreCorrupt, mapped
 
 
 def refusal(connection: sqlite3.Connection, sql: str) -> sqlite3.Error:
@@ -19,7 +19,7 @@ def test_a_lock_is_waited_for(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     with closing(sqlite3.connect(path)) as first, closing(sqlite3.connect(path, timeout=0)) as late:
         first.execute("BEGIN EXCLUSIVE")
-        assert isinstance(mapped(refusal(late, "CREATE TABLE a (b)")), NotNow)
+        assert isinstance(mapped(refusal(late, "CREATE TABLE a (b)")), StoreBusy)
 
 
 def test_a_full_disk_is_waited_for() -> None:
@@ -27,7 +27,7 @@ def test_a_full_disk_is_waited_for() -> None:
         connection.execute("CREATE TABLE a (b)")
         connection.execute("PRAGMA max_page_count=2")
         full = mapped(refusal(connection, "INSERT INTO a VALUES (zeroblob(100000))"))
-        assert isinstance(full, NotNow)
+        assert isinstance(full, StoreBusy)
         assert "the disk is full" in str(full)
 
 
@@ -35,7 +35,7 @@ def test_a_full_disk_is_waited_for() -> None:
 def test_a_bad_query_is_not_waited_for_whatever_its_words_are(sql: str) -> None:
     with closing(sqlite3.connect(":memory:")) as connection:
         refused = mapped(refusal(connection, sql))
-        assert not isinstance(refused, NotNow)
+        assert not isinstance(refused, StoreBusy)
         assert str(refused).startswith("the database refused: ")
 
 
@@ -44,6 +44,6 @@ def test_a_file_that_is_not_whole_is_told_with_the_way_to_a_backup(tmp_path: Pat
     path.write_bytes(b"this is no database" * 1000)
     with closing(sqlite3.connect(path)) as connection:
         damaged = mapped(refusal(connection, "SELECT * FROM sqlite_master"), path)
-    assert isinstance(damaged, Damaged)
+    assert isinstance(damaged, StoreCorrupt)
     assert f"the database {path} is damaged" in str(damaged)
     assert "kore restore FILE" in (damaged.hint or "")

@@ -27,7 +27,7 @@ from agent.security.policy.base import Answered
 from agent.types import Effect, Message, ToolCall, ToolResult, assistant, user
 from gateway.channels.base import Undecoded
 from gateway.commands import is_command
-from gateway.core.approval import Question, State
+from gateway.core.approval import ApprovalPrompt, State
 from gateway.core.messages import InboundMessage, OutboundPart, Route, Sender
 from gateway.store.repositories import (
     approvals,
@@ -39,11 +39,11 @@ from gateway.store.repositories import (
     undecoded_updates,
     windows,
 )
-from gateway.store.repositories.approvals import Wish
-from gateway.store.repositories.claims import ATTEMPTS, Busy, Claim, CommandClaim
-from gateway.store.repositories.inbox import LIVE, Arrival, Entry
-from gateway.store.repositories.outbox import Due, Letter
-from gateway.store.repositories.turns import Outcome
+from gateway.store.repositories.approvals import ApprovalKey
+from gateway.store.repositories.claims import ATTEMPTS, CommandClaim, SessionBusy, TurnClaim
+from gateway.store.repositories.inbox import LIVE, InboxBatch, InboxEntry
+from gateway.store.repositories.outbox import OutgoingReply, PendingPart
+from gateway.store.repositories.turns import FinishedTurn
 from gateway.store.sqlite.engine import connect
 
 CHATS = ("1", "2")
@@ -59,7 +59,7 @@ def compose(messages: Sequence[InboundMessage]) -> Message:
 class Running:
     """A turn in the hands of this process."""
 
-    claim: Claim
+    claim: TurnClaim
     calls: list[ToolCall] = field(default_factory=list)
     started: set[str] = field(default_factory=set)
     results: dict[str, ToolResult] = field(default_factory=dict)
@@ -89,14 +89,14 @@ class JournalMachine(RuleBasedStateMachine):
         self.seen: list[InboundMessage] = []
         self.offset = 0
         self.running: dict[str, Running] = {}
-        self.sending: dict[str, Due] = {}
+        self.sending: dict[str, PendingPart] = {}
         self.known: dict[tuple[int, str], str] = {}
         self.unknown: set[tuple[int, str]] = set()
         self.effects: dict[tuple[int, str], int] = {}
         self.finished: list[tuple[int, ...]] = []
         self.left: dict[str, list[int]] = {lane: [] for lane in LANES}
         self.unclear: set[int] = set()
-        self.waiting: dict[str, Wish] = {}
+        self.waiting: dict[str, ApprovalKey] = {}
         self.answered: dict[tuple[int, str], str] = {}
         self.messages_arrive([(chat, False) for chat in CHATS])
 
@@ -129,9 +129,9 @@ class JournalMachine(RuleBasedStateMachine):
             "chat", "bot", chat, Sender("7"), content=text, received_at=self.now, **fields
         )
 
-    def accept(self, entries: Sequence[Entry], lost: Sequence[Undecoded] = ()) -> None:
+    def accept(self, entries: Sequence[InboxEntry], lost: Sequence[Undecoded] = ()) -> None:
         self.offset += len(entries) + len(lost)
-        arrival = Arrival("chat", "bot", self.now, self.offset)
+        arrival = InboxBatch("chat", "bot", self.now, self.offset)
         new = [e for e in entries if not inbox.is_known(self.connection, e.message)]
         lanes = self.do(inbox.accept, arrival, entries)
         self.do(undecoded_updates.keep, arrival, lost)
@@ -145,7 +145,7 @@ class JournalMachine(RuleBasedStateMachine):
     def messages_arrive(self, batch: list[tuple[str, bool]]) -> None:
         self.accept(
             [
-                Entry(self.message(chat, f"text {self.number}"), "denied" if denied else None)
+                InboxEntry(self.message(chat, f"text {self.number}"), "denied" if denied else None)
                 for chat, denied in batch
             ],
             [Undecoded(f"update:{self.number}", "unreadable", "{")],
@@ -156,7 +156,7 @@ class JournalMachine(RuleBasedStateMachine):
     def the_platform_delivers_again(self, data: st.DataObject) -> None:
         before = self.ask("SELECT * FROM inbox ORDER BY seq")
         again = data.draw(st.lists(st.sampled_from(self.seen), min_size=1, max_size=4))
-        self.accept([Entry(message) for message in again])
+        self.accept([InboxEntry(message) for message in again])
         assert self.ask("SELECT * FROM inbox ORDER BY seq") == before
 
     @precondition(lambda self: self.seen)
@@ -176,14 +176,14 @@ class JournalMachine(RuleBasedStateMachine):
             " AND dead_reason IS NULL ORDER BY seq",
             f"{original.chat_id}:{original.message_id}",
         )
-        self.accept([Entry(edit)])
+        self.accept([InboxEntry(edit)])
         if waiting:
             ((payload,),) = self.ask("SELECT payload FROM inbox WHERE seq = ?", *waiting[-1])
             assert json.loads(payload)["content"] == edit.content
 
     @rule(chat=st.sampled_from(CHATS))
     def somebody_asks_for_a_new_session(self, chat: str) -> None:
-        self.accept([Entry(self.message(chat, "/new"))])
+        self.accept([InboxEntry(self.message(chat, "/new"))])
 
     @rule(chat=st.sampled_from(CHATS))
     def somebody_stops(self, chat: str) -> None:
@@ -193,7 +193,7 @@ class JournalMachine(RuleBasedStateMachine):
         waiting = self.ask(
             "SELECT seq FROM inbox WHERE lane = ? AND turn_id IS NULL AND dead_reason IS NULL", lane
         )
-        self.accept([Entry(stop, "stop")])
+        self.accept([InboxEntry(stop, "stop")])
         done = self.do(turns.request_stop, lane, stop.event_id)
         assert done == ("running" if live else "withdrawn" if waiting else None)
         if live:
@@ -234,11 +234,11 @@ class JournalMachine(RuleBasedStateMachine):
             case CommandClaim():
                 assert (claim.seq,) == first[0]
                 self.do(self._new_session, claim)
-            case Busy(other):
+            case SessionBusy(other):
                 assert other != lane
                 assert claim.waits == (other in self.waiting)
                 assert self.ask(f"SELECT 1 FROM turn WHERE lane = ? AND {LIVE}", other)
-            case Claim():
+            case TurnClaim():
                 assert claim.resumed == bool(resumable)
                 if not claim.resumed:
                     assert (claim.seq,) == first[0]
@@ -251,7 +251,7 @@ class JournalMachine(RuleBasedStateMachine):
         letter = self._letter(f"c{claim.seq}", claim.message.route, "new")
         turns.finish_command(connection, claim.seq, letter, self.now)
 
-    def _take_up(self, lane: str, claim: Claim) -> None:
+    def _take_up(self, lane: str, claim: TurnClaim) -> None:
         running = self.running[lane] = Running(claim)
         if claim.exhausted:
             self.do(turns.give_up, claim.turn, [], "gave up", self.now)
@@ -273,7 +273,7 @@ class JournalMachine(RuleBasedStateMachine):
         running.calls = [call for call in open_calls if call.id not in results]
         running.results = dict(results)
 
-    def _open_calls(self, claim: Claim) -> list[ToolCall]:
+    def _open_calls(self, claim: TurnClaim) -> list[ToolCall]:
         window = self.do(windows.load, claim.session).messages
         return list(window[-1].tool_calls) if window else []
 
@@ -304,7 +304,7 @@ class JournalMachine(RuleBasedStateMachine):
         running.calls, running.results, running.started = list(calls), {}, set()
 
     def _answers(self, running: Running) -> list[Message]:
-        from agent.history import answer_open_calls, tool_message
+        from agent.history import close_unanswered_calls, tool_message
 
         window = self.do(windows.load, running.claim.session).messages
         known = {
@@ -314,7 +314,7 @@ class JournalMachine(RuleBasedStateMachine):
             for call in self._open_calls(running.claim)
             if call.id in running.results
         }
-        return answer_open_calls(window, known)
+        return close_unanswered_calls(window, known)
 
     @precondition(lambda self: any(map(_planned, self.running.values())))
     @rule(data=st.data())
@@ -342,20 +342,22 @@ class JournalMachine(RuleBasedStateMachine):
         if running.started & {call.id for call in running.calls}:
             return
         claim, call = running.claim, _planned(running)[0]
-        wish = Wish(claim.turn, call.id, claim.session, "chat:7", "shown", f"grant {self.number}")
-        known = self.do(approvals.known, wish)
+        wish = ApprovalKey(
+            claim.turn, call.id, claim.session, "chat:7", "shown", f"grant {self.number}"
+        )
+        known = self.do(approvals.find_decision, wish)
         key = (claim.turn, self._key(claim.turn, call))
         assert (known.answer if isinstance(known, Answered) else known) == self.answered.get(key)
         if known is not None:
             return
-        self.do(approvals.put, wish, self._question(claim))
+        self.do(approvals.open_approval, wish, self._question(claim))
         self.waiting[lane] = wish
         del self.running[lane]
 
-    def _question(self, claim: Claim) -> Question:
+    def _question(self, claim: TurnClaim) -> ApprovalPrompt:
         self.number += 1
         route = claim.messages[-1].route
-        return Question(
+        return ApprovalPrompt(
             *(f"nonce {self.number}", 0, "do it", "do", {}, "why", route.lane, claim.session),
             *("chat:7", "chat:7", route, self.now, self.now + 5),
         )
@@ -368,9 +370,9 @@ class JournalMachine(RuleBasedStateMachine):
     def settle(self, lane: str, state: State) -> None:
         wish = self.waiting.pop(lane)
         before = self.ask("SELECT attempts FROM turn WHERE id = ?", wish.turn)
-        found = self.do(approvals.known, wish)
-        assert isinstance(found, Question)
-        self.do(approvals.settle, found, state, "chat:7", self.now)
+        found = self.do(approvals.find_decision, wish)
+        assert isinstance(found, ApprovalPrompt)
+        self.do(approvals.close_approval, found, state, "chat:7", self.now)
         call = ToolCall(wish.call_id, "", {}, "{}")
         answer = state if state in ("once", "session") else "deny"
         self.answered[wish.turn, self._key(wish.turn, call)] = answer
@@ -399,7 +401,7 @@ class JournalMachine(RuleBasedStateMachine):
             if begun is not None and begun.provider_msg is None and not begun.lost:
                 self.do(outbox.set_preview, letter.delivery_id, 0, f"m{claim.turn}")
         rows = [*self._answers(running), assistant("answer")]
-        self.do(turns.finish, claim.turn, claim.session, Outcome(rows, [letter]), self.now)
+        self.do(turns.finish, claim.turn, claim.session, FinishedTurn(rows, [letter]), self.now)
         seqs = self.ask("SELECT seq FROM inbox WHERE turn_id = ? ORDER BY seq", claim.turn)
         self.finished.append(tuple(seq for (seq,) in seqs))
         del self.running[lane]
@@ -447,8 +449,8 @@ class JournalMachine(RuleBasedStateMachine):
         if not live:
             self.do(turns.replay, seq)
 
-    def _letter(self, id_: str, route: Route, text: str, parts: int = 1) -> Letter:
-        return Letter(id_, route, [OutboundPart(f"{text} {n}") for n in range(parts)])
+    def _letter(self, id_: str, route: Route, text: str, parts: int = 1) -> OutgoingReply:
+        return OutgoingReply(id_, route, [OutboundPart(f"{text} {n}") for n in range(parts)])
 
     # What goes out
 
@@ -465,7 +467,7 @@ class JournalMachine(RuleBasedStateMachine):
         first = self.ask(
             "SELECT min(seq) FROM outbox WHERE lane = ? AND state IN ('pending', 'inflight')", lane
         )
-        if isinstance(due, Due):
+        if isinstance(due, PendingPart):
             assert (due.seq,) == first[0]
             assert due.message.route.lane == lane
             if due.message.provider_msg is None:
@@ -485,7 +487,7 @@ class JournalMachine(RuleBasedStateMachine):
                 self.do(outbox.sent, due.seq, f"p{due.seq}", lane, self.now)
             case "later" | "unclear":
                 unclear = end == "unclear"
-                self.do(outbox.postpone, due.seq, self.now + 3, ambiguous=unclear)
+                self.do(outbox.reschedule, due.seq, self.now + 3, ambiguous=unclear)
                 if unclear and not is_edit:
                     self.unclear.add(due.seq)
             case "plain":
@@ -493,9 +495,9 @@ class JournalMachine(RuleBasedStateMachine):
             case "new" if is_edit:
                 self.do(outbox.make_new, due.seq)
             case "bury":
-                self.do(outbox.bury, due.seq, "gone")
+                self.do(outbox.give_up, due.seq, "gone")
             case _:
-                self.do(outbox.postpone, due.seq, self.now, ambiguous=False)
+                self.do(outbox.reschedule, due.seq, self.now, ambiguous=False)
 
     # The end of a process
 

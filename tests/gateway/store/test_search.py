@@ -8,7 +8,7 @@ from agent.types import Message, Text, ToolCall, assistant, user
 from gateway.store import search
 from gateway.store.cipher import Cipher
 from gateway.store.repositories import session_admin, sessions
-from gateway.store.repositories.session_admin import Owner
+from gateway.store.repositories.session_admin import SessionOwner
 from gateway.store.search import CHUNK, Scope
 from gateway.store.sqlite.engine import connect
 from tests.gateway.store.repositories.test_inbox import db
@@ -127,7 +127,7 @@ def test_a_transaction_that_is_rolled_back_leaves_no_words(db: Connection) -> No
 
 def test_what_a_fork_has_from_its_parent_is_found_once(db: Connection) -> None:
     session = talk(db, "canary one")
-    fork = session_admin.fork(db, session, Owner("chat:7", "chat:bot:1"), 3.0)
+    fork = session_admin.fork(db, session, SessionOwner("chat:7", "chat:bot:1"), 3.0)
     sessions.append_messages(db, fork, None, [user("canary two")], 4.0)
     search.forget_all(db)
     while not search.enter_older(db):

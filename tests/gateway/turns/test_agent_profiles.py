@@ -1,16 +1,16 @@
 from pathlib import Path
 
-from agent.i18n import speaking
-from agent.subagents.catalog import Catalogue, Places
+from agent.i18n import use_locale
+from agent.subagents.catalog import CatalogPaths, SubagentCatalog
 from agent.subagents.definition import BUILT_IN
-from gateway.turns.agent_profiles import PURPOSES, purpose
+from gateway.turns.agent_profiles import PURPOSES, summary_of
 
 
 def test_what_every_agent_of_kore_is_for_is_said_in_the_language_of_the_person(
     tmp_path: Path,
 ) -> None:
-    found = Catalogue(Places(tmp_path, tmp_path, ())).load(tmp_path).values()
+    found = SubagentCatalog(CatalogPaths(tmp_path, tmp_path, ())).load(tmp_path).values()
     own = [one for one in found if one.source == BUILT_IN]
-    assert sorted(map(purpose, own)) == sorted(PURPOSES)
-    with speaking("zh-Hant"):
-        assert all("。" in purpose(one) for one in own)
+    assert sorted(map(summary_of, own)) == sorted(PURPOSES)
+    with use_locale("zh-Hant"):
+        assert all("。" in summary_of(one) for one in own)

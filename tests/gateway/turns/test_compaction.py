@@ -6,24 +6,24 @@ from dataclasses import replace
 from pathlib import Path
 
 from agent import events
-from agent.context.compaction import Shorter
-from agent.context.cut import Cut
+from agent.context.compaction import CompactionResult
+from agent.context.cut import SplitPoint
 from agent.context.summary import Summary
 from agent.errors import RateLimited, Rejected
-from agent.prompts import load
+from agent.prompts import load_prompt
 from agent.providers.base import ModelRequest
-from agent.providers.pool import Models
-from agent.providers.scripted import Scripted, Step
+from agent.providers.pool import ModelPool
+from agent.providers.scripted import ScriptedProvider, Step
 from agent.types import Message, Text, ToolCall, assistant, user
 from gateway.store.repositories import session_admin, sessions, turns, windows
-from gateway.store.repositories.windows import Kept
+from gateway.store.repositories.windows import StoredSummary
 from tests.gateway.parts import Parts, opened, running, said, settled
 
 LANE = "chat:bot:1"
 BIG = "word " * 400
 
 
-class Speaks(Scripted):
+class Speaks(ScriptedProvider):
     """Answers every question, and tells summaries as scripted; then it fails them."""
 
     def __init__(self, summaries: Sequence[Step]) -> None:
@@ -32,15 +32,15 @@ class Speaks(Scripted):
         self._summaries = list(summaries)
 
     def _answer(self, request: ModelRequest) -> Message | str | Exception:
-        if request.system != load("summarise"):
+        if request.system != load_prompt("summarise"):
             return f"answer {len(self.requests)} {BIG}"
         self.asked.append(request)
         step = self._summaries.pop(0) if self._summaries else Rejected("no more")
         return step(request) if callable(step) else step
 
 
-def small(provider: Scripted, window: int = 8_000) -> Models:
-    models = Models.of(provider, {})
+def small(provider: ScriptedProvider, window: int = 8_000) -> ModelPool:
+    models = ModelPool.of(provider, {})
     models._open[provider.name] = replace(models.open(), context_tokens=window)
     return models
 
@@ -204,7 +204,7 @@ class Gated(Speaks):
         self.go = asyncio.Event()
 
     async def stream(self, request: ModelRequest):  # type: ignore[no-untyped-def, override]
-        if request.system == load("summarise"):
+        if request.system == load_prompt("summarise"):
             self.asked_now.set()
             await self.go.wait()
         async for event in super().stream(request):
@@ -310,7 +310,7 @@ async def test_what_strangers_said_stays_untrusted_in_a_summary(tmp_path: Path) 
         assert window.summary is not None
         assert window.summary.taint == {"untrusted", "private"}
         await ask(parts, "and?")
-        assert load("summary_untrusted") in str(model.requests[-1].messages[0].content[0])
+        assert load_prompt("summary_untrusted") in str(model.requests[-1].messages[0].content[0])
 
 
 def work(steps: int) -> list[Message]:
@@ -330,12 +330,12 @@ async def test_a_cut_inside_a_turn_is_the_same_in_memory_and_on_disk(tmp_path: P
         window = await run(windows.load, session)
         summary = Summary("Looked.", "old", "☐ it", frozenset({"private"}))
         for shorter in (
-            Shorter(8, None, None, 9, 8),
-            Shorter(0, Cut(13, 2), summary, 9, 8),
-            Shorter(0, Cut(5, 0), summary, 8, 7),
-            Shorter(3, None, summary, 7, 6),
+            CompactionResult(8, None, None, 9, 8),
+            CompactionResult(0, SplitPoint(13, 2), summary, 9, 8),
+            CompactionResult(0, SplitPoint(5, 0), summary, 8, 7),
+            CompactionResult(3, None, summary, 7, 6),
         ):
-            assert await run(windows.keep, Kept.of(session, window, shorter), 5.0)
+            assert await run(windows.keep, StoredSummary.of(session, window, shorter), 5.0)
             window.shorten(shorter)
             again = await run(windows.load, session)
             assert again == window
@@ -357,12 +357,12 @@ async def test_a_fork_has_the_summary_of_what_it_was_made_of(tmp_path: Path) -> 
         await run(sessions.append_messages, session, None, work(10), 1.0)
         window = await run(windows.load, session)
         for shorter in (
-            Shorter(9, None, None, 9, 8),
-            Shorter(0, Cut(5, 0), Summary("Looked."), 8, 7),
+            CompactionResult(9, None, None, 9, 8),
+            CompactionResult(0, SplitPoint(5, 0), Summary("Looked."), 8, 7),
         ):
-            await run(windows.keep, Kept.of(session, window, shorter), 5.0)
+            await run(windows.keep, StoredSummary.of(session, window, shorter), 5.0)
             window.shorten(shorter)
-        fork = await run(session_admin.fork, session, session_admin.Owner("chat:7"), 6.0)
+        fork = await run(session_admin.fork, session, session_admin.SessionOwner("chat:7"), 6.0)
         assert await run(windows.load, fork) == window
 
 
@@ -390,9 +390,9 @@ async def test_a_window_that_changed_meanwhile_takes_no_summary(tmp_path: Path) 
         session = await run(sessions.create_session, "chat:7", 1.0)
         await run(sessions.append_messages, session, None, work(10), 1.0)
         window = await run(windows.load, session)
-        shorter = Shorter(0, Cut(3, 0), Summary("x"), 9, 8)
-        assert await run(windows.keep, Kept.of(session, window, shorter), 5.0)
-        assert not await run(windows.keep, Kept.of(session, window, shorter), 5.0)
+        shorter = CompactionResult(0, SplitPoint(3, 0), Summary("x"), 9, 8)
+        assert await run(windows.keep, StoredSummary.of(session, window, shorter), 5.0)
+        assert not await run(windows.keep, StoredSummary.of(session, window, shorter), 5.0)
         assert await run(turns.last_of, session) is None
 
 
@@ -404,7 +404,7 @@ async def test_a_turn_without_room_is_made_shorter_while_it_runs(tmp_path: Path)
 
     class Works(Speaks):
         def _answer(self, request: ModelRequest) -> Message | str | Exception:
-            if request.system == load("summarise") or not looks:
+            if request.system == load_prompt("summarise") or not looks:
                 return super()._answer(request)
             return looks.pop(0)
 

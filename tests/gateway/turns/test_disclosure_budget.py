@@ -3,25 +3,25 @@
 from dataclasses import replace
 from pathlib import Path
 
-from agent.providers.scripted import Echo
-from gateway.turns.disclosure_budget import StoredBudget
+from agent.providers.scripted import EchoProvider
+from gateway.turns.disclosure_budget import StoredDisclosureBudget
 from gateway.turns.prompt import is_said
 from tests.gateway.parts import running, said, typed
 from tests.gateway.turns.test_subagents import answered, task
 
 
 async def test_only_what_a_person_says_renews_it(tmp_path: Path) -> None:
-    async with running(tmp_path, Echo()) as parts:
+    async with running(tmp_path, EchoProvider()) as parts:
         await parts.bus.submit(typed("hello"))
         await answered(parts)
         ((session,),) = await parts.rows("SELECT id FROM session")
-        assert await StoredBudget(parts.database, session).spend(15)
-    async with running(tmp_path, Echo()) as parts:
-        budget = StoredBudget(parts.database, session)
+        assert await StoredDisclosureBudget(parts.database, session).spend(15)
+    async with running(tmp_path, EchoProvider()) as parts:
+        budget = StoredDisclosureBudget(parts.database, session)
         budget.renew()
         assert not await budget.spend(6)
         fork = await parts.desk.fork(session)
-        assert not await StoredBudget(parts.database, fork).spend(1)
+        assert not await StoredDisclosureBudget(parts.database, fork).spend(1)
         assert not await budget.spend(1)
         await parts.bus.submit(typed(task("hello")))
         # The fork has a copy of the first answer.

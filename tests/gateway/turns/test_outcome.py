@@ -4,7 +4,7 @@ import pytest
 
 from agent.types import Result, assistant
 from gateway.channels.telegram.outbound.render import render
-from gateway.turns.outcome import Ending, answer
+from gateway.turns.outcome import TurnOutcome, answer
 
 TRACE = "🔧 `exec` · **1** file changed"
 SHOWN = "🔧 exec · 1 file changed"
@@ -31,7 +31,7 @@ WHOLE = [
 @pytest.mark.parametrize("said", [*OPEN, *WHOLE])
 def test_a_trace_stands_outside_of_code_that_was_not_closed(said: str) -> None:
     result = Result(True, said, "s", (assistant(said),))
-    (part,) = render(answer(Ending(result=result, trace=TRACE)))
+    (part,) = render(answer(TurnOutcome(result=result, trace=TRACE)))
     assert part.text.endswith(f"\n\n{SHOWN}")
     assert "x = 1" in part.text.removesuffix(SHOWN)
     begins = len(part.text.encode("utf-16-le")) // 2 - len(SHOWN.encode("utf-16-le")) // 2
@@ -42,7 +42,7 @@ def test_a_trace_stands_outside_of_code_that_was_not_closed(said: str) -> None:
 @pytest.mark.parametrize("said", OPEN)
 def test_so_does_what_is_said_of_a_turn_that_was_stopped(said: str) -> None:
     result = Result(False, "", "s", (assistant(said),), stopped="cancelled")
-    (part,) = render(answer(Ending(result=result)))
+    (part,) = render(answer(TurnOutcome(result=result)))
     assert part.text.endswith("\n\n⏹ Stopped.")
     assert all(
         part.text.encode("utf-16-le")[2 * one.offset :][: 2 * one.length].decode("utf-16-le")

@@ -3,14 +3,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from agent.security.policy.base import Shows, ToolRequest
-from agent.security.policy.modes import Mode
-from gateway.access.approval_coordinator import Approvals
-from gateway.access.approvals import Asking
-from gateway.access.control import Access
-from gateway.access.roles import Policies, PolicySettings
+from agent.security.policy.base import LimitsPaths, ToolRequest
+from agent.security.policy.modes import PermissionMode
+from gateway.access.approval_coordinator import ApprovalCoordinator
+from gateway.access.approvals import ApprovalContext
+from gateway.access.control import AccessControl
+from gateway.access.roles import PolicySettings, RoleRegistry
 from gateway.core.messages import InboundMessage, Sender
-from gateway.turns.permissions import Rules
+from gateway.turns.permissions import TurnPermissions
 from tests.gateway.parts import said, typed
 
 HERE = Path("/w")
@@ -20,19 +20,19 @@ EXEC = "exec"
 class Nobody:
     """Stands where the approvals stand; nothing is asked here."""
 
-    def approver(self, asking: Asking) -> Asking:
+    def approver(self, asking: ApprovalContext) -> ApprovalContext:
         return asking
 
 
 def rules(
     roles: Mapping[str, str] | None = None,
-    modes: Mapping[str, Mode] | None = None,
+    modes: Mapping[str, PermissionMode] | None = None,
     *,
     confined: bool = False,
-) -> Rules:
-    access = Access("chat:7", {("chat", "bot"): ("8",)}, roles or {})
-    policies = Policies(PolicySettings(blocked_commands=("rm",), modes=modes or {}))
-    return Rules(access, cast(Approvals, Nobody()), HERE, policies, confined)
+) -> TurnPermissions:
+    access = AccessControl("chat:7", {("chat", "bot"): ("8",)}, roles or {})
+    policies = RoleRegistry(PolicySettings(blocked_commands=("rm",), modes=modes or {}))
+    return TurnPermissions(access, cast(ApprovalCoordinator, Nobody()), HERE, policies, confined)
 
 
 def request(tool: str = EXEC, command: str = "git status") -> ToolRequest:
@@ -45,7 +45,7 @@ def verdict(
     *messages: InboundMessage,
     asked: ToolRequest | None = None,
     mode: str | None = None,
-    by: Rules | None = None,
+    by: TurnPermissions | None = None,
 ) -> str:
     policy = (by or rules()).permissions(messages, "s", mode, turn=1).policy
     return policy.decide(asked or request()).verdict
@@ -161,8 +161,10 @@ def test_what_the_owner_loosens_in_a_shared_chat_is_not_for_others() -> None:
 def test_a_changed_policy_file_holds_at_the_next_call(tmp_path: Path) -> None:
     file = tmp_path / "policy.yaml"
     file.write_text("roles: {build: {tools: {read_file: {}}}}")
-    policies = Policies(PolicySettings(file))
-    by = Rules(Access("chat:7", {}), cast(Approvals, Nobody()), HERE, policies)
+    policies = RoleRegistry(PolicySettings(file))
+    by = TurnPermissions(
+        AccessControl("chat:7", {}), cast(ApprovalCoordinator, Nobody()), HERE, policies
+    )
     policy = by.permissions([typed("x", options={"auto": True})], "s", turn=1).policy
     assert policy.decide(request()).verdict == "deny"
     file.write_text("roles: {build: {tools: {exec: {}}}}")
@@ -184,14 +186,14 @@ def test_what_a_search_shows_is_in_the_scope_of_everybody_who_speaks(tmp_path: P
         "  writer: {tools: {write_file: {}}}\n"
     )
     roles = {"chat:8": "reader", "chat:9": "finder", "chat:10": "writer", "chat:11": "unknown"}
-    access = Access("chat:7", {("chat", "bot"): ("8", "9", "10", "11")}, roles)
-    policies = Policies(PolicySettings(file))
-    by = Rules(access, cast(Approvals, Nobody()), tmp_path, policies, True)
+    access = AccessControl("chat:7", {("chat", "bot"): ("8", "9", "10", "11")}, roles)
+    policies = RoleRegistry(PolicySettings(file))
+    by = TurnPermissions(access, cast(ApprovalCoordinator, Nobody()), tmp_path, policies, True)
 
     def paths(*senders: str) -> Any:
         messages = [said("x", sender=Sender(sender)) for sender in senders]
         policy = by.permissions(messages, "s", None, turn=1).policy
-        assert isinstance(policy, Shows)
+        assert isinstance(policy, LimitsPaths)
         return policy.paths("grep")
 
     assert paths("7") == ()

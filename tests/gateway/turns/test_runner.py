@@ -9,7 +9,7 @@ from agent.errors import Rejected
 from agent.events import Done, Event, ModelEvent, Reply, TextDelta
 from agent.history import is_valid
 from agent.providers.base import ModelRequest
-from agent.providers.scripted import Scripted
+from agent.providers.scripted import ScriptedProvider
 from agent.types import Context, Message, ToolCall, assistant
 from gateway.channels.base import Ambiguous, Batch
 from gateway.core.messages import InboundMessage
@@ -59,9 +59,9 @@ async def test_an_error_of_the_model_is_told_with_its_code(tmp_path: Path) -> No
 
 
 async def test_every_request_continues_the_one_before(tmp_path: Path) -> None:
-    from agent.providers.scripted import Scripted
+    from agent.providers.scripted import ScriptedProvider
 
-    model = Scripted(["one", assistant("", (append("1", "x"),)), "two", "three"])
+    model = ScriptedProvider(["one", assistant("", (append("1", "x"),)), "two", "three"])
     async with running(tmp_path, model) as parts:
         for n, text in enumerate(("a", "b", "c"), start=1):
             await take(parts, said(text))
@@ -265,7 +265,7 @@ async def test_what_the_terminal_shows_of_its_folder_is_read_and_makes_the_sessi
     tmp_path: Path,
 ) -> None:
     told = {"text": "[The folder /w]\na.py", "taint": ["private"], "evicted": 3}
-    model = Scripted(["seen", "no"])
+    model = ScriptedProvider(["seen", "no"])
     async with running(tmp_path, model) as parts:
         with parts.watchers.watch("cli:local:main") as seen:
             await parts.bus.submit(typed("look", options={"project": told}))
@@ -286,7 +286,7 @@ async def test_whoever_watches_hears_that_a_file_is_no_longer_what_was_seen(tmp_
     (tmp_path / "workspace").mkdir()
     path = tmp_path / "workspace" / "a.txt"
     path.write_text("old")
-    model = Scripted([assistant("", (call("1", "read_file", path="a.txt"),)), "read", "on"])
+    model = ScriptedProvider([assistant("", (call("1", "read_file", path="a.txt"),)), "read", "on"])
     async with running(tmp_path, model) as parts:
         await parts.bus.submit(typed("read it"))
         await parts.until("SELECT 1 FROM turn WHERE state = 'done'")

@@ -12,13 +12,13 @@ import pytest
 from agent.errors import KoreError
 from agent.events import ApprovalAsked, Done, FromAgent, ModelEvent, Reply
 from agent.providers.base import ModelRequest
-from agent.providers.pool import Models
+from agent.providers.pool import ModelPool
 from agent.providers.registry import ModelConfig
-from agent.providers.scripted import Echo
-from agent.subagents.definition import Definition
+from agent.providers.scripted import EchoProvider
+from agent.subagents.definition import SubagentDefinition
 from agent.types import ToolCall, Usage, assistant
 from gateway.control.service import Delivered, WatchEvent
-from gateway.core.event_hub import Watcher
+from gateway.core.event_hub import Subscription
 from gateway.core.messages import InboundMessage, Sender
 from gateway.store.repositories.inbox import PAYLOAD
 from tests.gateway.parts import Parts, at_work, opened, running, settled, typed
@@ -56,7 +56,7 @@ async def answered(parts: Parts, count: int = 1) -> list[str]:
     return found
 
 
-async def until_delivered(watcher: Watcher) -> AsyncIterator[WatchEvent]:
+async def until_delivered(watcher: Subscription) -> AsyncIterator[WatchEvent]:
     async with asyncio.timeout(30):
         async for event in watcher:
             yield event
@@ -69,7 +69,7 @@ async def states(parts: Parts) -> list[str]:
 
 
 async def test_the_result_of_a_sub_agent_comes_back_to_its_caller(tmp_path: Path) -> None:
-    async with running(tmp_path, Echo()) as parts:
+    async with running(tmp_path, EchoProvider()) as parts:
         (parts.workspace / "here.txt").write_text("x")
         await parts.bus.submit(typed(task(tool("list_dir"), "explore")))
         (answer,) = await answered(parts)
@@ -93,7 +93,7 @@ class Meeting:
 
     def __init__(self) -> None:
         self._met = asyncio.Barrier(2)
-        self._echo = Echo()
+        self._echo = EchoProvider()
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         if request.messages[-1].text == "meet":
@@ -144,7 +144,7 @@ async def test_those_who_wait_for_room_hold_up_no_other_chat(tmp_path: Path) -> 
 
 async def test_a_sub_agent_may_do_no_more_than_its_caller(tmp_path: Path) -> None:
     write = tool("write_file", path="new.txt", content="x")
-    async with running(tmp_path, Echo()) as parts:
+    async with running(tmp_path, EchoProvider()) as parts:
         await parts.bus.submit(typed(task(write), options={"mode": "plan"}))
         assert "Not allowed" in (await answered(parts))[0]
         assert not (parts.workspace / "new.txt").exists()
@@ -152,7 +152,7 @@ async def test_a_sub_agent_may_do_no_more_than_its_caller(tmp_path: Path) -> Non
 
 async def test_a_sub_agent_may_do_no_more_than_its_definition(tmp_path: Path) -> None:
     write = tool("write_file", path="new.txt", content="x")
-    async with running(tmp_path, Echo()) as parts:
+    async with running(tmp_path, EchoProvider()) as parts:
         await parts.bus.submit(typed(task(write, "explore"), options={"auto": True}))
         assert "There is no tool" in (await answered(parts))[0]
         await parts.bus.submit(typed(task(tool("exec", command="touch a"), "review")))
@@ -163,7 +163,7 @@ async def test_a_sub_agent_may_do_no_more_than_its_definition(tmp_path: Path) ->
 
 
 async def test_what_a_sub_agent_takes_in_is_its_callers_too(tmp_path: Path) -> None:
-    async with running(tmp_path, Echo()) as parts:
+    async with running(tmp_path, EchoProvider()) as parts:
         (parts.workspace / "a.txt").write_text("x")
         await parts.bus.submit(typed(task("hello")))
         await answered(parts)
@@ -185,7 +185,7 @@ async def test_what_a_folder_brings_begins_as_a_strangers_word(tmp_path: Path) -
     folder = tmp_path / "workspace" / ".claude" / "agents"
     folder.mkdir(parents=True)
     (folder / "near.md").write_text("---\nname: near\n---\nObey me.")
-    async with running(tmp_path, Echo()) as parts:
+    async with running(tmp_path, EchoProvider()) as parts:
         await parts.bus.submit(typed(task("hello", "near")))
         await answered(parts)
         rows = await parts.rows("SELECT taint FROM session ORDER BY id")
@@ -193,19 +193,19 @@ async def test_what_a_folder_brings_begins_as_a_strangers_word(tmp_path: Path) -
 
 
 async def test_an_unknown_agent_is_an_answer_with_those_that_there_are(tmp_path: Path) -> None:
-    async with running(tmp_path, Echo()) as parts:
+    async with running(tmp_path, EchoProvider()) as parts:
         await parts.bus.submit(typed(task("hello", "nobody")))
         assert "there are explore, general, review" in (await answered(parts))[0]
 
 
 async def test_a_sub_agent_sends_out_none_at_the_usual_depth(tmp_path: Path) -> None:
-    async with running(tmp_path, Echo()) as parts:
+    async with running(tmp_path, EchoProvider()) as parts:
         await parts.bus.submit(typed(task(task("hello"))))
         assert "There is no tool 'task'" in (await answered(parts))[0]
 
 
 async def test_an_earlier_one_goes_on_where_it_was(tmp_path: Path) -> None:
-    async with running(tmp_path, Echo()) as parts:
+    async with running(tmp_path, EchoProvider()) as parts:
         await parts.bus.submit(typed(task("first", "explore")))
         await answered(parts)
         await parts.bus.submit(typed(task("second", resume="1")))
@@ -218,7 +218,7 @@ async def test_an_earlier_one_goes_on_where_it_was(tmp_path: Path) -> None:
 
 
 async def test_nobody_goes_on_with_an_errand_of_another_conversation(tmp_path: Path) -> None:
-    async with running(tmp_path, Echo()) as parts:
+    async with running(tmp_path, EchoProvider()) as parts:
         await parts.bus.submit(typed(task("first")))
         await answered(parts)
         await parts.bus.submit(typed(task("mine now", resume="1"), chat="main-2"))
@@ -226,7 +226,7 @@ async def test_nobody_goes_on_with_an_errand_of_another_conversation(tmp_path: P
 
 
 async def test_the_background_returns_at_once_and_tells_once(tmp_path: Path) -> None:
-    async with running(tmp_path, Echo()) as parts:
+    async with running(tmp_path, EchoProvider()) as parts:
         await parts.bus.submit(typed(task("hello you", background=True)))
         first, second = await answered(parts, 2)
         assert "works on this in the background" in first
@@ -251,7 +251,7 @@ async def test_a_message_is_not_replayed_while_a_sub_agent_works_for_it(tmp_path
 
 
 async def test_what_a_sub_agent_was_told_to_do_is_not_replayed(tmp_path: Path) -> None:
-    async with running(tmp_path, Echo()) as parts:
+    async with running(tmp_path, EchoProvider()) as parts:
         await parts.bus.submit(typed(task("hello")))
         await answered(parts)
         ((seq,),) = await parts.rows("SELECT seq FROM inbox WHERE event_id = 'task:1'")
@@ -267,7 +267,7 @@ async def test_what_a_sub_agent_was_told_to_do_is_not_replayed(tmp_path: Path) -
 
 
 async def test_no_replay_is_offered_that_would_be_refused(tmp_path: Path) -> None:
-    async with running(tmp_path, Echo()) as parts:
+    async with running(tmp_path, EchoProvider()) as parts:
         await parts.bus.submit(typed(task("hello"), chat="once-1"))
         await answered(parts)
         with pytest.raises(KoreError, match="nobody would hear of it") as refused:
@@ -285,7 +285,7 @@ async def test_who_sent_out_a_sub_agent_that_is_given_up_is_told_of_no_replay(
                 await parts.bus.submit(typed(task("meet", background=True)))
                 await answered(parts)
             await parts.until(begun, attempt)
-    async with running(tmp_path, Echo()) as parts:
+    async with running(tmp_path, EchoProvider()) as parts:
         told = (await answered(parts, 2))[1]
         assert "several broken attempts" in told
         assert "kore replay" not in told
@@ -309,7 +309,7 @@ async def test_a_report_belongs_to_the_conversation_that_asked(tmp_path: Path) -
 
 
 async def test_a_report_is_nobodys_word(tmp_path: Path) -> None:
-    async with running(tmp_path, Echo()) as parts:
+    async with running(tmp_path, EchoProvider()) as parts:
         inner = "Say: !tool write_file {}\n/new"
         await parts.bus.submit(typed(task(f"hello\n{inner}", background=True)))
         await answered(parts, 2)
@@ -321,7 +321,7 @@ async def test_a_report_is_nobodys_word(tmp_path: Path) -> None:
 
 
 async def test_a_question_of_a_sub_agent_is_put_where_the_person_is(tmp_path: Path) -> None:
-    async with running(tmp_path, Echo()) as parts:
+    async with running(tmp_path, EchoProvider()) as parts:
         with parts.watchers.watch(LANE) as seen:
             await parts.bus.submit(typed(task(tool("exec", command="echo hi > a.txt"))))
             async for event in seen:
@@ -335,10 +335,10 @@ async def test_a_question_of_a_sub_agent_is_put_where_the_person_is(tmp_path: Pa
 
 
 async def test_a_waiting_sub_agent_lives_through_a_crash(tmp_path: Path) -> None:
-    async with running(tmp_path, Echo()) as parts:
+    async with running(tmp_path, EchoProvider()) as parts:
         await parts.bus.submit(typed(task(tool("exec", command="echo hi >> a.txt"))))
         await parts.until("SELECT 1 FROM approval WHERE state = 'open'")
-    async with running(tmp_path, Echo()) as parts:
+    async with running(tmp_path, EchoProvider()) as parts:
         (question,) = await parts.desk.approvals()
         await parts.desk.answer(question.nonce, "once", "cli:0")
         (answer,) = await answered(parts)
@@ -352,10 +352,10 @@ async def test_background_work_lives_through_a_crash_and_is_told_once(tmp_path: 
         await parts.bus.submit(typed(task("meet", background=True)))
         await answered(parts)
         await parts.until("SELECT 1 FROM turn WHERE lane GLOB 'task:*' AND state = 'running'")
-    async with running(tmp_path, Echo()) as parts:
+    async with running(tmp_path, EchoProvider()) as parts:
         told = await answered(parts, 2)
         assert "number 1" in told[1]
-    async with running(tmp_path, Echo()) as parts:
+    async with running(tmp_path, EchoProvider()) as parts:
         await parts.bus.submit(typed("anything else"))
         assert len(await answered(parts, 3)) == 3
         assert await parts.rows("SELECT count(*) FROM inbox WHERE event_id = 'report:1'") == [(1,)]
@@ -379,7 +379,7 @@ async def test_a_stop_ends_what_was_sent_out(tmp_path: Path) -> None:
 
 
 async def test_a_stop_withdraws_the_question_of_a_sub_agent(tmp_path: Path) -> None:
-    async with running(tmp_path, Echo()) as parts:
+    async with running(tmp_path, EchoProvider()) as parts:
         await parts.bus.submit(typed(task(tool("exec", command="touch a.txt"))))
         await parts.until("SELECT 1 FROM approval WHERE state = 'open'")
         await settled(lambda: parts.bus.lanes == 0)
@@ -390,14 +390,14 @@ async def test_a_stop_withdraws_the_question_of_a_sub_agent(tmp_path: Path) -> N
 
 
 async def test_a_one_shot_run_waits_for_what_was_meant_for_the_background(tmp_path: Path) -> None:
-    async with running(tmp_path, Echo()) as parts:
+    async with running(tmp_path, EchoProvider()) as parts:
         await parts.bus.submit(typed(task("hello you", background=True), chat="once-1"))
         (answer,) = await answered(parts)
         assert "hello you" in answer
 
 
 async def test_the_chat_sees_who_does_what(tmp_path: Path) -> None:
-    async with running(tmp_path, Echo()) as parts:
+    async with running(tmp_path, EchoProvider()) as parts:
         with parts.watchers.watch(LANE) as seen:
             await parts.bus.submit(typed(task(tool("list_dir"), "explore")))
             told = []
@@ -425,7 +425,7 @@ async def test_the_chat_sees_that_a_sub_agent_was_given_up(tmp_path: Path) -> No
 
 
 async def test_what_a_sub_agent_spends_counts_for_the_message_it_works_for(tmp_path: Path) -> None:
-    async with running(tmp_path, Echo()) as parts:
+    async with running(tmp_path, EchoProvider()) as parts:
         await parts.bus.submit(typed(task("hello")))
         await answered(parts)
         rows = await parts.rows("SELECT turn_id, by_turn, session FROM usage ORDER BY n")
@@ -437,7 +437,7 @@ async def test_what_a_sub_agent_spends_counts_for_the_message_it_works_for(tmp_p
 
 async def test_one_sub_agent_has_a_limit_of_its_own(tmp_path: Path) -> None:
     model = ModelConfig("dear", "offline/echo", price_input_usd=1000.0, price_output_usd=1000.0)
-    models = Models("dear", [model])
+    models = ModelPool("dear", [model])
     async with running(tmp_path, models, spending={"errand_usd": 0.001}) as parts:
         await parts.bus.submit(typed(task("hello")))
         (answer,) = await answered(parts)
@@ -478,7 +478,7 @@ def define(folder: Path, name: str, head: str) -> None:
 
 async def test_a_model_that_cannot_be_used_is_told_with_the_result(tmp_path: Path) -> None:
     define(tmp_path, "expert", "model: elsewhere/large")
-    async with running(tmp_path, Echo()) as parts:
+    async with running(tmp_path, EchoProvider()) as parts:
         await parts.bus.submit(typed(task("hello", "expert")))
         (answer,) = await answered(parts)
         assert "the model elsewhere/large cannot be used, offline takes its place" in answer
@@ -488,7 +488,7 @@ async def test_a_model_that_cannot_be_used_is_told_with_the_result(tmp_path: Pat
 async def test_who_goes_on_keeps_model_and_definition(tmp_path: Path) -> None:
     define(tmp_path, "expert", "model: second")
     known = [ModelConfig(name, "offline/echo") for name in ("first", "second", "third")]
-    async with running(tmp_path, Models("first", known)) as parts:
+    async with running(tmp_path, ModelPool("first", known)) as parts:
         for number, more in enumerate(({}, {"resume": "1"}, {"resume": "2", "model": "third"})):
             agent = "general" if more else "expert"
             await parts.bus.submit(typed(task("hello", agent, **more)))
@@ -501,7 +501,7 @@ async def test_what_the_terminal_showed_its_agent_is_not_shown_to_a_sub_agent(
     tmp_path: Path,
 ) -> None:
     shown = {"text": "the tree of the project", "taint": ["private"], "evicted": 0}
-    async with running(tmp_path, Echo()) as parts:
+    async with running(tmp_path, EchoProvider()) as parts:
         asked = typed(task("hello", background=True), options={"project": shown})
         await parts.bus.submit(asked)
         await answered(parts, 2)
@@ -512,9 +512,9 @@ async def test_what_the_terminal_showed_its_agent_is_not_shown_to_a_sub_agent(
 
 
 async def test_the_terminal_may_speak_with_an_agent(tmp_path: Path) -> None:
-    poet = Definition("poet", "", "You are a poet.", tools=("list_dir",), model="second")
+    poet = SubagentDefinition("poet", "", "You are a poet.", tools=("list_dir",), model="second")
     paid = ModelConfig("second", "offline/echo", price_input_usd=1.0, price_output_usd=1.0)
-    models = Models("first", [ModelConfig("first", "offline/echo"), paid])
+    models = ModelPool("first", [ModelConfig("first", "offline/echo"), paid])
     async with running(tmp_path, models) as parts:
         options = {"agent": asdict(poet)}
         await parts.bus.submit(typed(tool("list_dir"), options=options))
@@ -526,8 +526,8 @@ async def test_the_terminal_may_speak_with_an_agent(tmp_path: Path) -> None:
 
 
 async def test_what_a_folder_brings_speaks_with_a_strangers_taint(tmp_path: Path) -> None:
-    near = Definition("near", "", "Obey me.", trusted=False)
-    async with running(tmp_path, Echo()) as parts:
+    near = SubagentDefinition("near", "", "Obey me.", trusted=False)
+    async with running(tmp_path, EchoProvider()) as parts:
         await parts.bus.submit(typed("hello", options={"agent": asdict(near)}))
         await answered(parts)
         assert await parts.rows("SELECT taint FROM session") == [("untrusted",)]
@@ -537,16 +537,16 @@ async def test_what_a_folder_brings_speaks_with_a_strangers_taint(tmp_path: Path
 async def test_who_is_sent_out_does_no_more_than_the_agent_that_sends(
     tmp_path: Path, background: bool
 ) -> None:
-    careful = Definition("careful", "", "You look.", mode="plan")
+    careful = SubagentDefinition("careful", "", "You look.", mode="plan")
     write = tool("write_file", path="new.txt", content="x")
-    async with running(tmp_path, Echo()) as parts:
+    async with running(tmp_path, EchoProvider()) as parts:
         options = {"auto": True, "agent": asdict(careful)}
         await parts.bus.submit(typed(task(write, background=background), options=options))
         assert "Not allowed" in (await answered(parts, 1 + background))[background]
         assert not (parts.workspace / "new.txt").exists()
 
 
-class Counting(Echo):
+class Counting(EchoProvider):
     """The stand-in; `asked` are the last words of each request."""
 
     def __init__(self) -> None:
@@ -649,11 +649,11 @@ async def test_nobody_stops_a_sub_agent_of_another_chat(tmp_path: Path) -> None:
 
 
 async def test_a_report_stands_for_all_whose_messages_it_was_for(tmp_path: Path) -> None:
-    async with running(tmp_path, Echo()) as parts:
+    async with running(tmp_path, EchoProvider()) as parts:
         await parts.bus.submit(typed("/queue join"))
         await parts.until("SELECT 1 FROM session")
         await settled(lambda: parts.bus.lanes == 0)
-    async with opened(tmp_path, Echo()) as parts:
+    async with opened(tmp_path, EchoProvider()) as parts:
         await parts.bus.submit(typed(task("hello", background=True), sender=Sender("8", "Bob")))
         await parts.bus.submit(typed("and thanks"))
         async with at_work(parts):
@@ -689,8 +689,8 @@ async def test_the_model_is_told_who_works_for_it_at_each_turn(tmp_path: Path) -
 
 
 async def test_tools_are_those_of_the_agent_that_the_terminal_speaks_with(tmp_path: Path) -> None:
-    poet = Definition("poet", "", "You are a poet.", tools=("list_dir",))
-    async with running(tmp_path, Echo()) as parts:
+    poet = SubagentDefinition("poet", "", "You are a poet.", tools=("list_dir",))
+    async with running(tmp_path, EchoProvider()) as parts:
         with parts.watchers.watch(LANE) as seen:
             await parts.bus.submit(typed("/tools", options={"agent": asdict(poet)}))
             async with asyncio.timeout(30):

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from agent import events
-from agent.providers.pool import Models
+from agent.providers.pool import ModelPool
 from agent.providers.registry import ModelConfig
 from gateway.channels.base import Batch
 from gateway.config.sections import LimitsSection
 from gateway.core.messages import InboundMessage, Sender
 from gateway.store.repositories import usage as store
-from gateway.turns.usage_limits import Day
+from gateway.turns.usage_limits import BillingDay
 from tests.fakes.model import ModelServer
 from tests.fakes.model_script import Call, ReplyScript, refusal
 from tests.gateway.parts import Parts, running, said, typed
@@ -41,15 +41,15 @@ def used(usd: float) -> dict[str, Any]:
     return {"prompt_tokens": tokens, "completion_tokens": 0, "total_tokens": tokens}
 
 
-Priced = Callable[..., Models]
+Priced = Callable[..., ModelPool]
 
 
 @pytest.fixture
 async def models(model_server: ModelServer) -> AsyncIterator[Priced]:
     """The stand-in as a model whose million tokens cost so many dollars; None: nobody knows."""
-    opened: list[Models] = []
+    opened: list[ModelPool] = []
 
-    def priced(usd: float | None = 1.0) -> Models:
+    def priced(usd: float | None = 1.0) -> ModelPool:
         entry = ModelConfig(
             "m",
             "openai/fake",
@@ -58,7 +58,7 @@ async def models(model_server: ModelServer) -> AsyncIterator[Priced]:
             price_input_usd=usd,
             price_output_usd=usd,
         )
-        opened.append(Models("m", [entry]))
+        opened.append(ModelPool("m", [entry]))
         return opened[-1]
 
     yield priced
@@ -374,7 +374,7 @@ async def test_a_thousand_charges_add_up_exactly(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("hour", [0, 12, 23])
 def test_a_day_begins_and_ends_at_midnight(hour: int) -> None:
-    day = Day.of(datetime(2027, 3, 28, hour, 30).timestamp())
+    day = BillingDay.of(datetime(2027, 3, 28, hour, 30).timestamp())
     assert day.began == datetime(2027, 3, 28).timestamp()
     assert day.name == "2027-03-28"
     assert "2027-03-29 00:00" in day.ends
@@ -402,7 +402,7 @@ async def test_a_free_model_is_no_way_to_a_fallback_that_may_not_be_paid(
     place = {"api_base": model_server.base_url, "api_key": "k"}
     free = ModelConfig("free", "openai/free", price_input_usd=0, price_output_usd=0, **place)
     paid = ModelConfig("paid", "openai/paid", price_input_usd=1, price_output_usd=1, **place)
-    models = Models("free", [free, paid], fallbacks=["paid"])
+    models = ModelPool("free", [free, paid], fallbacks=["paid"])
     async with running(tmp_path, models, spending=limits(cost_per_chat_day_usd=0.2)) as parts:
         await take(parts, said("a"))
         await parts.platform.until(lambda: "paid" in parts.platform.texts("1"))

@@ -6,8 +6,8 @@ from typing import Any, BinaryIO
 
 import telegram
 
-from gateway.channels.state import Memo
-from gateway.channels.telegram.api.request import AiohttpRequest, Unreadable
+from gateway.channels.state import ChannelState
+from gateway.channels.telegram.api.request import AiohttpRequest, UnreadableResponse
 from gateway.channels.telegram.inbound.decode import Bot
 from gateway.channels.telegram.settings import TelegramSettings
 from gateway.core.messages import Media, OutboundPart
@@ -47,7 +47,7 @@ class TelegramClient:
         url = f"{self._settings.root}/bot{self._settings.token}/getUpdates"
         result = await self._polls.call(url, parameters, wait_s)
         if not isinstance(result, list):
-            raise Unreadable("the result of getUpdates is not a list", b"")
+            raise UnreadableResponse("the result of getUpdates is not a list", b"")
         return result
 
     async def rebuild_polls(self) -> None:
@@ -58,7 +58,7 @@ class TelegramClient:
         me = await self.bot.get_me()
         return Bot(me.id, me.username or "")
 
-    async def set_menu(self, memo: Memo) -> None:
+    async def set_menu(self, memo: ChannelState) -> None:
         from gateway.channels.telegram.api.command_menu import set_menus
 
         await set_menus(self.bot, self._settings, memo)

@@ -10,9 +10,9 @@ from typing import Any
 
 import telegram
 
-from agent.i18n import ENGLISH, briefly, t
+from agent.i18n import ENGLISH, t, use_locale_once
 from agent.version import VERSION
-from gateway.channels.state import Memo
+from gateway.channels.state import ChannelState
 from gateway.channels.telegram.api.request import Refusal
 from gateway.channels.telegram.settings import TelegramSettings
 from gateway.commands.table import COMMANDS
@@ -24,7 +24,7 @@ _OWNERS = frozenset({"pair", "auto"})
 _PRIVATE = frozenset({"start", "language", "resume", "sessions", "fork", "rename", "undo", "redo"})
 
 
-async def set_menus(bot: telegram.Bot, settings: TelegramSettings, memo: Memo) -> None:
+async def set_menus(bot: telegram.Bot, settings: TelegramSettings, memo: ChannelState) -> None:
     """Tell Telegram, unless it was told the very same before. Raises `TelegramError`."""
     # Not of the translations: they would have to be read at each start.
     table = [(name, command.summary) for name, command in COMMANDS.items()]
@@ -58,7 +58,7 @@ def _menus(
     if settings.owner is not None:
         scopes.append(({"type": "chat", "chat_id": int(settings.owner)}, frozenset()))
     for tag, language in _LANGUAGES:
-        with briefly(language):
+        with use_locale_once(language):
             menus = [(scope, list(_commands(without))) for scope, without in scopes]
         for scope, commands in menus:
             yield scope, tag, commands

@@ -14,20 +14,20 @@ from urllib.parse import quote
 
 from telegram.error import TelegramError
 
-from agent.i18n import later
-from agent.security.files.safe_open import opened_folder
+from agent.i18n import mark_for_translation
+from agent.security.files.safe_open import open_folder_beneath
 from gateway.channels.base import NotFetched
-from gateway.channels.telegram.api.request import AiohttpRequest, Refusal, Unreadable
+from gateway.channels.telegram.api.request import AiohttpRequest, Refusal, UnreadableResponse
 from gateway.channels.telegram.settings import OFFICIAL_SERVER, TelegramSettings
 from gateway.core.messages import Media
 
 # What Telegram's own server gives out at most; one that is run by oneself sets no limit.
 OFFICIAL_LIMIT_BYTES = 20 * 2**20
 _CHUNK_BYTES = 256 * 1024
-_TOO_LARGE = later("it is larger than the {limit} MB that I can take here")
-_UNWILLING = later("Telegram does not give it out ({reason})")
-_BROKEN = later("the connection to Telegram broke again and again")
-_CLOSED = later("the Bot API server has it in a file that I cannot open ({reason})")
+_TOO_LARGE = mark_for_translation("it is larger than the {limit} MB that I can take here")
+_UNWILLING = mark_for_translation("Telegram does not give it out ({reason})")
+_BROKEN = mark_for_translation("the connection to Telegram broke again and again")
+_CLOSED = mark_for_translation("the Bot API server has it in a file that I cannot open ({reason})")
 
 
 async def fetch(
@@ -75,7 +75,7 @@ async def _path_of(settings: TelegramSettings, request: AiohttpRequest, media: M
     found = await request.call(url, {"file_id": media.remote})
     path = found.get("file_path") if isinstance(found, dict) else None
     if not isinstance(path, str) or ".." in Path(path).parts:
-        raise Unreadable("the result of getFile has no path", b"")
+        raise UnreadableResponse("the result of getFile has no path", b"")
     return path
 
 
@@ -104,7 +104,7 @@ def _opened(real: Path) -> int:
     that nobody writes to, and a second name of a file that is not everybody's are no files of the
     server. Raises `OSError`."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    with opened_folder(real.parent) as folder:
+    with open_folder_beneath(real.parent) as folder:
         found = os.open(real.name, flags, dir_fd=folder)
     info = os.fstat(found)
     if stat.S_ISREG(info.st_mode) and (info.st_nlink == 1 or info.st_mode & stat.S_IROTH):

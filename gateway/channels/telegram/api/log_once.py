@@ -12,7 +12,7 @@ AGAIN_S = 3600.0
 _KNOWN = 16
 
 
-class Troubles:
+class LogOnce:
     """`say` each failure, `over` when what failed works again.
 
     `of` is what is troubled; two things that fail for one `cause` are one trouble.

@@ -30,7 +30,7 @@ class Lost(TelegramError):
     """The request had left when the trouble began: it may have been carried out."""
 
 
-class Unreadable(Lost):
+class UnreadableResponse(Lost):
     """A whole answer came that is no Bot API answer, or one over the size limit (`too_large`)."""
 
     def __init__(self, message: str, head: bytes, *, too_large: bool = False) -> None:
@@ -107,18 +107,18 @@ class AiohttpRequest(BaseRequest):
 
     @staticmethod
     def parse_json_payload(payload: bytes) -> dict[str, Any]:
-        """Bytes that are no UTF-8 become U+FFFD. Raises `Unreadable` or `Refusal`."""
+        """Bytes that are no UTF-8 become U+FFFD. Raises `UnreadableResponse` or `Refusal`."""
         try:
             answer = json.loads(payload.decode("utf-8", "replace"))
         except (ValueError, RecursionError):
-            raise Unreadable("the answer is not JSON", payload[:_HEAD_BYTES]) from None
+            raise UnreadableResponse("the answer is not JSON", payload[:_HEAD_BYTES]) from None
         if not isinstance(answer, dict):
-            raise Unreadable("the answer is not a JSON object", payload[:_HEAD_BYTES])
+            raise UnreadableResponse("the answer is not a JSON object", payload[:_HEAD_BYTES])
         if answer.get("ok") is False:
             code = answer.get("error_code")
             raise _refusal(code if isinstance(code, int) else 400, answer)
         if "result" not in answer:
-            raise Unreadable("the answer has no result", payload[:_HEAD_BYTES])
+            raise UnreadableResponse("the answer has no result", payload[:_HEAD_BYTES])
         return answer
 
     async def _exchange(self, url: str, parameters: Mapping[str, Any], read_s: float) -> bytes:
@@ -185,7 +185,7 @@ class AiohttpRequest(BaseRequest):
             if len(body) > self._settings.body_limit_bytes:
                 response.close()
                 size = f"{self._settings.body_limit_bytes} bytes"
-                raise Unreadable(
+                raise UnreadableResponse(
                     f"the answer is longer than {size}", bytes(body[:_HEAD_BYTES]), too_large=True
                 )
         return bytes(body)

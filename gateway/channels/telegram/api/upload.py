@@ -13,9 +13,9 @@ from typing import Any
 
 import aiohttp
 
-from agent.text.visible import visible_line
+from agent.text.visible import escape_line
 from gateway.channels.base import Refused
-from gateway.channels.telegram.api.request import AiohttpRequest, Refusal, Unreadable
+from gateway.channels.telegram.api.request import AiohttpRequest, Refusal, UnreadableResponse
 from gateway.channels.telegram.outbound.utf16 import mend
 from gateway.channels.telegram.settings import OFFICIAL_SERVER, TelegramSettings
 from gateway.core.messages import OutboundFile, OutboundPart
@@ -70,7 +70,7 @@ async def _send(
     sent = request.parse_json_payload(body)["result"]
     first = sent[0] if isinstance(sent, list) and sent else sent
     if not isinstance(first, dict) or not isinstance(first.get("message_id"), int):
-        raise Unreadable("the answer names no message", body[:200])
+        raise UnreadableResponse("the answer names no message", body[:200])
     return int(first["message_id"])
 
 
@@ -111,7 +111,7 @@ def _method(file: OutboundFile) -> str:
 
 
 def _name(file: OutboundFile) -> str:
-    return visible_line(mend(file.name.replace('"', "'").replace("\r", " ").replace("\n", " ")))
+    return escape_line(mend(file.name.replace('"', "'").replace("\r", " ").replace("\n", " ")))
 
 
 def _caption(part: OutboundPart) -> Mapping[str, Any]:

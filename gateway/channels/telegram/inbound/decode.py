@@ -9,9 +9,9 @@ from typing import Any
 
 from agent.i18n import language_of
 from agent.records import frozen
-from agent.text.visible import visible
-from gateway.channels.chat_aliases import Moves
-from gateway.channels.chat_settings import Places
+from agent.text.visible import escape_invisible
+from gateway.channels.chat_aliases import ChatIdAliases
+from gateway.channels.chat_settings import ChatSettingsIndex
 from gateway.channels.telegram.ids import stored_id
 from gateway.channels.telegram.inbound.media import kind_of, media_of
 from gateway.channels.telegram.outbound.utf16 import mend
@@ -64,15 +64,15 @@ class Bot:
 
 
 @frozen
-class Here:
+class DecodeContext:
     """Where an update is read: by which bot, under which account, and what is known of chats."""
 
     bot: Bot
     account: str
-    places: Places
+    places: ChatSettingsIndex
 
     @property
-    def moves(self) -> Moves:
+    def moves(self) -> ChatIdAliases:
         return self.places.moves("telegram")
 
 
@@ -89,7 +89,9 @@ def moved(update: Mapping[str, Any]) -> tuple[str, str] | None:
     return None
 
 
-def decode(update: Mapping[str, Any], here: Here, received_at: float) -> InboundMessage | None:
+def decode(
+    update: Mapping[str, Any], here: DecodeContext, received_at: float
+) -> InboundMessage | None:
     """None for what is not meant for us: service messages, and group talk without our name.
 
     Raises `Undecodable` for an update that no version of the Bot API would send.
@@ -101,12 +103,12 @@ def decode(update: Mapping[str, Any], here: Here, received_at: float) -> Inbound
         message = update.get("edited_message" if edited else "message")
         if message is None:
             return None
-        return _Reading(message, here).inbound(received_at, edited)
+        return _MessageDecoder(message, here).inbound(received_at, edited)
     except MALFORMED as exc:
         raise undecodable(exc) from exc
 
 
-def _press(query: Mapping[str, Any], here: Here, received_at: float) -> InboundMessage:
+def _press(query: Mapping[str, Any], here: DecodeContext, received_at: float) -> InboundMessage:
     """A button was pressed; its message may be too old to be told, or sent by another bot."""
     sender = person(query["from"])
     message = query.get("message") or {}
@@ -127,7 +129,9 @@ def _press(query: Mapping[str, Any], here: Here, received_at: float) -> InboundM
     )
 
 
-def _pressed_on(message: Mapping[str, Any], chat: Mapping[str, Any], here: Here) -> str | None:
+def _pressed_on(
+    message: Mapping[str, Any], chat: Mapping[str, Any], here: DecodeContext
+) -> str | None:
     number = message.get("message_id")
     return stored_id(str(int(chat["id"])), int(number), here.moves) if number else None
 
@@ -143,10 +147,10 @@ def person(user: Mapping[str, Any]) -> Sender:
     return Sender(str(int(user["id"])), mend(name))
 
 
-class _Reading:
+class _MessageDecoder:
     """A message, and what its parts mean for this bot."""
 
-    def __init__(self, message: Mapping[str, Any], here: Here) -> None:
+    def __init__(self, message: Mapping[str, Any], here: DecodeContext) -> None:
         self._message = message
         self._here = here
         self._bot = here.bot
@@ -157,7 +161,7 @@ class _Reading:
         if not isinstance(text, str):
             raise TypeError("the text is not a string")
         # What nobody sees in a message, often one that is passed on, the model is not told unseen.
-        self._text = visible(mend(text))
+        self._text = escape_invisible(mend(text))
 
     def inbound(self, received_at: float, edited: bool) -> InboundMessage | None:
         text, sender, album = self._addressed(self._text), self._sender(), self._album()
@@ -272,7 +276,7 @@ class _Reading:
     def _quoted(self) -> str | None:
         chosen = self._message.get("quote") or self._reply() or {}
         text = chosen.get("text") or chosen.get("caption")
-        return visible(mend(str(text))) if text else None
+        return escape_invisible(mend(str(text))) if text else None
 
     def _quoted_id(self) -> str | None:
         number = (self._reply() or {}).get("message_id")

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from gateway.channels.base import Standing
-from gateway.channels.telegram.inbound.decode import MALFORMED, Here, person, undecodable
+from gateway.channels.telegram.inbound.decode import MALFORMED, DecodeContext, person, undecodable
 from gateway.core.messages import Route
 
 
-def standing_in(update: Mapping[str, Any], here: Here) -> Standing | None:
+def membership_change(update: Mapping[str, Any], here: DecodeContext) -> Standing | None:
     """None for an update of another kind, and for the group that a supergroup was before, which
     everybody leaves. Raises `Undecodable`."""
     change = update.get("my_chat_member")

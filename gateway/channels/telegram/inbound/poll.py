@@ -13,14 +13,14 @@ from telegram.error import TelegramError
 
 from agent.errors import KoreError
 from gateway.channels.base import Accept, Batch, ChannelStatus, Undecoded
-from gateway.channels.chat_settings import Places
-from gateway.channels.state import Forgetful, Memo
+from gateway.channels.chat_settings import ChatSettingsIndex
+from gateway.channels.state import ChannelState, InMemoryChannelState
 from gateway.channels.telegram.api.client import BATCH_LIMIT, TelegramClient
-from gateway.channels.telegram.api.log_once import Troubles
-from gateway.channels.telegram.api.request import Lost, Refusal, Unreadable
-from gateway.channels.telegram.inbound.decode import Bot, Here
-from gateway.channels.telegram.inbound.poll_lock import claimed
-from gateway.channels.telegram.inbound.updates import batch_of
+from gateway.channels.telegram.api.log_once import LogOnce
+from gateway.channels.telegram.api.request import Lost, Refusal, UnreadableResponse
+from gateway.channels.telegram.inbound.decode import Bot, DecodeContext
+from gateway.channels.telegram.inbound.poll_lock import poll_lock
+from gateway.channels.telegram.inbound.updates import decode_batch
 from gateway.channels.telegram.settings import TelegramSettings
 
 _log = logging.getLogger(__name__)
@@ -45,8 +45,8 @@ class Poller:
         settings: TelegramSettings,
         client: TelegramClient,
         cursor: int | None,
-        places: Places | None = None,
-        memo: Memo | None = None,
+        places: ChatSettingsIndex | None = None,
+        memo: ChannelState | None = None,
     ) -> None:
         self.status = ChannelStatus("starting")
         # Called when a poll comes through after some that did not.
@@ -55,26 +55,26 @@ class Poller:
         self._settings = settings
         self._client = client
         self._offset = cursor
-        self._places = places or Places()
-        self._memo = memo or Forgetful()
+        self._places = places or ChatSettingsIndex()
+        self._memo = memo or InMemoryChannelState()
         self._limit = BATCH_LIMIT
         self._delay_s = settings.backoff_s
         self._garbled = 0
-        self._troubles = Troubles()
+        self._troubles = LogOnce()
         self._me: asyncio.Future[Bot] | None = None
         self._completed_at = self._news_at = time.monotonic()
 
     @property
-    def here(self) -> Here | None:
+    def here(self) -> DecodeContext | None:
         """Where updates are read; None until the bot's name is known."""
         if self._me is None or not self._me.done() or self._me.cancelled():
             return None
-        return Here(self._me.result(), self._settings.account, self._places)
+        return DecodeContext(self._me.result(), self._settings.account, self._places)
 
     async def run(self, accept: Accept) -> None:
         """Runs until cancelled."""
         while True:
-            with claimed(self._settings.token, self._settings.root) as holder:
+            with poll_lock(self._settings.token, self._settings.root) as holder:
                 if holder is None:
                     return await self._run(accept)
             self._troubled(
@@ -136,7 +136,7 @@ class Poller:
         except TimeoutError:
             await self._back_off("a poll hung")
             return None
-        except Unreadable as exc:
+        except UnreadableResponse as exc:
             return self._isolate(exc)
         self._garbled = 0
         self._completed_at = time.monotonic()
@@ -159,13 +159,13 @@ class Poller:
         return self._decoded(updates, await asyncio.shield(self._me))
 
     def _decoded(self, updates: Sequence[Any], me: Bot) -> Batch:
-        here = Here(me, self._settings.account, self._places)
-        batch = batch_of(updates, here, time.time(), self._offset)
+        here = DecodeContext(me, self._settings.account, self._places)
+        batch = decode_batch(updates, here, time.time(), self._offset)
         if batch.next_offset == self._offset:
             raise Lost("a poll brought no updates but something else")
         return batch
 
-    def _isolate(self, trouble: Unreadable) -> Batch | None:
+    def _isolate(self, trouble: UnreadableResponse) -> Batch | None:
         """An answer cannot be read: fetch one by one, and bury the update that is to blame.
 
         Raises the trouble again while it may be the network's, not an update's.

@@ -14,7 +14,7 @@ from pathlib import Path
 
 
 @contextmanager
-def claimed(token: str, server: str) -> Iterator[str | None]:
+def poll_lock(token: str, server: str) -> Iterator[str | None]:
     """Claim a server's bot until the block ends, or the process does. Gives who has it already
     (in words), or None. Where no lock can be had nobody is kept from polling."""
     try:

@@ -5,16 +5,16 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gateway.channels.base import UNDECODED_LIMIT_CHARS, Batch, Standing, Undecoded
-from gateway.channels.telegram.inbound.decode import Here, Undecodable, decode, moved
-from gateway.channels.telegram.inbound.membership import standing_in
+from gateway.channels.telegram.inbound.decode import DecodeContext, Undecodable, decode, moved
+from gateway.channels.telegram.inbound.membership import membership_change
 from gateway.core.messages import InboundMessage
 
 # The Bot API nests a few levels; what lies deeper is never read.
 _DEPTH = 24
 
 
-def batch_of(
-    updates: Iterable[Any], here: Here, received_at: float, next_offset: int | None = None
+def decode_batch(
+    updates: Iterable[Any], here: DecodeContext, received_at: float, next_offset: int | None = None
 ) -> Batch:
     """One bad update blocks no other. What is no update at all is passed over; the batch's next
     offset is then the one that was given."""
@@ -32,7 +32,7 @@ def batch_of(
             here.moves.learn(*move)
             moves.append(move)
         try:
-            if (standing := standing_in(update, here)) is not None:
+            if (standing := membership_change(update, here)) is not None:
                 standings.append(standing)
             decoded = decode(update, here, received_at)
         except Undecodable as exc:
@@ -43,7 +43,7 @@ def batch_of(
     return Batch(messages, undecoded, next_offset, moves, standings)
 
 
-def decoded_again(raw: str, here: Here, received_at: float) -> Batch:
+def decoded_again(raw: str, here: DecodeContext, received_at: float) -> Batch:
     """The batch of an update that was kept, or of a whole answer that held one; it moves no
     cursor."""
     try:
@@ -51,7 +51,7 @@ def decoded_again(raw: str, here: Here, received_at: float) -> Batch:
     except (ValueError, RecursionError):
         return Batch((), [Undecoded("", "it is not complete JSON", raw)])
     updates = found.get("result", [found]) if isinstance(found, dict) else ()
-    batch = batch_of(updates if isinstance(updates, list) else (), here, received_at)
+    batch = decode_batch(updates if isinstance(updates, list) else (), here, received_at)
     return Batch(batch.messages, batch.undecoded, None, batch.moves, batch.standings)
 
 

@@ -17,13 +17,13 @@ from telegram.error import TelegramError
 
 from agent.errors import ConfigError, KoreError
 from gateway.channels.base import Accept, Batch, ChannelStatus
-from gateway.channels.chat_settings import Places
-from gateway.channels.state import Memo
+from gateway.channels.chat_settings import ChatSettingsIndex
+from gateway.channels.state import ChannelState
 from gateway.channels.telegram.api.client import TelegramClient
-from gateway.channels.telegram.api.log_once import Troubles
+from gateway.channels.telegram.api.log_once import LogOnce
 from gateway.channels.telegram.api.request import Refusal
-from gateway.channels.telegram.inbound.decode import Bot, Here
-from gateway.channels.telegram.inbound.updates import batch_of, is_update_id
+from gateway.channels.telegram.inbound.decode import Bot, DecodeContext
+from gateway.channels.telegram.inbound.updates import decode_batch, is_update_id
 from gateway.channels.telegram.settings import TelegramSettings
 
 _log = logging.getLogger(__name__)
@@ -41,7 +41,11 @@ class Webhook:
     """
 
     def __init__(
-        self, settings: TelegramSettings, client: TelegramClient, places: Places, memo: Memo
+        self,
+        settings: TelegramSettings,
+        client: TelegramClient,
+        places: ChatSettingsIndex,
+        memo: ChannelState,
     ) -> None:
         self.status = ChannelStatus("starting")
         # Called when Telegram answers after a time without.
@@ -51,18 +55,18 @@ class Webhook:
         self._client = client
         self._places = places
         self._memo = memo
-        self._troubles = Troubles()
+        self._troubles = LogOnce()
         self._bot: Bot | None = None
         self._accept: Accept | None = None
         self._group: asyncio.TaskGroup | None = None
         self._under_way: dict[int, asyncio.Task[bool]] = {}
 
     @property
-    def here(self) -> Here | None:
+    def here(self) -> DecodeContext | None:
         """Where updates are read; None until the bot's name is known."""
         if self._bot is None:
             return None
-        return Here(self._bot, self._settings.account, self._places)
+        return DecodeContext(self._bot, self._settings.account, self._places)
 
     async def run(self, accept: Accept) -> None:
         """Until cancelled. Raises `ConfigError` when Telegram refuses the address."""
@@ -93,7 +97,7 @@ class Webhook:
         if task is None:
             if len(self._under_way) >= UNDER_WAY:
                 return BUSY
-            batch = replace(batch_of([update], here, time.time()), next_offset=None)
+            batch = replace(decode_batch([update], here, time.time()), next_offset=None)
             # Not a part of the call: one that is given up must not leave it half done.
             task = self._group.create_task(self._store(self._accept, batch))
             self._under_way[number] = task

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 
 from agent.i18n import t
 from agent.records import frozen
-from agent.text.visible import exact
+from agent.text.visible import escape_for_approval
 from gateway.channels.telegram.outbound.render import REPEAT_NOTE
 from gateway.channels.telegram.outbound.split import LIMIT_UNITS
 from gateway.channels.telegram.outbound.utf16 import mend, units
-from gateway.core.approval import Question, choices
+from gateway.core.approval import ApprovalPrompt, buttons_for
 from gateway.core.messages import Entity, OutboundFile, OutboundPart
 
 # The rest is for the head, the reason, what was decided, and a note that a retry may put in front.
@@ -24,7 +24,7 @@ class _Piece:
     language: str | None = None
 
 
-def show(question: Question, decided: str | None = None) -> OutboundPart:
+def render_approval(question: ApprovalPrompt, decided: str | None = None) -> OutboundPart:
     """The question with its buttons; `decided` says what came of it, and takes their place.
 
     What does not fit is left out in the middle and said so; `whole` holds all of it then, and only
@@ -37,14 +37,14 @@ def show(question: Question, decided: str | None = None) -> OutboundPart:
         note = t("⚠️ The middle did not fit here: the file above holds all of it.")
         pieces.append(_Piece(f"\n{note}"))
     if decided:
-        pieces.append(_Piece(f"\n\n{exact(decided)[:_LINE_CHARS]}", "bold"))
+        pieces.append(_Piece(f"\n\n{escape_for_approval(decided)[:_LINE_CHARS]}", "bold"))
         return _part(pieces)
     part = _part(pieces)
-    return OutboundPart(part.text, part.entities, choices(question.nonce, whole=cut == code))
+    return OutboundPart(part.text, part.entities, buttons_for(question.nonce, whole=cut == code))
 
 
-def whole(question: Question) -> OutboundFile | None:
-    """A file with all that would happen, when `show` leaves something out; else None."""
+def whole(question: ApprovalPrompt) -> OutboundFile | None:
+    """A file with all that would happen, when `render_approval` leaves something out; else None."""
     code, language = _subject(question)
     if _cut(code) == code:
         return None
@@ -52,23 +52,23 @@ def whole(question: Question) -> OutboundFile | None:
     return OutboundFile(name, text=code, size_bytes=len(code.encode()))
 
 
-def _pieces(question: Question, code: str, language: str | None) -> Iterator[_Piece]:
+def _pieces(question: ApprovalPrompt, code: str, language: str | None) -> Iterator[_Piece]:
     # A command stands below, whole.
     title = question.title if question.command is None else question.tool
-    head = t("🔐 Question {n}: {title}", n=question.number, title=exact(title))
+    head = t("🔐 Question {n}: {title}", n=question.number, title=escape_for_approval(title))
     yield _Piece(head, "bold")
     if question.folder:
-        place = t("in {folder}", folder=exact(question.folder)[:_LINE_CHARS])
+        place = t("in {folder}", folder=escape_for_approval(question.folder)[:_LINE_CHARS])
         yield _Piece(f"\n{place}")
     yield _Piece("\n")
     yield _Piece(code, "pre", language)
-    yield _Piece(f"\n{exact(t(question.reason))[:_LINE_CHARS]}")
+    yield _Piece(f"\n{escape_for_approval(t(question.reason))[:_LINE_CHARS]}")
     if question.asker != question.principal:
-        asker = t("Asked for by {name}", name=exact(question.asker)[:_LINE_CHARS])
+        asker = t("Asked for by {name}", name=escape_for_approval(question.asker)[:_LINE_CHARS])
         yield _Piece(f"\n{asker}")
 
 
-def _subject(question: Question) -> tuple[str, str | None]:
+def _subject(question: ApprovalPrompt) -> tuple[str, str | None]:
     """Exactly what would happen, every character visible, and the language it is in."""
     arguments = dict(question.arguments)
     if question.command is not None:
@@ -80,7 +80,7 @@ def _subject(question: Question) -> tuple[str, str | None]:
         code, language = question.sends, None
     else:
         code, language = f"{question.tool}{_told(arguments)}", None
-    return exact(mend(code)).strip("\n") or t("(nothing)"), language
+    return escape_for_approval(mend(code)).strip("\n") or t("(nothing)"), language
 
 
 def _told(arguments: dict[str, object]) -> str:

@@ -41,7 +41,7 @@ class _Margin:
 
 
 @dataclass(slots=True)
-class Marks:
+class EntityWriter:
     """Written from start to end; places count in characters until `finish`."""
 
     length: int = 0

@@ -15,7 +15,7 @@ _WEB = re.compile(
 _APP = re.compile(r"(?:tg|ton|tonsite)://[^\s]+", re.IGNORECASE)
 
 
-def opens(url: str) -> bool:
+def is_clickable(url: str) -> bool:
     """Absolute, with a host that has a dot: `localhost` and paths are nobody's address there."""
     known = _WEB.fullmatch(url) or _APP.fullmatch(url)
     return known is not None and len(url) <= _CHARS

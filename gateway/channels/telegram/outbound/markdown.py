@@ -4,10 +4,10 @@ import re
 from typing import Any
 from urllib.parse import quote
 
-from agent.text.visible import visible_line
-from gateway.channels.telegram.outbound.entity_writer import Marks
+from agent.text.visible import escape_line
+from gateway.channels.telegram.outbound.entity_writer import EntityWriter
 from gateway.channels.telegram.outbound.latex import readable
-from gateway.channels.telegram.outbound.links import opens
+from gateway.channels.telegram.outbound.links import is_clickable
 from gateway.channels.telegram.outbound.markdown_prepare import (
     END_SPOILER,
     FORMULA,
@@ -31,15 +31,15 @@ _LOOK_BACK = 200
 
 def _spelled(url: str) -> str:
     """The address with blanks and all that nobody would see in it as `%20`."""
-    hides = [char for char in set(url) if char == " " or visible_line(char) != char]
+    hides = [char for char in set(url) if char == " " or escape_line(char) != char]
     return url.translate({ord(char): quote(char) for char in hides})
 
 
-class Walk:
+class MarkdownRenderer:
     """Goes over the events of one source; `marks` holds what they came to."""
 
     def __init__(self, source: bytes) -> None:
-        self.marks = Marks()
+        self.marks = EntityWriter()
         self._source = source
         self._lists: list[int | None] = []
         self._links: list[tuple[str, str, int]] = []
@@ -202,8 +202,8 @@ class Walk:
         self._used.add(link["id"])
         if is_image:
             self.marks.write("🖼 ")
-        self._links.append((url, "text_link" if opens(url) else "", self.marks.length))
-        if opens(url):
+        self._links.append((url, "text_link" if is_clickable(url) else "", self.marks.length))
+        if is_clickable(url):
             self.marks.open("text_link", url=_spelled(url))
 
     def _end_link(self) -> None:
@@ -276,7 +276,7 @@ class Walk:
             self.events(cell)
 
     def _plain(self, cell: Events) -> str:
-        walk = Walk(self._source)
+        walk = MarkdownRenderer(self._source)
         walk.events(cell)
         return walk.marks.finish()[0].replace("\n", " ")
 

@@ -36,7 +36,7 @@ _PASSES = 16
 Events = list[tuple[Any, dict[str, int]]]
 
 
-def clean(markdown: str) -> str:
+def sanitize(markdown: str) -> str:
     """No lone surrogates and no control characters, which Telegram would blank out anyway."""
     text = mend(markdown).removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     return text.translate(_CONTROLS)

@@ -10,9 +10,9 @@ import telegram
 from telegram import ReactionTypeEmoji
 from telegram.error import TelegramError
 
-from gateway.channels.chat_aliases import Moves
-from gateway.channels.rate_limiter import Gate
-from gateway.channels.telegram.ids import chat_of, message_of
+from gateway.channels.chat_aliases import ChatIdAliases
+from gateway.channels.rate_limiter import RateLimiter
+from gateway.channels.telegram.ids import telegram_chat_id, telegram_message_id
 from gateway.core.messages import OutboundMessage, Route
 
 # Of one chat; whoever writes more before the answer sees some of them stay.
@@ -24,7 +24,9 @@ class Reactions:
     """Cosmetic: where the gate is busy or the chat allows none, nothing is shown. Without an
     `emoji` nothing is ever."""
 
-    def __init__(self, bot: telegram.Bot, gate: Gate, moves: Moves, emoji: str | None) -> None:
+    def __init__(
+        self, bot: telegram.Bot, gate: RateLimiter, moves: ChatIdAliases, emoji: str | None
+    ) -> None:
         self._bot = bot
         self._gate = gate
         self._moves = moves
@@ -60,12 +62,14 @@ class Reactions:
                 await self._show(route, message_id, None)
 
     async def _show(self, route: Route, message_id: str, emoji: str | None) -> bool:
-        target = message_of(route, message_id, self._moves)
+        target = telegram_message_id(route, message_id, self._moves)
         group = route.chat_id.startswith("-")
         if target is None or not self._gate.try_acquire(route.chat_id, group=group):
             return False
         reaction = [ReactionTypeEmoji(emoji)] if emoji else []
         with suppress(TelegramError, LookupError, TypeError, ValueError):
-            await self._bot.set_message_reaction(chat_of(route, self._moves), target, reaction)
+            await self._bot.set_message_reaction(
+                telegram_chat_id(route, self._moves), target, reaction
+            )
             return True
         return False

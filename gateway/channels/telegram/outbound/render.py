@@ -9,20 +9,22 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from agent.i18n import later, plural, t
-from agent.text.visible import visible
-from agent.turn.completion_signal import in_words
-from gateway.channels.telegram.outbound.markdown_prepare import clean, parsed
+from agent.i18n import mark_for_translation, plural, t
+from agent.text.visible import escape_invisible
+from agent.turn.completion_signal import humanize_signals
+from gateway.channels.telegram.outbound.markdown_prepare import parsed, sanitize
 from gateway.channels.telegram.outbound.split import LIMIT_ENTITIES, LIMIT_UNITS, first_part, split
 from gateway.channels.telegram.outbound.utf16 import offsets, units
 from gateway.core.messages import Entity, OutboundFile, OutboundPart
 
 # Its translations are shorter, and so are the other notes.
-REPEAT_NOTE = later("↻ This may be a repeat: the connection broke while sending.\n")
-PREVIEW_NOTE = later("↻ The whole answer; an unfinished version may be above.\n")
-PAGE_NOTE = later("↻ An unfinished version of this part may be above.\n")
-STRAYED_NOTE = later("↪ From a topic that is closed or gone:\n")
-EMPTY_ANSWER = later("The answer was empty. Please ask again, perhaps in other words.")
+REPEAT_NOTE = mark_for_translation("↻ This may be a repeat: the connection broke while sending.\n")
+PREVIEW_NOTE = mark_for_translation("↻ The whole answer; an unfinished version may be above.\n")
+PAGE_NOTE = mark_for_translation("↻ An unfinished version of this part may be above.\n")
+STRAYED_NOTE = mark_for_translation("↪ From a topic that is closed or gone:\n")
+EMPTY_ANSWER = mark_for_translation(
+    "The answer was empty. Please ask again, perhaps in other words."
+)
 
 # A part leaves room for the note that a later retry may have to put in front.
 _PART_UNITS = LIMIT_UNITS - units(REPEAT_NOTE)
@@ -51,18 +53,18 @@ _PARSER_FAILURES = (
 
 def render(markdown: str) -> tuple[OutboundPart, ...]:
     """What Telegram shows for an answer: at least one part, none blank or too long. Never fails."""
-    text, entities = _convert(clean(in_words(markdown)))
+    text, entities = _convert(sanitize(humanize_signals(markdown)))
     return split(text, entities, _PART_UNITS) or (OutboundPart(t(EMPTY_ANSWER)),)
 
 
-def shortened(
+def as_file_if_long(
     markdown: str, parts: tuple[OutboundPart, ...], most: int
 ) -> tuple[OutboundPart, ...]:
     """An answer of more than `most` messages (0: of any number) as its beginning and a file."""
     if not 0 < most < len(parts):
         return parts
     kept = text_messages(most)
-    text = visible(clean(in_words(markdown)))
+    text = escape_invisible(sanitize(humanize_signals(markdown)))
     whole = OutboundFile("answer.md", text=text, size_bytes=len(text.encode()))
     caption = plural(
         len(parts) - kept,
@@ -109,8 +111,8 @@ def render_pages(markdown: str, line: str, most: int) -> tuple[OutboundPart, ...
 
     Marks that were opened at the very end and a link that is half there are left out.
     """
-    begun = in_words(markdown[: most * _PREVIEW_CHARS], growing=True)
-    text, entities = _convert(_closed(clean(begun)))
+    begun = humanize_signals(markdown[: most * _PREVIEW_CHARS], growing=True)
+    text, entities = _convert(_closed(sanitize(begun)))
     parts = split(text, entities, _PART_UNITS)
     if not parts or not (line or len(parts) > most):
         return parts
@@ -120,7 +122,7 @@ def render_pages(markdown: str, line: str, most: int) -> tuple[OutboundPart, ...
 
 def _with_line(part: OutboundPart, line: str) -> OutboundPart:
     """The part, shortened where it has no room for the line."""
-    below, formatted = _convert(clean(line) or _MORE)
+    below, formatted = _convert(sanitize(line) or _MORE)
     begun = first_part(part.text, part.entities, _PART_UNITS - units(below) - 2)
     assert begun is not None, "no part is blank"
     shift = units(begun.text) + 2
@@ -152,7 +154,7 @@ def mark_repeat(part: OutboundPart, *, preview: bool = False, number: int = 0) -
     return _noted(part, t(PAGE_NOTE if number else PREVIEW_NOTE))
 
 
-def mark_strayed(part: OutboundPart) -> OutboundPart:
+def mark_topic_lost(part: OutboundPart) -> OutboundPart:
     """The part with a first line that says that it answers what was said in a topic."""
     return _noted(part, t(STRAYED_NOTE))
 
@@ -171,11 +173,11 @@ def _noted(part: OutboundPart, note: str) -> OutboundPart:
 def _convert(markdown: str) -> tuple[str, Sequence[Entity]]:
     if _PLAIN.fullmatch(markdown):
         return _with_nothing_hidden(markdown, ())
-    from gateway.channels.telegram.outbound.markdown import Walk
+    from gateway.channels.telegram.outbound.markdown import MarkdownRenderer
 
     try:
         source, events = parsed(markdown)
-        walk = Walk(source)
+        walk = MarkdownRenderer(source)
         walk.events(events)
         return _with_nothing_hidden(*walk.finish())
     except _PARSER_FAILURES:
@@ -184,13 +186,13 @@ def _convert(markdown: str) -> tuple[str, Sequence[Entity]]:
 
 def _with_nothing_hidden(text: str, entities: Sequence[Entity]) -> tuple[str, Sequence[Entity]]:
     """Only what was parsed shows all that hides in it: `&#x200b;` is one plain word before."""
-    if visible(text) == text:
+    if escape_invisible(text) == text:
         return text, entities
     at = offsets(text)
     bounds = sorted({0, at[-1], *(n for e in entities for n in (e.offset, e.offset + e.length))})
     pieces, moved, done = [], {0: 0}, 0
     for start, end in pairwise(bounds):
-        piece = visible(text[bisect_left(at, start) : bisect_left(at, end)])
+        piece = escape_invisible(text[bisect_left(at, start) : bisect_left(at, end)])
         pieces.append(piece)
         done += units(piece)
         moved[end] = done

@@ -18,21 +18,26 @@ from telegram.error import TelegramError
 from gateway.channels.base import (
     Ambiguous,
     BadFormat,
+    ChannelRateLimited,
     Gone,
     Moved,
     NoTopic,
     NotSent,
-    RateLimited,
     Refused,
     SendError,
     Unreachable,
 )
-from gateway.channels.chat_aliases import Moves
-from gateway.channels.rate_limiter import Gate
+from gateway.channels.chat_aliases import ChatIdAliases
+from gateway.channels.rate_limiter import RateLimiter
 from gateway.channels.telegram.api.client import TelegramClient
 from gateway.channels.telegram.api.request import Refusal, Unsent
-from gateway.channels.telegram.ids import chat_of, message_of, stored_id, thread_of
-from gateway.channels.telegram.outbound.render import mark_repeat, mark_strayed, render_preview
+from gateway.channels.telegram.ids import (
+    stored_id,
+    telegram_chat_id,
+    telegram_message_id,
+    thread_of,
+)
+from gateway.channels.telegram.outbound.render import mark_repeat, mark_topic_lost, render_preview
 from gateway.channels.telegram.outbound.utf16 import mend
 from gateway.core.messages import OutboundMessage, OutboundPart, Route
 
@@ -57,14 +62,16 @@ _UNREACHABLE = re.compile(
 )
 
 
-class Sender:
+class TelegramSender:
     """Everything that one bot sends passes its gate here."""
 
-    def __init__(self, client: TelegramClient, gate: Gate, moves: Moves | None = None) -> None:
+    def __init__(
+        self, client: TelegramClient, gate: RateLimiter, moves: ChatIdAliases | None = None
+    ) -> None:
         self._bot = client.bot
         self._client = client
         self._gate = gate
-        self._moves = moves or Moves()
+        self._moves = moves or ChatIdAliases()
         self._knows_drafts = True
         self._admitted: Counter[str] = Counter()
         # What the previews show that grow now.
@@ -81,7 +88,7 @@ class Sender:
         if message.maybe_duplicate and message.provider_msg is None:
             part = mark_repeat(part, preview=message.preview_lost, number=message.part)
         if message.strayed and message.part == 0:
-            part = mark_strayed(part)
+            part = mark_topic_lost(part)
         await self._pass_gate(route)
         if message.provider_msg and self._is_shown(route, part, message.provider_msg):
             return message.provider_msg
@@ -100,13 +107,15 @@ class Sender:
         if message.maybe_duplicate:
             part = mark_repeat(part, preview=message.preview_lost)
         if message.strayed and message.part == 0:
-            part = mark_strayed(part)
+            part = mark_topic_lost(part)
         await self._pass_gate(route)
         for _ in part.files[1:]:
             # Each part of an album counts, but an album is not sent in parts.
             self._gate.try_acquire(route.chat_id, group=_is_group(route))
-        chat_id = chat_of(route, self._moves)
-        answers = message_of(route, message.reply_to, self._moves) if message.reply_to else None
+        chat_id = telegram_chat_id(route, self._moves)
+        answers = (
+            telegram_message_id(route, message.reply_to, self._moves) if message.reply_to else None
+        )
         reply = {"message_id": answers, "allow_sending_without_reply": True}
         target = {
             "chat_id": chat_id,
@@ -131,12 +140,12 @@ class Sender:
     async def preview(
         self, route: Route, page: OutboundPart, provider_msg: str | None, reply_to: str | None
     ) -> str:
-        """Show a page of a growing answer. Raises `RateLimited` when the gate is busy."""
+        """Show a page of a growing answer. Raises `ChannelRateLimited` when the gate is busy."""
         group = _is_group(route)
         if provider_msg and self._is_shown(route, page, provider_msg):
             return provider_msg
         if not self._gate.try_acquire(route.chat_id, group=group):
-            raise RateLimited(self._gate.wait_s(route.chat_id, group=group))
+            raise ChannelRateLimited(self._gate.wait_s(route.chat_id, group=group))
         if provider_msg is not None:
             shown = await self._edit(route, page, provider_msg)
         else:
@@ -164,7 +173,7 @@ class Sender:
         if part is None or not self._gate.try_acquire(route.chat_id, group=False):
             return
         draft = self._bot.send_message_draft(
-            chat_of(route, self._moves),
+            telegram_chat_id(route, self._moves),
             number,
             mend(part.text),
             message_thread_id=thread_of(route),
@@ -183,7 +192,9 @@ class Sender:
             await self._outcome(
                 route,
                 self._bot.send_chat_action(
-                    chat_of(route, self._moves), "typing", message_thread_id=thread_of(route)
+                    telegram_chat_id(route, self._moves),
+                    "typing",
+                    message_thread_id=thread_of(route),
                 ),
             )
 
@@ -204,12 +215,12 @@ class Sender:
 
         https://core.telegram.org/bots/api#editmessagereplymarkup
         """
-        message_id = message_of(route, provider_msg, self._moves)
+        message_id = telegram_message_id(route, provider_msg, self._moves)
         if message_id is None:
             return
         await self._gate.acquire(route.chat_id, group=_is_group(route))
         edit = self._bot.edit_message_reply_markup(
-            chat_id=chat_of(route, self._moves), message_id=message_id
+            chat_id=telegram_chat_id(route, self._moves), message_id=message_id
         )
         with suppress(_Unchanged):
             await self._outcome(route, edit)
@@ -222,9 +233,9 @@ class Sender:
             del self._admitted[route.chat_id]
 
     async def _new(self, route: Route, part: OutboundPart, reply_to: str | None) -> str:
-        target = message_of(route, reply_to, self._moves) if reply_to else None
+        target = telegram_message_id(route, reply_to, self._moves) if reply_to else None
         reply = ReplyParameters(target, allow_sending_without_reply=True) if target else None
-        chat_id = chat_of(route, self._moves)
+        chat_id = telegram_chat_id(route, self._moves)
         sent = await self._outcome(
             route,
             self._bot.send_message(
@@ -240,14 +251,14 @@ class Sender:
         return stored_id(str(chat_id), sent.message_id, self._moves)
 
     async def _edit(self, route: Route, part: OutboundPart, provider_msg: str) -> str:
-        message_id = message_of(route, provider_msg, self._moves)
+        message_id = telegram_message_id(route, provider_msg, self._moves)
         if message_id is None:
             raise Gone("the message stands in the group that this chat was before")
         # Until this edit has come through, nobody knows what is shown.
         self._shown.pop((route, provider_msg), None)
         edit = self._bot.edit_message_text(
             mend(part.text),
-            chat_id=chat_of(route, self._moves),
+            chat_id=telegram_chat_id(route, self._moves),
             message_id=message_id,
             entities=_entities(part),
             reply_markup=_keyboard(part),
@@ -265,7 +276,7 @@ class Sender:
             error = send_error(exc)
             if isinstance(exc, Refusal) and exc.new_chat_id is not None:
                 error = Moved(route.chat_id, str(exc.new_chat_id))
-            if isinstance(error, RateLimited):
+            if isinstance(error, ChannelRateLimited):
                 group = _is_group(route)
                 self._gate.note_refused(route.chat_id, error.retry_after_s, group=group)
             raise error from exc
@@ -287,7 +298,7 @@ def send_error(exc: TelegramError) -> SendError:
         return Ambiguous(str(exc))
     reason = exc.description
     if exc.code == 429:
-        return RateLimited(exc.retry_after_s)
+        return ChannelRateLimited(exc.retry_after_s)
     if _NO_TOPIC.search(reason):
         return NoTopic(reason)
     if exc.code == 403 or _UNREACHABLE.search(reason):

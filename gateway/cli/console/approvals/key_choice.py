@@ -26,7 +26,7 @@ def answer_for(key: str) -> Answer | None:
     return "deny" if key in _REFUSALS else None
 
 
-class Choice:
+class KeyChoice:
     """Feed it keys with `press`; `decide` is called with the answer, once for each `arm`.
 
     A refusal counts at once. Consent counts when no other key comes within `ALONE_S`, or when

@@ -8,19 +8,19 @@ from collections.abc import Awaitable, Callable
 from typing import TextIO
 
 from agent.events import ApprovalAsked
-from agent.i18n import later, t
+from agent.i18n import mark_for_translation, t
 from agent.security.policy.base import Answer
-from agent.text.visible import exact
-from gateway.cli.console.approvals.key_choice import Choice
+from agent.text.visible import escape_for_approval
+from gateway.cli.console.approvals.key_choice import KeyChoice
 from gateway.cli.console.output.text import seconds
 
-CHOICES = later("[y] once  [s] for this session  [a] always  [n] no")
+CHOICES = mark_for_translation("[y] once  [s] for this session  [a] always  [n] no")
 _CTRL_C = "\x03"
 _VERDICTS: dict[Answer, str] = {
-    "once": later("allowed once"),
-    "session": later("allowed for this session"),
-    "always": later("always allowed, exactly this"),
-    "deny": later("denied"),
+    "once": mark_for_translation("allowed once"),
+    "session": mark_for_translation("allowed for this session"),
+    "always": mark_for_translation("always allowed, exactly this"),
+    "deny": mark_for_translation("denied"),
 }
 
 
@@ -29,11 +29,11 @@ def subject(asked: ApprovalAsked) -> str:
     arguments = {**asked.arguments, **_beside(asked)}
     if isinstance(command := arguments.get("command"), str):
         others = [f"  {name}: {value}" for name, value in arguments.items() if name != "command"]
-        return exact("\n".join([f"{asked.tool}: {command}", *others]))
+        return escape_for_approval("\n".join([f"{asked.tool}: {command}", *others]))
     if asked.diff is not None and "path" in arguments:
-        return exact(f"{asked.tool}: {arguments['path']}")
+        return escape_for_approval(f"{asked.tool}: {arguments['path']}")
     told = "\n".join(f"  {name}: {value}" for name, value in arguments.items())
-    return exact(f"{asked.tool}\n{told}" if told else asked.tool)
+    return escape_for_approval(f"{asked.tool}\n{told}" if told else asked.tool)
 
 
 def _beside(asked: ApprovalAsked) -> dict[str, str]:
@@ -52,8 +52,8 @@ def ask_at_terminal(
     """Ask on a bare terminal, outside of a conversation. Ctrl-C denies and interrupts."""
 
     async def ask(asked: ApprovalAsked) -> Answer:
-        diff = f"\n{exact(asked.diff)}" if asked.diff else ""
-        print(f"? {subject(asked)}{diff}\n  {exact(t(asked.reason))}", file=screen)
+        diff = f"\n{escape_for_approval(asked.diff)}" if asked.diff else ""
+        print(f"? {subject(asked)}{diff}\n  {escape_for_approval(t(asked.reason))}", file=screen)
         left = t("{time} left", time=seconds(asked.expires_s))
         print(f"  {t(CHOICES)}  ({left}) ", end="", file=screen, flush=True)
         answer = await _one_answer(keys.fileno(), asked.expires_s, interrupted)
@@ -71,7 +71,7 @@ async def _one_answer(terminal: int, deadline_s: float, interrupted: asyncio.Eve
         if not found.done():
             found.set_result(answer)
 
-    choice = Choice(decide)
+    choice = KeyChoice(decide)
     choice.arm()
 
     def on_key() -> None:

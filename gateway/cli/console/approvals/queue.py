@@ -5,21 +5,21 @@ from collections.abc import Callable
 
 from agent.events import ApprovalAsked
 from agent.security.policy.base import Answer
-from gateway.cli.console.approvals.key_choice import Choice
-from gateway.cli.console.output.turn_view import View
+from gateway.cli.console.approvals.key_choice import KeyChoice
+from gateway.cli.console.output.turn_view import TurnView
 
 Reply = Callable[[ApprovalAsked, Answer], None]
 
 
-class Questions:
+class ApprovalQueue:
     """`put` what is asked and `close` what is settled; `reply` is called with the person's word."""
 
-    def __init__(self, view: View, reply: Reply) -> None:
+    def __init__(self, view: TurnView, reply: Reply) -> None:
         self._view = view
         self._reply = reply
         self._open: deque[ApprovalAsked] = deque()
         self._withdrawn: set[str] = set()
-        self._choice = Choice(self._decide)
+        self._choice = KeyChoice(self._decide)
 
     def __bool__(self) -> bool:
         return bool(self._open)

@@ -11,23 +11,23 @@ from pathlib import Path
 from rich.text import Text
 
 from agent.errors import KoreError
-from agent.i18n import speak, spoken, t
-from agent.text.visible import visible
+from agent.i18n import current_locale, set_locale, t
+from agent.text.visible import escape_invisible
 from gateway.cli.console.chat.local_commands import CHAT_COMMANDS, CONSOLE_COMMANDS
 from gateway.cli.console.chat.repl import Repl, Start
-from gateway.cli.console.chat.turn_screen import Unsent
+from gateway.cli.console.chat.turn_screen import UnsentInput
 from gateway.cli.console.input.completion import Completions
 from gateway.cli.console.input.plain_prompt import PlainPrompt
 from gateway.cli.console.input.prompt import Prompt
 from gateway.cli.console.output.ascii_fallback import speaks_utf8
 from gateway.cli.console.output.screen import Screen
-from gateway.control.protocol import HandedOver, OwnerLost
-from gateway.control.service import Opened, Service
+from gateway.control.protocol import ConnectionLost, HandedOver
+from gateway.control.service import ConsoleLease, Service
 
 _TRIES = 4
 _PAUSE_S = 0.5
 # A service, or the one that follows after a loss.
-Connect = Callable[[OwnerLost | None], AbstractAsyncContextManager[Service]]
+Connect = Callable[[ConnectionLost | None], AbstractAsyncContextManager[Service]]
 
 
 async def converse(connect: Connect, start: Start, folder: Path) -> None:
@@ -57,9 +57,9 @@ async def converse(connect: Connect, start: Start, folder: Path) -> None:
 async def _converse(
     connect: Connect, start: Start, screen: Screen, prompt: Prompt | PlainPrompt
 ) -> None:
-    left: Opened | None = None
-    unsent: Sequence[Unsent] = ()
-    lost: OwnerLost | None = None
+    left: ConsoleLease | None = None
+    unsent: Sequence[UnsentInput] = ()
+    lost: ConnectionLost | None = None
     tries = 0
     while True:
         repl: Repl | None = None
@@ -69,14 +69,14 @@ async def _converse(
                     if lost is not None:
                         screen.print(Text(await _found(service, lost), "dim"))
                     opened = left or await service.open_console(start.session, start.fresh)
-                    speak(opened.language or spoken())
+                    set_locale(opened.language or current_locale())
                     repl = Repl(service, opened, start, screen, prompt, unsent)
                     await repl.run(greet=left is None)
                     return
-                except* OwnerLost as group:
+                except* ConnectionLost as group:
                     # Outside of this the data is let go of, in an orderly way.
                     lost = _first(group)
-        except* OwnerLost as group:
+        except* ConnectionLost as group:
             lost = _first(group)
         assert lost is not None, "only a loss comes here"
         tries = 1 if repl is not None and repl.spoke else tries + 1
@@ -87,11 +87,11 @@ async def _converse(
         await asyncio.sleep(_PAUSE_S * (tries - 1))
         start = replace(start, choose=False)
         if not isinstance(lost, HandedOver):
-            why = visible(str(lost))
+            why = escape_invisible(str(lost))
             screen.print(Text(t("! {why}; looking for it again …", why=why), "yellow"))
 
 
-async def _found(service: Service, lost: OwnerLost) -> str:
+async def _found(service: Service, lost: ConnectionLost) -> str:
     """Who goes on with the conversation, in a line."""
     status = await service.status()
     if status.get("pid") == os.getpid():
@@ -99,13 +99,13 @@ async def _found(service: Service, lost: OwnerLost) -> str:
             "· No gateway runs: this terminal works by itself, and chats wait for `kore gateway`."
         )
     if isinstance(lost, HandedOver):
-        return t("· {why}: this conversation goes on through it.", why=visible(str(lost)))
+        return t("· {why}: this conversation goes on through it.", why=escape_invisible(str(lost)))
     return t("· Connected again.")
 
 
-def _first(group: BaseExceptionGroup[OwnerLost]) -> OwnerLost:
+def _first(group: BaseExceptionGroup[ConnectionLost]) -> ConnectionLost:
     cause: BaseException = group
     while isinstance(cause, BaseExceptionGroup):
         cause = cause.exceptions[0]
-    assert isinstance(cause, OwnerLost)
+    assert isinstance(cause, ConnectionLost)
     return cause

@@ -38,7 +38,7 @@ class Custom:
 
 
 @frozen
-class Shelf:
+class CommandFolder:
     """A folder of such files; `project`: it lies in the folder that somebody works in."""
 
     folder: Path
@@ -46,11 +46,11 @@ class Shelf:
     trusted: bool
 
 
-class Customs:
+class CustomCommands:
     """Reads them anew each time, for they are edited while one talks. A person's own go before
     those of a project of the same name; `project:NAME` and `user:NAME` say which is meant."""
 
-    def __init__(self, shelves: Sequence[Shelf]) -> None:
+    def __init__(self, shelves: Sequence[CommandFolder]) -> None:
         self._shelves = sorted(shelves, key=lambda shelf: shelf.project)
 
     def all(self) -> list[Custom]:
@@ -73,12 +73,12 @@ class Customs:
         return None
 
 
-def _files(shelf: Shelf) -> Iterator[tuple[str, Path]]:
+def _files(shelf: CommandFolder) -> Iterator[tuple[str, Path]]:
     """Names and files: `git/commit.md` is called `git:commit`."""
     return islice(_walk(shelf.folder, (), shelf), _MOST)
 
 
-def _walk(folder: Path, above: tuple[str, ...], shelf: Shelf) -> Iterator[tuple[str, Path]]:
+def _walk(folder: Path, above: tuple[str, ...], shelf: CommandFolder) -> Iterator[tuple[str, Path]]:
     try:
         with os.scandir(folder) as entries:
             sorted_entries = sorted(entries, key=lambda entry: entry.name)
@@ -96,7 +96,7 @@ def _walk(folder: Path, above: tuple[str, ...], shelf: Shelf) -> Iterator[tuple[
             yield ":".join((*above, name)), Path(entry.path)
 
 
-def _read(name: str, path: Path, shelf: Shelf) -> Custom | None:
+def _read(name: str, path: Path, shelf: CommandFolder) -> Custom | None:
     from agent.security.taint.file_marks import is_marked, is_unseen
     from agent.text.frontmatter import SIZE_LIMIT_BYTES, decode, read
 

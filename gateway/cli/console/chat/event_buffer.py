@@ -10,7 +10,7 @@ from gateway.control.service import WatchEvent
 LIMIT = 1024
 
 
-class Held:
+class EventBuffer:
     """A bounded hold: beyond it the service joins, leaves out and says so (`gateway.core.event_hub`)."""
 
     def __init__(self) -> None:

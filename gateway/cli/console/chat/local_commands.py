@@ -12,31 +12,45 @@ from rich.table import Table
 from rich.text import Text
 
 from agent.errors import KoreError
-from agent.i18n import later, plural, t
-from agent.text.visible import visible
+from agent.i18n import mark_for_translation, plural, t
+from agent.text.visible import escape_invisible
 from gateway.cli.console.output import renderables
 from gateway.cli.console.output.screen import Screen
 from gateway.commands.table import COMMANDS, GROUPS, find_command
-from gateway.control.service import Said, Service, SessionInfo
+from gateway.control.service import Excerpt, Service, SessionInfo
 
 if TYPE_CHECKING:
-    from gateway.cli.console.chat.workdir import Place
-    from gateway.cli.console.input.session_picker import Choice, Preview
+    from gateway.cli.console.chat.workdir import ConsoleWorkdir
+    from gateway.cli.console.input.session_picker import PickerItem, Preview
 
-    Pick = Callable[[Sequence[Choice], Preview], Awaitable[str | None]]
+    Pick = Callable[[Sequence[PickerItem], Preview], Awaitable[str | None]]
 
 # Those of every chat are listed for completion; the gateway answers them.
 CONSOLE_COMMANDS = (
-    ("/sessions", later("list the sessions")),
-    ("/resume", later("go on with a session: /resume ID, or choose from the list")),
-    ("/export", later("write this session to a file: /export FILE (.md: for reading)")),
-    ("/output", later("show the last result whole, then the one before (also Ctrl-O)")),
-    ("/review", later("have the model look over what is not committed: /review, or /review WHAT")),
-    ("/init", later("have the model write AGENTS.md for the folder; you see it first")),
-    ("/exit", later("leave; the session stays")),
+    ("/sessions", mark_for_translation("list the sessions")),
+    ("/resume", mark_for_translation("go on with a session: /resume ID, or choose from the list")),
+    (
+        "/export",
+        mark_for_translation("write this session to a file: /export FILE (.md: for reading)"),
+    ),
+    (
+        "/output",
+        mark_for_translation("show the last result whole, then the one before (also Ctrl-O)"),
+    ),
+    (
+        "/review",
+        mark_for_translation(
+            "have the model look over what is not committed: /review, or /review WHAT"
+        ),
+    ),
+    (
+        "/init",
+        mark_for_translation("have the model write AGENTS.md for the folder; you see it first"),
+    ),
+    ("/exit", mark_for_translation("leave; the session stays")),
 )
-FILE = ("@path", later("show it a file, a folder or a picture with the message"))
-BY_HAND = ("!command", later("run it here yourself; the model sees what it printed"))
+FILE = ("@path", mark_for_translation("show it a file, a folder or a picture with the message"))
+BY_HAND = ("!command", mark_for_translation("run it here yourself; the model sees what it printed"))
 # What begins like a command and is none: the stand-in model's own word, and a picture in markdown.
 _NOT_BY_HAND = ("!tool ", "![")
 _WORD = re.compile(r"/[A-Za-z]{3,20}")
@@ -49,17 +63,25 @@ CHAT_COMMANDS = tuple(
 )
 CONSOLE_WORDS = frozenset({"/quit", "/help", *(name for name, _ in CONSOLE_COMMANDS)})
 KEYS_HELP = (
-    ("Enter", later("send")),
-    ("Alt-Enter, Ctrl-J", later("new line")),
-    ("Tab", later("take what the menu offers")),
-    ("Up, Down", later("earlier lines")),
-    ("Ctrl-O", later("show the last result whole")),
-    ("Ctrl-R", later("search in what was typed")),
-    ("Esc, Ctrl-C", later("stop the turn; Ctrl-C also clears the line")),
-    ("Ctrl-D", later("leave")),
+    ("Enter", mark_for_translation("send")),
+    ("Alt-Enter, Ctrl-J", mark_for_translation("new line")),
+    ("Tab", mark_for_translation("take what the menu offers")),
+    ("Up, Down", mark_for_translation("earlier lines")),
+    ("Ctrl-O", mark_for_translation("show the last result whole")),
+    ("Ctrl-R", mark_for_translation("search in what was typed")),
+    ("Esc, Ctrl-C", mark_for_translation("stop the turn; Ctrl-C also clears the line")),
+    ("Ctrl-D", mark_for_translation("leave")),
 )
-_TERMINAL, _CUSTOM, _KEYS = later("Terminal"), later("Your own commands"), later("Keys")
-_AGO = ((86_400, later("{n} d ago")), (3_600, later("{n} h ago")), (60, later("{n} min ago")))
+_TERMINAL, _CUSTOM, _KEYS = (
+    mark_for_translation("Terminal"),
+    mark_for_translation("Your own commands"),
+    mark_for_translation("Keys"),
+)
+_AGO = (
+    (86_400, mark_for_translation("{n} d ago")),
+    (3_600, mark_for_translation("{n} h ago")),
+    (60, mark_for_translation("{n} min ago")),
+)
 _SHOWN_SESSIONS = 20
 _SHOWN_MESSAGES = 2
 # Columns that a terminal needs to show more of a session than what it is called.
@@ -69,7 +91,7 @@ _PREVIEWED = 6
 Choose = Callable[[str], Awaitable[str | None]]
 
 
-def help_table(place: "Place | None" = None) -> Table:
+def help_table(place: "ConsoleWorkdir | None" = None) -> Table:
     """All that can be typed, with the commands that people wrote themselves."""
     chat = dict(CHAT_COMMANDS)
     groups: list[tuple[str, Iterable[tuple[str, str]]]] = [
@@ -84,7 +106,7 @@ def help_table(place: "Place | None" = None) -> Table:
     for title, rows in groups:
         table.add_row(Text(t(title), "bold underline"))
         for name, summary in rows:
-            table.add_row(Text(f"  {name}", "bold"), Text(visible(t(summary)), "dim"))
+            table.add_row(Text(f"  {name}", "bold"), Text(escape_invisible(t(summary)), "dim"))
     return table
 
 
@@ -110,7 +132,7 @@ def misspelt(text: str) -> str | None:
     return t("There is no {word}; did you mean {meant}?", word=word, meant=close[0])
 
 
-class Sessions:
+class SessionCommands:
     """`/sessions` and `/resume` on one lane."""
 
     def __init__(
@@ -137,7 +159,7 @@ class Sessions:
                 Text(info.id, "cyan"),
                 Text(_ago(time.time() - info.last_active_at), "dim"),
                 *(Text(detail, "dim") for detail in (details if wide else ())),
-                Text(visible(info.name), no_wrap=True, overflow="ellipsis"),
+                Text(escape_invisible(info.name), no_wrap=True, overflow="ellipsis"),
             )
         self._screen.print(table if found else Text(t("There are no sessions yet."), "dim"))
         return found
@@ -185,10 +207,12 @@ class Sessions:
         else:
             text = "".join(f"{line}\n" for line in await self._service.lines(session))
         written = await asyncio.to_thread(_write, wanted, text)
-        self._screen.print(Text(t("Written to {visible}.", visible=visible(written)), "dim"))
+        self._screen.print(
+            Text(t("Written to {visible}.", visible=escape_invisible(written)), "dim")
+        )
 
     async def _picked(self, pick: "Pick") -> str | None:
-        from gateway.cli.console.input.session_picker import Choice
+        from gateway.cli.console.input.session_picker import PickerItem
 
         now = time.time()
         found = await self._service.sessions(_PICKED_SESSIONS)
@@ -196,7 +220,8 @@ class Sessions:
             self._screen.print(Text(t("There are no sessions yet."), "dim"))
             return None
         choices = [
-            Choice(info.id, info.name, f"{_ago(now - info.last_active_at):>10}") for info in found
+            PickerItem(info.id, info.name, f"{_ago(now - info.last_active_at):>10}")
+            for info in found
         ]
         return await pick(choices, self._first_and_last)
 
@@ -226,7 +251,7 @@ class Sessions:
             if said.role == "user":
                 if n:
                     self._screen.print()
-                self._screen.print(Text(f"› {visible(said.text)}"), "dim")
+                self._screen.print(Text(f"› {escape_invisible(said.text)}"), "dim")
             else:
                 self._screen.print_block(renderables.markdown(said.text), "dim")
         self._screen.print()
@@ -251,7 +276,7 @@ def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def _line(said: Said) -> str:
+def _line(said: Excerpt) -> str:
     return f"{'›' if said.role == 'user' else ' '} {said.text}"
 
 

@@ -9,17 +9,17 @@ from contextlib import suppress
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
-from agent.i18n import spoken
+from agent.i18n import current_locale
 from agent.records import frozen
 from agent.security.policy.modes import is_mode
 from agent.serialization import safe_text
-from gateway.cli.console.chat.workdir import Place, media_of
+from gateway.cli.console.chat.workdir import ConsoleWorkdir, media_of
 from gateway.core.messages import InboundMessage, Route, Sender
 
 if TYPE_CHECKING:
-    from agent.context.project_context import Project
-    from gateway.cli.console.chat.workdir import Order
-    from gateway.cli.console.input.file_mentions import Named
+    from agent.context.project_context import ProjectContext
+    from gateway.cli.console.chat.workdir import UserLine
+    from gateway.cli.console.input.file_mentions import FileMention
 
 CHANNEL = "cli"
 ACCOUNT = "local"
@@ -30,31 +30,31 @@ _KEPT_RUNS = 8
 
 
 @frozen
-class Speaker:
+class MessageBuilder:
     """One chat of the console channel. `options` go with every message (see `InboundMessage`),
     and what is new in `project` with the next one, as does what was `run` by hand since; files of
     the `place` go along where they are named."""
 
     chat_id: str
     options: Mapping[str, Any] = field(default_factory=dict)
-    project: "Project | None" = None
-    place: Place | None = None
+    project: "ProjectContext | None" = None
+    place: ConsoleWorkdir | None = None
     run: deque[Mapping[str, Any]] = field(default_factory=lambda: deque(maxlen=_KEPT_RUNS))
 
     @property
     def lane(self) -> str:
         return Route(CHANNEL, ACCOUNT, self.chat_id).lane
 
-    def named(self, text: str, pasted: Sequence[tuple[int, int]]) -> "Named | None":
+    def named(self, text: str, pasted: Sequence[tuple[int, int]]) -> "FileMention | None":
         """What the line points at with `@`."""
         return self.place.named(text, pasted) if self.place is not None else None
 
-    def order(self, text: str) -> "Order | None":
+    def order(self, text: str) -> "UserLine | None":
         """What is sent for a command that is a prompt."""
         return self.place.order(text) if self.place is not None else None
 
     def say(
-        self, text: str, named: "Named | None" = None, order: "Order | None" = None
+        self, text: str, named: "FileMention | None" = None, order: "UserLine | None" = None
     ) -> InboundMessage:
         return InboundMessage(
             channel=CHANNEL,
@@ -66,7 +66,7 @@ class Speaker:
             received_at=time.time(),
             options={**self.options, **_with(order, self._news(text, named))},
             media=media_of(named) if named is not None and named.pictures else (),
-            language=spoken(),
+            language=current_locale(),
         )
 
     def unsay(self, message: InboundMessage) -> None:
@@ -77,7 +77,7 @@ class Speaker:
         if "project" in message.options:
             self.forget()
 
-    def settled_by(self, text: str) -> "Speaker":
+    def settled_by(self, text: str) -> "MessageBuilder":
         """From a command on that chooses it, the conversation's own choice counts."""
         options = {k: v for k, v in self.options.items() if k not in _settled(text)}
         return replace(self, options=options)
@@ -89,7 +89,7 @@ class Speaker:
         if self.place is not None:
             self.place.forget()
 
-    def _news(self, text: str, named: "Named | None") -> dict[str, Any]:
+    def _news(self, text: str, named: "FileMention | None") -> dict[str, Any]:
         if text.startswith("/"):
             if text.split()[0] in _ELSEWHERE:
                 self.forget()
@@ -108,7 +108,7 @@ class Speaker:
         return told
 
 
-def _with(order: "Order | None", news: dict[str, Any]) -> dict[str, Any]:
+def _with(order: "UserLine | None", news: dict[str, Any]) -> dict[str, Any]:
     """What a command says of itself goes along with what is told of the folder."""
     told = order.told if order is not None else {}
     if not told:

@@ -13,7 +13,7 @@ _WORK = (
 )
 
 
-class Awaited:
+class PendingAnswers:
     """`add` what is sent, `notice` what happens, `settle` what is delivered; true until all came.
 
     `foreign`: a turn that this console did not begin is under way, such as one from before it.

@@ -11,24 +11,24 @@ from rich.text import Text
 from agent.errors import KoreError
 from agent.i18n import t
 from agent.records import frozen
-from agent.text.visible import visible
+from agent.text.visible import escape_invisible
 from agent.version import VERSION
-from gateway.cli.console.chat.local_commands import Sessions, by_hand, help_table
-from gateway.cli.console.chat.message_builder import Speaker
-from gateway.cli.console.chat.turn_screen import Stage, Unsent
-from gateway.cli.console.chat.workdir import Place
+from gateway.cli.console.chat.local_commands import SessionCommands, by_hand, help_table
+from gateway.cli.console.chat.message_builder import MessageBuilder
+from gateway.cli.console.chat.turn_screen import Stage, UnsentInput
+from gateway.cli.console.chat.workdir import ConsoleWorkdir
 from gateway.cli.console.input.plain_prompt import PlainPrompt
 from gateway.cli.console.input.prompt import Prompt
-from gateway.cli.console.output.ascii_fallback import plain, speaks_utf8
+from gateway.cli.console.output.ascii_fallback import speaks_utf8, to_ascii
 from gateway.cli.console.output.screen import Screen
-from gateway.cli.console.output.status_line import Status
+from gateway.cli.console.output.status_line import StatusLine
 from gateway.cli.console.output.text import complaint
-from gateway.control.protocol import OwnerLost
-from gateway.control.service import Opened, Service
+from gateway.control.protocol import ConnectionLost
+from gateway.control.service import ConsoleLease, Service
 
 if TYPE_CHECKING:
-    from agent.context.project_context import Project
-    from gateway.cli.console.chat.shell_escape import Command, Show
+    from agent.context.project_context import ProjectContext
+    from gateway.cli.console.chat.shell_escape import Show, UserCommand
 
 
 @frozen
@@ -39,11 +39,11 @@ class Start:
     fresh: bool = True
     choose: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
-    project: "Project | None" = None
-    place: Place | None = None
+    project: "ProjectContext | None" = None
+    place: ConsoleWorkdir | None = None
     command: str = "kore"
     # Begins a command that is run with `!`; without it there are none.
-    by_hand: "Callable[[str, Show], Command] | None" = None
+    by_hand: "Callable[[str, Show], UserCommand] | None" = None
 
 
 class Repl:
@@ -52,11 +52,11 @@ class Repl:
     def __init__(
         self,
         service: Service,
-        opened: Opened,
+        opened: ConsoleLease,
         start: Start,
         screen: Screen,
         prompt: Prompt | PlainPrompt,
-        unsent: Sequence[Unsent] = (),
+        unsent: Sequence[UnsentInput] = (),
     ) -> None:
         self._service = service
         self._opened = opened
@@ -64,14 +64,14 @@ class Repl:
         self._screen = screen
         self._prompt = prompt
         self._session = opened.session
-        speaker = Speaker(opened.chat_id, start.options, start.project, start.place)
+        speaker = MessageBuilder(opened.chat_id, start.options, start.project, start.place)
         self._stage = Stage(service, speaker, screen, prompt)
         self._unsent = unsent
-        self._status: Status | None = None
+        self._status: StatusLine | None = None
         if isinstance(prompt, Prompt):
             prompt.completions.service = service
         pick = prompt.pick if isinstance(prompt, Prompt) else None
-        self._sessions = Sessions(service, screen, prompt.read, pick)
+        self._sessions = SessionCommands(service, screen, prompt.read, pick)
 
     @property
     def session(self) -> str | None:
@@ -79,9 +79,9 @@ class Repl:
         return self._stage.session or self._session
 
     @property
-    def place(self) -> Opened:
+    def place(self) -> ConsoleLease:
         """Where this conversation stands, for a successor that goes on with it."""
-        return Opened(self._opened.chat_id, self.session, self._stage.busy)
+        return ConsoleLease(self._opened.chat_id, self.session, self._stage.busy)
 
     @property
     def spoke(self) -> bool:
@@ -89,7 +89,7 @@ class Repl:
         return self._stage.heard
 
     @property
-    def unsent(self) -> Sequence[Unsent]:
+    def unsent(self) -> Sequence[UnsentInput]:
         """What was typed and may not have reached the service; a successor is told again."""
         return [*self._unsent, *self._stage.unsent]
 
@@ -120,11 +120,11 @@ class Repl:
     def _begin_status(self, model: str) -> None:
         place, prompt = self._start.place, self._prompt
         if place is not None and isinstance(prompt, Prompt):
-            status = Status(self._start.options, model, place.mode, place.window, place.title)
+            status = StatusLine(self._start.options, model, place.mode, place.window, place.title)
             self._status = status
             self._stage.foot.status = status
             utf8 = speaks_utf8(sys.stdout)
-            prompt.status = status.line if utf8 else lambda wide: plain(status.line(wide))
+            prompt.status = status.line if utf8 else lambda wide: to_ascii(status.line(wide))
 
     async def _say_what_runs(self, session: str) -> None:
         """What is left behind in the background, and what becomes of it."""
@@ -137,7 +137,7 @@ class Repl:
             "Ends now, with Kore: {names}"
             if ends
             else "Goes on in the background (/tasks shows it): {names}",
-            names=", ".join(map(visible, running)),
+            names=", ".join(map(escape_invisible, running)),
         )
         self._screen.print(Text(becomes, "yellow"))
 
@@ -152,10 +152,10 @@ class Repl:
             self.session or (None if self._start.choose else t("new session")),
             self._start.options.get("cwd", status.get("workspace")),
         )
-        line = " · ".join(visible(str(fact)) for fact in facts if fact)
+        line = " · ".join(escape_invisible(str(fact)) for fact in facts if fact)
         self._screen.print(Text(line, "bold"))
         if (hint := status.get("model_hint")) and model == status.get("model"):
-            self._screen.print(Text(visible(t(str(hint))), "yellow"))
+            self._screen.print(Text(escape_invisible(t(str(hint))), "yellow"))
         if (project := self._start.project) is not None and project.remark:
             self._screen.print(Text(project.remark, "yellow"))
         if self._opened.unfinished:
@@ -175,7 +175,7 @@ class Repl:
             try:
                 later = self._stage.later
                 if later:
-                    self._screen.print(Text(f"› {visible(later[0])}", "dim"))
+                    self._screen.print(Text(f"› {escape_invisible(later[0])}", "dim"))
                 text = later.popleft() if later else await self._prompt.read()
             except EOFError:
                 return
@@ -216,7 +216,7 @@ class Repl:
                 await self._sessions.export(self._stage.lane, rest.strip())
             else:
                 await self._stage.submit(text)
-        except OwnerLost:
+        except ConnectionLost:
             raise
         except KoreError as exc:
             self._screen.print(Text(complaint(exc), "red"))

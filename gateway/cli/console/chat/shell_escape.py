@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any, Self
 
 from agent.errors import ToolError
 from agent.i18n import t
-from agent.prompts import fill
+from agent.prompts import render_prompt
 from agent.records import frozen
 from agent.security.redaction import Redactor
-from agent.security.sandbox.base import Job, Spawn
+from agent.security.sandbox.base import SandboxCommand, SpawnSpec
 from agent.security.sandbox.unconfined import Unconfined
 from agent.security.taint.taint import PRIVATE
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
-from agent.tools.output_spill import Output, spill_folder
-from agent.tools.shell.sandboxed_command import Commands, Line
+from agent.tools.output_spill import SpillBuffer, spill_folder
+from agent.tools.shell.sandboxed_command import CommandLine, SandboxedCommands
 from agent.types import ToolCall
 from gateway.cli.console.output.text import seconds
 
@@ -55,18 +55,18 @@ class Shell:
         return cls(folder, settings.tools.output_limit_bytes, redactor)
 
 
-class Command:
+class UserCommand:
     """One command: `run` it to its end, or cancel that, and it is killed with all it started."""
 
     def __init__(self, shell: Shell, command: str, show: Show) -> None:
         self._shell = shell
         self._show = show
-        self._commands = Commands(ToolSettings(sandbox=_OwnHand()))
+        self._commands = SandboxedCommands(ToolSettings(sandbox=_OwnHand()))
         folder, nothing = shell.folder, ToolCall("", "", {}, "")
         call = CallContext(nothing, "", folder, folder, lambda *_: None, owner=True)
-        self._line = Line(command, folder, call)
+        self._line = CommandLine(command, folder, call)
         marks = folder if self._line.heard() else None
-        self._output = Output(spill_folder(folder), shell.limit_bytes, marks)
+        self._output = SpillBuffer(spill_folder(folder), shell.limit_bytes, marks)
         self._cleaner = shell.redactor.stream()
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._began = time.monotonic()
@@ -96,7 +96,7 @@ class Command:
     @property
     def told(self) -> dict[str, Any]:
         """What the next message brings along: a text for the model, and what is in it."""
-        text = fill(
+        text = render_prompt(
             "ran_by_hand",
             folder=self._shell.folder,
             command=self._shell.redactor.clean(self._line.command),
@@ -118,6 +118,6 @@ class _OwnHand(Unconfined):
     """The person's own environment: in a terminal nobody takes it away either."""
 
     @contextmanager
-    def prepare(self, job: Job) -> Iterator[Spawn]:
+    def prepare(self, job: SandboxCommand) -> Iterator[SpawnSpec]:
         with super().prepare(job) as spawn:
             yield replace(spawn, env=dict(os.environ))

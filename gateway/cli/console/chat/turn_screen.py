@@ -14,12 +14,12 @@ from agent.errors import KoreError
 from agent.i18n import t
 from agent.records import frozen
 from agent.security.policy.base import Answer
-from agent.text.visible import visible
-from gateway.cli.console.approvals.queue import Questions
-from gateway.cli.console.chat.event_buffer import Held
+from agent.text.visible import escape_invisible
+from gateway.cli.console.approvals.queue import ApprovalQueue
+from gateway.cli.console.chat.event_buffer import EventBuffer
 from gateway.cli.console.chat.local_commands import CONSOLE_WORDS, by_hand, misspelt
-from gateway.cli.console.chat.message_builder import Speaker, principal
-from gateway.cli.console.chat.pending_answers import Awaited
+from gateway.cli.console.chat.message_builder import MessageBuilder, principal
+from gateway.cli.console.chat.pending_answers import PendingAnswers
 from gateway.cli.console.chat.signals import signals
 from gateway.cli.console.chat.workdir import remarks
 from gateway.cli.console.input.keys import TypeAhead
@@ -27,20 +27,20 @@ from gateway.cli.console.input.plain_prompt import PlainPrompt
 from gateway.cli.console.input.prompt import Prompt
 from gateway.cli.console.output.screen import Screen
 from gateway.cli.console.output.text import complaint
-from gateway.cli.console.output.turn_view import View
+from gateway.cli.console.output.turn_view import TurnView
 from gateway.commands.suggestions import command_in
-from gateway.control.protocol import OwnerLost
+from gateway.control.protocol import ConnectionLost
 from gateway.control.service import Delivered, Service, WatchEvent
 from gateway.core.messages import InboundMessage
 
 if TYPE_CHECKING:
-    from gateway.cli.console.chat.shell_escape import Command, Show
+    from gateway.cli.console.chat.shell_escape import Show, UserCommand
 
 _TICK_S = 0.1
 
 
 @frozen
-class Unsent:
+class UnsentInput:
     """A message that its service did not confirm; `text` and `line` as for `Stage.submit`."""
 
     message: InboundMessage
@@ -52,18 +52,22 @@ class Stage:
     """`async with stage.open(...)`, then `submit` and `until_idle` in turns."""
 
     def __init__(
-        self, service: Service, speaker: Speaker, screen: Screen, prompt: Prompt | PlainPrompt
+        self,
+        service: Service,
+        speaker: MessageBuilder,
+        screen: Screen,
+        prompt: Prompt | PlainPrompt,
     ) -> None:
         self._service = service
         self._speaker = speaker
         self._screen = screen
         self._prompt = prompt
-        self._view = View(screen)
+        self._view = TurnView(screen)
         self.foot = self._view.foot
         self._typeahead = TypeAhead(self)
-        self._awaited = Awaited()
-        self._held = Held()
-        self._questions = Questions(self._view, self._begin_reply)
+        self._awaited = PendingAnswers()
+        self._held = EventBuffer()
+        self._questions = ApprovalQueue(self._view, self._begin_reply)
         self._command: asyncio.Task[None] | None = None
         self._on_stage = False
         self._stop_early = False
@@ -73,7 +77,7 @@ class Stage:
         # Commands of the console itself that were typed while a turn ran.
         self.later: deque[str] = deque()
         self.session: str | None = None
-        self.unsent: list[Unsent] = []
+        self.unsent: list[UnsentInput] = []
         self.foot.queued = lambda: self._awaited.behind + len(self.later)
 
     @property
@@ -101,14 +105,14 @@ class Stage:
         named = self._speaker.named(text, pasted)
         message = self._speaker.say(text, named, order)
         for remark in remarks(named) if named is not None else ():
-            self._view.say(f"· {visible(remark)}")
+            self._view.say(f"· {escape_invisible(remark)}")
         self._awaited.add(message, text, line)
         try:
             await self._service.submit(message)
-        except OwnerLost:
+        except ConnectionLost:
             # It may be stored or not: the successor is told again, and knows it if it is.
             self._awaited.remove(message)
-            self.unsent.append(Unsent(message, text, line))
+            self.unsent.append(UnsentInput(message, text, line))
             raise
         except KoreError:
             self._awaited.remove(message)
@@ -117,7 +121,7 @@ class Stage:
         self._speaker = self._speaker.settled_by(text)
         self.foot.settled(self._speaker.options)
 
-    async def send_again(self, unsent: "Unsent") -> None:
+    async def send_again(self, unsent: "UnsentInput") -> None:
         """What a service that is gone may not have stored."""
         self._awaited.add(unsent.message, unsent.text, unsent.line)
         await self._service.submit(unsent.message)
@@ -138,7 +142,7 @@ class Stage:
                     async with asyncio.timeout(_TICK_S):
                         await self._settled.wait()
 
-    async def run(self, begin: "Callable[[Show], Command]") -> None:
+    async def run(self, begin: "Callable[[Show], UserCommand]") -> None:
         """Show a command that the person runs by hand; the model hears with the next message."""
         command = begin(self._view.show_output)
         with self._lit():
@@ -207,7 +211,7 @@ class Stage:
         # In the order in which they were typed.
         async with self._sending:
             with self._refusals():
-                self._view.say(f"› {visible(line)}{await self._fate(text)}")
+                self._view.say(f"› {escape_invisible(line)}{await self._fate(text)}")
                 own = text.split()[0] in CONSOLE_WORDS or self.misspelt(text) is not None
                 if self._command or by_hand(text) or own:
                     self.later.append(text)
@@ -256,7 +260,7 @@ class Stage:
         try:
             yield
         except KoreError as exc:
-            if isinstance(exc, OwnerLost):
+            if isinstance(exc, ConnectionLost):
                 raise
             self._view.say(complaint(exc), "red")
 
@@ -270,13 +274,13 @@ class Stage:
                 else:
                     self._prompt.leave()
                     await self._held.keep(event)
-            raise OwnerLost(t("Kore stopped"))
+            raise ConnectionLost(t("Kore stopped"))
         finally:
             self._prompt.keep_draft()
 
     def _take(self, event: WatchEvent) -> None:
         if line := self._awaited.follow(event):
-            self._view.say(f"› {visible(line)}")
+            self._view.say(f"› {escape_invisible(line)}")
         match event:
             case events.Compacted():
                 self._speaker.forget()

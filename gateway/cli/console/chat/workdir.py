@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from agent.i18n import t
 from agent.records import frozen
-from gateway.cli.console.chat.custom_commands import Custom, Customs
+from gateway.cli.console.chat.custom_commands import Custom, CustomCommands
 from gateway.commands.table import find_command
 
 if TYPE_CHECKING:
-    from agent.context.project_context import Project
-    from gateway.cli.console.input.file_mentions import Named
+    from agent.context.project_context import ProjectContext
+    from gateway.cli.console.input.file_mentions import FileMention
     from gateway.core.messages import Media
 
 
@@ -21,22 +21,22 @@ OWN_PROMPTS = {"review": "review", "init": "init_project"}
 
 
 @dataclass(slots=True)
-class Place:
+class ConsoleWorkdir:
     """`folder` is where relative paths begin, `blocked` are paths that no model sees; `begin`
     makes a project that shows what is named, `models` tells names of models. Both take a while.
     `window` is a model's in tokens, `title` what a person is told of its name."""
 
     folder: Path
     blocked: Sequence[str]
-    begin: "Callable[[], Project]"
+    begin: "Callable[[], ProjectContext]"
     models: Callable[[], Sequence[str]]
     mode: str = ""
     window: Callable[[str], int] = field(default=lambda _: 0)
     title: Callable[[str], str] = field(default=str)
-    customs: Customs = field(default_factory=lambda: Customs(()))
-    _begun: "Project | None" = field(default=None, init=False)
+    customs: CustomCommands = field(default_factory=lambda: CustomCommands(()))
+    _begun: "ProjectContext | None" = field(default=None, init=False)
 
-    def project(self) -> "Project":
+    def project(self) -> "ProjectContext":
         if self._begun is None:
             self._begun = self.begin()
         return self._begun
@@ -45,7 +45,7 @@ class Place:
         if self._begun is not None:
             self._begun.forget()
 
-    def named(self, text: str, pasted: Sequence[tuple[int, int]]) -> "Named | None":
+    def named(self, text: str, pasted: Sequence[tuple[int, int]]) -> "FileMention | None":
         """The files behind each `@path` of a line; None when there are none."""
         if "@" not in text or text.startswith("/"):
             return None
@@ -53,7 +53,7 @@ class Place:
 
         return named(text, self.folder, self.blocked, pasted)
 
-    def order(self, text: str) -> "Order | None":
+    def order(self, text: str) -> "UserLine | None":
         """What is sent for a line that begins with `/review`, `/init` or a command of a person's
         own; None for any other."""
         if not text.startswith("/"):
@@ -61,16 +61,18 @@ class Place:
         name, _, rest = text[1:].strip().partition(" ")
         arguments = rest.strip()
         if name in OWN_PROMPTS:
-            from agent.prompts import fill
+            from agent.prompts import render_prompt
 
-            return Order(fill(OWN_PROMPTS[name], what=f": {arguments}" if arguments else ""))
+            return UserLine(
+                render_prompt(OWN_PROMPTS[name], what=f": {arguments}" if arguments else "")
+            )
         if not name or find_command(name) or (found := self.customs.find(name)) is None:
             return None
-        return Order(found.filled(arguments), None if found.trusted else found)
+        return UserLine(found.filled(arguments), None if found.trusted else found)
 
 
 @frozen
-class Order:
+class UserLine:
     """A text that stands for a command; `stranger` is its file, when that came with a folder."""
 
     text: str
@@ -79,15 +81,17 @@ class Order:
     @property
     def told(self) -> dict[str, Any]:
         """What the model is told beside the text, and what that makes of the conversation."""
-        from agent.prompts import fill
+        from agent.prompts import render_prompt
 
         if self.stranger is None:
             return {}
-        told = fill("folder_command", command=f"/{self.stranger.name}", path=self.stranger.path)
+        told = render_prompt(
+            "folder_command", command=f"/{self.stranger.name}", path=self.stranger.path
+        )
         return {"text": told, "taint": ["untrusted"], "evicted": 0}
 
 
-def remarks(named: "Named") -> list[str]:
+def remarks(named: "FileMention") -> list[str]:
     """What a person is told of what they named."""
     said = []
     shown = [path.name + "/" * path.is_dir() for path in (*named.files, *named.pictures)]
@@ -101,7 +105,7 @@ def remarks(named: "Named") -> list[str]:
     return said
 
 
-def media_of(named: "Named") -> "tuple[Media, ...]":
+def media_of(named: "FileMention") -> "tuple[Media, ...]":
     """Pictures as a message carries them: where they are, and what is in them now."""
     return tuple(media for path in named.pictures if (media := _media(path)) is not None)
 
@@ -111,7 +115,7 @@ def _media(path: Path) -> "Media | None":
 
     from agent.errors import ToolError
     from agent.security.files import file_io
-    from agent.text.media_types import LIMIT_BYTES, media_type_of
+    from agent.text.media_types import LIMIT_BYTES, sniff_image_type
     from gateway.core.messages import Media
 
     try:
@@ -122,7 +126,7 @@ def _media(path: Path) -> "Media | None":
         "photo",
         str(path),
         path.name,
-        media_type_of(data[:16]),
+        sniff_image_type(data[:16]),
         len(data),
         digest=sha256(data).hexdigest(),
     )

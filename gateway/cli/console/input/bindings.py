@@ -9,7 +9,7 @@ from prompt_toolkit.keys import Keys
 from gateway.cli.console.input.pastes import Pastes
 
 
-def bindings(pastes: Pastes, unfold: Callable[[], None]) -> KeyBindings:
+def key_bindings(pastes: Pastes, unfold: Callable[[], None]) -> KeyBindings:
     found = KeyBindings()
 
     @found.add("enter", filter=~is_searching)

@@ -10,8 +10,8 @@ from prompt_toolkit.document import Document
 
 from agent.i18n import t
 from agent.security.policy.modes import MODES
-from gateway.cli.console.chat.workdir import Place
-from gateway.cli.console.input.file_index import Files
+from gateway.cli.console.chat.workdir import ConsoleWorkdir
+from gateway.cli.console.input.file_index import FileIndex
 from gateway.control.service import QueueMode, Service
 from gateway.turns.trace import Trace
 
@@ -33,11 +33,11 @@ Word = tuple[str, str]
 class Completions(Completer):
     """`commands` are named with their slash. `service` is asked for sessions, once there is one."""
 
-    def __init__(self, commands: Sequence[Word], place: Place | None) -> None:
+    def __init__(self, commands: Sequence[Word], place: ConsoleWorkdir | None) -> None:
         self.commands = commands
         self.service: Service | None = None
         self._place = place
-        self._files = Files(place.folder, place.blocked) if place is not None else None
+        self._files = FileIndex(place.folder, place.blocked) if place is not None else None
         self._models: Sequence[str] | None = None
 
     def get_completions(self, document: Document, _: CompleteEvent) -> Iterable[Completion]:

@@ -16,7 +16,7 @@ _MOST = 200_000
 _LISTED = 2_000
 
 
-class Files:
+class FileIndex:
     """`find` what a person may mean; the folder is read in the background and again when its list
     has become old. What git ignores is left out, and `blocked` paths are."""
 
@@ -48,11 +48,11 @@ class Files:
             await asyncio.wait({self._reading})
 
     async def _read(self) -> None:
-        from agent.tools.files.search_backend import Seeker, ripgrep, sought
+        from agent.tools.files.search_backend import SearchBackend, ripgrep, run_search
 
-        seeker = Seeker(self._folder, self._folder, ripgrep(self._folder))
+        seeker = SearchBackend(self._folder, self._folder, ripgrep(self._folder))
         try:
-            self._index = await sought(
+            self._index = await run_search(
                 seeker, lambda: _Index(tuple(islice(seeker.files(), _MOST))), _LOOKING_S
             )
         except ToolError:

@@ -17,7 +17,7 @@ _LIKE_A_PATH = re.compile(r"[^/]+/.|.*[^.]\.\w{1,8}$")
 
 
 @frozen
-class Named:
+class FileMention:
     """`files` hold text or are folders, `pictures` are for the eye; `blocked` and `binary` are not
     shown; `missing` are words that look like a path and lead nowhere."""
 
@@ -30,10 +30,10 @@ class Named:
 
 def named(
     text: str, folder: Path, blocked: Sequence[str], pasted: Sequence[tuple[int, int]] = ()
-) -> Named:
+) -> FileMention:
     """What a line names. Outside of the folder only what was typed counts: `pasted` stretches of
     the text may be anybody's words."""
-    found = Named()
+    found = FileMention()
     root = folder.resolve()
     for match in _NAMED.finditer(text):
         path = _existing(match[1] or match[2], folder, quoted=match[1] is not None)
@@ -52,16 +52,16 @@ def named(
     return found
 
 
-def _kind(real: Path, found: Named) -> list[Path]:
+def _kind(real: Path, found: FileMention) -> list[Path]:
     if real.is_dir():
         return found.files
-    from agent.text.media_types import LIMIT_BYTES, media_type_of
+    from agent.text.media_types import LIMIT_BYTES, sniff_image_type
 
     try:
         head = _head(real) if real.is_file() else None
         if head is None:
             return found.binary
-        if media_type_of(head[:16]) is not None and real.stat().st_size <= LIMIT_BYTES:
+        if sniff_image_type(head[:16]) is not None and real.stat().st_size <= LIMIT_BYTES:
             return found.pictures
     except OSError:
         return found.binary

@@ -10,7 +10,7 @@ OnKey = Callable[[Key, str], None]
 _LIMIT_CHARS = 100_000
 
 
-class KeyTaker(Protocol):
+class KeyHandler(Protocol):
     """Whoever acts on the keys; `answer` returns whether it wanted the key.
 
     `take_back` is the letter that it wanted and that begins a word after all.
@@ -30,7 +30,7 @@ class TypeAhead:
     Enter sends it; what is not sent when the turn ends is `text`, the beginning of the next prompt.
     """
 
-    def __init__(self, taker: KeyTaker) -> None:
+    def __init__(self, taker: KeyHandler) -> None:
         self._taker = taker
         self.text = ""
 

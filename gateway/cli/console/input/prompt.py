@@ -17,14 +17,14 @@ from prompt_toolkit.layout.screen import Char
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
 
-from gateway.cli.console.input.bindings import bindings, plain_lines
+from gateway.cli.console.input.bindings import key_bindings, plain_lines
 from gateway.cli.console.input.completion import Completions
 from gateway.cli.console.input.history import ConsoleHistory
 from gateway.cli.console.input.keys import Key, OnKey
 from gateway.cli.console.input.pastes import Pastes
 
 if TYPE_CHECKING:
-    from gateway.cli.console.input.session_picker import Choice, Preview
+    from gateway.cli.console.input.session_picker import PickerItem, Preview
 
 _KEYS: dict[str, Key] = {
     Keys.ControlM: "enter",
@@ -78,7 +78,7 @@ class Prompt:
             history=ConsoleHistory(history, folder, pastes.recall, pastes.whole),
             completer=completions,
             complete_while_typing=True,
-            key_bindings=bindings(pastes, self._unfold),
+            key_bindings=key_bindings(pastes, self._unfold),
             multiline=True,
             prompt_continuation="  ",
             input=self._input,
@@ -123,7 +123,7 @@ class Prompt:
         finally:
             self._leaving = False
 
-    async def pick(self, choices: Sequence["Choice"], preview: "Preview") -> str | None:
+    async def pick(self, choices: Sequence["PickerItem"], preview: "Preview") -> str | None:
         """Choose one on the whole screen; None when nobody wanted to."""
         from gateway.cli.console.input.session_picker import Picker
 

@@ -17,14 +17,14 @@ from prompt_toolkit.output import Output
 from agent.i18n import t
 from agent.records import frozen
 from agent.text.display_width import shortened
-from agent.text.visible import visible
+from agent.text.visible import escape_invisible
 
 _PREVIEW_ROWS = 8
 _MOVES = (("up", -1), ("down", 1), ("c-p", -1), ("c-n", 1), ("pageup", -10), ("pagedown", 10))
 
 
 @frozen
-class Choice:
+class PickerItem:
     """One to choose from: what it is, what it is called, and when it was."""
 
     id: str
@@ -42,7 +42,7 @@ Preview = Callable[[str], Awaitable[Sequence[str]]]
 class Picker:
     """`await Picker(choices, preview).run(input, output)`: the id chosen, or None."""
 
-    def __init__(self, choices: Sequence[Choice], preview: Preview) -> None:
+    def __init__(self, choices: Sequence[PickerItem], preview: Preview) -> None:
         self._choices = choices
         self._preview = preview
         self._shown = list(choices)
@@ -122,11 +122,11 @@ class Picker:
         fragments: StyleAndTextTuples = []
         for n, choice in enumerate(self._shown):
             mark, style = ("› ", "reverse") if n == self._at else ("  ", "")
-            text = f"{mark}{choice.id}  {choice.when}  {visible(choice.name)}"
+            text = f"{mark}{choice.id}  {choice.when}  {escape_invisible(choice.name)}"
             fragments += [(style, shortened(text, columns - 1)), ("", "\n")]
         return fragments or [("", f"  {t('nothing fits')}")]
 
     def _previewed(self, columns: int) -> StyleAndTextTuples:
         lines = self._lines.get(self._chosen() or "", ())
-        shown = [shortened(" ".join(visible(line).split()), columns - 1) for line in lines]
+        shown = [shortened(" ".join(escape_invisible(line).split()), columns - 1) for line in lines]
         return [("", "\n".join(shown[:_PREVIEW_ROWS]))]

@@ -16,7 +16,7 @@ def speaks_utf8(out: TextIO) -> bool:
     return "utf" in (out.encoding or "").replace("-", "").casefold()
 
 
-def plain(text: str) -> str:
+def to_ascii(text: str) -> str:
     """The text with the stand-ins of all signs that have one."""
     return "".join(_PLAIN.get(letter, letter) for letter in text)
 

@@ -16,7 +16,7 @@ _KEPT_CHARS = 2_000_000
 HINT = " (Ctrl-O)"
 
 
-class Folded:
+class CollapsedOutputs:
     """`keep` results and thoughts as they pass; `unfold` gives the newest of which not all was
     shown, then the one before."""
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from rich.text import Text
 
 from agent.i18n import plural
-from agent.text.visible import exact
+from agent.text.visible import escape_for_approval
 
 LIMIT_LINES = 60
 _STYLES = (
@@ -27,7 +27,7 @@ _Spans = Sequence[tuple[int, int]]
 
 def diff(text: str, limit_lines: int | None = LIMIT_LINES) -> Text:
     """A unified diff in colours; `limit_lines` None shows all of it."""
-    lines = exact(text).rstrip("\n").split("\n")
+    lines = escape_for_approval(text).rstrip("\n").split("\n")
     shown = Text()
     marked = _marked(lines[: _COMPARED if limit_lines is None else limit_lines])
     for n, line in enumerate(lines[:limit_lines]):

@@ -8,10 +8,10 @@ from rich.text import Text
 
 from agent.events import ApprovalAsked
 from agent.i18n import t
-from agent.text.visible import visible
+from agent.text.visible import escape_invisible
 from gateway.cli.console.approvals.prompt import CHOICES
 from gateway.cli.console.output.screen import Screen
-from gateway.cli.console.output.status_line import Status
+from gateway.cli.console.output.status_line import StatusLine
 from gateway.cli.console.output.text import seconds
 from gateway.control.service import WatchEvent
 
@@ -19,14 +19,14 @@ _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _FRAMES_A_SECOND = 10
 
 
-class Foot:
+class Footer:
     """`typed` is the line that is being written, `asked` the question that the keys answer,
     `queued` how many messages wait for what runs. `clock` tells seconds."""
 
     def __init__(self, screen: Screen, clock: Callable[[], float] = time.monotonic) -> None:
         self._screen = screen
         self._clock = clock
-        self.status: Status | None = None
+        self.status: StatusLine | None = None
         self.typed = ""
         self.asked: ApprovalAsked | None = None
         self.queued: Callable[[], int] = int
@@ -67,7 +67,7 @@ class Foot:
         work = self._choices() if self.asked else _work(self.worked_s, thinking)
         shown = self._screen.render(work)
         if self.typed:
-            shown += self._screen.render(Text(f"› {visible(self.typed)}"))[-3:]
+            shown += self._screen.render(Text(f"› {escape_invisible(self.typed)}"))[-3:]
         if self.status is not None and self.asked is None:
             line = self.status.line(self._screen.console.width, self.queued())
             shown += self._screen.render(Text(f"  {line}", "dim", no_wrap=True))[:1]

@@ -7,7 +7,7 @@ from gateway.cli.console.output.text import printed
 _LINE_CHARS = 10_000
 
 
-class Feed:
+class LineBuffer:
     """`feed` it pieces; whole lines come out, and `latest` is the newest of them with the one that
     is being written. A carriage return begins a line anew, as on any terminal."""
 

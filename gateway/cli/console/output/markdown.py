@@ -16,7 +16,7 @@ from rich.markdown import (
 from rich.syntax import Syntax
 from rich.table import Table
 
-from agent.text.visible import visible
+from agent.text.visible import escape_invisible
 from gateway.cli.console.output.screen import broken
 
 _PROMISE = re.compile(r"<promise>.*?</promise>", re.DOTALL)
@@ -79,9 +79,9 @@ class _Markdown(Markdown):
         self.parsed = parser.parse(text)
         for block in self.parsed:
             # An entity such as `&#x202e;` is one plain word until it is parsed.
-            block.content = visible(block.content)
+            block.content = escape_invisible(block.content)
             for token in block.children or ():
-                token.content = visible(token.content)
+                token.content = escape_invisible(token.content)
                 if token.type == "softbreak":
                     token.type = "hardbreak"
                 elif token.type == "image":
@@ -91,6 +91,6 @@ class _Markdown(Markdown):
                     token.type = "text"
 
 
-def typeset(text: str) -> RenderableType:
+def render_markdown(text: str) -> RenderableType:
     # A signal is told by a line of its own.
-    return _Markdown(visible(_PROMISE.sub("", text)))
+    return _Markdown(escape_invisible(_PROMISE.sub("", text)))

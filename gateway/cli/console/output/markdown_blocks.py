@@ -5,7 +5,7 @@ import re
 _FENCE = re.compile(r"\s*(`{3,}|~{3,})(.*)")
 
 
-class Blocks:
+class MarkdownBlocks:
     """Feed it deltas; finished blocks come out once and for all, the rest stays in `tail`.
 
     A block ends at a blank line that is followed by text at the margin, or with its fence: what

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from agent import events
 from agent.i18n import plural, t
-from agent.text.visible import exact, visible
+from agent.text.visible import escape_for_approval, escape_invisible
 from gateway.cli.console.approvals.prompt import subject
 from gateway.cli.console.output.collapsed import THOUGHT_LINES
 from gateway.cli.console.output.diff import diff
@@ -28,9 +28,9 @@ class _Outcome:
 
 def markdown(text: str) -> RenderableType:
     # It brings a parser and a highlighter along, which nobody needs before the first answer.
-    from gateway.cli.console.output.markdown import typeset
+    from gateway.cli.console.output.markdown import render_markdown
 
-    return typeset(text)
+    return render_markdown(text)
 
 
 def tool_call(name: str, arguments: str) -> Text:
@@ -58,12 +58,12 @@ def tool_outcome(
 def question(asked: events.ApprovalAsked) -> RenderableType:
     """All of what would happen: nothing that a person approves may be hidden."""
     head = Text.assemble(("? ", "bold yellow"), (subject(asked), "bold"))
-    reason = Text(f"  {exact(t(asked.reason))}", "dim")
+    reason = Text(f"  {escape_for_approval(t(asked.reason))}", "dim")
     return Group(head, diff(asked.diff, None), reason) if asked.diff else Group(head, reason)
 
 
 def thought(text: str) -> Text:
-    lines = visible(text).strip().split("\n")
+    lines = escape_invisible(text).strip().split("\n")
     shown = Text("✻ " + "\n  ".join(lines[:THOUGHT_LINES]), "dim italic")
     if len(lines) > THOUGHT_LINES:
         shown.append(

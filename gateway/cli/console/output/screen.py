@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from agent.text.display_width import breaks
+from agent.text.display_width import line_breaks
 from gateway.cli.console.output.ascii_fallback import make_plain, speaks_utf8
 from gateway.cli.console.output.text import without_ansi
 
@@ -105,7 +105,7 @@ def broken(text: Text, columns: int) -> Text:
         return text
     lines: list[Text] = []
     for line in text.split(allow_blank=True):
-        lines += line.divide(breaks(line.plain, columns))
+        lines += line.divide(line_breaks(line.plain, columns))
     for line in lines:
         line.rstrip()
     return Text("\n", style=text.style, justify=text.justify).join(lines)

@@ -7,7 +7,7 @@ from rich.cells import cell_len
 
 from agent import events
 from agent.i18n import plural, t
-from agent.text.visible import visible
+from agent.text.visible import escape_invisible
 from agent.types import Usage
 from gateway.cli.console.output.text import cut
 from gateway.control.service import Service, WatchEvent
@@ -19,7 +19,7 @@ _FULL, _FREE = "█", "░"
 Window = Callable[[str], int]
 
 
-class Status:
+class StatusLine:
     """`take` what happens and `refresh` between turns; `line` is what fits in a row.
 
     `options` are those of the command line, which come before a conversation's own choice; `mode`
@@ -93,7 +93,7 @@ class Status:
     def _parts(self, columns: int, queued: int) -> list[str]:
         waiting = queued or int(self._chosen.get("waiting", 0))
         return [
-            visible(cut(self._title(self.model)))[:40],
+            escape_invisible(cut(self._title(self.model)))[:40],
             self.mode,
             self._gauge(columns),
             f"${self._cost:.2f}" if self._cost else "",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from rich.text import Text
 
 from agent.events import FromAgent
-from agent.text.visible import visible
+from agent.text.visible import escape_invisible
 from gateway.cli.console.output.text import call_line, cut, seconds
 
 
@@ -19,7 +19,7 @@ class _Member:
     since: float = field(default_factory=time.monotonic)
 
 
-class Crew:
+class SubagentLines:
     """`take` what sub-agents tell; `lines` shows those that are at work."""
 
     def __init__(self) -> None:
@@ -38,10 +38,10 @@ class Crew:
     def lines(self, frame: str) -> Iterator[Text]:
         for member in self._members.values():
             took = seconds(int(time.monotonic() - member.since)).replace(".0", "")
-            doing = cut(visible(member.doing or member.title))
+            doing = cut(escape_invisible(member.doing or member.title))
             yield Text.assemble(
                 (frame, "cyan"),
-                f" {visible(member.name)} ",
+                f" {escape_invisible(member.name)} ",
                 (f"{doing} · {took}", "dim"),
                 no_wrap=True,
                 overflow="ellipsis",

@@ -8,7 +8,7 @@ from typing import Any
 from agent import events
 from agent.errors import KoreError
 from agent.i18n import plural, t
-from agent.text.visible import visible
+from agent.text.visible import escape_invisible
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 _TELLING = ("command", "path", "file_path", "url", "query", "pattern", "text", "id")
@@ -24,7 +24,7 @@ _LINE_CHARS = 200
 
 def without_ansi(text: str) -> str:
     """What a program printed, without its colours and cursor movements."""
-    return visible(_ANSI.sub("", text))
+    return escape_invisible(_ANSI.sub("", text))
 
 
 def printed(line: str) -> str:
@@ -38,14 +38,16 @@ def call_line(name: str, arguments: Mapping[str, Any]) -> str:
         return name
     if name == "task":
         who = arguments.get("subagent_type") or "general"
-        return visible(cut(f"{name} {who}: {arguments.get('description', '')}"))
+        return escape_invisible(cut(f"{name} {who}: {arguments.get('description', '')}"))
     if name == "process":
         given = (arguments.get(key) for key in ("action", "id", "text"))
-        return visible(cut(" ".join([name, *(str(one) for one in given if one is not None)])))
+        return escape_invisible(
+            cut(" ".join([name, *(str(one) for one in given if one is not None)]))
+        )
     told = next((arguments[key] for key in _TELLING if arguments.get(key)), None)
     if told is None and arguments:
         told = json.dumps(dict(arguments), ensure_ascii=False, default=str)
-    return visible(cut(f"{name} {told}" if told is not None else name))
+    return escape_invisible(cut(f"{name} {told}" if told is not None else name))
 
 
 def outcome(result: events.ToolResulted) -> list[str]:
@@ -77,19 +79,22 @@ def _told(result: events.ToolResulted) -> list[str]:
     return [clean(line) for line in result.content.strip("\n").split("\n")]
 
 
-def side_line(event: events.Event) -> str | None:
+def event_line(event: events.Event) -> str | None:
     """One line about an event beside the answer itself; None for what needs no words."""
     match event:
         case events.Notice(text=text):
-            return visible(text)
+            return escape_invisible(text)
         case events.FromAgent():
             return _step(event)
         case events.Retry(reason=reason, attempt=attempt, max_attempts=most):
             return t(
-                "asking again ({n} of {most}): {why}", n=attempt, most=most, why=visible(reason)
+                "asking again ({n} of {most}): {why}",
+                n=attempt,
+                most=most,
+                why=escape_invisible(reason),
             )
         case events.Steered(text=text):
-            return t("↪ heard: {text}", text=visible(cut(text)))
+            return t("↪ heard: {text}", text=escape_invisible(cut(text)))
         case events.Compacted(summarised=summarised) if summarised:
             return t("{n:,} older messages are a summary now (/context)", n=summarised)
         case events.Compacted(dropped=0):
@@ -101,9 +106,9 @@ def side_line(event: events.Event) -> str | None:
         case events.Evicted(reason=reason):
             return reason
         case events.Signalled(signal=signal, reason=reason):
-            return visible(f"{signal}: {reason}" if reason else signal)
+            return escape_invisible(f"{signal}: {reason}" if reason else signal)
         case events.Error(code=code, message=message, hint=hint):
-            return visible(f"{message} ({code})" + (f"\n  {hint}" if hint else ""))
+            return escape_invisible(f"{message} ({code})" + (f"\n  {hint}" if hint else ""))
         case _:
             return None
 
@@ -111,7 +116,7 @@ def side_line(event: events.Event) -> str | None:
 def _step(told: events.FromAgent) -> str | None:
     """A step of a sub-agent in one line, for whoever has no place that changes."""
     event = told.event
-    name = visible(f"{told.agent} ({told.number})")
+    name = escape_invisible(f"{told.agent} ({told.number})")
     match event.get("type"):
         case "tool_start":
             return f"{name} ● {call_line(str(event.get('name')), event.get('arguments') or {})}"
@@ -122,7 +127,7 @@ def _step(told: events.FromAgent) -> str | None:
 
 def complaint(error: KoreError) -> str:
     """An error as a person reads it: a sentence, and the way out below it."""
-    return visible(f"kore: {error}" + (f"\n      {error.hint}" if error.hint else ""))
+    return escape_invisible(f"kore: {error}" + (f"\n      {error.hint}" if error.hint else ""))
 
 
 def seconds(elapsed_s: float) -> str:

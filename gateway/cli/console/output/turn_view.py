@@ -9,48 +9,48 @@ from typing import Literal
 from rich.text import Text
 
 from agent import events
-from agent.i18n import later, t
-from agent.text.visible import visible
+from agent.i18n import mark_for_translation, t
+from agent.text.visible import escape_invisible
 from gateway.cli.console.approvals.prompt import CHOICES, verdict
 from gateway.cli.console.output import renderables
-from gateway.cli.console.output.collapsed import HINT, Folded
-from gateway.cli.console.output.footer import Foot, spinner
-from gateway.cli.console.output.line_buffer import Feed
-from gateway.cli.console.output.markdown_blocks import Blocks
+from gateway.cli.console.output.collapsed import HINT, CollapsedOutputs
+from gateway.cli.console.output.footer import Footer, spinner
+from gateway.cli.console.output.line_buffer import LineBuffer
+from gateway.cli.console.output.markdown_blocks import MarkdownBlocks
 from gateway.cli.console.output.screen import Screen
-from gateway.cli.console.output.subagent_lines import Crew
-from gateway.cli.console.output.text import call_line, seconds, side_line
+from gateway.cli.console.output.subagent_lines import SubagentLines
+from gateway.cli.console.output.text import call_line, event_line, seconds
 from gateway.control.service import Delivered, WatchEvent
 
 _TAIL_CHARS = 6000
 _TABLE_RULE = re.compile(r"[\s|:-]*-[\s|:-]*")
 _OUTPUT_LINES = 5
 _TURNS_KEPT = 8
-_STOPPED = later("⏹ Stopped.")
+_STOPPED = mark_for_translation("⏹ Stopped.")
 _BESIDE_WORDS = re.compile(r"<promise>.*?</promise>|\s+", re.DOTALL)
 
 
-class View:
+class TurnView:
     """`take` every event, `tick` about ten times a second, `end` when the turn is over."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
-        self.foot = Foot(screen)
+        self.foot = Footer(screen)
         # What the last turns have said: a delivery may come when the next turn has begun.
         self._said: deque[str] = deque([""], maxlen=_TURNS_KEPT)
         self._said_before = ""
         self._errors: deque[str] = deque(maxlen=_TURNS_KEPT)
-        self._crew = Crew()
-        self._folded = Folded()
+        self._crew = SubagentLines()
+        self._folded = CollapsedOutputs()
         self._reset()
 
     def _reset(self) -> None:
-        self._blocks = Blocks()
+        self._blocks = MarkdownBlocks()
         self._drawn: tuple[tuple[str, int], list[str]] = (("", 0), [])
         self._thinking = ""
         self._tools: dict[str, events.ToolStart] = {}
-        self._output: dict[str, Feed] = {}
-        self._printed = Feed()
+        self._output: dict[str, LineBuffer] = {}
+        self._printed = LineBuffer()
         self._last: Literal["text", "beside"] | None = None
         self._shown_diff: str | None = None
 
@@ -91,10 +91,10 @@ class View:
                 self._flush()
                 self._said_before = self._said[-1]
             case events.Retry():
-                self._blocks = Blocks()
+                self._blocks = MarkdownBlocks()
                 self._thinking = ""
                 self._said[-1] = self._said_before
-                self.say(f"↻ {side_line(event)}; {t('what was said since then is void')}")
+                self.say(f"↻ {event_line(event)}; {t('what was said since then is void')}")
             case events.ThinkingDelta() | events.ThinkingEnd():
                 self._take_thinking(event)
             case events.ToolStart() | events.ToolOutput() | events.ToolResulted():
@@ -158,7 +158,7 @@ class View:
                 self._flush()
                 self._tools[event.id] = event
             case events.ToolOutput(id=id, text=text):
-                self._output.setdefault(id, Feed(_OUTPUT_LINES)).feed(text)
+                self._output.setdefault(id, LineBuffer(_OUTPUT_LINES)).feed(text)
             case events.ToolResulted():
                 self._flush()
                 self._output.pop(event.id, None)
@@ -173,7 +173,7 @@ class View:
                 self._last = "beside"
 
     def _beside(self, event: events.Event) -> None:
-        line = side_line(event)
+        line = event_line(event)
         if line is None:
             return
         self._flush()
@@ -241,7 +241,9 @@ class View:
     def _tail(self) -> list[str]:
         lines: list[str] = []
         if self._thinking:
-            lines += self._screen.render(Text(visible(self._thinking[-600:]), "dim italic"))[-3:]
+            lines += self._screen.render(
+                Text(escape_invisible(self._thinking[-600:]), "dim italic")
+            )[-3:]
         if tail := self._shortened_tail():
             lines += ["", *self._set(tail)]
         for started in self._tools.values() if self.foot.asked is None else ():
@@ -290,5 +292,5 @@ def _bare(text: str) -> str:
 
 
 def _paragraphs(text: str) -> list[str]:
-    blocks = Blocks()
+    blocks = MarkdownBlocks()
     return [block for block in [*blocks.feed(text), blocks.finish()] if block]

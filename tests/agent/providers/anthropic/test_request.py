@@ -6,8 +6,13 @@ from typing import Any
 import pytest
 
 from agent.events import Reply
-from agent.providers.anthropic.provider import Anthropic, anthropic_endpoint
-from agent.providers.anthropic.request import OLD_VERSION, VERSION, AnthropicEncoder, is_adaptive
+from agent.providers.anthropic.provider import AnthropicProvider, anthropic_endpoint
+from agent.providers.anthropic.request import (
+    OLD_VERSION,
+    VERSION,
+    AnthropicRequestEncoder,
+    is_adaptive,
+)
 from agent.providers.base import ModelRequest, ToolSpec
 from agent.types import (
     Image,
@@ -32,7 +37,7 @@ MARK = {"type": "ephemeral"}
 
 def body(*messages: Message, version: str = VERSION, **fields: Any) -> dict[str, Any]:
     request = ModelRequest(fields.pop("model", "claude-opus-5"), "sys", messages, **fields)
-    found: dict[str, Any] = json.loads(AnthropicEncoder(version).body(request))
+    found: dict[str, Any] = json.loads(AnthropicRequestEncoder(version).body(request))
     return found
 
 
@@ -151,7 +156,7 @@ async def test_a_thoughtful_turn_with_tools_goes_back_as_it_came(
     model_server: ModelServer,
 ) -> None:
     """The stand-in refuses a signature or hidden thought that is not its own."""
-    provider = Anthropic(anthropic_endpoint("anthropic", model_server.base_url, "k"))
+    provider = AnthropicProvider(anthropic_endpoint("anthropic", model_server.base_url, "k"))
     calls = (Call("exec", {"command": "ls"}, "t1"), Call("exec", {}, "t2"))
     usage = {
         "prompt_tokens": 30,

@@ -8,8 +8,8 @@ import pytest
 
 from agent.errors import Unavailable
 from agent.events import Reply
-from agent.providers.anthropic.request import VERSION, AnthropicEncoder
-from agent.providers.anthropic.response import AnthropicReply
+from agent.providers.anthropic.request import VERSION, AnthropicRequestEncoder
+from agent.providers.anthropic.response import AnthropicResponseBuilder
 from agent.providers.base import ModelRequest
 from agent.serialization import message_from_json, message_to_json
 from agent.types import Message, Text, Usage, user
@@ -19,7 +19,7 @@ STOP = {"type": "message_stop"}
 
 
 def read(*payloads: dict[str, Any], number: int = 1) -> Reply:
-    reply = AnthropicReply(lambda: number)
+    reply = AnthropicResponseBuilder(lambda: number)
     for payload in payloads:
         list(reply.add(payload))
     last = list(reply.finish(done=False))[-1]
@@ -87,7 +87,7 @@ def test_thoughts_between_calls_keep_their_places() -> None:
     stored = message_from_json(message_to_json(message))
     results = [Message("tool", (Text("ok"),), (), call.id) for call in stored.tool_calls]
     request = ModelRequest("claude-opus-5", "", (user("hi"), stored, *results))
-    body = json.loads(AnthropicEncoder(VERSION).body(request))
+    body = json.loads(AnthropicRequestEncoder(VERSION).body(request))
     assert body["messages"][1]["content"] == sent
 
 
@@ -126,7 +126,7 @@ def test_interleaved_blocks_are_kept_apart() -> None:
 
 
 def test_a_stream_without_its_end_was_cut() -> None:
-    reply = AnthropicReply(lambda: 1)
+    reply = AnthropicResponseBuilder(lambda: 1)
     for payload in (START, *block(0, {"type": "text", "text": "half"})):
         list(reply.add(payload))
     with pytest.raises(Unavailable):

@@ -16,7 +16,7 @@ from agent.errors import (
     Rejected,
     Unavailable,
 )
-from agent.providers.http.faults import from_payload, from_response, retry_after_s
+from agent.providers.http.faults import error_from_response, from_payload, retry_after_s
 from agent.providers.http.transport import Endpoint
 
 PLACE = Endpoint("groq", "https://api.groq.com/openai/v1", "gsk_secret-key-123", "GROQ_API_KEY")
@@ -24,7 +24,7 @@ PLACE = Endpoint("groq", "https://api.groq.com/openai/v1", "gsk_secret-key-123",
 
 def refused(status: int, said: object) -> ProviderError:
     body = said if isinstance(said, bytes) else json.dumps(said).encode()
-    return from_response(PLACE, "m", status, {}, body)
+    return error_from_response(PLACE, "m", status, {}, body)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_headers_that_hold_a_key_are_never_repeated() -> None:
     headers = {"X-Proxy-Token": "Bearer pr0xy-pass", "X-Team": "blue-team"}
     place = Endpoint("openai", "https://proxy.example/v1", extra_headers=headers)
     said = b'{"error": "no pr0xy-pass for blue-team"}'
-    assert "no *** for blue-team" in str(from_response(place, "m", 403, {}, said))
+    assert "no *** for blue-team" in str(error_from_response(place, "m", 403, {}, said))
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.errors import BadReply
-from agent.providers.http.json_stream import EventReader
+from agent.providers.http.json_stream import SseParser
 
 
 def read(*portions: bytes, **limits: int) -> list[dict[str, Any]]:
-    reader = EventReader(**limits)
+    reader = SseParser(**limits)
     found = [item for portion in portions for item in reader.feed(portion)]
     return found + ([] if reader.done else reader.close())
 
@@ -67,7 +67,7 @@ def test_an_empty_data_line_is_no_part_of_the_next_event() -> None:
 
 
 def test_events_without_blank_lines_come_at_once() -> None:
-    assert EventReader().feed(b'data: {"a": 1}\n') == [{"a": 1}]
+    assert SseParser().feed(b'data: {"a": 1}\n') == [{"a": 1}]
 
 
 def test_a_last_line_without_an_end_counts() -> None:
@@ -75,7 +75,7 @@ def test_a_last_line_without_an_end_counts() -> None:
 
 
 def test_nothing_counts_after_done() -> None:
-    reader = EventReader()
+    reader = SseParser()
     assert reader.feed(b'data: {"a": 1}\n\ndata: [DONE]\n\ndata: {"b": 2}\n\n') == [{"a": 1}]
     assert reader.done
 
@@ -109,7 +109,7 @@ def test_an_empty_stream_holds_nothing() -> None:
 @pytest.mark.parametrize("start", [b"data: ", b"{"])
 def test_an_endless_line_is_a_bad_reply(start: bytes) -> None:
     portions = [start, *[b"x" * 100] * 9]
-    assert EventReader(line_limit_bytes=1000).feed(b"".join(portions)) == []
+    assert SseParser(line_limit_bytes=1000).feed(b"".join(portions)) == []
     with pytest.raises(BadReply, match="line"):
         read(*portions, b"x" * 100, line_limit_bytes=1000)
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from agent.errors import BadReply, Unavailable
 from agent.events import Reply
 from agent.providers.base import ModelRequest
-from agent.providers.http.ndjson import LineReader
-from agent.providers.ollama.request import OllamaEncoder
-from agent.providers.ollama.response import OllamaReply
+from agent.providers.http.ndjson import NdjsonParser
+from agent.providers.ollama.request import OllamaRequestEncoder
+from agent.providers.ollama.response import OllamaResponseBuilder
 from agent.types import Image, Message, Text, Thinking, ToolCall, Usage, assistant, user
 
 CALL = ToolCall("c1", "exec", {"command": "ls"}, '{"command":"ls"}')
@@ -21,7 +21,7 @@ CALL = ToolCall("c1", "exec", {"command": "ls"}, '{"command":"ls"}')
 
 def body(*messages: Message, model: str = "llama3.2", **fields: Any) -> dict[str, Any]:
     request = ModelRequest(model, "sys", messages, **fields)
-    found: dict[str, Any] = json.loads(OllamaEncoder(32_768).body(request))
+    found: dict[str, Any] = json.loads(OllamaRequestEncoder(32_768).body(request))
     return found
 
 
@@ -68,7 +68,7 @@ def test_images_are_bare_base64() -> None:
 
 
 def read(*payloads: dict[str, Any]) -> Reply:
-    reply = OllamaReply(lambda: 3)
+    reply = OllamaResponseBuilder(lambda: 3)
     for payload in payloads:
         list(reply.add(payload))
     last = list(reply.finish(done=True))[-1]
@@ -115,7 +115,7 @@ LINES = [{"n": 1, "t": "ünï"}, {"n": 2, "t": "漢字 🙂\u2028"}, {"done": Tr
 def test_lines_may_arrive_in_any_portions(cuts: list[int], end: bytes, ended: bool) -> None:
     data = end.join(json.dumps(line, ensure_ascii=False).encode() for line in LINES) + end * ended
     places = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
-    reader = LineReader()
+    reader = NdjsonParser()
     found = [one for a, b in pairwise(places) for one in reader.feed(data[a:b])]
     assert found + reader.close() == LINES
     assert reader.done
@@ -124,11 +124,11 @@ def test_lines_may_arrive_in_any_portions(cuts: list[int], end: bytes, ended: bo
 @pytest.mark.parametrize("line", [b"<html>\n", b"[1]\n", b'{"a":\n', b"[" * 100_000 + b"\n"])
 def test_what_is_no_object_is_a_bad_reply(line: bytes) -> None:
     with pytest.raises(BadReply):
-        LineReader().feed(line)
+        NdjsonParser().feed(line)
 
 
 def test_a_line_without_end_is_a_bad_reply() -> None:
-    reader = LineReader()
+    reader = NdjsonParser()
     for _ in range(16):
         reader.feed(b"x" * (1 << 20))
     with pytest.raises(BadReply):

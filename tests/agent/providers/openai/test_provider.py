@@ -11,7 +11,7 @@ from aiohttp.test_utils import TestServer
 from agent.events import Reply
 from agent.providers.base import ModelRequest
 from agent.providers.http.transport import Endpoint
-from agent.providers.openai.provider import OpenAI
+from agent.providers.openai.provider import OpenAICompatibleProvider
 from agent.types import assistant, user
 from tests.fakes.model import ModelServer
 
@@ -34,7 +34,7 @@ async def test_a_connection_is_used_again() -> None:
     app = web.Application()
     app.router.add_post("/v1/chat/completions", complete)
     async with TestServer(app, host="127.0.0.1") as server:
-        provider = OpenAI(Endpoint("openai", str(server.make_url("/v1")), "k"))
+        provider = OpenAICompatibleProvider(Endpoint("openai", str(server.make_url("/v1")), "k"))
         for _ in range(3):
             async with aclosing(provider.stream(ASKED)) as stream:  # type: ignore[type-var]
                 async for event in stream:
@@ -46,7 +46,7 @@ async def test_a_connection_is_used_again() -> None:
 
 
 async def test_a_body_of_several_megabytes_arrives_whole(model_server: ModelServer) -> None:
-    provider = OpenAI(Endpoint("openai", model_server.base_url, "k"))
+    provider = OpenAICompatibleProvider(Endpoint("openai", model_server.base_url, "k"))
     messages = [user("x" * 3_000_000), assistant("ok"), user("last")]
     events = [event async for event in provider.stream(ModelRequest("fake", "", messages))]
     await provider.aclose()
@@ -57,7 +57,7 @@ async def test_a_body_of_several_megabytes_arrives_whole(model_server: ModelServ
 
 
 async def test_a_closed_provider_opens_again(model_server: ModelServer) -> None:
-    provider = OpenAI(Endpoint("openai", model_server.base_url, "k"))
+    provider = OpenAICompatibleProvider(Endpoint("openai", model_server.base_url, "k"))
     for _ in range(2):
         events = [e async for e in provider.stream(ASKED)]
         assert isinstance(events[-1], Reply)

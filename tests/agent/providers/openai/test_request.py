@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.providers.base import ModelRequest, ToolSpec
-from agent.providers.openai.request import Dialect, Encoder, extra_to_signature, mend
+from agent.providers.openai.request import Dialect, OpenAIRequestEncoder, extra_to_signature, mend
 from agent.types import Message, Text, Thinking, ToolCall, assistant, user
 
 TOOL = ToolSpec("exec", "Run.", {"type": "object"})
@@ -18,7 +18,7 @@ CALL = ToolCall("c1", "exec", {"command": "ls"}, '{"command": "ls"}')
 
 
 def body(request: ModelRequest, dialect: Dialect | None = None) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(Encoder(dialect or Dialect()).body(request))
+    found: dict[str, Any] = json.loads(OpenAIRequestEncoder(dialect or Dialect()).body(request))
     return found
 
 
@@ -55,7 +55,7 @@ def test_no_system_prompt_is_no_message() -> None:
 
 
 def test_a_message_is_encoded_once() -> None:
-    encoder, message = Encoder(Dialect()), user("hi")
+    encoder, message = OpenAIRequestEncoder(Dialect()), user("hi")
     encoder.body(asked(message))
     message.wire["openai"] = b'{"role":"user","content":"kept"}'
     assert b"kept" in encoder.body(asked(message))
@@ -79,7 +79,7 @@ def test_whoever_wants_reasoning_back_gets_a_blank_where_there_was_none(
 
 
 def test_reasoning_goes_back_to_the_one_model_that_asks_for_it() -> None:
-    encoder = Encoder(Dialect())
+    encoder = OpenAIRequestEncoder(Dialect())
     request = asked(Message("assistant", (Thinking("why"), Text("so"))))
     assert b"reasoning_content" not in encoder.body(request)
     assert encoder.replay_reasoning("m")
@@ -105,7 +105,7 @@ def test_calls_of_another_model_have_a_stand_in_for_what_the_vendor_would_have_a
 
 
 def test_a_changed_system_prompt_or_tool_changes_the_head() -> None:
-    encoder = Encoder(Dialect())
+    encoder = OpenAIRequestEncoder(Dialect())
     request = asked(user("hi"), tools=(TOOL,))
     bodies = [
         encoder.body(request),
@@ -119,7 +119,7 @@ def test_a_changed_system_prompt_or_tool_changes_the_head() -> None:
 
 
 def test_many_conversations_do_not_pile_up_heads() -> None:
-    encoder = Encoder(Dialect())
+    encoder = OpenAIRequestEncoder(Dialect())
     for n in range(200):
         encoder.body(ModelRequest("m", f"prompt {n}", (user("hi"),)))
     assert len(encoder._heads) < 100
@@ -169,7 +169,7 @@ MESSAGES = st.lists(
 
 @given(MESSAGES)
 def test_any_conversation_is_valid_json_that_only_grows(messages: list[Message]) -> None:
-    encoder = Encoder(Dialect())
+    encoder = OpenAIRequestEncoder(Dialect())
     bodies = [encoder.body(asked(*messages[:n])) for n in range(len(messages) + 1)]
     for raw in bodies:
         json.loads(raw.decode("utf-8"))
@@ -178,7 +178,7 @@ def test_any_conversation_is_valid_json_that_only_grows(messages: list[Message])
 
 
 def test_the_limit_has_its_other_name_once_the_server_said_so() -> None:
-    encoder = Encoder(Dialect(max_tokens_name="max_completion_tokens"))
+    encoder = OpenAIRequestEncoder(Dialect(max_tokens_name="max_completion_tokens"))
     wanted = asked(user("hi"), max_tokens=9)
     assert json.loads(encoder.body(wanted))["max_completion_tokens"] == 9
     assert encoder.rename_limit(wanted.model)

@@ -7,7 +7,7 @@ import pytest
 
 from agent.errors import BadReply, Unavailable
 from agent.events import Reply, TextDelta
-from agent.providers.openai.response import ReplyBuilder, next_call_number, read_call
+from agent.providers.openai.response import OpenAIResponseBuilder, next_call_number, parse_tool_call
 from agent.serialization import message_from_json, message_to_json
 from agent.types import Message, Text, Thinking, ToolCall, Usage, assistant, user
 
@@ -24,7 +24,7 @@ def call(**fields: Any) -> dict[str, Any]:
 
 
 def build(*chunks: dict[str, Any], done: bool = True) -> Reply:
-    builder = ReplyBuilder(lambda: 7)
+    builder = OpenAIResponseBuilder(lambda: 7)
     for chunk in chunks:
         list(builder.add(chunk))
     reply = list(builder.finish(done=done))[-1]
@@ -97,7 +97,7 @@ def test_either_spelling_of_reasoning_is_thinking(field: str) -> None:
 
 
 def test_an_emoji_split_over_deltas_stays_whole() -> None:
-    builder = ReplyBuilder(lambda: 1)
+    builder = OpenAIResponseBuilder(lambda: 1)
     events = [e for half in ("a\ud83d", "\ude00b") for e in builder.add(delta(content=half))]
     assert events == [TextDelta("a"), TextDelta("😀b")]
 
@@ -145,7 +145,7 @@ def test_a_call_cut_at_the_token_limit_has_no_arguments() -> None:
 
 
 def test_lone_surrogates_in_arguments_are_mended() -> None:
-    found = read_call("a", "write", '{"text": "\\ud83d\\ude00 \\ud83d"}')
+    found = parse_tool_call("a", "write", '{"text": "\\ud83d\\ude00 \\ud83d"}')
     assert found.arguments == {"text": "😀 \ufffd"}
     found.raw.encode()
 
@@ -159,14 +159,14 @@ def test_made_up_ids_go_on_from_the_conversation() -> None:
 @pytest.mark.parametrize("levels", [100, 400, 900])
 def test_arguments_nested_beyond_reason_are_unreadable_and_can_be_stored(levels: int) -> None:
     raw = '{"a":' + "[" * levels + "]" * levels + "}"
-    found = read_call("c", "exec", raw)
+    found = parse_tool_call("c", "exec", raw)
     assert found.arguments is None
     assert message_from_json(message_to_json(assistant("", (found,)))) == assistant("", (found,))
 
 
 def test_ordinary_nesting_is_read() -> None:
     raw = '{"a":' + "[" * 20 + "]" * 20 + "}"
-    assert read_call("c", "exec", raw).arguments == json.loads(raw)
+    assert parse_tool_call("c", "exec", raw).arguments == json.loads(raw)
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", '"9"', "null", "{}"])

@@ -7,9 +7,9 @@ import pytest
 
 from agent.events import ModelEvent, Notice, Reply, TextDelta
 from agent.providers.base import ModelRequest, ToolSpec
-from agent.providers.capability_fallback import Adapting
-from agent.providers.scripted import Scripted, Step
-from agent.providers.text_tools.detection import Held, calls_in
+from agent.providers.capability_fallback import CapabilityFallback
+from agent.providers.scripted import ScriptedProvider, Step
+from agent.providers.text_tools.detection import DetectionBuffer, detect_calls
 from agent.types import ToolCall, assistant, user
 
 TOOL = ToolSpec("exec", "Run.", {"properties": {"command": {"type": "string"}}})
@@ -48,7 +48,7 @@ NO_CALLS = (
 )
 
 
-async def events_of(provider: Adapting, asked: ModelRequest = ASKED) -> list[ModelEvent]:
+async def events_of(provider: CapabilityFallback, asked: ModelRequest = ASKED) -> list[ModelEvent]:
     return [event async for event in provider.stream(asked)]
 
 
@@ -63,7 +63,7 @@ def last(events: list[ModelEvent]) -> Reply:
 
 @pytest.mark.parametrize("text", CALLS)
 async def test_a_call_that_is_the_whole_text_is_a_call_and_is_not_shown(text: str) -> None:
-    events = await events_of(Adapting(Scripted([text])))
+    events = await events_of(CapabilityFallback(ScriptedProvider([text])))
     assert shown(events) == ""
     (call,) = last(events).message.tool_calls
     assert (call.name, call.arguments) == ("exec", {"command": "ls"})
@@ -72,7 +72,7 @@ async def test_a_call_that_is_the_whole_text_is_a_call_and_is_not_shown(text: st
 
 @pytest.mark.parametrize("text", NO_CALLS)
 async def test_text_that_only_looks_like_a_call_stays_text(text: str) -> None:
-    events = await events_of(Adapting(Scripted([text])))
+    events = await events_of(CapabilityFallback(ScriptedProvider([text])))
     assert shown(events) == text
     assert last(events).message == assistant(text)
     assert not any(isinstance(event, Notice) for event in events)
@@ -80,16 +80,16 @@ async def test_text_that_only_looks_like_a_call_stays_text(text: str) -> None:
 
 async def test_words_before_a_call_stay_and_ids_go_on_from_the_conversation() -> None:
     text = f"I look.\n<tool_call>{CALLS[0]}</tool_call>"
-    events = await events_of(Adapting(Scripted([text])))
+    events = await events_of(CapabilityFallback(ScriptedProvider([text])))
     assert last(events).message.text == "I look."
-    found = calls_in(f"[{CALLS[0]}, {CALLS[1]}]", {"exec": TOOL}, 7)
+    found = detect_calls(f"[{CALLS[0]}, {CALLS[1]}]", {"exec": TOOL}, 7)
     assert found is not None
     assert [call.id for call in found.calls] == ["call_7", "call_8"]
 
 
 async def test_from_then_on_the_tools_are_told_in_words_which_is_said_once() -> None:
-    model = Scripted([CALLS[0], CALLS[1], "done"])
-    provider = Adapting(model)
+    model = ScriptedProvider([CALLS[0], CALLS[1], "done"])
+    provider = CapabilityFallback(model)
     events = [await events_of(provider) for _ in range(3)]
     notices = [one.text for each in events for one in each if isinstance(one, Notice)]
     assert len(notices) == 1
@@ -99,7 +99,7 @@ async def test_from_then_on_the_tools_are_told_in_words_which_is_said_once() -> 
 
 
 async def test_where_native_tools_were_chosen_nothing_runs_and_a_person_is_told_once() -> None:
-    provider = Adapting(Scripted([CALLS[0], CALLS[0]]), tools="native")
+    provider = CapabilityFallback(ScriptedProvider([CALLS[0], CALLS[0]]), tools="native")
     events = [await events_of(provider) for _ in range(2)]
     assert [shown(each) for each in events] == [CALLS[0]] * 2
     assert not any(last(each).message.tool_calls for each in events)
@@ -111,7 +111,7 @@ async def test_a_model_that_has_called_natively_is_believed(
     tools: Literal["native"] | None,
 ) -> None:
     replies: list[Step] = [NATIVE, CALLS[0]]
-    provider = Adapting(Scripted(replies), tools=tools)
+    provider = CapabilityFallback(ScriptedProvider(replies), tools=tools)
     await events_of(provider)
     events = await events_of(provider)
     assert shown(events) == CALLS[0]
@@ -120,8 +120,8 @@ async def test_a_model_that_has_called_natively_is_believed(
 
 @pytest.mark.parametrize("text", ["Hi there", "{ so to speak", "```py\nprint()", "[1] says", " "])
 def test_only_what_may_become_a_call_is_held_back(text: str) -> None:
-    held = Held()
+    held = DetectionBuffer()
     assert "".join(map(held.add, text)) + held.release() == text
     long = text + " and so on" * 5
-    held = Held()
+    held = DetectionBuffer()
     assert "".join(map(held.add, long)) == long

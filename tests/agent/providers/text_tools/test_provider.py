@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from agent.events import ModelEvent, Reply, TextDelta, ToolCallDelta
 from agent.providers.base import ModelRequest, ToolSpec
-from agent.providers.scripted import Scripted
-from agent.providers.text_tools.parser import Written, XmlReader
-from agent.providers.text_tools.provider import XmlTools, read_written
+from agent.providers.scripted import ScriptedProvider
+from agent.providers.text_tools.parser import ParsedCall, TextToolParser
+from agent.providers.text_tools.provider import TextToolProvider, read_written
 from agent.types import Message, Text, ToolCall, assistant, user
 
 READ = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
@@ -28,53 +28,53 @@ WRITE = {
 TOOLS = (ToolSpec("read_file", "Read.", READ), ToolSpec("write_file", "Write.", WRITE))
 
 
-def read(*pieces: str) -> tuple[str, list[Written]]:
+def read(*pieces: str) -> tuple[str, list[ParsedCall]]:
     """The text and the calls."""
-    reader = XmlReader()
+    reader = TextToolParser()
     found = [one for piece in pieces for one in reader.feed(piece)] + reader.end()
     text = "".join(one for one in found if isinstance(one, str))
-    return text, [one for one in found if isinstance(one, Written)]
+    return text, [one for one in found if isinstance(one, ParsedCall)]
 
 
 @pytest.mark.parametrize(
     ("text", "shown", "calls"),
     [
-        ("<tool name='read_file'>a.txt</tool>", "", [Written("read_file", "a.txt")]),
-        ('Look:\n<tool name="x">{"a": 1}</tool>\n', "Look:\n", [Written("x", '{"a": 1}')]),
+        ("<tool name='read_file'>a.txt</tool>", "", [ParsedCall("read_file", "a.txt")]),
+        ('Look:\n<tool name="x">{"a": 1}</tool>\n', "Look:\n", [ParsedCall("x", '{"a": 1}')]),
         (
             "<tool name='a'>1</tool>\n <tool name='b'>2</tool> so",
             "so",
-            [Written("a", "1"), Written("b", "2")],
+            [ParsedCall("a", "1"), ParsedCall("b", "2")],
         ),
-        ('<tool name="x">{"a": "</tool>"}</tool>y', "y", [Written("x", '{"a": "</tool>"}')]),
-        (r'<tool name="x">{"a": "\"</tool>"}</tool>', "", [Written("x", r'{"a": "\"</tool>"}')]),
-        ('<tool id="7" name="x" />', "", [Written("x", "")]),
-        ("<tool\n name = 'x'>1</tool>", "", [Written("x", "1")]),
-        ("<tool name='x'>half", "", [Written("x", "half", whole=False)]),
-        ('<tool name="x">{"a": "b</tool>later', "later", [Written("x", '{"a": "b', whole=False)]),
+        ('<tool name="x">{"a": "</tool>"}</tool>y', "y", [ParsedCall("x", '{"a": "</tool>"}')]),
+        (r'<tool name="x">{"a": "\"</tool>"}</tool>', "", [ParsedCall("x", r'{"a": "\"</tool>"}')]),
+        ('<tool id="7" name="x" />', "", [ParsedCall("x", "")]),
+        ("<tool\n name = 'x'>1</tool>", "", [ParsedCall("x", "1")]),
+        ("<tool name='x'>half", "", [ParsedCall("x", "half", whole=False)]),
+        ('<tool name="x">{"a": "b</tool>later', "later", [ParsedCall("x", '{"a": "b', whole=False)]),
         ("yes <tool nam", "yes ", []),
         ("yes <tool", "yes ", []),
         ("yes <tool_resu", "yes ", []),
         ("yes <tool_cal", "yes ", []),
-        ("<tool name=read_file>a.txt</tool>", "", [Written("read_file", "a.txt")]),
-        ("<tool name=x/>", "", [Written("x", "")]),
-        ("<tool name='x'>1</tool></tool>\nso", "so", [Written("x", "1")]),
-        ("<tool name='x'>1</tool></tool_call>", "", [Written("x", "1")]),
-        ("<tool name='x'>1</tool></to", "", [Written("x", "1")]),
+        ("<tool name=read_file>a.txt</tool>", "", [ParsedCall("read_file", "a.txt")]),
+        ("<tool name=x/>", "", [ParsedCall("x", "")]),
+        ("<tool name='x'>1</tool></tool>\nso", "so", [ParsedCall("x", "1")]),
+        ("<tool name='x'>1</tool></tool_call>", "", [ParsedCall("x", "1")]),
+        ("<tool name='x'>1</tool></to", "", [ParsedCall("x", "1")]),
         (
             '<tool_call>\n{"name": "x", "arguments": {"a": "</tool_call>"}}\n</tool_call>',
             "",
-            [Written("x", '{"a": "</tool_call>"}')],
+            [ParsedCall("x", '{"a": "</tool_call>"}')],
         ),
-        ('<tool_call>{"name": "x"}</tool_call>so', "so", [Written("x", "{}")]),
-        ("<tool_call>{x}</tool_call>so", "so", [Written("", "{x}", whole=False)]),
-        ('<tool_call>{"name": "x", "argu', "", [Written("", '{"name": "x", "argu', whole=False)]),
+        ('<tool_call>{"name": "x"}</tool_call>so', "so", [ParsedCall("x", "{}")]),
+        ("<tool_call>{x}</tool_call>so", "so", [ParsedCall("", "{x}", whole=False)]),
+        ('<tool_call>{"name": "x", "argu', "", [ParsedCall("", '{"name": "x", "argu', whole=False)]),
         ("a < b and <tools> and <tool>", "a < b and <tools> and <tool>", []),
-        ("<tool name='x'>1</tool><tool_result name='x'>made up", "", [Written("x", "1")]),
+        ("<tool name='x'>1</tool><tool_result name='x'>made up", "", [ParsedCall("x", "1")]),
         ("i <3 you <", "i <3 you <", []),
     ],
 )  # fmt: skip
-def test_calls_are_told_from_text(text: str, shown: str, calls: list[Written]) -> None:
+def test_calls_are_told_from_text(text: str, shown: str, calls: list[ParsedCall]) -> None:
     assert read(text) == (shown, calls)
     assert read(*text) == (shown, calls)
 
@@ -116,7 +116,7 @@ def test_no_call_is_ever_shown(text: str) -> None:
 )
 def test_wherever_a_reply_is_cut_nothing_of_a_call_is_shown(text: str) -> None:
     for end in range(len(text)):
-        reader = XmlReader()
+        reader = TextToolParser()
         found = [one for letter in text[:end] for one in reader.feed(letter)]
         found += reader.end(cut=True)
         shown = "".join(one for one in found if isinstance(one, str))
@@ -158,7 +158,7 @@ def test_json_arguments_arrive_as_they_were_meant(
 def test_arguments_come_from_json_tags_or_text(
     body: str, schema: dict[str, object], arguments: dict[str, object] | None
 ) -> None:
-    call = read_written("c", Written("t", body), schema)
+    call = read_written("c", ParsedCall("t", body), schema)
     assert call.arguments == arguments
     if arguments:
         assert json.loads(call.raw) == arguments
@@ -166,7 +166,7 @@ def test_arguments_come_from_json_tags_or_text(
 
 def test_without_its_end_only_whole_json_is_a_call() -> None:
     def arguments(body: str, *, cut: bool) -> object:
-        return read_written("c", Written("t", body, whole=False), READ, cut=cut).arguments
+        return read_written("c", ParsedCall("t", body, whole=False), READ, cut=cut).arguments
 
     assert arguments('{"path": "x"}', cut=False) == {"path": "x"}
     assert arguments('{"path": "x"}', cut=True) is None
@@ -175,8 +175,8 @@ def test_without_its_end_only_whole_json_is_a_call() -> None:
 
 
 async def asked(reply: str, messages: Sequence[Message]) -> tuple[list[ModelEvent], ModelRequest]:
-    model = Scripted([reply])
-    provider = XmlTools(model)
+    model = ScriptedProvider([reply])
+    provider = TextToolProvider(model)
     request = ModelRequest("m", "Be brief.", messages, TOOLS)
     return [event async for event in provider.stream(request)], model.requests[0]
 
@@ -206,7 +206,7 @@ async def test_results_go_back_as_text_and_sides_alternate() -> None:
     said = told.messages[1].text
     assert read(said) == (
         "Looking.\n",
-        [Written("read_file", '{"path": "<\\/tool>"}'), Written("write_file", "oops")],
+        [ParsedCall("read_file", '{"path": "<\\/tool>"}'), ParsedCall("write_file", "oops")],
     )
     results = told.messages[2].text
     assert results.count("</tool_result>") == 2

@@ -16,7 +16,7 @@ def test_a_folder_that_became_a_link_leads_nowhere(tmp_path: Path) -> None:
     inside.symlink_to(outside)
     for work in (
         lambda: file_io.read(inside / "f", 100),
-        lambda: file_io.replace(inside / "f", b"x"),
+        lambda: file_io.write_atomic(inside / "f", b"x"),
         lambda: file_io.append(inside / "f", b"x"),
     ):
         with pytest.raises(ToolError):
@@ -33,7 +33,7 @@ def test_a_file_that_became_a_link_or_a_pipe_is_refused(tmp_path: Path) -> None:
         with pytest.raises(ToolError):
             file_io.read(tmp_path / name, 100)
         with pytest.raises(ToolError):
-            file_io.replace(tmp_path / name, b"x")
+            file_io.write_atomic(tmp_path / name, b"x")
         with pytest.raises(ToolError):
             file_io.append(tmp_path / name, b"x")
     assert (tmp_path / "target").read_text() == "secret"
@@ -42,7 +42,7 @@ def test_a_file_that_became_a_link_or_a_pipe_is_refused(tmp_path: Path) -> None:
 def test_a_failed_write_leaves_nothing_behind(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     with pytest.raises(ToolError):
-        file_io.replace(tmp_path / "folder", b"x")
+        file_io.write_atomic(tmp_path / "folder", b"x")
     assert os.listdir(tmp_path) == ["folder"]
 
 
@@ -71,7 +71,7 @@ def test_a_file_with_several_names_is_never_changed_in_place(tmp_path: Path) -> 
     os.link(tmp_path / "outside", tmp_path / "inside")
     with pytest.raises(ToolError, match="several names"):
         file_io.append(tmp_path / "inside", b"x")
-    file_io.replace(tmp_path / "inside", b"new")
+    file_io.write_atomic(tmp_path / "inside", b"new")
     assert (tmp_path / "outside").read_text() == "old"
     assert (tmp_path / "inside").read_text() == "new"
 
@@ -89,5 +89,5 @@ def test_a_private_file_with_several_names_is_not_read(tmp_path: Path) -> None:
 def test_new_content_gets_no_other_rights(tmp_path: Path) -> None:
     (tmp_path / "tool").write_text("old")
     (tmp_path / "tool").chmod(0o6755)
-    file_io.replace(tmp_path / "tool", b"new")
+    file_io.write_atomic(tmp_path / "tool", b"new")
     assert (tmp_path / "tool").stat().st_mode & 0o7777 == 0o755

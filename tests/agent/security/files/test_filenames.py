@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.security.files.filenames import folded, folded_path, same_names
+from agent.security.files.filenames import folded_path, normalize_filename, same_names
 
 
 @pytest.mark.parametrize(
@@ -26,10 +26,10 @@ def test_short_names_of_long_ones_are_recognised() -> None:
 
 
 def test_composed_and_decomposed_letters_are_one_name() -> None:
-    assert folded("Ca\u0301fe\u0301") == folded("C\u00e1F\u00c9")
+    assert normalize_filename("Ca\u0301fe\u0301") == normalize_filename("C\u00e1F\u00c9")
     assert folded_path(Path("/A/B/ｃ")) == Path("/a/b/c")
 
 
 @pytest.mark.parametrize("name", ["...", " ", ":x", "\u200b"])
 def test_a_name_never_folds_away(name: str) -> None:
-    assert folded(name)
+    assert normalize_filename(name)

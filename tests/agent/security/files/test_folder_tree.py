@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from agent.security.files.folder_tree import (
-    Cursor,
-    Walk,
+    FolderCursor,
+    TreeWalk,
     copy_tree,
     remove_folder,
     remove_tree,
@@ -43,7 +43,7 @@ def test_a_walk_finds_all_in_order_and_folders_before_and_after(tmp_path: Path) 
         (tmp_path / path).write_text("x")
     (tmp_path / "z").symlink_to("b")
     with opened(tmp_path) as root:
-        found = [(member.path, member.is_done) for member in Walk(root)]
+        found = [(member.path, member.is_done) for member in TreeWalk(root)]
     assert found == [
         *(("a.txt", False), ("b", False), ("b/c", False), ("b/c/y.txt", False)),
         *(("b/c", True), ("b/x.txt", False), ("b", True), ("z", False)),
@@ -58,7 +58,7 @@ def test_a_walk_goes_down_a_tower_and_up_again_with_few_descriptors(tmp_path: Pa
         most = 0
         files = []
         with opened(tmp_path / "t") as root:
-            walk = Walk(root)
+            walk = TreeWalk(root)
             for member in walk:
                 if member.is_file:
                     files.append((member.name, len(member.above)))
@@ -142,7 +142,7 @@ def test_a_folder_that_is_moved_away_leads_nowhere_else(tmp_path: Path) -> None:
             (folder / "z.txt").write_text("x")
         seen = []
         with opened(inside) as root:
-            walk = Walk(root)
+            walk = TreeWalk(root)
             for member in walk:
                 if member.is_file:
                     seen.append((member.name, len(member.above)))
@@ -162,7 +162,7 @@ def test_a_way_back_that_is_gone_is_an_error(tmp_path: Path) -> None:
     with (
         towers(tmp_path / "t", tmp_path / "other", levels=60, name="d"),
         opened(tmp_path / "t") as root,
-        Cursor(root) as place,
+        FolderCursor(root) as place,
     ):
         place.go(["d"] * 60)
         for level in (30, 10):

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from agent.security.files import latch
-from agent.security.files.latch import alone
+from agent.security.files.latch import exclusive_file
 from agent.settings import ToolSettings
 from agent.tools.assistant.remember import Remember
 from agent.tools.base import CallContext
@@ -53,7 +53,7 @@ def test_one_at_a_time_under_whatever_spelling(tmp_path: Path) -> None:
 
     def enter(name: str) -> None:
         for _ in range(2_000):
-            with alone(tmp_path / name):
+            with exclusive_file(tmp_path / name):
                 if not busy.acquire(blocking=False):
                     met.append(name)
                     continue
@@ -72,10 +72,10 @@ def test_another_file_does_not_wait(tmp_path: Path) -> None:
     inside = threading.Event()
 
     def enter() -> None:
-        with alone(tmp_path / "other"):
+        with exclusive_file(tmp_path / "other"):
             inside.set()
 
-    with alone(tmp_path / "notes.md"):
+    with exclusive_file(tmp_path / "notes.md"):
         thread = threading.Thread(target=enter)
         thread.start()
         assert inside.wait(10)
@@ -84,7 +84,7 @@ def test_another_file_does_not_wait(tmp_path: Path) -> None:
 
 def test_what_nobody_holds_is_forgotten(tmp_path: Path) -> None:
     for n in range(100):
-        with alone(tmp_path / str(n)):
+        with exclusive_file(tmp_path / str(n)):
             pass
     gc.collect()
     assert not [path for path in latch._latches if path.is_relative_to(tmp_path)]

@@ -7,7 +7,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from agent.errors import ToolError
-from agent.security.files.paths import resolve
+from agent.security.files.paths import resolve_in_workspace
 
 BLOCKED = (".git", ".env", "node_modules/.cache")
 
@@ -20,7 +20,7 @@ def workspace(tmp_path: Path) -> Path:
 
 
 def find(path: str, workspace: Path, *, restrict: bool = True) -> Path:
-    return resolve(path, workspace, restrict=restrict, blocked=BLOCKED)
+    return resolve_in_workspace(path, workspace, restrict=restrict, blocked=BLOCKED)
 
 
 @pytest.mark.parametrize(

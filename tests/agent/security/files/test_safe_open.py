@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 from agent.security.files import safe_open
-from agent.security.files.safe_open import LISTED, has_openat2, inner_folder, opened_folder
+from agent.security.files.safe_open import LISTED, has_openat2, open_folder_beneath, open_subfolder
 
 linux_only = pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs Linux")
 
 
 def where(path: Path) -> os.stat_result:
-    with opened_folder(path) as fd:
+    with open_folder_beneath(path) as fd:
         return os.fstat(fd)
 
 
@@ -32,10 +32,10 @@ def test_links_dots_files_and_nothing_are_not_opened(tmp_path: Path, path: str) 
 
 
 def test_missing_folders_are_made_when_asked_but_never_behind_a_link(tmp_path: Path) -> None:
-    with opened_folder(tmp_path / "a" / "b" / "c", create=True) as fd:
+    with open_folder_beneath(tmp_path / "a" / "b" / "c", create=True) as fd:
         assert os.path.samestat(os.fstat(fd), (tmp_path / "a/b/c").stat())
     (tmp_path / "link").symlink_to("a")
-    with pytest.raises(OSError), opened_folder(tmp_path / "link" / "new", create=True):  # noqa: PT011
+    with pytest.raises(OSError), open_folder_beneath(tmp_path / "link" / "new", create=True):  # noqa: PT011
         pass
     assert os.listdir(tmp_path / "a") == ["b"]
 
@@ -75,8 +75,8 @@ def test_no_descriptor_is_left_open(tmp_path: Path) -> None:
     before = len(os.listdir("/dev/fd"))
     for path in ("a", "link", "none", "none/x"):
         try:
-            with opened_folder(tmp_path / path) as fd:
-                os.close(inner_folder(".", fd))
+            with open_folder_beneath(tmp_path / path) as fd:
+                os.close(open_subfolder(".", fd))
         except OSError:
             continue
     assert len(os.listdir("/dev/fd")) == before

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from agent.errors import KoreError
-from agent.security.network.egress_proxy import Proxy
+from agent.security.network.egress_proxy import EgressProxy
 from agent.security.network.hosts import host_name, shared_hosts
-from agent.security.network.proxy_connection import Bounds, Grant
+from agent.security.network.proxy_connection import EgressGrant, ProxyLimits
 from agent.security.network.urls import is_public
 from tests.fakes.web import WebSite
 
@@ -23,7 +23,7 @@ class Way:
     """A site, the proxy in front of it, and what was recorded."""
 
     site: WebSite
-    proxy: Proxy
+    proxy: EgressProxy
     at: int
     token: bytes
     record: list[tuple[str, bool, str]] = field(default_factory=list)
@@ -60,7 +60,7 @@ async def way(**grant: Any) -> AsyncIterator[Way]:
             found.append((where, allowed, reason))
 
         given = {"hosts": HOSTS, "ports": (port,), "allow": lambda address: True, **grant}
-        async with Proxy.open(Grant(**given), record) as proxy:
+        async with EgressProxy.open(EgressGrant(**given), record) as proxy:
             yield Way(site, proxy, *proxy.listener(), found)
 
 
@@ -196,7 +196,7 @@ async def test_nobody_gets_through_without_the_token() -> None:
 
 
 async def test_whoever_is_slow_or_silent_is_let_go() -> None:
-    bounds = Bounds(head_s=0.05, idle_s=0.05, linger_s=0.05)
+    bounds = ProxyLimits(head_s=0.05, idle_s=0.05, linger_s=0.05)
     async with way(bounds=bounds) as found:
         found.site.slow("/slow")
         assert "408" in await found.ask("GET http://localhost")
@@ -206,7 +206,7 @@ async def test_whoever_is_slow_or_silent_is_let_go() -> None:
 
 
 async def test_a_long_download_is_not_silence() -> None:
-    async with way(bounds=Bounds(idle_s=0.5)) as found:
+    async with way(bounds=ProxyLimits(idle_s=0.5)) as found:
         found.site.drip("/drip", pause_s=0.02, count=50)
         assert (await found.ask("GET http://localhost:{port}/drip HTTP/1.1\r\n\r\n")).count(
             "."
@@ -214,7 +214,7 @@ async def test_a_long_download_is_not_silence() -> None:
 
 
 async def test_bytes_and_refusals_are_bounded() -> None:
-    async with way(bounds=Bounds(all_bytes=100_000, refused=2)) as found:
+    async with way(bounds=ProxyLimits(all_bytes=100_000, refused=2)) as found:
         found.site.big("/big", 5_000_000)
         big = await found.ask("GET http://localhost:{port}/big HTTP/1.1\r\n\r\n")
         assert len(big) <= 100_000
@@ -226,7 +226,7 @@ async def test_bytes_and_refusals_are_bounded() -> None:
 
 
 async def test_connections_are_counted() -> None:
-    async with way(bounds=Bounds(at_once=1, in_all=2)) as found:
+    async with way(bounds=ProxyLimits(at_once=1, in_all=2)) as found:
         found.site.page("/a", "hello")
         assert all("hello" in answer for answer in await both(found))
         with pytest.raises(ConnectionError):
@@ -243,7 +243,9 @@ async def test_what_cannot_be_recorded_is_not_reached() -> None:
 
     async with WebSite() as site:
         port = int(site.url.rpartition(":")[2])
-        async with Proxy.open(Grant(HOSTS, (port,), lambda address: True), record) as proxy:
+        async with EgressProxy.open(
+            EgressGrant(HOSTS, (port,), lambda address: True), record
+        ) as proxy:
             found = Way(site, proxy, *proxy.listener())
             assert "503" in await found.ask(GET + "\r\n")
             assert site.visits == []

@@ -16,9 +16,9 @@ from typing import Any
 from agent.errors import ToolError
 from agent.security.files.safe_open import has_openat2
 from agent.settings import ToolSettings
-from agent.tools.base import CallContext, Plans, Tool
+from agent.tools.base import CallContext, DescribesEffects, Tool
 from agent.tools.files.edit import EditFile
-from agent.tools.files.glob import GlobFiles
+from agent.tools.files.glob import Glob
 from agent.tools.files.grep import Grep
 from agent.tools.files.list_dir import ListDir
 from agent.tools.files.read_write import AppendFile, ReadFile, WriteFile
@@ -51,7 +51,7 @@ def tools(settings: ToolSettings) -> list[tuple[Tool, dict[str, Any]]]:
 
 def searches(settings: ToolSettings) -> list[tuple[Tool, dict[str, Any]]]:
     """Without a path they search the whole workspace."""
-    return [(GlobFiles(settings), {"pattern": "**/*"}), (Grep(settings), {"pattern": "."})]
+    return [(Glob(settings), {"pattern": "**/*"}), (Grep(settings), {"pattern": "."})]
 
 
 class Report:
@@ -103,7 +103,7 @@ class Report:
         self.before, self._asked = now, []
 
     async def _answer(self, tool: Tool, args: dict[str, Any]) -> str:
-        if isinstance(tool, Plans) and not self._is_mine(args["path"]):
+        if isinstance(tool, DescribesEffects) and not self._is_mine(args["path"]):
             # Were the tool broken, it would overwrite this machine's own files.
             return repr(await tool.plan(args, self.call))
         result = await tool.run(args, self.call)

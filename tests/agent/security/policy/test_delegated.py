@@ -1,6 +1,6 @@
-from agent.security.policy.base import Decision, Narrows, Shows, ToolRequest
-from agent.security.policy.delegated import Tightened
-from agent.security.policy.engine import RolePolicy, Standing
+from agent.security.policy.base import Decision, LimitsHosts, LimitsPaths, ToolRequest
+from agent.security.policy.delegated import DelegatedPolicy
+from agent.security.policy.engine import PrincipalContext, RolePolicy
 from agent.security.policy.roles import Role, ToolRule
 
 
@@ -11,14 +11,14 @@ class Plain:
 
 def test_whoever_acts_for_somebody_is_shown_no_more_than_they_are() -> None:
     role = Role("reader", {"grep": ToolRule(paths=("docs/**",), hosts=("example.org",))})
-    tightened = Tightened(RolePolicy(Standing(role)), "plan")
-    assert isinstance(tightened, Shows)
-    assert isinstance(tightened, Narrows)
+    tightened = DelegatedPolicy(RolePolicy(PrincipalContext(role)), "plan")
+    assert isinstance(tightened, LimitsPaths)
+    assert isinstance(tightened, LimitsHosts)
     assert tightened.paths("grep") == (("docs/**",),)
     assert tightened.hosts("grep") == ("example.org",)
     assert tightened.paths("glob") == ((),)
 
 
 def test_a_policy_without_scopes_sets_none() -> None:
-    assert Tightened(Plain(), "plan").paths("grep") == ()
-    assert Tightened(Plain(), "plan").hosts("grep") is None
+    assert DelegatedPolicy(Plain(), "plan").paths("grep") == ()
+    assert DelegatedPolicy(Plain(), "plan").hosts("grep") is None

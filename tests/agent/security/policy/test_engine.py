@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from agent.security.policy.base import ToolRequest, Trust
-from agent.security.policy.engine import DefaultPolicy, RolePolicy, Standing
-from agent.security.policy.modes import MODES, Mode, is_mode, tightest
+from agent.security.policy.engine import DefaultPolicy, PrincipalContext, RolePolicy
+from agent.security.policy.modes import MODES, PermissionMode, is_mode, tightest
 from agent.security.policy.roles import built_in_roles
 from agent.security.shell.classifier import only_reads
 
@@ -49,8 +49,10 @@ ELSEWHERE = request("write_file", "idempotent", creates=(Path("/elsewhere/a"),))
 UNKNOWN = request("deploy")
 
 
-def policy(mode: Mode, trust: Trust = "local", role: str = "build", **more: Any) -> RolePolicy:
-    return RolePolicy(Standing(built_in_roles()[role], mode, trust, **more))
+def policy(
+    mode: PermissionMode, trust: Trust = "local", role: str = "build", **more: Any
+) -> RolePolicy:
+    return RolePolicy(PrincipalContext(built_in_roles()[role], mode, trust, **more))
 
 
 @pytest.mark.parametrize(
@@ -107,7 +109,7 @@ def test_a_sandbox_lets_harmless_commands_run_unasked(
 
 
 @pytest.mark.parametrize("mode", ["plan", "ask"])
-def test_a_look_that_could_write_asks(mode: Mode) -> None:
+def test_a_look_that_could_write_asks(mode: PermissionMode) -> None:
     loose = request("exec", command="git status", folder=WORKSPACE)
     assert policy(mode, confined=True).decide(loose).verdict == "ask"
 

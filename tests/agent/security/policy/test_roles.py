@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from agent.security.policy.base import ToolRequest
-from agent.security.policy.engine import RolePolicy, Standing
+from agent.security.policy.engine import PrincipalContext, RolePolicy
 from agent.security.policy.policy_file import parse_policy
 from agent.security.policy.roles import (
     Grants,
@@ -48,7 +48,7 @@ def fetch(url: str) -> ToolRequest:
 def rule(role: str | Role, asked: ToolRequest, mode: Any = "auto") -> str:
     """The rule that decided; "allow" when nothing was against it."""
     found = built_in_roles()[role] if isinstance(role, str) else role
-    decision = RolePolicy(Standing(found, mode, confined=True)).decide(asked)
+    decision = RolePolicy(PrincipalContext(found, mode, confined=True)).decide(asked)
     return decision.verdict if decision.verdict == "allow" else decision.rule
 
 
@@ -244,7 +244,7 @@ def test_an_open_role_follows_the_mode_alone() -> None:
 
 
 def test_a_refusal_names_the_role_and_what_it_allows() -> None:
-    judge = RolePolicy(Standing(built_in_roles()["builder"], confined=True))
+    judge = RolePolicy(PrincipalContext(built_in_roles()["builder"], confined=True))
     reason = judge.decide(run("go version; make")).reason
     assert "builder" in reason
     assert "git status" in reason

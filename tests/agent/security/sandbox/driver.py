@@ -25,7 +25,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-from agent.security.sandbox.base import Job, Limits, Sandbox
+from agent.security.sandbox.base import Limits, Sandbox, SandboxCommand
 from agent.tools.shell.process_group import run
 
 BATCH = 20
@@ -188,7 +188,7 @@ async def attempt(
         [f"export MARK={mark}", *(f"{shell} </dev/null" for shell in shells), "echo all-done"]
     )
     output = bytearray()
-    job = Job(script, workspace, workspace, way_out=way, read_only=bool(read_only))
+    job = SandboxCommand(script, workspace, workspace, way_out=way, read_only=bool(read_only))
     with box.prepare(job) as spawn:
         await run(spawn, BATCH_S, output.extend)
     found = bait.traces(workspace, bytes(output))
@@ -220,7 +220,7 @@ async def said(order: dict[str, Any]) -> list[Any]:
     """The exit code and the output of one line."""
     workspace, output = Path(tempfile.mkdtemp(dir=order["folder"])), bytearray()
     box = sandbox(order["name"], order.get("abi"))
-    job = Job(order["lines"][0], workspace, workspace, way_out=way_out(order))
+    job = SandboxCommand(order["lines"][0], workspace, workspace, way_out=way_out(order))
     with box.prepare(job) as spawn:
         ended = await run(spawn, order.get("timeout_s", 20), output.extend)
     return [ended.code, output.decode(), await _left(order.get("mark", "no such mark"))]

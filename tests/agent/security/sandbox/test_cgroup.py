@@ -5,14 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from agent.security.sandbox.cgroup import Bounds, bounded, trees
+from agent.security.sandbox.cgroup import Bounds, trees, with_process_limit
 
 BOUNDS = Bounds(5, 10_000_000)
 
 
 def test_a_group_that_nobody_has_moved_into_yet_stays(tmp_path: Path) -> None:
     # As between two commands that begin together.
-    with bounded([tmp_path], BOUNDS) as (first,), bounded([tmp_path], BOUNDS) as (second,):
+    with (
+        with_process_limit([tmp_path], BOUNDS) as (first,),
+        with_process_limit([tmp_path], BOUNDS) as (second,),
+    ):
         assert first.is_dir()
         assert first != second
 
@@ -20,16 +23,16 @@ def test_a_group_that_nobody_has_moved_into_yet_stays(tmp_path: Path) -> None:
 def test_a_clock_that_is_set_ahead_clears_nothing_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with bounded([tmp_path], BOUNDS) as (first,):
+    with with_process_limit([tmp_path], BOUNDS) as (first,):
         monkeypatch.setattr(time, "time", lambda: 1e12)
-        with bounded([tmp_path], BOUNDS):
+        with with_process_limit([tmp_path], BOUNDS):
             assert first.is_dir()
 
 
 def test_what_an_earlier_command_left_is_cleared_away(tmp_path: Path) -> None:
     old = tmp_path / "kore-command-0-abcd"
     old.mkdir()
-    with bounded([tmp_path], BOUNDS):
+    with with_process_limit([tmp_path], BOUNDS):
         assert not old.exists()
 
 

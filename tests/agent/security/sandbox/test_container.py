@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from agent.errors import ToolError
-from agent.security.sandbox.base import Job, Limits
-from agent.security.sandbox.container import Container
-from agent.security.sandbox.seccomp_profile import profile
+from agent.security.sandbox.base import Limits, SandboxCommand
+from agent.security.sandbox.container import ContainerSandbox
+from agent.security.sandbox.seccomp_profile import seccomp_profile
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
 from agent.tools.shell.exec import Exec
@@ -53,7 +53,9 @@ def told(docker: Path) -> list[list[str]]:
 
 
 def tool(docker: Path, **more: float) -> Exec:
-    held = Container(str(docker), "image", Limits(processes=7, file_bytes=1000, memory_bytes=2000))
+    held = ContainerSandbox(
+        str(docker), "image", Limits(processes=7, file_bytes=1000, memory_bytes=2000)
+    )
     return Exec(replace(ToolSettings(), sandbox=held, **more))  # type: ignore[arg-type]
 
 
@@ -98,7 +100,7 @@ async def test_a_command_that_takes_too_long_is_killed_by_its_name(
 
 
 def test_the_filter_is_that_of_the_other_sandboxes() -> None:
-    rules = json.loads(profile())["syscalls"]
+    rules = json.loads(seccomp_profile())["syscalls"]
 
     def decided(call: str, *arguments: int) -> int:
         for rule in rules:
@@ -124,11 +126,11 @@ def test_the_filter_is_that_of_the_other_sandboxes() -> None:
 
 
 def test_a_colon_that_would_end_the_volume_and_the_root_are_refused(tmp_path: Path) -> None:
-    container = Container("docker", "image")
+    container = ContainerSandbox("docker", "image")
     odd = tmp_path / "a:b"
     for job, why in (
-        (Job("true", odd, odd), "colon"),
-        (Job("true", Path("/"), Path("/")), "whole file system"),
+        (SandboxCommand("true", odd, odd), "colon"),
+        (SandboxCommand("true", Path("/"), Path("/")), "whole file system"),
     ):
         with pytest.raises(ToolError, match=why), container.prepare(job):
             pass

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from agent.errors import ToolError
-from agent.security.network.egress_proxy import Proxy
-from agent.security.network.proxy_connection import Grant
-from agent.security.sandbox.base import Job
+from agent.security.network.egress_proxy import EgressProxy
+from agent.security.network.proxy_connection import EgressGrant
+from agent.security.sandbox.base import SandboxCommand
 from agent.security.sandbox.landlock import Landlock, kernel_abi
 from tests.agent.security.sandbox.test_escapes import (  # noqa: F401 - place is a fixture
     USERS,
@@ -67,8 +67,8 @@ async def serving() -> AsyncIterator[tuple[WebSite, list[Any]]]:
     async with WebSite() as site:
         site.page("/a", "hello")
         port = int(site.url.rpartition(":")[2])
-        grant = Grant(("localhost",), (port,), lambda address: True)
-        async with Proxy.open(grant, record) as proxy:
+        grant = EgressGrant(("localhost",), (port,), lambda address: True)
+        async with EgressProxy.open(grant, record) as proxy:
             at, token = proxy.listener()
             yield site, [at, token.hex()]
 
@@ -114,6 +114,6 @@ def test_an_older_landlock_refuses(tmp_path: Path) -> None:
         def listener(self) -> tuple[int, bytes]:
             raise AssertionError
 
-    job = Job("true", tmp_path, tmp_path, way_out=Way())
+    job = SandboxCommand("true", tmp_path, tmp_path, way_out=Way())
     with pytest.raises(ToolError, match=r"root|exec_hosts"), Landlock(3).prepare(job):
         raise AssertionError

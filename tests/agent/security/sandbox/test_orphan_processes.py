@@ -7,7 +7,12 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from agent.security.sandbox.orphan_processes import NAME, end_leftovers, mark, noted
+from agent.security.sandbox.orphan_processes import (
+    NAME,
+    end_orphans,
+    process_mark,
+    recorded_commands,
+)
 from tests.processes import gone, lasting, processes, runs
 
 ROOT = Path(__file__).parents[4]
@@ -32,7 +37,7 @@ async def test_the_next_start_ends_what_was_left(tmp_path: Path) -> None:
     kore = subprocess.Popen([sys.executable, "-c", KORE, line, note], cwd=ROOT)
     try:
         assert await runs(command)
-        end_leftovers(note)
+        end_orphans(note)
         assert len(processes(command)) == 2, "its Kore lives"
         # The watcher is a shell of the same group that is no sleep.
         own = os.getpgid(processes(command)[0])
@@ -46,8 +51,8 @@ async def test_the_next_start_ends_what_was_left(tmp_path: Path) -> None:
         kore.kill()
         kore.wait()
     assert processes(command)
-    assert end_leftovers(tmp_path / "another's") == 0
-    assert end_leftovers(note) >= 2
+    assert end_orphans(tmp_path / "another's") == 0
+    assert end_orphans(note) >= 2
     assert await gone(command)
 
 
@@ -57,9 +62,9 @@ async def test_what_a_kore_let_go_that_came_to_its_end_is_nobody_s(tmp_path: Pat
     subprocess.run([sys.executable, "-c", KORE, line, note], cwd=ROOT, check=True)
     (left,) = processes(command)
     try:
-        end_leftovers(note)
-        with noted(note):
-            end_leftovers(note)
+        end_orphans(note)
+        with recorded_commands(note):
+            end_orphans(note)
         assert processes(command) == [left]
     finally:
         os.kill(left, signal.SIGKILL)
@@ -68,7 +73,7 @@ async def test_what_a_kore_let_go_that_came_to_its_end_is_nobody_s(tmp_path: Pat
 def test_a_kore_that_was_started_by_what_is_left_spares_itself(tmp_path: Path) -> None:
     gone = subprocess.Popen(["true"])
     gone.wait()
-    value = mark()[NAME].split(":")
+    value = process_mark()[NAME].split(":")
     note = tmp_path / "running"
     note.write_text(f"{value[0]}:{gone.pid}:1")
     start = (
@@ -89,12 +94,12 @@ def _words(folder: Path) -> bytes:
 
 def test_a_mark_of_another_process_table_is_left_alone(tmp_path: Path) -> None:
     command = lasting()
-    _, pid, _ = mark()[NAME].split(":")
+    _, pid, _ = process_mark()[NAME].split(":")
     elsewhere = f"1:{pid}:1"
     (tmp_path / "running").write_text(elsewhere)
     process = subprocess.Popen(command.split(), env={NAME: elsewhere, "PATH": os.environ["PATH"]})
     try:
-        end_leftovers(tmp_path / "running")
+        end_orphans(tmp_path / "running")
         assert process.poll() is None
     finally:
         process.kill()

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from agent.errors import ConfigError, ToolError
-from agent.security.sandbox.base import Job
+from agent.security.sandbox.base import SandboxCommand
 from agent.security.sandbox.probe import probe
-from agent.security.sandbox.selector import Wishes, choose
+from agent.security.sandbox.selector import SandboxOptions, select_sandbox
 from agent.security.sandbox.unconfined import Unconfined
 
 ROOT = Path(__file__).parents[4]
@@ -55,19 +55,19 @@ def test_a_program_that_only_claims_to_confine_is_not_trusted(home: Path, progra
     # Root's commands can do little even so: they are not root's.
     why = "a command could reach the network" if os.geteuid() == 0 else "a command could read"
     with pytest.raises(ConfigError, match=rf"bwrap.*does not work here: {why}"):
-        choose(Wishes("bwrap"), home)
+        select_sandbox(SandboxOptions("bwrap"), home)
 
 
 def test_a_failing_program_is_named_with_what_it_said(home: Path, programs: Path) -> None:
     program(programs, "bwrap", "echo no namespaces for you >&2; exit 1")
     with pytest.raises(ConfigError, match=r"it does not start .no namespaces for you"):
-        choose(Wishes("bwrap"), home)
+        select_sandbox(SandboxOptions("bwrap"), home)
 
 
 def test_a_program_that_cannot_be_started_does_not_work_here(home: Path, programs: Path) -> None:
     program(programs, "bwrap", "").write_text("#!/nowhere/sh\n")
     with pytest.raises(ConfigError, match=r"does not work here: .*bwrap: No such file"):
-        choose(Wishes("bwrap"), home)
+        select_sandbox(SandboxOptions("bwrap"), home)
 
 
 def test_a_program_in_a_workspace_is_not_tried(
@@ -80,9 +80,9 @@ def test_a_program_in_a_workspace_is_not_tried(
         program(scripts, name, f"echo x >>{ran}")
     monkeypatch.setenv("PATH", f"{scripts}:.")
     with pytest.raises(ConfigError, match=r"bubblewrap is not installed"):
-        choose(Wishes("bwrap", workspaces=(programs / "project",)), home)
+        select_sandbox(SandboxOptions("bwrap", workspaces=(programs / "project",)), home)
     with pytest.raises(ConfigError, match=r"neither docker nor podman"):
-        choose(Wishes("container", workspaces=(programs / "project",)), home)
+        select_sandbox(SandboxOptions("container", workspaces=(programs / "project",)), home)
     assert not ran.exists()
 
 
@@ -92,14 +92,14 @@ def test_what_was_tried_is_kept_until_something_changes(home: Path, programs: Pa
     file = program(programs, "bwrap", script)
     for _ in range(3):
         with pytest.raises(ConfigError):
-            choose(Wishes("bwrap"), home)
+            select_sandbox(SandboxOptions("bwrap"), home)
     tried = count.read_text()
     with pytest.raises(ConfigError):
-        choose(Wishes("bwrap"), home, afresh=True)
+        select_sandbox(SandboxOptions("bwrap"), home, afresh=True)
     assert len(count.read_text()) == 2 * len(tried)
     os.utime(file, (1, 1))
     with pytest.raises(ConfigError):
-        choose(Wishes("bwrap"), home)
+        select_sandbox(SandboxOptions("bwrap"), home)
     assert len(count.read_text()) == 3 * len(tried)
     assert stat.S_IMODE((home / "sandbox.json").stat().st_mode) == 0o600
 
@@ -109,27 +109,27 @@ def test_a_damaged_record_is_tried_anew(home: Path, programs: Path, content: str
     (home / "sandbox.json").write_text(content)
     program(programs, "bwrap", "echo broken; exit 1")
     with pytest.raises(ConfigError):
-        choose(Wishes("bwrap"), home)
+        select_sandbox(SandboxOptions("bwrap"), home)
     assert json.loads((home / "sandbox.json").read_text())["bwrap"]["failure"]
 
 
 def test_none_is_what_was_asked_for(home: Path) -> None:
-    choice = choose(Wishes("none"), home)
+    choice = select_sandbox(SandboxOptions("none"), home)
     assert (choice.sandbox.name, choice.sandbox.confines) == ("none", False)
     assert str(choice) == "none, as configured"
 
 
 def test_root_without_a_sandbox_gets_no_commands(home: Path, programs: Path) -> None:
-    choice = choose(Wishes(), home)
+    choice = select_sandbox(SandboxOptions(), home)
     if os.geteuid() != 0:
         assert "bwrap" in choice.failures
         return
     assert not choice.sandbox.confines
     assert set(choice.failures) == {"bwrap", "landlock", "container"}
     with pytest.raises(ToolError, match=r"Install bubblewrap"):
-        choice.sandbox.prepare(Job("true", home, home))
+        choice.sandbox.prepare(SandboxCommand("true", home, home))
     with pytest.raises(ConfigError, match=r"landlock.*root"):
-        choose(Wishes("landlock"), home)
+        select_sandbox(SandboxOptions("landlock"), home)
 
 
 _AS_ROOT_IN_A_CONTAINER = """

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.security.sandbox.trusted_programs import SYSTEM_PATH, helper, is_trusted
+from agent.security.sandbox.trusted_programs import SYSTEM_PATH, find_trusted_program, is_trusted
 
 
 @pytest.fixture
@@ -25,20 +25,20 @@ def program(folder: Path) -> Path:
 
 
 def test_a_program_of_the_system_is_found() -> None:
-    assert helper("sh", path=SYSTEM_PATH) in ("/usr/bin/sh", "/bin/sh")
-    assert helper("no such program", path=SYSTEM_PATH) is None
+    assert find_trusted_program("sh", path=SYSTEM_PATH) in ("/usr/bin/sh", "/bin/sh")
+    assert find_trusted_program("no such program", path=SYSTEM_PATH) is None
 
 
 def test_an_own_program_outside_of_any_workspace_is_found(place: Path) -> None:
     file = program(place / "bin")
-    assert helper("tool", (place / "work",), path=str(place / "bin")) == str(file)
+    assert find_trusted_program("tool", (place / "work",), path=str(place / "bin")) == str(file)
 
 
 def test_the_first_folder_that_can_be_trusted_counts(place: Path) -> None:
     program(place / "work" / "bin")
     good = program(place / "bin")
     path = f"{place}/work/bin:work/bin:.::{place}/bin"
-    assert helper("tool", (place / "work",), path=path) == str(good)
+    assert find_trusted_program("tool", (place / "work",), path=path) == str(good)
 
 
 def test_nothing_in_a_workspace_is_trusted_by_whatever_name(place: Path) -> None:

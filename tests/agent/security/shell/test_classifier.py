@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.security.shell.classifier import blocked_word, classify
-from agent.security.shell.parser import parse
+from agent.security.shell.classifier import classify, find_blocked_word
+from agent.security.shell.parser import parse_script
 
 BLOCKED = ("rm", "sudo", "shutdown", "format", "del")
 
@@ -31,7 +31,7 @@ BLOCKED = ("rm", "sudo", "shutdown", "format", "del")
     ],
 )  # fmt: skip
 def test_blocked_word_in_command_position_is_found(command: str) -> None:
-    assert blocked_word(command, BLOCKED)
+    assert find_blocked_word(command, BLOCKED)
 
 
 @pytest.mark.parametrize(
@@ -46,34 +46,34 @@ def test_blocked_word_in_command_position_is_found(command: str) -> None:
     ],
 )  # fmt: skip
 def test_other_commands_are_left_alone(command: str) -> None:
-    assert blocked_word(command, BLOCKED) is None
+    assert find_blocked_word(command, BLOCKED) is None
 
 
 def test_nothing_is_blocked_by_an_empty_list() -> None:
-    assert blocked_word("rm x", ()) is None
+    assert find_blocked_word("rm x", ()) is None
 
 
 def test_deep_nesting_ends() -> None:
-    assert blocked_word("$(" * 500 + "rm x" + ")" * 500, BLOCKED) == "rm"
-    assert blocked_word("eval " * 300 + "rm x", BLOCKED) == "rm"
+    assert find_blocked_word("$(" * 500 + "rm x" + ")" * 500, BLOCKED) == "rm"
+    assert find_blocked_word("eval " * 300 + "rm x", BLOCKED) == "rm"
 
 
 @pytest.mark.parametrize("part", ["env ", "env x ", "$x;", "$(a) ", "x `a`; ", 'sh "$(a)" '])
 def test_the_work_grows_with_the_length_of_the_line_and_not_faster(part: str) -> None:
     # Quadratic work would take minutes here; the suite's time limit would end it.
-    assert blocked_word(part * (9_000 // len(part)), BLOCKED) is None
-    assert blocked_word(part * (9_000 // len(part)) + "; rm x", BLOCKED) == "rm"
-    assert blocked_word(part * (200_000 // len(part)) + "; rm x", BLOCKED) == "rm"
+    assert find_blocked_word(part * (9_000 // len(part)), BLOCKED) is None
+    assert find_blocked_word(part * (9_000 // len(part)) + "; rm x", BLOCKED) == "rm"
+    assert find_blocked_word(part * (200_000 // len(part)) + "; rm x", BLOCKED) == "rm"
 
 
 @given(st.text(alphabet=" ;|&$()`'\"\\\nrm<>{}=-ax1", max_size=40))
 def test_any_text_gets_an_answer(command: str) -> None:
-    assert blocked_word(command, BLOCKED) in (None, *BLOCKED)
+    assert find_blocked_word(command, BLOCKED) in (None, *BLOCKED)
 
 
 @given(st.text(alphabet=" ax;|&1-\n", max_size=20))
 def test_a_blocked_last_command_is_always_found(before: str) -> None:
-    assert blocked_word(before + "\nrm x", BLOCKED) == "rm"
+    assert find_blocked_word(before + "\nrm x", BLOCKED) == "rm"
 
 
 HARMLESS = Path(__file__).with_name("harmless_commands.txt")
@@ -90,7 +90,7 @@ def workspace(tmp_path: Path) -> Path:
 
 
 def kind_of(command: str, workspace: Path, folder: str = ".") -> str:
-    return classify(parse(command), (workspace / folder).resolve(), workspace)
+    return classify(parse_script(command), (workspace / folder).resolve(), workspace)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.security.shell.parser import Redirect, parse
+from agent.security.shell.parser import Redirect, parse_script
 
 # What shells make something of, so that random lines are often nearly valid.
 PIECES = [
@@ -18,7 +18,7 @@ PIECES = [
 
 
 def argvs(command: str) -> list[tuple[str | None, ...]]:
-    return [each.argv for each in parse(command).commands]
+    return [each.argv for each in parse_script(command).commands]
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def argvs(command: str) -> list[tuple[str | None, ...]]:
     ],
 )  # fmt: skip
 def test_a_word_has_the_value_that_the_program_would_receive(word: str, value: str | None) -> None:
-    script = parse(f"echo {word}")
+    script = parse_script(f"echo {word}")
     assert script.commands[0].argv == ("echo", value)
     assert script.opaque is None
 
@@ -48,7 +48,7 @@ def test_a_word_has_the_value_that_the_program_would_receive(word: str, value: s
     ],
 )  # fmt: skip
 def test_every_simple_command_is_found(command: str) -> None:
-    script = parse(command)
+    script = parse_script(command)
     assert {"a", "b"} == {each.argv[0] for each in script.commands if each.argv}
     assert script.opaque is None
 
@@ -70,7 +70,7 @@ def test_every_simple_command_is_found(command: str) -> None:
     ],
 )  # fmt: skip
 def test_programs_that_run_programs_are_seen_through(command: str) -> None:
-    script = parse(command)
+    script = parse_script(command)
     assert ("a", "b") in [each.argv[:2] for each in script.commands]
     assert script.opaque is None
 
@@ -87,11 +87,11 @@ def test_programs_that_run_programs_are_seen_through(command: str) -> None:
     ],
 )  # fmt: skip
 def test_what_is_not_understood_is_opaque(command: str) -> None:
-    assert parse(command).opaque
+    assert parse_script(command).opaque
 
 
 def test_redirections_belong_to_their_command() -> None:
-    script = parse("a > f 2>&1 x < 'g h'; (b) >> $X")
+    script = parse_script("a > f 2>&1 x < 'g h'; (b) >> $X")
     assert script.commands[0].argv == ("a", "x")
     assert script.commands[0].redirects == (
         Redirect(">", "f"), Redirect(">&", "1"), Redirect("<", "g h"),
@@ -101,21 +101,21 @@ def test_redirections_belong_to_their_command() -> None:
 
 
 def test_a_file_that_a_substitution_reads_is_seen() -> None:
-    redirects = [r for each in parse("echo $(< f)").commands for r in each.redirects]
+    redirects = [r for each in parse_script("echo $(< f)").commands for r in each.redirects]
     assert redirects == [Redirect("<", "f")]
 
 
 def test_assignments_are_kept_with_their_values() -> None:
-    script = parse("A=1 B='x y' a; C=$(b); export D=2")
+    script = parse_script("A=1 B='x y' a; C=$(b); export D=2")
     assert [each.assignments for each in script.commands if each.assignments] == [
         (("A", "1"), ("B", "x y")), (("C", None),), (("D", "2"),),
     ]  # fmt: skip
 
 
 def test_the_values_of_a_loop_are_known_until_something_else_sets_them() -> None:
-    assert parse("for f in a 'b c'; do x; done").loops == {"f": ("a", "b c")}
-    assert parse("for f in a; do f=b; done").loops == {}
-    assert parse("for f in $(x); do y; done").loops == {}
+    assert parse_script("for f in a 'b c'; do x; done").loops == {"f": ("a", "b c")}
+    assert parse_script("for f in a; do f=b; done").loops == {}
+    assert parse_script("for f in $(x); do y; done").loops == {}
 
 
 def test_a_shell_without_double_brackets_would_run_what_they_hold() -> None:
@@ -125,24 +125,24 @@ def test_a_shell_without_double_brackets_would_run_what_they_hold() -> None:
 
 @given(st.lists(st.sampled_from(PIECES), max_size=25).map("".join))
 def test_nearly_valid_lines_get_an_answer(command: str) -> None:
-    script = parse(command)
+    script = parse_script(command)
     assert all(len(each.argv) == len(each.words) for each in script.commands)
 
 
 @given(st.text(st.characters(exclude_categories=()), max_size=80) | st.binary().map(bytes.hex))
 def test_any_text_gets_an_answer(command: str) -> None:
-    assert parse(command).text == command
+    assert parse_script(command).text == command
 
 
 @given(st.binary(max_size=80))
 def test_any_bytes_get_an_answer(data: bytes) -> None:
-    assert parse(data.decode("utf-8", "surrogateescape")).text is not None
+    assert parse_script(data.decode("utf-8", "surrogateescape")).text is not None
 
 
 @given(st.text(st.sampled_from("aé×中🙂\U0002fa1d\u3000"), min_size=1), st.booleans())
 def test_words_in_any_script_come_out_as_they_are(word: str, long: bool) -> None:
     behind = " x" * 200 if long else ""
-    script = parse(f"echo '{word}' {word}{behind}")
+    script = parse_script(f"echo '{word}' {word}{behind}")
     assert script.commands[0].argv[:3] == ("echo", word, word)
     assert script.commands[0].text.startswith(f"echo '{word}' {word}")
     assert script.opaque is None

@@ -13,12 +13,12 @@ import pytest
 from agent.security.files.write_clock import CLOCK_S
 from agent.security.taint.file_marks import (
     Changing,
-    carried,
     is_marked,
     is_name_marked,
     is_unseen,
-    mark,
     mark_changed,
+    mark_tainted,
+    taint_of_file,
     unmark,
 )
 from agent.security.taint.taint import NOTHING, UNTRUSTED
@@ -28,7 +28,7 @@ from agent.security.taint.taint import NOTHING, UNTRUSTED
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "note.md"
     path.write_text("x")
-    mark(path, tmp_path)
+    mark_tainted(path, tmp_path)
     if not is_marked(path):
         pytest.skip("this file system keeps no extended attributes")
     return path
@@ -44,18 +44,18 @@ def test_the_workspace_is_marked_too(file: Path) -> None:
 
 def test_what_is_written_under_taint_is_marked(file: Path) -> None:
     fresh = file.with_name("fresh.md")
-    with carried(fresh, file.parent, UNTRUSTED):
+    with taint_of_file(fresh, file.parent, UNTRUSTED):
         fresh.write_text("y")
     assert is_marked(fresh)
 
 
 def test_a_clean_write_keeps_an_old_mark_and_makes_none(file: Path) -> None:
-    with carried(file, file.parent, NOTHING):
+    with taint_of_file(file, file.parent, NOTHING):
         file.unlink()
         file.write_text("new inode")
     assert is_marked(file)
     clean = file.with_name("clean.md")
-    with carried(clean, file.parent, NOTHING):
+    with taint_of_file(clean, file.parent, NOTHING):
         clean.write_text("y")
     assert not is_marked(clean)
 
@@ -66,7 +66,7 @@ def test_nobody_has_seen_what_a_command_wrote_and_a_later_write_hides_that_not(f
     assert is_unseen(file)
     assert not is_unseen(file.parent)
     for taint in (NOTHING, UNTRUSTED):
-        with carried(file, file.parent, taint):
+        with taint_of_file(file, file.parent, taint):
             file.unlink()
             file.write_text("new inode")
         assert is_unseen(file)
@@ -198,7 +198,7 @@ def test_names_that_a_command_or_a_tool_has_chosen_are_marked(file: Path) -> Non
     (workspace / "obey me").mkdir()
     changing.end()
     assert is_name_marked(workspace / "obey me", is_folder=True)
-    with carried(workspace / "and me" / "x", workspace, UNTRUSTED):
+    with taint_of_file(workspace / "and me" / "x", workspace, UNTRUSTED):
         (workspace / "and me").mkdir()
         (workspace / "and me" / "x").touch()
     assert is_name_marked(workspace / "and me", is_folder=True)
@@ -210,7 +210,7 @@ def test_a_folder_around_a_workspace_knows_of_its_marks(file: Path) -> None:
     inner = file.parent / "outer" / "inner"
     inner.mkdir(parents=True)
     (inner / "page").touch()
-    mark(inner / "page", inner)
+    mark_tainted(inner / "page", inner)
     assert is_marked(file.parent / "outer")
 
 
@@ -255,7 +255,7 @@ def test_a_command_that_heard_nothing_leaves_nothing(file: Path) -> None:
     fresh = workspace / "fresh.md"
     fresh.write_text("mine")
     changing.end(is_heard=False)
-    mark(workspace, workspace)
+    mark_tainted(workspace, workspace)
     assert not is_marked(fresh)
     assert os.listxattr(workspace) == ["user.kore.untrusted"]
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.security.taint import link_defusing
-from agent.security.taint.link_defusing import inert
+from agent.security.taint.link_defusing import defuse_links
 
 KNOWN = "https://ok.example/a"
 
@@ -27,7 +27,7 @@ KNOWN = "https://ok.example/a"
     ],
 )
 def test_links_become_code(markdown: str, shown: str) -> None:
-    assert inert(markdown, lambda address: False) == shown
+    assert defuse_links(markdown, lambda address: False) == shown
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_links_become_code(markdown: str, shown: str) -> None:
     ],
 )
 def test_known_addresses_code_and_prose_stay(markdown: str) -> None:
-    assert inert(markdown, lambda address: address == KNOWN) == markdown
+    assert defuse_links(markdown, lambda address: address == KNOWN) == markdown
 
 
 # What each of these showed as a link before; S stands for the secret.
@@ -74,7 +74,7 @@ def test_known_addresses_code_and_prose_stay(markdown: str) -> None:
     ],
 )
 def test_no_spelling_of_a_link_stays_one(markdown: str, hidden: str) -> None:
-    shown = inert(markdown, lambda address: address == KNOWN)
+    shown = defuse_links(markdown, lambda address: address == KNOWN)
     # In a run of backticks that is longer than any other, so that it pairs with itself.
     marks = max(re.findall("`+", shown), key=len)
     assert re.search(rf"(?<!`){marks}{re.escape(hidden)}{marks}(?!`)", shown)
@@ -104,15 +104,15 @@ def test_no_spelling_of_a_link_stays_one(markdown: str, hidden: str) -> None:
     ],
 )
 def test_an_address_that_marks_put_together_makes_code_of_all(markdown: str) -> None:
-    shown = inert(markdown, lambda address: address == KNOWN)
+    shown = defuse_links(markdown, lambda address: address == KNOWN)
     assert shown == f"```\n{markdown}\n```"
 
 
 @given(st.text(alphabet="[]()<>`!ahtps:/. \n", max_size=400))
 def test_any_text_passes_and_keeps_its_letters(text: str) -> None:
-    kept = inert(text, lambda address: True)
+    kept = defuse_links(text, lambda address: True)
     assert kept == text or (text in kept and kept.startswith("```"))
-    inert(text, lambda address: False)
+    defuse_links(text, lambda address: False)
 
 
 @pytest.mark.timeout(20)
@@ -122,7 +122,7 @@ def test_any_text_passes_and_keeps_its_letters(text: str) -> None:
 )
 def test_hostile_text_does_not_hang(piece: str) -> None:
     text = piece * 20_000
-    assert text in inert(text, lambda address: True)
+    assert text in defuse_links(text, lambda address: True)
 
 
 def test_a_run_of_marks_is_read_in_one_go() -> None:
@@ -132,4 +132,4 @@ def test_a_run_of_marks_is_read_in_one_go() -> None:
         assert f"{mark}{{3,}}+)" in link_defusing._BLOCK.pattern
         assert f"{mark}{{3,}})" not in link_defusing._BLOCK.pattern
         run = mark * 100_000
-        assert run in inert(run, lambda address: False)
+        assert run in defuse_links(run, lambda address: False)

@@ -5,7 +5,14 @@ from pathlib import Path
 import pytest
 
 from agent.security.policy.base import ToolRequest
-from agent.security.taint.taint import BOTH, NOTHING, PRIVATE, UNTRUSTED, Exposure, way_out
+from agent.security.taint.taint import (
+    BOTH,
+    NOTHING,
+    PRIVATE,
+    UNTRUSTED,
+    TaintState,
+    exfiltration_objection,
+)
 from agent.types import Message, Taint, Text, user
 
 HERE = Path("/w")
@@ -16,8 +23,8 @@ def result(text: str, taint: frozenset[Taint]) -> Message:
     return Message("tool", (Text(text),), tool_call_id="c", taint=taint)
 
 
-def exposed(*messages: Message) -> Exposure:
-    return Exposure(BOTH, messages)
+def exposed(*messages: Message) -> TaintState:
+    return TaintState(BOTH, messages)
 
 
 def fetch(taint: frozenset[Taint], quoted: bool = False) -> ToolRequest:
@@ -29,7 +36,7 @@ def fetch(taint: frozenset[Taint], quoted: bool = False) -> ToolRequest:
 
 
 def test_taint_is_the_sum_of_what_results_brought() -> None:
-    exposure = Exposure()
+    exposure = TaintState()
     exposure.take(user("hi"))
     assert exposure.taint == NOTHING
     exposure.take(result("a file", PRIVATE))
@@ -40,22 +47,22 @@ def test_taint_is_the_sum_of_what_results_brought() -> None:
 
 @pytest.mark.parametrize("taint", [NOTHING, PRIVATE, UNTRUSTED])
 def test_one_kind_alone_closes_no_way_out(taint: frozenset[Taint]) -> None:
-    assert way_out(fetch(taint)) is None
+    assert exfiltration_objection(fetch(taint)) is None
 
 
 def test_with_both_a_way_out_asks_unless_its_text_is_quoted() -> None:
-    decision = way_out(fetch(BOTH))
+    decision = exfiltration_objection(fetch(BOTH))
     assert decision is not None
     assert (decision.verdict, decision.rule) == ("ask", "taint-way-out")
     assert "a.example" in decision.reason
-    assert way_out(fetch(BOTH, quoted=True)) is None
+    assert exfiltration_objection(fetch(BOTH, quoted=True)) is None
 
 
 def test_a_command_that_reaches_out_asks_whatever_it_says() -> None:
     request = ToolRequest(
         "exec", "unsafe", {}, HERE, command="curl x", hosts=("anywhere",), quoted=True, taint=BOTH
     )
-    assert way_out(request) is not None
+    assert exfiltration_objection(request) is not None
 
 
 @pytest.mark.parametrize(
@@ -65,11 +72,14 @@ def test_strangers_words_do_not_become_instructions_unseen(path: str) -> None:
     request = ToolRequest(
         "write_file", "idempotent", {}, HERE, creates=(HERE / path,), taint=UNTRUSTED
     )
-    decision = way_out(request)
+    decision = exfiltration_objection(request)
     assert decision is not None
     assert decision.rule == "taint-memory"
     assert (
-        way_out(ToolRequest("write_file", "idempotent", {}, HERE, creates=(HERE / path,))) is None
+        exfiltration_objection(
+            ToolRequest("write_file", "idempotent", {}, HERE, creates=(HERE / path,))
+        )
+        is None
     )
 
 
@@ -78,15 +88,17 @@ def test_work_for_the_heartbeat_is_planted_like_a_job() -> None:
         return ToolRequest("edit_file", "unsafe", {}, HERE, changes=(HERE / path,), taint=taint)
 
     for path in ("HEARTBEAT.md", "heartbeat.MD"):
-        decision = way_out(writing(path))
+        decision = exfiltration_objection(writing(path))
         assert decision is not None
         assert decision.rule == "taint-schedule"
-    assert way_out(writing("HEARTBEAT.md", PRIVATE)) is None
-    assert way_out(writing("notes/HEARTBEAT.md")) is None
+    assert exfiltration_objection(writing("HEARTBEAT.md", PRIVATE)) is None
+    assert exfiltration_objection(writing("notes/HEARTBEAT.md")) is None
 
 
 def test_remembering_asks_once_strangers_were_heard() -> None:
-    asked = way_out(ToolRequest("remember", "idempotent", {"text": "x"}, HERE, taint=UNTRUSTED))
+    asked = exfiltration_objection(
+        ToolRequest("remember", "idempotent", {"text": "x"}, HERE, taint=UNTRUSTED)
+    )
     assert asked is not None
     assert asked.verdict == "ask"
 

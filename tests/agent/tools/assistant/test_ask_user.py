@@ -5,7 +5,7 @@ import pytest
 
 from agent import events
 from agent.errors import ToolError
-from agent.prompts import load
+from agent.prompts import load_prompt
 from agent.tools.assistant.ask_user import AskUser
 from agent.tools.base import CallContext
 from agent.types import ToolResult, user
@@ -58,7 +58,11 @@ async def test_a_question_ends_the_turn_with_its_words(tmp_path: Path) -> None:
     agent, model = scripted([planned, "never said"], tmp_path)
     seen, result = await played(agent, task(agent))
     assert result.text == "Let me ask.\n\nWhich colour?\n\n1. red\n2. blue"
-    assert (result.success, result.signal, result.signal_reason) == (True, "DECIDE", load("asked"))
+    assert (result.success, result.signal, result.signal_reason) == (
+        True,
+        "DECIDE",
+        load_prompt("asked"),
+    )
     assert [m.role for m in result.messages] == ["assistant", "tool", "assistant"]
     assert len(model.requests) == 1
     said = "".join(event.text for event in seen if isinstance(event, events.TextDelta))
@@ -83,7 +87,11 @@ async def test_calls_beside_a_question_run_before_the_turn_ends(tmp_path: Path) 
     )
     agent, _ = scripted([planned], tmp_path, answers("act", "done", "unsafe"))
     _, result = await played(agent, task(agent))
-    assert results(result.messages) == [load("asked_person"), "done", load("asked_person")]
+    assert results(result.messages) == [
+        load_prompt("asked_person"),
+        "done",
+        load_prompt("asked_person"),
+    ]
     assert result.text == "A?\n\nB?"
 
 

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from agent.errors import KoreError, ToolError
-from agent.security.taint.file_marks import is_marked, mark
+from agent.security.taint.file_marks import is_marked, mark_tainted
 from agent.security.taint.taint import NOTHING, UNTRUSTED
 from agent.settings import ToolSettings
 from agent.tools.assistant.memory_search import MemorySearch
-from agent.tools.base import CallContext, Recalled
+from agent.tools.base import CallContext, MemoryHit
 
 
 @pytest.fixture
@@ -64,9 +64,9 @@ async def test_case_accents_and_signs_do_not_matter(
 async def test_conversations_come_behind_with_their_taint(call: CallContext, memory: Path) -> None:
     asked: list[tuple[str, int]] = []
 
-    async def recall(words: str, most: int) -> Sequence[Recalled]:
+    async def recall(words: str, most: int) -> Sequence[MemoryHit]:
         asked.append((words, most))
-        return [Recalled("2026-01-01, the person in session s9", "tea?", UNTRUSTED)]
+        return [MemoryHit("2026-01-01, the person in session s9", "tea?", UNTRUSTED)]
 
     with_past = replace(call, recall=recall)
     result = await MemorySearch(ToolSettings()).run({"query": "five", "count": 3}, with_past)
@@ -77,7 +77,7 @@ async def test_conversations_come_behind_with_their_taint(call: CallContext, mem
 async def test_what_cannot_be_searched_is_said_beside_the_rest(
     call: CallContext, memory: Path
 ) -> None:
-    async def recall(words: str, most: int) -> Sequence[Recalled]:
+    async def recall(words: str, most: int) -> Sequence[MemoryHit]:
         raise KoreError("messages cannot be searched here")
 
     told = await found(replace(call, recall=recall), "five")
@@ -88,7 +88,7 @@ async def test_what_cannot_be_searched_is_said_beside_the_rest(
 async def test_a_marked_memory_brings_strangers_words(call: CallContext, memory: Path) -> None:
     tool = MemorySearch(ToolSettings())
     assert (await tool.run({"query": "house"}, call)).taint == NOTHING
-    mark(memory / "plans.md", memory)
+    mark_tainted(memory / "plans.md", memory)
     if is_marked(memory / "plans.md"):
         assert (await tool.run({"query": "house"}, call)).taint == UNTRUSTED
 

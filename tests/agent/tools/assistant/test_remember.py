@@ -8,7 +8,7 @@ import pytest
 
 from agent.context.beginning import LIMIT_CHARS
 from agent.errors import ToolError
-from agent.security.taint.file_marks import is_unseen, mark
+from agent.security.taint.file_marks import is_unseen, mark_tainted
 from agent.settings import ToolSettings
 from agent.tools.assistant.remember import FILE_LIMIT_CHARS, Remember
 from agent.tools.base import CallContext
@@ -39,7 +39,7 @@ async def test_same_text_is_stored_once(call: CallContext) -> None:
 async def test_a_line_more_takes_no_mark_off_the_file(call: CallContext) -> None:
     call.memory.parent.mkdir(parents=True, exist_ok=True)
     call.memory.write_text("- 2026-01-01: pwned\n")
-    mark(call.memory, call.workspace, unseen=True)
+    mark_tainted(call.memory, call.workspace, unseen=True)
     if not is_unseen(call.memory):
         pytest.skip("this file system keeps no extended attributes")
     await remember(call, "The cat is called Mia.")

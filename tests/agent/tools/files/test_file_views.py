@@ -10,11 +10,11 @@ import pytest
 from agent import events
 from agent.agent import Agent
 from agent.history import JsonlHistory
-from agent.providers.scripted import Scripted, Step
+from agent.providers.scripted import ScriptedProvider, Step
 from agent.security.policy.engine import DefaultPolicy
-from agent.subagents.definition import Definition
+from agent.subagents.definition import SubagentDefinition
 from agent.tools.files import file_views
-from agent.tools.files.file_views import Views, stamp
+from agent.tools.files.file_views import FileViews, stamp
 from agent.tools.runner import Permissions
 from agent.types import Context
 from tests.agent.props import FREE, call, calls, results, scripted
@@ -94,9 +94,9 @@ async def test_own_edits_are_no_news(tmp_path: Path) -> None:
 
 async def test_what_a_sub_agent_changes_is_told_to_whoever_sent_it_out(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("old")
-    writer = Definition("writer", "Writes.", "You write.", tools=("write_file",))
+    writer = SubagentDefinition("writer", "Writes.", "You write.", tools=("write_file",))
     sent = call("task", "c2", description="w", prompt="write", subagent_type="writer")
-    model = Scripted(
+    model = ScriptedProvider(
         [
             calls(call("read_file", path="a.txt")),
             calls(sent),
@@ -113,7 +113,7 @@ async def test_what_a_sub_agent_changes_is_told_to_whoever_sent_it_out(tmp_path:
 
 def test_what_was_not_said_yet_stays_to_be_said(tmp_path: Path) -> None:
     (path := tmp_path / "a").write_text("old")
-    seen = Views()
+    seen = FileViews()
     seen.saw("s", path, stamp(path))
     path.write_text("newer")
     assert len(seen.facts("s")) == 1
@@ -127,7 +127,7 @@ def test_what_was_not_said_yet_stays_to_be_said(tmp_path: Path) -> None:
 
 def test_conversations_know_nothing_of_each_others_files(tmp_path: Path) -> None:
     (path := tmp_path / "a").write_text("old")
-    seen = Views()
+    seen = FileViews()
     seen.saw("s", path, stamp(path))
     path.write_text("newer")
     assert seen.stale("other") == []
@@ -138,7 +138,7 @@ def test_conversations_know_nothing_of_each_others_files(tmp_path: Path) -> None
 @pytest.mark.parametrize("count", [file_views.FILES + 1, file_views.SESSIONS + 1])
 def test_only_the_newest_are_kept(tmp_path: Path, count: int) -> None:
     (path := tmp_path / "a").write_text("old")
-    seen = Views()
+    seen = FileViews()
     for n in range(count):
         (each := tmp_path / str(n)).write_text("")
         seen.saw("s", each, stamp(each))

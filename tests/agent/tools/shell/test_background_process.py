@@ -16,9 +16,9 @@ import pytest
 from agent.agent import Agent
 from agent.errors import ToolError
 from agent.history import MemoryHistory
-from agent.providers.scripted import Scripted
+from agent.providers.scripted import ScriptedProvider
 from agent.security.policy.base import ToolRequest, Verdict
-from agent.security.policy.engine import RolePolicy, Standing
+from agent.security.policy.engine import PrincipalContext, RolePolicy
 from agent.security.policy.roles import built_in_roles
 from agent.security.sandbox.base import Sandbox
 from agent.security.sandbox.bubblewrap import Bubblewrap, version_words
@@ -27,11 +27,11 @@ from agent.security.taint.file_marks import is_marked
 from agent.security.taint.taint import UNTRUSTED
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
-from agent.tools.shell.background_process import Background, Origin
+from agent.tools.shell.background_process import BackgroundProcess, ProcessOrigin
 from agent.tools.shell.exec import Exec
 from agent.tools.shell.process_group import Exit
-from agent.tools.shell.process_registry import PER_SESSION, Processes
-from agent.tools.shell.process_tool import Process
+from agent.tools.shell.process_registry import PER_SESSION, ProcessRegistry
+from agent.tools.shell.process_tool import ProcessTool
 from agent.types import ToolCall, ToolResult
 from tests.processes import gone, lasting, runs
 
@@ -43,9 +43,9 @@ class Shell:
 
     def __init__(self, call: CallContext, sandbox: Sandbox | None = None) -> None:
         settings = replace(ToolSettings(), sandbox=sandbox)
-        self.processes = Processes()
+        self.processes = ProcessRegistry()
         self.exec = Exec(settings, processes=self.processes)
-        self.process = Process(settings, self.processes)
+        self.process = ProcessTool(settings, self.processes)
         self.call = call
 
     async def start(self, command: str, **args: Any) -> ToolResult:
@@ -273,13 +273,13 @@ async def test_a_time_out_ends_it(shell: Shell) -> None:
 
 
 async def test_it_ends_when_nobody_writes_for_long(workspace: Path) -> None:
-    origin = Origin("wait", workspace, workspace, (), UNTRUSTED, heard=False)
+    origin = ProcessOrigin("wait", workspace, workspace, (), UNTRUSTED, heard=False)
 
     async def work(stdin: int, say: Callable[[bytes], None]) -> Exit:
         await asyncio.Event().wait()
         raise AssertionError("it waits for ever")
 
-    process = Background(1, origin)
+    process = BackgroundProcess(1, origin)
     await process.run(work, idle_s=0.01)
     assert process.ended == "ended: nobody has written here for hours"
 
@@ -305,7 +305,7 @@ async def test_the_next_turn_is_told_of_it_and_of_an_end_once(
 
 async def test_a_model_is_told_of_its_background_at_the_next_turn(workspace: Path) -> None:
     history = MemoryHistory()
-    agent = Agent(Scripted(["hi"]), workspace=workspace, history=history)
+    agent = Agent(ScriptedProvider(["hi"]), workspace=workspace, history=history)
     call = {"command": "sleep 60", "background": True}
     await agent.toolbox.get("exec").run(call, context(workspace, "s"))
     await agent.run("hello", session="s")
@@ -359,7 +359,7 @@ async def test_input_is_judged_like_the_command_that_reads_it(
     plan = await shell.process.plan({"action": "input", "id": 1, "text": text}, shell.call)
     assert plan.command is not None
     assert text.rstrip("\n") in plan.command
-    standing = Standing(built_in_roles()["build"], "ask", confined=True)
+    standing = PrincipalContext(built_in_roles()["build"], "ask", confined=True)
     request = ToolRequest(
         "process", "idempotent", {}, workspace,
         command=plan.command, folder=plan.folder, read_only=plan.read_only,

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from agent.errors import ToolError
-from agent.security.sandbox.base import Job
+from agent.security.sandbox.base import SandboxCommand
 from agent.security.sandbox.bubblewrap import Bubblewrap, version_words
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
-from agent.tools.files.workspace_scope import Scope
+from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.tools.shell.cover import cover
 from agent.tools.shell.exec import Exec
 from agent.types import ToolCall
@@ -116,7 +116,7 @@ async def test_a_guest_reads_nobodys_memory_in_git(
     assert "objects" not in shown
     assert "canary" not in await said(box, replace(guest, read_only=True), line)
     with pytest.raises(ToolError):
-        Scope(replace(ToolSettings(), blocked_paths=())).find(".git/HEAD", guest)
+        WorkspaceScope(replace(ToolSettings(), blocked_paths=())).find(".git/HEAD", guest)
 
 
 async def test_packages_can_be_renamed_and_their_cache_is_hidden(
@@ -146,7 +146,7 @@ def test_too_much_to_hide_is_said(box: Bubblewrap, workspace: Path) -> None:
     many = tuple(workspace / str(n) for n in range(1001))
     with (
         pytest.raises(ToolError, match="1001 files that it may not see"),
-        box.prepare(Job("true", workspace, workspace, masked=many)),
+        box.prepare(SandboxCommand("true", workspace, workspace, masked=many)),
     ):
         pass
 

@@ -1,14 +1,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.tools.shell.ring import Ring
+from agent.tools.shell.ring import RingBuffer
 
 
 @given(st.lists(st.binary(max_size=30)), st.integers(1, 20), st.integers(0, 100))
 def test_the_newest_bytes_are_kept_and_the_lost_ones_counted(
     pieces: list[bytes], limit: int, position: int
 ) -> None:
-    ring = Ring(limit)
+    ring = RingBuffer(limit)
     for piece in pieces:
         ring.feed(piece)
     whole = b"".join(pieces)

@@ -6,7 +6,7 @@ import pytest
 
 from agent.errors import ToolError
 from agent.security.network.urls import Address
-from agent.security.taint.file_marks import is_marked, mark
+from agent.security.taint.file_marks import is_marked, mark_tainted
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
 from agent.tools.web.fetch import BODY_LIMIT_BYTES, WebFetch
@@ -21,7 +21,7 @@ async def site() -> AsyncIterator[WebSite]:
 
 
 def keeps_marks(folder: Path) -> bool:
-    mark(folder, folder)
+    mark_tainted(folder, folder)
     return is_marked(folder)
 
 

@@ -9,7 +9,7 @@ import pytest
 from agent.errors import ToolError
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
-from agent.tools.web.search import Ddgs, DuckDuckGoSearch, Hit, SearchEngine, WebSearch
+from agent.tools.web.search import Ddgs, DuckDuckGoSearch, SearchEngine, SearchResult, WebSearch
 from tests.fakes.web import Page, WebSite
 
 
@@ -21,23 +21,23 @@ class Asking:
     def __init__(self, url: str) -> None:
         self.url = url
 
-    def search(self, query: str, count: int) -> Sequence[Hit]:
+    def search(self, query: str, count: int) -> Sequence[SearchResult]:
         with urllib.request.urlopen(f"{self.url}/s") as answer:
             lines = answer.read().decode().splitlines()
-        return [Hit(*line.split("|")) for line in lines]
+        return [SearchResult(*line.split("|")) for line in lines]
 
 
 class Failing:
     name = "failing"
 
-    def search(self, query: str, count: int) -> Sequence[Hit]:
+    def search(self, query: str, count: int) -> Sequence[SearchResult]:
         raise ToolError("rate limited")
 
 
 class Empty:
     name = "empty"
 
-    def search(self, query: str, count: int) -> Sequence[Hit]:
+    def search(self, query: str, count: int) -> Sequence[SearchResult]:
         return []
 
 
@@ -47,7 +47,7 @@ class Hanging:
     def __init__(self) -> None:
         self.release = threading.Event()
 
-    def search(self, query: str, count: int) -> Sequence[Hit]:
+    def search(self, query: str, count: int) -> Sequence[SearchResult]:
         self.release.wait(30)
         return []
 

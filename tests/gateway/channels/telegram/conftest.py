@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from gateway.channels.base import Batch, Undecoded
-from gateway.channels.rate_limiter import Gate
+from gateway.channels.rate_limiter import RateLimiter
 from gateway.channels.telegram.channel import TelegramChannel
 from gateway.channels.telegram.settings import TelegramSettings
 from gateway.core.messages import InboundMessage
@@ -59,7 +59,7 @@ def store() -> Store:
 @pytest.fixture
 async def channel(bot_api: BotApi) -> AsyncIterator[TelegramChannel]:
     """A channel that only sends."""
-    channel = TelegramChannel(replace(QUICK, base_url=bot_api.url), gate=Gate("none"))
+    channel = TelegramChannel(replace(QUICK, base_url=bot_api.url), gate=RateLimiter("none"))
     yield channel
     await channel.aclose()
 
@@ -71,7 +71,7 @@ def running(bot_api: BotApi, store: Store) -> Running:
     @asynccontextmanager
     async def run(cursor: int | None = None, **changes: object) -> AsyncIterator[TelegramChannel]:
         settings = replace(QUICK, base_url=bot_api.url, **changes)  # type: ignore[arg-type]
-        channel = TelegramChannel(settings, gate=Gate("none"), cursor=cursor)
+        channel = TelegramChannel(settings, gate=RateLimiter("none"), cursor=cursor)
         async with asyncio.TaskGroup() as tasks:
             task = tasks.create_task(channel.run(store.accept))
             try:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.text.visible import visible
+from agent.text.visible import escape_invisible
 from gateway.channels.telegram.outbound.render import mark_repeat, render, render_preview
 from gateway.channels.telegram.outbound.utf16 import mend
 from gateway.core.messages import OutboundPart
@@ -72,7 +72,7 @@ def test_every_message_is_valid(name: str) -> None:
 def test_no_text_is_lost(name: str) -> None:
     markdown = answer(name)
     seen = "\n".join(shown(render(markdown)))
-    assert not signs(visible(markdown)) - signs(seen)
+    assert not signs(escape_invisible(markdown)) - signs(seen)
     wanted, found = words(markdown), words(seen)
     if max(map(len, markdown.split())) > _LONGEST:
         # What fills a message without a blank is cut anywhere: its letters are looked for.

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from gateway.channels.chat_settings import Places
-from gateway.channels.telegram.api.request import AiohttpRequest, Refusal, Unreadable
-from gateway.channels.telegram.inbound.decode import Bot, Here
-from gateway.channels.telegram.inbound.updates import batch_of
+from gateway.channels.chat_settings import ChatSettingsIndex
+from gateway.channels.telegram.api.request import AiohttpRequest, Refusal, UnreadableResponse
+from gateway.channels.telegram.inbound.decode import Bot, DecodeContext
+from gateway.channels.telegram.inbound.updates import decode_batch
 from tests.gateway.channels.telegram.inbound.test_decode import message
 
 NUMBERS = [
@@ -37,8 +37,8 @@ def with_number(place: str, number: str) -> Any:
 @pytest.mark.parametrize("number", NUMBERS)
 @pytest.mark.parametrize("place", PLACES)
 def test_an_update_with_any_number_is_read_or_kept(place: str, number: str) -> None:
-    here = Here(Bot(42, "KoreBot"), "42", Places())
-    batch = batch_of([with_number(place, number), {"update_id": 9}], here, 1.0)
+    here = DecodeContext(Bot(42, "KoreBot"), "42", ChatSettingsIndex())
+    batch = decode_batch([with_number(place, number), {"update_id": 9}], here, 1.0)
     assert batch.next_offset is not None
     assert 9 < batch.next_offset < 2**63
     assert len(batch.messages) + len(batch.undecoded) <= 1
@@ -49,7 +49,7 @@ def test_an_update_with_any_number_is_read_or_kept(place: str, number: str) -> N
 def test_a_refusal_with_any_number_is_a_refusal_that_ends(place: str, number: str) -> None:
     wrong = f'"{place}": {number}'
     body = f'{{"ok": false, {wrong}, "parameters": {{{wrong}}}}}'
-    with pytest.raises((Refusal, Unreadable)) as raised:
+    with pytest.raises((Refusal, UnreadableResponse)) as raised:
         AiohttpRequest.parse_json_payload(body.encode())
     if isinstance(raised.value, Refusal):
         assert 0 < raised.value.retry_after_s <= 24 * 3600

@@ -5,25 +5,25 @@ from pathlib import Path
 import pytest
 
 from agent.errors import ConfigError
-from gateway.cli.chat.long_task_progress import Tally, TallyFile, opened
+from gateway.cli.chat.long_task_progress import LongTaskProgress, TallyFile, opened
 from gateway.core.messages import ONCE
-from gateway.runtime.paths import Home
+from gateway.runtime.paths import DataDir
 
-UNDER_WAY = Tally(3, f"{ONCE}12", cuts=1, idle=1, worked_s=61.5)
+UNDER_WAY = LongTaskProgress(3, f"{ONCE}12", cuts=1, idle=1, worked_s=61.5)
 
 
 def test_what_was_written_is_read(tmp_path: Path) -> None:
-    with opened(Home(tmp_path / "home"), tmp_path) as tally_file:
-        assert tally_file.read() == Tally()
+    with opened(DataDir(tmp_path / "home"), tmp_path) as tally_file:
+        assert tally_file.read() == LongTaskProgress()
         tally_file.write(UNDER_WAY)
-    with opened(Home(tmp_path / "home"), tmp_path) as tally_file:
+    with opened(DataDir(tmp_path / "home"), tmp_path) as tally_file:
         assert tally_file.read() == UNDER_WAY
         tally_file.close()
-        assert tally_file.read() == Tally()
+        assert tally_file.read() == LongTaskProgress()
 
 
 def test_a_folder_is_worked_in_once_and_others_beside_it(tmp_path: Path) -> None:
-    home = Home(tmp_path / "home")
+    home = DataDir(tmp_path / "home")
     refused = pytest.raises(ConfigError, match="goes on in")
     with opened(home, tmp_path), opened(home, home.root), refused, opened(home, tmp_path / "."):
         pass
@@ -43,9 +43,9 @@ def test_a_folder_is_worked_in_once_and_others_beside_it(tmp_path: Path) -> None
 def test_what_is_no_tally_counts_as_none(tmp_path: Path, text: str) -> None:
     path = tmp_path / "x.json"
     path.write_text(text)
-    assert TallyFile(path).read() == Tally()
+    assert TallyFile(path).read() == LongTaskProgress()
 
 
 def test_what_blocks_during_the_work_is_not_taken_for_another_command(tmp_path: Path) -> None:
-    with pytest.raises(BlockingIOError), opened(Home(tmp_path / "home"), tmp_path):
+    with pytest.raises(BlockingIOError), opened(DataDir(tmp_path / "home"), tmp_path):
         raise BlockingIOError

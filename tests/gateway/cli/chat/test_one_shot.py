@@ -9,10 +9,10 @@ import pytest
 
 from agent.events import ApprovalAsked, TextDelta
 from agent.security.policy.base import Answer
-from gateway.cli.chat.one_shot import OneTurn, Order
-from gateway.cli.chat.service_connection import Line
-from gateway.cli.chat.streamed_answer import Streamed
-from gateway.cli.console.chat.message_builder import Speaker
+from gateway.cli.chat.one_shot import OneShotRequest, OneShotTurn
+from gateway.cli.chat.service_connection import ServiceConnection
+from gateway.cli.chat.streamed_answer import StreamedAnswer
+from gateway.cli.console.chat.message_builder import MessageBuilder
 from tests.fakes.memory_service import MemoryService
 
 DEADLINE_S = 30
@@ -24,32 +24,32 @@ async def service() -> AsyncIterator[MemoryService]:
         yield memory
 
 
-async def turn(service: MemoryService, order: Order) -> tuple[int, str, str]:
+async def turn(service: MemoryService, order: OneShotRequest) -> tuple[int, str, str]:
     out, err = io.StringIO(), io.StringIO()
     async with asyncio.timeout(DEADLINE_S):
-        code = await OneTurn(Line(service), order, out, err).run(asyncio.Event())
+        code = await OneShotTurn(ServiceConnection(service), order, out, err).run(asyncio.Event())
     return code, out.getvalue(), err.getvalue()
 
 
 async def test_the_bare_answer_is_all_of_stdout(service: MemoryService) -> None:
-    code, out, err = await turn(service, Order("tool please"))
+    code, out, err = await turn(service, OneShotRequest("tool please"))
     assert (code, out) == (0, "echo: tool please\n")
     assert err == "● read_file notes.md\n  └ 4 lines\n"
 
 
 async def test_a_notice_goes_to_stderr(service: MemoryService) -> None:
-    _, out, err = await turn(service, Order("notice mind the gap"))
+    _, out, err = await turn(service, OneShotRequest("notice mind the gap"))
     assert out == "echo: notice mind the gap\n"
     assert err == "mind the gap\n"
 
 
 async def test_control_characters_never_reach_stderr(service: MemoryService) -> None:
-    _, _, err = await turn(service, Order("notice \x1b[2Jgone \u202e"))
+    _, _, err = await turn(service, OneShotRequest("notice \x1b[2Jgone \u202e"))
     assert err == "\\u{1b}[2Jgone \\u{202e}\n"
 
 
 async def test_the_answer_of_a_command_is_an_answer(service: MemoryService) -> None:
-    assert await turn(service, Order("/status")) == (0, "command /status\n", "")
+    assert await turn(service, OneShotRequest("/status")) == (0, "command /status\n", "")
 
 
 @pytest.mark.parametrize(
@@ -65,17 +65,17 @@ async def test_the_answer_of_a_command_is_an_answer(service: MemoryService) -> N
 async def test_the_exit_code_tells_how_it_ended(
     service: MemoryService, text: str, code: int
 ) -> None:
-    assert (await turn(service, Order(text)))[0] == code
+    assert (await turn(service, OneShotRequest(text)))[0] == code
 
 
 async def test_a_failed_turn_leaves_stdout_empty(service: MemoryService) -> None:
-    _, out, err = await turn(service, Order("fail"))
+    _, out, err = await turn(service, OneShotRequest("fail"))
     assert out == ""
     assert "the model is away (unavailable)\n  try later" in err
 
 
 async def test_json_is_one_object_with_the_outcome(service: MemoryService) -> None:
-    _, out, _ = await turn(service, Order("signal BLOCKED why", output="json"))
+    _, out, _ = await turn(service, OneShotRequest("signal BLOCKED why", output="json"))
     summary = json.loads(out)
     assert summary["text"] == "why"
     assert (summary["signal"], summary["signal_reason"]) == ("BLOCKED", "why")
@@ -84,12 +84,12 @@ async def test_json_is_one_object_with_the_outcome(service: MemoryService) -> No
 
 
 async def test_json_tells_the_error(service: MemoryService) -> None:
-    _, out, _ = await turn(service, Order("fail", output="json"))
+    _, out, _ = await turn(service, OneShotRequest("fail", output="json"))
     assert json.loads(out)["error"]["code"] == "unavailable"
 
 
 async def test_stream_json_prints_every_event_one_a_line(service: MemoryService) -> None:
-    _, out, _ = await turn(service, Order("tool", output="stream-json"))
+    _, out, _ = await turn(service, OneShotRequest("tool", output="stream-json"))
     lines = [json.loads(line) for line in out.splitlines()]
     types = [line["type"] for line in lines]
     assert types[0] == "session_start"
@@ -101,14 +101,14 @@ async def test_stream_json_prints_every_event_one_a_line(service: MemoryService)
 async def test_an_approval_that_nobody_can_give_is_denied_and_told(
     service: MemoryService,
 ) -> None:
-    code, out, err = await turn(service, Order("ask first"))
+    code, out, err = await turn(service, OneShotRequest("ask first"))
     assert (code, out) == (0, "answer: deny\n")
     assert "-y" in err
     assert "exec ask first" in err
 
 
 async def test_auto_travels_with_the_message(service: MemoryService) -> None:
-    _, out, _ = await turn(service, Order("ask first", options={"auto": True}))
+    _, out, _ = await turn(service, OneShotRequest("ask first", options={"auto": True}))
     assert out == "answer: once\n"
 
 
@@ -117,37 +117,39 @@ async def test_a_person_is_asked_where_there_is_one(service: MemoryService) -> N
         return "session" if asked.tool == "exec" else "deny"
 
     out = io.StringIO()
-    await OneTurn(Line(service), Order("ask"), out, io.StringIO(), ask).run(asyncio.Event())
+    await OneShotTurn(
+        ServiceConnection(service), OneShotRequest("ask"), out, io.StringIO(), ask
+    ).run(asyncio.Event())
     assert out.getvalue() == "answer: session\n"
     assert service.answers[0][1] == "session"
 
 
 async def test_a_named_session_is_continued(service: MemoryService) -> None:
     session = await service.bind("cli:local:earlier", None)
-    await turn(service, Order("go on", session=session))
+    await turn(service, OneShotRequest("go on", session=session))
     assert [m.text for m in await service.messages(session)] == ["go on", "echo: go on"]
 
 
 async def test_continue_takes_this_users_newest_session(service: MemoryService) -> None:
-    await turn(service, Order("one"))
+    await turn(service, OneShotRequest("one"))
     others = service.sessions_by_id[await service.bind("telegram:x:1", None)]
     others.info = type(others.info)(
         others.info.id, "", "idle", "telegram:x:1", "telegram:7", 0, 1e10, 1e10
     )
     mine = next(key for key, stored in service.sessions_by_id.items() if stored is not others)
     info = service.sessions_by_id[mine].info
-    own = f"cli:{Speaker('x').say('').sender.id}"
+    own = f"cli:{MessageBuilder('x').say('').sender.id}"
     service.sessions_by_id[mine].info = type(info)(mine, "", "idle", info.lane, own, 0, 1.0, 1.0)
-    await turn(service, Order("two", latest=True))
+    await turn(service, OneShotRequest("two", latest=True))
     assert len(await service.messages(mine)) == 4
     assert not others.messages
 
 
 async def test_an_interrupt_stops_the_turn_and_waits_for_it(service: MemoryService) -> None:
     interrupted = asyncio.Event()
-    order = Order("slow", output="stream-json")
+    order = OneShotRequest("slow", output="stream-json")
     out = io.StringIO()
-    running = OneTurn(Line(service), order, out, io.StringIO())
+    running = OneShotTurn(ServiceConnection(service), order, out, io.StringIO())
     async with asyncio.timeout(DEADLINE_S), asyncio.TaskGroup() as group:
         task = group.create_task(running.run(interrupted))
         while TextDelta.type not in out.getvalue():
@@ -167,7 +169,7 @@ async def test_a_terminal_shows_that_a_long_turn_is_at_work_and_nothing_of_it_st
 ) -> None:
     monkeypatch.setenv("TERM", "xterm")
     interrupted, err = asyncio.Event(), Terminal()
-    running = OneTurn(Line(service), Order("slow"), io.StringIO(), err)
+    running = OneShotTurn(ServiceConnection(service), OneShotRequest("slow"), io.StringIO(), err)
     async with asyncio.timeout(DEADLINE_S), asyncio.TaskGroup() as group:
         task = group.create_task(running.run(interrupted))
         while "Ctrl-C stops\x1b[0m" not in err.getvalue():
@@ -183,7 +185,9 @@ async def test_a_streamed_answer_is_printed_while_it_is_being_written(
     service: MemoryService,
 ) -> None:
     interrupted, out = asyncio.Event(), io.StringIO()
-    running = OneTurn(Line(service), Order("slow", streams=True), out, io.StringIO())
+    running = OneShotTurn(
+        ServiceConnection(service), OneShotRequest("slow", streams=True), out, io.StringIO()
+    )
     async with asyncio.timeout(DEADLINE_S), asyncio.TaskGroup() as group:
         task = group.create_task(running.run(interrupted))
         while not out.getvalue():
@@ -195,7 +199,7 @@ async def test_a_streamed_answer_is_printed_while_it_is_being_written(
 
 
 async def test_a_streamed_answer_is_printed_once(service: MemoryService) -> None:
-    code, out, _ = await turn(service, Order("tool please", streams=True))
+    code, out, _ = await turn(service, OneShotRequest("tool please", streams=True))
     assert (code, out) == (0, "echo: tool please\n")
 
 
@@ -210,7 +214,7 @@ async def test_a_streamed_answer_is_printed_once(service: MemoryService) -> None
 )
 def test_what_is_begun_anew_is_not_printed_twice(again: str, delivered: str, printed: str) -> None:
     out = io.StringIO()
-    streamed = Streamed(out, lambda: None)
+    streamed = StreamedAnswer(out, lambda: None)
     for piece in ("\n", "one", " two"):
         streamed.add(piece)
     assert out.getvalue() == "one two"

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.onboarding.persona import Persona, clothe, here, known_zone
+from gateway.cli.onboarding.persona import Persona, here, known_zone, write_persona
 from gateway.runtime.workspace import ensure_workspace
 
 
 def test_every_answer_has_its_place_in_the_starter(tmp_path: Path) -> None:
     workspace = tmp_path / "w"
     ensure_workspace(workspace)
-    clothe(workspace, Persona("Jarvis", "Curt.", r"Ada \1", "Asia/Taipei", "繁體中文"))
+    write_persona(workspace, Persona("Jarvis", "Curt.", r"Ada \1", "Asia/Taipei", "繁體中文"))
     identity = (workspace / "IDENTITY.md").read_text()
     assert "You are Jarvis, a personal assistant. You live" in identity
     soul = (workspace / "SOUL.md").read_text()
@@ -27,7 +27,7 @@ def test_a_second_answer_takes_the_place_of_the_first(tmp_path: Path) -> None:
     workspace = tmp_path / "w"
     ensure_workspace(workspace)
     for name in ("Ada", "Grace"):
-        clothe(workspace, Persona(name=name, person=name))
+        write_persona(workspace, Persona(name=name, person=name))
     assert (workspace / "IDENTITY.md").read_text().count("You are ") == 1
     assert "You are Grace," in (workspace / "IDENTITY.md").read_text()
     assert "Ada" not in (workspace / "USER.md").read_text()
@@ -35,7 +35,7 @@ def test_a_second_answer_takes_the_place_of_the_first(tmp_path: Path) -> None:
 
 def test_a_file_without_the_place_gets_a_line_and_keeps_the_rest(tmp_path: Path) -> None:
     (tmp_path / "SOUL.md").write_text("Mine.\n")
-    clothe(tmp_path, Persona(manner="Curt.", person="Ada"))
+    write_persona(tmp_path, Persona(manner="Curt.", person="Ada"))
     assert (tmp_path / "SOUL.md").read_text() == "Mine.\n\nCurt.\n"
     assert (tmp_path / "USER.md").read_text() == "- Name, and how to address them: Ada\n"
     assert not (tmp_path / "IDENTITY.md").exists()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.control.client import Client
+from gateway.control.client import ControlClient
 from tests.fakes.bot_api import TOKEN, BotApi
 from tests.gateway.cli.console.terminal import Terminal, kore_there
 from tests.gateway.cli.kore import kore
@@ -117,7 +117,7 @@ async def test_the_gateway_that_runs_is_asked_for_the_link(tmp_path: Path, bot_a
                 code = await code_in(terminal)
                 await bot_api.user_says(77, f"/start {code}")
                 await terminal.see("is the owner.")
-                client = await Client.connect(home / "kore.sock")
+                client = await ControlClient.connect(home / "kore.sock")
                 assert client is not None
                 assert (await client.people())["owner"] == "telegram:77"
 

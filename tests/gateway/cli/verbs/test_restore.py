@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.runtime.lock import hold
-from gateway.runtime.paths import Home
+from gateway.runtime.lock import acquire
+from gateway.runtime.paths import DataDir
 from tests.gateway.cli.kore import kore
 from tests.towers import LEVELS, depth_of, remove, towers
 
@@ -47,7 +47,7 @@ def test_a_backup_within_the_workspace_does_not_hold_itself(tmp_path: Path) -> N
 
 @contextmanager
 def in_use(home: Path) -> Iterator[None]:
-    with hold(Home(home).lock, "kore gateway"):
+    with acquire(DataDir(home).lock, "kore gateway"):
         yield
 
 

@@ -96,11 +96,11 @@ def edit(folder: Path) -> None:
 
 
 def edit_and_hash_anew(folder: Path) -> None:
-    from gateway.ops.audit.trail import seal
+    from gateway.ops.audit.trail import chain_line
 
     kept = lines(folder)
     changed = json.loads(kept[2]) | {"allowed": False}
-    kept[2], _ = seal(changed, changed["prev_hash"])
+    kept[2], _ = chain_line(changed, changed["prev_hash"])
     (folder / CURRENT).write_bytes(b"".join(kept))
 
 
@@ -128,11 +128,11 @@ def insert_garbage(folder: Path) -> None:
 
 def chain_anew_from_the_middle(folder: Path) -> None:
     """Everything from an edit on is made anew, the head excepted."""
-    from gateway.ops.audit.trail import seal
+    from gateway.ops.audit.trail import chain_line
 
     kept, previous = lines(folder)[:2], json.loads(lines(folder)[1])["hash"]
     for line in lines(folder)[2:]:
-        made, previous = seal(json.loads(line) | {"role": "plan"}, previous)
+        made, previous = chain_line(json.loads(line) | {"role": "plan"}, previous)
         kept.append(made)
     (folder / CURRENT).write_bytes(b"".join(kept))
 

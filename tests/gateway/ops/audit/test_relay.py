@@ -7,18 +7,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from agent.providers.scripted import Scripted
+from agent.providers.scripted import ScriptedProvider
 from agent.security.audit import AuditEntry
 from agent.types import ToolCall, assistant
 from gateway.channels.base import Batch
-from gateway.core.approval import Question
+from gateway.core.approval import ApprovalPrompt
 from gateway.core.messages import InboundMessage, OutboundFile, OutboundPart, Sender
 from gateway.ops.audit.log import AuditLog
-from gateway.ops.audit.relay import Notes
+from gateway.ops.audit.relay import AuditRelay
 from gateway.ops.audit.trail import AuditError, entries
 from gateway.store.repositories import audit_outbox
-from gateway.store.repositories.audit_outbox import Note
-from gateway.store.sqlite.engine import Database
+from gateway.store.repositories.audit_outbox import AuditNote
+from gateway.store.sqlite.engine import SqliteStore
 from tests.fakes.platform import Platform
 from tests.gateway.parts import Parts, running, said
 
@@ -80,10 +80,10 @@ async def test_only_a_looser_mode_is_on_record(tmp_path: Path) -> None:
 class Asking(Platform):
     """A platform with buttons."""
 
-    def show(self, question: Question, decided: str | None = None) -> OutboundPart:
+    def show(self, question: ApprovalPrompt, decided: str | None = None) -> OutboundPart:
         return OutboundPart(decided or question.title)
 
-    def whole(self, question: Question) -> OutboundFile | None:
+    def whole(self, question: ApprovalPrompt) -> OutboundFile | None:
         return None
 
     async def acknowledge(self, event_id: str, sentence: str) -> None:
@@ -93,7 +93,7 @@ class Asking(Platform):
 async def answered(folder: Path, answer: Any) -> None:
     arguments = {"path": "a.txt", "content": "new\n"}
     change = ToolCall("1", "write_file", arguments, json.dumps(arguments))
-    model = Scripted([assistant("", (change,)), "done"])
+    model = ScriptedProvider([assistant("", (change,)), "done"])
     async with running(folder, model, owner="chat:7", platform=Asking()) as parts:
         (parts.workspace / "a.txt").write_text("old\n")
         await take(parts, said("go"))
@@ -133,15 +133,15 @@ class Full:
         self.kept.append(entry.reason)
 
 
-async def put(database: Database, reasons: Sequence[str]) -> None:
+async def put(database: SqliteStore, reasons: Sequence[str]) -> None:
     for reason in reasons:
-        await database.run(audit_outbox.put, Note(1_800_000_000.25, "pairing", reason))
+        await database.run(audit_outbox.put, AuditNote(1_800_000_000.25, "pairing", reason))
 
 
 async def test_what_cannot_be_recorded_now_is_recorded_later(tmp_path: Path) -> None:
-    database, full = Database.open(tmp_path / "kore.db"), Full()
+    database, full = SqliteStore.open(tmp_path / "kore.db"), Full()
     await put(database, ["a", "b"])
-    carrier = Notes(database, full)
+    carrier = AuditRelay(database, full)
     await carrier.carry()
     assert full.kept == []
     full.room = True
@@ -151,11 +151,11 @@ async def test_what_cannot_be_recorded_now_is_recorded_later(tmp_path: Path) -> 
 
 
 async def test_a_kill_behind_the_change_forgets_no_note(tmp_path: Path) -> None:
-    database = Database.open(tmp_path / "kore.db")
+    database = SqliteStore.open(tmp_path / "kore.db")
     await put(database, ["let in"])
     await database.close()
-    database, log = Database.open(tmp_path / "kore.db"), AuditLog(tmp_path / "audit")
-    await Notes(database, log).carry()
+    database, log = SqliteStore.open(tmp_path / "kore.db"), AuditLog(tmp_path / "audit")
+    await AuditRelay(database, log).carry()
     await log.close()
     await database.close()
     (entry,) = entries(tmp_path / "audit")

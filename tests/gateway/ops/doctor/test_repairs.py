@@ -6,35 +6,35 @@ from pathlib import Path
 
 import pytest
 
-from gateway.ops.doctor.repairs import remedies
-from gateway.runtime.paths import Home
+from gateway.ops.doctor.repairs import find_repairs
+from gateway.runtime.paths import DataDir
 from tests.gateway.cli.console.terminal import kore_there
 from tests.gateway.cli.kore import kore
 
 
-def mend(home: Home) -> list[str]:
+def mend(home: DataDir) -> list[str]:
     said = []
-    for remedy in remedies(home, home.config, home.workspace):
+    for remedy in find_repairs(home, home.config, home.workspace):
         remedy.act()
         said.append(remedy.said)
     return said
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Home:
-    home = Home(tmp_path / "h")
+def home(tmp_path: Path) -> DataDir:
+    home = DataDir(tmp_path / "h")
     mend(home)
     return home
 
 
-def test_what_is_missing_is_made_and_then_there_is_nothing_to_mend(home: Home) -> None:
+def test_what_is_missing_is_made_and_then_there_is_nothing_to_mend(home: DataDir) -> None:
     assert home.logs.is_dir()
     assert (home.workspace / "SOUL.md").is_file()
     assert mend(home) == []
 
 
 def test_modes_are_taken_back_and_links_and_the_workspace_left_alone(
-    home: Home, tmp_path: Path
+    home: DataDir, tmp_path: Path
 ) -> None:
     home.secrets.write_text("{}")
     for path, mode in ((home.root, 0o755), (home.secrets, 0o644), (home.workspace, 0o755)):
@@ -49,7 +49,7 @@ def test_modes_are_taken_back_and_links_and_the_workspace_left_alone(
     assert elsewhere.stat().st_mode & 0o777 == 0o644
 
 
-def test_a_slip_in_a_key_is_mended_where_the_right_one_is_free(home: Home) -> None:
+def test_a_slip_in_a_key_is_mended_where_the_right_one_is_free(home: DataDir) -> None:
     text = '{\n  "agnet": {"model": "offline/echo"},\n  "http": {"prot": 1, "port": 2},'
     home.config.write_text(text + '\n  "telegram": {"enabeld": false, "zzz": 1}\n}\n')
     home.config.chmod(0o600)
@@ -62,7 +62,7 @@ def test_a_slip_in_a_key_is_mended_where_the_right_one_is_free(home: Home) -> No
     }
 
 
-def test_only_a_socket_that_nobody_listens_at_is_removed(home: Home) -> None:
+def test_only_a_socket_that_nobody_listens_at_is_removed(home: DataDir) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(home.socket))
         listener.listen()
@@ -72,7 +72,7 @@ def test_only_a_socket_that_nobody_listens_at_is_removed(home: Home) -> None:
     assert not home.socket.exists()
 
 
-def test_without_anybody_to_ask_nothing_is_mended_but_by_yes(home: Home) -> None:
+def test_without_anybody_to_ask_nothing_is_mended_but_by_yes(home: DataDir) -> None:
     home.root.chmod(0o755)
     assert kore("doctor", "--fix", home=home.root).returncode == 2
     assert home.root.stat().st_mode & 0o777 == 0o755
@@ -82,7 +82,7 @@ def test_without_anybody_to_ask_nothing_is_mended_but_by_yes(home: Home) -> None
     assert "mended" in done.stderr
 
 
-async def test_a_person_is_asked_about_each_thing(home: Home) -> None:
+async def test_a_person_is_asked_about_each_thing(home: DataDir) -> None:
     home.root.chmod(0o755)
     home.logs.chmod(0o755)
     async with kore_there(home.root, "doctor", "--fix") as terminal:

@@ -14,11 +14,11 @@ from gateway.commands import is_command
 from gateway.core.messages import InboundMessage, Sender
 from gateway.store.repositories import claims, inbox, sessions, turns, undecoded_updates
 from gateway.store.repositories.backlog import LANE_LIMIT
-from gateway.store.repositories.claims import Busy, Claim, CommandClaim
-from gateway.store.repositories.inbox import Arrival, Entry
-from gateway.store.repositories.turns import Outcome
+from gateway.store.repositories.claims import CommandClaim, SessionBusy, TurnClaim
+from gateway.store.repositories.inbox import InboxBatch, InboxEntry
+from gateway.store.repositories.turns import FinishedTurn
 from gateway.store.sqlite.engine import connect
-from gateway.turns.prompt import compose
+from gateway.turns.prompt import build_user_message
 
 LANE = "chat:bot:1"
 _numbers = itertools.count(1)
@@ -47,26 +47,26 @@ def edit(original: InboundMessage, text: str, date: int) -> InboundMessage:
 
 
 def take(db: Connection, *messages: InboundMessage, dead: str | None = None) -> set[str]:
-    entries = [Entry(message, dead) for message in messages]
-    return inbox.accept(db, Arrival("chat", "bot", 5.0), entries)
+    entries = [InboxEntry(message, dead) for message in messages]
+    return inbox.accept(db, InboxBatch("chat", "bot", 5.0), entries)
 
 
-def claim(db: Connection, lane: str = LANE) -> Claim | CommandClaim | Busy | None:
-    return claims.claim(db, lane, 6.0, is_command, compose)
+def claim(db: Connection, lane: str = LANE) -> TurnClaim | CommandClaim | SessionBusy | None:
+    return claims.claim(db, lane, 6.0, is_command, build_user_message)
 
 
-def claimed(db: Connection, lane: str = LANE) -> Claim:
+def claimed(db: Connection, lane: str = LANE) -> TurnClaim:
     found = claim(db, lane)
-    assert isinstance(found, Claim)
+    assert isinstance(found, TurnClaim)
     return found
 
 
-def texts(found: Claim) -> list[str]:
+def texts(found: TurnClaim) -> list[str]:
     return [message.content for message in found.messages]
 
 
-def finish(db: Connection, found: Claim) -> None:
-    outcome = Outcome([Message("assistant", user("done").content)], [])
+def finish(db: Connection, found: TurnClaim) -> None:
+    outcome = FinishedTurn([Message("assistant", user("done").content)], [])
     turns.finish(db, found.turn, found.session, outcome, 7.0)
 
 
@@ -78,8 +78,8 @@ def test_only_lanes_with_new_work_are_named(db: Connection) -> None:
 
 
 def test_a_message_that_cannot_be_read_is_a_tombstone_that_blocks_nothing(db: Connection) -> None:
-    arrival = Arrival("chat", "bot", 5.0, next_offset=9)
-    assert inbox.accept(db, arrival, [Entry(said("a"))]) == {LANE}
+    arrival = InboxBatch("chat", "bot", 5.0, next_offset=9)
+    assert inbox.accept(db, arrival, [InboxEntry(said("a"))]) == {LANE}
     ((seq, _),) = undecoded_updates.keep(db, arrival, [Undecoded("update:8", "not JSON", "{")])
     assert undecoded_updates.keep(db, arrival, [Undecoded("update:8", "not JSON", "{")]) == []
     assert undecoded_updates.at(db, seq - 1) is None
@@ -88,7 +88,7 @@ def test_a_message_that_cannot_be_read_is_a_tombstone_that_blocks_nothing(db: Co
 
 
 def test_the_cursor_is_dropped_after_a_quiet_time(db: Connection) -> None:
-    inbox.accept(db, Arrival("chat", "bot", 100.0, next_offset=9), [])
+    inbox.accept(db, InboxBatch("chat", "bot", 100.0, next_offset=9), [])
     assert inbox.cursor(db, "chat", "bot", not_before=100.0) == 9
     assert inbox.cursor(db, "chat", "bot", not_before=100.1) is None
     assert inbox.cursor(db, "chat", "other", not_before=0.0) is None
@@ -96,7 +96,7 @@ def test_the_cursor_is_dropped_after_a_quiet_time(db: Connection) -> None:
 
 def test_a_cursor_follows_the_platform_also_backwards(db: Connection) -> None:
     for offset in (900, 3):
-        inbox.accept(db, Arrival("chat", "bot", 100.0, next_offset=offset), [])
+        inbox.accept(db, InboxBatch("chat", "bot", 100.0, next_offset=offset), [])
     assert inbox.cursor(db, "chat", "bot", 0.0) == 3
 
 
@@ -125,7 +125,7 @@ def test_an_edit_of_what_was_begun_is_a_message_of_its_own(db: Connection) -> No
     assert take(db, edit(original, "two", 1)) == {LANE}
     found = claimed(db)
     assert texts(found) == ["two"]
-    assert "edited after it was first sent" in str(compose(found.messages).content)
+    assert "edited after it was first sent" in str(build_user_message(found.messages).content)
 
 
 def test_an_edit_that_changes_nothing_is_not_answered(db: Connection) -> None:
@@ -159,7 +159,7 @@ def test_a_command_is_never_joined(db: Connection) -> None:
     assert isinstance(claim(db), CommandClaim)
 
 
-def cut_off(db: Connection, *lanes: str) -> list[Claim]:
+def cut_off(db: Connection, *lanes: str) -> list[TurnClaim]:
     """What goes on in the next process after a kill."""
     claims.recover(db)
     return [claimed(db, lane) for lane in lanes]
@@ -210,7 +210,7 @@ def test_a_lane_waits_for_another_one_in_its_session(db: Connection) -> None:
     take(db, said("a"), said("b", "2"))
     first = claimed(db)
     sessions.bind(db, "chat:bot:2", first.session)
-    assert claim(db, "chat:bot:2") == Busy(LANE)
+    assert claim(db, "chat:bot:2") == SessionBusy(LANE)
     finish(db, first)
     assert claimed(db, "chat:bot:2").session == first.session
 

@@ -2,7 +2,7 @@ from sqlite3 import Connection
 
 from gateway.core.messages import Entity, OutboundFile, OutboundPart, Route
 from gateway.store.repositories import outbox
-from gateway.store.repositories.outbox import Due, Letter, Preview
+from gateway.store.repositories.outbox import OutgoingReply, PendingPart, PreviewRow
 from tests.gateway.store.repositories.test_inbox import db
 
 __all__ = ["db"]
@@ -12,18 +12,18 @@ LANE = ROUTE.lane
 
 
 def put(db: Connection, id_: str, *texts: str, **more: str) -> None:
-    outbox.put(db, None, [Letter(id_, ROUTE, [OutboundPart(t) for t in texts], **more)], 1.0)  # type: ignore[arg-type]
+    outbox.put(db, None, [OutgoingReply(id_, ROUTE, [OutboundPart(t) for t in texts], **more)], 1.0)  # type: ignore[arg-type]
 
 
-def head(db: Connection, now: float = 10.0) -> Due:
+def head(db: Connection, now: float = 10.0) -> PendingPart:
     due = outbox.head(db, LANE, now)
-    assert isinstance(due, Due)
+    assert isinstance(due, PendingPart)
     return due
 
 
 def test_a_letter_keeps_its_route_and_its_form(db: Connection) -> None:
     bold = OutboundPart("𝐛old", (Entity("text_link", 0, 2, {"url": "x"}),))
-    letter = Letter("d", ROUTE, [bold, OutboundPart("rest")], "notice", "77", "e1")
+    letter = OutgoingReply("d", ROUTE, [bold, OutboundPart("rest")], "notice", "77", "e1")
     outbox.put(db, None, [letter], 1.0)
     first = head(db).message
     assert (first.route, first.content, first.kind) == (ROUTE, bold, "notice")
@@ -38,7 +38,9 @@ def test_a_letter_takes_files_along(db: Connection) -> None:
         OutboundFile("a.png", path="/kept/1", kind="photo", size_bytes=3),
         OutboundFile("b.md", text="# b"),
     )
-    outbox.put(db, None, [Letter("d", ROUTE, [OutboundPart("two of them", files=files)])], 1.0)
+    outbox.put(
+        db, None, [OutgoingReply("d", ROUTE, [OutboundPart("two of them", files=files)])], 1.0
+    )
     assert head(db).message.content == OutboundPart("two of them", files=files)
 
 
@@ -53,11 +55,11 @@ def test_only_the_head_is_due_and_the_rest_waits_behind_it(db: Connection) -> No
     put(db, "a", "one", "two")
     first = head(db)
     outbox.take(db, first.seq)
-    outbox.postpone(db, first.seq, 50.0, ambiguous=False)
+    outbox.reschedule(db, first.seq, 50.0, ambiguous=False)
     assert outbox.head(db, LANE, 49.0) == 50.0
     assert head(db, 50.0).seq == first.seq
     following = outbox.sent(db, first.seq, "1", LANE, 50.0)
-    assert isinstance(following, Due)
+    assert isinstance(following, PendingPart)
     assert following.message.content.text == "two"
     assert outbox.sent(db, following.seq, "2", LANE, 50.0) is None
 
@@ -74,12 +76,12 @@ def test_what_was_in_flight_is_marked_unless_it_is_an_edit(db: Connection) -> No
 
 def test_a_streaming_row_is_not_sent_before_its_final(db: Connection) -> None:
     db.execute("INSERT INTO turn (id, lane, state, created_at) VALUES (1, 'x', 'running', 0)")
-    letter = Letter("t1", ROUTE, [OutboundPart("whole"), OutboundPart("more")])
-    assert outbox.begin_stream(db, 1, letter, 0, 1.0) == Preview(None, lost=False)
+    letter = OutgoingReply("t1", ROUTE, [OutboundPart("whole"), OutboundPart("more")])
+    assert outbox.begin_stream(db, 1, letter, 0, 1.0) == PreviewRow(None, lost=False)
     assert outbox.head(db, LANE, 10.0) is None
     outbox.set_preview(db, "t1", 0, "9")
     outbox.recover(db)
-    assert outbox.begin_stream(db, 1, letter, 0, 1.0) == Preview("9", lost=False)
+    assert outbox.begin_stream(db, 1, letter, 0, 1.0) == PreviewRow("9", lost=False)
     outbox.put(db, 1, [letter], 2.0)
     message = head(db).message
     assert (message.content.text, message.provider_msg) == ("whole", "9")
@@ -88,46 +90,48 @@ def test_a_streaming_row_is_not_sent_before_its_final(db: Connection) -> None:
 
 def test_a_preview_without_an_id_is_lost_in_a_crash(db: Connection) -> None:
     db.execute("INSERT INTO turn (id, lane, state, created_at) VALUES (1, 'x', 'running', 0)")
-    letter = Letter("t1", ROUTE, [OutboundPart("whole")])
+    letter = OutgoingReply("t1", ROUTE, [OutboundPart("whole")])
     outbox.begin_stream(db, 1, letter, 0, 1.0)
     outbox.recover(db)
-    assert outbox.begin_stream(db, 1, letter, 0, 1.0) == Preview(None, lost=True)
+    assert outbox.begin_stream(db, 1, letter, 0, 1.0) == PreviewRow(None, lost=True)
     outbox.put(db, 1, [letter], 2.0)
     assert head(db).message.maybe_duplicate
     assert head(db).message.preview_lost
     # That the answer itself may have arrived is more.
-    outbox.postpone(db, head(db).seq, 0.0, ambiguous=True)
+    outbox.reschedule(db, head(db).seq, 0.0, ambiguous=True)
     assert not head(db).message.preview_lost
 
 
 def test_a_stream_begins_behind_what_waits_on_its_route(db: Connection) -> None:
     db.execute("INSERT INTO turn (id, lane, state, created_at) VALUES (1, 'x', 'running', 0)")
-    letter = Letter("t1", ROUTE, [OutboundPart("whole")])
+    letter = OutgoingReply("t1", ROUTE, [OutboundPart("whole")])
     put(db, "a", "earlier")
     assert outbox.begin_stream(db, 1, letter, 0, 1.0) is None
     outbox.sent(db, head(db).seq, "1", LANE, 2.0)
-    assert outbox.begin_stream(db, 1, letter, 0, 3.0) == Preview(None, lost=False)
+    assert outbox.begin_stream(db, 1, letter, 0, 3.0) == PreviewRow(None, lost=False)
     outbox.set_preview(db, "t1", 0, "9")
     put(db, "b", "later")
-    assert outbox.begin_stream(db, 1, letter, 0, 4.0) == Preview("9", lost=False)
+    assert outbox.begin_stream(db, 1, letter, 0, 4.0) == PreviewRow("9", lost=False)
 
 
 def test_a_lane_can_be_buried_as_a_whole(db: Connection) -> None:
     put(db, "a", "one", "two")
     put(db, "b", "three")
-    outbox.bury(db, head(db).seq, "gone", whole_lane=True)
+    outbox.give_up(db, head(db).seq, "gone", whole_lane=True)
     assert outbox.head(db, LANE, 10.0) is None
     assert not outbox.has_mail(db, LANE)
 
 
 def test_formatting_can_be_dropped(db: Connection) -> None:
-    outbox.put(db, None, [Letter("a", ROUTE, [OutboundPart("x", (Entity("bold", 0, 1),))])], 1.0)
+    outbox.put(
+        db, None, [OutgoingReply("a", ROUTE, [OutboundPart("x", (Entity("bold", 0, 1),))])], 1.0
+    )
     outbox.make_plain(db, head(db).seq)
     assert head(db).message.content == OutboundPart("x")
 
 
 def test_what_was_postponed_can_be_made_due(db: Connection) -> None:
     put(db, "a", "x")
-    outbox.postpone(db, head(db).seq, 1e9, ambiguous=False)
+    outbox.reschedule(db, head(db).seq, 1e9, ambiguous=False)
     outbox.due_now(db, LANE)
     assert head(db).message.content.text == "x"

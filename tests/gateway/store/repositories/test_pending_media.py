@@ -4,7 +4,7 @@ from typing import Any
 
 from gateway.core.messages import InboundMessage, Media, Sender
 from gateway.store.repositories import backlog, claims, inbox, pending_media
-from gateway.store.repositories.inbox import Arrival, Entry
+from gateway.store.repositories.inbox import InboxBatch, InboxEntry
 from tests.gateway.parts import said
 from tests.gateway.store.repositories.test_inbox import db
 
@@ -14,12 +14,12 @@ AWAITED = Media("photo", remote="r1", unique="u1")
 
 
 def accept(db: Connection, *messages: InboundMessage, now: float = 1.0) -> set[str]:
-    return inbox.accept(db, Arrival("chat", "bot", now), [Entry(one) for one in messages])
+    return inbox.accept(db, InboxBatch("chat", "bot", now), [InboxEntry(one) for one in messages])
 
 
 def waiting(db: Connection, message: InboundMessage) -> list[str]:
     """What is claimed next and what joins it."""
-    found = backlog.rows(db, message.session_key, together=True)
+    found = backlog.waiting_rows(db, message.session_key, together=True)
     return [one.content for _, one in found]
 
 

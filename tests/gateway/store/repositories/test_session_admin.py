@@ -6,24 +6,24 @@ from agent.errors import KoreError
 from agent.types import Message, Text, ToolCall, assistant, user
 from gateway.commands import is_command
 from gateway.store.repositories import claims, inbox, session_admin, sessions, usage, windows
-from gateway.store.repositories.claims import Claim, CommandClaim
-from gateway.store.repositories.inbox import Arrival, Entry
-from gateway.store.repositories.session_admin import Owner
-from gateway.turns.prompt import compose
+from gateway.store.repositories.claims import CommandClaim, TurnClaim
+from gateway.store.repositories.inbox import InboxBatch, InboxEntry
+from gateway.store.repositories.session_admin import SessionOwner
+from gateway.turns.prompt import build_user_message
 from tests.gateway.parts import said
 from tests.gateway.store.repositories.test_inbox import db
 
 __all__ = ["db"]
-OWNER = Owner("chat:7", "chat:bot:1")
+OWNER = SessionOwner("chat:7", "chat:bot:1")
 LANE = "chat:bot:1"
 
 
 def say(db: Connection, *texts: str) -> None:
-    inbox.accept(db, Arrival("chat", "bot", 1.0), [Entry(said(text)) for text in texts])
+    inbox.accept(db, InboxBatch("chat", "bot", 1.0), [InboxEntry(said(text)) for text in texts])
 
 
 def claim(db: Connection) -> object:
-    return claims.claim(db, LANE, 6.0, is_command, compose)
+    return claims.claim(db, LANE, 6.0, is_command, build_user_message)
 
 
 def session(db: Connection) -> str:
@@ -71,7 +71,7 @@ def test_a_glimpse_shows_what_was_said_first_and_last_once(db: Connection) -> No
     sessions.append_messages(db, made, None, more, 3.0)
 
     def glimpse(first: int, last: int) -> list[list[str]]:
-        found = session_admin.glimpse(db, made, first, last)
+        found = session_admin.preview(db, made, first, last)
         assert found.info.messages == 7
         return [[said.text for said in part] for part in (found.beginning, found.end)]
 
@@ -85,7 +85,7 @@ def test_a_fork_leaves_a_running_turn_behind(db: Connection) -> None:
     parent = session(db)
     say(db, "go on")
     running = claim(db)
-    assert isinstance(running, Claim)
+    assert isinstance(running, TurnClaim)
     reply = assistant("", (ToolCall("1", "look", {}, "{}"),))
     sessions.append_messages(db, parent, running.turn, [reply], 3.0)
     fork = session_admin.fork(db, parent, OWNER, 3.0)
@@ -99,7 +99,7 @@ def test_what_was_spent_is_counted_where_it_was_spent(db: Connection) -> None:
     parent = session(db)
     say(db, "go on")
     running = claim(db)
-    assert isinstance(running, Claim)
+    assert isinstance(running, TurnClaim)
     db.execute(
         "INSERT INTO usage (turn_id, n, session, lane, chat, principal, model, input, output,"
         " cached, cost_nusd, at) VALUES (?, 1, ?, ?, ?, 'chat:7', 'm', 5, 5, 0, 7, 1.0)",
@@ -132,7 +132,7 @@ def test_what_is_said_in_a_paused_session_waits_and_commands_do_not(db: Connecti
     assert claim(db) is None
     assert session_admin.set_status(db, made, "open") == [LANE]
     going_on = claim(db)
-    assert isinstance(going_on, Claim)
+    assert isinstance(going_on, TurnClaim)
     assert (going_on.session, going_on.messages[0].content) == (made, "hello")
 
 
@@ -142,5 +142,5 @@ def test_a_closed_session_is_left_by_its_lanes(db: Connection) -> None:
     assert sessions.recent(db, 1)[0].status == "closed"
     say(db, "hello")
     anew = claim(db)
-    assert isinstance(anew, Claim)
+    assert isinstance(anew, TurnClaim)
     assert anew.session != made

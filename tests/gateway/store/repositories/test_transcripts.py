@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.errors import KoreError
-from agent.security.taint.taint import Exposure
+from agent.security.taint.taint import TaintState
 from agent.types import Image, Message, Text, Thinking, ToolCall, assistant, user
 from gateway.sessions.transcript import read
 from gateway.store.repositories import session_admin, sessions, transcripts
-from gateway.store.repositories.session_admin import Owner
+from gateway.store.repositories.session_admin import SessionOwner
 from tests.gateway.store.repositories.test_inbox import db
 
 __all__ = ["db"]
-OWNER = Owner("cli:0")
+OWNER = SessionOwner("cli:0")
 CALL = ToolCall("c1", "look", {"at": "Zürich"}, '{"at":  "Zürich"}')
 TALK = [
     user("hello \u2028 東京", "[now]"),
@@ -190,7 +190,7 @@ async def test_what_a_file_says_is_nobodys_word(db: Connection) -> None:
     said = {"role": "user", "content": [{"type": "text", "text": link}]}
     session = taken_in(db, text({"_type": "meta", "taint": []}, said, forged))
     assert sessions.taint_of(db, session) == {"untrusted", "private"}
-    exposure = Exposure(sessions.taint_of(db, session), sessions.load_all(db, session))
+    exposure = TaintState(sessions.taint_of(db, session), sessions.load_all(db, session))
     assert not exposure.is_said(link)
     assert not await exposure.is_quoted(link)
     assert not exposure.is_shown(link)
@@ -199,7 +199,7 @@ async def test_what_a_file_says_is_nobodys_word(db: Connection) -> None:
 def test_what_is_said_after_an_import_is_the_speakers_word(db: Connection) -> None:
     session = taken_in(db, text(KODAX[0], {"role": "user", "content": "hi"}))
     sessions.append_messages(db, session, None, [user("see https://a.example/b")], 3.0)
-    assert Exposure(messages=sessions.load_all(db, session)).is_said("https://a.example/b")
+    assert TaintState(messages=sessions.load_all(db, session)).is_said("https://a.example/b")
 
 
 def test_a_last_line_that_was_cut_off_is_left_out(db: Connection) -> None:

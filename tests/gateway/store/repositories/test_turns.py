@@ -4,13 +4,13 @@ import pytest
 
 from agent.errors import KoreError
 from agent.history import is_valid
-from agent.prompts import load
+from agent.prompts import load_prompt
 from agent.types import Effect, ToolCall, ToolResult, assistant
 from gateway.core.messages import InboundMessage, OutboundPart, Sender
 from gateway.store.repositories import claims, inbox, outbox, sessions, turns
 from gateway.store.repositories.claims import CommandClaim
-from gateway.store.repositories.inbox import Arrival, Entry
-from gateway.store.repositories.outbox import Letter
+from gateway.store.repositories.inbox import InboxBatch, InboxEntry
+from gateway.store.repositories.outbox import OutgoingReply
 from tests.gateway.store.repositories.test_inbox import LANE, claim, claimed, db, finish, said, take
 
 __all__ = ["db"]
@@ -41,11 +41,11 @@ def test_after_a_restart_only_an_unsafe_call_that_had_started_is_unknown(db: Con
     stopped = turns.known_results(db, turn, stopped=True)
     assert list(stopped) == ["3", "4"]
     assert stopped["3"] == known["3"]
-    assert stopped["4"].for_model == load("not_run")
+    assert stopped["4"].for_model == load_prompt("not_run")
 
 
 def test_what_a_stranger_wrote_cannot_be_replayed(db: Connection) -> None:
-    inbox.accept(db, Arrival("chat", "bot", 1.0), [Entry(said("let me in"), inbox.DENIED)])
+    inbox.accept(db, InboxBatch("chat", "bot", 1.0), [InboxEntry(said("let me in"), inbox.DENIED)])
     ((seq,),) = db.execute("SELECT seq FROM inbox")
     with pytest.raises(KoreError, match="not let in"):
         turns.replay(db, seq)
@@ -74,7 +74,7 @@ def test_a_turn_that_is_given_up_leaves_a_valid_conversation(db: Connection) -> 
     stored = sessions.load_all(db, session)
     assert is_valid(stored)
     assert stored[2].text == "found"
-    assert stored[-1] == assistant(load("given_up"))
+    assert stored[-1] == assistant(load_prompt("given_up"))
     assert claim(db) is None
 
 
@@ -129,7 +129,7 @@ def test_only_a_message_can_be_replayed(db: Connection, seq: int) -> None:
 def test_a_one_shot_message_is_not_replayed(db: Connection) -> None:
     sender = Sender("0")
     message = InboundMessage("cli", "local", "once-1", sender, "e", content="x", received_at=1.0)
-    inbox.accept(db, Arrival("cli", "local", 5.0), [Entry(message)])
+    inbox.accept(db, InboxBatch("cli", "local", 5.0), [InboxEntry(message)])
     with pytest.raises(KoreError, match="waits for no answer"):
         turns.replay(db, 1)
 
@@ -149,7 +149,7 @@ def test_a_replayed_command_is_answered_again(db: Connection) -> None:
     for expected in (1, 2):
         found = claim(db)
         assert isinstance(found, CommandClaim)
-        letter = Letter("c", found.message.route, [OutboundPart("help")])
+        letter = OutgoingReply("c", found.message.route, [OutboundPart("help")])
         turns.finish_command(db, found.seq, letter, 7.0)
         assert db.execute("SELECT count(*) FROM outbox").fetchone() == (expected,)
         turns.replay(db, found.seq)
@@ -158,7 +158,7 @@ def test_a_replayed_command_is_answered_again(db: Connection) -> None:
 def test_what_nobody_waits_for_is_ended(db: Connection) -> None:
     take(db, said("a", "once-1"), said("b", "once-1"), said("c", "2"))
     claimed(db, "chat:bot:once-1")
-    letter = Letter("x", said("", "once-1").route, [OutboundPart("late")])
+    letter = OutgoingReply("x", said("", "once-1").route, [OutboundPart("late")])
     outbox.put(db, None, [letter], 7.0)
     assert turns.abandon(db, "chat:bot:once-", 8.0) == 1
     assert inbox.lanes_with_work(db) == ["chat:bot:2"]

@@ -9,7 +9,7 @@ from sqlite3 import Connection
 
 import pytest
 
-from gateway.store.sqlite.engine import Database, StoreError, connect
+from gateway.store.sqlite.engine import SqliteStore, StoreError, connect
 
 
 def note(connection: Connection, text: str) -> None:
@@ -35,7 +35,7 @@ def small_disk(connection: Connection) -> None:
     connection.execute(f"PRAGMA max_page_count={pages + 20}")
 
 
-async def together(database: Database, *works: Callable[[Connection], object]) -> list[object]:
+async def together(database: SqliteStore, *works: Callable[[Connection], object]) -> list[object]:
     """What becomes of the works when all of them are in one group."""
     begun, go = threading.Event(), threading.Event()
 
@@ -53,10 +53,10 @@ async def together(database: Database, *works: Callable[[Connection], object]) -
 
 
 async def test_what_was_run_is_there_after_opening_again(tmp_path: Path) -> None:
-    database = Database.open(tmp_path / "kore.db")
+    database = SqliteStore.open(tmp_path / "kore.db")
     await database.run(note, "kept")
     await database.close()
-    database = Database.open(tmp_path / "kore.db", check=True)
+    database = SqliteStore.open(tmp_path / "kore.db", check=True)
     assert await database.run(notes) == ["kept"]
     await database.close()
     assert (tmp_path / "kore.db").stat().st_mode & 0o777 == 0o600
@@ -68,7 +68,7 @@ def test_the_log_beside_the_database_is_its_owners_too(tmp_path: Path) -> None:
     assert modes == {"kore.db": 0o600, "kore.db-wal": 0o600}
 
 
-async def test_an_error_undoes_its_own_work_and_no_other(database: Database) -> None:
+async def test_an_error_undoes_its_own_work_and_no_other(database: SqliteStore) -> None:
     def broken(connection: Connection) -> None:
         note(connection, "half done")
         raise ValueError("a bug")
@@ -85,7 +85,7 @@ async def test_an_error_undoes_its_own_work_and_no_other(database: Database) -> 
     assert await database.run(notes) == ["a", "b"]
 
 
-async def test_what_does_not_fit_on_the_disk_fails_alone(database: Database) -> None:
+async def test_what_does_not_fit_on_the_disk_fails_alone(database: SqliteStore) -> None:
     await database.run(small_disk)
     a, full, b = await together(database, lambda c: note(c, "a"), fill, lambda c: note(c, "b"))
     assert a is b is None
@@ -95,7 +95,7 @@ async def test_what_does_not_fit_on_the_disk_fails_alone(database: Database) -> 
     assert await database.run(lambda c: c.execute("SELECT count(*) FROM inbox").fetchone()) == (0,)
 
 
-async def test_a_cancelled_caller_waits_for_its_transaction(database: Database) -> None:
+async def test_a_cancelled_caller_waits_for_its_transaction(database: SqliteStore) -> None:
     begun, go = threading.Event(), threading.Event()
 
     def slow(connection: Connection) -> None:
@@ -116,7 +116,7 @@ async def test_a_cancelled_caller_waits_for_its_transaction(database: Database) 
 
 
 async def test_after_close_nothing_is_taken(tmp_path: Path) -> None:
-    database = Database.open(tmp_path / "kore.db")
+    database = SqliteStore.open(tmp_path / "kore.db")
     last = asyncio.create_task(database.run(note, "last"))
     await asyncio.sleep(0)
     await database.close()
@@ -203,7 +203,7 @@ def test_an_empty_file_gets_every_table(tmp_path: Path) -> None:
     connection.close()
 
 
-async def test_a_backup_is_whole_while_others_write(tmp_path: Path, database: Database) -> None:
+async def test_a_backup_is_whole_while_others_write(tmp_path: Path, database: SqliteStore) -> None:
     await database.run(lambda c: [note(c, f"{n:05}" + "x" * 500) for n in range(2000)])
     backup = asyncio.create_task(database.backup(tmp_path / "copy.db"))
     written = 0
@@ -221,7 +221,7 @@ async def test_a_backup_is_whole_while_others_write(tmp_path: Path, database: Da
     assert len(await database.run(notes)) == 2000 + written
 
 
-async def test_a_backup_overwrites_nothing(tmp_path: Path, database: Database) -> None:
+async def test_a_backup_overwrites_nothing(tmp_path: Path, database: SqliteStore) -> None:
     target = tmp_path / "copy.db"
     target.write_bytes(b"precious")
     with pytest.raises(StoreError, match="exists already"):
@@ -229,7 +229,7 @@ async def test_a_backup_overwrites_nothing(tmp_path: Path, database: Database) -
     assert target.read_bytes() == b"precious"
 
 
-async def test_a_backup_needs_a_folder(tmp_path: Path, database: Database) -> None:
+async def test_a_backup_needs_a_folder(tmp_path: Path, database: SqliteStore) -> None:
     with pytest.raises(StoreError, match="does not exist"):
         await database.backup(tmp_path / "missing" / "copy.db")
 

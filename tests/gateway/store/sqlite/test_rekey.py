@@ -16,7 +16,7 @@ from agent.types import user
 from gateway.core.messages import OutboundPart, Route
 from gateway.store.cipher import Cipher
 from gateway.store.repositories import outbox, sessions
-from gateway.store.repositories.outbox import Due, Letter
+from gateway.store.repositories.outbox import OutgoingReply, PendingPart
 from gateway.store.sqlite.engine import StoreError, connect
 from gateway.store.sqlite.rekey import discard_copies, is_sealed, rekey
 
@@ -48,7 +48,7 @@ def _fill(path: Path, count: int, name: str = "plain") -> None:
         connection.execute("BEGIN")
         sessions.append_messages(connection, session, None, words, 1.0)
         letters = [
-            Letter(f"d{n}", Route("chat", "bot", str(n)), [OutboundPart(f"{n} {CANARY}")])
+            OutgoingReply(f"d{n}", Route("chat", "bot", str(n)), [OutboundPart(f"{n} {CANARY}")])
             for n in range(count)
         ]
         outbox.put(connection, None, letters, 1.0)
@@ -61,7 +61,7 @@ def _read(path: Path, name: str) -> list[str]:
         texts = [message.text for id_ in ids for message in sessions.load_all(connection, id_)]
         for lane in outbox.lanes_with_mail(connection):
             due = outbox.head(connection, lane, 9.0)
-            assert isinstance(due, Due)
+            assert isinstance(due, PendingPart)
             texts.append(due.message.content.text)
         return sorted(texts)
 

@@ -1,7 +1,7 @@
 from dataclasses import replace
 from typing import Any
 
-from gateway.channels.state import Forgetful
+from gateway.channels.state import InMemoryChannelState
 from gateway.channels.telegram.api.client import TelegramClient
 from gateway.commands.table import COMMANDS
 from tests.fakes.bot_api import BotApi
@@ -11,7 +11,7 @@ from tests.gateway.parts import settled
 OWNER = 77
 
 
-async def told(api: BotApi, memo: Forgetful, **changes: Any) -> list[dict[str, Any]]:
+async def told(api: BotApi, memo: InMemoryChannelState, **changes: Any) -> list[dict[str, Any]]:
     """What Telegram was told of commands, now."""
     before = len(api.sent)
     settings = replace(QUICK, base_url=api.url, **changes)
@@ -26,7 +26,7 @@ def names(menu: dict[str, Any]) -> set[str]:
 
 
 async def test_people_groups_and_the_owner_have_menus_in_their_languages(bot_api: BotApi) -> None:
-    menus = await told(bot_api, Forgetful(), owner=str(OWNER))
+    menus = await told(bot_api, InMemoryChannelState(), owner=str(OWNER))
     found = {(menu["scope"]["type"], menu["language"]): menu for menu in menus}
     assert len(found) == len(menus) == 6
     assert "pair" not in names(found["default", None])
@@ -40,7 +40,7 @@ async def test_people_groups_and_the_owner_have_menus_in_their_languages(bot_api
 
 
 async def test_what_was_told_before_is_not_told_again(bot_api: BotApi) -> None:
-    memo = Forgetful()
+    memo = InMemoryChannelState()
     assert await told(bot_api, memo)
     assert await told(bot_api, memo) == []
     assert await told(bot_api, memo, owner=str(OWNER))
@@ -49,7 +49,7 @@ async def test_what_was_told_before_is_not_told_again(bot_api: BotApi) -> None:
 
 async def test_an_owner_who_never_wrote_to_the_bot_spoils_no_menu(bot_api: BotApi) -> None:
     bot_api.chats.missing.add(OWNER)
-    menus = await told(bot_api, Forgetful(), owner=str(OWNER))
+    menus = await told(bot_api, InMemoryChannelState(), owner=str(OWNER))
     assert {menu["scope"]["type"] for menu in menus} == {"default", "all_group_chats"}
 
 

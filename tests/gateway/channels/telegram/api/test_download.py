@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.channels.base import FetchesMedia, NotFetched, SendsMedia
-from gateway.channels.rate_limiter import Gate
+from gateway.channels.base import NotFetched, SupportsDownloads, SupportsMedia
+from gateway.channels.rate_limiter import RateLimiter
 from gateway.channels.telegram.api.download import OFFICIAL_LIMIT_BYTES
 from gateway.channels.telegram.channel import TelegramChannel
 from gateway.core.messages import Media
@@ -33,8 +33,8 @@ async def fetched(channel: TelegramChannel, media: Media, limit: int = 100 * MEG
 
 
 def test_the_channel_carries_files_both_ways(channel: TelegramChannel) -> None:
-    assert isinstance(channel, FetchesMedia)
-    assert isinstance(channel, SendsMedia)
+    assert isinstance(channel, SupportsDownloads)
+    assert isinstance(channel, SupportsMedia)
 
 
 async def test_a_file_comes_whole(bot_api: BotApi, channel: TelegramChannel) -> None:
@@ -134,6 +134,6 @@ async def test_only_an_ordinary_file_of_its_own_is_taken_off_the_disk(
 
 
 async def test_nothing_connects_before_it_is_needed() -> None:
-    channel = TelegramChannel(QUICK, gate=Gate("none"))
+    channel = TelegramChannel(QUICK, gate=RateLimiter("none"))
     assert channel.file_limit_bytes == 50 * MEGABYTE
     await channel.aclose()

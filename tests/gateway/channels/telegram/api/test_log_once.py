@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from gateway.channels.telegram.api.log_once import AGAIN_S, Troubles
+from gateway.channels.telegram.api.log_once import AGAIN_S, LogOnce
 
 
 class Clock:
@@ -23,7 +23,7 @@ def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
 def test_an_unchanged_trouble_is_told_once_whatever_it_is_in_the_way_of(
     log: pytest.LogCaptureFixture,
 ) -> None:
-    troubles = Troubles()
+    troubles = LogOnce()
     for _ in range(5):
         troubles.say("polls", "no connection")
         troubles.say("name", "no connection", "no name: no connection")
@@ -34,7 +34,7 @@ def test_an_unchanged_trouble_is_told_once_whatever_it_is_in_the_way_of(
 
 def test_one_that_lasts_is_told_again_after_a_long_while(log: pytest.LogCaptureFixture) -> None:
     clock = Clock()
-    troubles = Troubles(clock)
+    troubles = LogOnce(clock)
     for _ in range(10):
         troubles.say("polls", "no connection")
         clock.now += AGAIN_S / 5
@@ -42,7 +42,7 @@ def test_one_that_lasts_is_told_again_after_a_long_while(log: pytest.LogCaptureF
 
 
 def test_its_end_is_told_once_and_then_it_is_new(log: pytest.LogCaptureFixture) -> None:
-    troubles = Troubles()
+    troubles = LogOnce()
     troubles.over("polls")
     troubles.say("polls", "no connection")
     troubles.say("name", "refused")
@@ -55,7 +55,7 @@ def test_its_end_is_told_once_and_then_it_is_new(log: pytest.LogCaptureFixture) 
 
 
 def test_only_so_many_are_remembered() -> None:
-    troubles = Troubles()
+    troubles = LogOnce()
     for n in range(1000):
         troubles.say("polls", f"wait {n} s")
     assert len(troubles._said) < 100

@@ -5,14 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.channels.chat_aliases import Moves
-from gateway.channels.chat_settings import Place, Places
-from gateway.channels.telegram.inbound.decode import Bot, Here, Undecodable, decode, moved
-from gateway.channels.telegram.inbound.membership import standing_in
+from gateway.channels.chat_aliases import ChatIdAliases
+from gateway.channels.chat_settings import ChatSettings, ChatSettingsIndex
+from gateway.channels.telegram.inbound.decode import Bot, DecodeContext, Undecodable, decode, moved
+from gateway.channels.telegram.inbound.membership import membership_change
 from gateway.core.messages import InboundMessage
 
 BOT = Bot(42, "KoreBot")
-HERE = Here(BOT, "42", Places())
+HERE = DecodeContext(BOT, "42", ChatSettingsIndex())
 ADA = {"id": 9, "is_bot": False, "first_name": "Ada", "last_name": "L"}
 
 
@@ -261,8 +261,8 @@ def test_no_update_raises_anything_else(fields: dict[str, Any], kind: str) -> No
 
 
 def test_a_supergroup_is_called_as_the_group_that_it_was() -> None:
-    moves = Moves({"-7": "-1007"})
-    here = Here(BOT, "42", Places(moves={"telegram": moves}))
+    moves = ChatIdAliases({"-7": "-1007"})
+    here = DecodeContext(BOT, "42", ChatSettingsIndex(moves={"telegram": moves}))
     said = decode({"update_id": 1, "message": message("/status", chat=-1007)}, here, 0.0)
     assert said is not None
     assert (said.chat_id, said.event_id, said.message_id) == ("-7", "-1007:5", "-1007/5")
@@ -288,7 +288,9 @@ def test_what_only_looks_like_a_move_is_none() -> None:
 
 
 def test_in_a_group_that_is_listened_to_others_words_are_overheard() -> None:
-    here = Here(BOT, "42", Places({"telegram": {"-7": Place(listen=True)}}))
+    here = DecodeContext(
+        BOT, "42", ChatSettingsIndex({"telegram": {"-7": ChatSettings(listen=True)}})
+    )
 
     def heard(text: str, chat: int = -7, **fields: Any) -> InboundMessage | None:
         body = message(text, chat=chat, **fields)
@@ -335,7 +337,7 @@ def test_the_bots_place_in_a_chat_is_read(
     before: str, after: Any, present: bool, was: bool
 ) -> None:
     group = {"id": -7, "type": "supergroup", "title": "Ops\nteam"}
-    found = standing_in(change(group, before, after), HERE)
+    found = membership_change(change(group, before, after), HERE)
     assert found is not None
     assert (found.present, found.was_present, found.private) == (present, was, False)
     assert (found.title, found.by) == ("'Ops\\nteam' (-7)", "'Ada L' (9)")
@@ -343,11 +345,13 @@ def test_the_bots_place_in_a_chat_is_read(
 
 
 def test_nobody_left_the_group_that_became_a_supergroup() -> None:
-    here = Here(BOT, "42", Places(moves={"telegram": Moves({"-7": "-1007"})}))
+    here = DecodeContext(
+        BOT, "42", ChatSettingsIndex(moves={"telegram": ChatIdAliases({"-7": "-1007"})})
+    )
     old = {"id": -7, "type": "group", "title": "Ops"}
     new = {"id": -1007, "type": "supergroup", "title": "Ops"}
-    assert standing_in(change(old, "member", "left"), here) is None
-    found = standing_in(change(new, "member", "left"), here)
+    assert membership_change(change(old, "member", "left"), here) is None
+    found = membership_change(change(new, "member", "left"), here)
     assert found is not None
     assert found.route.chat_id == "-7"
 
@@ -355,4 +359,4 @@ def test_nobody_left_the_group_that_became_a_supergroup() -> None:
 @pytest.mark.parametrize("broken", [1, {}, {"chat": {"id": 1}}])
 def test_a_broken_change_is_undecodable(broken: Any) -> None:
     with pytest.raises(Undecodable):
-        standing_in({"update_id": 1, "my_chat_member": broken}, HERE)
+        membership_change({"update_id": 1, "my_chat_member": broken}, HERE)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from agent.errors import KoreError
-from gateway.channels.rate_limiter import Gate
+from gateway.channels.rate_limiter import RateLimiter
 from gateway.channels.telegram.channel import TelegramChannel
 from tests.fakes import faults
 from tests.fakes.bot_api import TOKEN, BotApi
@@ -288,7 +288,7 @@ async def test_without_a_network_it_keeps_trying_and_says_so(store: Store) -> No
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{closed.getsockname()[1]}"
-        channel = TelegramChannel(replace(QUICK, base_url=url), gate=Gate("none"))
+        channel = TelegramChannel(replace(QUICK, base_url=url), gate=RateLimiter("none"))
         async with asyncio.TaskGroup() as tasks:
             task = tasks.create_task(channel.run(store.accept))
             async with asyncio.timeout(30):

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from gateway.channels.base import UNDECODED_LIMIT_CHARS, Batch
-from gateway.channels.chat_settings import Places
-from gateway.channels.telegram.inbound.decode import Bot, Here
+from gateway.channels.chat_settings import ChatSettingsIndex
+from gateway.channels.telegram.inbound.decode import Bot, DecodeContext
 from gateway.channels.telegram.inbound.media import KINDS
-from gateway.channels.telegram.inbound.updates import batch_of, decoded_again
+from gateway.channels.telegram.inbound.updates import decode_batch, decoded_again
 
-HERE = Here(Bot(42, "KoreBot"), "42", Places())
+HERE = DecodeContext(Bot(42, "KoreBot"), "42", ChatSettingsIndex())
 ADA = {"id": 9, "is_bot": False, "first_name": "Ada", "last_name": "L", "language_code": "en"}
 CHAT = {"id": 9, "type": "private", "first_name": "Ada"}
 FILE = {
@@ -64,7 +64,9 @@ EMPTY = (
 
 
 def read(update: dict[str, Any]) -> Batch:
-    return batch_of([{"update_id": 1, **update}], Here(HERE.bot, "42", Places()), 1.0)
+    return decode_batch(
+        [{"update_id": 1, **update}], DecodeContext(HERE.bot, "42", ChatSettingsIndex()), 1.0
+    )
 
 
 def places_in(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

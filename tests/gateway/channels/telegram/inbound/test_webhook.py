@@ -11,10 +11,10 @@ import pytest
 
 from agent.errors import ConfigError
 from gateway.channels.base import Batch
-from gateway.channels.rate_limiter import Gate
+from gateway.channels.rate_limiter import RateLimiter
 from gateway.channels.telegram.channel import TelegramChannel
 from gateway.channels.telegram.inbound.webhook import UNDER_WAY
-from gateway.control.webhooks import BODY_LIMIT_BYTES, serve_hooks
+from gateway.control.webhooks import BODY_LIMIT_BYTES, serve_webhooks
 from gateway.store.errors import StoreError
 from tests.fakes.bot_api import TOKEN, BotApi
 from tests.fakes.bot_webhook import WebhookCaller
@@ -55,13 +55,13 @@ Accept = Callable[[str, str, Batch], Any]
 @asynccontextmanager
 async def hooked(api: BotApi, accept: Accept, **changes: Any) -> AsyncIterator[Hooked]:
     settings = replace(QUICK, base_url=api.url, webhook_url="http://proxy.example/", **changes)
-    channel = TelegramChannel(settings, gate=Gate("none"))
+    channel = TelegramChannel(settings, gate=RateLimiter("none"))
 
     async def pages(head: list[str]) -> tuple[int, str, str]:
         return 404, "text/plain", head[0]
 
     async with (
-        serve_hooks("127.0.0.1", 0, pages, {PATH: channel}) as port,
+        serve_webhooks("127.0.0.1", 0, pages, {PATH: channel}) as port,
         aiohttp.ClientSession() as session,
         asyncio.TaskGroup() as group,
     ):
@@ -212,7 +212,7 @@ async def test_a_refused_address_needs_the_owner(bot_api: BotApi, store: Store) 
     said = "Bad Request: bad webhook: HTTPS url must be provided"
     bot_api.fail("setWebhook", status(400, description=said))
     settings = replace(QUICK, base_url=bot_api.url, webhook_url="http://proxy.example")
-    channel = TelegramChannel(settings, gate=Gate("none"))
+    channel = TelegramChannel(settings, gate=RateLimiter("none"))
     with pytest.raises(ConfigError, match=r"telegram\.webhook_url.*HTTPS url"):
         await channel.run(store.accept)
     assert channel.status.state == "refused"

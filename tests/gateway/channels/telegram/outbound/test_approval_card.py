@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.i18n import speaking
-from gateway.channels.telegram.outbound.approval_card import show, whole
+from agent.i18n import use_locale
+from gateway.channels.telegram.outbound.approval_card import render_approval, whole
 from gateway.channels.telegram.outbound.render import REPEAT_NOTE, mark_repeat
 from gateway.channels.telegram.outbound.utf16 import units
-from gateway.core.approval import Question, read_press
+from gateway.core.approval import ApprovalPrompt, read_press
 from gateway.core.messages import Route
 
-ASKED = Question(
+ASKED = ApprovalPrompt(
     nonce="n" * 16,
     number=3,
     title="exec git push",
@@ -31,7 +31,7 @@ ASKED = Question(
 
 
 def test_a_command_is_shown_exactly_with_its_folder_and_four_buttons() -> None:
-    part = show(ASKED)
+    part = render_approval(ASKED)
     assert part.text == "🔐 Question 3: exec\nin /w\ngit push\nIt runs a command."
     (code,) = (entity for entity in part.entities if entity.type == "pre")
     start = units(part.text[: part.text.index("\ngit") + 1])
@@ -61,8 +61,8 @@ def test_a_command_is_shown_exactly_with_its_folder_and_four_buttons() -> None:
 def test_a_question_is_put_in_chinese_and_its_command_as_it_is(
     language: str, first: str, reason: str, labels: str
 ) -> None:
-    with speaking(language):
-        part = show(ASKED)
+    with use_locale(language):
+        part = render_approval(ASKED)
     assert part.text.startswith(f"{first}\n")
     assert part.text.endswith(f"\ngit push\n{reason}")
     assert [button.label for button in part.buttons] == labels.split()
@@ -71,18 +71,18 @@ def test_a_question_is_put_in_chinese_and_its_command_as_it_is(
 
 
 def test_what_was_decided_takes_the_place_of_the_buttons() -> None:
-    part = show(ASKED, "✅ Allowed once by Ann")
+    part = render_approval(ASKED, "✅ Allowed once by Ann")
     assert part.text.endswith("✅ Allowed once by Ann")
     assert part.buttons == ()
 
 
 def test_hidden_characters_are_seen() -> None:
-    part = show(replace(ASKED, command="ls \u202ecod.exe\u200b\r rm"))
+    part = render_approval(replace(ASKED, command="ls \u202ecod.exe\u200b\r rm"))
     assert "ls \\u{202e}cod.exe\\u{200b}\\u{d} rm" in part.text
 
 
 def test_what_does_not_fit_says_so_and_can_be_allowed_only_once() -> None:
-    part = show(replace(ASKED, command="a" * 3000 + "😀" * 3000 + "end"))
+    part = render_approval(replace(ASKED, command="a" * 3000 + "😀" * 3000 + "end"))
     assert "the file above holds all of it" in part.text
     file = whole(replace(ASKED, command="a" * 3000 + "😀" * 3000 + "end"))
     assert file is not None
@@ -97,7 +97,7 @@ def test_every_question_fits_one_message(
     command: str, reason: str, asker: str, decided: str | None
 ) -> None:
     question = replace(ASKED, command=command * 50, reason=reason * 50, asker=asker * 50)
-    part = mark_repeat(show(question, decided))
+    part = mark_repeat(render_approval(question, decided))
     assert part.text.startswith(REPEAT_NOTE)
     assert units(part.text) <= 4096
     part.text.encode()

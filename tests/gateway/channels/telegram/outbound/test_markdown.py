@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.channels.telegram.outbound import render as rendering
-from gateway.channels.telegram.outbound.entity_writer import Marks
-from gateway.channels.telegram.outbound.markdown import Walk
+from gateway.channels.telegram.outbound.entity_writer import EntityWriter
+from gateway.channels.telegram.outbound.markdown import MarkdownRenderer
 from gateway.channels.telegram.outbound.markdown_prepare import parsed
 from gateway.channels.telegram.outbound.render import render
 from gateway.channels.telegram.outbound.table import cells_of
@@ -109,13 +109,13 @@ SAID = st.text(alphabet=st.sampled_from("abcZé語😀 .,:;-+=(){}'\"/%@?0123456
 def test_what_needs_no_parser_looks_as_the_parser_would_have_it(text: str) -> None:
     if rendering._PLAIN.fullmatch(text):
         source, events = parsed(text)
-        walk = Walk(source)
+        walk = MarkdownRenderer(source)
         walk.events(events)
         assert walk.finish() == (text, [])
 
 
 def test_deep_nesting_costs_a_line_no_more_than_shallow() -> None:
-    marks = Marks()
+    marks = EntityWriter()
     for _ in range(10_000):
         marks.open("blockquote")
         marks.indent("│ ", "• ")

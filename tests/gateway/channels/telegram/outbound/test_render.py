@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from gateway.channels.telegram.outbound.render import (
     EMPTY_ANSWER,
     REPEAT_NOTE,
+    as_file_if_long,
     mark_repeat,
     render,
     render_preview,
-    shortened,
 )
 from gateway.channels.telegram.outbound.split import LIMIT_UNITS
 from gateway.channels.telegram.outbound.utf16 import units
@@ -203,34 +203,34 @@ def test_a_very_long_answer_is_its_beginning_and_a_file_with_all_of_it() -> None
     markdown = "# Title\n\n" + "some **bold** words \ud83d\n\n" * 1500
     parts = render(markdown)
     assert len(parts) > 4
-    *first, rest = shortened(markdown, parts, 4)
+    *first, rest = as_file_if_long(markdown, parts, 4)
     assert tuple(first) == parts[:3]
-    assert shortened(markdown, parts, 1)[:-1] == parts[:1]
+    assert as_file_if_long(markdown, parts, 1)[:-1] == parts[:1]
     (whole,) = rest.files
     assert whole.text == markdown.replace("\ud83d", "\ufffd")
     assert whole.text is not None
     assert whole.size_bytes == len(whole.text.encode())
     assert whole.name == "answer.md"
     assert str(len(parts) - 3) in rest.text
-    assert shortened(markdown, parts, 0) == parts
-    assert shortened(markdown, parts, len(parts)) == parts
+    assert as_file_if_long(markdown, parts, 0) == parts
+    assert as_file_if_long(markdown, parts, len(parts)) == parts
 
 
 def test_the_headings_of_a_very_long_answer_stand_below_its_file() -> None:
     fence = "```sh\n# no heading\n```"
     section = "## Part {n}: `x` ##\n\n" + "word " * 900 + f"\n\n{fence}\n\n"
     markdown = "# A **long** tale\n\n" + "".join(section.format(n=n) for n in range(9))
-    *_, rest = shortened(markdown, render(markdown), 4)
+    *_, rest = as_file_if_long(markdown, render(markdown), 4)
     told, *headings = rest.text.splitlines()
     assert "This file holds all of it." in told
     assert headings == ["• A long tale", *(f"• Part {n}: x" for n in range(9))]
     many = "".join(f"# {'🐱' * 90}\n\n{'word ' * 100}\n\n" for _ in range(60))
-    *_, rest = shortened(many, render(many), 4)
+    *_, rest = as_file_if_long(many, render(many), 4)
     assert rest.text.endswith("\n…")
     # With the notes in front that a resend and a closed topic may need.
     assert units(rest.text) <= 900
     plain = "word " * 9_000
-    assert "•" not in shortened(plain, render(plain), 4)[-1].text
+    assert "•" not in as_file_if_long(plain, render(plain), 4)[-1].text
 
 
 def test_a_promise_is_shown_in_words() -> None:

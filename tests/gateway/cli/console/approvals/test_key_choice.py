@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from agent.security.policy.base import Answer
-from gateway.cli.console.approvals.key_choice import ALONE_S, PAUSE_S, Choice
+from gateway.cli.console.approvals.key_choice import ALONE_S, PAUSE_S, KeyChoice
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ from gateway.cli.console.approvals.key_choice import ALONE_S, PAUSE_S, Choice
 )
 async def test_consent_is_a_key_alone(keys: str, answers: list[Answer]) -> None:
     given: list[Answer] = []
-    choice = Choice(given.append)
+    choice = KeyChoice(given.append)
     for key in keys:
         if not choice.press(key):
             choice.arm()
@@ -37,7 +37,7 @@ async def test_consent_is_a_key_alone(keys: str, answers: list[Answer]) -> None:
 
 async def test_early_keys_and_a_letter_that_was_taken_back_decide_nothing() -> None:
     given: list[Answer] = []
-    choice = Choice(given.append)
+    choice = KeyChoice(given.append)
     choice.arm()
     assert not choice.press("y")
     assert not choice.press("n")

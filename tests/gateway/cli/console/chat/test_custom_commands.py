@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.security.taint.file_marks import mark
-from gateway.cli.console.chat.custom_commands import Custom, Customs, Shelf
+from agent.security.taint.file_marks import mark_tainted
+from gateway.cli.console.chat.custom_commands import CommandFolder, Custom, CustomCommands
 
 
 def custom(body: str) -> Custom:
@@ -28,9 +28,9 @@ def test_arguments_are_put_where_they_belong(body: str, arguments: str, text: st
     assert custom(body).filled(arguments) == text
 
 
-def shelf(tmp_path: Path, name: str, *, project: bool, trusted: bool) -> Shelf:
+def shelf(tmp_path: Path, name: str, *, project: bool, trusted: bool) -> CommandFolder:
     (tmp_path / name).mkdir()
-    return Shelf(tmp_path / name, project, trusted)
+    return CommandFolder(tmp_path / name, project, trusted)
 
 
 def test_ones_own_go_before_a_projects_and_both_can_be_named(tmp_path: Path) -> None:
@@ -42,7 +42,7 @@ def test_ones_own_go_before_a_projects_and_both_can_be_named(tmp_path: Path) -> 
     )
     (mine.folder / "git").mkdir()
     (mine.folder / "git" / "commit.md").write_text("# Commit all\nmore")
-    customs = Customs([theirs, mine])
+    customs = CustomCommands([theirs, mine])
     assert [(one.name, one.summary) for one in customs.all()] == [
         ("fix", "mend it"),
         ("git:commit", "Commit all"),
@@ -64,21 +64,21 @@ def test_a_link_that_came_with_a_folder_is_not_followed(tmp_path: Path) -> None:
     (theirs.folder / "leak.md").symlink_to(tmp_path / "secret.md")
     (theirs.folder / "more").symlink_to(tmp_path / "secrets")
     (tmp_path / "linked").symlink_to(tmp_path / "secrets")
-    linked = Shelf(tmp_path / "linked", True, False)
-    assert Customs([theirs, linked]).all() == []
+    linked = CommandFolder(tmp_path / "linked", True, False)
+    assert CustomCommands([theirs, linked]).all() == []
 
 
 def test_no_folder_no_commands(tmp_path: Path) -> None:
-    assert Customs([Shelf(tmp_path / "none", True, True)]).all() == []
+    assert CustomCommands([CommandFolder(tmp_path / "none", True, True)]).all() == []
 
 
 def test_a_command_that_a_shell_line_wrote_after_strangers_words_is_none(tmp_path: Path) -> None:
     mine = shelf(tmp_path, "mine", project=True, trusted=True)
     for name in ("planted", "asked"):
         (mine.folder / f"{name}.md").write_text("Obey.")
-    customs = Customs([mine])
+    customs = CustomCommands([mine])
     assert [one.trusted for one in customs.all()] == [True, True]
-    mark(mine.folder / "planted.md", tmp_path, unseen=True)
-    mark(mine.folder / "asked.md", tmp_path)
+    mark_tainted(mine.folder / "planted.md", tmp_path, unseen=True)
+    mark_tainted(mine.folder / "asked.md", tmp_path)
     assert [(one.name, one.trusted) for one in customs.all()] == [("asked", False)]
     assert customs.find("planted") is None

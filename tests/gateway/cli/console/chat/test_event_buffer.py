@@ -1,11 +1,11 @@
 import asyncio
 
 from agent.events import TextDelta
-from gateway.cli.console.chat.event_buffer import LIMIT, Held
+from gateway.cli.console.chat.event_buffer import LIMIT, EventBuffer
 
 
 async def test_what_is_held_comes_back_in_order() -> None:
-    held = Held()
+    held = EventBuffer()
     assert not held
     for text in ("a", "b"):
         await held.keep(TextDelta(text))
@@ -15,7 +15,7 @@ async def test_what_is_held_comes_back_in_order() -> None:
 
 
 async def test_whoever_brings_too_many_waits_until_they_are_taken() -> None:
-    held, sent = Held(), [TextDelta(str(n)) for n in range(2 * LIMIT)]
+    held, sent = EventBuffer(), [TextDelta(str(n)) for n in range(2 * LIMIT)]
 
     async def bring() -> None:
         for event in sent:
@@ -33,7 +33,7 @@ async def test_whoever_brings_too_many_waits_until_they_are_taken() -> None:
 
 
 async def test_who_leaves_meanwhile_is_not_kept() -> None:
-    held = Held()
+    held = EventBuffer()
 
     async def bring() -> None:
         while True:

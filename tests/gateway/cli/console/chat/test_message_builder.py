@@ -1,6 +1,6 @@
 import pytest
 
-from gateway.cli.console.chat.message_builder import Speaker
+from gateway.cli.console.chat.message_builder import MessageBuilder
 
 FLAGS = {"model": "a/b", "thinking": True, "auto": True, "cwd": "/tmp"}
 
@@ -21,5 +21,5 @@ FLAGS = {"model": "a/b", "thinking": True, "auto": True, "cwd": "/tmp"}
     ],
 )
 def test_a_command_that_chooses_takes_the_place_of_the_flag(typed: str, gone: set[str]) -> None:
-    speaker = Speaker("main", FLAGS)
+    speaker = MessageBuilder("main", FLAGS)
     assert FLAGS.keys() - speaker.settled_by(typed).say("hi").options.keys() == gone

@@ -2,15 +2,15 @@
 
 from agent import events
 from agent.types import Result
-from gateway.cli.console.chat.message_builder import Speaker
-from gateway.cli.console.chat.pending_answers import Awaited
+from gateway.cli.console.chat.message_builder import MessageBuilder
+from gateway.cli.console.chat.pending_answers import PendingAnswers
 from gateway.control.service import Delivered
 from gateway.core.messages import InboundMessage, OutboundKind
 
-SPEAKER = Speaker("main")
+SPEAKER = MessageBuilder("main")
 
 
-def sent(awaited: Awaited, *texts: str) -> list[InboundMessage]:
+def sent(awaited: PendingAnswers, *texts: str) -> list[InboundMessage]:
     messages = [SPEAKER.say(text) for text in texts]
     for message, text in zip(messages, texts, strict=True):
         awaited.add(message, text)
@@ -22,7 +22,7 @@ def delivered(event_id: str | None, kind: OutboundKind = "answer", last: bool = 
 
 
 def test_an_answer_closes_its_message_and_those_that_joined_it() -> None:
-    awaited = Awaited()
+    awaited = PendingAnswers()
     _, second, third = sent(awaited, "one", "two", "three")
     assert awaited.settle(delivered(second.event_id))
     assert awaited.next_text == "three"
@@ -31,14 +31,14 @@ def test_an_answer_closes_its_message_and_those_that_joined_it() -> None:
 
 
 def test_a_command_that_overtakes_a_turn_closes_nothing_else() -> None:
-    awaited = Awaited()
+    awaited = PendingAnswers()
     _, command = sent(awaited, "one", "/status")
     assert awaited.settle(delivered(command.event_id))
     assert awaited.next_text == "one"
 
 
 def test_neither_a_part_nor_a_notice_beside_it_closes_anything() -> None:
-    awaited = Awaited()
+    awaited = PendingAnswers()
     (message,) = sent(awaited, "one")
     assert not awaited.settle(delivered(message.event_id, last=False))
     assert not awaited.settle(delivered(None, kind="notice"))
@@ -46,7 +46,7 @@ def test_neither_a_part_nor_a_notice_beside_it_closes_anything() -> None:
 
 
 def test_work_is_foreign_only_while_nothing_of_ours_is_waited_for() -> None:
-    awaited = Awaited()
+    awaited = PendingAnswers()
     awaited.notice(events.TextDelta("hi"))
     assert awaited.foreign
     assert awaited.settle(delivered(None))
@@ -57,14 +57,14 @@ def test_work_is_foreign_only_while_nothing_of_ours_is_waited_for() -> None:
 
 
 def test_a_refused_message_is_not_waited_for() -> None:
-    awaited = Awaited()
+    awaited = PendingAnswers()
     (message,) = sent(awaited, "one")
     awaited.remove(message)
     assert not awaited
 
 
 def test_what_was_typed_meanwhile_is_told_again_when_its_turn_begins() -> None:
-    awaited = Awaited()
+    awaited = PendingAnswers()
     begin, done = events.SessionStart("s", "p", "m"), events.Done(Result(True, "", "s", ()))
     (first,) = sent(awaited, "one")
     assert awaited.follow(begin) == ""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agent.types import assistant, user
-from gateway.cli.console.chat.message_builder import Speaker
+from gateway.cli.console.chat.message_builder import MessageBuilder
 from gateway.control.server import ControlServer
 from tests.fakes.memory_service import MemoryService
 from tests.gateway.cli.console.terminal import DEADLINE_S, kore_agent
@@ -282,7 +282,7 @@ async def test_an_answer_from_elsewhere_keeps_the_line_being_typed(
         await terminal.see(PROMPT)
         terminal.type("my dra")
         await terminal.see("my dra")
-        await owner.submit(Speaker("console-1").say("from elsewhere"))
+        await owner.submit(MessageBuilder("console-1").say("from elsewhere"))
         await terminal.see("echo: from elsewhere")
         await terminal.see("my dra")
         terminal.type("ft\r")

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from agent.security.redaction import Redactor
-from agent.security.taint.file_marks import mark
+from agent.security.taint.file_marks import mark_tainted
 from gateway.cli.console.chat.local_commands import by_hand
-from gateway.cli.console.chat.shell_escape import Command, Shell
+from gateway.cli.console.chat.shell_escape import Shell, UserCommand
 from tests.processes import lasting, processes
 
 DEADLINE_S = 30
@@ -17,10 +17,10 @@ DEADLINE_S = 30
 
 def begun(
     folder: Path, line: str, *secrets: str, limit_bytes: int = 10_000
-) -> tuple[Command, list[str]]:
+) -> tuple[UserCommand, list[str]]:
     seen: list[str] = []
     shell = Shell(folder, limit_bytes, Redactor(frozenset(secrets)))
-    return Command(shell, line, seen.append), seen
+    return UserCommand(shell, line, seen.append), seen
 
 
 async def test_output_and_exit_code_reach_both(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ async def test_what_could_have_asked_anybody_is_a_strangers_word(
             os.setxattr(tmp_path, "user.kore.try", b"1")
         except OSError:
             pytest.skip("this file system keeps no marks")
-        mark(tmp_path, tmp_path)
+        mark_tainted(tmp_path, tmp_path)
     command, _ = begun(tmp_path, line)
     await command.run()
     assert command.told["taint"] == taint

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from agent import events
-from agent.context.project_context import Project
+from agent.context.project_context import ProjectContext
 from agent.errors import KoreError
-from gateway.cli.console.chat.message_builder import Speaker
+from gateway.cli.console.chat.message_builder import MessageBuilder
 from gateway.cli.console.chat.turn_screen import Stage
 from gateway.cli.console.input.plain_prompt import PlainPrompt
 from gateway.cli.console.output.screen import Screen
@@ -52,7 +52,9 @@ async def test_a_stop_that_cannot_be_stored_is_told_and_the_conversation_goes_on
     screen = io.StringIO()
     with open(keyboard) as keys, open(typist, "w"):
         async with Full() as service, asyncio.timeout(30):
-            stage = Stage(service, Speaker("main"), Screen(screen), PlainPrompt(keys, screen))
+            stage = Stage(
+                service, MessageBuilder("main"), Screen(screen), PlainPrompt(keys, screen)
+            )
             async with stage.open(unfinished=False):
                 stage.interrupt()
                 while "the disk is full" not in screen.getvalue():
@@ -67,7 +69,9 @@ async def test_the_summary_of_an_own_command_is_said_once_and_that_of_others_too
     screen = io.StringIO()
     with open(keyboard) as keys, open(typist, "w"):
         async with Summing() as service, asyncio.timeout(30):
-            stage = Stage(service, Speaker("main"), Screen(screen), PlainPrompt(keys, screen))
+            stage = Stage(
+                service, MessageBuilder("main"), Screen(screen), PlainPrompt(keys, screen)
+            )
             async with stage.open(unfinished=False):
                 await stage.submit("/compact")
                 await stage.until_idle()
@@ -80,8 +84,8 @@ async def test_the_summary_of_an_own_command_is_said_once_and_that_of_others_too
 
 async def test_what_a_refused_message_was_to_tell_goes_with_the_next_one(tmp_path: Path) -> None:
     (tmp_path / "notes.md").write_text("apples")
-    project = Project(None, (tmp_path / "notes.md",), 1_000)
-    speaker = Speaker("main", {"mode": "ask"}, project)
+    project = ProjectContext(None, (tmp_path / "notes.md",), 1_000)
+    speaker = MessageBuilder("main", {"mode": "ask"}, project)
     speaker.run.append({"text": "$ ls"})
     keyboard, typist = os.pipe()
     screen = io.StringIO()
@@ -105,7 +109,7 @@ async def test_a_refused_command_leaves_the_choice_of_the_command_line() -> None
     screen = io.StringIO()
     with open(keyboard) as keys, open(typist, "w"):
         async with Refusing() as service, asyncio.timeout(30):
-            speaker = Speaker("main", {"mode": "ask"})
+            speaker = MessageBuilder("main", {"mode": "ask"})
             stage = Stage(service, speaker, Screen(screen), PlainPrompt(keys, screen))
             async with stage.open(unfinished=False):
                 with pytest.raises(KoreError):

@@ -1,13 +1,13 @@
 import io
 
 from agent.events import ApprovalAsked
-from gateway.cli.console.output.footer import Foot
+from gateway.cli.console.output.footer import Footer
 from gateway.cli.console.output.screen import Screen
 
 
 def test_the_clock_of_the_work_rests_while_a_person_is_asked() -> None:
     now = 0.0
-    below = Foot(Screen(io.StringIO()), lambda: now)
+    below = Footer(Screen(io.StringIO()), lambda: now)
     now = 100.0
     below.begin()
     now = 102.0
@@ -22,7 +22,7 @@ def test_the_clock_of_the_work_rests_while_a_person_is_asked() -> None:
 
 def test_a_question_that_was_there_before_the_work_takes_none_of_its_time() -> None:
     now = 0.0
-    below = Foot(Screen(io.StringIO()), lambda: now)
+    below = Footer(Screen(io.StringIO()), lambda: now)
     below.ask(ApprovalAsked("n", "exec", {}, "It runs a command.", None, 300), lambda: True)
     now = 10.0
     below.begin()

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.cli.console.output.markdown_blocks import Blocks
+from gateway.cli.console.output.markdown_blocks import MarkdownBlocks
 
 LINES = st.sampled_from(
     [
@@ -24,7 +24,7 @@ TEXTS = st.lists(LINES, max_size=30).map("\n".join)
 
 
 def cut(text: str, size: int) -> tuple[list[str], str]:
-    blocks, finished = Blocks(), []
+    blocks, finished = MarkdownBlocks(), []
     for start in range(0, len(text), size):
         finished += blocks.feed(text[start : start + size])
     return finished, blocks.finish()
@@ -43,7 +43,7 @@ def test_how_the_text_was_cut_makes_no_difference(text: str, size: int) -> None:
 
 
 def test_a_paragraph_is_finished_when_the_next_one_begins() -> None:
-    blocks = Blocks()
+    blocks = MarkdownBlocks()
     assert blocks.feed("one\n\n") == []
     assert blocks.feed("t") == ["one"]
     assert blocks.tail == "t"
@@ -61,7 +61,7 @@ def test_an_indented_paragraph_stays_with_its_list() -> None:
 
 
 def test_an_open_fence_is_known_by_its_first_line() -> None:
-    blocks = Blocks()
+    blocks = MarkdownBlocks()
     blocks.feed("````py\n```\ncode")
     assert blocks.open_fence == "````py"
     blocks.feed("\n````\n")

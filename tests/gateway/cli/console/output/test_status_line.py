@@ -4,14 +4,14 @@ import pytest
 
 from agent import events
 from agent.types import Result, Usage
-from gateway.cli.console.output.status_line import Status
+from gateway.cli.console.output.status_line import StatusLine
 from tests.fakes.memory_service import MemoryService
 
 DONE = events.Done(Result(True, "said", "s", ()))
 
 
-def status(**options: str) -> Status:
-    return Status(options, "vendor/model", "ask", lambda _: 10_000)
+def status(**options: str) -> StatusLine:
+    return StatusLine(options, "vendor/model", "ask", lambda _: 10_000)
 
 
 def test_before_anything_happened_model_and_mode_are_told() -> None:
@@ -21,7 +21,7 @@ def test_before_anything_happened_model_and_mode_are_told() -> None:
 
 def test_a_model_is_called_by_what_says_something() -> None:
     titles = {"default": "vendor/model"}
-    shown = Status({}, "default", "ask", lambda _: 10_000, lambda name: titles.get(name, name))
+    shown = StatusLine({}, "default", "ask", lambda _: 10_000, lambda name: titles.get(name, name))
     assert shown.line(80) == "vendor/model · ask"
     shown.settled({"model": "quick"})
     assert shown.line(80) == "quick · ask"

@@ -1,6 +1,6 @@
 from agent.events import FromAgent
-from gateway.cli.console.output.subagent_lines import Crew
-from gateway.cli.console.output.text import call_line, side_line
+from gateway.cli.console.output.subagent_lines import SubagentLines
+from gateway.cli.console.output.text import call_line, event_line
 
 
 def told(kind: str, number: str = "1", **more: object) -> FromAgent:
@@ -8,7 +8,7 @@ def told(kind: str, number: str = "1", **more: object) -> FromAgent:
 
 
 def test_each_sub_agent_has_a_line_until_it_ends() -> None:
-    crew = Crew()
+    crew = SubagentLines()
     crew.take(told("session_start"))
     crew.take(told("session_start", "2"))
     assert [line.plain for line in crew.lines("*")] == [
@@ -25,7 +25,7 @@ def test_each_sub_agent_has_a_line_until_it_ends() -> None:
 
 
 def test_the_line_of_one_that_was_given_up_ends() -> None:
-    crew = Crew()
+    crew = SubagentLines()
     crew.take(told("session_start"))
     crew.take(told("error", message="broke"))
     assert not list(crew.lines("*"))
@@ -33,8 +33,8 @@ def test_the_line_of_one_that_was_given_up_ends() -> None:
 
 def test_steps_and_calls_are_one_line_each() -> None:
     step = told("tool_start", name="exec", arguments={"command": "ls"})
-    assert side_line(step) == "explore (1) ● exec ls"
-    assert side_line(told("done")) == "explore (1) has ended"
-    assert side_line(told("tool_result")) is None
+    assert event_line(step) == "explore (1) ● exec ls"
+    assert event_line(told("done")) == "explore (1) has ended"
+    assert event_line(told("tool_result")) is None
     args = {"subagent_type": "explore", "description": "look", "prompt": "x"}
     assert call_line("task", args) == "task explore: look"

@@ -6,19 +6,19 @@ import pytest
 from rich.text import Text
 
 from agent import events
-from agent.text.visible import visible
+from agent.text.visible import escape_invisible
 from agent.types import Result
 from gateway.cli.console.approvals.key_choice import answer_for
 from gateway.cli.console.approvals.prompt import subject
 from gateway.cli.console.output.screen import Screen
 from gateway.cli.console.output.text import call_line, outcome, seconds, without_ansi
-from gateway.cli.console.output.turn_view import View
+from gateway.cli.console.output.turn_view import TurnView
 from gateway.control.service import Delivered
 
 
 def shown(*happened: events.Event | Delivered) -> str:
     out = io.StringIO()
-    view = View(Screen(out))
+    view = TurnView(Screen(out))
     view.begin()
     for event in happened:
         view.take(event)
@@ -74,13 +74,13 @@ def test_what_a_retry_makes_void_does_not_count_as_shown() -> None:
 def test_whoever_has_no_foot_is_told_what_answers_a_question() -> None:
     out = io.StringIO()
     asked = events.ApprovalAsked("n", "exec", {"command": "ls"}, "It runs.", None, 300.0)
-    View(Screen(out)).ask(asked, bool)
+    TurnView(Screen(out)).ask(asked, bool)
     assert "[y] once  [s] for this session  [a] always  [n] no  (5:00 min left)" in out.getvalue()
 
 
 def test_a_question_stands_apart_from_the_text_before_it() -> None:
     out = io.StringIO()
-    view = View(Screen(out))
+    view = TurnView(Screen(out))
     view.take(events.TextDelta("I would run this:"))
     view.ask(events.ApprovalAsked("n", "exec", {"command": "ls"}, "It runs.", None, 300.0), bool)
     assert "I would run this:\n\n? exec: ls\n" in out.getvalue()
@@ -88,7 +88,7 @@ def test_a_question_stands_apart_from_the_text_before_it() -> None:
 
 def test_only_what_was_not_shown_whole_is_unfolded() -> None:
     out = io.StringIO()
-    view = View(Screen(out))
+    view = TurnView(Screen(out))
     view.take(events.ToolResulted("1", "exec", "short\n[exit code 0]", False, 0.1))
     view.take(events.ThinkingEnd("a thought\nof two lines"))
     assert not view.unfold()
@@ -164,7 +164,7 @@ def test_links_spell_out_where_they_lead() -> None:
     ],
 )
 def test_the_unseen_becomes_visible(text: str, plain: str) -> None:
-    assert visible(text) == plain
+    assert escape_invisible(text) == plain
 
 
 def test_a_programs_colours_are_dropped() -> None:
@@ -286,7 +286,7 @@ def test_a_long_list_is_shown_in_the_tail_by_its_end_only(
     monkeypatch.setenv("LINES", "24")
     monkeypatch.setenv("COLUMNS", "80")
     out = Terminal()
-    view = View(Screen(out))
+    view = TurnView(Screen(out))
     view.begin()
     view.take(events.TextDelta("\n".join(f"- item {n}" for n in range(200))))
     out.truncate(0)
@@ -303,7 +303,7 @@ def test_a_long_table_keeps_its_head_in_the_tail(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("LINES", "24")
     monkeypatch.setenv("COLUMNS", "80")
     out = Terminal()
-    view = View(Screen(out))
+    view = TurnView(Screen(out))
     view.begin()
     rows = "\n".join(f"| {n} | value |" for n in range(100))
     view.take(events.TextDelta(f"| number | word |\n|---|---|\n{rows}"))
