@@ -12,16 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from agent import events
-from agent.context.moment import volatile_facts
-from agent.context.system_prompt import Workspace
+from agent.context.system_prompt import Workspace, volatile_facts
 from agent.context.token_calibration import TokenCalibration
 from agent.errors import ConfigError, of_code
 from agent.events import Event
 from agent.history import History, JsonlHistory, MemoryHistory
 from agent.providers.base import Provider
 from agent.providers.pool import ModelPool
-from agent.security.policy.base import Approver, Ask, Callback
-from agent.security.policy.modes import PermissionMode
+from agent.security.policy.base import Approver, Ask, Callback, PermissionMode
 from agent.security.redaction import Redactor
 from agent.security.taint.taint import TaintState
 from agent.settings import AgentSettings

@@ -12,8 +12,7 @@ from agent.events import Event
 from agent.history import History, JsonlHistory
 from agent.providers.base import Provider
 from agent.providers.pool import ModelPool
-from agent.security.policy.base import Approver, Ask
-from agent.security.policy.modes import PermissionMode
+from agent.security.policy.base import Approver, Ask, PermissionMode
 from agent.settings import AgentSettings
 from agent.subagents.definition import SubagentDefinition
 from agent.tools.base import Tool

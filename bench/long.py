@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from contextlib import closing
 from sqlite3 import Connection
 
-from agent.context.compaction import CompactionResult
-from agent.context.cut import SplitPoint
-from agent.context.summary import Summary
+from agent.context.compaction import CompactionResult, SplitPoint
+from agent.context.summarizer import Summary
 from agent.types import Message, assistant, user
 from bench.figure import Figure
 from bench.stage import ACCOUNT, OWNER, open_stage

@@ -26,9 +26,9 @@ from gateway.delivery.sender import OutboxSender
 from gateway.delivery.user_language import UserLanguages
 from gateway.media.downloader import MediaDownloader
 from gateway.media.transcription import Transcriber
-from gateway.ops.adjust import ReloadTargets
 from gateway.ops.audit.log import AuditLog
 from gateway.ops.audit.relay import AuditRelay
+from gateway.ops.config_reload import ReloadTargets
 from gateway.scheduler.timer import JobTimer
 from gateway.store.sqlite.engine import SqliteStore
 from gateway.turns.compaction import CompactionService

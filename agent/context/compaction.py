@@ -1,27 +1,103 @@
 """Makes a conversation shorter: old results of tools first, then a summary of its older part."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Protocol, runtime_checkable
 
-from agent.context.cut import SplitPoint, choose
-from agent.context.pruning import shorten_old_results
-from agent.context.room import MANY
-from agent.context.summarizer import DroppedMessages, Summariser
-from agent.context.summary import Summary
-from agent.context.token_budget import estimate, estimate_text
+from agent.context.summarizer import DroppedMessages, Summariser, Summary
+from agent.context.token_budget import MANY, estimate, estimate_text
 from agent.errors import ConfigError, LimitReached, ProviderError
 from agent.history import close_unanswered_calls, is_valid
-from agent.prompts import load_prompt
+from agent.prompts import load_prompt, render_prompt
 from agent.records import frozen
 from agent.security.taint.taint import TaintState
-from agent.types import Message
+from agent.types import Message, Text
 from agent.usage import UsageMeter
+
+# A shorter result is not worth a line in its place.
+SHORT_CHARS = 600
+
+_WHOLE = re.compile(r"(?:whole text|bytes) in (\S[^)\n]{0,300})\)")
+
+
+def shorten_old_results(messages: Sequence[Message], upto: int) -> list[Message]:
+    """The messages, with the long results among the first `upto` of them shortened."""
+    return [*map(pruned, messages[:upto]), *messages[upto:]]
+
+
+def pruned(message: Message) -> Message:
+    """A long result as a line, everything else as it is. It keeps what it says of taint."""
+    if message.role != "tool":
+        return message
+    text = message.text
+    pictures = any(not isinstance(part, Text) for part in message.content)
+    if len(text) <= SHORT_CHARS and not pictures:
+        return message
+    kept = _WHOLE.search(text)
+    where = render_prompt("pruned_file", file=kept[1]) if kept else load_prompt("pruned_again")
+    line = render_prompt("pruned", characters=f"{len(text):,}", where=where)
+    return replace(message, content=(Text(line),))
+
+
+KEPT_ROUNDS = 3
+
+
+@frozen
+class SplitPoint:
+    """What is before `place` leaves, but for the user message `request`: it stays in front."""
+
+    place: int
+    request: int | None = None
+
+    @property
+    def gone(self) -> int:
+        """How many messages leave."""
+        return self.place - (self.request is not None)
+
+    def kept(self, messages: Sequence[Message]) -> list[Message]:
+        front = [] if self.request is None else [messages[self.request]]
+        return [*front, *messages[self.place :]]
+
+    def leaving(self, messages: Sequence[Message]) -> list[Message]:
+        return [one for at, one in enumerate(messages[: self.place]) if at != self.request]
+
+
+def choose(messages: Sequence[Message], goal: int) -> SplitPoint | None:
+    """The cut that keeps the newest three rounds; fewer when they take more than `goal` tokens.
+
+    Of a round that is too long by itself the request and the newest replies are kept. None when
+    there is nothing to cut off. What stays begins with a user message if `messages` do.
+    """
+    cuts = _cuts(messages)
+    below = [0, *accumulate(map(estimate, messages))]
+    for cut in cuts:
+        front = 0 if cut.request is None else estimate(messages[cut.request])
+        if front + below[-1] - below[cut.place] <= goal:
+            return cut
+    return cuts[-1] if cuts else None
+
+
+def _cuts(messages: Sequence[Message]) -> list[SplitPoint]:
+    """From the one that keeps most to the one that keeps least."""
+    rounds = [at for at, message in enumerate(messages) if message.role == "user"]
+    cuts = [SplitPoint(at) for at in rounds[-KEPT_ROUNDS:] if at > 0]
+    if rounds:
+        request = rounds[-1]
+        replies = [
+            at for at in range(request + 2, len(messages)) if messages[at].role == "assistant"
+        ]
+        cuts += [SplitPoint(at, request) for at in replies[-KEPT_ROUNDS:]]
+    return cuts
+
 
 # Of the room for messages: what a conversation takes after it was made shorter, at most if it can.
 GOAL = 0.5
+
 # A summary of less than this part of a conversation is not worth a call.
 _WORTH = 0.2
+
 # In one turn, while somebody waits: so often may it come to nothing.
 _TRIES = 2
 

@@ -4,9 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Protocol, runtime_checkable
 
-from agent.context.compaction import CompactionResult, Conversation
-from agent.context.pruning import shorten_old_results
-from agent.context.summary import Summary
+from agent.context.compaction import CompactionResult, Conversation, shorten_old_results
+from agent.context.summarizer import Summary
 from agent.records import frozen
 from agent.types import Message
 

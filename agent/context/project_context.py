@@ -9,22 +9,36 @@ from hashlib import sha256
 from pathlib import Path
 
 from agent.context.directory_tree import TreeLimits, tree
-from agent.context.news import ContextUpdate
 from agent.context.token_budget import estimate_text
 from agent.prompts import render_prompt
+from agent.records import frozen
 from agent.security.taint.origin import TrustedOrigins
 from agent.types import Taint
 
+
+@frozen
+class ContextUpdate:
+    """A text for the model, what it brings, and how many files did not fit."""
+
+    text: str
+    taint: frozenset[Taint] = frozenset({"private"})
+    evicted: int = 0
+
+
 FILE_LIMIT_BYTES = 1_000_000
+
 # Of the window, for all files that somebody points at.
 FILE_SHARE = 0.25
+
 # What tells most of a folder, as far as nobody points at more than fits: beginnings, in this order.
 TELLING = (
     *("README.md", "README.rst", "README.txt", "README"),
     *("pyproject.toml", "package.json", "Cargo.toml", "go.mod", "pom.xml", "build.gradle"),
     *("Gemfile", "composer.json", "CMakeLists.txt", "Makefile", "setup.cfg", "tsconfig.json"),
 )
+
 TELLING_TOKENS = 2_000
+
 _TELLING_EACH = 800
 
 

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from stat import S_ISREG
 
-from agent.context.beginning import LIMIT_CHARS, read_prompt_file
+from agent.context.prompt_file import LIMIT_CHARS, read_prompt_file
 from agent.prompts import load_prompt, render_prompt
 from agent.records import frozen
 from agent.security.taint.origin import TrustedOrigins, is_in, is_unconfirmed, unconfirmed_notice

@@ -5,8 +5,7 @@ from dataclasses import replace
 from agent import events
 from agent.context.compaction import Compactor, Conversation
 from agent.context.images import ImageLoader
-from agent.context.room import SMALLEST, ContextBudget
-from agent.context.token_budget import TrimmedMessages, trim_to_budget
+from agent.context.token_budget import SMALLEST, ContextBudget, TrimmedMessages, trim_to_budget
 from agent.context.token_calibration import TokenCalibration
 from agent.history import repair
 from agent.types import Usage

@@ -7,7 +7,6 @@ from typing import cast
 
 from agent import events
 from agent.call_meter import CallMeter
-from agent.context.summary import Summary, first_request
 from agent.context.token_budget import estimate_text, level, middle_out
 from agent.errors import BadReply, ContextTooLong, TimedOut
 from agent.i18n import t
@@ -19,12 +18,47 @@ from agent.security.redaction import Redactor
 from agent.types import Message, Taint, user
 from agent.usage import Tariff, UsageMeter
 
+
+@frozen
+class Summary:
+    """`first` is the request that the conversation began with, word for word; `text` tells what
+    followed, `todo` is the model's list where no message that stayed holds it. `taint` is what the
+    conversation had taken in: telling it again does not cleanse it.
+    """
+
+    text: str
+    first: str = ""
+    todo: str = ""
+    taint: frozenset[Taint] = frozenset()
+
+    @property
+    def front(self) -> str:
+        """As the model reads it, in front of the messages that stayed."""
+        told = render_prompt("summary_front", summary=self.text)
+        if self.todo:
+            told = f"{told}\n\n{render_prompt('summary_todo', todo=self.todo)}"
+        if self.first:
+            told = f"{render_prompt('summary_first', first=self.first)}\n\n{told}"
+        return f"{told}\n{load_prompt('summary_untrusted')}" if "untrusted" in self.taint else told
+
+
+def first_request(messages: Sequence[Message], limit: int) -> str:
+    """What the person said first; of more than `limit` tokens the middle is left out."""
+    text = next((message.text for message in messages if message.role == "user"), "")
+    return middle_out(text, limit)
+
+
 # What a summary may have; the prompt asks for less.
 SUMMARY_TOKENS = 1_500
+
 _LEAST_TOKENS = 100
+
 _REPLY_TOKENS = 4_000
+
 _TRIES = 3
+
 _TIMEOUT_S = 180.0
+
 # Of the model's window: estimates err, and prompt and reply need room, too.
 _SHARE = 0.6
 

@@ -5,12 +5,13 @@ It is byte-identical from turn to turn as long as the files are: nothing that mo
 
 import os
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 from stat import S_ISREG
 
-from agent.context.beginning import LIMIT_CHARS, read_prompt_file
 from agent.context.project_instructions import Instructions
+from agent.context.prompt_file import LIMIT_CHARS, read_prompt_file
 from agent.prompts import load_prompt, render_prompt
 from agent.records import frozen
 from agent.security.taint.file_marks import is_marked
@@ -19,7 +20,9 @@ from agent.security.taint.taint import NOTHING, PRIVATE, UNTRUSTED
 from agent.types import Taint
 
 _FILES_KEPT = 64
+
 _SHARED = ("IDENTITY.md", "AGENT.md", "SOUL.md")
+
 _FILES = (*_SHARED, "USER.md")
 
 
@@ -145,3 +148,9 @@ def _tells(text: str) -> bool:
 @cache
 def _blank_lines() -> frozenset[str]:
     return frozenset(load_prompt("blank_profile").splitlines())
+
+
+def volatile_facts(now: datetime, *facts: str) -> str:
+    """One bracketed line: local time with its zone, then the facts (channel, sender, …)."""
+    time = now.astimezone().strftime("%A %Y-%m-%d %H:%M %Z")
+    return f"[{', '.join([time, *filter(None, facts)])}]"

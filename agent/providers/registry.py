@@ -9,19 +9,26 @@ from urllib.parse import SplitResult, urlsplit
 from agent.errors import ConfigError
 from agent.i18n import t
 from agent.providers.base import ClosingProvider, Provider
-from agent.providers.http.transport import Deadlines
+from agent.providers.capability_fallback import CapabilityFallback
+from agent.providers.http.transport import AiohttpTransport, Deadlines, Endpoint, Transport
+from agent.providers.openai.request import Dialect
 from agent.providers.vendors import ALIASES, CONTEXT_TOKENS, VENDORS, Vendor, find_vendor
 from agent.records import frozen
 
 OFFLINE = "offline/echo"
+
 # What a model is wanted for; "default" answers people.
 Profile = Literal["default", "task", "reasoning", "quick"]
+
 PROFILES: tuple[Profile, ...] = get_args(Profile)
 
 _REFERENCE = re.compile(r"\$\{(\w+)\}")
+
 _VERSION_PART = re.compile(r"v\d+\w*")
+
 # What people leave at the end of an address.
 _METHODS = ("/chat/completions", "/messages", "/api/chat")
+
 # What an HTTP header can carry.
 _KEY = re.compile(r"[!-~]+")
 
@@ -138,7 +145,6 @@ def open_provider(config: ModelConfig, *, deadlines: Deadlines | None = None) ->
         from agent.providers.scripted import EchoProvider
 
         return EchoProvider()
-    from agent.providers.opening import build_provider
 
     return build_provider(config, vendor, deadlines or Deadlines())
 
@@ -312,3 +318,85 @@ def suggest_names(name: str, names: Sequence[str], rest: str = "") -> str:
 
     found = get_close_matches(name, names, 1)
     return t("; did you mean {found!r}?", found=found[0] + rest) if found else ""
+
+
+# Printable ASCII without a reference that was not filled in.
+_HEADER = re.compile(r"(?!.*\$\{)[ -~]*")
+
+
+def build_provider(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) -> ClosingProvider:
+    """Nothing is connected yet. Raises `ConfigError` for a client that cannot reach the vendor."""
+    if config.transport == "sdk" and vendor.protocol != "openai":
+        raise ConfigError(
+            f'model {config.name!r}: transport "sdk" is the openai library, which does not speak '
+            f"{vendor.name}'s own protocol; leave it out"
+        )
+    for name, value in config.headers.items():
+        if not _HEADER.fullmatch(value):
+            raise ConfigError(
+                f"model {config.name!r}: its header {name!r} refers to a variable that is not set, "
+                "or holds what no header can"
+            )
+    opened = _OPEN[vendor.protocol](config, vendor, deadlines)
+    return CapabilityFallback(opened, tools=config.tools)
+
+
+def _openai(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) -> ClosingProvider:
+    from agent.providers.openai.provider import OpenAICompatibleProvider
+
+    endpoint = Endpoint(
+        *_place(config, vendor), extra_headers=config.headers, key_source=_endpoint_source(config)
+    )
+    transport: Transport
+    if config.transport == "sdk":
+        from agent.providers.http.openai_sdk_transport import SdkTransport
+
+        transport = SdkTransport(endpoint, deadlines)
+    else:
+        transport = AiohttpTransport(endpoint, deadlines)
+    return OpenAICompatibleProvider(
+        endpoint, transport, dialect=dialect_of(config, vendor), deadlines=deadlines
+    )
+
+
+def dialect_of(config: ModelConfig, vendor: Vendor) -> Dialect:
+    """The vendor's; another server that takes its format knows only what all of them know."""
+    if (config.api_base or vendor.api_base).rstrip("/") == vendor.api_base:
+        return vendor.dialect
+    return replace(vendor.dialect, max_tokens_name="max_tokens", null_content=False)
+
+
+def _anthropic(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) -> ClosingProvider:
+    from agent.providers.anthropic.provider import AnthropicProvider, anthropic_endpoint
+
+    endpoint = anthropic_endpoint(*_place(config, vendor), config.headers, _endpoint_source(config))
+    return AnthropicProvider(endpoint, deadlines=deadlines)
+
+
+def _ollama(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) -> ClosingProvider:
+    from agent.providers.ollama.provider import PATH, OllamaProvider
+
+    endpoint = Endpoint(
+        *_place(config, vendor),
+        PATH,
+        extra_headers=config.headers,
+        key_source=_endpoint_source(config),
+    )
+    return OllamaProvider(endpoint, context_tokens=config.context_tokens, deadlines=deadlines)
+
+
+def _place(config: ModelConfig, vendor: Vendor) -> tuple[str, str, str, str | None]:
+    """The vendor's name, its address, the key, and where people set the key."""
+    return (
+        vendor.name,
+        config.api_base or vendor.api_base,
+        config.api_key or "",
+        next(iter(vendor.key_variables), None),
+    )
+
+
+def _endpoint_source(config: ModelConfig) -> str:
+    return next(iter(config.key_sources), "")
+
+
+_OPEN = {"anthropic": _anthropic, "ollama": _ollama, "openai": _openai}

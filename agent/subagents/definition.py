@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from agent.records import frozen
-from agent.security.policy.modes import PermissionMode, tightest
+from agent.security.policy.base import PermissionMode, tightest
 from agent.text import frontmatter
 from agent.tools.aliases import NAMES
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from agent.context.room import ContextBudget, budget_for
+from agent.context.token_budget import ContextBudget, budget_for
 from agent.context.token_calibration import counted_as
 from agent.records import frozen
 from agent.turn.request import AgentServices

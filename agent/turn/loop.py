@@ -11,12 +11,12 @@ from agent.call_meter import CallMeter
 from agent.context.compaction import Conversation
 from agent.context.request_window import RequestWindow
 from agent.errors import BadReply, ContextTooLong
+from agent.events import FILTERED
 from agent.history import close_unanswered_calls, distinct, unanswered_calls
 from agent.i18n import mark_for_translation, t
 from agent.prompts import load_prompt, render_prompt
 from agent.providers.base import ModelRequest, Provider, ToolSpec
 from agent.records import frozen
-from agent.said import FILTERED
 from agent.security.redaction import Redactor
 from agent.turn.completion_signal import find_signal
 from agent.turn.event_stream import EventStream

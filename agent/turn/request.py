@@ -24,7 +24,7 @@ from agent.usage import InMemoryMeter, UsageMeter
 if TYPE_CHECKING:
     # An idle gateway holds no more than it needs.
     from agent.context.compaction import CompactionStore
-    from agent.context.summary import Summary
+    from agent.context.summarizer import Summary
 
 
 class AgentServices(Protocol):

@@ -10,8 +10,8 @@ from agent import events
 from agent.context.compaction import Compactor, Conversation
 from agent.context.images import ImageLoader
 from agent.context.request_window import RequestWindow
-from agent.context.room import budget_for
 from agent.context.summarizer import Summariser
+from agent.context.token_budget import budget_for
 from agent.context.token_calibration import counted_as
 from agent.errors import ConfigError, LimitReached, ProviderError
 from agent.events import Event

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from agent.errors import ToolError
 from agent.records import frozen
-from agent.security.files.latch import exclusive_file
+from agent.security.files.file_io import exclusive_file
 from agent.undo.change_log import ChangeLog
 from agent.undo.ledger import Direction, PathChange, UndoOperation, UndoResult, Verdict
 from agent.undo.records import ChangeStep, FileChange, FileState, Standing, same

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent.records import frozen
-from agent.security.files.inbox import user_inbox_dir
+from agent.security.files.paths import user_inbox_dir
 from gateway.channels.chat_settings import ChatSettingsIndex
 from gateway.core.messages import InboundMessage
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from agent.security.policy.modes import PermissionMode, is_mode, tightest
+from agent.security.policy.base import PermissionMode, is_mode, tightest
 from gateway.access.control import CONSOLE
 from gateway.core.messages import InboundMessage
 

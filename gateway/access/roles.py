@@ -12,10 +12,8 @@ from agent.errors import ConfigError
 from agent.i18n import ENGLISH, t, use_locale
 from agent.records import frozen
 from agent.security.audit import AuditLevel
-from agent.security.policy.base import BLOCKED_COMMANDS
-from agent.security.policy.modes import PermissionMode
-from agent.security.policy.policy_file import TOOLS, PolicyFile, decode_policy, read_raw
-from agent.security.policy.policy_node import guess
+from agent.security.policy.base import BLOCKED_COMMANDS, PermissionMode
+from agent.security.policy.policy_file import TOOLS, PolicyFile, decode_policy, guess, read_raw
 from agent.security.policy.roles import Grants, Role, built_in_roles
 from agent.tools.aliases import NAMES
 

@@ -17,11 +17,11 @@ from gateway.channels.base import Batch
 from gateway.commands import is_at_once, is_command
 from gateway.commands.dispatcher import CommandDispatcher
 from gateway.core.messages import Button, InboundMessage
-from gateway.store.errors import StoreBusy, StoreCorrupt
-from gateway.store.repositories import backlog, claims, inbox, sessions, turns
+from gateway.store.errors import StoreBusy, StoreCorrupt, StoreError
+from gateway.store.repositories import claims, inbox, sessions, turns
 from gateway.store.repositories.claims import CommandClaim, SessionBusy, TurnClaim
 from gateway.store.repositories.outbox import OutgoingReply
-from gateway.store.sqlite.engine import SqliteStore, StoreError
+from gateway.store.sqlite.engine import SqliteStore
 from gateway.turns.journal import AwaitingAnswer, TurnSuspended
 from gateway.turns.outcome import quiet
 from gateway.turns.runner import TurnRunner
@@ -305,7 +305,7 @@ class MessageBus:
             await self._turns.run(claim, stop, lane.wake.is_set)
 
     def _carry_out(self, connection: Connection, claim: CommandClaim) -> None:
-        if backlog.is_unanswered(connection, claim.seq):
+        if inbox.is_unanswered(connection, claim.seq):
             now = time.time()
             # As the list that is answered with had them.
             asks = self._delivery.asks(claim.message.route) is not None
@@ -322,7 +322,7 @@ class MessageBus:
         text: str,
         buttons: tuple[Button, ...] = (),
     ) -> None:
-        if not backlog.is_unanswered(connection, claim.seq):
+        if not inbox.is_unanswered(connection, claim.seq):
             return  # it has gone past the queue meanwhile
         message = claim.message
         if claim.session is not None:

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import field, replace
 from sqlite3 import Connection
 
-from agent.i18n import t, use_locale
+from agent.errors import KoreError
+from agent.i18n import mark_for_translation, t, use_locale
 from agent.records import frozen
 from gateway.access.approvals import ApprovalService, ButtonOutcome, ClosedApproval
 from gateway.access.chat_membership import ChatMembership
@@ -16,7 +17,6 @@ from gateway.access.control import CONSOLE
 from gateway.access.pairing_request import is_petition
 from gateway.access.pairing_service import PairingService
 from gateway.bus.interrupts import StopResult, stop_lane, stop_subagent
-from gateway.bus.obstacle import CROWDED, NO_DISK, IngestBlocked
 from gateway.channels.base import Batch, Undecoded
 from gateway.commands import argument_of, command_of, is_at_once
 from gateway.core import keyboard
@@ -25,7 +25,6 @@ from gateway.delivery.sender import OutboxSender
 from gateway.ops.audit.relay import AuditRelay
 from gateway.store.repositories import (
     approvals,
-    backlog,
     inbox,
     members,
     outbox,
@@ -37,11 +36,35 @@ from gateway.store.repositories.inbox import DENIED, InboxBatch, InboxEntry
 from gateway.store.repositories.outbox import OutgoingReply
 from gateway.store.sqlite.engine import SqliteStore
 
+NO_DISK = mark_for_translation("less than {n} MB of disk are free")
+
+CROWDED = mark_for_translation("{n} messages wait already")
+
+
+@frozen
+class IngestBlocked:
+    """One of the texts above, and the number in it."""
+
+    text: str
+    n: int
+
+    def __str__(self) -> str:
+        return self.text.format(n=self.n)
+
+    def refusal(self) -> KoreError:
+        """For a source that keeps no message until there is room."""
+        why = t("nothing is taken in: {why}", why=t(self.text, n=self.n))
+        return KoreError(why, hint=t("It was not stored: send it again when there is room."))
+
+
 log = logging.getLogger(__name__)
 
 _STOP = "stop"
+
 _PRESS = "a button"
+
 _UNKNOWN = "nothing in it can be read"
+
 # Strangers that the log has named already; then it starts anew.
 _NAMED = 1_000
 
@@ -274,7 +297,7 @@ class Ingestor:
             return False
         if session_admin.status_of(connection, session) != "paused":
             return False
-        if message.channel == CONSOLE or len(backlog.waiting_messages(connection, lane)) == 1:
+        if message.channel == CONSOLE or len(inbox.waiting_messages(connection, lane)) == 1:
             text = t(
                 "⏸ This conversation is paused: what you write waits. /resume goes on with it."
             )

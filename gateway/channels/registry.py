@@ -9,11 +9,11 @@ from gateway.access.control import CONSOLE, AccessControl, sole_owner
 from gateway.channels.base import Channel
 from gateway.channels.chat_aliases import ChatIdAliases
 from gateway.channels.chat_settings import ChatSettings, ChatSettingsIndex
-from gateway.channels.memo import StoreChannelState
+from gateway.channels.state import StoreChannelState
 from gateway.config import Settings
 from gateway.runtime.import_trimming import drop_docstrings, hidden, leave_out_httpx
+from gateway.store.repositories import chats as stored_moves
 from gateway.store.repositories import inbox, members
-from gateway.store.repositories import moves as stored_moves
 from gateway.store.sqlite.engine import SqliteStore
 
 log = logging.getLogger(__name__)

@@ -1,6 +1,11 @@
 """What a channel remembers over a restart."""
 
+from contextlib import suppress
 from typing import Protocol
+
+from gateway.store.errors import StoreBusy
+from gateway.store.repositories import preferences
+from gateway.store.sqlite.engine import SqliteStore
 
 
 class ChannelState(Protocol):
@@ -21,3 +26,18 @@ class InMemoryChannelState:
 
     async def put(self, name: str, value: str) -> None:
         self._known[name] = value
+
+
+class StoreChannelState:
+    """In the database."""
+
+    def __init__(self, database: SqliteStore) -> None:
+        self._database = database
+
+    async def get(self, name: str) -> str | None:
+        return await self._database.run(preferences.get_state, name)
+
+    async def put(self, name: str, value: str) -> None:
+        # On a full disk it is forgotten, as the caller is ready for.
+        with suppress(StoreBusy):
+            await self._database.run(preferences.put_state, name, value)

@@ -3,10 +3,12 @@
 import argparse
 import io
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from errno import ENOSPC
 from importlib import import_module
+from threading import Thread
 from typing import Any, NoReturn
 
 from agent.errors import ConfigError, KoreError
@@ -25,10 +27,11 @@ from gateway.cli.verb_table import VERBS, Verb, all_words, find_verb
 from gateway.runtime.gc_tuning import defer_gc
 
 DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
+
 _AGENT = VERBS[0]
+
 # EX_TEMPFAIL of sysexits.h: another process owns the data; the same may work later.
 IN_USE = 75
-
 
 # Words of argparse's own.
 _WORDS = {
@@ -81,7 +84,6 @@ class Parser(argparse.ArgumentParser):
                 if one.choices and not one.option_strings and message.endswith(f" {name}"):
                     known = ", ".join(map(str, one.choices))
                     message = t("say what it is to do: {known}", known=known)
-        from gateway.cli.refusal import translate_argparse_error
 
         usage = t("`{command} --help` shows how it is used", command=self.prog)
         told = as_installed(f"{translate_argparse_error(message)}{more}\n{usage}\n")
@@ -334,3 +336,73 @@ def _expected(group: BaseExceptionGroup[BaseException]) -> bool:
         isinstance(leaf, kinds) or (isinstance(leaf, OSError) and leaf.errno == ENOSPC)
         for leaf in _leaves(group)
     )
+
+
+def preload(*modules: str) -> None:
+    """Start to import `modules` in a thread. What fails there fails again where it is imported."""
+    wanted = [module for module in modules if module not in sys.modules]
+    if wanted:
+        Thread(target=_import_all, args=(wanted,), name="import-ahead").start()
+
+
+def _import_all(modules: list[str]) -> None:
+    for module in modules:
+        try:
+            import_module(module)
+        except ImportError:
+            return
+
+
+# Its sentences, as each of our Python versions has them, and the same with fields.
+_SENTENCES = (
+    (
+        r"unrecognized arguments: (?P<words>.*)",
+        mark_for_translation("unrecognized arguments: {words}"),
+    ),
+    (
+        r"the following arguments are required: (?P<names>.*)",
+        mark_for_translation("the following arguments are required: {names}"),
+    ),
+    (
+        r"one of the arguments (?P<names>.*) is required",
+        mark_for_translation("one of the arguments {names} is required"),
+    ),
+    (
+        r"ambiguous option: (?P<option>.*) could match (?P<matches>.*)",
+        mark_for_translation("ambiguous option: {option} could match {matches}"),
+    ),
+    (r"expected one argument", mark_for_translation("expected one argument")),
+    (r"expected at most one argument", mark_for_translation("expected at most one argument")),
+    (r"expected at least one argument", mark_for_translation("expected at least one argument")),
+    (r"expected (?P<n>[0-9]+) arguments?", mark_for_translation("expected {n} arguments")),
+    (
+        r"not allowed with argument (?P<other>.*)",
+        mark_for_translation("not allowed with argument {other}"),
+    ),
+    (
+        r"invalid choice: (?P<found>.*) \(choose from (?P<known>.*)\)",
+        mark_for_translation("invalid choice: {found} (choose from {known})"),
+    ),
+    (
+        r"invalid (?P<kind>\w+) value: (?P<found>.*)",
+        mark_for_translation("invalid {kind} value: {found}"),
+    ),
+    (
+        r"ignored explicit argument (?P<found>.*)",
+        mark_for_translation("ignored explicit argument {found}"),
+    ),
+)
+
+_OF_ARGUMENT = re.compile(r"argument (?P<name>[^:]+): (?P<said>.*)", re.DOTALL)
+
+
+def translate_argparse_error(message: str) -> str:
+    """The sentence of argparse looked up; one that is not known here stays as it is."""
+    if of := _OF_ARGUMENT.fullmatch(message):
+        return t(
+            "argument {name}: {said}", name=of["name"], said=translate_argparse_error(of["said"])
+        )
+    for pattern, text in _SENTENCES:
+        if found := re.fullmatch(pattern, message, re.DOTALL):
+            return t(text, **found.groupdict())
+    return message

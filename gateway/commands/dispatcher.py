@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from agent.agent import Agent
 from agent.errors import KoreError
 from agent.records import frozen
-from agent.security.policy.modes import PermissionMode
+from agent.security.policy.base import PermissionMode
 from agent.tools.runner import Permissions
 from agent.turn.context_usage import PromptAudience
 from gateway.access.pairing_service import PairingService

@@ -4,7 +4,7 @@ from sqlite3 import Connection
 
 from agent.errors import ConfigError
 from agent.i18n import t
-from agent.providers.pool import PROFILES
+from agent.providers.registry import PROFILES
 from gateway.commands.dispatcher import CommandCall
 from gateway.core.keyboard import KeyboardChoice
 from gateway.core.markdown import code, escape_markdown

@@ -6,7 +6,7 @@ from agent.i18n import t
 from gateway.commands.dispatcher import CommandCall
 from gateway.core.markdown import code
 from gateway.sessions.background_work import ended_now
-from gateway.store.repositories import sessions, trace
+from gateway.store.repositories import sessions
 
 
 async def answer(call: CommandCall) -> str:
@@ -31,5 +31,5 @@ def _begin(connection: Connection, call: CommandCall) -> tuple[str, bool]:
     sessions.note_begun_by(connection, begun, call.claim.seq)
     if old is not None:
         sessions.keep_queue_mode(connection, old, begun)
-        trace.carry_trace(connection, old, begun)
+        sessions.carry_trace(connection, old, begun)
     return begun, old is not None and not sessions.is_in_use(connection, old)

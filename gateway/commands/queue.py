@@ -8,7 +8,7 @@ from gateway.commands import is_command
 from gateway.commands.dispatcher import CommandCall
 from gateway.control.service import QueueMode
 from gateway.core.markdown import code
-from gateway.store.repositories import backlog, sessions
+from gateway.store.repositories import inbox, sessions
 
 _MEANING: dict[QueueMode, str] = {
     "queue": mark_for_translation("each message gets an answer of its own, one after the other"),
@@ -40,7 +40,7 @@ def answer(call: CommandCall, connection: Connection) -> str:
 def _waiting(call: CommandCall, connection: Connection) -> list[str]:
     waiting = [
         message
-        for message in backlog.waiting_messages(connection, call.message.session_key)
+        for message in inbox.waiting_messages(connection, call.message.session_key)
         if not (is_command(message) and message.event_id == call.message.event_id)
     ]
     if not waiting:

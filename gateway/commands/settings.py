@@ -3,7 +3,7 @@
 from sqlite3 import Connection
 
 from agent.i18n import mark_for_translation, t
-from agent.security.policy.modes import MODES, PermissionMode, is_mode
+from agent.security.policy.base import MODES, PermissionMode, is_mode
 from gateway.access.permission_modes import mode_of
 from gateway.commands.dispatcher import CommandCall
 from gateway.core.keyboard import KeyboardChoice

@@ -7,8 +7,8 @@ from typing import Any
 
 from agent.i18n import mark_for_translation, t
 from gateway.commands.dispatcher import CommandCall
-from gateway.store.repositories import thinking
-from gateway.store.repositories.thinking import ThinkingChoice
+from gateway.store.repositories import sessions
+from gateway.store.repositories.sessions import ThinkingChoice
 
 _CHOICES: Mapping[str, Mapping[str, Any]] = {
     "on": {"wanted": True},
@@ -22,7 +22,7 @@ _CHOICES: Mapping[str, Mapping[str, Any]] = {
 def answer(call: CommandCall, connection: Connection) -> str:
     """Show or choose it for this conversation."""
     now = (
-        thinking.thinking_of_session(connection, call.session) if call.session else ThinkingChoice()
+        sessions.thinking_of_session(connection, call.session) if call.session else ThinkingChoice()
     )
     if call.message.options.get("thinking") is True:
         now = replace(now, wanted=True)
@@ -35,7 +35,7 @@ def answer(call: CommandCall, connection: Connection) -> str:
         known = ", ".join(f"`{choice}`" for choice in _CHOICES)
         return f"{t('`/thinking` takes {known}.', known=known)} {_told(now, settings.thinking)}"
     chosen = replace(now, **_CHOICES[word])
-    thinking.choose_thinking(connection, call.begun_session(connection), chosen)
+    sessions.choose_thinking(connection, call.begun_session(connection), chosen)
     return _told(chosen, settings.thinking)
 
 

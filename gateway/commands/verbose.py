@@ -5,7 +5,7 @@ from typing import get_args
 
 from agent.i18n import mark_for_translation, t
 from gateway.commands.dispatcher import CommandCall
-from gateway.store.repositories import trace
+from gateway.store.repositories import sessions
 from gateway.turns.trace import Trace
 
 _MEANING: dict[Trace, str] = {
@@ -19,7 +19,7 @@ def answer(call: CommandCall, connection: Connection) -> str:
     first = call.office.first_trace(call.message.route)
     if first is None:
         return t("The terminal shows what is done by itself; `/verbose` is for chats.")
-    chosen = trace.trace_of_session(connection, call.session) if call.session else None
+    chosen = sessions.trace_of_session(connection, call.session) if call.session else None
     wanted = call.argument.casefold()
     level = next((one for one in get_args(Trace) if one == wanted), None)
     if level is None:
@@ -28,5 +28,5 @@ def answer(call: CommandCall, connection: Connection) -> str:
             level=chosen or first,
         )
         return "\n".join([head, *(f"- `{one}` {t(told)}" for one, told in _MEANING.items())])
-    trace.choose_trace(connection, call.begun_session(connection), level)
+    sessions.choose_trace(connection, call.begun_session(connection), level)
     return t("Below answers here: `{level}`, {meaning}.", level=level, meaning=t(_MEANING[level]))

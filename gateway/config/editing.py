@@ -1,5 +1,6 @@
 """One change of a configuration file: what it would make of the file, and whether it may stand."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
@@ -8,19 +9,19 @@ from typing import Any
 from agent.errors import ConfigError
 from agent.i18n import t
 from agent.records import frozen
-from gateway.config.atomic_write import keep_secrets, write_atomic
+from gateway.config.atomic_write import file_lock, keep_secrets, write_atomic
 from gateway.config.json_document import parse, read_text
-from gateway.config.jsonc import find, read
+from gateway.config.jsonc import find, read, remove_value, set_value
 from gateway.config.key_catalog import catalogue, guess, leaf_types, whole_sections
 from gateway.config.layers import CommandLineLayer
-from gateway.config.origin import printable
+from gateway.config.origin import Key, printable
 from gateway.config.references import References, has_reference, read_secrets
 from gateway.config.schema import Settings
 from gateway.config.secret_keys import extract_secret, name_of
 from gateway.config.sources import Sources
-from gateway.config.splice import remove_value, set_value
 
 Path_ = tuple[str, ...]
+
 EMPTY = "{}\n"
 
 
@@ -213,3 +214,29 @@ def _name(entry: Any) -> str:
     if not isinstance(entry, dict):
         return ""
     return str(entry.get("model_name") or entry.get("name") or "")
+
+
+def change_config(path: Path, changes: Mapping[Key, Any]) -> None:
+    """Set keys of a configuration file, which is made when it is not there.
+
+    Raises `ConfigError` for a file that is no JSON object, and one that cannot be written.
+    """
+    with file_lock(path):
+        text = text_of(path)
+        content_of(path, text)
+        for key, value in changes.items():
+            try:
+                text = set_value(text, key, value)
+            except ValueError as exc:
+                raise ConfigError(f"{path}: {exc}") from None
+        write_atomic(path, text)
+
+
+def change_secrets(path: Path, changes: Mapping[str, str | None]) -> None:
+    """Set names in secrets.json; None takes one out. Raises `ConfigError`."""
+    with file_lock(path):
+        keep_secrets(path, {name: text for name, text in changes.items() if text is not None})
+        held = read_secrets(path)
+        left = {name: text for name, text in held.items() if changes.get(name, text) is not None}
+        if left != held:
+            write_atomic(path, json.dumps(left, indent=2, ensure_ascii=False) + "\n")

@@ -8,7 +8,6 @@ from pydantic import Field, PrivateAttr
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from gateway.config.origin import Loc, Missing
-from gateway.config.people import RoleName
 from gateway.config.sections import (
     AccessSection,
     AgentFlags,
@@ -29,6 +28,7 @@ from gateway.config.sections import (
     ToolsSection,
     TranscriptionSection,
 )
+from gateway.config.value_types import RoleName
 
 
 @dataclass(slots=True)

@@ -9,17 +9,22 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, Strict
 
-from agent.security.policy.modes import PermissionMode
-from gateway.config.people import Audience, ChatPlace, Principal, RoleName, SenderId
-from gateway.config.reach import Folder, HostName
+from agent.security.policy.base import PermissionMode
 from gateway.config.value_types import (
+    Audience,
     BotToken,
     BotUrl,
+    ChatPlace,
     Flag,
+    Folder,
     HeaderName,
+    HostName,
     Hours,
     Names,
     Number,
+    Principal,
+    RoleName,
+    SenderId,
     StoreUrl,
     Temperature,
     Url,

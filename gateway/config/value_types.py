@@ -72,17 +72,101 @@ def _hours(text: str) -> str:
 
 
 Flag = Annotated[bool, Strict()]
+
 Whole = Annotated[int, Strict(), Field(ge=1, le=10**12)]
+
 Number = Annotated[float, Strict(), Field(ge=0, le=10**9, allow_inf_nan=False)]
+
 Temperature = Annotated[float, Strict(), Field(ge=0, le=2, allow_inf_nan=False)]
+
 # A name as HTTP takes it: https://www.rfc-editor.org/rfc/rfc9110#name-field-names
 HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$")]
+
 Word = Annotated[str, Field(min_length=1, max_length=4096)]
+
 Url = Annotated[str, AfterValidator(_url)]
+
 BotUrl = Annotated[str, AfterValidator(_bot_url)]
+
 BotToken = Annotated[SecretStr, AfterValidator(_bot_token)]
+
 StoreUrl = Annotated[str, AfterValidator(_store_url)]
+
 Names = Annotated[Word | tuple[Word, ...], BeforeValidator(_names)]
+
 ZoneName = Annotated[str, AfterValidator(_zone)]
+
 Hours = Annotated[str, AfterValidator(_hours)]
+
 VendorModel = Annotated[str, AfterValidator(_vendor_model)]
+
+
+def _sender(value: Any) -> Any:
+    """A numeric id, or "*" for everybody; a name can be taken over by somebody else."""
+    if value == "*" or (isinstance(value, int) and not isinstance(value, bool)):
+        return str(value)
+    if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,20}", value):
+        return value
+    raise ValueError(t('a numeric id (never a name), or "*" for everybody'))
+
+
+def _principal(value: Any) -> Any:
+    """An owner given by number alone is a Telegram id."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"telegram:{value}"
+    if isinstance(value, str) and value.isascii() and value.isdigit():
+        return f"telegram:{value}"
+    if isinstance(value, str) and value.partition(":")[0] and value.partition(":")[2]:
+        return value
+    raise ValueError(t('a numeric Telegram id, or "channel:id" such as "telegram:123456"'))
+
+
+def _audience(value: str) -> str:
+    """Whom a role is for: a person, a chat or a channel; the console is always the owner's."""
+    if re.fullmatch(r"telegram(:[0-9]{1,20}|:chat:-?[0-9]{1,20})?", value):
+        return value
+    raise ValueError(t('"telegram:123" (a person), "telegram:chat:-100123" (a chat) or "telegram"'))
+
+
+def _chat(text: str) -> str:
+    if not re.fullmatch(r"-?[0-9]{1,20}(/[0-9]{1,20})?", text):
+        raise ValueError(t('"-100123" (a chat) or "-100123/45" (a topic in it)'))
+    return text
+
+
+def _role(text: str) -> str:
+    if not re.fullmatch(r"[a-z][a-z0-9_-]{0,39}", text):
+        raise ValueError(t('the name of a role, such as "general"'))
+    return text
+
+
+SenderId = Annotated[str, BeforeValidator(_sender)]
+
+Principal = Annotated[str, BeforeValidator(_principal)]
+
+Audience = Annotated[str, AfterValidator(_audience)]
+
+ChatPlace = Annotated[str, AfterValidator(_chat)]
+
+RoleName = Annotated[str, AfterValidator(_role)]
+
+
+def _folder(text: str) -> str:
+    if not text.startswith(("/", "~/")) or text.rstrip("/") in ("", "~"):
+        raise ValueError("a folder by its full path, such as /srv/tools or ~/.pyenv")
+    return text
+
+
+def _host(text: str) -> str:
+    # Only here: the settings are read in every process, and few name hosts.
+    from agent.security.network.hosts import host_name
+
+    try:
+        return host_name(text)
+    except ValueError as exc:
+        raise ValueError("a name such as example.org, or *.example.org for all below it") from exc
+
+
+Folder = Annotated[str, AfterValidator(_folder)]
+
+HostName = Annotated[str, AfterValidator(_host)]

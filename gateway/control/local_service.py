@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from itertools import chain, count
 from pathlib import Path
 from sqlite3 import Connection
-from typing import Any, Concatenate, ParamSpec
+from typing import Any, Concatenate, ParamSpec, Protocol
 
 from agent.errors import KoreError
 from agent.i18n import t
@@ -27,14 +27,13 @@ from gateway.control.service import (
     SessionPreview,
     WatchEvent,
 )
-from gateway.control.upkeep import Upkept
 from gateway.core.approval import ApprovalPrompt
 from gateway.core.event_hub import EventHub
 from gateway.core.messages import ONCE, InboundMessage, Route
 from gateway.sessions import console_binding
 from gateway.sessions.console_binding import LOCAL, MAIN
-from gateway.sessions.service import SessionService
-from gateway.sessions.standing import conversation_status
+from gateway.sessions.service import SessionService, conversation_status
+from gateway.store.errors import StoreError
 from gateway.store.repositories import (
     chats,
     grants,
@@ -45,9 +44,68 @@ from gateway.store.repositories import (
     usage,
 )
 from gateway.store.repositories.session_admin import Status
-from gateway.store.sqlite.engine import SqliteStore, StoreError
+from gateway.store.sqlite.engine import SqliteStore
 from gateway.turns.runner import TurnRunner
 from gateway.turns.usage_limits import BillingDay
+
+
+class Reloads(Protocol):
+    """Reads the configuration again."""
+
+    async def reload(self) -> Mapping[str, Any]: ...
+
+    def facts(self) -> dict[str, Any]: ...
+
+
+class Keeps(Protocol):
+    """Knows what is kept of a person."""
+
+    async def look(self, principal: str) -> Mapping[str, Any]: ...
+
+    async def export(self, principal: str, target: Path) -> Mapping[str, Any]: ...
+
+    async def delete(self, principal: str, *, copies: bool) -> Mapping[str, Any]: ...
+
+
+class HandsOver(Protocol):
+    """Lets go of the data."""
+
+    async def request(self, successor: str) -> Sequence[str]: ...
+
+
+class Upkept:
+    """A part of the desk. A terminal of its own has no `reloader`, but a `handover`."""
+
+    reloader: Reloads | None = None
+    custodian: Callable[[], Keeps] | None = None
+    # A gateway has none: it keeps the data.
+    handover: HandsOver | None = None
+
+    async def hand_over(self, successor: str) -> Sequence[str] | None:
+        return None if self.handover is None else await self.handover.request(successor)
+
+    async def reload(self) -> Mapping[str, Any]:
+        if self.reloader is None:
+            raise KoreError(
+                "what runs here is a conversation in a terminal",
+                hint="It reads the configuration when it starts.",
+            )
+        return await self.reloader.reload()
+
+    async def person(self, principal: str) -> Mapping[str, Any]:
+        return await self._keeper.look(principal)
+
+    async def export_person(self, principal: str, target: Path) -> Mapping[str, Any]:
+        return await self._keeper.export(principal, target)
+
+    async def delete_person(self, principal: str, copies: bool) -> Mapping[str, Any]:
+        return await self._keeper.delete(principal, copies=copies)
+
+    @property
+    def _keeper(self) -> Keeps:
+        assert self.custodian is not None, "who opens the parts names one"
+        return self.custodian()
+
 
 P = ParamSpec("P")
 

@@ -13,9 +13,21 @@ from agent.events import Event
 from agent.records import frozen
 from agent.security.policy.base import Answer
 from agent.types import Message
-from gateway.control.service_part import JobsApi
 from gateway.core.approval import ApprovalPrompt
 from gateway.core.messages import InboundMessage, OutboundKind
+
+
+class JobsApi(Protocol):
+    """What comes due by itself."""
+
+    async def jobs(self) -> Sequence[Mapping[str, Any]]:
+        """All jobs with their latest slots, as `gateway.scheduler.job_text.facts` tells them."""
+        ...
+
+    async def schedule(self, action: str, wanted: Mapping[str, Any]) -> str:
+        """`add` or `ask` (key, when, text, and what the flags say), or `remove`, `pause`, `resume`
+        or `run` a `number`; returns a sentence. Raises `KoreError`."""
+        ...
 
 
 @frozen
@@ -36,9 +48,9 @@ class Delivered:
 
 WatchEvent = Event | Delivered
 
-
 # Its own turn afterwards; one turn with all that waits; or into the turn that runs.
 QueueMode = Literal["queue", "join", "steer"]
+
 SessionState = Literal["idle", "running", "paused", "closed"]
 
 
@@ -163,7 +175,7 @@ class Records(Protocol):
 
     async def standing(self, lane: str) -> Mapping[str, Any]:
         """How a lane's conversation stands: session, model, mode, waiting, cost_usd (see
-        `gateway.sessions.standing`)."""
+        `gateway.sessions.service`)."""
         ...
 
     async def background(self, session: str) -> Sequence[str]:

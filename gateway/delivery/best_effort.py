@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from gateway.channels.base import SupportsReactions
 from gateway.core.messages import OutboundMessage
-from gateway.store.repositories import backlog
+from gateway.store.repositories import inbox
 from gateway.store.sqlite.engine import SqliteStore
 
 log = logging.getLogger(__name__)
@@ -20,7 +20,7 @@ async def clear_reactions(
     database: SqliteStore, channel: SupportsReactions, message: OutboundMessage
 ) -> None:
     """The answer stands there: its questions are done, what was said behind them is not."""
-    left = await database.run(backlog.unfinished, message.route.lane)
+    left = await database.run(inbox.unfinished, message.route.lane)
     await channel.answered(message, left)
 
 

@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable
 from sqlite3 import Connection
 from typing import Concatenate, ParamSpec, TypeVar
 
-from gateway.store.errors import StoreBusy, StoreCorrupt
-from gateway.store.repositories import outbox, unreadable
+from gateway.store.errors import StoreBusy, StoreCorrupt, StoreError
+from gateway.store.repositories import outbox
 from gateway.store.repositories.outbox import PendingPart
-from gateway.store.sqlite.engine import SqliteStore, StoreError
+from gateway.store.sqlite.engine import SqliteStore
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -61,7 +61,7 @@ class OutboxReader:
             except StoreCorrupt:
                 raise
             except StoreError as exc:
-                if not await self.stored(unreadable.give_up_unreadable, lane, str(exc)):
+                if not await self.stored(outbox.give_up_unreadable, lane, str(exc)):
                     raise
                 log.error("given up: a part to %s cannot be read: %s", lane, exc)
 
@@ -73,7 +73,7 @@ class OutboxReader:
             raise
         except StoreError:
             # That the next one cannot be read must not undo that this one has arrived.
-            await self.stored(unreadable.set_sent, seq, provider_msg)
+            await self.stored(outbox.set_sent, seq, provider_msg)
             return await self.first(lane)
 
     def _head(self, connection: Connection, lane: str) -> PendingPart | float | None:

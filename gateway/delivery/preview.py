@@ -24,9 +24,10 @@ from gateway.channels.base import (
 )
 from gateway.core.messages import OutboundPart
 from gateway.delivery.activity_status import ActivityStatus
+from gateway.store.errors import StoreError
 from gateway.store.repositories import outbox
 from gateway.store.repositories.outbox import OutgoingReply
-from gateway.store.sqlite.engine import SqliteStore, StoreError
+from gateway.store.sqlite.engine import SqliteStore
 
 log = logging.getLogger(__name__)
 

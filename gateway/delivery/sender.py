@@ -41,9 +41,10 @@ from gateway.delivery.retry_policy import (
 )
 from gateway.delivery.user_language import UserLanguages
 from gateway.runtime.clock import SteadyClock
-from gateway.store.repositories import chats, moves, outbox
+from gateway.store.errors import StoreError
+from gateway.store.repositories import chats, outbox
 from gateway.store.repositories.outbox import OutgoingReply, PendingPart
-from gateway.store.sqlite.engine import SqliteStore, StoreError
+from gateway.store.sqlite.engine import SqliteStore
 from gateway.turns.trace import Trace
 
 log = logging.getLogger(__name__)
@@ -279,7 +280,7 @@ class OutboxSender:
             case BadFormat() if due.message.content.entities:
                 await run(outbox.make_plain, due.seq)
             case Moved(first=first, now=now_id):
-                await run(moves.add_alias, due.message.route.channel, [(first, now_id)])
+                await run(chats.add_alias, due.message.route.channel, [(first, now_id)])
                 wait_s = backoff_s(due, ambiguous=False) if due.attempts else 0.0
                 await run(outbox.reschedule, due.seq, now + wait_s, ambiguous=False)
             case NoTopic() if due.message.route.thread_id:

@@ -6,7 +6,7 @@ from sqlite3 import Connection
 from agent.i18n import LANGUAGES, current_locale, t, use_locale
 from gateway.access.control import CONSOLE
 from gateway.core.messages import InboundMessage, Route
-from gateway.store.repositories import languages
+from gateway.store.repositories import preferences
 from gateway.store.repositories.claims import CommandClaim, TurnClaim
 
 
@@ -27,7 +27,7 @@ class UserLanguages:
         self._configured = configured if configured in LANGUAGES else None
 
     def load(self, connection: Connection) -> None:
-        rows = languages.client_languages(connection)
+        rows = preferences.client_languages(connection)
         # A version of Kore that knows more languages may have stored one of them.
         self._heard = {who: heard for who, heard, _ in rows if heard in LANGUAGES}
         self._chosen = {who: chosen for who, _, chosen in rows if chosen in LANGUAGES}
@@ -60,12 +60,12 @@ class UserLanguages:
     def hear(self, connection: Connection, message: InboundMessage) -> None:
         """Remember what somebody's app says, for what is written to them unasked."""
         if message.language in LANGUAGES and message.language != self._heard.get(message.principal):
-            languages.record_client_language(connection, message.principal, message.language)
+            preferences.record_client_language(connection, message.principal, message.language)
             self._heard[message.principal] = message.language
 
     def choose(self, connection: Connection, principal: str, language: str | None) -> None:
         """From now on; None takes it back."""
-        languages.choose_language(connection, principal, language)
+        preferences.choose_language(connection, principal, language)
         if language is None:
             self._chosen.pop(principal, None)
         else:

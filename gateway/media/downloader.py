@@ -18,11 +18,12 @@ from gateway.config.sections import MediaSection
 from gateway.core.markdown import escape_markdown
 from gateway.core.messages import InboundMessage, Media
 from gateway.delivery.sender import OutboxSender
-from gateway.media.sweeper import delete_expired_daily
+from gateway.media.storage import delete_expired_daily
+from gateway.store.errors import StoreError
 from gateway.store.repositories import pending_media
 from gateway.store.repositories.outbox import OutgoingReply
 from gateway.store.repositories.pending_media import PendingMessage
-from gateway.store.sqlite.engine import SqliteStore, StoreError
+from gateway.store.sqlite.engine import SqliteStore
 
 P = ParamSpec("P")
 T = TypeVar("T")

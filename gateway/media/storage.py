@@ -3,9 +3,11 @@
 import asyncio
 import errno
 import hashlib
+import logging
 import os
 import re
 import shutil
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -14,6 +16,7 @@ from typing import BinaryIO
 
 from agent.security.files import file_io
 from agent.security.files.folder_tree import TreeWalk
+from agent.security.files.paths import INBOX_FOLDER
 from agent.security.files.safe_open import LISTED, open_folder_beneath
 from agent.security.taint.file_marks import mark_tainted
 from agent.text.media_types import LIMIT_BYTES, sniff_image_type
@@ -21,14 +24,20 @@ from gateway.core.messages import Media
 
 # What stays free on the disk whatever is sent.
 FREE_BYTES = 100 * 2**20
+
 _NAME_CHARS = 60
+
 # A name has 255 bytes at most, with what is put before and behind it.
 _NAME_BYTES = 180
+
 # Hexadecimal: too many for two files to share them by chance.
 _MARK_DIGITS = 16
+
 # One file under several names: somebody has changed what lay under the first.
 _VERSIONS = 9
+
 _UNSAFE = re.compile(r"[^\w.,()+ -]+")
+
 _ENDINGS = {
     "image/jpeg": ".jpg",
     "image/png": ".png",
@@ -39,8 +48,10 @@ _ENDINGS = {
     "audio/mpeg": ".mp3",
     "audio/mp4": ".m4a",
 }
+
 # What `storage_name` puts behind a name, and `places` behind that; and a download that broke off.
 _OURS = re.compile(rf"-[0-9a-f]{{{_MARK_DIGITS}}}(?:-\d)?(?:\.[^\W_]{{1,10}})?(?P<part>\.part)?\Z")
+
 _WRITTEN = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -162,3 +173,23 @@ def _keep(file: BinaryIO, part: Path, path: Path, workspace: Path) -> None:
             os.stat(path.name, dir_fd=folder, follow_symlinks=False)
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path.name)
         os.rename(part.name, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+
+
+log = logging.getLogger(__name__)
+
+# A one-shot run is over by then.
+BEGINS_AFTER_S = 10.0
+
+_DAY_S = 86_400.0
+
+
+async def delete_expired_daily(workspace: Path, keep_days: int) -> None:
+    """Until cancelled."""
+    rest_s = BEGINS_AFTER_S
+    while True:
+        await asyncio.sleep(rest_s)
+        rest_s = _DAY_S
+
+        inbox, before = workspace / INBOX_FOLDER, time.time() - keep_days * _DAY_S
+        if deleted := await asyncio.to_thread(delete_older_than, inbox, before):
+            log.info("deleted %d files of the inbox: older than %d days", deleted, keep_days)

@@ -11,10 +11,18 @@ from pathlib import Path
 from sqlite3 import Connection
 from typing import Any
 
+from agent.agent import Agent
 from agent.errors import ConfigError, KoreError
 from agent.i18n import ENGLISH, mark_for_translation, t, use_locale
 from agent.providers.pool import ModelPool
+from agent.records import frozen
+from agent.security.redaction import Redactor
+from gateway.access.approvals import ApprovalService
+from gateway.access.control import AccessControl, sole_owner
 from gateway.access.roles import RoleRegistry
+from gateway.bus.bus import MessageBus
+from gateway.channels.base import Channel
+from gateway.channels.registry import allowed_senders
 from gateway.config import Settings
 from gateway.config.atomic_write import write_atomic
 from gateway.config.diff import ConfigDiff, update
@@ -22,25 +30,68 @@ from gateway.config.fitness import check_usable
 from gateway.config.json_document import read_text
 from gateway.config.sources import Sources
 from gateway.core.messages import Route
-from gateway.delivery.sender import wait_for
-from gateway.ops.adjust import ReloadTargets
+from gateway.delivery.sender import OutboxSender, wait_for
 from gateway.runtime.paths import DataDir
+from gateway.store.errors import StoreError
 from gateway.store.repositories import outbox
 from gateway.store.repositories.outbox import OutgoingReply
 from gateway.store.repositories.usage import private_route
-from gateway.store.sqlite.engine import SqliteStore, StoreError
+from gateway.store.sqlite.engine import SqliteStore
 from gateway.turns.agent_factory import build_agent
+from gateway.turns.usage_meter import StoreUsageMeter
+
+
+@frozen
+class ReloadTargets:
+    """What turns ask as they begin, and what is asked at every call (roles, limits, who may
+    write): the one changes with the next turn, the other now."""
+
+    agent: Agent
+    policies: RoleRegistry
+    access: AccessControl
+    spending: StoreUsageMeter
+    delivery: OutboxSender
+    clerk: ApprovalService
+    ways: Mapping[tuple[str, str], Channel]
+    redactor: Redactor
+    bus: MessageBus
+
+    def take(self, settings: Settings, agent: Agent, policies: RoleRegistry) -> ModelPool | None:
+        """Run with these settings; `agent` and `policies` are made of them and fit.
+
+        Nothing is awaited: nobody sees a half of it. Returns the models until now, if there are
+        others: turns that run may still use them.
+        """
+        access = self.access
+        access.owner = sole_owner(settings.access.owner, settings.telegram.allow_from)
+        access.allow = {way: allowed_senders(settings, way) for way in self.ways}
+        access.roles = settings.access.roles
+        self.policies.adopt(policies)
+        self.spending.limits = settings.limits
+        self.spending.errand_usd = settings.subagents.max_cost_usd
+        self.clerk.expires_s = settings.security.approval_timeout_s
+        self.delivery.languages.configure(settings.agent.language)
+        self.redactor.learn(agent.settings.secrets | agent.models.keys())
+        for way, allowed in access.allow.items():
+            if "*" in allowed:
+                log.warning('%s: allow_from is ["*"]: everybody may use this bot', ":".join(way))
+        return self.agent.adopt(agent)
+
 
 log = logging.getLogger(__name__)
 
 LOOK_S = 2.0
+
 # A file that has just changed may be written to still.
 CALM_S = 0.3
+
 # Until then at least, something may use the models that it began with.
 RETIRE_S = 3600.0
+
 _NOT_RIGHT = mark_for_translation(
     "⚠️ The configuration has changed and is not right. I go on with the last good one."
 )
+
 _RIGHT_AGAIN = mark_for_translation("The configuration is right again, and holds.")
 
 Stamp = tuple[tuple[int, int, int, int] | None, ...]

@@ -15,7 +15,7 @@ from typing import Any
 from agent.errors import KoreError
 from agent.records import frozen
 from agent.security.files.folder_tree import TreeEntry, TreeWalk, open_up
-from agent.security.files.inbox import INBOX_FOLDER, MEMORY_FOLDER
+from agent.security.files.paths import INBOX_FOLDER, MEMORY_FOLDER
 from agent.security.files.safe_open import LISTED, open_folder_beneath, open_subfolder
 from gateway.access.control import AccessControl, folder_name
 from gateway.core.messages import OutboundFile

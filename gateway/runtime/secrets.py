@@ -10,8 +10,8 @@ from pydantic import BaseModel, SecretStr
 from agent.providers.vendors import PLACEHOLDERS, VENDORS
 from agent.security.redaction import Redactor
 from gateway.config import Settings
+from gateway.config.secret_keys import secrets_of
 from gateway.config.sections import McpServer
-from gateway.config.words import secrets_of
 
 # What stands before the host of an address, wherever in a text that is.
 _LOGIN = re.compile(r"://([^/?#\s]*)@")

@@ -12,6 +12,7 @@ from agent.errors import KoreError
 from agent.i18n import plural, t, use_locale
 from agent.records import frozen
 from gateway.core.markdown import escape_markdown
+from gateway.core.messages import InboundMessage
 from gateway.scheduler.heartbeat import has_work
 from gateway.scheduler.job_text import local_time, title
 from gateway.scheduler.recurrence import Recurrence
@@ -27,8 +28,10 @@ log = logging.getLogger(__name__)
 
 # As late as this is on time: a start, a suspended laptop that wakes, a busy machine.
 ON_TIME_S = 300.0
+
 # Missed slots that are made good at most where all are.
 CATCH_UP_MOST = 10
+
 _BATCH = 50
 
 
@@ -234,3 +237,46 @@ def _lateness(due: _Due, slot: int, zone: str) -> str:
         "(was due {when}; {n} before it were missed)",
         when=local_time(slot, zone),
     )
+
+
+# What a model says that has nothing to say; and what it may put around it.
+SILENT = "HEARTBEAT_OK"
+
+_AROUND = " \n\t*_`.!"
+
+_NOTE_CHARS = 200
+
+
+def is_silent(text: str) -> bool:
+    """Whether a job's answer need not reach anybody."""
+    return text.strip(_AROUND) in ("", SILENT.strip(_AROUND))
+
+
+def record_result(
+    connection: Connection, house: JobContext, message: InboundMessage, failed: str, now: float
+) -> None:
+    assert message.job is not None, "the message of a job"
+    slot = int(message.event_id.rpartition(":")[2])
+    note = " ".join(failed.split())[:_NOTE_CHARS]
+    jobs.ended(connection, message.job, slot, "failed" if failed else "ran", note)
+    failures = jobs.count_failure(connection, message.job, failed=bool(failed))
+    job = jobs.find(connection, message.job)
+    most = house.schedule.max_failures
+    if job is None or job.state != "on" or failures < most:
+        return
+    log.warning("job %d is switched off: it has failed %d times in a row", job.id, failures)
+    jobs.set_state(
+        connection, job.id, "failed", plural(failures, "it failed", "it failed {n} times in a row")
+    )
+    text = plural(
+        failures,
+        "⚠️ Job {job}, {title}, has failed and is switched off. `/cron resume {job}` tries again.",
+        "⚠️ Job {job}, {title}, has failed {n} times in a row and is switched off. "
+        "`/cron resume {job}` tries again.",
+        job=job.id,
+        title=escape_markdown(title(job)),
+    )
+    parts = house.delivery.render(message.route, text)
+    name = f"{message.event_id}:off"
+    letter = OutgoingReply(name, message.route, parts, "notice", taint=job.taint)
+    outbox.put(connection, None, [letter], now)

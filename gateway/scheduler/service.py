@@ -103,7 +103,7 @@ class JobService:
         """The turn of a job is over, in the transaction that ends it; `failed` says why, or ''."""
         for message in claim.messages:
             if message.job is not None and message.task is None:
-                from gateway.scheduler.outcome import record_result
+                from gateway.scheduler.firing import record_result
 
                 record_result(connection, self.house, message, failed, time.time())
 
@@ -111,7 +111,7 @@ class JobService:
         """Whether a job has come to nothing that anybody need read."""
         if claim.messages[-1].job is None or found.error is not None or found.undone:
             return False
-        from gateway.scheduler.outcome import is_silent
+        from gateway.scheduler.firing import is_silent
 
         return found.result is not None and is_silent(found.result.text)
 

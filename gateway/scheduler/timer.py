@@ -14,7 +14,8 @@ from gateway.bus.bus import MessageBus
 from gateway.delivery.outbox_reader import Wait
 from gateway.delivery.sender import OutboxSender, wait_for
 from gateway.scheduler.service import JobService
-from gateway.store.sqlite.engine import SqliteStore, StoreError
+from gateway.store.errors import StoreError
+from gateway.store.sqlite.engine import SqliteStore
 
 if TYPE_CHECKING:
     from gateway.scheduler.firing import FiredJobs

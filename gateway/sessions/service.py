@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from sqlite3 import Connection
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from agent.errors import KoreError
 from agent.events import SessionClosed
@@ -16,7 +16,7 @@ from gateway.access.control import CONSOLE
 from gateway.control.service import SearchHit, SessionInfo, SessionPreview
 from gateway.sessions.background_work import BackgroundWork
 from gateway.store import search
-from gateway.store.repositories import session_admin, sessions
+from gateway.store.repositories import inbox, session_admin, sessions, usage
 from gateway.store.repositories.session_admin import SessionOwner, Status
 from gateway.store.search import Scope
 from gateway.store.sqlite.engine import SqliteStore
@@ -24,10 +24,13 @@ from gateway.store.sqlite.engine import SqliteStore
 if TYPE_CHECKING:
     from gateway.sessions.transcript import Transcript
 
+
 P = ParamSpec("P")
+
 T = TypeVar("T")
 
 _FILE_BYTES = 100 * 1000**2
+
 _DONE: dict[Status, str] = {
     "open": mark_for_translation("Session {id} goes on."),
     "paused": mark_for_translation("Session {id} is paused: what is said there waits."),
@@ -143,3 +146,17 @@ def _set_status(
         )
     lanes = session_admin.set_status(connection, found, status)
     return sessions.recent(connection, 1, session=found)[0], lanes
+
+
+def conversation_status(connection: Connection, lane: str) -> dict[str, Any]:
+    """The session of a lane with the model and the mode that were chosen for it (None: those of
+    the settings), how many messages wait, and what it has cost, as far as that is known."""
+    session = sessions.bound_session(connection, lane)
+    spent = usage.of_session(connection, session) if session else None
+    return {
+        "session": session,
+        "model": sessions.chosen_model(connection, session) if session else None,
+        "mode": sessions.chosen_mode(connection, session) if session else None,
+        "waiting": len(inbox.waiting_messages(connection, lane)),
+        "cost_usd": spent.known_usd if spent is not None and spent.calls else None,
+    }

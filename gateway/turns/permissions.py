@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from agent.prompts import render_prompt
 from agent.records import frozen
 from agent.security.audit import AuditSink
-from agent.security.policy.base import Approver, Decision, ToolRequest, tightest_of
-from agent.security.policy.modes import PermissionMode
+from agent.security.policy.base import Approver, Decision, PermissionMode, ToolRequest, tightest_of
 from agent.tools.runner import Permissions
 from gateway.access.approval_coordinator import ApprovalCoordinator
 from gateway.access.approvals import ApprovalContext

@@ -4,9 +4,8 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
-from agent.context.moment import volatile_facts
-from agent.context.news import ContextUpdate
-from agent.context.system_prompt import Workspace
+from agent.context.project_context import ContextUpdate
+from agent.context.system_prompt import Workspace, volatile_facts
 from agent.events import Evicted, SessionCreated
 from agent.turn.context_usage import PromptAudience
 from agent.types import Context, Message, Part, Taint, Text

@@ -29,8 +29,8 @@ from gateway.sessions.conversation_search import ConversationSearch
 from gateway.sessions.window_cache import SessionWindowCache
 from gateway.store.repositories import sessions, subagent_tasks, turns
 from gateway.store.repositories.claims import TurnClaim
+from gateway.store.repositories.inbox import taint_of_quotes
 from gateway.store.repositories.outbox import OutgoingReply
-from gateway.store.repositories.quotes import taint_of_quotes
 from gateway.store.repositories.subagent_tasks import SubagentTask
 from gateway.store.repositories.turns import FinishedTurn
 from gateway.store.repositories.windows import SessionWindow

@@ -8,10 +8,9 @@ from agent.security.taint.taint import NOTHING, UNTRUSTED, TaintState
 from agent.types import Message, Taint
 from gateway.commands import is_command
 from gateway.core.messages import InboundMessage
-from gateway.store.repositories import sessions, steered
-from gateway.store.repositories.claims import TurnClaim
+from gateway.store.repositories import claims, sessions
+from gateway.store.repositories.claims import Joining, TurnClaim
 from gateway.store.repositories.sessions import taint_of_text
-from gateway.store.repositories.steered import Joining
 from gateway.store.sqlite.engine import SqliteStore
 from gateway.turns.prompt import build_user_message, is_said, shown_taint
 
@@ -46,7 +45,7 @@ class Steering:
         claim = self.claim
         joining = Joining(is_command, build_user_message, self._taint, burst=burst)
         found = await self.database.run(
-            steered.join_running_turn, claim, results, joining, time.time()
+            claims.join_running_turn, claim, results, joining, time.time()
         )
         if found is None:
             # Of a burst: a command stands in front, or messages are not joined here.

@@ -21,9 +21,8 @@ from agent.providers.pool import ModelPool
 from agent.providers.registry import ModelConfig
 from agent.providers.retry import RetryingProvider
 from agent.providers.scripted import ScriptedProvider
-from agent.security.policy.base import Answer, ApprovalRequest
+from agent.security.policy.base import MODES, Answer, ApprovalRequest, PermissionMode
 from agent.security.policy.engine import DefaultPolicy
-from agent.security.policy.modes import MODES, PermissionMode
 from agent.security.taint.taint import UNTRUSTED
 from agent.settings import AgentSettings
 from agent.tools.base import CallContext, EffectPlan

@@ -12,7 +12,7 @@ import pytest
 
 import kore
 from agent.providers.scripted import ScriptedProvider
-from agent.security.policy.modes import PermissionMode
+from agent.security.policy.base import PermissionMode
 from agent.types import user
 from tests.agent.props import call, calls
 

@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 from openai import AsyncOpenAI
 
-from agent.context.moment import volatile_facts
+from agent.context.system_prompt import volatile_facts
 from tests.fakes.model import ModelServer
 from tests.fakes.model_mind import worker
 from tests.fakes.model_script import (

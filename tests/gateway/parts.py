@@ -14,7 +14,7 @@ from agent.agent import Agent
 from agent.providers.base import Provider
 from agent.providers.pool import ModelPool
 from agent.providers.scripted import ScriptedProvider, Step
-from agent.security.policy.modes import PermissionMode
+from agent.security.policy.base import PermissionMode
 from agent.subagents.catalog import CatalogPaths, SubagentCatalog
 from gateway.access.approval_coordinator import ApprovalCoordinator
 from gateway.access.approvals import ApprovalService

@@ -8,14 +8,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent.errors import Unavailable
-from agent.events import ModelEvent, Reply, TextDelta, ThinkingDelta, ThinkingEnd, ToolCallDelta
+from agent.events import (
+    FILTERED,
+    ModelEvent,
+    Reply,
+    TextDelta,
+    ThinkingDelta,
+    ThinkingEnd,
+    ToolCallDelta,
+)
 from agent.i18n import t
 from agent.providers.http.json_stream import JsonObject
 from agent.providers.openai.chunk import count_of, text_of
 from agent.providers.openai.request import encode_json, mend
 from agent.providers.openai.response import parse_tool_call
 from agent.providers.text_stream import DeltaBuffer
-from agent.said import FILTERED
 from agent.types import (
     Message,
     Part,

@@ -1,19 +1,71 @@
 """One model call over HTTP, whatever its format: send a body, read pieces, know when it is over."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from typing import Protocol
 
 from agent.errors import ProviderError, TimedOut, Unavailable
-from agent.events import ModelEvent
+from agent.events import ModelEvent, TextDelta, ThinkingDelta, ToolCallDelta
 from agent.i18n import t
-from agent.providers.http import faults
+from agent.providers.http import error_mapping
 from agent.providers.http.json_stream import JsonObject
-from agent.providers.http.portion import coalesce_deltas
 from agent.providers.http.transport import Deadlines, Endpoint, HttpResponse, Transport
 
+
+def coalesce_deltas(portion: Iterable[ModelEvent]) -> Iterator[ModelEvent]:
+    """The same events, neighbouring deltas of one kind as one. What was said before an error is
+    told before it is raised."""
+    run: list[ModelEvent] = []
+    try:
+        for event in portion:
+            if run and not _continues(event, run[-1]):
+                yield _whole(run)
+                run = []
+            run.append(event)
+    except ProviderError:
+        if run:
+            yield _whole(run)
+        raise
+    if run:
+        yield _whole(run)
+
+
+def _continues(event: ModelEvent, last: ModelEvent) -> bool:
+    kind = type(event)
+    if kind is not type(last):
+        return False
+    if isinstance(event, ToolCallDelta) and isinstance(last, ToolCallDelta):
+        return event.id == last.id
+    return kind is TextDelta or kind is ThinkingDelta
+
+
+def _whole(run: Sequence[ModelEvent]) -> ModelEvent:
+    """One delta for all of them."""
+    last = run[-1]
+    if len(run) == 1:
+        return last
+    match last:
+        case TextDelta():
+            return TextDelta("".join(map(_piece, run)))
+        case ThinkingDelta(chars=chars):
+            return ThinkingDelta("".join(map(_piece, run)), chars)
+        case ToolCallDelta(id=call_id, name=name):
+            return ToolCallDelta(call_id, name, "".join(map(_piece, run)))
+    return last
+
+
+def _piece(event: ModelEvent) -> str:
+    match event:
+        case TextDelta(text) | ThinkingDelta(text):
+            return text
+        case ToolCallDelta(partial_json=piece):
+            return piece
+    return ""
+
+
 _ERROR_BODY_BYTES = 64 << 10
+
 _DRAIN_S = 0.1
 
 
@@ -76,7 +128,7 @@ class StreamingClient:
         self, portion: Iterable[JsonObject], reply: ResponseBuilder, model: str
     ) -> Iterator[ModelEvent]:
         for payload in portion:
-            if error := faults.from_payload(self._endpoint, model, payload):
+            if error := error_mapping.from_payload(self._endpoint, model, payload):
                 raise error
             yield from reply.add(payload)
 
@@ -113,7 +165,7 @@ class StreamingClient:
                         break
         except (TimedOut, Unavailable):
             pass  # the status alone says enough
-        return faults.error_from_response(
+        return error_mapping.error_from_response(
             self._endpoint, model, answer.status, answer.headers, body
         )
 

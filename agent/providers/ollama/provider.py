@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 from agent.events import ModelEvent
 from agent.providers.base import ModelRequest
-from agent.providers.http.ndjson import NdjsonParser
+from agent.providers.http.json_stream import NdjsonParser
 from agent.providers.http.streaming_client import StreamingClient
 from agent.providers.http.transport import AiohttpTransport, Deadlines, Endpoint, Transport
 from agent.providers.ollama.request import OllamaRequestEncoder

@@ -13,7 +13,7 @@ from typing import Any
 
 from agent.prompts import load_prompt
 from agent.providers.base import ModelRequest, ToolSpec, plain_name
-from agent.providers.openai.details import details_of
+from agent.providers.openai.reasoning_details import details_of
 from agent.records import frozen
 from agent.types import Context, Image, Message, Text, Thinking, ToolCall
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent.errors import BadReply, Unavailable
-from agent.events import ModelEvent, Reply, ToolCallDelta
+from agent.events import FILTERED, ModelEvent, Reply, ToolCallDelta
 from agent.i18n import t
 from agent.providers.http.json_stream import JsonObject
 from agent.providers.openai.chunk import (
@@ -22,10 +22,9 @@ from agent.providers.openai.chunk import (
     thinking_of_delta,
     usage_of,
 )
-from agent.providers.openai.details import ReasoningDetails
+from agent.providers.openai.reasoning_details import ReasoningDetails
 from agent.providers.openai.request import extra_to_signature, mend
 from agent.providers.text_stream import TextStream
-from agent.said import FILTERED
 from agent.types import Message, Part, Text, Thinking, ToolCall, Usage
 
 _MADE_ID = re.compile(r"call_(\d+)")

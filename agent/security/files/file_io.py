@@ -15,15 +15,19 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Lock
 from typing import BinaryIO, Literal, TypeVar
+from weakref import WeakValueDictionary
 
 from agent.errors import ToolError
+from agent.security.files.filenames import folded_path
 from agent.security.files.safe_open import LISTED, open_folder_beneath, refuse_kernel_view
 from agent.security.taint.quarantine import quarantine_created
 
 T = TypeVar("T")
 
 _CHUNK_BYTES = 256 * 1024
+
 _PLAIN = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
@@ -197,3 +201,29 @@ def _settle(folder: int) -> None:
             os.fsync(fd)
         finally:
             os.close(fd)
+
+
+class _Latch:
+    """Kept for as long as somebody holds it or waits for it."""
+
+    __slots__ = ("__weakref__", "lock")
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+
+
+# There is one disk, so there is one table, whichever agent asks.
+_latches: WeakValueDictionary[Path, _Latch] = WeakValueDictionary()
+
+_table = Lock()
+
+
+@contextmanager
+def exclusive_file(path: Path) -> Iterator[None]:
+    """Around reading and writing a file, in a thread. A thread holds one file at a time."""
+    # Some file systems know one file by several spellings.
+    key = folded_path(path)
+    with _table:
+        latch = _latches.setdefault(key, _Latch())
+    with latch.lock:
+        yield

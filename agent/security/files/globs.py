@@ -3,8 +3,11 @@
 Matching takes no longer than path times pattern, whatever stands in either of them.
 """
 
+import re
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
+
+from agent.errors import ToolError
 
 
 def matches(parts: Sequence[str], globs: Sequence[str]) -> bool:
@@ -26,3 +29,50 @@ def matches(parts: Sequence[str], globs: Sequence[str]) -> bool:
         else:
             return False
     return all(glob == "**" for glob in globs[n:])
+
+
+PATTERN_LIMIT_CHARS = 1_000
+
+MOST_ALTERNATIVES = 256
+
+_BRACES = re.compile(r"\{([^{}]*)\}")
+
+
+class FilePattern:
+    """`*` and `?` stay within a name, `**` is any number of folders, `{a,b}` is a choice.
+
+    A pattern without a slash fits a name in any folder. Raises ToolError for an unusable one.
+    """
+
+    def __init__(self, pattern: str) -> None:
+        if not pattern.strip() or len(pattern) > PATTERN_LIMIT_CHARS:
+            raise ToolError(
+                f"A glob has 1 to {PATTERN_LIMIT_CHARS:,} characters, found {len(pattern):,}."
+            )
+        self._globs = [_parts(one) for one in _alternatives(pattern)]
+
+    def matches(self, parts: Sequence[str]) -> bool:
+        """Whether the path with these components, seen from the searched folder, fits."""
+        return any(matches(parts, glob) for glob in self._globs)
+
+
+def _alternatives(pattern: str) -> list[str]:
+    found, done = [pattern], []
+    while found:
+        one = found.pop()
+        braces = _BRACES.search(one)
+        if braces is None:
+            done.append(one)
+        else:
+            head, tail = one[: braces.start()], one[braces.end() :]
+            found += [f"{head}{choice}{tail}" for choice in braces[1].split(",")]
+        if len(found) + len(done) > MOST_ALTERNATIVES:
+            raise ToolError(f"The glob {pattern[:80]!r} stands for too many patterns; split it.")
+    return done
+
+
+def _parts(pattern: str) -> tuple[str, ...]:
+    parts = tuple(part for part in pattern.split("/") if part not in ("", "."))
+    if ".." in parts or not parts:
+        raise ToolError(f"The glob {pattern[:80]!r} leads nowhere; give the folder as path.")
+    return parts if "/" in pattern else ("**", *parts)

@@ -108,3 +108,16 @@ def _kind(real: Path) -> str:
 def _reason(exc: Exception) -> str:
     text = exc.strerror if isinstance(exc, OSError) and exc.strerror else str(exc)
     return text[:1].lower() + text[1:]
+
+
+MEMORY_FOLDER = "memory"
+
+INBOX_FOLDER = "inbox"
+
+
+def user_inbox_dir(workspace: Path, memory: Path) -> Path:
+    """The folder for whoever `memory` is of: who may see the one may see the other.
+
+    Raises `ValueError` for a memory file that is not in the workspace's memory folder.
+    """
+    return workspace / INBOX_FOLDER / memory.parent.relative_to(workspace / MEMORY_FOLDER)

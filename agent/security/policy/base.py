@@ -4,7 +4,7 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, TypeGuard, runtime_checkable
 
 from agent.records import frozen
 from agent.types import Effect, Taint
@@ -47,6 +47,7 @@ class Decision:
 
 # What a person must see whatever the mode, so that `-y` does not answer it.
 ASKED_IN_EVERY_MODE = frozenset({"ask-unclear", "taint-memory", "taint-schedule", "taint-way-out"})
+
 _ORDER = {"allow": 0, "ask": 1, "deny": 2}
 
 
@@ -150,3 +151,16 @@ class Callback:
 Trust = Literal["local", "remote"]
 
 BLOCKED_COMMANDS = ("rm", "sudo", "shutdown", "format", "del")
+
+PermissionMode = Literal["plan", "ask", "accept-edits", "auto"]
+
+# The tightest first.
+MODES: tuple[PermissionMode, ...] = ("plan", "ask", "accept-edits", "auto")
+
+
+def is_mode(text: object) -> TypeGuard[PermissionMode]:
+    return text in MODES
+
+
+def tightest(*modes: PermissionMode) -> PermissionMode:
+    return min(modes, key=MODES.index)

@@ -7,8 +7,9 @@ from pathlib import Path
 from agent.records import frozen
 from agent.security.files.instruction_files import is_instruction_file, may_steer
 from agent.security.policy.base import ToolRequest
+from agent.security.shell.ast import Command
 from agent.security.shell.classifier import CommandClass, classify
-from agent.security.shell.parser import Command, Script, parse_script
+from agent.security.shell.parser import Script, parse_script
 
 _WRITING = frozenset({">", ">>", ">|", "&>", "&>>", ">&", "<>"})
 _READING = frozenset({"<", "<>"})

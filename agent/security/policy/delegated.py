@@ -12,11 +12,11 @@ from agent.security.policy.base import (
     Decision,
     LimitsHosts,
     LimitsPaths,
+    PermissionMode,
     Policy,
     ToolRequest,
     tightest_of,
 )
-from agent.security.policy.modes import PermissionMode
 
 
 @frozen
@@ -28,7 +28,7 @@ class DelegatedPolicy:
 
     def decide(self, request: ToolRequest) -> Decision:
         from agent.security.policy.call_effects import reach_of
-        from agent.security.policy.mode_rules import evaluate_mode
+        from agent.security.policy.engine import evaluate_mode
 
         # Channel and sandbox are the policy's to judge: here the mode alone speaks.
         said = evaluate_mode(self.mode, reach_of(request), "local", confined=True)

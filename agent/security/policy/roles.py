@@ -1,15 +1,22 @@
 """Roles: which tools somebody may use, and how far each may reach."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cache
+from itertools import chain
 from pathlib import Path
+from urllib.parse import urlsplit
 
+from agent.prompts import render_prompt
 from agent.records import frozen
 from agent.security.files.globs import matches
+from agent.security.policy.base import Decision, ToolRequest
+from agent.security.policy.call_effects import CallEffects
+from agent.security.shell.classifier import is_risky
 
 # Every tool: what a role says about it holds for those that it does not name.
 ANY = "*"
+
 BUILT_IN = "built in"
 
 
@@ -99,3 +106,140 @@ def in_hosts(host: str, names: tuple[str, ...]) -> bool:
 @cache
 def _parts(glob: str) -> tuple[str, ...]:
     return tuple(part for part in glob.split("/") if part not in ("", "."))
+
+
+_SHOWN_CHARS = 120
+
+
+def role_objections(role: Role, reach: CallEffects, *, ask: bool) -> Iterator[Decision]:
+    """Every objection of a role to a call; none when the role allows it.
+
+    Without `ask` the role's questions are taken as answered: the person has chosen so.
+    """
+    request = reach.request
+    rule = role.rule(request.tool)
+    if rule is None or not rule.allow:
+        yield _deny("role-tool", role=role.name, tool=request.tool)
+        return
+    yield from _grants(role, reach, ask=ask)
+    if reach.is_command:
+        yield from _commands(role, rule, reach)
+        yield from _redirects(role, rule, reach)
+    else:
+        yield from _paths(role, request.tool, rule, reach, named=request.tool in role.tools)
+    yield from _hosts(role, rule, request)
+    if rule.ask and ask:
+        reason = render_prompt("policy/role_ask", role=role.name, tool=request.tool)
+        yield Decision("ask", reason, "role-ask")
+
+
+def _grants(role: Role, reach: CallEffects, *, ask: bool) -> Iterator[Decision]:
+    """The three switches of the setting `agents`."""
+    grants = role.grants
+    if not grants.allow_write and reach.writes:
+        yield _deny("agents-write", role=role.name)
+    if reach.is_command and not grants.allow_command:
+        yield _deny("agents-command", role=role.name)
+    if reach.is_command and grants.confirm_before_command and ask:
+        yield Decision(
+            "ask", render_prompt("policy/agents_confirm", role=role.name), "agents-confirm"
+        )
+
+
+def _commands(role: Role, rule: ToolRule, reach: CallEffects) -> Iterator[Decision]:
+    """Every part must begin with a declared prefix, with no variable set in front of it."""
+    if rule.commands is None or reach.script is None:
+        return
+    parts = (
+        part.text
+        for part in reach.script.commands
+        if part.assignments or (part.argv and not in_commands(part.argv, rule.commands))
+    )
+    # The variable of a loop sets one, too; only most of them choose no program.
+    sets = (f"{name}=" for name in sorted(reach.script.sets) if is_risky(name))
+    if (part := next(chain(parts, sets), None)) is not None:
+        commands = ", ".join(rule.commands)
+        yield _deny("role-commands", role=role.name, commands=commands, part=_shown(part))
+
+
+def _redirects(role: Role, rule: ToolRule, reach: CallEffects) -> Iterator[Decision]:
+    """A redirection reads or writes a file: as `exec` may, or else as the file tools may."""
+    for tool, paths in (("write_file", reach.writes), ("read_file", reach.reads)):
+        if not paths:
+            continue
+        own = rule if rule.paths is not None else role.rule(tool)
+        if own is None or not own.allow:
+            yield _deny("role-redirect", role=role.name, path=_inside(paths[0], reach), tool=tool)
+        elif own.paths is not None:
+            yield from _outside(role, "exec", own.paths, paths, reach)
+        elif own.new_files_only and any(path.exists() for path in paths):
+            yield _deny("role-new-files", role=role.name, path=_inside(paths[0], reach))
+
+
+def _paths(
+    role: Role, tool: str, rule: ToolRule, reach: CallEffects, *, named: bool
+) -> Iterator[Decision]:
+    request = reach.request
+    touched = (*reach.reads, *reach.writes)
+    if rule.paths is not None:
+        if not touched and named:
+            # A scope that cannot be checked would be none.
+            yield _deny("role-unplanned", role=role.name, tool=tool)
+        yield from _outside(role, tool, rule.paths, touched, reach)
+    if rule.new_files_only and request.changes:
+        yield _deny("role-new-files", role=role.name, path=_inside(request.changes[0], reach))
+
+
+def _outside(
+    role: Role, tool: str, globs: tuple[str, ...], paths: Sequence[Path], reach: CallEffects
+) -> Iterator[Decision]:
+    for path in paths:
+        if not in_paths(path, reach.root, globs):
+            yield _deny(
+                "role-paths",
+                role=role.name,
+                tool=tool,
+                globs=", ".join(globs),
+                path=_inside(path, reach),
+            )
+            return
+
+
+def _hosts(role: Role, rule: ToolRule, request: ToolRequest) -> Iterator[Decision]:
+    if rule.hosts is None:
+        return
+    hosts = request.hosts or _named_hosts(request)
+    # A command that names none reaches nobody.
+    if not hosts and request.tool in role.tools and request.command is None:
+        yield _deny("role-unplanned", role=role.name, tool=request.tool)
+    for host in hosts:
+        if not in_hosts(host, rule.hosts):
+            names = ", ".join(rule.hosts)
+            yield _deny("role-hosts", role=role.name, tool=request.tool, hosts=names, host=host)
+            return
+
+
+def _named_hosts(request: ToolRequest) -> tuple[str, ...]:
+    url = request.arguments.get("url")
+    if not isinstance(url, str):
+        return ()
+    try:
+        host = urlsplit(url).hostname
+    except ValueError:
+        return ()
+    return (host,) if host else ()
+
+
+def _inside(path: Path, reach: CallEffects) -> str:
+    """A path as the person knows it: from the workspace on."""
+    inside = path.relative_to(reach.root) if path.is_relative_to(reach.root) else path
+    return _shown(str(inside))
+
+
+def _shown(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _SHOWN_CHARS else f"{line[:_SHOWN_CHARS]}…"
+
+
+def _deny(rule: str, **values: object) -> Decision:
+    return Decision("deny", render_prompt(f"policy/{rule.replace('-', '_')}", **values), rule)

@@ -1,9 +1,15 @@
 """The words for a parsed shell script."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field
+from typing import TYPE_CHECKING
 
 from agent.records import frozen
+from agent.security.shell.words import is_pattern, unquote_word
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
 
 
 @frozen
@@ -53,3 +59,88 @@ class Script:
     opaque: str | None = None
     loops: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     sets: frozenset[str] = frozenset()
+
+
+ARGUMENTS = frozenset(
+    {"word", "string", "raw_string", "number", "concatenation", "ansi_c_string"}
+    | {"translated_string", "simple_expansion", "expansion", "arithmetic_expansion"}
+    | {"command_substitution", "process_substitution"}
+)
+
+REDIRECTS = frozenset({"file_redirect", "heredoc_redirect", "herestring_redirect"})
+
+
+def text_of(node: "Node") -> str:
+    text = node.text
+    return "" if text is None else text.decode()
+
+
+def command_from_node(node: "Node | None", redirections: "Sequence[Node]", text: str) -> Command:
+    """The command of `node` (None: redirections alone) with the redirections that follow it."""
+    words: list[str] = []
+    assignments: list[tuple[str, str | None]] = []
+    redirects: list[Redirect] = []
+    for child in node.children if node else ():
+        kind = child.type
+        if kind == "variable_assignment" and not words:
+            assignments.append(assignment(child))
+        elif kind in REDIRECTS:
+            words += _redirect(child, redirects)
+        elif kind != "comment":
+            words.append(text_of(child))
+    for child in redirections:
+        words += _redirect(child, redirects)
+    argv = [unquote_word(word) for word in words]
+    if words and is_pattern(words[0]):
+        argv[0] = None if words[0] not in ("[", "[[") else words[0]
+    return Command(tuple(argv), tuple(words), tuple(assignments), tuple(redirects), text)
+
+
+def assignment(node: "Node") -> tuple[str, str | None]:
+    """The name and the value of `NAME=value`; an array's value counts as computed."""
+    name, _, value = text_of(node).partition("=")
+    return name.partition("[")[0].removesuffix("+"), unquote_word(value)
+
+
+def _redirect(node: "Node", redirects: list[Redirect]) -> list[str]:
+    """Adds the redirections of `node`; returns the words behind the target: they are arguments."""
+    if node.type == "heredoc_redirect":
+        return _heredoc(node, redirects)
+    op, words = "", []
+    for child in node.children:
+        if child.is_named and child.type != "file_descriptor":
+            words.append(text_of(child))
+        elif not op and child.type != "file_descriptor":
+            op = child.type
+    redirects.append(Redirect(op, unquote_word(words[0]) if words else None))
+    return words[1:]
+
+
+def heredoc_body(node: "Node") -> tuple[str | None, bool]:
+    """The text that a heredoc feeds to its program (None: computed), and whether it was quoted.
+
+    Raises ValueError when a shell would end the text elsewhere than the grammar did.
+    """
+    parts = {child.type: text_of(child) for child in node.children}
+    start, body = parts.get("heredoc_start", ""), parts.get("heredoc_body", "")
+    quoted = any(mark in start for mark in "'\"\\")
+    delimiter, end = unquote_word(start), parts.get("heredoc_end", "")
+    tabs = "<<-" in parts
+    lines = [line.lstrip("\t") if tabs else line for line in body.split("\n")]
+    if not delimiter or delimiter in lines or end.strip("\t" if tabs else "") != delimiter:
+        raise ValueError("heredoc")
+    if not quoted and any(mark in body for mark in "$`\\"):
+        return None, quoted
+    return "\n".join(lines), quoted
+
+
+def _heredoc(node: "Node", redirects: list[Redirect]) -> list[str]:
+    words: list[str] = []
+    for child in node.children:
+        if child.type in REDIRECTS:
+            words += _redirect(child, redirects)
+        elif child.type in ARGUMENTS:
+            words.append(text_of(child))
+    with suppress(ValueError):
+        redirects.append(Redirect("<<", heredoc_body(node)[0]))
+    return words

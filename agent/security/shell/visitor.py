@@ -4,16 +4,16 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from agent.security.shell.ast import Command
-from agent.security.shell.grammar import syntax_tree
-from agent.security.shell.program_table import variables
-from agent.security.shell.simple import (
+from agent.security.shell.ast import (
     REDIRECTS,
+    Command,
     assignment,
     command_from_node,
     heredoc_body,
     text_of,
 )
+from agent.security.shell.grammar import syntax_tree
+from agent.security.shell.program_table import variables
 from agent.security.shell.words import unquote_word
 
 if TYPE_CHECKING:

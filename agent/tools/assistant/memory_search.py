@@ -13,8 +13,7 @@ from agent.security.taint.file_marks import is_marked
 from agent.security.taint.taint import NOTHING, PRIVATE, UNTRUSTED
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext, MemoryHit
-from agent.tools.files.sight import lines
-from agent.tools.files.workspace_scope import WorkspaceScope
+from agent.tools.files.workspace_scope import WorkspaceScope, lines
 from agent.tools.schema import parameters
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 

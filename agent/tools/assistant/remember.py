@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from agent.errors import ToolError
 from agent.prompts import load_prompt
 from agent.security.files import file_io
-from agent.security.files.latch import exclusive_file
+from agent.security.files.file_io import exclusive_file
 from agent.security.taint.file_marks import taint_of_file
 from agent.security.taint.taint import NOTHING
 from agent.settings import ToolSettings

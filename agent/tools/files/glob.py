@@ -9,14 +9,13 @@ from typing import Any, ClassVar
 from agent.errors import ToolError
 from agent.prompts import load_prompt
 from agent.security.files import file_io
-from agent.security.files.globs_part import FilePattern
+from agent.security.files.globs import FilePattern
 from agent.security.taint.file_marks import is_marked
 from agent.security.taint.taint import NOTHING, PRIVATE, UNTRUSTED
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext, EffectPlan
 from agent.tools.files.search_backend import CUT, SearchBackend, ripgrep, run_search
-from agent.tools.files.sight import VisibleFiles, changed_at
-from agent.tools.files.workspace_scope import WorkspaceScope
+from agent.tools.files.workspace_scope import VisibleFiles, WorkspaceScope, changed_at
 from agent.tools.schema import parameters
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 

@@ -12,7 +12,7 @@ from agent.errors import ToolError
 from agent.prompts import load_prompt
 from agent.records import frozen
 from agent.security.files import file_io
-from agent.security.files.globs_part import FilePattern
+from agent.security.files.globs import FilePattern
 from agent.security.taint.file_marks import is_marked
 from agent.security.taint.taint import NOTHING, PRIVATE, UNTRUSTED
 from agent.settings import ToolSettings
@@ -28,8 +28,7 @@ from agent.tools.files.search_backend import (
     ripgrep,
     run_search,
 )
-from agent.tools.files.sight import VisibleFiles, lines
-from agent.tools.files.workspace_scope import WorkspaceScope
+from agent.tools.files.workspace_scope import VisibleFiles, WorkspaceScope, lines
 from agent.tools.schema import parameters
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 

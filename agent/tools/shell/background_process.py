@@ -14,14 +14,40 @@ from agent.security.taint.taint import UNTRUSTED
 from agent.tools.base import CallContext
 from agent.tools.output_spill import SpillBuffer, spill_folder
 from agent.tools.shell.process_group import Exit
-from agent.tools.shell.ring import RingBuffer
 from agent.types import Taint, ToolResult
 
+
+class RingBuffer:
+    """Keeps the newest `limit_bytes`; positions count from the beginning of the output."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.total_bytes = 0
+        self._limit = limit_bytes
+        self._kept = bytearray()
+
+    def feed(self, data: bytes) -> None:
+        self.total_bytes += len(data)
+        self._kept += data
+        # Half as much again before it is cut: not every byte moves all the others.
+        if len(self._kept) > self._limit * 3 // 2:
+            del self._kept[: -self._limit]
+
+    def since(self, position: int) -> tuple[bytes, int]:
+        """What came behind a position, and how many bytes of it are gone."""
+        data = bytes(self._kept[-self._limit :])
+        first = self.total_bytes - len(data)
+        return data[max(0, position - first) :], max(0, first - position)
+
+
 KEPT_BYTES = 200_000
+
 # A process ends when nobody has written in its conversation for this long.
 IDLE_S = 12 * 3600.0
+
 WRITE_S = 5.0
+
 _TITLE_CHARS = 60
+
 # Runs the command with this descriptor as its standard input.
 Work = Callable[[int, Callable[[bytes], None]], Awaitable[Exit]]
 

@@ -1,7 +1,9 @@
 """A shell command in its sandbox: whom it may reach, and the marks that it leaves."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+import os
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,6 +11,14 @@ from typing import TYPE_CHECKING, Any
 from agent.errors import ToolError
 from agent.prompts import render_prompt
 from agent.records import frozen
+from agent.security.files.filenames import normalize_filename
+from agent.security.files.instruction_files import (
+    CONFIGURATIONS,
+    GIT,
+    GIT_FILES,
+    PROMPT_FILES,
+    PROMPT_FOLDERS,
+)
 from agent.security.files.write_clock import WriteClock
 from agent.security.sandbox.base import SandboxCommand
 from agent.security.sandbox.unconfined import Unconfined
@@ -17,13 +27,160 @@ from agent.security.taint.quarantine import NewFiles
 from agent.security.taint.taint import NOTHING, UNTRUSTED
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
-from agent.tools.shell.cover import ERRANDS, MountRestrictions, cover
+from agent.tools.files.workspace_scope import OWN_FOLDER, OWNER_ERRANDS, PRIVATE_NAMES
 from agent.tools.shell.process_group import Exit, run
 from agent.tools.shell.resource_limits import CommandMeter, ResourceLimits
 from agent.types import Taint
 
 if TYPE_CHECKING:
     from agent.security.network.egress_proxy import EgressProxy
+
+
+LIMIT_ENTRIES = 1_000_000
+
+ERRANDS = frozenset(normalize_filename(name) for name in OWNER_ERRANDS)
+
+_PRIVATE = frozenset(normalize_filename(name) for name in (*PRIVATE_NAMES, OWN_FOLDER))
+
+# Folders of others' packages: programs that install them rename what lies there, and nobody opens
+# one as a project. Only their own entries are looked at.
+_PACKAGES = frozenset({"node_modules", "site-packages"})
+
+# A folder with both is where git keeps its objects, whatever its name is.
+_STORE = frozenset({"HEAD", "objects"})
+
+
+@frozen
+class MountRestrictions:
+    """Real paths in the workspace that exist; see `Job`."""
+
+    closed: tuple[Path, ...] = ()
+    masked: tuple[Path, ...] = ()
+    frozen: tuple[Path, ...] = ()
+
+
+def cover(settings: ToolSettings, call: CallContext) -> MountRestrictions:
+    """Kore's own files are closed to everybody, what others told Kore to all but the owner.
+
+    Where anything is closed, git's stores are closed too: they keep older versions of it. What
+    the system prompt is made of and what other programs run by themselves is frozen: file tools
+    change it, and are judged for it. Blocked paths are covered at any depth; `.git` can be read.
+    After strangers' words so is what later turns are told to do (HEARTBEAT.md, the checklist).
+    A folder that Kore cannot look into is hidden. May block: it walks through the workspace. Raises
+    `ToolError` where that holds more than `LIMIT_ENTRIES` entries: by a flood of files, a command
+    could otherwise uncover what lies behind them.
+    """
+    root = call.workspace.resolve()
+    closed = [Path(os.path.realpath(path)) for path in settings.off_limits]
+    closed = [path for path in closed if path.is_relative_to(root) and os.path.lexists(path)]
+    frozen = []
+    told = ERRANDS if "untrusted" in call.taint else frozenset[str]()
+    for entry in os.scandir(root):
+        name = normalize_filename(entry.name)
+        if not call.owner and name in _PRIVATE:
+            closed.append(root / entry.name)
+        elif name in PROMPT_FILES or name in PROMPT_FOLDERS or name in told:
+            frozen.append(root / entry.name)
+    walk = _CoverWalk(root, settings.blocked_paths)
+    covered = {*closed, *frozen}
+    frozen += [path for path in walk.frozen if path not in covered]
+    if closed:
+        closed += walk.stores
+        frozen = [path for path in frozen if not any(map(path.is_relative_to, walk.stores))]
+    closed, masked, frozen = (_real(root, paths) for paths in (closed, walk.masked, frozen))
+    hidden = {*closed, *masked}
+
+    def shown(paths: Sequence[Path]) -> tuple[Path, ...]:
+        """Without what lies in something that is hidden as a whole."""
+        return tuple(path for path in paths if hidden.isdisjoint(path.parents))
+
+    return MountRestrictions(shown(closed), shown(masked), shown(frozen))
+
+
+def _real(root: Path, paths: Sequence[Path]) -> list[Path]:
+    """What links lead to, each once; those to nothing that a command could get at are left out."""
+    found: dict[Path, None] = {}
+    for path in paths:
+        if path.is_symlink():
+            path = Path(os.path.realpath(path))
+            if not path.exists() or path == root or not path.is_relative_to(root):
+                continue
+        found[path] = None
+    return list(found)
+
+
+class _CoverWalk:
+    """What is to be covered below a folder, the ways to it before what lies in it."""
+
+    def __init__(self, root: Path, blocked: Sequence[str]) -> None:
+        self.masked: list[Path] = []
+        self.frozen: list[Path] = []
+        self.stores: list[Path] = []
+        self._blocked = [
+            tuple(normalize_filename(part) for part in entry.split("/")) for entry in blocked
+        ]
+        self._lasts = {parts[-1] for parts in self._blocked}
+        self._left = LIMIT_ENTRIES
+        pending: deque[tuple[str, tuple[str, ...]]] = deque([(str(root), ())])
+        while pending and self._left > 0:
+            folder, above = pending.popleft()
+            pending += self._visit(folder, above)
+        if pending:
+            raise ToolError(render_prompt("sandbox/too_large", limit=f"{LIMIT_ENTRIES:,}"))
+
+    def _visit(self, folder: str, above: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Look at one folder; yields those in it that are to be looked at in turn."""
+        try:
+            entries = list(os.scandir(folder))
+        except PermissionError:
+            # A command could open it again.
+            self.masked.append(Path(folder))
+            return
+        except OSError:
+            return
+        self._left -= len(entries)
+        if _STORE.issubset(entry.name for entry in entries):
+            # Looked through all the same: a command can make any folder look like this.
+            self._freeze_git(Path(folder))
+            if above:
+                self.stores.append(Path(folder))
+        for entry in entries:
+            name = _key(entry.name)
+            parts = (*above, name)
+            if above and above[-1] in _PACKAGES:
+                if name in self._lasts and self._is_blocked(parts):
+                    self.masked.append(Path(entry.path))
+            elif name == GIT:
+                self._git(Path(entry.path))
+            elif name in self._lasts and self._is_blocked(parts):
+                self.masked.append(Path(entry.path))
+            else:
+                if name in CONFIGURATIONS:
+                    self.frozen.append(Path(entry.path))
+                if entry.is_dir(follow_symlinks=False):
+                    yield entry.path, parts
+
+    def _git(self, path: Path) -> None:
+        self.stores.append(path)
+        if self._is_blocked((GIT,)):
+            self.frozen.append(path)
+        elif path.is_dir() and not path.is_symlink():
+            self._freeze_git(path)
+
+    def _freeze_git(self, store: Path) -> None:
+        inside = (store / name for name in sorted(GIT_FILES))
+        self.frozen += [each for each in inside if os.path.lexists(each)]
+
+    def _is_blocked(self, parts: tuple[str, ...]) -> bool:
+        return any(parts[-len(entry) :] == entry for entry in self._blocked)
+
+
+def _key(name: str) -> str:
+    """`normalize_filename`, quickly for ordinary names."""
+    if name.isascii() and ":" not in name and name[-1] not in " .":
+        return name.lower()
+    return normalize_filename(name)
+
 
 _REFUSALS_SHOWN = 3
 

@@ -13,7 +13,7 @@ from gateway.channels.rate_limiter import RateLimiter
 from gateway.channels.state import ChannelState, InMemoryChannelState
 from gateway.channels.telegram.api.client import TelegramClient
 from gateway.channels.telegram.inbound.poll import Poller
-from gateway.channels.telegram.inbound.updates import decoded_again
+from gateway.channels.telegram.inbound.update_batch import decoded_again
 from gateway.channels.telegram.outbound.approval_card import render_approval, whole
 from gateway.channels.telegram.outbound.reactions import Reactions
 from gateway.channels.telegram.outbound.render import (

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from agent.errors import ConfigError
 from agent.i18n import t
-from agent.security.policy.modes import MODES
-from gateway.cli.ahead import preload
+from agent.security.policy.base import MODES
 from gateway.cli.chat.one_shot import DONE, INTERRUPTED, OneShotRequest, OneShotTurn
 from gateway.cli.chat.project_options import place_of, project_of
 from gateway.cli.chat.service_connection import next_connection, open_connection
 from gateway.cli.chat.terminal import ask_here, connected_service, interrupts
 from gateway.cli.context import data_dir_of, dollars, hours, whole
 from gateway.cli.invocation import as_installed, program_name
+from gateway.cli.program import preload
 from gateway.cli.service_link import settings_beside
 from gateway.runtime.paths import DataDir
 from gateway.runtime.process_hardening import disable_core_dumps
@@ -202,8 +202,7 @@ def _options(args: argparse.Namespace) -> dict[str, Any]:
 
 def _tools(names: str, flag: str) -> list[str]:
     """The canonical names of tools or their aliases. Raises `ConfigError` for an unknown one."""
-    from agent.security.policy.policy_file import TOOLS
-    from agent.security.policy.policy_node import guess
+    from agent.security.policy.policy_file import TOOLS, guess
     from gateway.access.roles import tool_name
 
     found = []

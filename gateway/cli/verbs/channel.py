@@ -131,7 +131,7 @@ def _write(args: argparse.Namespace, token: "Token") -> None:
 
 def _apply(change: "Change", path: Path, home: "DataDir") -> None:
     """The secret first: a reference that leads nowhere would stop the gateway."""
-    from gateway.config.rewrite import change_config, change_secrets
+    from gateway.config.editing import change_config, change_secrets
 
     new = {name: value for name, value in change.secrets.items() if value is not None}
     change_secrets(home.secrets, new)

@@ -13,12 +13,12 @@ from gateway.config.atomic_write import file_lock, write_atomic
 from gateway.config.editing import ConfigEdit
 from gateway.config.folder_trust import trusted
 from gateway.config.foreign_formats import read_foreign
+from gateway.config.jsonc import set_value
 from gateway.config.load import borrowed_places, project_files
 from gateway.config.origin import Key
 from gateway.config.schema import Settings
 from gateway.config.secret_keys import extract_secret, is_secret, masked
 from gateway.config.sources import Sources
-from gateway.config.splice import set_value
 
 _POINTERS = {"agent.model": "main", "profiles.default": "main", "profiles.task": "task"}
 _POINTERS |= {"profiles.reasoning": "reasoning", "profiles.quick": "quick"}

@@ -16,7 +16,7 @@ from gateway.config import Settings
 from gateway.config.model_entries import chosen_model, model_list
 from gateway.control.client import ControlClient
 from gateway.ops.doctor import checks, configuration, storage
-from gateway.ops.doctor.check import Check
+from gateway.ops.doctor.checks import Check
 from gateway.runtime.paths import DataDir
 
 _MARKS = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}

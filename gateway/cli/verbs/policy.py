@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent.errors import ConfigError
 from agent.records import frozen
-from agent.security.policy.modes import MODES
+from agent.security.policy.base import MODES
 from gateway.access.control import CONSOLE
 
 if TYPE_CHECKING:

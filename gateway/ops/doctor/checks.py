@@ -6,14 +6,29 @@ import time
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
+from typing import Literal
 
 from agent.i18n import t
-from gateway.ops.doctor.check import Check
+from agent.records import frozen
 from gateway.runtime.paths import DataDir
 
+
+@frozen
+class Check:
+    """What one look came to; `fix` says what to do when it is not ok."""
+
+    name: str
+    state: Literal["ok", "warn", "fail"]
+    detail: str
+    fix: str | None = None
+
+
 _DISTRIBUTION = "kore-assistant"
+
 _LOW_BYTES, _FULL_BYTES = 1_000_000_000, 100_000_000
+
 _SKEW_S = 60
+
 # No clock that is right can show an earlier time than this source was written.
 _WRITTEN_AT = 1_780_000_000
 

@@ -10,7 +10,7 @@ from agent.security.files.folder_tree import scratch_folder
 from agent.security.sandbox.selector import select_sandbox, way_to_one
 from gateway.config import Settings, require_model, require_telegram
 from gateway.config.model_entries import chosen_model, model_list
-from gateway.ops.doctor.check import Check
+from gateway.ops.doctor.checks import Check
 from gateway.runtime.paths import DataDir
 from gateway.runtime.sandbox import sandbox_options
 from gateway.turns.usage_limits import has_money_limits, unenforceable

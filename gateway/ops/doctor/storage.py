@@ -11,7 +11,7 @@ from urllib.parse import quote
 from agent.i18n import t
 from gateway.config import Settings
 from gateway.config.json_document import private
-from gateway.ops.doctor.check import Check
+from gateway.ops.doctor.checks import Check
 from gateway.runtime.paths import DataDir
 
 

@@ -10,23 +10,23 @@ from agent.types import Context, Message, Taint
 from gateway.core.messages import InboundMessage
 from gateway.store.repositories import (
     approvals,
-    backlog,
-    overheard,
+    chats,
+    inbox,
     session_admin,
     sessions,
     subagent_tasks,
-    thinking,
-    trace,
 )
 from gateway.store.repositories.active_channels import TURN_RUN_HERE
-from gateway.store.repositories.inbox import LIVE, PAYLOAD, RUNNING
-from gateway.store.repositories.thinking import ThinkingChoice
+from gateway.store.repositories.inbox import LIVE, PAYLOAD, RUNNING, taint_of_quotes
+from gateway.store.repositories.sessions import ThinkingChoice
 from gateway.turns.trace import Trace
 
 # A turn that ended the process this often without a new step is given up.
 ATTEMPTS = 3
+
 # One that was cut off this often without a new step, alone or with others, goes on alone.
 _ALONE_AFTER = 2
+
 _STEPS = (
     "(SELECT count(*) FROM message WHERE turn_id = turn.id) +"
     " (SELECT count(*) FROM step WHERE turn_id = turn.id AND state IN ('done', 'unknown'))"
@@ -111,13 +111,13 @@ def claim(
         sessions.unbind(connection, lane)
         session = None
     mode = sessions.queue_mode_of_lane(connection, lane)
-    waiting = backlog.waiting_rows(connection, lane, together=mode != "queue")
+    waiting = inbox.waiting_rows(connection, lane, together=mode != "queue")
     if not waiting:
         return None
     (seq, message), *_ = waiting
     if is_command(message):
         return CommandClaim(seq, message, session)
-    bound, session = session, backlog.session_of_message(message) or session
+    bound, session = session, inbox.session_of_message(message) or session
     if session is None:
         session = sessions.create_session(connection, message.principal, now, lane=lane)
     busy = connection.execute(
@@ -125,10 +125,10 @@ def claim(
     ).fetchone()
     if busy:
         return SessionBusy(busy[0], bool(busy[1]))
-    belong = {session} if backlog.session_of_message(message) else {session, bound}
+    belong = {session} if inbox.session_of_message(message) else {session, bound}
 
     def joins(message: InboundMessage) -> bool:
-        return not is_command(message) and (backlog.session_of_message(message) or bound) in belong
+        return not is_command(message) and (inbox.session_of_message(message) or bound) in belong
 
     joined = list(takewhile(lambda row: joins(row[1]), waiting))
     messages = [message for _, message in joined]
@@ -144,7 +144,7 @@ def claim(
     asked = compose(messages)
     if told := subagent_tasks.facts(connection, session):
         asked = replace(asked, content=(*asked.content, Context(f"[{'; '.join(told)}]")))
-    if heard := overheard.take_group_context(connection, lane):
+    if heard := chats.take_group_context(connection, lane):
         asked = replace(asked, content=(*asked.content, Context(heard)))
     is_new = sessions.is_untouched(connection, session)
     sessions.append_messages(connection, session, turn, [asked], now)
@@ -158,8 +158,8 @@ def claim(
         begins=begins,
         model=sessions.chosen_model(connection, session),
         mode=sessions.chosen_mode(connection, session),
-        thinking=thinking.thinking_of_session(connection, session),
-        trace=trace.trace_of_session(connection, session),
+        thinking=sessions.thinking_of_session(connection, session),
+        trace=sessions.trace_of_session(connection, session),
         taint=sessions.taint_of(connection, session),
     )
 
@@ -221,8 +221,8 @@ def _resume(connection: Connection, lane: str) -> TurnClaim | None:
         stored=stored,
         model=sessions.chosen_model(connection, session),
         mode=sessions.chosen_mode(connection, session),
-        thinking=thinking.thinking_of_session(connection, session),
-        trace=trace.trace_of_session(connection, session),
+        thinking=sessions.thinking_of_session(connection, session),
+        trace=sessions.trace_of_session(connection, session),
         taint=sessions.taint_of(connection, session),
     )
 
@@ -231,7 +231,73 @@ def claim_at_once(
     connection: Connection, lane: str, is_at_once: Callable[[InboundMessage], bool]
 ) -> CommandClaim | None:
     """The lane's next command that need not wait for what is in front of it."""
-    for seq, message in backlog.waiting_rows(connection, lane, together=True, held=True):
+    for seq, message in inbox.waiting_rows(connection, lane, together=True, held=True):
         if is_at_once(message):
             return CommandClaim(seq, message, sessions.bound_session(connection, lane))
     return None
+
+
+@frozen
+class Joining:
+    """What the store does not know of messages: which command, how several are one for the model,
+    and what they bring into the session."""
+
+    is_command: Callable[[InboundMessage], bool]
+    compose: Callable[..., Message]
+    taint: Callable[[Sequence[InboundMessage]], frozenset[Taint]]
+    burst: bool = False  # whether they followed the turn's first message at once
+
+
+@frozen
+class SteeredMessages:
+    """Messages that have joined a running turn, and what its history has grown by."""
+
+    messages: list[InboundMessage]
+    stored: list[Message]
+    taint: frozenset[Taint]
+
+
+def join_running_turn(
+    connection: Connection,
+    claim: TurnClaim,
+    results: Sequence[Message],
+    joining: Joining,
+    now: float,
+) -> SteeredMessages | None:
+    """Put what waits behind a running turn into it, if its conversation is steered, or joins
+    messages and this is a burst before anything was done; None if not.
+
+    The rows, the taint they bring and the history change in this transaction. `results` are those
+    of the last reply's calls that the history does not hold yet: they stand in front.
+    """
+    mode = sessions.queue_mode(connection, claim.session)
+    if mode != ("join" if joining.burst else "steer"):
+        return None
+    lane = claim.messages[0].session_key
+    bound = sessions.bound_session(connection, lane)
+    (runs,) = connection.execute(
+        "SELECT EXISTS (SELECT 1 FROM turn WHERE id = ? AND state = 'running'"
+        " AND NOT stop_requested AND (? = 'steer' OR NOT EXISTS"
+        " (SELECT 1 FROM step WHERE turn_id = turn.id)))",
+        (claim.turn, mode),
+    ).fetchone()
+    if not runs:
+        return None
+
+    def joins(message: InboundMessage) -> bool:
+        is_of_it = (inbox.session_of_message(message) or bound) == claim.session
+        return is_of_it and not joining.is_command(message)
+
+    waiting = inbox.waiting_rows(connection, lane, together=True)
+    rows = list(takewhile(lambda row: joins(row[1]), waiting))
+    if not rows:
+        return None
+    messages = [message for _, message in rows]
+    connection.executemany(
+        "UPDATE inbox SET turn_id = ? WHERE seq = ?", [(claim.turn, seq) for seq, _ in rows]
+    )
+    said = [*results, joining.compose(messages, steering=mode == "steer")]
+    sessions.append_messages(connection, claim.session, claim.turn, said, now)
+    taint = joining.taint(messages) | taint_of_quotes(connection, messages)
+    sessions.add_taint(connection, claim.session, taint)
+    return SteeredMessages(messages, said, taint)

@@ -1,21 +1,29 @@
 """What came in: accepted once, kept until it is answered."""
 
 from collections.abc import Sequence
+from itertools import takewhile
 from sqlite3 import Connection
 
 from agent.records import frozen
+from agent.security.taint.taint import NOTHING, UNTRUSTED
+from agent.types import Taint
 from gateway.channels.base import Standing
 from gateway.core.messages import InboundMessage
-from gateway.store.repositories import chats, moves, overheard, pending_media
+from gateway.store.repositories import chats, pending_media, sessions
 from gateway.store.repositories.active_channels import TURN_RUN_HERE
 
 # Why a stranger's message is a tombstone.
 DENIED = "not on the allow-list"
+
 WAITING = "turn_id IS NULL AND dead_reason IS NULL"
+
 LIVE = "state IN ('running', 'waiting')"
+
 # The index of live turns is used only where its own condition stands.
 RUNNING = f"({LIVE} AND state = 'running')"
+
 AWAITING = f"({LIVE} AND state = 'waiting')"
+
 PAYLOAD = "unseal(payload, 'inbox.payload', channel, account, event_id)"
 
 
@@ -68,8 +76,8 @@ def accept(
             pending_media.hold_for_media(connection, message, arrival.now)
             pending_media.gather_album(connection, message, arrival.now)
             lanes.add(message.session_key)
-    moves.add_alias(connection, arrival.channel, arrival.moves)
-    overheard.add_group_context(connection, arrival.heard)
+    chats.add_alias(connection, arrival.channel, arrival.moves)
+    chats.add_group_context(connection, arrival.heard)
     if arrival.next_offset is not None:
         connection.execute(
             "INSERT INTO cursor (channel, account, next_offset, seen_at) VALUES (?, ?, ?, ?)"
@@ -211,3 +219,77 @@ def _apply_edit(connection: Connection, edit: InboundMessage) -> str | None:
         pending_media.edit(connection, seq, old, edit)
         return f"edit of {seq}"
     return None
+
+
+# More than this many waiting messages of one lane are joined into its next turn.
+LANE_LIMIT = 50
+
+
+def is_unanswered(connection: Connection, seq: int) -> bool:
+    """Whether the row still waits: it could be claimed in two ways."""
+    (found,) = connection.execute(
+        f"SELECT EXISTS (SELECT 1 FROM inbox WHERE seq = ? AND {WAITING})", (seq,)
+    ).fetchone()
+    return bool(found)
+
+
+def waiting_messages(connection: Connection, lane: str) -> list[InboundMessage]:
+    """What waits in the lane, oldest first."""
+    return [message for _, message in waiting_rows(connection, lane, together=True, held=True)]
+
+
+def unfinished(connection: Connection, lane: str) -> frozenset[str]:
+    """The platform's ids of messages in the lane that wait, or are being answered."""
+    found = connection.execute(
+        f"SELECT source_msg FROM inbox WHERE lane = :lane AND {WAITING} UNION"
+        " SELECT source_msg FROM inbox"
+        f" WHERE turn_id IN (SELECT id FROM turn WHERE lane = :lane AND {LIVE})",
+        {"lane": lane},
+    )
+    return frozenset(source.partition(":")[2] for (source,) in found if source)
+
+
+def session_of_message(message: InboundMessage) -> str | None:
+    """The conversation that a sub-agent's report or a job belongs to, wherever its chat is now."""
+    if message.is_report:
+        return str(message.options["session"])
+    is_planned = message.job is not None and message.task is None
+    return message.options.get("session") if is_planned else None
+
+
+def waiting_rows(
+    connection: Connection, lane: str, *, together: bool, held: bool = False
+) -> list[tuple[int, InboundMessage]]:
+    """The lane's next message; the ones behind it, too, when they are taken together or as far as
+    the lane is over its limit. What is `held`, and all behind it, only when asked for."""
+    (total,) = connection.execute(
+        f"SELECT count(*) FROM inbox WHERE lane = ? AND {WAITING}", (lane,)
+    ).fetchone()
+    found = connection.execute(
+        f"SELECT seq, {PAYLOAD}, held FROM inbox WHERE lane = ? AND {WAITING} ORDER BY seq LIMIT ?",
+        (lane, total if together else max(1, total - LANE_LIMIT + 1)),
+    )
+    ready = found if held else takewhile(lambda row: not row[2], found)
+    return [(seq, InboundMessage.from_json(payload)) for seq, payload, _ in ready]
+
+
+def taint_of_quotes(connection: Connection, messages: Sequence[InboundMessage]) -> frozenset[Taint]:
+    """Of an answer of ours all that its session has taken in, of the sender's own words nothing;
+    everything else is a stranger's word."""
+    quoting = (one for one in messages if one.quoted and not one.quoted_own)
+    return NOTHING.union(*(_taint(connection, one) for one in quoting))
+
+
+def _taint(connection: Connection, message: InboundMessage) -> frozenset[Taint]:
+    row = connection.execute(
+        "SELECT t.session, o.delivery_id FROM outbox o LEFT JOIN turn t ON t.id = o.turn_id"
+        " WHERE o.provider_msg = ? AND o.lane = ? ORDER BY o.seq DESC LIMIT 1",
+        (message.quoted_id, message.route.lane),
+    ).fetchone()
+    if row is None:
+        return UNTRUSTED
+    session, delivery = row
+    if session is not None:
+        return sessions.taint_of(connection, session)
+    # A reminder is in the words of whoever asked for it; a command's answer may list anything.
+    return NOTHING if delivery.startswith("cron:") else UNTRUSTED

@@ -57,11 +57,15 @@ _COLUMNS = (
     f" {parts.COLUMNS}, provider_msg, maybe_dup, preview_lost, attempts, ambiguous, waited_s,"
     " shown, next_at"
 )
+
 # What an answer leaves over of a preview that was longer.
 ENDS_ABOVE = mark_for_translation("↑ The answer ends above.")
+
 # The index of what waits is used only where its own condition stands.
 UNSENT = "state IN ('pending', 'inflight')"
+
 _OPENED = _COLUMNS.replace(parts.COLUMNS, parts.OPENED)
+
 # What an edit takes the place of stood in front of it: by now it was sent, or never will be.
 _EDITED = "(SELECT o.provider_msg FROM outbox o WHERE o.delivery_id = outbox.edits AND o.part = 0)"
 
@@ -367,4 +371,20 @@ def _due(row: Sequence[Any]) -> PendingPart:
     shown = bool(data["shown"]) and data["provider_msg"] is not None
     return PendingPart(
         data["seq"], message, data["attempts"], data["ambiguous"], data["waited_s"], shown
+    )
+
+
+def give_up_unreadable(connection: Connection, lane: str, reason: str) -> int:
+    """End the first row of a route, whatever stands in it; returns how many rows that were."""
+    return connection.execute(
+        "UPDATE outbox SET state = 'dead', dead_reason = ? WHERE seq = (SELECT min(seq) FROM outbox"
+        " WHERE lane = ? AND state IN ('pending', 'inflight'))",
+        (reason, lane),
+    ).rowcount
+
+
+def set_sent(connection: Connection, seq: int, provider_msg: str) -> None:
+    """The row has arrived; what stands behind it is not looked at."""
+    connection.execute(
+        "UPDATE outbox SET state = 'sent', provider_msg = ? WHERE seq = ?", (provider_msg, seq)
     )

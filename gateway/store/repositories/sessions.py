@@ -4,18 +4,22 @@ import json
 from collections.abc import Sequence
 from datetime import datetime
 from sqlite3 import Connection
-from typing import get_args
+from typing import Any, get_args
 
 from agent.errors import KoreError
+from agent.events import Event, ThinkingDelta, ThinkingEnd
 from agent.i18n import t
+from agent.records import frozen
 from agent.serialization import dumps, message_from_json, message_to_json
 from agent.types import Message, Taint
 from gateway.control.service import QueueMode, SessionInfo, SessionState
 from gateway.core.messages import ONCE
 from gateway.store import search
 from gateway.store.search import Scope
+from gateway.turns.trace import Trace
 
 _TITLE_CHARS = 50
+
 CONTENT = "unseal(content, 'message.content', session, n)"
 
 
@@ -309,3 +313,51 @@ def _title(text: str) -> str:
     """One line of bearable length."""
     line = " ".join(text.split())
     return line if len(line) <= _TITLE_CHARS else f"{line[: _TITLE_CHARS - 1]}…"
+
+
+@frozen
+class ThinkingChoice:
+    """`wanted` is None where nobody chose; `shown` says whether screens get to see it."""
+
+    wanted: bool | None = None
+    shown: bool = True
+
+    def hides(self, event: Event) -> bool:
+        return not self.shown and isinstance(event, ThinkingDelta | ThinkingEnd)
+
+
+def thinking_of_session(connection: Connection, session: str) -> ThinkingChoice:
+    (text,) = connection.execute(
+        "SELECT metadata -> 'thinking' FROM session WHERE id = ?", (session,)
+    ).fetchone()
+    data: dict[str, Any] = json.loads(text) if text else {}
+    return ThinkingChoice(data.get("wanted"), data.get("shown", True))
+
+
+def choose_thinking(connection: Connection, session: str, thinking: ThinkingChoice) -> None:
+    data = json.dumps({"wanted": thinking.wanted, "shown": thinking.shown})
+    connection.execute(
+        "UPDATE session SET metadata = json_set(metadata, '$.thinking', json(?)) WHERE id = ?",
+        (data, session),
+    )
+
+
+def trace_of_session(connection: Connection, session: str) -> Trace | None:
+    """None where nobody chose."""
+    (found,) = connection.execute(
+        "SELECT metadata ->> 'trace' FROM session WHERE id = ?", (session,)
+    ).fetchone()
+    return next((level for level in get_args(Trace) if level == found), None)
+
+
+def choose_trace(connection: Connection, session: str, level: Trace) -> None:
+    connection.execute(
+        "UPDATE session SET metadata = json_set(metadata, '$.trace', ?) WHERE id = ?",
+        (level, session),
+    )
+
+
+def carry_trace(connection: Connection, old: str, new: str) -> None:
+    """What was chosen in the old conversation holds in the new one."""
+    if (level := trace_of_session(connection, old)) is not None:
+        choose_trace(connection, new, level)

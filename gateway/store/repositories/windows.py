@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from sqlite3 import Connection
 from typing import TYPE_CHECKING
 
-from agent.context.room import MANY
+from agent.context.token_budget import MANY
 from agent.records import frozen
 from agent.serialization import dumps, message_from_json
 from agent.types import Message
@@ -15,7 +15,7 @@ from gateway.store.repositories.sessions import CONTENT, taint_of_text
 
 if TYPE_CHECKING:
     from agent.context.compaction import CompactionResult, Conversation
-    from agent.context.summary import Summary
+    from agent.context.summarizer import Summary
 
 # A chat is told of a summary once in this time.
 TOLD_EVERY_S = 3600.0
@@ -70,7 +70,7 @@ class SessionWindow:
 def load(connection: Connection, session: str) -> SessionWindow:
     """What a turn needs of a session."""
     # Here and not above: an idle gateway has no use for it.
-    from agent.context.pruning import pruned
+    from agent.context.compaction import pruned
 
     head, upto_pruned = connection.execute(
         "SELECT head, pruned FROM session WHERE id = ?", (session,)
@@ -180,7 +180,7 @@ def keep(connection: Connection, kept: StoredSummary, now: float) -> bool:
 
 
 def _summary(content: str, taint: str) -> "Summary":
-    from agent.context.summary import Summary
+    from agent.context.summarizer import Summary
 
     data = json.loads(content)
     return Summary(data["text"], data["first"], data["todo"], taint_of_text(taint))

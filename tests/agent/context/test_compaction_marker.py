@@ -4,15 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from agent.context.compaction import CompactionResult
+from agent.context.compaction import CompactionResult, SplitPoint
 from agent.context.compaction_marker import (
     CompactionMarker,
     MarkerStore,
     mark_from_json,
     mark_to_json,
 )
-from agent.context.cut import SplitPoint
-from agent.context.summary import Summary
+from agent.context.summarizer import Summary
 from agent.errors import KoreError, Rejected
 from agent.history import History, JsonlHistory, MemoryHistory
 from agent.prompts import load_prompt

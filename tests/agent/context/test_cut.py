@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.context.cut import choose
+from agent.context.compaction import choose
 from agent.context.token_budget import estimate
 from agent.history import is_valid
 from agent.types import Message, Text, ToolCall, assistant, user

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.context.beginning import LIMIT_CHARS
 from agent.context.project_instructions import Instructions
+from agent.context.prompt_file import LIMIT_CHARS
 from agent.context.system_prompt import Workspace
 from agent.security.taint.file_marks import mark_changed, mark_tainted, unmark
 from agent.security.taint.origin import TrustedOrigins

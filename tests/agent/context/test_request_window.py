@@ -10,10 +10,8 @@ from hypothesis import strategies as st
 from agent import events
 from agent.context.compaction import CompactionResult, Compactor, Conversation
 from agent.context.request_window import RequestWindow
-from agent.context.room import ContextBudget
-from agent.context.summarizer import Summariser
-from agent.context.summary import Summary
-from agent.context.token_budget import estimate
+from agent.context.summarizer import Summariser, Summary
+from agent.context.token_budget import ContextBudget, estimate
 from agent.context.token_calibration import TokenCalibration
 from agent.errors import ProviderError, RateLimited
 from agent.history import is_valid

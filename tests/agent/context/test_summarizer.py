@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from agent.context.summarizer import DroppedMessages, Summariser, transcript
-from agent.context.summary import Summary
+from agent.context.summarizer import DroppedMessages, Summariser, Summary, transcript
 from agent.context.token_budget import estimate_text
 from agent.errors import BadReply, ContextTooLong, RateLimited
 from agent.prompts import load_prompt

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.context.beginning import LIMIT_CHARS
+from agent.context.prompt_file import LIMIT_CHARS
 from agent.context.system_prompt import Workspace
 
 FILES = ("IDENTITY.md", "AGENT.md", "SOUL.md", "USER.md")

@@ -7,8 +7,8 @@ import pytest
 from agent import events
 from agent.agent import Agent
 from agent.errors import ConfigError
-from agent.providers.pool import PROFILES, ModelPool
-from agent.providers.registry import ModelConfig
+from agent.providers.pool import ModelPool
+from agent.providers.registry import PROFILES, ModelConfig
 from agent.providers.scripted import ScriptedProvider
 from tests.agent.props import played, task
 

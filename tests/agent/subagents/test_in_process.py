@@ -15,8 +15,8 @@ from agent.providers.base import ModelRequest
 from agent.providers.pool import ModelPool
 from agent.providers.registry import ModelConfig
 from agent.providers.scripted import EchoProvider, ScriptedProvider
+from agent.security.policy.base import PermissionMode
 from agent.security.policy.engine import DefaultPolicy
-from agent.security.policy.modes import PermissionMode
 from agent.settings import AgentSettings, SubagentLimits
 from agent.subagents.definition import SubagentDefinition
 from agent.tools.runner import Permissions

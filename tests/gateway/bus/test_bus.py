@@ -12,9 +12,9 @@ from agent.providers.scripted import EchoProvider
 from agent.types import Message
 from gateway.channels.base import Batch
 from gateway.control.service import Delivered
+from gateway.store.errors import StoreError
 from gateway.store.repositories import inbox, outbox, sessions
-from gateway.store.repositories.backlog import LANE_LIMIT
-from gateway.store.sqlite.engine import StoreError
+from gateway.store.repositories.inbox import LANE_LIMIT
 from tests.fakes.gated import Gated
 from tests.fakes.platform import Platform
 from tests.gateway.parts import Parts, at_work, opened, running, said, settled, typed

@@ -5,8 +5,7 @@ import argparse
 import pytest
 
 from agent.i18n import ENGLISH, use_locale
-from gateway.cli.program import Parser
-from gateway.cli.refusal import translate_argparse_error
+from gateway.cli.program import Parser, translate_argparse_error
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agent.errors import ConfigError
-from gateway.config.rewrite import change_config, change_secrets
+from gateway.config.editing import change_config, change_secrets
 
 
 def test_what_is_not_changed_stays_as_it_was_written(tmp_path: Path) -> None:

@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.config.jsonc import read
-from gateway.config.splice import remove_value, set_value
+from gateway.config.jsonc import read, remove_value, set_value
 
 COMMENTED = """\
 {

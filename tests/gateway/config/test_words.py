@@ -1,6 +1,6 @@
 import pytest
 
-from gateway.config.words import STARS, secrets_of, starred_words
+from gateway.config.secret_keys import STARS, secrets_of, starred_words
 
 
 @pytest.mark.parametrize(

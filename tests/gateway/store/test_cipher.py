@@ -14,11 +14,12 @@ from agent.types import ToolCall, ToolResult, assistant, user
 from gateway.channels.base import Undecoded
 from gateway.core.messages import OutboundPart
 from gateway.store.cipher import SEALED, Cipher, cipher_of
+from gateway.store.errors import StoreError
 from gateway.store.repositories import claims, inbox, outbox, sessions, turns, undecoded_updates
 from gateway.store.repositories.claims import TurnClaim
 from gateway.store.repositories.inbox import InboxBatch, InboxEntry
 from gateway.store.repositories.outbox import OutgoingReply, PendingPart
-from gateway.store.sqlite.engine import SqliteStore, StoreError, connect
+from gateway.store.sqlite.engine import SqliteStore, connect
 from gateway.store.sqlite.rekey import rekey
 from tests.gateway.parts import said
 

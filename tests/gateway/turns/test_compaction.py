@@ -6,9 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from agent import events
-from agent.context.compaction import CompactionResult
-from agent.context.cut import SplitPoint
-from agent.context.summary import Summary
+from agent.context.compaction import CompactionResult, SplitPoint
+from agent.context.summarizer import Summary
 from agent.errors import RateLimited, Rejected
 from agent.prompts import load_prompt
 from agent.providers.base import ModelRequest

@@ -3,8 +3,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from agent.security.policy.base import LimitsPaths, ToolRequest
-from agent.security.policy.modes import PermissionMode
+from agent.security.policy.base import LimitsPaths, PermissionMode, ToolRequest
 from gateway.access.approval_coordinator import ApprovalCoordinator
 from gateway.access.approvals import ApprovalContext
 from gateway.access.control import AccessControl

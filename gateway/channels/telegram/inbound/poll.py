@@ -20,7 +20,7 @@ from gateway.channels.telegram.api.log_once import LogOnce
 from gateway.channels.telegram.api.request import Lost, Refusal, UnreadableResponse
 from gateway.channels.telegram.inbound.decode import Bot, DecodeContext
 from gateway.channels.telegram.inbound.poll_lock import poll_lock
-from gateway.channels.telegram.inbound.updates import decode_batch
+from gateway.channels.telegram.inbound.update_batch import decode_batch
 from gateway.channels.telegram.settings import TelegramSettings
 
 _log = logging.getLogger(__name__)

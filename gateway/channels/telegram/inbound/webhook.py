@@ -23,7 +23,7 @@ from gateway.channels.telegram.api.client import TelegramClient
 from gateway.channels.telegram.api.log_once import LogOnce
 from gateway.channels.telegram.api.request import Refusal
 from gateway.channels.telegram.inbound.decode import Bot, DecodeContext
-from gateway.channels.telegram.inbound.updates import decode_batch, is_update_id
+from gateway.channels.telegram.inbound.update_batch import decode_batch, is_update_id
 from gateway.channels.telegram.settings import TelegramSettings
 
 _log = logging.getLogger(__name__)

@@ -7,7 +7,6 @@ from urllib.parse import quote
 from agent.text.visible import escape_line
 from gateway.channels.telegram.outbound.entity_writer import EntityWriter
 from gateway.channels.telegram.outbound.latex import readable
-from gateway.channels.telegram.outbound.links import is_clickable
 from gateway.channels.telegram.outbound.markdown_prepare import (
     END_SPOILER,
     FORMULA,
@@ -18,13 +17,38 @@ from gateway.channels.telegram.outbound.markdown_prepare import (
 from gateway.channels.telegram.outbound.table import Table, columns
 from gateway.core.messages import Entity
 
+_CHARS = 2048
+
+_WEB = re.compile(
+    r"(?:https?|ftp)://(?:[\w.:%+-]*@)?"
+    r"(?:[^\W_][\w-]{0,62}(?:\.[^\W_][\w-]{0,62})+\.?|\[[0-9a-f:.]+\])"
+    r"(?::\d{1,5})?(?:[/?#][^\n]*)?",
+    re.IGNORECASE,
+)
+
+_APP = re.compile(r"(?:tg|ton|tonsite)://[^\s]+", re.IGNORECASE)
+
+
+def is_clickable(url: str) -> bool:
+    """Absolute, with a host that has a dot: `localhost` and paths are nobody's address there."""
+    known = _WEB.fullmatch(url) or _APP.fullmatch(url)
+    return known is not None and len(url) <= _CHARS
+
+
 _INLINE = {"Strong": "bold", "Emphasis": "italic", "Strikethrough": "strikethrough"}
+
 _BULLETS = "•◦▪"
+
 _RULE = "———"
+
 _QUOTED, _ITEM = "│ ", "   "
+
 _BREAK_TAG = re.compile(r"<br\s*/?>", re.IGNORECASE)
+
 _SENTINELS = re.compile(f"([{SPOILER}{END_SPOILER}{FORMULA}])")
+
 _LANGUAGE = re.compile(r"[\w+#.-]*")
+
 # As much of the source before a block as is looked at for an empty line.
 _LOOK_BACK = 200
 

@@ -4,6 +4,7 @@ A turn has the whole screen and the keyboard without echo; between turns the pro
 """
 
 import asyncio
+import signal
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -20,7 +21,6 @@ from gateway.cli.console.chat.event_buffer import EventBuffer
 from gateway.cli.console.chat.local_commands import CONSOLE_WORDS, by_hand, misspelt
 from gateway.cli.console.chat.message_builder import MessageBuilder, principal
 from gateway.cli.console.chat.pending_answers import PendingAnswers
-from gateway.cli.console.chat.signals import signals
 from gateway.cli.console.chat.workdir import remarks
 from gateway.cli.console.input.keys import TypeAhead
 from gateway.cli.console.input.plain_prompt import PlainPrompt
@@ -35,6 +35,23 @@ from gateway.core.messages import InboundMessage
 
 if TYPE_CHECKING:
     from gateway.cli.console.chat.shell_escape import Show, UserCommand
+
+
+@contextmanager
+def signals(on_interrupt: Callable[[], None]) -> Iterator[None]:
+    """Until the block ends Ctrl-C calls this; what ends the program cancels the running task."""
+    loop, main = asyncio.get_running_loop(), asyncio.current_task()
+    loop.add_signal_handler(signal.SIGINT, on_interrupt)
+    if main is not None:
+        # Leave in order: a terminal that stays without echo is hard to mend.
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, main.cancel)
+    try:
+        yield
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.remove_signal_handler(number)
+
 
 _TICK_S = 0.1
 

@@ -9,7 +9,7 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
 from agent.i18n import t
-from agent.security.policy.modes import MODES
+from agent.security.policy.base import MODES
 from gateway.cli.console.chat.workdir import ConsoleWorkdir
 from gateway.cli.console.input.file_index import FileIndex
 from gateway.control.service import QueueMode, Service

@@ -17,10 +17,9 @@ from prompt_toolkit.layout.screen import Char
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
 
-from gateway.cli.console.input.bindings import key_bindings, plain_lines
 from gateway.cli.console.input.completion import Completions
 from gateway.cli.console.input.history import ConsoleHistory
-from gateway.cli.console.input.keys import Key, OnKey
+from gateway.cli.console.input.keys import Key, OnKey, key_bindings, plain_lines
 from gateway.cli.console.input.pastes import Pastes
 
 if TYPE_CHECKING:

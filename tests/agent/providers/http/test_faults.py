@@ -16,7 +16,7 @@ from agent.errors import (
     Rejected,
     Unavailable,
 )
-from agent.providers.http.faults import error_from_response, from_payload, retry_after_s
+from agent.providers.http.error_mapping import error_from_response, from_payload, retry_after_s
 from agent.providers.http.transport import Endpoint
 
 PLACE = Endpoint("groq", "https://api.groq.com/openai/v1", "gsk_secret-key-123", "GROQ_API_KEY")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from agent.errors import BadReply, Unavailable
 from agent.events import Reply
 from agent.providers.base import ModelRequest
-from agent.providers.http.ndjson import NdjsonParser
+from agent.providers.http.json_stream import NdjsonParser
 from agent.providers.ollama.request import OllamaRequestEncoder
 from agent.providers.ollama.response import OllamaResponseBuilder
 from agent.types import Image, Message, Text, Thinking, ToolCall, Usage, assistant, user

@@ -5,8 +5,8 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 
-from agent.security.files import latch
-from agent.security.files.latch import exclusive_file
+from agent.security.files import file_io
+from agent.security.files.file_io import exclusive_file
 from agent.settings import ToolSettings
 from agent.tools.assistant.remember import Remember
 from agent.tools.base import CallContext
@@ -87,4 +87,4 @@ def test_what_nobody_holds_is_forgotten(tmp_path: Path) -> None:
         with exclusive_file(tmp_path / str(n)):
             pass
     gc.collect()
-    assert not [path for path in latch._latches if path.is_relative_to(tmp_path)]
+    assert not [path for path in file_io._latches if path.is_relative_to(tmp_path)]

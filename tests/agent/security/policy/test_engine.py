@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from agent.security.policy.base import ToolRequest, Trust
+from agent.security.policy.base import MODES, PermissionMode, ToolRequest, Trust, is_mode, tightest
 from agent.security.policy.engine import DefaultPolicy, PrincipalContext, RolePolicy
-from agent.security.policy.modes import MODES, PermissionMode, is_mode, tightest
 from agent.security.policy.roles import built_in_roles
 from agent.security.shell.classifier import only_reads
 

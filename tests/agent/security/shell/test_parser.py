@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.security.shell.parser import Redirect, parse_script
+from agent.security.shell.ast import Redirect
+from agent.security.shell.parser import parse_script
 
 # What shells make something of, so that random lines are often nearly valid.
 PIECES = [

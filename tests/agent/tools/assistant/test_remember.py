@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.context.beginning import LIMIT_CHARS
+from agent.context.prompt_file import LIMIT_CHARS
 from agent.errors import ToolError
 from agent.security.taint.file_marks import is_unseen, mark_tainted
 from agent.settings import ToolSettings

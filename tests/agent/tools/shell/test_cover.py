@@ -15,8 +15,8 @@ from agent.security.sandbox.bubblewrap import Bubblewrap, version_words
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
 from agent.tools.files.workspace_scope import WorkspaceScope
-from agent.tools.shell.cover import cover
 from agent.tools.shell.exec import Exec
+from agent.tools.shell.sandboxed_command import cover
 from agent.types import ToolCall
 
 
@@ -162,7 +162,7 @@ def test_links_are_not_followed(call: CallContext, tmp_path: Path) -> None:
 async def test_a_flood_of_files_uncovers_nothing(
     box: Bubblewrap, call: CallContext, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent.tools.shell.cover.LIMIT_ENTRIES", 500)
+    monkeypatch.setattr("agent.tools.shell.sandboxed_command.LIMIT_ENTRIES", 500)
     write(workspace / "services" / "api" / ".env", "secret\n")
     (workspace / "services" / "api" / ".git" / "hooks").mkdir(parents=True)
     tool = Exec(replace(ToolSettings(), sandbox=box))

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.tools.shell.ring import RingBuffer
+from agent.tools.shell.background_process import RingBuffer
 
 
 @given(st.lists(st.binary(max_size=30)), st.integers(1, 20), st.integers(0, 100))

@@ -8,7 +8,7 @@ import pytest
 from gateway.channels.chat_settings import ChatSettingsIndex
 from gateway.channels.telegram.api.request import AiohttpRequest, Refusal, UnreadableResponse
 from gateway.channels.telegram.inbound.decode import Bot, DecodeContext
-from gateway.channels.telegram.inbound.updates import decode_batch
+from gateway.channels.telegram.inbound.update_batch import decode_batch
 from tests.gateway.channels.telegram.inbound.test_decode import message
 
 NUMBERS = [

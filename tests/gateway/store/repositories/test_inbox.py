@@ -13,9 +13,8 @@ from gateway.channels.base import Undecoded
 from gateway.commands import is_command
 from gateway.core.messages import InboundMessage, Sender
 from gateway.store.repositories import claims, inbox, sessions, turns, undecoded_updates
-from gateway.store.repositories.backlog import LANE_LIMIT
 from gateway.store.repositories.claims import CommandClaim, SessionBusy, TurnClaim
-from gateway.store.repositories.inbox import InboxBatch, InboxEntry
+from gateway.store.repositories.inbox import LANE_LIMIT, InboxBatch, InboxEntry
 from gateway.store.repositories.turns import FinishedTurn
 from gateway.store.sqlite.engine import connect
 from gateway.turns.prompt import build_user_message

@@ -3,7 +3,7 @@ from sqlite3 import Connection
 from typing import Any
 
 from gateway.core.messages import InboundMessage, Media, Sender
-from gateway.store.repositories import backlog, claims, inbox, pending_media
+from gateway.store.repositories import claims, inbox, pending_media
 from gateway.store.repositories.inbox import InboxBatch, InboxEntry
 from tests.gateway.parts import said
 from tests.gateway.store.repositories.test_inbox import db
@@ -19,7 +19,7 @@ def accept(db: Connection, *messages: InboundMessage, now: float = 1.0) -> set[s
 
 def waiting(db: Connection, message: InboundMessage) -> list[str]:
     """What is claimed next and what joins it."""
-    found = backlog.waiting_rows(db, message.session_key, together=True)
+    found = inbox.waiting_rows(db, message.session_key, together=True)
     return [one.content for _, one in found]
 
 

@@ -9,7 +9,8 @@ from sqlite3 import Connection
 
 import pytest
 
-from gateway.store.sqlite.engine import SqliteStore, StoreError, connect
+from gateway.store.errors import StoreError
+from gateway.store.sqlite.engine import SqliteStore, connect
 
 
 def note(connection: Connection, text: str) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.store.sqlite.engine import StoreError, connect
+from gateway.store.errors import StoreError
+from gateway.store.sqlite.engine import connect
 from gateway.store.sqlite.migrator import COPIES_KEPT, copies, keep_copy, scripts
 
 

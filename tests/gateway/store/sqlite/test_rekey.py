@@ -15,9 +15,10 @@ import pytest
 from agent.types import user
 from gateway.core.messages import OutboundPart, Route
 from gateway.store.cipher import Cipher
+from gateway.store.errors import StoreError
 from gateway.store.repositories import outbox, sessions
 from gateway.store.repositories.outbox import OutgoingReply, PendingPart
-from gateway.store.sqlite.engine import StoreError, connect
+from gateway.store.sqlite.engine import connect
 from gateway.store.sqlite.rekey import discard_copies, is_sealed, rekey
 
 ROOT = Path(__file__).parents[4]

@@ -9,7 +9,7 @@ from gateway.channels.base import UNDECODED_LIMIT_CHARS, Batch
 from gateway.channels.chat_settings import ChatSettingsIndex
 from gateway.channels.telegram.inbound.decode import Bot, DecodeContext
 from gateway.channels.telegram.inbound.media import KINDS
-from gateway.channels.telegram.inbound.updates import decode_batch, decoded_again
+from gateway.channels.telegram.inbound.update_batch import decode_batch, decoded_again
 
 HERE = DecodeContext(Bot(42, "KoreBot"), "42", ChatSettingsIndex())
 ADA = {"id": 9, "is_bot": False, "first_name": "Ada", "last_name": "L", "language_code": "en"}
