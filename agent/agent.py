@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 class Agent:
     """A model, tools and rules.
 
-    `model` is a name (`vendor/model`), a `Provider`, or `ModelPool` that know several names; without
+    `model` is a name (`vendor/model`), a `Provider`, or a `ModelPool` of several; without
     one, a key in the environment or the offline stand-in decides. `tools` are added to the
     built-in ones. `approve`, a function or an `Approver`, is asked for calls that need a person's
     consent; without it they are refused; `Permissions` in its place bring a policy of one's own.

@@ -1,6 +1,6 @@
 """What the program itself says to people, in their language. The English text is the key.
 
-The language belongs to the task that speaks: `set_locale` and `use_locale` choose it, `t` looks it up.
+The language belongs to the task that speaks: `set_locale` and `use_locale` choose it, `t` uses it.
 English costs nothing: a catalogue is read when its language is spoken for the first time.
 How to add a text or a language is docs/languages.md.
 """

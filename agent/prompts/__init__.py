@@ -12,5 +12,5 @@ def load_prompt(name: str) -> str:
 
 
 def render_prompt(name: str, **values: object) -> str:
-    """`load_prompt`, with each `$name` in the text replaced. Raises KeyError when one is missing."""
+    """`load_prompt`, with each `$name` in it replaced. Raises KeyError when one is missing."""
     return Template(load_prompt(name)).substitute(values)

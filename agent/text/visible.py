@@ -1,6 +1,7 @@
 """Text with nothing hidden in it: one list of what is shown as itself, everything else escaped.
 
-`escape_for_approval` is for what somebody decides on, `escape_invisible` for everything else that people read.
+`escape_for_approval` is for what somebody decides on, `escape_invisible` for all else that
+people read.
 """
 
 import re

@@ -130,7 +130,7 @@ class SpillBuffer:
 
 
 def bounded(result: ToolResult, workspace: Path, limit_bytes: int) -> ToolResult:
-    """A result of any length as `SpillBuffer` gives it; one that hardly passes the limit stays whole."""
+    """A result of any length as `SpillBuffer` gives it; one just over the limit stays whole."""
     data = result.for_model.encode("utf-8", "replace")
     few_lines = data.count(b"\n") <= LINE_LIMIT + _AROUND_LINES
     if few_lines and len(data) <= limit_bytes + _AROUND_BYTES:

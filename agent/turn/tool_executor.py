@@ -84,8 +84,8 @@ class ToolExecutor:
     async def execute(self, calls: Sequence[ToolCall]) -> list[Message]:
         """The tool messages, in call order.
 
-        Raises `TurnAborted` for a model that runs in circles, `AnswerPending` when a person has to answer
-        first and will do so later.
+        Raises `TurnAborted` for a model that runs in circles, `AnswerPending` when a person has to
+        answer first and will do so later.
         """
         self.results, self.closing = {}, {}
         await self._outlet.emit(events.State("executing"))

@@ -63,8 +63,8 @@ class ApprovalCoordinator:
                 await wait_for(self._news, next_at - self.clerk.clock())
 
     async def ask(self, asking: ApprovalContext, request: ApprovalRequest) -> Answered:
-        """The answer that is stored for this call. Raises `AwaitingAnswer` when there is none yet, and
-        `KoreError` when nobody can be asked."""
+        """The answer that is stored for this call. Raises `AwaitingAnswer` when there is none
+        yet, and `KoreError` when nobody can be asked."""
         found = await self._database.run(self.clerk.ask, asking, request, time.time())
         if isinstance(found, ApprovalPrompt):
             for lane in {found.lane, found.route.lane}:

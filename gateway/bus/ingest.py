@@ -86,7 +86,7 @@ class BackpressureLimits:
 class IngestResult:
     """Lanes with new work, those of them with a command that goes past the queue, lanes whose turn
     is to stop, and lanes with a letter from here; `fresh` are messages that a turn will answer;
-    new `undecoded_updates` updates with their numbers in the inbox; what became of buttons that were
+    new `undecoded` updates with their numbers in the inbox; what became of buttons that were
     pressed, and of questions that a stop withdrew."""
 
     lanes: set[str]

@@ -16,7 +16,17 @@ class Verb(NamedTuple):
 
     @property
     def module(self) -> str:
-        return f"gateway.cli.{self.name}"
+        return f"gateway.cli.{_MODULES.get(self.name, f'verbs.{self.name}')}"
+
+
+# Those that are more than one file of gateway/cli/verbs/, or share one with another verb.
+_MODULES = {
+    "agent": "chat.agent",
+    "completion": "completion",
+    "init": "onboarding.init",
+    "status": "verbs.runtime",
+    "user": "verbs.people",
+}
 
 
 VERBS = (

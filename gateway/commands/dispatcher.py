@@ -27,7 +27,7 @@ from gateway.turns.trace import Trace
 
 
 class Ground(Protocol):
-    """Where somebody's files are, and what they may do there: `gateway.turns.permissions.TurnPermissions`."""
+    """Where somebody's files are, and what they may do there: `gateway.turns.permissions`."""
 
     def memory(self, message: InboundMessage) -> Path: ...
     def root(self, message: InboundMessage) -> Path: ...

@@ -61,7 +61,8 @@ _STATES: dict[SessionState, str] = {
 
 def lines(call: CommandCall, listed: Sequence[SessionInfo]) -> list[str]:
     return [
-        f"{n}. `{info.id}` {escape_markdown(info.name) or t('(empty)')}, {_when(info.last_active_at)}"
+        f"{n}. `{info.id}` {escape_markdown(info.name) or t('(empty)')}"
+        + f", {_when(info.last_active_at)}"
         + _state(info, here=info.id == call.session)
         for n, info in enumerate(listed, 1)
     ]

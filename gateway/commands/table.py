@@ -35,7 +35,7 @@ COMMANDS = {
     "fork": ChatCommand(mark_for_translation("go on in a copy of this conversation"), "fork"),
     "rename": ChatCommand(mark_for_translation("give this conversation a name"), "rename"),
     "status": ChatCommand(
-        mark_for_translation("model, conversation and connection"), "status", at_once=True
+        mark_for_translation("model, conversation and connection"), "info", at_once=True
     ),
     "model": ChatCommand(
         mark_for_translation("show or choose the model of this conversation"), "model"
@@ -45,10 +45,10 @@ COMMANDS = {
     ),
     "mode": ChatCommand(
         mark_for_translation("how much runs without a question: plan, ask, accept-edits, auto"),
-        "mode",
+        "settings",
     ),
-    "plan": ChatCommand(mark_for_translation("look and answer only, change nothing"), "mode"),
-    "auto": ChatCommand(mark_for_translation("run without asking (the owner only)"), "mode"),
+    "plan": ChatCommand(mark_for_translation("look and answer only, change nothing"), "settings"),
+    "auto": ChatCommand(mark_for_translation("run without asking (the owner only)"), "settings"),
     "language": ChatCommand(
         mark_for_translation("the language that I speak to you"), "language", at_once=True
     ),

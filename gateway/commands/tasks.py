@@ -44,7 +44,8 @@ def _errands(call: CommandCall, found: Sequence[SubagentTask]) -> Iterator[str]:
         state = t(_STATES.get(one.state, one.state))
         if one.background:
             state = t("{state} in the background", state=state)
-        yield f"- {escape_markdown(one.agent)} ({one.id}) {_title(one.title)}: {state}, {took:.0f} s"
+        name = f"{escape_markdown(one.agent)} ({one.id})"
+        yield f"- {name} {_title(one.title)}: {state}, {took:.0f} s"
 
 
 def _kill(call: CommandCall, session: str, name: str) -> str:

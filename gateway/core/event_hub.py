@@ -115,7 +115,7 @@ class Subscription:
         return event
 
     async def __aiter__(self) -> AsyncIterator[WatchEvent]:
-        """Raises, after what was still held, `ConnectionLost` for a screen that was let go, and what
+        """Raises, after what was still held, `ConnectionLost` for a screen that is let go, and what
         the whole lane has failed with."""
         while True:
             await self._ready.wait()

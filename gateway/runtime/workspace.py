@@ -30,8 +30,8 @@ def ensure_workspace(path: Path) -> bool:
 
 def starter() -> Path:
     """The starter workspace: in the wheel beside this module, in a checkout beside the package."""
-    shipped = Path(__file__).parent / "starter"
-    return shipped if shipped.is_dir() else Path(__file__).parent.parent / "workspace"
+    shipped = Path(__file__).parents[1] / "starter"
+    return shipped if shipped.is_dir() else Path(__file__).parents[2] / "workspace"
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -40,7 +40,7 @@ _DONE: dict[Status, str] = {
 
 @frozen
 class SessionService:
-    """Implements `gateway.control.service.Archive` for the owner of the machine, who may see all."""
+    """Implements `gateway.control.service.Archive` for the owner of the machine, who sees all."""
 
     database: SqliteStore
     wake: Callable[[str], None]

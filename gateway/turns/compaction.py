@@ -264,7 +264,7 @@ class CompactionService:
 
 @frozen
 class TurnKeeper:
-    """Implements `agent.context.compaction.CompactionStore` and `Shares`: stores it, and shortens the
+    """Implements `agent.context.compaction.CompactionStore`: stores it, and shortens the
     turn's window."""
 
     compactions: CompactionService

@@ -89,8 +89,8 @@ class TurnRunner:
     ) -> None:
         """Run to the final commit; `has_news` says whether anybody wrote since the claim.
 
-        Raises `Suspended` when the process goes down meanwhile, and `AwaitingAnswer` when a person has to
-        answer first.
+        Raises `TurnSuspended` when the process goes down meanwhile, and `AwaitingAnswer` when a
+        person has to answer first.
         """
         asked = claim.asked or self.asked(claim.messages)
         if not claim.resumed:

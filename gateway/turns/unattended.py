@@ -9,7 +9,7 @@ from gateway.core.approval import title_of
 
 
 class UnattendedApprover:
-    """Implements `agent.security.policy.base.Approver` for the turn of a job; `refused` are titles."""
+    """An `agent.security.policy.base.Approver` for the turn of a job; `refused` are titles."""
 
     def __init__(self) -> None:
         self.refused: list[str] = []

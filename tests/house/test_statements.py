@@ -49,19 +49,20 @@ SMALL_INDEXES = {
 UNSELECTIVE = {"account", "channel", "kind", "principal", "role", "state"}
 
 BY_HAND = "asked for at the machine, seldom, and about everything that there is"
+_SQL = "gateway/store/repositories"
 MAY_SCAN = {
     "gateway/ops/user_data.py:_needed": BY_HAND,
-    "gateway/store/repositories/user_data.py": BY_HAND,
-    "gateway/store/repositories/user_export.py": BY_HAND,
+    f"{_SQL}/user_data.py": BY_HAND,
+    f"{_SQL}/user_export.py": BY_HAND,
     "gateway/store/sqlite/backup.py:read_back": BY_HAND,
     "gateway/store/sqlite/rekey.py": BY_HAND,
-    "gateway/store/repositories/sessions.py:recent": "the newest, along their index, up to the limit",
-    "gateway/store/repositories/sessions.py:last_of": "one person's, newest first, up to an open one",
-    "gateway/store/repositories/session_admin.py:_name_of_copy": "a fork: the names of one person's conversations",
-    "gateway/store/repositories/session_admin.py:named": "/resume NAME: one person's conversations",
+    f"{_SQL}/sessions.py:recent": "the newest, along their index, up to the limit",
+    f"{_SQL}/sessions.py:last_of": "one person's, newest first, up to an open one",
+    f"{_SQL}/session_admin.py:_name_of_copy": "a fork: the names of one person's conversations",
+    f"{_SQL}/session_admin.py:named": "/resume NAME: one person's conversations",
     "gateway/store/search.py:_named": "a search: the names of conversations",
-    "gateway/store/repositories/approvals.py:private_route": "one person's, newest first, up to a private one",
-    "gateway/store/repositories/usage.py:last_private_route": "the same",
+    f"{_SQL}/approvals.py:private_route": "one person's, newest first, up to a private one",
+    f"{_SQL}/usage.py:last_private_route": "the same",
     "gateway/scheduler/timer.py:_known": "once, at the start; a job keeps a hundred slots",
     "gateway/store/cipher.py:_is_empty": "whether there is any row",
 }
@@ -77,17 +78,17 @@ _SCOPES = sorted(
 )
 _COLUMNS = "principal = ?", "channel = ? AND account = ? AND chat = ?"
 GIVEN: Given = {
-    "gateway/store/repositories/session_admin.py": {"where": _SCOPES},
+    f"{_SQL}/session_admin.py": {"where": _SCOPES},
     "gateway/store/search.py": {"where": _SCOPES},
-    "gateway/store/repositories/sessions.py": {"where": _SCOPES},
+    f"{_SQL}/sessions.py": {"where": _SCOPES},
     "gateway/store/cipher.py": {"one.table": [one.table for one in SEALED]},
     "gateway/store/sqlite/backup.py": {"table": list(_COUNTED.values())},
     "gateway/store/sqlite/engine.py": {"pragma": [], "folder": []},
-    "gateway/store/repositories/jobs.py": {
+    f"{_SQL}/jobs.py": {
         "' AND '.join(where)": ["1", *_COLUMNS, " AND ".join(_COLUMNS)],
         "column": ["zone", "quiet"],
     },
-    "gateway/store/repositories/user_data.py": {
+    f"{_SQL}/user_data.py": {
         "tasks": [
             " OR ".join(
                 f"{name} IN (SELECT id FROM temp.gone_session)"
@@ -100,7 +101,7 @@ GIVEN: Given = {
             f"UPDATE {one.table} SET {one.calls('unseal')}" for one in SEALED
         ]
     },
-    "gateway/store/repositories/subagent_tasks.py": {
+    f"{_SQL}/subagent_tasks.py": {
         "', '.join(columns)": ["turn_id"],
         "values": ["1"],
     },

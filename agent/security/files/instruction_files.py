@@ -42,7 +42,7 @@ def is_instruction_file(path: str, root: str) -> bool:
 
 
 def is_planted(path: str, root: str) -> bool:
-    """Whether a path is the file of what is to be done without being asked; as for `is_instruction_file`."""
+    """Whether a path is HEARTBEAT.md, which is acted on unasked."""
     return _first(path, root) == (_HEARTBEAT, True)
 
 

@@ -25,7 +25,7 @@ class CallEffects:
 
     `root` is the real workspace. `reads` and `writes` are real paths, those that a command's
     redirections name among them. `kind` is the class of a command, `unclear` why it cannot be
-    told what it does. `is_instruction_file` says that something that later turns are told would be written.
+    told what it does. `steers` says that something that later turns are told would be written.
     """
 
     request: ToolRequest

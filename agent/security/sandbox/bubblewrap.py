@@ -154,7 +154,7 @@ class Bubblewrap:
         python = environment.python(environment.readable_programs(self.further))
         if python is None:
             raise ToolError(load_prompt("sandbox/no_python"))
-        text = Path(__file__).with_name("inlet.py").read_text("utf-8")
+        text = Path(__file__).with_name("netns_listener.py").read_text("utf-8")
         return [python, "-I", "-S", "-c", text]
 
     def _base(self, setup: "_Setup", sources: Mapping[Path, Path]) -> None:

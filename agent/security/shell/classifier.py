@@ -1,6 +1,6 @@
 """Judges a shell line: does it run a blocked word, does it look, does it work, or is it unknown.
 
-`find_blocked_word` is a seat belt against slips, not a wall: an encoded script or another program can
+`find_blocked_word` helps against slips and is no wall: an encoded script or another program can
 always do what a blocked word does. The walls are the policy, the sandbox and the approval.
 """
 

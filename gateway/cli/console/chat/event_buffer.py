@@ -11,7 +11,7 @@ LIMIT = 1024
 
 
 class EventBuffer:
-    """A bounded hold: beyond it the service joins, leaves out and says so (`gateway.core.event_hub`)."""
+    """A bounded buffer: beyond it `gateway.core.event_hub` joins, leaves out and says so."""
 
     def __init__(self) -> None:
         self._events: deque[WatchEvent] = deque()

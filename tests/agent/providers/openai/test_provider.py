@@ -66,7 +66,8 @@ async def test_a_closed_provider_opens_again(model_server: ModelServer) -> None:
 
 def test_importing_and_routing_load_no_http_library() -> None:
     code = (
-        "import sys, agent.providers.openai.provider, agent.providers.http.openai_sdk_transport, agent.providers.scripted\n"
+        "import sys, agent.providers.openai.provider, agent.providers.scripted\n"
+        "import agent.providers.http.openai_sdk_transport\n"
         "from agent.providers.registry import open_provider, resolve\n"
         "open_provider(resolve('openai/x', [], {'OPENAI_API_KEY': 'k'}))\n"
         "print([m for m in ('aiohttp', 'openai', 'httpx2', 'pydantic') if m in sys.modules])"

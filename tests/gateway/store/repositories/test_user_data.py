@@ -5,8 +5,8 @@ from gateway.store.sqlite.engine import connect
 
 
 def test_every_table_is_thought_of(tmp_path: Path) -> None:
-    # A new table may hold somebody's words: say in gateway/store/repositories/user_data.py what becomes of them,
-    # and in portrait.py whether they are given out.
+    # A new table may hold somebody's words: say in user_data.py what becomes of them, and in
+    # user_export.py whether they are given out.
     connection = connect(tmp_path / "kore.db")
     rows = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
     connection.close()
