@@ -7,18 +7,17 @@ import argparse
 import asyncio
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from agent.context.feature_list import LIST, PROGRESS, is_same_plan
 from agent.context.long_task import features_of, plan_of, text_of
 from agent.errors import ConfigError, KoreError
 from agent.i18n import mark_for_translation, plural, t
 from agent.prompts import render_prompt
-from agent.providers.registry import OFFLINE
-from agent.records import frozen
+from gateway.cli.chat.long_task_options import LongTaskOptions, plan_for, refuse_stand_in
 from gateway.cli.chat.long_task_progress import LongTaskProgress, TallyFile, opened
 from gateway.cli.chat.long_task_session import BEAT_S, LongTaskSession, SessionOutcome
 from gateway.cli.chat.one_shot import (
@@ -39,82 +38,11 @@ from gateway.runtime.paths import DataDir
 if TYPE_CHECKING:
     from gateway.config import Settings
 
-
-MAX_SESSIONS = 50
-
-
-@frozen
-class LongTaskOptions:
-    """What was asked for: `order` is what every session has in common."""
-
-    order: OneShotRequest
-    folder: Path
-    text: str | None = None
-    max_sessions: int = MAX_SESSIONS
-    max_hours: float | None = None
-    team: tuple[str, ...] = ()
-
-
-def plan_for(
-    args: argparse.Namespace, order: OneShotRequest, settings: "Settings", home: DataDir
-) -> LongTaskOptions:
-    """Raises `ConfigError` for flags that do not fit."""
-    if args.session or args.resume is not None or args.latest:
-        raise ConfigError(t("each session of long work is a new one: -c, -s and -r do not fit"))
-    if not args.auto_continue:
-        if not order.text:
-            raise ConfigError(t("--init needs the task"), hint='kore agent --init "the task"')
-        if args.max_sessions or args.max_hours or args.team:
-            raise ConfigError(t("--max-sessions, --max-hours and --team belong to --auto-continue"))
-    folder = Path(order.options.get("cwd") or settings.agent.workspace)
-    limit = args.max_sessions or MAX_SESSIONS
-    team = _team(args.team or "", folder, settings, home)
-    return LongTaskOptions(order, folder, order.text or None, limit, args.max_hours, team)
-
-
-def refuse_stand_in(options: Mapping[str, Any], status: Mapping[str, Any]) -> None:
-    """Raises `ConfigError` when the offline stand-in would be given the work.
-
-    `options` are those of every session, `status` what the service tells of itself.
-    """
-    own = options.get("agent", {}).get("model")
-    model = options.get("model") or own or status.get("model")
-    if model == OFFLINE:
-        raise ConfigError(
-            t("long work needs a model, and the offline stand-in cannot do it"),
-            hint=t(
-                "Set a key such as OPENAI_API_KEY, name a model with --model, or run `kore init`."
-            ),
-        )
-
-
-def _team(names: str, folder: Path, settings: "Settings", home: DataDir) -> tuple[str, ...]:
-    """The agents of these names. Raises `ConfigError` for one that there is not."""
-    wanted = tuple(filter(None, (name.strip() for name in names.split(","))))
-    if not wanted:
-        return ()
-    from gateway.turns.agent_profiles import catalogue_of
-
-    if settings.subagents.max_depth < 1:
-        raise ConfigError(t("--team: subagents.max_depth 0 lets nobody be sent out"))
-    catalogue = catalogue_of(home, settings)
-    found = {name: catalogue.find(name, folder) for name in wanted}
-    if missing := [name for name, one in found.items() if one is None]:
-        raise ConfigError(
-            t("--team: there is no agent {name!r}", name=missing[0][:80]),
-            hint=t("`kore agents list` shows them"),
-        )
-    return tuple(one.name for one in found.values() if one is not None)
-
-
 # Sessions in a row that change neither checklist nor progress.
 _IDLE = 2
-
 # A session that was killed this often is not begun again.
 _CUTS = 3
-
 _STOP_S = 60
-
 _AGAIN_S = 0.2
 
 

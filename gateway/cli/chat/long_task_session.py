@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from agent.records import frozen
-from gateway.cli.chat.long_task import LongTaskOptions
+from gateway.cli.chat.long_task_options import LongTaskOptions
 from gateway.cli.chat.long_task_progress import LongTaskProgress, TallyFile
 from gateway.cli.chat.one_shot import Ask, OneShotTurn
 from gateway.cli.chat.service_connection import ServiceConnection

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.chat.long_task import LongTaskOptions, LongTaskRunner
+from gateway.cli.chat.long_task import LongTaskRunner
+from gateway.cli.chat.long_task_options import LongTaskOptions
 from gateway.cli.chat.long_task_progress import LongTaskProgress, opened
 from gateway.cli.chat.one_shot import OneShotRequest
 from gateway.cli.chat.service_connection import ServiceConnection

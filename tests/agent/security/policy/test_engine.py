@@ -11,7 +11,7 @@ from agent.security.policy.roles import built_in_roles
 from agent.security.shell.classifier import only_reads
 
 WORKSPACE = Path("/w")
-HARMLESS = Path(__file__).with_name("harmless_commands.txt")
+HARMLESS = Path(__file__).parents[1] / "shell" / "harmless_commands.txt"
 
 
 def request(tool: str, effect: Any = "unsafe", **plan: Any) -> ToolRequest:

@@ -1,0 +1,82 @@
+"""What long work was asked for on the command line."""
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agent.errors import ConfigError
+from agent.i18n import t
+from agent.providers.registry import OFFLINE
+from agent.records import frozen
+from gateway.cli.chat.one_shot import OneShotRequest
+from gateway.runtime.paths import DataDir
+
+if TYPE_CHECKING:
+    from gateway.config import Settings
+
+MAX_SESSIONS = 50
+
+
+@frozen
+class LongTaskOptions:
+    """What was asked for: `order` is what every session has in common."""
+
+    order: OneShotRequest
+    folder: Path
+    text: str | None = None
+    max_sessions: int = MAX_SESSIONS
+    max_hours: float | None = None
+    team: tuple[str, ...] = ()
+
+
+def plan_for(
+    args: argparse.Namespace, order: OneShotRequest, settings: "Settings", home: DataDir
+) -> LongTaskOptions:
+    """Raises `ConfigError` for flags that do not fit."""
+    if args.session or args.resume is not None or args.latest:
+        raise ConfigError(t("each session of long work is a new one: -c, -s and -r do not fit"))
+    if not args.auto_continue:
+        if not order.text:
+            raise ConfigError(t("--init needs the task"), hint='kore agent --init "the task"')
+        if args.max_sessions or args.max_hours or args.team:
+            raise ConfigError(t("--max-sessions, --max-hours and --team belong to --auto-continue"))
+    folder = Path(order.options.get("cwd") or settings.agent.workspace)
+    limit = args.max_sessions or MAX_SESSIONS
+    team = _team(args.team or "", folder, settings, home)
+    return LongTaskOptions(order, folder, order.text or None, limit, args.max_hours, team)
+
+
+def refuse_stand_in(options: Mapping[str, Any], status: Mapping[str, Any]) -> None:
+    """Raises `ConfigError` when the offline stand-in would be given the work.
+
+    `options` are those of every session, `status` what the service tells of itself.
+    """
+    own = options.get("agent", {}).get("model")
+    model = options.get("model") or own or status.get("model")
+    if model == OFFLINE:
+        raise ConfigError(
+            t("long work needs a model, and the offline stand-in cannot do it"),
+            hint=t(
+                "Set a key such as OPENAI_API_KEY, name a model with --model, or run `kore init`."
+            ),
+        )
+
+
+def _team(names: str, folder: Path, settings: "Settings", home: DataDir) -> tuple[str, ...]:
+    """The agents of these names. Raises `ConfigError` for one that there is not."""
+    wanted = tuple(filter(None, (name.strip() for name in names.split(","))))
+    if not wanted:
+        return ()
+    from gateway.turns.agent_profiles import catalogue_of
+
+    if settings.subagents.max_depth < 1:
+        raise ConfigError(t("--team: subagents.max_depth 0 lets nobody be sent out"))
+    catalogue = catalogue_of(home, settings)
+    found = {name: catalogue.find(name, folder) for name in wanted}
+    if missing := [name for name, one in found.items() if one is None]:
+        raise ConfigError(
+            t("--team: there is no agent {name!r}", name=missing[0][:80]),
+            hint=t("`kore agents list` shows them"),
+        )
+    return tuple(one.name for one in found.values() if one is not None)
