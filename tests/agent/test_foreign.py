@@ -132,10 +132,10 @@ def _side_by_side(agent: Agent) -> list[str]:
 _TWICE = """
 import asyncio, sys
 import kore
-from agent.providers.pool import Models
+from agent.providers.pool import ModelPool
 from agent.providers.registry import ModelConfig
 
-agent = kore.Agent(Models("m", [ModelConfig("m", "openai/x", sys.argv[1], "k")]))
+agent = kore.Agent(ModelPool("m", [ModelConfig("m", "openai/x", sys.argv[1], "k")]))
 for n in range(2):
     print(asyncio.run(agent.run(str(n))).text)
 asyncio.run(agent.aclose())

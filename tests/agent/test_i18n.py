@@ -87,6 +87,6 @@ def test_the_first_variable_that_is_set_decides_in_a_terminal() -> None:
 
 
 def test_english_reads_no_catalogue() -> None:
-    probe = "import agent.language as l, sys; l.t('Stopped.'); print('json' in sys.modules)"
+    probe = "import agent.i18n as l, sys; l.t('Stopped.'); print('json' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

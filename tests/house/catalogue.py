@@ -16,7 +16,7 @@ from tests.house.tree import PACKAGES, ROOT, parse, place, python_files
 FOLDER = ROOT / "agent" / "languages"
 TRANSLATED = tuple(language for language in LANGUAGES if language != ENGLISH)
 # Which arguments of a function hold texts.
-_TEXTS = {"t": (0,), "later": (0,), "plural": (1, 2), "Verb": (1,)}
+_TEXTS = {"t": (0,), "mark_for_translation": (0,), "plural": (1, 2), "Verb": (1,)}
 # The first argument of these is a tuple of texts, which they look up.
 _TUPLES = {"print_table"}
 # Keywords that do, in the verbs: `gateway.cli.program` looks them up when help is asked for.

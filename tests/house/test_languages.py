@@ -62,11 +62,11 @@ def _kept(node: ast.expr) -> bool:
     """Whether this is a text that the catalogue knows, or a table of such."""
     if isinstance(node, ast.Dict):
         return all(map(_kept, node.values))
-    return isinstance(node, ast.Call) and ast.unparse(node.func) == "later"
+    return isinstance(node, ast.Call) and ast.unparse(node.func) == "mark_for_translation"
 
 
 def _unknown_help(tree: ast.Module) -> list[ast.expr]:
-    """`help=NAME` where NAME stands for no `later("…")`, nor goes through a table of them."""
+    """`help=NAME` where NAME stands for no `mark_for_translation("…")`, nor goes through a table of them."""
     kept = {
         ast.unparse(node.targets[0])
         for node in tree.body
@@ -102,12 +102,12 @@ def test_no_help_goes_by_a_name_that_the_catalogue_does_not_know() -> None:
 def test_the_rules_notice_what_they_forbid() -> None:
     (argument,) = arguments(ast.parse("t(f'{n} messages')"))
     assert text_of(argument) is None
-    tree = ast.parse("plural(2, '{n} a', '{n} b'); t('c' if late else 'd'); later('e')")
+    tree = ast.parse("plural(2, '{n} a', '{n} b'); t('c' if late else 'd'); mark_for_translation('e')")
     assert [text_of(found) for found in arguments(tree)] == ["{n} a", "{n} b", "c", "d", "e"]
     assert fields("{n:,} of {name!r}") != fields("{n} / {name!r}")
-    tree = ast.parse("A = 'a'\nB = later('b')\nadd(help=A)\nadd(help=B)")
+    tree = ast.parse("A = 'a'\nB = mark_for_translation('b')\nadd(help=A)\nadd(help=B)")
     assert [ast.unparse(name) for name in _unknown_help(tree)] == ["A"]
-    tree = ast.parse("D = {1: later('b')}\n[f(help=x) for n, x in D.items()]")
+    tree = ast.parse("D = {1: mark_for_translation('b')}\n[f(help=x) for n, x in D.items()]")
     assert _unknown_help(tree) == []
     tree = ast.parse("E = {1: 'b'}\n[f(help=x) for n, x in E.items()]")
     assert len(_unknown_help(tree)) == 1
@@ -139,7 +139,7 @@ def _many(tree: ast.Module) -> list[tuple[ast.Call, str]]:
     return [
         (call, part.value)
         for call in calls
-        if ast.unparse(call.func) in ("t", "later")
+        if ast.unparse(call.func) in ("t", "mark_for_translation")
         for part in ast.walk(call.args[0])
         if isinstance(part, ast.Constant)
         and isinstance(part.value, str)

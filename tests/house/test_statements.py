@@ -62,7 +62,7 @@ MAY_SCAN = {
     f"{_SQL}/session_admin.py:named": "/resume NAME: one person's conversations",
     "gateway/store/search.py:_named": "a search: the names of conversations",
     f"{_SQL}/approvals.py:private_route": "one person's, newest first, up to a private one",
-    f"{_SQL}/usage.py:last_private_route": "the same",
+    f"{_SQL}/usage.py:private_route": "the same",
     "gateway/scheduler/timer.py:_known": "once, at the start; a job keeps a hundred slots",
     "gateway/store/cipher.py:_is_empty": "whether there is any row",
 }

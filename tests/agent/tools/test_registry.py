@@ -184,8 +184,8 @@ def test_a_later_tool_takes_the_name(toolbox: ToolRegistry, settings: ToolSettin
 def test_making_the_tools_loads_nothing_heavy() -> None:
     script = (
         "import sys; from agent.settings import ToolSettings; "
-        "from agent.tools.registry import Toolbox, default_tools; "
-        "Toolbox(default_tools(ToolSettings())).specs(); "
+        "from agent.tools.registry import ToolRegistry, default_tools; "
+        "ToolRegistry(default_tools(ToolSettings())).specs(); "
         "print(*sys.modules)"
     )
     loaded = subprocess.run(

@@ -17,8 +17,8 @@ print(pydantic_settings.sources.providers.cli.__file__)
 """
 FORGOTTEN = """
 import telegram
-from gateway.runtime.import_trimming import forget_docstrings
-forget_docstrings(telegram)
+from gateway.runtime.import_trimming import drop_docstrings
+drop_docstrings(telegram)
 person = telegram.User.de_json({"id": 5, "is_bot": False, "first_name": "A"})
 print(telegram.Message.__doc__, person.id)
 """

@@ -8,8 +8,8 @@ import pytest
 from gateway.runtime.lock import AlreadyRunning, acquire
 
 HOLDER = (
-    "import sys\nfrom pathlib import Path\nfrom gateway.runtime.lock import hold\n"
-    "with hold(Path(sys.argv[1]), 'kore gateway'):\n"
+    "import sys\nfrom pathlib import Path\nfrom gateway.runtime.lock import acquire\n"
+    "with acquire(Path(sys.argv[1]), 'kore gateway'):\n"
     "    print('mine', flush=True)\n    sys.stdin.read()\n"
 )
 

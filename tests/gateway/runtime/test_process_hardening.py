@@ -5,9 +5,9 @@ import pytest
 
 ASKS = """
 import ctypes, os, subprocess
-from gateway.runtime.process_hardening import shield
+from gateway.runtime.process_hardening import disable_core_dumps
 dumpable = lambda: ctypes.CDLL(None).prctl(3, 0, 0, 0, 0)
-print(dumpable(), shield(), dumpable(), len(os.listdir("/proc/self/fd")) > 0)
+print(dumpable(), disable_core_dumps(), dumpable(), len(os.listdir("/proc/self/fd")) > 0)
 child = "import ctypes; print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))"
 import sys
 subprocess.run([sys.executable, "-c", child], check=True)

@@ -203,7 +203,7 @@ def test_statements_and_the_list_of_sealed_columns_agree() -> None:
     store = Path(cipher_of.__code__.co_filename).parent
     named = {
         found
-        for source in store.glob("*.py")
+        for source in store.rglob("*.py")
         if source.name != "cipher.py"
         for found in re.findall(r"seal\([^()']*(?:'[^']*', )?'(\w+\.\w+)'", source.read_text())
     }

@@ -275,14 +275,14 @@ async def test_nothing_survives_the_end_the_deadline_or_a_cancel(
 KORE = """
 import asyncio, shutil, sys
 from pathlib import Path
-from agent.sandbox import Job
+from agent.security.sandbox.base import SandboxCommand
 from agent.security.sandbox.unprivileged_user import USER
 from agent.security.sandbox.bubblewrap import Bubblewrap
 from agent.tools.shell.process_group import run
 box, folder = Bubblewrap(shutil.which("bwrap"), frozenset()), Path(sys.argv[1])
 async def main():
     line = f"setsid {sys.argv[2]} & {sys.argv[2]}"
-    with box.prepare(Job(line, folder, folder)) as spawn:
+    with box.prepare(SandboxCommand(line, folder, folder)) as spawn:
         await run(spawn, 500, print)
 asyncio.run(main())
 """

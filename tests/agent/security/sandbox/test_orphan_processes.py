@@ -19,14 +19,14 @@ ROOT = Path(__file__).parents[4]
 KORE = """
 import asyncio, sys
 from pathlib import Path
-from agent.sandbox import Job
+from agent.security.sandbox.base import SandboxCommand
 from agent.security.sandbox.unconfined import Unconfined
-from agent.security.sandbox.orphan_processes import noted
+from agent.security.sandbox.orphan_processes import recorded_commands
 from agent.tools.shell.process_group import run
 async def main():
-    with Unconfined().prepare(Job(sys.argv[1], Path("/"), Path("/"))) as spawn:
+    with Unconfined().prepare(SandboxCommand(sys.argv[1], Path("/"), Path("/"))) as spawn:
         await run(spawn, 500, print)
-with noted(Path(sys.argv[2])):
+with recorded_commands(Path(sys.argv[2])):
     asyncio.run(main())
 """
 
@@ -77,9 +77,9 @@ def test_a_kore_that_was_started_by_what_is_left_spares_itself(tmp_path: Path) -
     note = tmp_path / "running"
     note.write_text(f"{value[0]}:{gone.pid}:1")
     start = (
-        "import sys, pathlib; from agent.security.sandbox.orphan_processes import end_leftovers; "
+        "import sys, pathlib; from agent.security.sandbox.orphan_processes import end_orphans; "
     )
-    start += "end_leftovers(pathlib.Path(sys.argv[1])); print('up')"
+    start += "end_orphans(pathlib.Path(sys.argv[1])); print('up')"
     done = subprocess.run(
         ["sh", "-c", '"$@"; echo and its shell', "sh", sys.executable, "-c", start, note],
         cwd=ROOT, env={**os.environ, NAME: f"{value[0]}:{gone.pid}:1"},

@@ -136,9 +136,9 @@ _AS_ROOT_IN_A_CONTAINER = """
 import sys
 from pathlib import Path
 from agent.errors import ConfigError
-from agent.security.sandbox.selector import Wishes, choose
+from agent.security.sandbox.selector import SandboxOptions, select_sandbox
 try:
-    choose(Wishes("bwrap"), Path(sys.argv[1]))
+    select_sandbox(SandboxOptions("bwrap"), Path(sys.argv[1]))
 except ConfigError as exc:
     print(exc, exc.hint, sep="\\n")
 """

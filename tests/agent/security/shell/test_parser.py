@@ -156,5 +156,5 @@ def test_only_ascii_names_are_assigned_to() -> None:
 
 def test_a_character_beyond_every_table_ends_no_process() -> None:
     line = "a{" * 36 + "\U0010ffff"
-    program = f"from agent.security.shell.parser import parse; parse({line!a})"
+    program = f"from agent.security.shell.parser import parse_script; parse_script({line!a})"
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -225,12 +225,12 @@ def test_a_command_that_was_told_strangers_words_counts_after_kore_was_killed(
     os.utime(before, (0, 0))
     script = (
         "import os, pathlib, sys, time\n"
-        "from agent.security import marks\n"
+        "from agent.security.taint import file_marks\n"
         "workspace = pathlib.Path(sys.argv[1])\n"
         "while time.time() < (workspace / 'before.md').lstat().st_ctime + 1.5: pass\n"
-        "marks.Changing(workspace).start()\n"
+        "file_marks.Changing(workspace).start()\n"
         "(workspace / 'page.md').write_text('theirs')\n"
-        "if sys.argv[2] == 'told': marks.mark(workspace, workspace)\n"
+        "if sys.argv[2] == 'told': file_marks.mark_tainted(workspace, workspace)\n"
         "os.kill(os.getpid(), 9)\n"
     )
     page = workspace / "page.md"

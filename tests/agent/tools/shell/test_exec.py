@@ -208,7 +208,7 @@ KORE = """
 import asyncio, json, sys
 from pathlib import Path
 from agent.tools.base import CallContext
-from agent.security.sandbox import leftovers
+from agent.security.sandbox import orphan_processes
 from agent.settings import ToolSettings
 from agent.tools.shell.exec import Exec
 from agent.types import ToolCall

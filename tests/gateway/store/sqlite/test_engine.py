@@ -238,14 +238,14 @@ async def test_a_backup_needs_a_folder(tmp_path: Path, database: SqliteStore) ->
 _REWRITING = """
 import asyncio, sys
 from pathlib import Path
-from gateway.store.sqlite.engine import Database
+from gateway.store.sqlite.engine import SqliteStore
 
 def most_kb():
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
 
 async def main(path):
-    database = Database.open(path)
+    database = SqliteStore.open(path)
     await database.run(lambda c: c.execute("SELECT count(*) FROM filling").fetchone())
     before = most_kb()
     await database.rewrite()
