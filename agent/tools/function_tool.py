@@ -12,12 +12,12 @@ from agent.prompts import load_prompt
 from agent.security.taint.taint import BOTH
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
+from agent.tools.docstring import Docstring
 from agent.tools.output_spill import SpillBuffer, spill_folder
-from agent.tools.schema import Docstring
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 
 if TYPE_CHECKING:
-    from agent.tools.schema import FunctionSchema
+    from agent.tools.function_schema import FunctionSchema
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -64,7 +64,7 @@ class FunctionTool(Generic[P, R]):
     @cached_property
     def _signature(self) -> "FunctionSchema":
         # Here and not above: it loads pydantic.
-        from agent.tools.schema import FunctionSchema
+        from agent.tools.function_schema import FunctionSchema
 
         return FunctionSchema.of(self.name, self.__wrapped__, self._told.arguments)
 

@@ -115,7 +115,7 @@ UNLISTED = dict.fromkeys(
     ("exit", "quit", "doctor", "skills", "mcp", "plugin", "plugins"), _ELSEWHERE
 )
 # A single word with a slash that is none of them; nobody lists it.
-MISTYPED = ChatCommand(mark_for_translation("say what was meant"), "near", at_once=True)
+MISTYPED = ChatCommand(mark_for_translation("say what was meant"), "suggestions", at_once=True)
 
 
 def find_command(name: str) -> tuple[str, ChatCommand] | None:

@@ -66,7 +66,7 @@ def _kept(node: ast.expr) -> bool:
 
 
 def _unknown_help(tree: ast.Module) -> list[ast.expr]:
-    """`help=NAME` where NAME stands for no `mark_for_translation("…")`, nor goes through a table of them."""
+    """`help=NAME` where NAME stands for no marked text, nor goes through a table of them."""
     kept = {
         ast.unparse(node.targets[0])
         for node in tree.body
@@ -102,7 +102,9 @@ def test_no_help_goes_by_a_name_that_the_catalogue_does_not_know() -> None:
 def test_the_rules_notice_what_they_forbid() -> None:
     (argument,) = arguments(ast.parse("t(f'{n} messages')"))
     assert text_of(argument) is None
-    tree = ast.parse("plural(2, '{n} a', '{n} b'); t('c' if late else 'd'); mark_for_translation('e')")
+    tree = ast.parse(
+        "plural(2, '{n} a', '{n} b'); t('c' if late else 'd'); mark_for_translation('e')"
+    )
     assert [text_of(found) for found in arguments(tree)] == ["{n} a", "{n} b", "c", "d", "e"]
     assert fields("{n:,} of {name!r}") != fields("{n} / {name!r}")
     tree = ast.parse("A = 'a'\nB = mark_for_translation('b')\nadd(help=A)\nadd(help=B)")

@@ -83,7 +83,8 @@ def test_what_a_terminal_would_cut_within_a_word_is_cut_between_two() -> None:
 
 def test_plain_text_loads_no_table_of_widths() -> None:
     probe = (
-        "import agent.text.display_width as w, sys; w.wrapped('plain text', 4); print('wcwidth' in sys.modules)"
+        "import agent.text.display_width as w, sys; w.wrapped('plain text', 4); "
+        "print('wcwidth' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

@@ -76,9 +76,7 @@ def test_a_kore_that_was_started_by_what_is_left_spares_itself(tmp_path: Path) -
     value = process_mark()[NAME].split(":")
     note = tmp_path / "running"
     note.write_text(f"{value[0]}:{gone.pid}:1")
-    start = (
-        "import sys, pathlib; from agent.security.sandbox.orphan_processes import end_orphans; "
-    )
+    start = "import sys, pathlib; from agent.security.sandbox.orphan_processes import end_orphans; "
     start += "end_orphans(pathlib.Path(sys.argv[1])); print('up')"
     done = subprocess.run(
         ["sh", "-c", '"$@"; echo and its shell', "sh", sys.executable, "-c", start, note],
