@@ -20,6 +20,7 @@ PARTS = (
     "oneshot",
     "idle",
     "turn",
+    "way",
     "library",
     "calls",
     "history",

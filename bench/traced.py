@@ -1,0 +1,72 @@
+"""`python -m bench.traced FILE VERB …`: Kore, and what one stretch of its work goes through.
+
+SIGUSR1 begins to record, the next one ends it and writes FILE: modules and statements as JSON.
+"""
+
+import json
+import os
+import signal
+import sqlite3
+import sys
+import threading
+from pathlib import Path
+from types import FrameType
+
+from bench.process import ROOT
+
+_ROOMS = tuple(str(ROOT / room) + os.sep for room in ("agent", "gateway", "kore"))
+
+
+class Recorder:
+    """`calls` are the modules of functions that began, thread by thread; `statements` their SQL."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._is_on = False
+        self._calls: dict[int, list[str]] = {}
+        self._statements: list[str] = []
+        self._connections: list[sqlite3.Connection] = []
+
+    def toggle(self, *_: object) -> None:
+        if self._is_on:
+            self._is_on = False
+            part = self._file.with_suffix(".part")
+            part.write_text(
+                json.dumps({"calls": [*self._calls.values()], "statements": self._statements})
+            )
+            part.rename(self._file)
+        else:
+            for connection in self._connections:
+                connection.set_trace_callback(self._take)
+            self._is_on = True
+
+    def profile(self, frame: FrameType, event: str, _: object) -> None:
+        if self._is_on and event == "call" and frame.f_code.co_filename.startswith(_ROOMS):
+            name = frame.f_code.co_filename
+            calls = self._calls.setdefault(threading.get_ident(), [])
+            if not calls or calls[-1] != name:
+                calls.append(name)
+
+    def watch(self, event: str, arguments: tuple[object, ...]) -> None:
+        """An audit hook that keeps each connection; it is told before the connection is usable."""
+        if event == "sqlite3.connect/handle" and isinstance(arguments[0], sqlite3.Connection):
+            self._connections.append(arguments[0])
+
+    def _take(self, statement: str) -> None:
+        if self._is_on:
+            self._statements.append(statement)
+
+
+def main() -> int:
+    from gateway.__main__ import main as kore
+
+    recorder = Recorder(Path(sys.argv.pop(1)))
+    signal.signal(signal.SIGUSR1, recorder.toggle)
+    sys.addaudithook(recorder.watch)
+    threading.setprofile(recorder.profile)
+    sys.setprofile(recorder.profile)
+    return kore()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,78 @@
+"""What a plain message goes through: modules of Kore, switches between them, jobs and statements of
+the database. Counts, not times: they are the same on every machine."""
+
+import asyncio
+import json
+import os
+import re
+import signal
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.figure import Figure
+from bench.process import ROOT
+from bench.stage import OWNER, open_stage, until
+
+GOAL_MODULES = 60
+GOAL_STATEMENTS = 30
+GOAL_JOBS = 5
+# What the engine says around the work that is handed to it, and what SQLite's triggers and full
+# text index do inside a statement.
+_FRAME = re.compile(r"--|(BEGIN|COMMIT|ROLLBACK|SAVEPOINT|RELEASE)\b", re.IGNORECASE)
+_JOB = re.compile(r"SAVEPOINT\b", re.IGNORECASE)
+# After the answer has arrived: it is marked as sent.
+_REST_S = 1.0
+
+
+async def measure(command: Sequence[str]) -> list[Figure]:
+    """`command` counts for nothing: only this source tree can be traced."""
+    taken = await trace("hi")
+    modules = {module for calls in taken["calls"] for module in calls}
+    switches = sum(len(calls) - 1 for calls in taken["calls"])
+    work = [one for one in taken["statements"] if not _FRAME.match(one)]
+    jobs = sum(1 for one in taken["statements"] if _JOB.match(one))
+    return [
+        Figure("modules that a plain message enters", "", len(modules), goal=GOAL_MODULES),
+        Figure("switches between them", "", switches),
+        Figure("statements for it", "", len(work), goal=GOAL_STATEMENTS),
+        Figure("jobs of the database", "", jobs, goal=GOAL_JOBS),
+    ]
+
+
+async def trace(text: str) -> Any:
+    """The calls and statements of one message in a conversation that has had another before."""
+    with tempfile.TemporaryDirectory(prefix="kore-way-") as folder:
+        file = Path(folder) / "way.json"
+        command = [sys.executable, "-m", "bench.traced", str(file)]
+        async with open_stage(command) as stage, stage.gateway() as running:
+            since = await stage.effects()
+            _, since = await stage.turn_ms(OWNER, "before", since)
+            await asyncio.sleep(_REST_S)
+            os.kill(running.process.pid, signal.SIGUSR1)
+            await stage.turn_ms(OWNER, text, since)
+            await asyncio.sleep(_REST_S)
+            os.kill(running.process.pid, signal.SIGUSR1)
+
+            async def is_written() -> bool:
+                return file.exists()
+
+            await until(is_written)
+        return json.loads(file.read_text())
+
+
+def listing(taken: Any) -> str:
+    """The way of a message, for reading: each module with its switches, and each statement."""
+    counts: dict[str, int] = {}
+    for calls in taken["calls"]:
+        for module in calls:
+            name = str(Path(module).relative_to(ROOT))
+            counts[name] = counts.get(name, 0) + 1
+    rows = [f"{count:4} {name}" for name, count in sorted(counts.items(), key=lambda i: -i[1])]
+    return "\n".join([*rows, "", *taken["statements"]])
+
+
+if __name__ == "__main__":
+    print(listing(asyncio.run(trace("hi"))))
