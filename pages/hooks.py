@@ -9,20 +9,22 @@ from mkdocs.structure.files import File
 from pages.reference import PAGES
 
 ROOT = Path(__file__).parents[1]
-BESIDE = ("README.md", "CHANGELOG.md", "SECURITY.md", "LICENSE", "config.example.json")
+BESIDE = (
+    "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSE", "config.example.json",
+)  # fmt: skip
 _SECTION = re.compile(r"\n(?=[A-Z][^\n]*:\n\n)")
 _ITEM = re.compile(r"\[([^\]]+)\]\(([^)#]+\.md)\)")
 
 
 def menu(index: str) -> list[Any]:
     """The sections of the index and their pages, each page once."""
-    found: list[Any] = [{"Kore's pages": "index.md"}]
+    found: list[Any] = [{"Home": "index.md"}]
     for section in _SECTION.split(index)[1:]:
         title = section.partition(":")[0].removesuffix(", one page each")
         named = {place: name[0].upper() + name[1:] for name, place in _ITEM.findall(section)}
         found.append({title: [{name: place} for place, name in named.items()]})
     made = [{name: place} for place, (name, _) in PAGES.items()]
-    return [*found[:2], {"Reference": [*made, {"Every error": "errors.md"}]}, *found[2:]]
+    return [*found[:5], {"Reference": [*made, {"Every error": "errors.md"}]}, *found[5:]]
 
 
 def on_config(config: Any) -> Any:

@@ -9,11 +9,13 @@ from tests.house.tree import ROOT
 README = ROOT / "README.md"
 DOCS = ROOT / "docs"
 _FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
+_SOURCE_PATH = re.compile(r"(?<![\w/.*-])(?:agent|gateway|kore|tests|bench|pages|evals)/[\w/.-]*")
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
 def pages() -> list[Path]:
-    return [README, ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
+    names = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
+    return [README, *(ROOT / name for name in names), *sorted(DOCS.rglob("*.md"))]
 
 
 def page(name: str) -> str:
@@ -51,6 +53,11 @@ def quoted(text: str) -> set[str]:
 def links(text: str) -> list[str]:
     """Where the links lead, outside of blocks of code."""
     return _LINK.findall(_FENCE.sub("", text))
+
+
+def source_paths(text: str) -> list[str]:
+    """The files and folders of this repository that a page names."""
+    return [name.rstrip(".") for name in _SOURCE_PATH.findall(text)]
 
 
 def anchors(text: str) -> set[str]:

@@ -27,6 +27,7 @@ from tests.house.pages import (
     quoted,
     rows,
     sections,
+    source_paths,
 )
 from tests.house.tree import PACKAGES, ROOT, parse, python_files
 
@@ -71,6 +72,44 @@ def test_every_link_leads_somewhere() -> None:
             ):
                 broken.append(f"{path.relative_to(ROOT)}: {link}")
     assert broken == []
+
+
+def test_every_path_that_a_page_names_exists() -> None:
+    missing = [
+        f"{page.relative_to(ROOT)}: {name}"
+        for page in pages()
+        for name in source_paths(page.read_text(encoding="utf-8"))
+        if not (ROOT / name).exists()
+    ]
+    assert missing == []
+
+
+def test_a_path_that_is_gone_is_noticed() -> None:
+    text = "`agent/turn/loop.py`, `gateway/porter.py`, https://example.org/agent/x.py, `tests/` ."
+    assert source_paths(text) == ["agent/turn/loop.py", "gateway/porter.py", "tests/"]
+
+
+def test_the_glossary_names_what_there_is() -> None:
+    defined = {
+        name
+        for path in python_files(*PACKAGES)
+        for name in re.findall(
+            r"^(?:class (\w+)|(\w+) = Literal)", path.read_text(encoding="utf-8"), re.MULTILINE
+        )
+        for name in name
+        if name
+    }
+    named = {name for name in quoted(page("glossary")) if re.fullmatch(r"[A-Z]\w+", name)}
+    assert named
+    assert named - defined == set()
+
+
+def test_every_room_is_in_the_architecture() -> None:
+    shown = {row[0] for row in rows(page("architecture")) if row[0].startswith("`")}
+    paths = [path.relative_to(ROOT).parts for path in python_files("agent", "gateway")]
+    rooms = {f"`{package}/{room}/`" for package, room, *rest in paths if rest}
+    assert "`agent/turn/`" in rooms
+    assert rooms - shown == set()
 
 
 def test_the_map_names_every_page() -> None:
