@@ -13,12 +13,12 @@ from agent.security.policy.base import Answer, Answered, ApprovalRequest
 from gateway.access.approvals import ApprovalContext, ApprovalService, ButtonOutcome, ClosedApproval
 from gateway.channels.base import Closes, SendError
 from gateway.core.approval import ApprovalPrompt
+from gateway.core.errors import AwaitingAnswer
 from gateway.core.event_hub import EventHub
 from gateway.delivery.sender import OutboxSender, wait_for
 from gateway.store.errors import StoreError
 from gateway.store.repositories import approvals
 from gateway.store.sqlite.engine import SqliteStore
-from gateway.turns.journal import AwaitingAnswer
 
 log = logging.getLogger(__name__)
 

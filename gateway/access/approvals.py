@@ -10,10 +10,10 @@ from agent.errors import KoreError
 from agent.i18n import mark_for_translation, t, use_locale
 from agent.records import frozen
 from agent.security.policy.base import Answer, Answered, ApprovalRequest
-from gateway.access.control import CONSOLE, AccessControl
+from gateway.access.control import AccessControl
 from gateway.core.approval import ApprovalPrompt, State, fingerprint, read_press, title_of, verdict
 from gateway.core.markdown import escape_markdown
-from gateway.core.messages import InboundMessage, OutboundPart, Route
+from gateway.core.messages import CONSOLE, InboundMessage, OutboundPart, Route
 from gateway.delivery.sender import OutboxSender
 from gateway.runtime.clock import SteadyClock
 from gateway.store.repositories import approvals, outbox, sessions

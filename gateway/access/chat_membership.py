@@ -5,7 +5,7 @@ from sqlite3 import Connection
 
 from agent.i18n import t, use_locale
 from gateway.access.control import AccessControl
-from gateway.channels.base import Standing
+from gateway.core.channel_events import Standing
 from gateway.core.markdown import escape_markdown
 from gateway.core.messages import Route
 from gateway.delivery.sender import OutboxSender

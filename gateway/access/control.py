@@ -9,9 +9,8 @@ from pathlib import Path
 from agent.records import frozen
 from agent.security.files.paths import user_inbox_dir
 from gateway.channels.chat_settings import ChatSettingsIndex
-from gateway.core.messages import InboundMessage
+from gateway.core.messages import CONSOLE, InboundMessage
 
-CONSOLE = "cli"
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 _NAME_CHARS = 120
 

@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 from agent.security.policy.base import PermissionMode, is_mode, tightest
-from gateway.access.control import CONSOLE
-from gateway.core.messages import InboundMessage
+from gateway.core.messages import CONSOLE, InboundMessage
 
 
 def mode_of(

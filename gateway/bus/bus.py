@@ -13,16 +13,16 @@ from gateway.access.approval_coordinator import ApprovalCoordinator
 from gateway.bus.ingest import Ingestor
 from gateway.bus.interrupts import StopResult, stop_lane
 from gateway.bus.lane import Lane
-from gateway.channels.base import Batch
 from gateway.commands import is_at_once, is_command
 from gateway.commands.dispatcher import CommandDispatcher
+from gateway.core.channel_events import Batch
+from gateway.core.errors import AwaitingAnswer, TurnSuspended
 from gateway.core.messages import Button, InboundMessage
 from gateway.store.errors import StoreBusy, StoreCorrupt, StoreError
 from gateway.store.repositories import claims, inbox, sessions, turns
 from gateway.store.repositories.claims import CommandClaim, SessionBusy, TurnClaim
 from gateway.store.repositories.outbox import OutgoingReply
 from gateway.store.sqlite.engine import SqliteStore
-from gateway.turns.journal import AwaitingAnswer, TurnSuspended
 from gateway.turns.outcome import quiet
 from gateway.turns.runner import TurnRunner
 

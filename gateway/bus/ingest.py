@@ -13,14 +13,13 @@ from agent.i18n import mark_for_translation, t, use_locale
 from agent.records import frozen
 from gateway.access.approvals import ApprovalService, ButtonOutcome, ClosedApproval
 from gateway.access.chat_membership import ChatMembership
-from gateway.access.control import CONSOLE
 from gateway.access.pairing_request import is_petition
 from gateway.access.pairing_service import PairingService
 from gateway.bus.interrupts import StopResult, stop_lane, stop_subagent
-from gateway.channels.base import Batch, Undecoded
 from gateway.commands import argument_of, command_of, is_at_once
 from gateway.core import keyboard
-from gateway.core.messages import InboundMessage
+from gateway.core.channel_events import Batch, Undecoded
+from gateway.core.messages import CONSOLE, InboundMessage
 from gateway.delivery.sender import OutboxSender
 from gateway.ops.audit.relay import AuditRelay
 from gateway.store.repositories import (

@@ -3,11 +3,10 @@
 import asyncio
 from collections.abc import Sequence
 
-from gateway.access.control import CONSOLE
 from gateway.channels.base import Accept, Unwatched
-from gateway.control.service import Delivered
 from gateway.core.event_hub import EventHub
-from gateway.core.messages import OutboundMessage, OutboundPart
+from gateway.core.messages import CONSOLE, OutboundMessage, OutboundPart
+from gateway.core.records import Delivered
 
 
 class ConsoleChannel:

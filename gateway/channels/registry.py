@@ -5,12 +5,13 @@ import time
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
 
-from gateway.access.control import CONSOLE, AccessControl, sole_owner
+from gateway.access.control import AccessControl, sole_owner
 from gateway.channels.base import Channel
 from gateway.channels.chat_aliases import ChatIdAliases
 from gateway.channels.chat_settings import ChatSettings, ChatSettingsIndex
 from gateway.channels.state import StoreChannelState
 from gateway.config import Settings
+from gateway.core.messages import CONSOLE
 from gateway.runtime.import_trimming import drop_docstrings, hidden, leave_out_httpx
 from gateway.store.repositories import chats as stored_moves
 from gateway.store.repositories import inbox, members

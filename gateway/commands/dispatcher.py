@@ -18,12 +18,12 @@ from gateway.commands.table import ChatCommand
 from gateway.core import keyboard
 from gateway.core.markdown import escape_markdown
 from gateway.core.messages import Button, InboundMessage, Route
+from gateway.core.records import Trace
 from gateway.delivery.user_language import UserLanguages
 from gateway.sessions.window_cache import SessionWindowCache
 from gateway.store.repositories import sessions
 from gateway.store.repositories.claims import CommandClaim
 from gateway.store.sqlite.engine import SqliteStore
-from gateway.turns.trace import Trace
 
 
 class Ground(Protocol):

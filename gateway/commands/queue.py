@@ -6,8 +6,8 @@ from typing import get_args
 from agent.i18n import mark_for_translation, t
 from gateway.commands import is_command
 from gateway.commands.dispatcher import CommandCall
-from gateway.control.service import QueueMode
 from gateway.core.markdown import code
+from gateway.core.records import QueueMode
 from gateway.store.repositories import inbox, sessions
 
 _MEANING: dict[QueueMode, str] = {

@@ -6,12 +6,11 @@ from sqlite3 import Connection
 
 from agent.errors import KoreError
 from agent.i18n import mark_for_translation, t
-from gateway.access.control import CONSOLE
 from gateway.commands.dispatcher import CommandCall
-from gateway.control.service import SessionInfo, SessionState
 from gateway.core.keyboard import KeyboardChoice
 from gateway.core.markdown import escape_markdown
-from gateway.core.messages import Route
+from gateway.core.messages import CONSOLE, Route
+from gateway.core.records import SessionInfo, SessionState
 from gateway.store import search
 from gateway.store.repositories import sessions
 from gateway.store.search import Scope

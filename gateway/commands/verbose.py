@@ -5,8 +5,8 @@ from typing import get_args
 
 from agent.i18n import mark_for_translation, t
 from gateway.commands.dispatcher import CommandCall
+from gateway.core.records import Trace
 from gateway.store.repositories import sessions
-from gateway.turns.trace import Trace
 
 _MEANING: dict[Trace, str] = {
     "off": mark_for_translation("the answer alone"),

@@ -20,7 +20,6 @@ from gateway.control.protocol import (
     LINE_LIMIT_BYTES,
     PROTOCOL,
     REQUEST_LIMIT_BYTES,
-    ConnectionLost,
     decode_object,
     encode_line,
     error_from_json,
@@ -34,7 +33,10 @@ from gateway.control.protocol import (
     socket_address,
     watch_event_from_json,
 )
-from gateway.control.service import (
+from gateway.core.approval import ApprovalPrompt
+from gateway.core.errors import ConnectionLost
+from gateway.core.messages import InboundMessage
+from gateway.core.records import (
     ConsoleLease,
     QueueMode,
     SearchHit,
@@ -42,8 +44,6 @@ from gateway.control.service import (
     SessionPreview,
     WatchEvent,
 )
-from gateway.core.approval import ApprovalPrompt
-from gateway.core.messages import InboundMessage
 
 _CONNECT_S = 5.0
 

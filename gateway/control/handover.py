@@ -17,7 +17,7 @@ from agent.i18n import t
 from agent.records import frozen
 from gateway.bus.bus import MessageBus
 from gateway.control.client import ControlClient
-from gateway.control.protocol import ConnectionLost, HandedOver
+from gateway.core.errors import ConnectionLost, HandedOver
 from gateway.core.event_hub import EventHub
 from gateway.core.messages import ONCE
 from gateway.runtime.lock import AlreadyRunning, acquire

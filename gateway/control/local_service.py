@@ -16,10 +16,12 @@ from agent.security.policy.base import Answer
 from agent.types import Message
 from agent.version import VERSION
 from gateway.access.approval_coordinator import ApprovalCoordinator
-from gateway.access.control import CONSOLE
 from gateway.bus.bus import MessageBus
 from gateway.control.runtime_status import resident_bytes
-from gateway.control.service import (
+from gateway.core.approval import ApprovalPrompt
+from gateway.core.event_hub import EventHub
+from gateway.core.messages import CONSOLE, ONCE, InboundMessage, Route
+from gateway.core.records import (
     ConsoleLease,
     QueueMode,
     SearchHit,
@@ -27,9 +29,6 @@ from gateway.control.service import (
     SessionPreview,
     WatchEvent,
 )
-from gateway.core.approval import ApprovalPrompt
-from gateway.core.event_hub import EventHub
-from gateway.core.messages import ONCE, InboundMessage, Route
 from gateway.sessions import console_binding
 from gateway.sessions.console_binding import LOCAL, MAIN
 from gateway.sessions.service import SessionService, conversation_status

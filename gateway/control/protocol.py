@@ -12,7 +12,10 @@ from typing import Any
 
 from agent.errors import ConfigError, KoreError
 from agent.serialization import dumps, event_from_json, event_to_json
-from gateway.control.service import (
+from gateway.core.approval import ApprovalPrompt
+from gateway.core.errors import ConnectionLost, HandedOver
+from gateway.core.messages import InboundMessage, Media, Route, Sender
+from gateway.core.records import (
     ConsoleLease,
     Delivered,
     Excerpt,
@@ -21,8 +24,6 @@ from gateway.control.service import (
     SessionPreview,
     WatchEvent,
 )
-from gateway.core.approval import ApprovalPrompt
-from gateway.core.messages import InboundMessage, Media, Route, Sender
 
 # Raised when two processes of different Kore versions would not understand each other.
 PROTOCOL = 1
@@ -30,19 +31,6 @@ REQUEST_LIMIT_BYTES = 4 * 1024 * 1024
 LINE_LIMIT_BYTES = 16 * 1024 * 1024
 # Linux and macOS keep a socket's path in 108 and 104 bytes.
 _ADDRESS_LIMIT_BYTES = 100
-
-
-class ConnectionLost(KoreError):
-    """The process that owns the data went away in the middle of a conversation, or let go of
-    whoever watched it."""
-
-    code = "owner-lost"
-
-
-class HandedOver(ConnectionLost):
-    """The process that owned the data has let go of it for another one, which goes on."""
-
-    code = "handed-over"
 
 
 def inbound_to_json(message: InboundMessage) -> dict[str, Any]:

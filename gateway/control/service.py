@@ -7,14 +7,20 @@ Two implementations stand behind these ports: `desk.Desk`, in the owner's own pr
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, Literal, Protocol
 
-from agent.events import Event
-from agent.records import frozen
 from agent.security.policy.base import Answer
 from agent.types import Message
 from gateway.core.approval import ApprovalPrompt
-from gateway.core.messages import InboundMessage, OutboundKind
+from gateway.core.messages import InboundMessage
+from gateway.core.records import (
+    ConsoleLease,
+    QueueMode,
+    SearchHit,
+    SessionInfo,
+    SessionPreview,
+    WatchEvent,
+)
 
 
 class JobsApi(Protocol):
@@ -28,94 +34,6 @@ class JobsApi(Protocol):
         """`add` or `ask` (key, when, text, and what the flags say), or `remove`, `pause`, `resume`
         or `run` a `number`; returns a sentence. Raises `KoreError`."""
         ...
-
-
-@frozen
-class Delivered:
-    """A part of an answer or a notice has reached this lane for good; `text` is markdown.
-
-    `event_id` names the inbound message that it answers (the newest, when several were joined),
-    `last` closes that answer. It comes after the turn's `Done`, once everything is on disk.
-    """
-
-    type: ClassVar[str] = "delivered"
-    text: str
-    kind: OutboundKind
-    event_id: str | None
-    last: bool
-    maybe_duplicate: bool = False
-
-
-WatchEvent = Event | Delivered
-
-# Its own turn afterwards; one turn with all that waits; or into the turn that runs.
-QueueMode = Literal["queue", "join", "steer"]
-
-SessionState = Literal["idle", "running", "paused", "closed"]
-
-
-@frozen
-class SessionInfo:
-    """A session as it is listed; `taint` is what it has taken in, separated by commas, `parent`
-    the session that it was forked from."""
-
-    id: str
-    name: str
-    status: SessionState
-    lane: str | None
-    principal: str
-    messages: int
-    created_at: float
-    last_active_at: float
-    taint: str = ""
-    parent: str | None = None
-
-
-@frozen
-class SearchHit:
-    """A message that holds what was searched for, or a session whose name does (role "name", n 0).
-
-    `marks` are stretches of `snippet` that do.
-    """
-
-    session: str
-    name: str
-    principal: str
-    n: int
-    role: str
-    at: float
-    snippet: str
-    marks: tuple[tuple[int, int], ...]
-
-
-@frozen
-class Excerpt:
-    """What a person ("user") or the model ("assistant") said."""
-
-    role: str
-    text: str
-
-
-@frozen
-class SessionPreview:
-    """A session without all of its messages: how it began and, behind that, where it stands."""
-
-    info: SessionInfo
-    beginning: tuple[Excerpt, ...] = ()
-    end: tuple[Excerpt, ...] = ()
-
-
-@frozen
-class ConsoleLease:
-    """A console's place: its chat id, and the session bound to it (None: the first message makes
-    one). `unfinished`: an earlier answer is still under way there, because the process was killed
-    or nobody looked on. `language` is what the person at the console chose to be spoken to in.
-    """
-
-    chat_id: str
-    session: str | None
-    unfinished: bool
-    language: str | None = None
 
 
 class Talk(Protocol):

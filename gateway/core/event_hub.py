@@ -24,8 +24,8 @@ from agent.events import (
     UsageReport,
 )
 from agent.turn.event_stream import DroppedEvents
-from gateway.control.protocol import ConnectionLost
-from gateway.control.service import WatchEvent
+from gateway.core.errors import ConnectionLost
+from gateway.core.records import WatchEvent
 
 # A watcher this far behind is let go: it reads the session anew.
 LIMIT = 4096

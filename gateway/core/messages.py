@@ -253,3 +253,6 @@ class OutboundMessage:
     event_id: str | None = None
     last: bool = True
     strayed: bool = False
+
+
+CONSOLE = "cli"

@@ -29,6 +29,7 @@ from gateway.channels.base import (
     Unreachable,
 )
 from gateway.core.messages import OutboundPart, Route
+from gateway.core.records import Trace
 from gateway.delivery.best_effort import BestEffortTasks, clear_reactions
 from gateway.delivery.outbound_files import delete_snapshots, send_message
 from gateway.delivery.outbox_reader import OutboxReader, Wait
@@ -45,7 +46,6 @@ from gateway.store.errors import StoreError
 from gateway.store.repositories import chats, outbox
 from gateway.store.repositories.outbox import OutgoingReply, PendingPart
 from gateway.store.sqlite.engine import SqliteStore
-from gateway.turns.trace import Trace
 
 log = logging.getLogger(__name__)
 

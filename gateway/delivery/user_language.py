@@ -4,8 +4,7 @@ import os
 from sqlite3 import Connection
 
 from agent.i18n import LANGUAGES, current_locale, t, use_locale
-from gateway.access.control import CONSOLE
-from gateway.core.messages import InboundMessage, Route
+from gateway.core.messages import CONSOLE, InboundMessage, Route
 from gateway.store.repositories import preferences
 from gateway.store.repositories.claims import CommandClaim, TurnClaim
 

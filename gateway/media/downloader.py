@@ -13,8 +13,9 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 from agent.i18n import mark_for_translation, t, use_locale
-from gateway.channels.base import Accept, Batch, NotFetched, SupportsDownloads
+from gateway.channels.base import Accept, NotFetched, SupportsDownloads
 from gateway.config.sections import MediaSection
+from gateway.core.channel_events import Batch
 from gateway.core.markdown import escape_markdown
 from gateway.core.messages import InboundMessage, Media
 from gateway.delivery.sender import OutboxSender

@@ -9,8 +9,7 @@ from agent.errors import KoreError
 from agent.i18n import plural, t
 from agent.records import frozen
 from agent.types import Taint
-from gateway.access.control import CONSOLE
-from gateway.core.messages import ONCE, InboundMessage, Sender
+from gateway.core.messages import CONSOLE, ONCE, InboundMessage, Sender
 from gateway.scheduler.job_text import describe_recurrence, local_time, title
 from gateway.scheduler.recurrence import Recurrence
 from gateway.scheduler.service import JobContext

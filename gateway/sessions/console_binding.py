@@ -6,9 +6,8 @@ from sqlite3 import Connection
 
 from agent.errors import KoreError
 from agent.i18n import t
-from gateway.access.control import CONSOLE
-from gateway.control.service import ConsoleLease
-from gateway.core.messages import Route
+from gateway.core.messages import CONSOLE, Route
+from gateway.core.records import ConsoleLease
 from gateway.store.repositories import inbox, outbox, session_admin, sessions
 from gateway.store.repositories.active_channels import foreign_channel
 

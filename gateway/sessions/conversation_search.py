@@ -8,9 +8,9 @@ from sqlite3 import Connection
 from agent.errors import KoreError
 from agent.records import frozen
 from agent.tools.base import MemoryHit
-from gateway.access.control import CONSOLE, AccessControl
-from gateway.control.service import SearchHit
-from gateway.core.messages import Route
+from gateway.access.control import AccessControl
+from gateway.core.messages import CONSOLE, Route
+from gateway.core.records import SearchHit
 from gateway.store import search
 from gateway.store.repositories import sessions
 from gateway.store.repositories.claims import TurnClaim

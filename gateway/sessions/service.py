@@ -12,8 +12,8 @@ from agent.errors import KoreError
 from agent.events import SessionClosed
 from agent.i18n import mark_for_translation, t
 from agent.records import frozen
-from gateway.access.control import CONSOLE
-from gateway.control.service import SearchHit, SessionInfo, SessionPreview
+from gateway.core.messages import CONSOLE
+from gateway.core.records import SearchHit, SessionInfo, SessionPreview
 from gateway.sessions.background_work import BackgroundWork
 from gateway.store import search
 from gateway.store.repositories import inbox, session_admin, sessions, usage

@@ -14,7 +14,7 @@ from agent.errors import KoreError
 from agent.records import frozen
 from agent.serialization import message_from_json
 from agent.types import Message
-from gateway.control.service import SearchHit
+from gateway.core.records import SearchHit
 from gateway.store.cipher import mark_of
 
 # Scripts that are written without spaces: Thai to Khmer, kana, Han, Hangul.

@@ -12,8 +12,7 @@ from agent.security.taint.origin import TrustedOrigins
 from agent.settings import SubagentLimits
 from agent.subagents.catalog import CatalogPaths, SubagentCatalog
 from agent.subagents.definition import BUILT_IN, SubagentDefinition
-from gateway.access.control import CONSOLE
-from gateway.core.messages import InboundMessage
+from gateway.core.messages import CONSOLE, InboundMessage
 from gateway.runtime.paths import DataDir
 
 if TYPE_CHECKING:

@@ -15,9 +15,8 @@ from agent.events import Compacted
 from agent.i18n import t
 from agent.records import frozen
 from agent.turn.context_usage import PromptAudience, room
-from gateway.access.control import CONSOLE
 from gateway.core.event_hub import EventHub
-from gateway.core.messages import InboundMessage
+from gateway.core.messages import CONSOLE, InboundMessage
 from gateway.delivery.sender import OutboxSender
 from gateway.sessions.window_cache import SessionWindowCache
 from gateway.store.repositories import sessions, turns, windows

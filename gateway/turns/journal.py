@@ -5,26 +5,13 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from agent.history import close_unanswered_calls, result_message
-from agent.security.policy.base import AnswerPending
 from agent.tools.registry import ToolRegistry
 from agent.types import Effect, Message, ToolCall, ToolResult
+from gateway.core.errors import TurnSuspended
 from gateway.store.repositories import turns
 from gateway.store.repositories.claims import TurnClaim
 from gateway.store.sqlite.engine import SqliteStore, to_its_end
 from gateway.turns.steering import Steering
-
-
-class TurnSuspended(Exception):
-    """The process goes down: the turn rests at its last journaled step and goes on later."""
-
-
-class AwaitingAnswer(AnswerPending):
-    """A person has to answer first, or a helper: the turn rests and holds nothing; the answer wakes
-    its lane. `sentence` says so to whoever waits."""
-
-    def __init__(self, reason: str, sentence: str) -> None:
-        super().__init__(reason)
-        self.sentence = sentence
 
 
 class StoreTurnJournal:

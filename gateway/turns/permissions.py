@@ -11,11 +11,11 @@ from agent.security.policy.base import Approver, Decision, PermissionMode, ToolR
 from agent.tools.runner import Permissions
 from gateway.access.approval_coordinator import ApprovalCoordinator
 from gateway.access.approvals import ApprovalContext
-from gateway.access.control import CONSOLE, AccessControl
+from gateway.access.control import AccessControl
 from gateway.access.permission_modes import mode_of
 from gateway.access.roles import RoleRegistry
 from gateway.config.sections import ScheduleSection
-from gateway.core.messages import InboundMessage
+from gateway.core.messages import CONSOLE, InboundMessage
 
 if TYPE_CHECKING:
     from agent.security.policy.engine import PrincipalContext

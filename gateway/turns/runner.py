@@ -19,6 +19,7 @@ from agent.types import Message
 from agent.undo.recorder import RecorderFactory
 from agent.usage import UsageTotals
 from gateway.bus.isolation import Isolation
+from gateway.core.errors import AwaitingAnswer
 from gateway.core.event_hub import EventHub
 from gateway.core.messages import ONCE, InboundMessage
 from gateway.delivery.preview import StreamingPreview
@@ -38,7 +39,7 @@ from gateway.store.sqlite.engine import SqliteStore
 from gateway.turns import outcome
 from gateway.turns.compaction import CompactionService
 from gateway.turns.disclosure_budget import StoredDisclosureBudget
-from gateway.turns.journal import AwaitingAnswer, StoreTurnJournal
+from gateway.turns.journal import StoreTurnJournal
 from gateway.turns.live_preview import preview_for_turn
 from gateway.turns.outcome import FROM_AGENT, TurnOutcome
 from gateway.turns.permissions import TurnPermissions

@@ -26,6 +26,7 @@ from agent.tools import base
 from agent.tools.base import CallContext
 from agent.turn.request import Task
 from agent.types import ToolResult
+from gateway.core.errors import AwaitingAnswer
 from gateway.delivery.sender import OutboxSender
 from gateway.media.send_file import file_sender, nowhere
 from gateway.store.repositories import sessions, subagent_tasks
@@ -35,7 +36,6 @@ from gateway.store.sqlite.engine import SqliteStore
 from gateway.turns import subagent_launch
 from gateway.turns.agent_profiles import profile_for
 from gateway.turns.disclosure_budget import StoredDisclosureBudget
-from gateway.turns.journal import AwaitingAnswer
 from gateway.turns.permissions import TurnPermissions
 
 

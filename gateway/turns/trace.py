@@ -2,15 +2,13 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Literal
 
 from agent.i18n import plural, t
 from agent.types import Message
 from agent.usage import UsageTotals
+from gateway.core.records import Trace
 from gateway.delivery.activity_status import code, sentence
 from gateway.turns.usage_text import usage_text
-
-Trace = Literal["off", "summary", "full"]
 
 _STEPS = 25
 _CHANGING = ("write_file", "edit_file", "append_file")

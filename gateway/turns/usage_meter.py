@@ -11,9 +11,9 @@ from agent.errors import LimitReached
 from agent.i18n import t, use_locale
 from agent.records import frozen
 from agent.usage import Charge, Receipt, UsageTotals
-from gateway.access.control import CONSOLE, AccessControl
+from gateway.access.control import AccessControl
 from gateway.config.sections import LimitsSection
-from gateway.core.messages import Route
+from gateway.core.messages import CONSOLE, Route
 from gateway.delivery.sender import OutboxSender
 from gateway.store.repositories import outbox
 from gateway.store.repositories import usage as store

@@ -13,10 +13,11 @@ from agent.events import ApprovalAnswered, ApprovalAsked, Done, TextDelta
 from gateway.app import open_app
 from gateway.config import load_settings
 from gateway.control.client import ControlClient
-from gateway.control.protocol import HandedOver
 from gateway.control.server import ControlServer
-from gateway.control.service import Delivered, Service, WatchEvent
+from gateway.control.service import Service
+from gateway.core.errors import HandedOver
 from gateway.core.messages import InboundMessage, Sender
+from gateway.core.records import Delivered, WatchEvent
 from gateway.runtime.paths import DataDir
 from tests.fakes.memory_service import MemoryService
 

@@ -33,7 +33,9 @@ from agent.events import (
 from agent.security.policy.base import Answer
 from agent.serialization import dumps, message_from_json, message_to_json
 from agent.types import Message, Result, Signal, Usage, assistant, user
-from gateway.control.service import (
+from gateway.core.approval import ApprovalPrompt
+from gateway.core.messages import InboundMessage
+from gateway.core.records import (
     ConsoleLease,
     Delivered,
     Excerpt,
@@ -44,8 +46,6 @@ from gateway.control.service import (
     SessionState,
     WatchEvent,
 )
-from gateway.core.approval import ApprovalPrompt
-from gateway.core.messages import InboundMessage
 
 
 @dataclass

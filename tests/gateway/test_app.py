@@ -4,7 +4,7 @@ from pathlib import Path
 
 from gateway.app import open_app
 from gateway.config import Settings, load_settings
-from gateway.control.service import Delivered
+from gateway.core.records import Delivered
 from gateway.runtime.paths import DataDir
 from tests.fakes.bot_api import TOKEN, BotApi
 from tests.gateway.parts import typed

@@ -9,7 +9,7 @@ import pytest
 from agent.events import ModelEvent, Reply, TextDelta
 from agent.providers.base import ModelRequest
 from agent.types import Usage, assistant
-from gateway.channels.base import Batch
+from gateway.core.channel_events import Batch
 from tests.fakes.platform import StreamingPlatform
 from tests.gateway.parts import ended, opened, running, said
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agent.errors import KoreError
-from gateway.channels.base import Batch, Undecoded
+from gateway.core.channel_events import Batch, Undecoded
 from gateway.core.messages import Sender
 from gateway.store.repositories import undecoded_updates
 from tests.fakes.gated import Gated

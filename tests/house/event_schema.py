@@ -11,7 +11,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from agent.types import Message
-from gateway.control.service import WatchEvent
+from gateway.core.records import WatchEvent
 
 _SIMPLE = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
 # A message in its stored form: docs/events.md tells it, agent/serialization.py writes it.

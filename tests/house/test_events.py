@@ -10,7 +10,7 @@ from typing import Any, get_args
 import fastjsonschema
 import pytest
 
-from gateway.control.service import WatchEvent
+from gateway.core.records import WatchEvent
 from tests.fakes.model import ModelServer
 from tests.fakes.model_script import Call, ReplyScript, refusal
 from tests.gateway.cli.kore import kore

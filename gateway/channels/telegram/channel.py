@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from agent.errors import KoreError
 from agent.i18n import t
-from gateway.channels.base import Accept, Batch, ChannelStatus, Growing, Streaming
+from gateway.channels.base import Accept, ChannelStatus, Growing, Streaming
 from gateway.channels.chat_settings import ChatSettingsIndex
 from gateway.channels.rate_limiter import RateLimiter
 from gateway.channels.state import ChannelState, InMemoryChannelState
@@ -25,8 +25,9 @@ from gateway.channels.telegram.outbound.render import (
 from gateway.channels.telegram.outbound.send import TelegramSender
 from gateway.channels.telegram.settings import TelegramSettings
 from gateway.core.approval import ApprovalPrompt
+from gateway.core.channel_events import Batch
 from gateway.core.messages import Media, OutboundFile, OutboundMessage, OutboundPart, Route
-from gateway.turns.trace import Trace
+from gateway.core.records import Trace
 
 if TYPE_CHECKING:
     from gateway.channels.telegram.inbound.webhook import Webhook

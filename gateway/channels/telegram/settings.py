@@ -6,7 +6,7 @@ from urllib.parse import quote, urlsplit
 
 from agent.records import frozen
 from gateway.channels.base import Streaming
-from gateway.turns.trace import Trace
+from gateway.core.records import Trace
 
 OFFICIAL_SERVER = "https://api.telegram.org"
 

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from gateway.cli.console.chat.shell_escape import Show, UserCommand
     from gateway.config import Settings
-    from gateway.control.protocol import ConnectionLost
     from gateway.control.service import Service
+    from gateway.core.errors import ConnectionLost
 
 _STDIN_LIMIT_BYTES = 1_000_000
 SANDBOXES = ("auto", "bwrap", "landlock", "container", "none")

@@ -19,8 +19,10 @@ from gateway.cli.chat.service_connection import ServiceConnection
 from gateway.cli.chat.streamed_answer import StreamedAnswer
 from gateway.cli.console.chat.message_builder import MessageBuilder, principal
 from gateway.cli.console.output.text import call_line, event_line, outcome
-from gateway.control.protocol import ConnectionLost, HandedOver, watch_event_to_json
-from gateway.control.service import Delivered, Service, WatchEvent
+from gateway.control.protocol import watch_event_to_json
+from gateway.control.service import Service
+from gateway.core.errors import ConnectionLost, HandedOver
+from gateway.core.records import Delivered, WatchEvent
 
 if TYPE_CHECKING:
     from agent.context.project_context import ProjectContext

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from agent.errors import ConfigError
 from gateway.control.client import ControlClient
-from gateway.control.protocol import ConnectionLost, HandedOver
 from gateway.control.service import Service
+from gateway.core.errors import ConnectionLost, HandedOver
 from gateway.runtime.paths import DataDir
 
 if TYPE_CHECKING:

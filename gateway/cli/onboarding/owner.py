@@ -11,8 +11,8 @@ from agent.records import frozen
 from gateway.access.pairing import CODE_LIFE_S
 from gateway.config import Settings
 from gateway.control.client import ControlClient
-from gateway.control.protocol import ConnectionLost
 from gateway.control.service import Service
+from gateway.core.errors import ConnectionLost
 from gateway.ops.credential_checks import BotIdentity
 from gateway.runtime.paths import DataDir
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from agent.errors import ConfigError
 from agent.records import frozen
 from agent.security.policy.base import MODES
-from gateway.access.control import CONSOLE
+from gateway.core.messages import CONSOLE
 
 if TYPE_CHECKING:
     from agent.security.policy.base import Decision, ToolRequest

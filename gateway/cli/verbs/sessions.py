@@ -16,8 +16,9 @@ from gateway.cli.context import whole
 from gateway.cli.invocation import as_installed
 from gateway.cli.output import clean, clean_lines, moment, print_json, print_table
 from gateway.cli.service_link import service_of
-from gateway.control.service import SearchHit, Service, SessionInfo
+from gateway.control.service import Service
 from gateway.core.messages import ONCE
+from gateway.core.records import SearchHit, SessionInfo
 from gateway.sessions.transcript import readable
 
 _STATES = {

@@ -8,6 +8,7 @@ from sqlite3 import Connection
 from agent.records import frozen
 from agent.types import Context, Message, Taint
 from gateway.core.messages import InboundMessage
+from gateway.core.records import Trace
 from gateway.store.repositories import (
     approvals,
     chats,
@@ -19,7 +20,6 @@ from gateway.store.repositories import (
 from gateway.store.repositories.active_channels import TURN_RUN_HERE
 from gateway.store.repositories.inbox import LIVE, PAYLOAD, RUNNING, taint_of_quotes
 from gateway.store.repositories.sessions import ThinkingChoice
-from gateway.turns.trace import Trace
 
 # A turn that ended the process this often without a new step is given up.
 ATTEMPTS = 3

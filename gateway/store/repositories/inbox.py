@@ -7,7 +7,7 @@ from sqlite3 import Connection
 from agent.records import frozen
 from agent.security.taint.taint import NOTHING, UNTRUSTED
 from agent.types import Taint
-from gateway.channels.base import Standing
+from gateway.core.channel_events import Standing
 from gateway.core.messages import InboundMessage
 from gateway.store.repositories import chats, pending_media, sessions
 from gateway.store.repositories.active_channels import TURN_RUN_HERE

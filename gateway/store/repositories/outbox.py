@@ -10,9 +10,8 @@ from agent.i18n import mark_for_translation, t
 from agent.records import frozen
 from agent.security.taint.taint import BOTH, NOTHING
 from agent.types import Taint
-from gateway.access.control import CONSOLE
 from gateway.core.link_defusing import defuse_part, plain_part
-from gateway.core.messages import OutboundKind, OutboundMessage, OutboundPart, Route
+from gateway.core.messages import CONSOLE, OutboundKind, OutboundMessage, OutboundPart, Route
 from gateway.store.repositories import parts, sessions
 
 

@@ -11,7 +11,7 @@ from agent.errors import KoreError
 from agent.i18n import t
 from agent.records import frozen
 from agent.serialization import message_from_json
-from gateway.control.service import Excerpt, SessionPreview
+from gateway.core.records import Excerpt, SessionPreview
 from gateway.store.repositories import sessions
 from gateway.store.repositories.inbox import LIVE
 from gateway.store.search import Scope

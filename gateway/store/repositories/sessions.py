@@ -12,11 +12,10 @@ from agent.i18n import t
 from agent.records import frozen
 from agent.serialization import dumps, message_from_json, message_to_json
 from agent.types import Message, Taint
-from gateway.control.service import QueueMode, SessionInfo, SessionState
 from gateway.core.messages import ONCE
+from gateway.core.records import QueueMode, SessionInfo, SessionState, Trace
 from gateway.store import search
 from gateway.store.search import Scope
-from gateway.turns.trace import Trace
 
 _TITLE_CHARS = 50
 

@@ -6,7 +6,7 @@ from sqlite3 import Connection
 
 from agent.records import frozen
 from agent.serialization import dumps
-from gateway.channels.base import Undecoded
+from gateway.core.channel_events import Undecoded
 from gateway.store.repositories.inbox import PAYLOAD, InboxBatch
 
 # The newest that are kept; a broken server must not fill the disk.

@@ -20,11 +20,11 @@ from agent.prompts import load_prompt
 from agent.providers.scripted import ScriptedProvider
 from agent.security.policy.base import Answer
 from agent.types import Effect, ToolCall, assistant
-from gateway.channels.base import Batch
-from gateway.control.service import WatchEvent
 from gateway.core.approval import ApprovalPrompt, buttons_for
+from gateway.core.channel_events import Batch
 from gateway.core.markdown import escape_markdown
 from gateway.core.messages import InboundMessage, OutboundFile, OutboundPart, Sender
+from gateway.core.records import WatchEvent
 from gateway.store.repositories import claims, turns
 from tests.fakes.platform import Platform
 from tests.gateway.parts import Parts, opened, running, said, settled, typed

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from gateway.channels.base import Batch, Standing
+from gateway.core.channel_events import Batch, Standing
 from gateway.core.messages import Route
 from gateway.store.repositories import chats
 from tests.gateway.parts import Parts, opened, said

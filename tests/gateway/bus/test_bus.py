@@ -10,8 +10,8 @@ from agent.providers.pool import ModelPool
 from agent.providers.registry import ModelConfig
 from agent.providers.scripted import EchoProvider
 from agent.types import Message
-from gateway.channels.base import Batch
-from gateway.control.service import Delivered
+from gateway.core.channel_events import Batch
+from gateway.core.records import Delivered
 from gateway.store.errors import StoreError
 from gateway.store.repositories import inbox, outbox, sessions
 from gateway.store.repositories.inbox import LANE_LIMIT

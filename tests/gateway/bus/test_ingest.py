@@ -8,7 +8,7 @@ from gateway.access.control import AccessControl
 from gateway.access.pairing import OPEN_CODES
 from gateway.access.pairing_service import PairingService
 from gateway.bus.ingest import BackpressureLimits, Ingestor, IngestResult
-from gateway.channels.base import Batch
+from gateway.core.channel_events import Batch
 from gateway.core.messages import Sender
 from gateway.store.repositories.members import DENIED_KEPT
 from tests.fakes.gated import Gated

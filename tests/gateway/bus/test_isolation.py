@@ -3,7 +3,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from agent.history import is_valid
-from gateway.channels.base import Batch
+from gateway.core.channel_events import Batch
 from gateway.core.messages import InboundMessage
 from tests.fakes.gated import Gated
 from tests.gateway.parts import Parts, running, said, settled

@@ -5,8 +5,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from agent.errors import ConfigError
-from gateway.channels.base import Accept, Batch
+from gateway.channels.base import Accept
 from gateway.channels.supervisor import ChannelSupervisor
+from gateway.core.channel_events import Batch
 from tests.fakes.platform import Platform
 from tests.gateway.parts import settled
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from agent.i18n import current_locale
 from agent.providers.scripted import ScriptedProvider
-from gateway.channels.base import Batch
+from gateway.core.channel_events import Batch
 from gateway.core.messages import Route
 from gateway.delivery.user_language import UserLanguages
 from tests.fakes.platform import Platform

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from agent.providers.scripted import ScriptedProvider
 from agent.text.visible import escape_line
 from agent.types import Message, ToolCall, assistant
-from gateway.channels.base import Batch
 from gateway.channels.telegram.outbound import approval_card as telegram
 from gateway.channels.telegram.outbound.render import render
 from gateway.commands.table import COMMANDS, UNLISTED
 from gateway.core.approval import ApprovalPrompt
+from gateway.core.channel_events import Batch
 from gateway.core.messages import Entity, OutboundFile, OutboundMessage, OutboundPart, Sender
-from gateway.turns.trace import Trace
+from gateway.core.records import Trace
 from tests.fakes.platform import Platform
 from tests.gateway.parts import Parts, running, said
 

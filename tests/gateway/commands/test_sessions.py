@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.providers.scripted import EchoProvider
-from gateway.channels.base import Batch
+from gateway.core.channel_events import Batch
 from gateway.core.messages import Sender
 from gateway.store.repositories import turns
 from tests.gateway.parts import Parts, running, said, typed

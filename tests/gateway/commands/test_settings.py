@@ -6,7 +6,7 @@ from typing import Any
 
 from agent.providers.scripted import ScriptedProvider
 from agent.types import Message, ToolCall, assistant
-from gateway.channels.base import Batch
+from gateway.core.channel_events import Batch
 from gateway.core.messages import InboundMessage, Sender
 from tests.gateway.parts import Parts, running, said, typed
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from agent.events import Notice
 from agent.providers.scripted import ScriptedProvider
 from agent.types import Message, ToolCall, assistant
-from gateway.control.service import Delivered, WatchEvent
 from gateway.core.messages import Sender
+from gateway.core.records import Delivered, WatchEvent
 from tests.gateway.parts import Parts, running, typed
 from tests.processes import gone, lasting, runs
 

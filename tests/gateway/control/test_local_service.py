@@ -11,13 +11,13 @@ from agent.providers.pool import ModelPool
 from agent.providers.registry import ModelConfig
 from agent.subagents.definition import SubagentDefinition
 from agent.types import ToolCall, assistant
-from gateway.channels.base import Batch
 from gateway.control.client import ControlClient
-from gateway.control.protocol import ConnectionLost
 from gateway.control.server import ControlServer
-from gateway.control.service import Delivered, WatchEvent
+from gateway.core.channel_events import Batch
+from gateway.core.errors import ConnectionLost
 from gateway.core.event_hub import LET_GO
 from gateway.core.messages import InboundMessage
+from gateway.core.records import Delivered, WatchEvent
 from tests.fakes.gated import Gated
 from tests.gateway.parts import Parts, running, said, typed
 

@@ -12,8 +12,9 @@ import pytest
 
 from agent.errors import KoreError
 from gateway.control.client import ControlClient
-from gateway.control.protocol import REQUEST_LIMIT_BYTES, ConnectionLost
+from gateway.control.protocol import REQUEST_LIMIT_BYTES
 from gateway.control.server import ControlServer
+from gateway.core.errors import ConnectionLost
 from gateway.core.messages import InboundMessage, Sender
 from tests.fakes.memory_service import MemoryService
 

@@ -16,8 +16,7 @@ from agent.events import (
     UsageReport,
 )
 from agent.types import Usage
-from gateway.control.protocol import ConnectionLost
-from gateway.control.service import WatchEvent
+from gateway.core.errors import ConnectionLost
 from gateway.core.event_hub import (
     JOINED_CHARS,
     LET_GO,
@@ -28,6 +27,7 @@ from gateway.core.event_hub import (
     EventHub,
     Subscription,
 )
+from gateway.core.records import WatchEvent
 
 
 async def read(watcher: Subscription) -> list[WatchEvent]:

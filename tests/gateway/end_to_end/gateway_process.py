@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from gateway.control.client import ControlClient
-from gateway.control.protocol import ConnectionLost
+from gateway.core.errors import ConnectionLost
 from tests.fakes.bot_api import BotApi
 from tests.fakes.bot_chats import Effect
 from tests.fakes.model import ModelServer

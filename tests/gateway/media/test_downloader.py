@@ -8,8 +8,9 @@ from typing import BinaryIO
 import pytest
 
 from gateway.access.control import AccessControl, folder_name
-from gateway.channels.base import Batch, NotFetched
+from gateway.channels.base import NotFetched
 from gateway.config.sections import MediaSection
+from gateway.core.channel_events import Batch
 from gateway.core.messages import InboundMessage, Media
 from gateway.media.downloader import AT_ONCE, MediaDownloader
 from gateway.media.storage import storage_name

@@ -11,7 +11,7 @@ import pytest
 
 from agent.errors import ConfigError
 from agent.types import ToolCall, ToolResult, assistant, user
-from gateway.channels.base import Undecoded
+from gateway.core.channel_events import Undecoded
 from gateway.core.messages import OutboundPart
 from gateway.store.cipher import SEALED, Cipher, cipher_of
 from gateway.store.errors import StoreError

@@ -25,9 +25,9 @@ from hypothesis.stateful import (
 from agent.history import is_valid, repair
 from agent.security.policy.base import Answered
 from agent.types import Effect, Message, ToolCall, ToolResult, assistant, user
-from gateway.channels.base import Undecoded
 from gateway.commands import is_command
 from gateway.core.approval import ApprovalPrompt, State
+from gateway.core.channel_events import Undecoded
 from gateway.core.messages import InboundMessage, OutboundPart, Route, Sender
 from gateway.store.repositories import (
     approvals,

@@ -11,7 +11,8 @@ from agent.history import is_valid
 from agent.providers.base import ModelRequest
 from agent.providers.scripted import ScriptedProvider
 from agent.types import Context, Message, ToolCall, assistant
-from gateway.channels.base import Ambiguous, Batch
+from gateway.channels.base import Ambiguous
+from gateway.core.channel_events import Batch
 from gateway.core.messages import InboundMessage
 from gateway.store.repositories import sessions
 from tests.fakes.gated import Gated

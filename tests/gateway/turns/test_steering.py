@@ -12,7 +12,7 @@ from agent.history import is_valid
 from agent.providers.base import ModelRequest
 from agent.providers.scripted import spoken
 from agent.types import Message, ToolCall, assistant
-from gateway.channels.base import Batch
+from gateway.core.channel_events import Batch
 from gateway.core.messages import InboundMessage, Sender
 from gateway.store.repositories import sessions
 from tests.fakes.gated import Gated

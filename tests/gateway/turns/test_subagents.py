@@ -17,9 +17,9 @@ from agent.providers.registry import ModelConfig
 from agent.providers.scripted import EchoProvider
 from agent.subagents.definition import SubagentDefinition
 from agent.types import ToolCall, Usage, assistant
-from gateway.control.service import Delivered, WatchEvent
 from gateway.core.event_hub import Subscription
 from gateway.core.messages import InboundMessage, Sender
+from gateway.core.records import Delivered, WatchEvent
 from gateway.store.repositories.inbox import PAYLOAD
 from tests.gateway.parts import Parts, at_work, opened, running, settled, typed
 

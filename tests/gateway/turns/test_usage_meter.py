@@ -13,8 +13,8 @@ import pytest
 from agent import events
 from agent.providers.pool import ModelPool
 from agent.providers.registry import ModelConfig
-from gateway.channels.base import Batch
 from gateway.config.sections import LimitsSection
+from gateway.core.channel_events import Batch
 from gateway.core.messages import InboundMessage, Sender
 from gateway.store.repositories import usage as store
 from gateway.turns.usage_limits import BillingDay

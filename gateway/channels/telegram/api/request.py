@@ -12,8 +12,8 @@ import aiohttp
 from telegram.error import TelegramError
 from telegram.request import BaseRequest, RequestData
 
-from gateway.channels.base import UNDECODED_LIMIT_CHARS
 from gateway.channels.telegram.settings import TelegramSettings
+from gateway.core.channel_events import UNDECODED_LIMIT_CHARS
 
 _LOOPBACK = ("127.0.0.1", "[::1]", "localhost")
 _HEAD_BYTES = UNDECODED_LIMIT_CHARS

@@ -6,8 +6,8 @@ https://core.telegram.org/bots/api#chatmemberupdated
 from collections.abc import Mapping
 from typing import Any
 
-from gateway.channels.base import Standing
 from gateway.channels.telegram.inbound.decode import MALFORMED, DecodeContext, person, undecodable
+from gateway.core.channel_events import Standing
 from gateway.core.messages import Route
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from telegram.error import TelegramError
 
 from agent.errors import KoreError
-from gateway.channels.base import Accept, Batch, ChannelStatus, Undecoded
+from gateway.channels.base import Accept, ChannelStatus
 from gateway.channels.chat_settings import ChatSettingsIndex
 from gateway.channels.state import ChannelState, InMemoryChannelState
 from gateway.channels.telegram.api.client import BATCH_LIMIT, TelegramClient
@@ -22,6 +22,7 @@ from gateway.channels.telegram.inbound.decode import Bot, DecodeContext
 from gateway.channels.telegram.inbound.poll_lock import poll_lock
 from gateway.channels.telegram.inbound.update_batch import decode_batch
 from gateway.channels.telegram.settings import TelegramSettings
+from gateway.core.channel_events import Batch, Undecoded
 
 _log = logging.getLogger(__name__)
 

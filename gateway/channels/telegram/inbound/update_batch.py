@@ -4,9 +4,9 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gateway.channels.base import UNDECODED_LIMIT_CHARS, Batch, Standing, Undecoded
 from gateway.channels.telegram.inbound.decode import DecodeContext, Undecodable, decode, moved
 from gateway.channels.telegram.inbound.membership import membership_change
+from gateway.core.channel_events import UNDECODED_LIMIT_CHARS, Batch, Standing, Undecoded
 from gateway.core.messages import InboundMessage
 
 # The Bot API nests a few levels; what lies deeper is never read.

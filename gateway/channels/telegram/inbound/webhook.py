@@ -16,7 +16,7 @@ from typing import Any
 from telegram.error import TelegramError
 
 from agent.errors import ConfigError, KoreError
-from gateway.channels.base import Accept, Batch, ChannelStatus
+from gateway.channels.base import Accept, ChannelStatus
 from gateway.channels.chat_settings import ChatSettingsIndex
 from gateway.channels.state import ChannelState
 from gateway.channels.telegram.api.client import TelegramClient
@@ -25,6 +25,7 @@ from gateway.channels.telegram.api.request import Refusal
 from gateway.channels.telegram.inbound.decode import Bot, DecodeContext
 from gateway.channels.telegram.inbound.update_batch import decode_batch, is_update_id
 from gateway.channels.telegram.settings import TelegramSettings
+from gateway.core.channel_events import Batch
 
 _log = logging.getLogger(__name__)
 

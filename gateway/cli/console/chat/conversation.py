@@ -21,8 +21,9 @@ from gateway.cli.console.input.plain_prompt import PlainPrompt
 from gateway.cli.console.input.prompt import Prompt
 from gateway.cli.console.output.ascii_fallback import speaks_utf8
 from gateway.cli.console.output.screen import Screen
-from gateway.control.protocol import ConnectionLost, HandedOver
-from gateway.control.service import ConsoleLease, Service
+from gateway.control.service import Service
+from gateway.core.errors import ConnectionLost, HandedOver
+from gateway.core.records import ConsoleLease
 
 _TRIES = 4
 _PAUSE_S = 0.5

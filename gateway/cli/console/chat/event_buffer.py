@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Iterator
 
-from gateway.control.service import WatchEvent
+from gateway.core.records import WatchEvent
 
 # As far as this whoever brings events is not kept waiting.
 LIMIT = 1024

@@ -17,7 +17,8 @@ from agent.text.visible import escape_invisible
 from gateway.cli.console.output import renderables
 from gateway.cli.console.output.screen import Screen
 from gateway.commands.table import COMMANDS, GROUPS, find_command
-from gateway.control.service import Excerpt, Service, SessionInfo
+from gateway.control.service import Service
+from gateway.core.records import Excerpt, SessionInfo
 
 if TYPE_CHECKING:
     from gateway.cli.console.chat.workdir import ConsoleWorkdir

@@ -1,8 +1,8 @@
 """What is still to come in a console's chat: answers to its own messages, and work of others."""
 
 from agent import events
-from gateway.control.service import Delivered, WatchEvent
 from gateway.core.messages import InboundMessage
+from gateway.core.records import Delivered, WatchEvent
 
 _WORK = (
     events.SessionStart

@@ -23,8 +23,9 @@ from gateway.cli.console.output.ascii_fallback import speaks_utf8, to_ascii
 from gateway.cli.console.output.screen import Screen
 from gateway.cli.console.output.status_line import StatusLine
 from gateway.cli.console.output.text import complaint
-from gateway.control.protocol import ConnectionLost
-from gateway.control.service import ConsoleLease, Service
+from gateway.control.service import Service
+from gateway.core.errors import ConnectionLost
+from gateway.core.records import ConsoleLease
 
 if TYPE_CHECKING:
     from agent.context.project_context import ProjectContext

@@ -29,9 +29,10 @@ from gateway.cli.console.output.screen import Screen
 from gateway.cli.console.output.text import complaint
 from gateway.cli.console.output.turn_view import TurnView
 from gateway.commands.suggestions import command_in
-from gateway.control.protocol import ConnectionLost
-from gateway.control.service import Delivered, Service, WatchEvent
+from gateway.control.service import Service
+from gateway.core.errors import ConnectionLost
 from gateway.core.messages import InboundMessage
+from gateway.core.records import Delivered, WatchEvent
 
 if TYPE_CHECKING:
     from gateway.cli.console.chat.shell_escape import Show, UserCommand

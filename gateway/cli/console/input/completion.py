@@ -12,8 +12,8 @@ from agent.i18n import t
 from agent.security.policy.base import MODES
 from gateway.cli.console.chat.workdir import ConsoleWorkdir
 from gateway.cli.console.input.file_index import FileIndex
-from gateway.control.service import QueueMode, Service
-from gateway.turns.trace import Trace
+from gateway.control.service import Service
+from gateway.core.records import QueueMode, Trace
 
 _FILE = re.compile(r'(?:^|(?<=[\s(\[{,;:]))@("[^"\n]*|[^\s"]*)$')
 _COMMAND = re.compile(r"/[\w:.-]*")

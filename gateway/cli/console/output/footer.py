@@ -13,7 +13,7 @@ from gateway.cli.console.approvals.prompt import CHOICES
 from gateway.cli.console.output.screen import Screen
 from gateway.cli.console.output.status_line import StatusLine
 from gateway.cli.console.output.text import seconds
-from gateway.control.service import WatchEvent
+from gateway.core.records import WatchEvent
 
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _FRAMES_A_SECOND = 10

@@ -10,7 +10,8 @@ from agent.i18n import plural, t
 from agent.text.visible import escape_invisible
 from agent.types import Usage
 from gateway.cli.console.output.text import cut
-from gateway.control.service import Service, WatchEvent
+from gateway.control.service import Service
+from gateway.core.records import WatchEvent
 
 _BAR = 8
 # Columns from which the gauge has a bar.

@@ -20,7 +20,7 @@ from gateway.cli.console.output.markdown_blocks import MarkdownBlocks
 from gateway.cli.console.output.screen import Screen
 from gateway.cli.console.output.subagent_lines import SubagentLines
 from gateway.cli.console.output.text import call_line, event_line, seconds
-from gateway.control.service import Delivered, WatchEvent
+from gateway.core.records import Delivered, WatchEvent
 
 _TAIL_CHARS = 6000
 _TABLE_RULE = re.compile(r"[\s|:-]*-[\s|:-]*")

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.channels.base import Batch, Undecoded
 from gateway.channels.rate_limiter import RateLimiter
 from gateway.channels.telegram.channel import TelegramChannel
 from gateway.channels.telegram.settings import TelegramSettings
+from gateway.core.channel_events import Batch, Undecoded
 from gateway.core.messages import InboundMessage
 from tests.fakes.bot_api import TOKEN, BotApi
 

@@ -10,8 +10,8 @@ from typing import Any
 from agent.providers.scripted import ScriptedProvider
 from agent.security.audit import AuditEntry
 from agent.types import ToolCall, assistant
-from gateway.channels.base import Batch
 from gateway.core.approval import ApprovalPrompt
+from gateway.core.channel_events import Batch
 from gateway.core.messages import InboundMessage, OutboundFile, OutboundPart, Sender
 from gateway.ops.audit.log import AuditLog
 from gateway.ops.audit.relay import AuditRelay

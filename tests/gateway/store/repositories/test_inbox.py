@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from agent.types import Message, user
-from gateway.channels.base import Undecoded
 from gateway.commands import is_command
+from gateway.core.channel_events import Undecoded
 from gateway.core.messages import InboundMessage, Sender
 from gateway.store.repositories import claims, inbox, sessions, turns, undecoded_updates
 from gateway.store.repositories.claims import CommandClaim, SessionBusy, TurnClaim

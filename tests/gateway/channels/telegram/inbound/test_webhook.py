@@ -10,11 +10,11 @@ import aiohttp
 import pytest
 
 from agent.errors import ConfigError
-from gateway.channels.base import Batch
 from gateway.channels.rate_limiter import RateLimiter
 from gateway.channels.telegram.channel import TelegramChannel
 from gateway.channels.telegram.inbound.webhook import UNDER_WAY
 from gateway.control.webhooks import BODY_LIMIT_BYTES, serve_webhooks
+from gateway.core.channel_events import Batch
 from gateway.store.errors import StoreError
 from tests.fakes.bot_api import TOKEN, BotApi
 from tests.fakes.bot_webhook import WebhookCaller

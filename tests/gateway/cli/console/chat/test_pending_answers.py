@@ -4,8 +4,8 @@ from agent import events
 from agent.types import Result
 from gateway.cli.console.chat.message_builder import MessageBuilder
 from gateway.cli.console.chat.pending_answers import PendingAnswers
-from gateway.control.service import Delivered
 from gateway.core.messages import InboundMessage, OutboundKind
+from gateway.core.records import Delivered
 
 SPEAKER = MessageBuilder("main")
 

@@ -14,8 +14,8 @@ from gateway.cli.console.chat.message_builder import MessageBuilder
 from gateway.cli.console.chat.turn_screen import Stage
 from gateway.cli.console.input.plain_prompt import PlainPrompt
 from gateway.cli.console.output.screen import Screen
-from gateway.control.service import Delivered, WatchEvent
 from gateway.core.messages import InboundMessage
+from gateway.core.records import Delivered, WatchEvent
 from tests.fakes.memory_service import MemoryService
 
 

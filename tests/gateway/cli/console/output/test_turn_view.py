@@ -13,7 +13,7 @@ from gateway.cli.console.approvals.prompt import subject
 from gateway.cli.console.output.screen import Screen
 from gateway.cli.console.output.text import call_line, outcome, seconds, without_ansi
 from gateway.cli.console.output.turn_view import TurnView
-from gateway.control.service import Delivered
+from gateway.core.records import Delivered
 
 
 def shown(*happened: events.Event | Delivered) -> str:

@@ -1,0 +1,30 @@
+"""Errors that more than one room raises or tells apart."""
+
+from agent.errors import KoreError
+from agent.security.policy.base import AnswerPending
+
+
+class ConnectionLost(KoreError):
+    """The process that owns the data went away in the middle of a conversation, or let go of
+    whoever watched it."""
+
+    code = "owner-lost"
+
+
+class HandedOver(ConnectionLost):
+    """The process that owned the data has let go of it for another one, which goes on."""
+
+    code = "handed-over"
+
+
+class TurnSuspended(Exception):
+    """The process goes down: the turn rests at its last journaled step and goes on later."""
+
+
+class AwaitingAnswer(AnswerPending):
+    """A person has to answer first, or a helper: the turn rests and holds nothing; the answer wakes
+    its lane. `sentence` says so to whoever waits."""
+
+    def __init__(self, reason: str, sentence: str) -> None:
+        super().__init__(reason)
+        self.sentence = sentence
