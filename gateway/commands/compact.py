@@ -6,7 +6,7 @@ from gateway.commands.dispatcher import CommandCall
 from gateway.core.markdown import escape_markdown
 
 
-async def answer(call: CommandCall) -> str:
+async def answer_compact(call: CommandCall) -> str:
     """Repeated after a crash, it finds done what was done."""
     try:
         return await call.office.compact(call.claim, call.argument)

@@ -5,7 +5,7 @@ from gateway.commands.dispatcher import CommandCall
 from gateway.core.markdown import escape_markdown
 
 
-async def answer(call: CommandCall) -> str:
+async def answer_context(call: CommandCall) -> str:
     from agent.context.token_calibration import counted_as
     from agent.context.usage_chart import parts, usage_chart
     from agent.turn.context_usage import room

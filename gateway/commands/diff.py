@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from gateway.commands.undo_service import UndoService
 
 
-async def answer(call: CommandCall) -> str:
+async def answer_diff(call: CommandCall) -> str:
     """`/diff [last] [PATH]`."""
     from agent.undo import report
     from gateway.commands.undo_service import DIFF_CHARS, UndoService, fenced

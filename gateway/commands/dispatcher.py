@@ -1,4 +1,4 @@
-"""What a command is told about its call, and the way to its module."""
+"""What a command is told about its call, and the way to its function."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from importlib import import_module
@@ -118,22 +118,22 @@ class CommandDispatcher:
     def carry_out(self, connection: Connection, claim: CommandClaim, now: float) -> str:
         """Do it inside the transaction that also stores the answer; returns that as markdown."""
         call = self._call(claim, now)
-        answer: str = self._module(claim).answer(call, connection)
+        answer: str = _function(self._command(claim).answer)(call, connection)
         return answer
 
     def buttons(
         self, connection: Connection, claim: CommandClaim, now: float
     ) -> tuple[Button, ...]:
         """Those below the answer to a quick command that was typed alone: what it can be given."""
-        call, module = self._call(claim, now), self._module(claim)
-        if call.argument or not hasattr(module, "choices"):
+        call, choices = self._call(claim, now), self._command(claim).choices
+        if call.argument or choices is None:
             return ()
-        return keyboard.buttons(module.choices(call, connection), claim.session)
+        return keyboard.buttons(_function(choices)(call, connection), claim.session)
 
     async def work(self, claim: CommandClaim, now: float) -> str:
         """Do what takes time; returns the answer as markdown."""
         try:
-            answer: str = await self._module(claim).answer(self._call(claim, now))
+            answer: str = await _function(self._command(claim).answer)(self._call(claim, now))
         except KoreError as exc:
             # It may quote names and paths.
             return escape_markdown(f"⚠️ {exc}" + (f"\n{exc.hint}" if exc.hint else ""))
@@ -147,5 +147,8 @@ class CommandDispatcher:
     def _command(self, claim: CommandClaim) -> ChatCommand:
         return carried_out_by(command_of(claim.message) or "")
 
-    def _module(self, claim: CommandClaim) -> Any:
-        return import_module(f"gateway.commands.{self._command(claim).module}")
+
+def _function(path: str) -> Any:
+    """What the table names as "module.function"; its module is imported now."""
+    module, name = path.split(".")
+    return getattr(import_module(f"gateway.commands.{module}"), name)

@@ -5,13 +5,15 @@ from sqlite3 import Connection
 from agent.i18n import mark_for_translation, t
 from gateway.commands.dispatcher import CommandCall
 
-_LEAVE = mark_for_translation(
+_NO_EXIT = mark_for_translation(
     "A chat has no end; write whenever you like. /new starts a new conversation."
 )
-_PLUGINS = mark_for_translation("This version of Kore has no plugins. /tools lists what I can do.")
-_ANSWERS = {
-    "exit": _LEAVE,
-    "quit": _LEAVE,
+_NO_PLUGINS = mark_for_translation(
+    "This version of Kore has no plugins. /tools lists what I can do."
+)
+_ELSEWHERE = {
+    "exit": _NO_EXIT,
+    "quit": _NO_EXIT,
     "doctor": mark_for_translation(
         "Run `kore doctor` on the machine where Kore runs. /status shows how I am doing here."
     ),
@@ -21,10 +23,10 @@ _ANSWERS = {
     "mcp": mark_for_translation(
         "This version of Kore has no MCP servers. /tools lists what I can do."
     ),
-    "plugin": _PLUGINS,
-    "plugins": _PLUGINS,
+    "plugin": _NO_PLUGINS,
+    "plugins": _NO_PLUGINS,
 }
 
 
-def answer(call: CommandCall, connection: Connection) -> str:
-    return t(_ANSWERS[call.name])
+def answer_elsewhere(call: CommandCall, connection: Connection) -> str:
+    return t(_ELSEWHERE[call.name])

@@ -8,7 +8,7 @@ from gateway.store.repositories import session_admin, sessions
 from gateway.store.repositories.session_admin import SessionOwner
 
 
-def answer(call: CommandCall, connection: Connection) -> str:
+def answer_fork(call: CommandCall, connection: Connection) -> str:
     if call.session is None:
         return t("There is nothing to fork: this conversation has not begun.")
     lane = call.message.session_key

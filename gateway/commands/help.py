@@ -7,7 +7,7 @@ from gateway.commands.dispatcher import CommandCall
 from gateway.commands.table import COMMANDS, GROUPS
 
 
-def answer(call: CommandCall, connection: Connection) -> str:
+def answer_help(call: CommandCall, connection: Connection) -> str:
     return "\n\n".join(
         "\n".join(
             [f"**{t(title)}**", *(f"/{name} - {t(COMMANDS[name].summary)}" for name in names)]

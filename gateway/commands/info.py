@@ -5,15 +5,15 @@ from sqlite3 import Connection
 from agent.i18n import plural, t
 from agent.version import VERSION
 from gateway.commands.dispatcher import CommandCall
-from gateway.commands.model import chosen
+from gateway.commands.model import model_of_call
 from gateway.core.markdown import code, escape_markdown
 from gateway.store.repositories import approvals, chats, sessions, undecoded_updates
 
-_SHOWN = 5
+_MAX_UNREACHABLE = 5
 
 
-def answer(call: CommandCall, connection: Connection) -> str:
-    lines = [f"Kore {VERSION}", _model(call, chosen(call, connection))]
+def answer_status(call: CommandCall, connection: Connection) -> str:
+    lines = [f"Kore {VERSION}", _model_line(call, model_of_call(call, connection))]
     if call.session:
         count = sessions.count_messages(connection, call.session)
         lines.append(
@@ -46,15 +46,15 @@ def answer(call: CommandCall, connection: Connection) -> str:
             lines.append(f"⚠️ {text}")
         out = chats.unreachable_chats(connection)
         if out:
-            listed = ", ".join(f"{one['chat']} ({one['reason']})" for one in out[:_SHOWN])
-            more = " …" if len(out) > _SHOWN else ""
+            listed = ", ".join(f"{one['chat']} ({one['reason']})" for one in out[:_MAX_UNREACHABLE])
+            more = " …" if len(out) > _MAX_UNREACHABLE else ""
             lines.append(
                 t("Chats I cannot write to: {chats}", chats=escape_markdown(listed + more))
             )
     return "\n".join(lines)
 
 
-def _model(call: CommandCall, name: str) -> str:
+def _model_line(call: CommandCall, name: str) -> str:
     """With what a name of the configuration, such as "default", stands for."""
     known = call.office.agent.models.known
     entry = next((one.model for one in known if one.name == name != one.model), None)

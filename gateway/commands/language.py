@@ -8,52 +8,58 @@ from gateway.core.keyboard import KeyboardChoice
 from gateway.core.markdown import escape_markdown
 
 # Each in its own words: whoever looks for one must find it.
-NAMES = {ENGLISH: "English", "zh-Hans": "简体中文", "zh-Hant": "繁體中文"}
-AUTO = "auto"
-_ALSO = {
+LANGUAGE_NAMES = {ENGLISH: "English", "zh-Hans": "简体中文", "zh-Hant": "繁體中文"}
+AUTO_LANGUAGE = "auto"
+_LANGUAGE_ALIASES = {
     "english": ENGLISH,
     **dict.fromkeys(("中文", "简体", "简体中文", "chinese"), "zh-Hans"),
     **dict.fromkeys(("繁體", "繁體中文", "繁体", "繁体中文"), "zh-Hant"),
 }
 
 
-def choices(call: CommandCall, connection: Connection) -> list[KeyboardChoice]:
-    names = [*((language, NAMES[language]) for language in LANGUAGES), (AUTO, AUTO)]
+def language_choices(call: CommandCall, connection: Connection) -> list[KeyboardChoice]:
+    names = [
+        *((language, LANGUAGE_NAMES[language]) for language in LANGUAGES),
+        (AUTO_LANGUAGE, AUTO_LANGUAGE),
+    ]
     return [KeyboardChoice(label, "language", language) for language, label in names]
 
 
-def answer(call: CommandCall, connection: Connection) -> str:
+def answer_language(call: CommandCall, connection: Connection) -> str:
     languages, message = call.office.languages, call.message
     wanted = call.argument.strip()
     if not wanted:
-        return _shown(languages.of(message))
-    found = _read(wanted)
+        return _language_text(languages.of(message))
+    found = _parse_language(wanted)
     if found is None:
         return (
-            t("I do not speak {name} yet.", name=escape_markdown(wanted[:40])) + f"\n{_choices()}"
+            t("I do not speak {name} yet.", name=escape_markdown(wanted[:40]))
+            + f"\n{_language_lines()}"
         )
-    languages.choose(connection, message.principal, None if found == AUTO else found)
+    languages.choose(connection, message.principal, None if found == AUTO_LANGUAGE else found)
     current = languages.of(message)
     with use_locale(current):
-        return t("From now on I speak {name} to you.", name=NAMES[current])
+        return t("From now on I speak {name} to you.", name=LANGUAGE_NAMES[current])
 
 
-def _read(wanted: str) -> str | None:
+def _parse_language(wanted: str) -> str | None:
     """The language that is meant; None for one that is not there."""
     word = wanted.casefold()
-    if word in (AUTO, *_ALSO):
-        return _ALSO.get(word, AUTO)
+    if word in (AUTO_LANGUAGE, *_LANGUAGE_ALIASES):
+        return _LANGUAGE_ALIASES.get(word, AUTO_LANGUAGE)
     known = {language.casefold(): language for language in LANGUAGES}
     if word in known or word.startswith(("zh-", "zh_", "en-", "en_")) or word == "zh":
         return known.get(word) or language_of(word)
     return None
 
 
-def _shown(current: str) -> str:
-    head = t("I speak {name} to you. `/language NAME` chooses another:", name=NAMES[current])
-    return f"{head}\n{_choices()}"
+def _language_text(current: str) -> str:
+    head = t(
+        "I speak {name} to you. `/language NAME` chooses another:", name=LANGUAGE_NAMES[current]
+    )
+    return f"{head}\n{_language_lines()}"
 
 
-def _choices() -> str:
-    lines = [f"- `{language}` {NAMES[language]}" for language in LANGUAGES]
+def _language_lines() -> str:
+    lines = [f"- `{language}` {LANGUAGE_NAMES[language]}" for language in LANGUAGES]
     return "\n".join([*lines, t("- `auto` as your app or terminal is set")])

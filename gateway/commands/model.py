@@ -11,18 +11,20 @@ from gateway.core.markdown import code, escape_markdown
 from gateway.store.repositories import sessions
 from gateway.turns.agent_profiles import with_model
 
-_BUTTONS = 12
+_MAX_MODEL_BUTTONS = 12
 
 
-def choices(call: CommandCall, connection: Connection) -> list[KeyboardChoice]:
+def model_choices(call: CommandCall, connection: Connection) -> list[KeyboardChoice]:
     known = [model.name for model in call.office.agent.models.known]
     names = dict.fromkeys([*known, *PROFILES])
-    return [KeyboardChoice(name, "model", name, of_session=True) for name in names][:_BUTTONS]
+    return [KeyboardChoice(name, "model", name, of_session=True) for name in names][
+        :_MAX_MODEL_BUTTONS
+    ]
 
 
-def answer(call: CommandCall, connection: Connection) -> str:
+def answer_model(call: CommandCall, connection: Connection) -> str:
     models, name = call.office.agent.models, call.argument
-    now_chosen = chosen(call, connection)
+    now_chosen = model_of_call(call, connection)
     if not name:
         known = ", ".join(code(model.name) for model in models.known)
         profiles = ", ".join(f"`{profile}`" for profile in PROFILES)
@@ -55,7 +57,7 @@ def answer(call: CommandCall, connection: Connection) -> str:
     return t("Model of this conversation: {name}.", name=code(name))
 
 
-def chosen(call: CommandCall, connection: Connection) -> str:
+def model_of_call(call: CommandCall, connection: Connection) -> str:
     """The model that this conversation is answered by."""
     own = sessions.chosen_model(connection, call.session) if call.session else None
     models, speaking = call.office.agent.models, call.office.speaking(call.message)

@@ -9,8 +9,8 @@ from gateway.sessions.background_work import ended_now
 from gateway.store.repositories import sessions
 
 
-async def answer(call: CommandCall) -> str:
-    begun, is_left = await call.office.database.run(_begin, call)
+async def answer_new(call: CommandCall) -> str:
+    begun, is_left = await call.office.database.run(_begin_session, call)
     told = t("New conversation `{id}`. The earlier one is kept.", id=begun)
     if call.session is None or not is_left:
         return told
@@ -20,7 +20,7 @@ async def answer(call: CommandCall) -> str:
     return f"{told} {ended}".rstrip()
 
 
-def _begin(connection: Connection, call: CommandCall) -> tuple[str, bool]:
+def _begin_session(connection: Connection, call: CommandCall) -> tuple[str, bool]:
     """The new conversation, and whether no chat is in the old one any more."""
     message, old = call.message, call.session
     if old is not None and sessions.is_begun_by(connection, old, call.claim.seq):

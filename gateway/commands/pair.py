@@ -5,5 +5,5 @@ from sqlite3 import Connection
 from gateway.commands.dispatcher import CommandCall
 
 
-def answer(call: CommandCall, connection: Connection) -> str:
+def answer_pair(call: CommandCall, connection: Connection) -> str:
     return call.office.door.command(connection, call.message, call.argument, call.now)

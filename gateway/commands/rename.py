@@ -8,10 +8,10 @@ from gateway.commands.dispatcher import CommandCall
 from gateway.core.markdown import escape_markdown
 from gateway.store.repositories import session_admin
 
-_AUTOMATIC = "auto"
+_AUTOMATIC_NAME = "auto"
 
 
-def answer(call: CommandCall, connection: Connection) -> str:
+def answer_rename(call: CommandCall, connection: Connection) -> str:
     if not call.argument:
         name = session_admin.name_of(connection, call.session) if call.session else ""
         if not name:
@@ -21,7 +21,7 @@ def answer(call: CommandCall, connection: Connection) -> str:
             " goes back to the automatic name.",
             name=escape_markdown(name),
         )
-    wanted = "" if call.argument == _AUTOMATIC else call.argument
+    wanted = "" if call.argument == _AUTOMATIC_NAME else call.argument
     try:
         kept = session_admin.rename(connection, call.begun_session(connection), wanted)
     except KoreError as exc:

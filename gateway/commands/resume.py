@@ -4,22 +4,20 @@ from sqlite3 import Connection
 
 from agent.i18n import plural, t
 from gateway.commands.dispatcher import CommandCall
-from gateway.commands.sessions import SHOWN, choices, lines, scope_of
+from gateway.commands.sessions import MAX_SESSIONS, scope_of, session_lines
 from gateway.store.repositories import session_admin, sessions
 
-__all__ = ["answer", "choices"]
 
-
-def answer(call: CommandCall, connection: Connection) -> str:
+def answer_resume(call: CommandCall, connection: Connection) -> str:
     wanted, here = call.argument, call.session
     if not wanted and here and session_admin.status_of(connection, here) == "paused":
         session_admin.set_status(connection, here, "open")
         return t("Conversation `{here}` goes on.", here=here)
-    listed = sessions.recent(connection, SHOWN, scope_of(call))
+    listed = sessions.recent(connection, MAX_SESSIONS, scope_of(call))
     if not wanted:
-        told = lines(call, listed) or [t("There is none yet.")]
+        told = session_lines(call, listed) or [t("There is none yet.")]
         return "\n".join([t("`/resume N` goes on with one of these:"), *told])
-    if wanted.isdecimal() and len(wanted) <= len(str(SHOWN)):
+    if wanted.isdecimal() and len(wanted) <= len(str(MAX_SESSIONS)):
         if not 1 <= int(wanted) <= len(listed):
             return t(
                 "There is no conversation number {wanted}; `/sessions` lists them.", wanted=wanted

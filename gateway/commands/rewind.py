@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from agent.undo.ledger import PathChange
     from gateway.commands.undo_service import UndoService
 
-_SHOWN = 10
+_MAX_POINTS = 10
 _WORDS = frozenset({"files", "both", "force"})
 
 
-async def answer(call: CommandCall) -> str:
+async def answer_rewind(call: CommandCall) -> str:
     """`/rewind` lists, `/rewind N` shows what would happen, `/rewind N files` or `both` does it."""
     from gateway.commands.undo_service import UndoService
 
@@ -93,7 +93,7 @@ def _list(undoing: "UndoService", asked: list[RewindPoint]) -> str:
         done = {c.path for c in step.changes if c.standing == "done" and _is_file(c)}
         paths.setdefault(step.turn, set()).update(done)
     lines = []
-    for number, one in list(enumerate(asked, 1))[-_SHOWN:]:
+    for number, one in list(enumerate(asked, 1))[-_MAX_POINTS:]:
         count = len(paths.get(one.turn, ()))
         files = plural(count, ", {n} file changed", ", {n} files changed") if count else ""
         at = time.strftime("%H:%M", time.localtime(one.at))

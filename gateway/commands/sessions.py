@@ -15,26 +15,26 @@ from gateway.store import search
 from gateway.store.repositories import sessions
 from gateway.store.search import Scope
 
-SHOWN = 10
-_FOUND = 5
+MAX_SESSIONS = 10
+_MAX_HITS = 5
 # Older messages that one command enters into the index at most: everybody waits for it.
-_CHUNKS = 10
+_MAX_INDEX_CHUNKS = 10
 
 
-def choices(call: CommandCall, connection: Connection) -> list[KeyboardChoice]:
+def session_choices(call: CommandCall, connection: Connection) -> list[KeyboardChoice]:
     """The numbers of the list, each bound to its conversation: titles are not written into a
     button, which is not sealed."""
-    listed = sessions.recent(connection, SHOWN, scope_of(call))
+    listed = sessions.recent(connection, MAX_SESSIONS, scope_of(call))
     return [KeyboardChoice(str(n), "resume", info.id) for n, info in enumerate(listed, 1)]
 
 
-def answer(call: CommandCall, connection: Connection) -> str:
+def answer_sessions(call: CommandCall, connection: Connection) -> str:
     if call.argument:
-        return _find(call, connection)
-    listed = sessions.recent(connection, SHOWN, scope_of(call))
+        return _search(call, connection)
+    listed = sessions.recent(connection, MAX_SESSIONS, scope_of(call))
     if not listed:
         return t("There are no conversations of yours here yet.")
-    return "\n".join([t("Your conversations here:"), *lines(call, listed), "", t(_HOW)])
+    return "\n".join([t("Your conversations here:"), *session_lines(call, listed), "", t(_HOW)])
 
 
 _HOW = mark_for_translation("`/resume N` goes on with one, `/sessions WORDS` finds words in them.")
@@ -58,32 +58,34 @@ _STATES: dict[SessionState, str] = {
 }
 
 
-def lines(call: CommandCall, listed: Sequence[SessionInfo]) -> list[str]:
+def session_lines(call: CommandCall, listed: Sequence[SessionInfo]) -> list[str]:
     return [
         f"{n}. `{info.id}` {escape_markdown(info.name) or t('(empty)')}"
-        + f", {_when(info.last_active_at)}"
-        + _state(info, here=info.id == call.session)
+        + f", {_date_text(info.last_active_at)}"
+        + _state_text(info, here=info.id == call.session)
         for n, info in enumerate(listed, 1)
     ]
 
 
-def _find(call: CommandCall, connection: Connection) -> str:
+def _search(call: CommandCall, connection: Connection) -> str:
     try:
-        whole = any(search.enter_older(connection) for _ in range(_CHUNKS))
-        found = search.look_up(connection, call.argument, scope_of(call), _FOUND)
+        whole = any(search.enter_older(connection) for _ in range(_MAX_INDEX_CHUNKS))
+        found = search.look_up(connection, call.argument, scope_of(call), _MAX_HITS)
     except KoreError as exc:
         return escape_markdown(f"{str(exc)[0].upper()}{str(exc)[1:]}.")
-    told = [f"- `{hit.session}` {_when(hit.at)}: {escape_markdown(hit.snippet)}" for hit in found]
+    told = [
+        f"- `{hit.session}` {_date_text(hit.at)}: {escape_markdown(hit.snippet)}" for hit in found
+    ]
     if not whole:
         told.append(t("Older messages are still being read in; ask again for those."))
     return "\n".join(told) or t("Nothing found in your conversations here.")
 
 
-def _state(info: SessionInfo, *, here: bool) -> str:
+def _state_text(info: SessionInfo, *, here: bool) -> str:
     states = [t("this one")] if here else []
     states += [t(_STATES[info.status])] if info.status != "idle" else []
     return f" ({', '.join(states)})" if states else ""
 
 
-def _when(at: float) -> str:
+def _date_text(at: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))

@@ -10,7 +10,7 @@ from gateway.core.keyboard import KeyboardChoice
 from gateway.store.repositories import audit_outbox, sessions
 from gateway.store.repositories.audit_outbox import AuditNote
 
-_MEANING: dict[PermissionMode, str] = {
+_MODE_MEANINGS: dict[PermissionMode, str] = {
     "plan": mark_for_translation("looks and answers, changes nothing"),
     "ask": mark_for_translation("asks before commands and changes of existing files"),
     "accept-edits": mark_for_translation(
@@ -20,11 +20,11 @@ _MEANING: dict[PermissionMode, str] = {
 }
 
 
-def choices(call: CommandCall, connection: Connection) -> list[KeyboardChoice]:
+def mode_choices(call: CommandCall, connection: Connection) -> list[KeyboardChoice]:
     return [KeyboardChoice(mode, "mode", mode, of_session=True) for mode in MODES]
 
 
-def answer(call: CommandCall, connection: Connection) -> str:
+def answer_mode(call: CommandCall, connection: Connection) -> str:
     """Show or choose the mode of a conversation.
 
     Only the owner may loosen it; others may tighten it, and in their own chat take that back.
@@ -36,7 +36,7 @@ def answer(call: CommandCall, connection: Connection) -> str:
     wanted = call.argument.casefold() if call.name == "mode" else call.name
     if not wanted:
         lines = [t("Mode: `{current}`. `/mode NAME` chooses another:", current=current)]
-        return "\n".join([*lines, *(f"- `{mode}` {t(_MEANING[mode])}" for mode in MODES)])
+        return "\n".join([*lines, *(f"- `{mode}` {t(_MODE_MEANINGS[mode])}" for mode in MODES)])
     if not is_mode(wanted):
         known = ", ".join(f"`{mode}`" for mode in MODES)
         return t(
@@ -58,5 +58,7 @@ def answer(call: CommandCall, connection: Connection) -> str:
         params = {"mode": wanted, "who": message.principal, "chat": message.session_key}
         audit_outbox.put(connection, AuditNote(call.now, "mode", reason, params, session=session))
     return t(
-        "Mode of this conversation: `{mode}`, {meaning}.", mode=wanted, meaning=t(_MEANING[wanted])
+        "Mode of this conversation: `{mode}`, {meaning}.",
+        mode=wanted,
+        meaning=t(_MODE_MEANINGS[wanted]),
     )

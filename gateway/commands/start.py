@@ -6,5 +6,5 @@ from agent.i18n import t
 from gateway.commands.dispatcher import CommandCall
 
 
-def answer(call: CommandCall, connection: Connection) -> str:
+def answer_start(call: CommandCall, connection: Connection) -> str:
     return t("Hello, I am Kore. Write to me as you would to a person; /help lists more.")

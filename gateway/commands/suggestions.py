@@ -41,7 +41,7 @@ def command_in(text: str) -> ChatCommand | None:
     return found[1] if found else MISTYPED if is_single_word(text) else None
 
 
-def answer(call: "CommandCall", connection: Connection) -> str:
+def answer_mistyped(call: "CommandCall", connection: Connection) -> str:
     word = call.message.content.strip()
     if name := suggest(word):
         return t("There is no `{word}`; did you mean `/{meant}`?", word=word, meant=name)

@@ -1,6 +1,6 @@
 """The table of chat commands. A command's module is imported only when it is called.
 
-Each module has one function, `answer`. A quick command's is `answer(call, connection) -> str` and
+Each command has a function of its own. A quick command's is `answer(call, connection) -> str` and
 runs inside the transaction that also stores its answer. That of one that takes time (files,
 models, the network) is `async answer(call) -> str`; it runs in its lane like a turn, and a crash
 may run it again: what it does is keyed by `call.claim.seq`.
@@ -12,89 +12,142 @@ from agent.records import frozen
 
 @frozen
 class ChatCommand:
-    """`summary` is what the menu and /help say, `module` a name in `gateway.commands`.
+    """`summary` is what the menu and /help say; `answer` and `choices` are functions below
+    `gateway.commands`, as "module.function".
+
+    `choices(call, connection)` returns the buttons below the answer to the bare command.
 
     `at_once`: it changes nothing that a running turn relies on, and goes past the queue, also
     while a turn runs or waits for an answer. Only a quick command may.
     """
 
     summary: str
-    module: str
+    answer: str
+    choices: str | None = None
     takes_time: bool = False
     at_once: bool = False
 
 
 # `/stop` is carried out while it is taken in; what is not `at_once` waits its turn.
 COMMANDS = {
-    "help": ChatCommand(mark_for_translation("what you can type here"), "help", at_once=True),
-    "new": ChatCommand(mark_for_translation("start a new conversation"), "new", takes_time=True),
-    "sessions": ChatCommand(
-        mark_for_translation("your conversations here, or words in them"), "sessions", at_once=True
+    "help": ChatCommand(
+        mark_for_translation("what you can type here"), "help.answer_help", at_once=True
     ),
-    "resume": ChatCommand(mark_for_translation("go on with an earlier conversation"), "resume"),
-    "fork": ChatCommand(mark_for_translation("go on in a copy of this conversation"), "fork"),
-    "rename": ChatCommand(mark_for_translation("give this conversation a name"), "rename"),
+    "new": ChatCommand(
+        mark_for_translation("start a new conversation"), "new.answer_new", takes_time=True
+    ),
+    "sessions": ChatCommand(
+        mark_for_translation("your conversations here, or words in them"),
+        "sessions.answer_sessions",
+        choices="sessions.session_choices",
+        at_once=True,
+    ),
+    "resume": ChatCommand(
+        mark_for_translation("go on with an earlier conversation"),
+        "resume.answer_resume",
+        choices="sessions.session_choices",
+    ),
+    "fork": ChatCommand(
+        mark_for_translation("go on in a copy of this conversation"), "fork.answer_fork"
+    ),
+    "rename": ChatCommand(
+        mark_for_translation("give this conversation a name"), "rename.answer_rename"
+    ),
     "status": ChatCommand(
-        mark_for_translation("model, conversation and connection"), "info", at_once=True
+        mark_for_translation("model, conversation and connection"),
+        "info.answer_status",
+        at_once=True,
     ),
     "model": ChatCommand(
-        mark_for_translation("show or choose the model of this conversation"), "model"
+        mark_for_translation("show or choose the model of this conversation"),
+        "model.answer_model",
+        choices="model.model_choices",
     ),
     "thinking": ChatCommand(
-        mark_for_translation("whether the model thinks first, and whether you see it"), "thinking"
+        mark_for_translation("whether the model thinks first, and whether you see it"),
+        "thinking.answer_thinking",
     ),
     "mode": ChatCommand(
         mark_for_translation("how much runs without a question: plan, ask, accept-edits, auto"),
-        "settings",
+        "settings.answer_mode",
+        choices="settings.mode_choices",
     ),
-    "plan": ChatCommand(mark_for_translation("look and answer only, change nothing"), "settings"),
-    "auto": ChatCommand(mark_for_translation("run without asking (the owner only)"), "settings"),
+    "plan": ChatCommand(
+        mark_for_translation("look and answer only, change nothing"),
+        "settings.answer_mode",
+        choices="settings.mode_choices",
+    ),
+    "auto": ChatCommand(
+        mark_for_translation("run without asking (the owner only)"),
+        "settings.answer_mode",
+        choices="settings.mode_choices",
+    ),
     "language": ChatCommand(
-        mark_for_translation("the language that I speak to you"), "language", at_once=True
+        mark_for_translation("the language that I speak to you"),
+        "language.answer_language",
+        choices="language.language_choices",
+        at_once=True,
     ),
     "verbose": ChatCommand(
         mark_for_translation("whether what was done stays below answers: off, summary, full"),
-        "verbose",
+        "verbose.answer_verbose",
     ),
     "cost": ChatCommand(
         mark_for_translation("what was spent: this conversation, this chat today"),
-        "cost",
+        "cost.answer_cost",
         at_once=True,
     ),
     "compact": ChatCommand(
-        mark_for_translation("make room: old messages become a summary"), "compact", takes_time=True
+        mark_for_translation("make room: old messages become a summary"),
+        "compact.answer_compact",
+        takes_time=True,
     ),
     "context": ChatCommand(
-        mark_for_translation("what fills the model's window"), "context", takes_time=True
+        mark_for_translation("what fills the model's window"),
+        "context.answer_context",
+        takes_time=True,
     ),
     "queue": ChatCommand(
-        mark_for_translation("what waits here: queue, join or steer"), "queue", at_once=True
+        mark_for_translation("what waits here: queue, join or steer"),
+        "queue.answer_queue",
+        at_once=True,
     ),
     "undo": ChatCommand(
-        mark_for_translation("take back what was done to files"), "undo", takes_time=True
+        mark_for_translation("take back what was done to files"),
+        "undo.answer_undo",
+        takes_time=True,
     ),
     "redo": ChatCommand(
-        mark_for_translation("do again what was taken back"), "undo", takes_time=True
+        mark_for_translation("do again what was taken back"), "undo.answer_undo", takes_time=True
     ),
     "rewind": ChatCommand(
-        mark_for_translation("go back to before a message"), "rewind", takes_time=True
+        mark_for_translation("go back to before a message"), "rewind.answer_rewind", takes_time=True
     ),
     "diff": ChatCommand(
-        mark_for_translation("what this conversation has changed"), "diff", takes_time=True
+        mark_for_translation("what this conversation has changed"),
+        "diff.answer_diff",
+        takes_time=True,
     ),
     "agents": ChatCommand(
-        mark_for_translation("who can be sent out to do a piece of work"), "agents", takes_time=True
+        mark_for_translation("who can be sent out to do a piece of work"),
+        "agents.answer_agents",
+        takes_time=True,
     ),
-    "tools": ChatCommand(mark_for_translation("what I can do here"), "tools"),
+    "tools": ChatCommand(mark_for_translation("what I can do here"), "tools.answer_tools"),
     "tasks": ChatCommand(
-        mark_for_translation("what runs in the background here"), "tasks", at_once=True
+        mark_for_translation("what runs in the background here"), "tasks.answer_tasks", at_once=True
     ),
     "cron": ChatCommand(
-        mark_for_translation("reminders, and what I do by myself at a time"), "cron", at_once=True
+        mark_for_translation("reminders, and what I do by myself at a time"),
+        "cron.answer_cron",
+        choices="cron.cron_choices",
+        at_once=True,
     ),
-    "pair": ChatCommand(mark_for_translation("let people in (the owner only)"), "pair"),
-    "stop": ChatCommand(mark_for_translation("stop the answer that is under way"), "help"),
-    "start": ChatCommand(mark_for_translation("say hello"), "start", at_once=True),
+    "pair": ChatCommand(mark_for_translation("let people in (the owner only)"), "pair.answer_pair"),
+    "stop": ChatCommand(
+        mark_for_translation("stop the answer that is under way"), "help.answer_help"
+    ),
+    "start": ChatCommand(mark_for_translation("say hello"), "start.answer_start", at_once=True),
 }
 # Under which titles /help lists them; "start" is what programs send, not people.
 GROUPS = (
@@ -110,12 +163,16 @@ GROUPS = (
 # Other words for some of them.
 ALIASES = {"clear": "new", "reset": "new"}
 # Words that other programs have; the model must not answer them as if it could.
-_ELSEWHERE = ChatCommand(mark_for_translation("say where to find it"), "elsewhere", at_once=True)
+_ELSEWHERE = ChatCommand(
+    mark_for_translation("say where to find it"), "elsewhere.answer_elsewhere", at_once=True
+)
 UNLISTED = dict.fromkeys(
     ("exit", "quit", "doctor", "skills", "mcp", "plugin", "plugins"), _ELSEWHERE
 )
 # A single word with a slash that is none of them; nobody lists it.
-MISTYPED = ChatCommand(mark_for_translation("say what was meant"), "suggestions", at_once=True)
+MISTYPED = ChatCommand(
+    mark_for_translation("say what was meant"), "suggestions.answer_mistyped", at_once=True
+)
 
 
 def find_command(name: str) -> tuple[str, ChatCommand] | None:

@@ -9,7 +9,7 @@ from gateway.core.markdown import code, escape_markdown
 from gateway.store.repositories import subagent_tasks as store
 from gateway.store.repositories.subagent_tasks import SubagentTask
 
-_ERRANDS = 10
+_MAX_SUBAGENTS = 10
 _STATES = {
     "running": mark_for_translation("works"),
     "done": mark_for_translation("done"),
@@ -18,7 +18,7 @@ _STATES = {
 }
 
 
-def answer(call: CommandCall, connection: Connection) -> str:
+def answer_tasks(call: CommandCall, connection: Connection) -> str:
     toolbox, session = call.office.agent.toolbox, call.session
     action, _, name = call.argument.partition(" ")
     if action and (action.casefold() != "kill" or not name.strip()):
@@ -26,8 +26,8 @@ def answer(call: CommandCall, connection: Connection) -> str:
     tasks = toolbox.tasks(session) if session else []
     if action:
         return _kill(call, session or "", name.strip())
-    found = store.latest(connection, call.message.session_key, _ERRANDS)
-    errands = list(_errands(call, found))
+    found = store.latest(connection, call.message.session_key, _MAX_SUBAGENTS)
+    errands = list(_subagent_lines(call, found))
     if any(one.state == "running" for one in found):
         errands.append(t("`/stop NUMBER` ends a sub-agent, `/stop` all that goes on."))
     if not tasks:
@@ -37,7 +37,7 @@ def answer(call: CommandCall, connection: Connection) -> str:
     return "\n".join([*lines, t("`/tasks kill ID` ends one (the owner only).")])
 
 
-def _errands(call: CommandCall, found: Sequence[SubagentTask]) -> Iterator[str]:
+def _subagent_lines(call: CommandCall, found: Sequence[SubagentTask]) -> Iterator[str]:
     """The sub-agents of this chat: those that work, and the latest that have ended."""
     for one in found:
         took = (one.ended_at or call.now) - one.asked_at

@@ -10,7 +10,7 @@ from gateway.commands.dispatcher import CommandCall
 from gateway.store.repositories import sessions
 from gateway.store.repositories.sessions import ThinkingChoice
 
-_CHOICES: Mapping[str, Mapping[str, Any]] = {
+_THINKING_CHOICES: Mapping[str, Mapping[str, Any]] = {
     "on": {"wanted": True},
     "off": {"wanted": False},
     "default": {"wanted": None},
@@ -19,27 +19,27 @@ _CHOICES: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def answer(call: CommandCall, connection: Connection) -> str:
+def answer_thinking(call: CommandCall, connection: Connection) -> str:
     """Show or choose it for this conversation."""
     now = (
         sessions.thinking_of_session(connection, call.session) if call.session else ThinkingChoice()
     )
     if call.message.options.get("thinking") is True:
         now = replace(now, wanted=True)
-    settings = call.office.agent.settings
+    general = call.office.agent.settings.thinking
     word = call.argument.casefold()
+    known = ", ".join(f"`{choice}`" for choice in _THINKING_CHOICES)
+    usage, current = t("`/thinking` takes {known}.", known=known), _thinking_text(now, general)
     if not word:
-        known = ", ".join(f"`{choice}`" for choice in _CHOICES)
-        return f"{_told(now, settings.thinking)} {t('`/thinking` takes {known}.', known=known)}"
-    if word not in _CHOICES:
-        known = ", ".join(f"`{choice}`" for choice in _CHOICES)
-        return f"{t('`/thinking` takes {known}.', known=known)} {_told(now, settings.thinking)}"
-    chosen = replace(now, **_CHOICES[word])
+        return f"{current} {usage}"
+    if word not in _THINKING_CHOICES:
+        return f"{usage} {current}"
+    chosen = replace(now, **_THINKING_CHOICES[word])
     sessions.choose_thinking(connection, call.begun_session(connection), chosen)
-    return _told(chosen, settings.thinking)
+    return _thinking_text(chosen, general)
 
 
-def _told(now: ThinkingChoice, general: bool | None) -> str:
+def _thinking_text(now: ThinkingChoice, general: bool | None) -> str:
     wanted = general if now.wanted is None else now.wanted
     words = {
         True: mark_for_translation("on"),

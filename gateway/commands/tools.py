@@ -7,7 +7,7 @@ from gateway.commands.dispatcher import CommandCall
 from gateway.core.markdown import code, escape_markdown
 
 
-def answer(call: CommandCall, connection: Connection) -> str:
+def answer_tools(call: CommandCall, connection: Connection) -> str:
     """Those of the agent that the terminal speaks with."""
     from gateway.turns.agent_profiles import profile_for
     from gateway.turns.tool_listing import beginning

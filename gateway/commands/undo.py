@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from gateway.commands.undo_service import UndoService
 
 
-async def answer(call: CommandCall) -> str:
+async def answer_undo(call: CommandCall) -> str:
     """`/undo [STEPS] [force] [PATH]`; a step is one tool call."""
     from gateway.commands.undo_service import UndoService
 
     undoing = UndoService(call)
-    wish = _wish(undoing, call)
+    wish = _undo_request(undoing, call)
     moves = await undoing.run(lambda: undoing.reversal.plan(wish))
     undoing.require(moves, wish.direction)
     done = await undoing.carry_out(moves, wish.direction)
@@ -39,7 +39,7 @@ async def answer(call: CommandCall) -> str:
     )
 
 
-def _wish(undoing: "UndoService", call: CommandCall) -> "UndoRequest":
+def _undo_request(undoing: "UndoService", call: CommandCall) -> "UndoRequest":
     from agent.undo.reversal import UndoRequest
 
     words = call.argument.split()

@@ -8,14 +8,14 @@ from gateway.commands.dispatcher import CommandCall
 from gateway.core.records import Trace
 from gateway.store.repositories import sessions
 
-_MEANING: dict[Trace, str] = {
+_TRACE_MEANINGS: dict[Trace, str] = {
     "off": mark_for_translation("the answer alone"),
     "summary": mark_for_translation("one line with tools, changed files and costs below it"),
     "full": mark_for_translation("each step, too"),
 }
 
 
-def answer(call: CommandCall, connection: Connection) -> str:
+def answer_verbose(call: CommandCall, connection: Connection) -> str:
     first = call.office.first_trace(call.message.route)
     if first is None:
         return t("The terminal shows what is done by itself; `/verbose` is for chats.")
@@ -27,6 +27,8 @@ def answer(call: CommandCall, connection: Connection) -> str:
             "Below answers here: `{level}`. `/verbose NAME` chooses another:",
             level=chosen or first,
         )
-        return "\n".join([head, *(f"- `{one}` {t(told)}" for one, told in _MEANING.items())])
+        return "\n".join([head, *(f"- `{one}` {t(told)}" for one, told in _TRACE_MEANINGS.items())])
     sessions.choose_trace(connection, call.begun_session(connection), level)
-    return t("Below answers here: `{level}`, {meaning}.", level=level, meaning=t(_MEANING[level]))
+    return t(
+        "Below answers here: `{level}`, {meaning}.", level=level, meaning=t(_TRACE_MEANINGS[level])
+    )
