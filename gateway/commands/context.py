@@ -1,5 +1,6 @@
-"""`/context`: what fills the model's window, as a small picture."""
+"""`/context` and `/compact`: what fills the model's window, and how to make room in it."""
 
+from agent.errors import KoreError
 from agent.i18n import t
 from gateway.commands.dispatcher import CommandCall
 from gateway.core.markdown import escape_markdown
@@ -33,3 +34,13 @@ async def answer_context(call: CommandCall) -> str:
     else:
         head = t("Window of {model} (estimated):", model=escape_markdown(told))
     return f"{head}\n```\n{usage_chart(found, filled)}\n```"
+
+
+async def answer_compact(call: CommandCall) -> str:
+    """Repeated after a crash, it finds done what was done."""
+    try:
+        return await call.office.compact(call.claim, call.argument)
+    except KoreError as exc:
+        # What it comes to is stored in one transaction: whatever failed, the old state stands.
+        told = f"{exc}\n{exc.hint}" if exc.hint else str(exc)
+        return t("⚠️ Nothing was changed: {exc}", exc=escape_markdown(told))

@@ -1,13 +1,18 @@
-"""`/status`: model, conversation, and for the owner how the process is."""
+"""Commands that tell something: help, status, cost, agents, tools, jobs, and who may write."""
 
+from collections.abc import Iterator
 from sqlite3 import Connection
 
-from agent.i18n import plural, t
+from agent.i18n import mark_for_translation, plural, t
 from agent.version import VERSION
 from gateway.commands.dispatcher import CommandCall
-from gateway.commands.model import model_of_call
+from gateway.commands.settings import model_of_call
+from gateway.commands.table import COMMANDS, GROUPS
+from gateway.core.keyboard import KeyboardChoice
 from gateway.core.markdown import code, escape_markdown
-from gateway.store.repositories import approvals, chats, sessions, undecoded_updates
+from gateway.store.repositories import approvals, chats, sessions, undecoded_updates, usage
+from gateway.turns.usage_limits import BillingDay
+from gateway.turns.usage_text import usage_text
 
 _MAX_UNREACHABLE = 5
 
@@ -59,3 +64,109 @@ def _model_line(call: CommandCall, name: str) -> str:
     known = call.office.agent.models.known
     entry = next((one.model for one in known if one.name == name != one.model), None)
     return t("Model: {model}", model=code(name)) + (f" ({escape_markdown(entry)})" if entry else "")
+
+
+_MAX_AGENTS = 40
+
+
+async def answer_agents(call: CommandCall) -> str:
+    """The names and what they are for; where each is from only for the owner."""
+    import asyncio
+
+    from gateway.turns.agent_profiles import origin, summary_of
+
+    office = call.office
+    found = await asyncio.to_thread(office.agent.subagents.load, call.folder)
+    lines = []
+    for one in list(found.values())[:_MAX_AGENTS]:
+        told = escape_markdown(summary_of(one)[:120])
+        where = f" ({escape_markdown(origin(one))})" if call.is_owner else ""
+        lines.append(f"- {code(one.name)}{where}: {told}")
+    if len(found) > _MAX_AGENTS:
+        lines.append(t("… and {found} more: `kore agents list`", found=len(found) - _MAX_AGENTS))
+    return "\n".join([*lines, "", t("Ask me to have one of them do something.")])
+
+
+def answer_cost(call: CommandCall, connection: Connection) -> str:
+    return "\n".join(_cost_lines(call, connection))
+
+
+def _cost_lines(call: CommandCall, connection: Connection) -> Iterator[str]:
+    began = BillingDay.of(call.now).began
+    if call.session is not None:
+        last = usage.of_last_turn(connection, call.session)
+        yield t("Last answer: {spent}", spent=usage_text(last))
+        session = usage.of_session(connection, call.session)
+        yield t("This conversation: {spent}", spent=usage_text(session))
+    chat = usage.of_chat(connection, usage.chat_of(call.message), began)
+    yield t("This chat today: {spent}", spent=usage_text(chat))
+    if call.office.door.access.is_owner_alone(call.message):
+        yield t("All chats today: {spent}", spent=usage_text(usage.of_all(connection, began)))
+
+
+def answer_help(call: CommandCall, connection: Connection) -> str:
+    return "\n\n".join(
+        "\n".join(
+            [f"**{t(title)}**", *(f"/{name} - {t(COMMANDS[name].summary)}" for name in names)]
+        )
+        for title, names in GROUPS
+    )
+
+
+def answer_start(call: CommandCall, connection: Connection) -> str:
+    return t("Hello, I am Kore. Write to me as you would to a person; /help lists more.")
+
+
+def answer_tools(call: CommandCall, connection: Connection) -> str:
+    """Those of the agent that the terminal speaks with."""
+    from gateway.turns.agent_profiles import profile_for
+    from gateway.turns.tool_listing import beginning
+
+    speaks, tools = profile_for(call.message), call.office.agent.toolbox.specs()
+    lines = [
+        f"- {code(one.name)}: {escape_markdown(beginning(one.description))}"
+        for one in tools
+        if speaks is None or speaks.chooses(one.name)
+    ]
+    return "\n".join([*lines, "", t("`/mode` says how much of it runs without a question.")])
+
+
+_NO_EXIT = mark_for_translation(
+    "A chat has no end; write whenever you like. /new starts a new conversation."
+)
+_NO_PLUGINS = mark_for_translation(
+    "This version of Kore has no plugins. /tools lists what I can do."
+)
+_ELSEWHERE = {
+    "exit": _NO_EXIT,
+    "quit": _NO_EXIT,
+    "doctor": mark_for_translation(
+        "Run `kore doctor` on the machine where Kore runs. /status shows how I am doing here."
+    ),
+    "skills": mark_for_translation(
+        "This version of Kore has no skills. /tools lists what I can do, /agents my sub-agents."
+    ),
+    "mcp": mark_for_translation(
+        "This version of Kore has no MCP servers. /tools lists what I can do."
+    ),
+    "plugin": _NO_PLUGINS,
+    "plugins": _NO_PLUGINS,
+}
+
+
+def answer_elsewhere(call: CommandCall, connection: Connection) -> str:
+    return t(_ELSEWHERE[call.name])
+
+
+def cron_choices(call: CommandCall, connection: Connection) -> list[KeyboardChoice]:
+    wanted = call.office.timetable.choices(connection, call.message)
+    return [KeyboardChoice(label, "cron", argument) for label, argument in wanted]
+
+
+def answer_cron(call: CommandCall, connection: Connection) -> str:
+    timetable = call.office.timetable
+    return timetable.command(connection, call.message, call.argument, call.session)
+
+
+def answer_pair(call: CommandCall, connection: Connection) -> str:
+    return call.office.door.command(connection, call.message, call.argument, call.now)

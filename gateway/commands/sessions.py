@@ -1,18 +1,20 @@
-"""`/sessions`: the conversations that somebody may go on with in this chat, or words in them."""
+"""Commands that choose a conversation: sessions, resume, new, fork, rename."""
 
 import time
 from collections.abc import Sequence
 from sqlite3 import Connection
 
 from agent.errors import KoreError
-from agent.i18n import mark_for_translation, t
+from agent.i18n import mark_for_translation, plural, t
 from gateway.commands.dispatcher import CommandCall
 from gateway.core.keyboard import KeyboardChoice
-from gateway.core.markdown import escape_markdown
+from gateway.core.markdown import code, escape_markdown
 from gateway.core.messages import CONSOLE, Route
 from gateway.core.records import SessionInfo, SessionState
+from gateway.sessions.background_work import ended_now
 from gateway.store import search
-from gateway.store.repositories import sessions
+from gateway.store.repositories import session_admin, sessions
+from gateway.store.repositories.session_admin import SessionOwner
 from gateway.store.search import Scope
 
 MAX_SESSIONS = 10
@@ -89,3 +91,101 @@ def _state_text(info: SessionInfo, *, here: bool) -> str:
 
 def _date_text(at: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
+
+
+def answer_fork(call: CommandCall, connection: Connection) -> str:
+    if call.session is None:
+        return t("There is nothing to fork: this conversation has not begun.")
+    lane = call.message.session_key
+    owner = SessionOwner(call.message.principal, lane)
+    fork = session_admin.fork(connection, call.session, owner, call.now)
+    sessions.bind(connection, lane, fork)
+    return t(
+        "This is conversation `{fork}` now, a copy. `/resume {session}` goes back.",
+        fork=fork,
+        session=call.session,
+    )
+
+
+async def answer_new(call: CommandCall) -> str:
+    begun, is_left = await call.office.database.run(_begin_session, call)
+    told = t("New conversation `{id}`. The earlier one is kept.", id=begun)
+    if call.session is None or not is_left:
+        return told
+    toolbox = call.office.agent.toolbox
+    ended = ended_now(toolbox.tasks(call.session), code)
+    await toolbox.end(call.session)
+    return f"{told} {ended}".rstrip()
+
+
+def _begin_session(connection: Connection, call: CommandCall) -> tuple[str, bool]:
+    """The new conversation, and whether no chat is in the old one any more."""
+    message, old = call.message, call.session
+    if old is not None and sessions.is_begun_by(connection, old, call.claim.seq):
+        return old, False  # a repetition: a crash came before the answer was stored
+    begun = sessions.create_session(
+        connection, message.principal, call.now, lane=message.session_key
+    )
+    sessions.note_begun_by(connection, begun, call.claim.seq)
+    if old is not None:
+        sessions.keep_queue_mode(connection, old, begun)
+        sessions.carry_trace(connection, old, begun)
+    return begun, old is not None and not sessions.is_in_use(connection, old)
+
+
+_AUTOMATIC_NAME = "auto"
+
+
+def answer_rename(call: CommandCall, connection: Connection) -> str:
+    if not call.argument:
+        name = session_admin.name_of(connection, call.session) if call.session else ""
+        if not name:
+            return t("What should this conversation be called? Send `/rename NAME`.")
+        return t(
+            "This conversation is called “{name}”. `/rename NAME` changes that, `/rename auto`"
+            " goes back to the automatic name.",
+            name=escape_markdown(name),
+        )
+    wanted = "" if call.argument == _AUTOMATIC_NAME else call.argument
+    try:
+        kept = session_admin.rename(connection, call.begun_session(connection), wanted)
+    except KoreError as exc:
+        return t("Not renamed: {exc}.", exc=escape_markdown(str(exc)))
+    if kept:
+        return t("This conversation is now called “{name}”.", name=escape_markdown(kept))
+    return t("This conversation has its automatic name again.")
+
+
+def answer_resume(call: CommandCall, connection: Connection) -> str:
+    wanted, here = call.argument, call.session
+    if not wanted and here and session_admin.status_of(connection, here) == "paused":
+        session_admin.set_status(connection, here, "open")
+        return t("Conversation `{here}` goes on.", here=here)
+    listed = sessions.recent(connection, MAX_SESSIONS, scope_of(call))
+    if not wanted:
+        told = session_lines(call, listed) or [t("There is none yet.")]
+        return "\n".join([t("`/resume N` goes on with one of these:"), *told])
+    if wanted.isdecimal() and len(wanted) <= len(str(MAX_SESSIONS)):
+        if not 1 <= int(wanted) <= len(listed):
+            return t(
+                "There is no conversation number {wanted}; `/sessions` lists them.", wanted=wanted
+            )
+        found = listed[int(wanted) - 1].id
+    else:
+        names = session_admin.named(connection, wanted, scope_of(call))
+        if len(names) != 1:
+            return t(
+                "Several conversations begin with that; `/sessions` lists them."
+                if names
+                else "No conversation of yours begins with that; `/sessions` lists them."
+            )
+        (found,) = names
+    session_admin.set_status(connection, found, "open")
+    sessions.bind(connection, call.message.session_key, found)
+    (info,) = sessions.recent(connection, 1, session=found)
+    return plural(
+        info.messages,
+        "This is conversation `{id}` again, with {n} message.",
+        "This is conversation `{id}` again, with {n} messages.",
+        id=found,
+    )

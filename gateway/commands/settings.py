@@ -1,14 +1,24 @@
-"""`/mode`, `/plan` and `/auto`: how much runs in a conversation without a question."""
+"""Commands that set how a chat is answered: mode, model, thinking, queue, verbose, language."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from sqlite3 import Connection
+from typing import Any, get_args
 
-from agent.i18n import mark_for_translation, t
+from agent.errors import ConfigError
+from agent.i18n import ENGLISH, LANGUAGES, language_of, mark_for_translation, t, use_locale
+from agent.providers.registry import PROFILES
 from agent.security.policy.base import MODES, PermissionMode, is_mode
 from gateway.access.permission_modes import mode_of
+from gateway.commands import is_command
 from gateway.commands.dispatcher import CommandCall
 from gateway.core.keyboard import KeyboardChoice
-from gateway.store.repositories import audit_outbox, sessions
+from gateway.core.markdown import code, escape_markdown
+from gateway.core.records import QueueMode, Trace
+from gateway.store.repositories import audit_outbox, inbox, sessions
 from gateway.store.repositories.audit_outbox import AuditNote
+from gateway.store.repositories.sessions import ThinkingChoice
+from gateway.turns.agent_profiles import with_model
 
 _MODE_MEANINGS: dict[PermissionMode, str] = {
     "plan": mark_for_translation("looks and answers, changes nothing"),
@@ -61,4 +71,241 @@ def answer_mode(call: CommandCall, connection: Connection) -> str:
         "Mode of this conversation: `{mode}`, {meaning}.",
         mode=wanted,
         meaning=t(_MODE_MEANINGS[wanted]),
+    )
+
+
+# Each in its own words: whoever looks for one must find it.
+LANGUAGE_NAMES = {ENGLISH: "English", "zh-Hans": "简体中文", "zh-Hant": "繁體中文"}
+
+AUTO_LANGUAGE = "auto"
+
+_LANGUAGE_ALIASES = {
+    "english": ENGLISH,
+    **dict.fromkeys(("中文", "简体", "简体中文", "chinese"), "zh-Hans"),
+    **dict.fromkeys(("繁體", "繁體中文", "繁体", "繁体中文"), "zh-Hant"),
+}
+
+
+def language_choices(call: CommandCall, connection: Connection) -> list[KeyboardChoice]:
+    names = [
+        *((language, LANGUAGE_NAMES[language]) for language in LANGUAGES),
+        (AUTO_LANGUAGE, AUTO_LANGUAGE),
+    ]
+    return [KeyboardChoice(label, "language", language) for language, label in names]
+
+
+def answer_language(call: CommandCall, connection: Connection) -> str:
+    languages, message = call.office.languages, call.message
+    wanted = call.argument.strip()
+    if not wanted:
+        return _language_text(languages.of(message))
+    found = _parse_language(wanted)
+    if found is None:
+        return (
+            t("I do not speak {name} yet.", name=escape_markdown(wanted[:40]))
+            + f"\n{_language_lines()}"
+        )
+    languages.choose(connection, message.principal, None if found == AUTO_LANGUAGE else found)
+    current = languages.of(message)
+    with use_locale(current):
+        return t("From now on I speak {name} to you.", name=LANGUAGE_NAMES[current])
+
+
+def _parse_language(wanted: str) -> str | None:
+    """The language that is meant; None for one that is not there."""
+    word = wanted.casefold()
+    if word in (AUTO_LANGUAGE, *_LANGUAGE_ALIASES):
+        return _LANGUAGE_ALIASES.get(word, AUTO_LANGUAGE)
+    known = {language.casefold(): language for language in LANGUAGES}
+    if word in known or word.startswith(("zh-", "zh_", "en-", "en_")) or word == "zh":
+        return known.get(word) or language_of(word)
+    return None
+
+
+def _language_text(current: str) -> str:
+    head = t(
+        "I speak {name} to you. `/language NAME` chooses another:", name=LANGUAGE_NAMES[current]
+    )
+    return f"{head}\n{_language_lines()}"
+
+
+def _language_lines() -> str:
+    lines = [f"- `{language}` {LANGUAGE_NAMES[language]}" for language in LANGUAGES]
+    return "\n".join([*lines, t("- `auto` as your app or terminal is set")])
+
+
+_MAX_MODEL_BUTTONS = 12
+
+
+def model_choices(call: CommandCall, connection: Connection) -> list[KeyboardChoice]:
+    known = [model.name for model in call.office.agent.models.known]
+    names = dict.fromkeys([*known, *PROFILES])
+    return [KeyboardChoice(name, "model", name, of_session=True) for name in names][
+        :_MAX_MODEL_BUTTONS
+    ]
+
+
+def answer_model(call: CommandCall, connection: Connection) -> str:
+    models, name = call.office.agent.models, call.argument
+    now_chosen = model_of_call(call, connection)
+    if not name:
+        known = ", ".join(code(model.name) for model in models.known)
+        profiles = ", ".join(f"`{profile}`" for profile in PROFILES)
+        return t(
+            "Model: {model}. Configured: {known}. `/model NAME` chooses another, or a profile: "
+            "{profiles}."
+            if known
+            else "Model: {model}. `/model NAME` chooses another, or a profile: {profiles}.",
+            model=code(now_chosen),
+            known=known,
+            profiles=profiles,
+        )
+    offered = {models.default, *PROFILES, *(model.name for model in models.known)}
+    if not call.is_owner and name not in offered:
+        return t(
+            "Only the owner may choose a model that is not configured. It stays {now_chosen}.",
+            now_chosen=code(now_chosen),
+        )
+    try:
+        models.check(name)
+    except ConfigError as exc:
+        return t(
+            "{exc}. It stays {now_chosen}.",
+            exc=escape_markdown(str(exc)),
+            now_chosen=code(now_chosen),
+        )
+    # Whoever chooses a model, also the same one again, has a reason to think that it answers.
+    models.hurry(name)
+    sessions.choose_model(connection, call.begun_session(connection), name)
+    return t("Model of this conversation: {name}.", name=code(name))
+
+
+def model_of_call(call: CommandCall, connection: Connection) -> str:
+    """The model that this conversation is answered by."""
+    own = sessions.chosen_model(connection, call.session) if call.session else None
+    models, speaking = call.office.agent.models, call.office.speaking(call.message)
+    return with_model(speaking, call.message, own, models).model or models.default
+
+
+_QUEUE_MEANINGS: dict[QueueMode, str] = {
+    "queue": mark_for_translation("each message gets an answer of its own, one after the other"),
+    "join": mark_for_translation("all messages that wait get one answer together"),
+    "steer": mark_for_translation(
+        "a message joins the work that is under way, before its next step"
+    ),
+}
+
+_MAX_WAITING = 5
+
+_MAX_WAITING_CHARS = 60
+
+
+def answer_queue(call: CommandCall, connection: Connection) -> str:
+    mode = sessions.queue_mode_of_lane(connection, call.message.session_key)
+    wanted = call.argument.casefold()
+    if not wanted:
+        return "\n".join([*_waiting_lines(call, connection), "", *_queue_mode_lines(mode)])
+    chosen = next((known for known in get_args(QueueMode) if known == wanted), None)
+    if chosen is None:
+        known = ", ".join(f"`{name}`" for name in _QUEUE_MEANINGS)
+        return t(
+            "There is no such way; there are {known}. It stays `{mode}`.", known=known, mode=mode
+        )
+    sessions.choose_queue_mode(connection, call.begun_session(connection), chosen)
+    meaning = t(_QUEUE_MEANINGS[chosen])
+    return t("While I work here: `{mode}`, {meaning}.", mode=chosen, meaning=meaning)
+
+
+def _waiting_lines(call: CommandCall, connection: Connection) -> list[str]:
+    waiting = [
+        message
+        for message in inbox.waiting_messages(connection, call.message.session_key)
+        if not (is_command(message) and message.event_id == call.message.event_id)
+    ]
+    if not waiting:
+        return [t("Nothing waits here.")]
+    lines = [t("{n} waiting here:", n=len(waiting))]
+    lines += [f"- {_shorten(message.content)}" for message in waiting[:_MAX_WAITING]]
+    if len(waiting) > _MAX_WAITING:
+        lines.append(t("- and {n} more", n=len(waiting) - _MAX_WAITING))
+    return lines
+
+
+def _queue_mode_lines(mode: str) -> list[str]:
+    lines = [t("While I work: `{mode}`. `/queue NAME` chooses another:", mode=mode)]
+    return [*lines, *(f"- `{name}`: {t(meaning)}" for name, meaning in _QUEUE_MEANINGS.items())]
+
+
+def _shorten(text: str) -> str:
+    line = " ".join(text.split())
+    return code(line if len(line) <= _MAX_WAITING_CHARS else f"{line[: _MAX_WAITING_CHARS - 1]}…")
+
+
+_THINKING_CHOICES: Mapping[str, Mapping[str, Any]] = {
+    "on": {"wanted": True},
+    "off": {"wanted": False},
+    "default": {"wanted": None},
+    "show": {"shown": True},
+    "hide": {"shown": False},
+}
+
+
+def answer_thinking(call: CommandCall, connection: Connection) -> str:
+    """Show or choose it for this conversation."""
+    now = (
+        sessions.thinking_of_session(connection, call.session) if call.session else ThinkingChoice()
+    )
+    if call.message.options.get("thinking") is True:
+        now = replace(now, wanted=True)
+    general = call.office.agent.settings.thinking
+    word = call.argument.casefold()
+    known = ", ".join(f"`{choice}`" for choice in _THINKING_CHOICES)
+    usage, current = t("`/thinking` takes {known}.", known=known), _thinking_text(now, general)
+    if not word:
+        return f"{current} {usage}"
+    if word not in _THINKING_CHOICES:
+        return f"{usage} {current}"
+    chosen = replace(now, **_THINKING_CHOICES[word])
+    sessions.choose_thinking(connection, call.begun_session(connection), chosen)
+    return _thinking_text(chosen, general)
+
+
+def _thinking_text(now: ThinkingChoice, general: bool | None) -> str:
+    wanted = general if now.wanted is None else now.wanted
+    words = {
+        True: mark_for_translation("on"),
+        False: mark_for_translation("off"),
+        None: mark_for_translation("as the model does by itself"),
+    }
+    return t(
+        "Thinking in this conversation: {wanted}, shown."
+        if now.shown
+        else "Thinking in this conversation: {wanted}, hidden.",
+        wanted=t(words[wanted]),
+    )
+
+
+_TRACE_MEANINGS: dict[Trace, str] = {
+    "off": mark_for_translation("the answer alone"),
+    "summary": mark_for_translation("one line with tools, changed files and costs below it"),
+    "full": mark_for_translation("each step, too"),
+}
+
+
+def answer_verbose(call: CommandCall, connection: Connection) -> str:
+    first = call.office.first_trace(call.message.route)
+    if first is None:
+        return t("The terminal shows what is done by itself; `/verbose` is for chats.")
+    chosen = sessions.trace_of_session(connection, call.session) if call.session else None
+    wanted = call.argument.casefold()
+    level = next((one for one in get_args(Trace) if one == wanted), None)
+    if level is None:
+        head = t(
+            "Below answers here: `{level}`. `/verbose NAME` chooses another:",
+            level=chosen or first,
+        )
+        return "\n".join([head, *(f"- `{one}` {t(told)}" for one, told in _TRACE_MEANINGS.items())])
+    sessions.choose_trace(connection, call.begun_session(connection), level)
+    return t(
+        "Below answers here: `{level}`, {meaning}.", level=level, meaning=t(_TRACE_MEANINGS[level])
     )

@@ -31,10 +31,10 @@ class ChatCommand:
 # `/stop` is carried out while it is taken in; what is not `at_once` waits its turn.
 COMMANDS = {
     "help": ChatCommand(
-        mark_for_translation("what you can type here"), "help.answer_help", at_once=True
+        mark_for_translation("what you can type here"), "info.answer_help", at_once=True
     ),
     "new": ChatCommand(
-        mark_for_translation("start a new conversation"), "new.answer_new", takes_time=True
+        mark_for_translation("start a new conversation"), "sessions.answer_new", takes_time=True
     ),
     "sessions": ChatCommand(
         mark_for_translation("your conversations here, or words in them"),
@@ -44,14 +44,14 @@ COMMANDS = {
     ),
     "resume": ChatCommand(
         mark_for_translation("go on with an earlier conversation"),
-        "resume.answer_resume",
+        "sessions.answer_resume",
         choices="sessions.session_choices",
     ),
     "fork": ChatCommand(
-        mark_for_translation("go on in a copy of this conversation"), "fork.answer_fork"
+        mark_for_translation("go on in a copy of this conversation"), "sessions.answer_fork"
     ),
     "rename": ChatCommand(
-        mark_for_translation("give this conversation a name"), "rename.answer_rename"
+        mark_for_translation("give this conversation a name"), "sessions.answer_rename"
     ),
     "status": ChatCommand(
         mark_for_translation("model, conversation and connection"),
@@ -60,12 +60,12 @@ COMMANDS = {
     ),
     "model": ChatCommand(
         mark_for_translation("show or choose the model of this conversation"),
-        "model.answer_model",
-        choices="model.model_choices",
+        "settings.answer_model",
+        choices="settings.model_choices",
     ),
     "thinking": ChatCommand(
         mark_for_translation("whether the model thinks first, and whether you see it"),
-        "thinking.answer_thinking",
+        "settings.answer_thinking",
     ),
     "mode": ChatCommand(
         mark_for_translation("how much runs without a question: plan, ask, accept-edits, auto"),
@@ -84,22 +84,22 @@ COMMANDS = {
     ),
     "language": ChatCommand(
         mark_for_translation("the language that I speak to you"),
-        "language.answer_language",
-        choices="language.language_choices",
+        "settings.answer_language",
+        choices="settings.language_choices",
         at_once=True,
     ),
     "verbose": ChatCommand(
         mark_for_translation("whether what was done stays below answers: off, summary, full"),
-        "verbose.answer_verbose",
+        "settings.answer_verbose",
     ),
     "cost": ChatCommand(
         mark_for_translation("what was spent: this conversation, this chat today"),
-        "cost.answer_cost",
+        "info.answer_cost",
         at_once=True,
     ),
     "compact": ChatCommand(
         mark_for_translation("make room: old messages become a summary"),
-        "compact.answer_compact",
+        "context.answer_compact",
         takes_time=True,
     ),
     "context": ChatCommand(
@@ -109,7 +109,7 @@ COMMANDS = {
     ),
     "queue": ChatCommand(
         mark_for_translation("what waits here: queue, join or steer"),
-        "queue.answer_queue",
+        "settings.answer_queue",
         at_once=True,
     ),
     "undo": ChatCommand(
@@ -130,24 +130,24 @@ COMMANDS = {
     ),
     "agents": ChatCommand(
         mark_for_translation("who can be sent out to do a piece of work"),
-        "agents.answer_agents",
+        "info.answer_agents",
         takes_time=True,
     ),
-    "tools": ChatCommand(mark_for_translation("what I can do here"), "tools.answer_tools"),
+    "tools": ChatCommand(mark_for_translation("what I can do here"), "info.answer_tools"),
     "tasks": ChatCommand(
         mark_for_translation("what runs in the background here"), "tasks.answer_tasks", at_once=True
     ),
     "cron": ChatCommand(
         mark_for_translation("reminders, and what I do by myself at a time"),
-        "cron.answer_cron",
-        choices="cron.cron_choices",
+        "info.answer_cron",
+        choices="info.cron_choices",
         at_once=True,
     ),
-    "pair": ChatCommand(mark_for_translation("let people in (the owner only)"), "pair.answer_pair"),
+    "pair": ChatCommand(mark_for_translation("let people in (the owner only)"), "info.answer_pair"),
     "stop": ChatCommand(
-        mark_for_translation("stop the answer that is under way"), "help.answer_help"
+        mark_for_translation("stop the answer that is under way"), "info.answer_help"
     ),
-    "start": ChatCommand(mark_for_translation("say hello"), "start.answer_start", at_once=True),
+    "start": ChatCommand(mark_for_translation("say hello"), "info.answer_start", at_once=True),
 }
 # Under which titles /help lists them; "start" is what programs send, not people.
 GROUPS = (
@@ -164,7 +164,7 @@ GROUPS = (
 ALIASES = {"clear": "new", "reset": "new"}
 # Words that other programs have; the model must not answer them as if it could.
 _ELSEWHERE = ChatCommand(
-    mark_for_translation("say where to find it"), "elsewhere.answer_elsewhere", at_once=True
+    mark_for_translation("say where to find it"), "info.answer_elsewhere", at_once=True
 )
 UNLISTED = dict.fromkeys(
     ("exit", "quit", "doctor", "skills", "mcp", "plugin", "plugins"), _ELSEWHERE
