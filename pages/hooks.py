@@ -37,7 +37,7 @@ def on_files(files: Any, config: Any) -> Any:
     for name in BESIDE:
         text = (ROOT / name).read_text(encoding="utf-8")
         if name.endswith(".md"):
-            text = re.sub(r"\]\(docs/", "](", text)
+            text = re.sub(r"(\]\(|src=\")docs/", r"\1", text)
         file = File.generated(config, name, content=text)
         file.inclusion = file.inclusion.NOT_IN_NAV
         files.append(file)

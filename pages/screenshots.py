@@ -1,7 +1,7 @@
 """`make screenshots`: pictures of what people see, taken of running programs, into docs/pictures.
 
-The terminal is a real one (tmux) with `kore agent` in it. Of Telegram the text and the entities
-are shown that a real gateway has sent to the stand-in of the Bot API. Models are scripted.
+The terminal is a real one (tmux) with `kore agent` in it. A chat is drawn from what a
+real gateway has sent to the stand-in of the Bot API (`pages/phone.py`). Models are scripted.
 """
 
 import asyncio
@@ -14,19 +14,18 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
-from rich.panel import Panel
 from rich.text import Text
 
+from pages.phone import draw
 from tests.fakes.bot_api import BotApi
 from tests.fakes.bot_chats import Shown
 from tests.fakes.model import ModelServer
 from tests.fakes.model_script import Call, ReplyScript
-from tests.gateway.end_to_end.asking import write
 from tests.gateway.end_to_end.gateway_process import KEY, OWNER, GatewayProcess
 
 ROOT = Path(__file__).parents[1]
@@ -38,32 +37,32 @@ _ELSEWHERE = re.compile(r"<!--.*?-->\s*|@font-face \{\{.*?\}\}\s*", re.DOTALL)
 _FORMAT = _ELSEWHERE.sub("", CONSOLE_SVG_FORMAT).replace(
     "Fira Code, monospace", "ui-monospace, Menlo, Consolas, monospace"
 )
-_STYLES = {
-    "bold": "bold", "italic": "italic", "underline": "underline", "strikethrough": "strike",
-    "code": "cyan", "pre": "cyan", "text_link": "blue underline", "blockquote": "dim",
-    "bot_command": "blue", "url": "blue",
-}  # fmt: skip
-_ANSWER = """**Three things** before the release:
+_ANSWER = """Two things are left for **1.4**:
 
-| what | who | state |
+| task | who | state |
 | --- | --- | --- |
 | changelog | Ann | done |
-| tag | Bob | waits |
+| tag | Bob | open |
+| website | you | open |
 
-```python
-print("ship it")
-```
+The rest is in `release.md`."""
+_CHECKLIST = "# Release 1.4\n- [x] changelog\n- [ ] tag\n- [ ] website\n"
 
-See [the list](https://example.org/list)."""
+_ADVICE = """`average` divides by the number of orders, which is 0 for a new customer:
 
-_ADVICE = """Ann does not take lactose, your memory says. On the list:
-
-| item | for Ann | instead |
+| input | expected | result |
 | --- | --- | --- |
-| milk | **no** | oat milk |
-| bread | yes | |
+| `[]` | 0 | **ZeroDivisionError** |
+| `[4, 8]` | 6 | 6 |
 """
-_EDIT = {"path": "list.txt", "old_string": "milk", "new_string": "oat milk"}
+_SOURCE = """def average(orders: list[float]) -> float:
+    return sum(orders) / len(orders)
+"""
+_EDIT = {
+    "path": "orders.py",
+    "old_string": "    return sum(orders) / len(orders)",
+    "new_string": "    return sum(orders) / len(orders) if orders else 0.0",
+}
 
 
 class Terminal:
@@ -106,7 +105,7 @@ class Terminal:
         return done.stdout.decode()
 
 
-def save(name: str, title: str, shown: Sequence[Text | Panel], columns: int) -> None:
+def save(name: str, title: str, shown: Sequence[Text], columns: int) -> None:
     console = Console(
         record=True,
         width=columns,
@@ -123,63 +122,53 @@ def save(name: str, title: str, shown: Sequence[Text | Panel], columns: int) -> 
 
 async def terminal(folder: Path) -> None:
     """A conversation with an approval, and verbs."""
-    (folder / "list.txt").write_text("milk\nbread\n")
+    (folder / "orders.py").write_text(_SOURCE)
     async with ModelServer(api_key=KEY) as model:
         entry = {"model_name": "scripted", "model": "openai/scripted"}
         entry |= {"api_base": model.base_url, "api_key": KEY}
         config = {"agent": {"model": "scripted"}, "model_list": [entry]}
+        config["security"] = {"trusted_folders": [str(folder)]}
         (folder / ".kore").mkdir(mode=0o700)
         file = folder / ".kore" / "config.json"
         file.touch(mode=0o600)
         file.write_text(json.dumps(config))
         model.script(
-            ReplyScript("Let me look.", tool_calls=(Call("read_file", {"path": "list.txt"}),)),
+            ReplyScript("Let me look.", tool_calls=(Call("read_file", {"path": "orders.py"}),)),
             ReplyScript(_ADVICE, tool_calls=(Call("edit_file", _EDIT),)),
-            "Done: `list.txt` says oat milk now.",
+            "Done: `average([])` is 0.0 now.",
         )
         await asyncio.to_thread(_type_and_look, folder)
 
 
 def _type_and_look(folder: Path) -> None:
-    shell = Terminal(folder, 100, 31)
+    shell = Terminal(folder, 86, 28)
     try:
         shell.type("kore agent --cwd .")
         shell.until("/exit")
-        shell.type("Is there anything on my shopping list that Ann must not drink? Mend it.")
+        shell.type("average() crashes for new customers. Fix it.")
         seen = shell.until("[y]")
-        save("terminal", "kore agent", [Text.from_ansi(seen)], 100)
-        shell.type("y")
-        shell.until("Done:")
-        shell.type("/exit")
-        shell.until("To go on later")
-        shell.type("clear; kore cron add 'daily 09:00 Europe/Berlin' 'stand up'; kore cron list")
-        shell.until("told at")
+        save("terminal", "kore agent", [Text.from_ansi(_at_home(seen, folder))], 86)
+    finally:
+        shell.close()
+    shell = Terminal(folder, 86, 28)
+    try:
         # The address of the scripted model means nothing to anybody.
         shell.type("clear; KORE_AGENT_MODEL=offline/echo kore doctor")
-        save("doctor", "kore doctor", [Text.from_ansi(shell.until("disk"))], 100)
+        seen = shell.until("clock")
+        save("doctor", "kore doctor", [Text.from_ansi(_at_home(seen, folder))], 86)
     finally:
         shell.close()
 
 
-def bubble(shown: Shown) -> Panel:
-    """A message as it was sent: its text, with its entities laid over it and named below."""
-    text = Text(shown.text)
-    units = shown.text.encode("utf-16-le")
-    named = []
-    for entity in shown.entities:
-        start = len(units[: 2 * entity["offset"]].decode("utf-16-le"))
-        end = len(units[: 2 * (entity["offset"] + entity["length"])].decode("utf-16-le"))
-        text.stylize(_STYLES.get(entity["type"], "magenta"), start, end)
-        named.append(f"{entity['type']} {entity['offset']}+{entity['length']}")
-    rows: list[list[Mapping[str, str]]] = (shown.reply_markup or {}).get("inline_keyboard", [])
-    for row in rows:
-        text.append("\n" + "  ".join(f"[ {button['text']} ]" for button in row), "bold green")
-    who = "Kore" if shown.from_bot else "you"
-    below = ", ".join(named) or "no entities"
-    return Panel(
-        text, title=who, title_align="left", subtitle=below if shown.from_bot else None,
-        subtitle_align="left", border_style="green" if shown.from_bot else "blue",
-    )  # fmt: skip
+def _at_home(seen: str, folder: Path) -> str:
+    """Without the names of temporary folders, which are others each time."""
+    programs = str(Path(sys.executable).parent)
+    return seen.replace(str(folder), "/home/ann/shop").replace(programs, "/usr/local/bin")
+
+
+def save_chat(name: str, shown: Sequence[Shown]) -> None:
+    (PICTURES / f"{name}.svg").write_text(draw(shown, "Kore"), encoding="utf-8")
+    print(f"docs/pictures/{name}.svg")
 
 
 async def telegram(folder: Path) -> None:
@@ -188,12 +177,13 @@ async def telegram(folder: Path) -> None:
         gateway = GatewayProcess(folder, api, model)
         async with gateway:
             model.script(_ANSWER)
-            await gateway.told(OWNER, "What is left before the release?")
-            (gateway.workspace / "notes.txt").write_text("old\n")
-            model.script(ReplyScript(tool_calls=(write("new\n"),)), "Done.")
-            await api.user_says(OWNER, "Bring my notes up to date")
+            await gateway.told(OWNER, "What's left before the release?")
+            (gateway.workspace / "release.md").write_text(_CHECKLIST)
+            tick = {"path": "release.md", "old_string": "[ ] tag", "new_string": "[x] tag"}
+            model.script(ReplyScript(tool_calls=(Call("edit_file", tick),)), "Done.")
+            await api.user_says(OWNER, "Bob has just tagged it, tick it off")
             await gateway.until(lambda: any(one.reply_markup for one in api.chat(OWNER)))
-            save("telegram", "Telegram, as it was sent", [*map(bubble, api.chat(OWNER))], 72)
+            save_chat("telegram", api.chat(OWNER))
             await api.user_says(OWNER, "/stop")
             await gateway.idle()
             before = len(api.chat(OWNER))
@@ -203,7 +193,7 @@ async def telegram(folder: Path) -> None:
                 lambda: any("⏰ call" in one for one in api.answers(OWNER)),
             )
             await gateway.told(OWNER, "/cron")
-            save("cron", "/cron", [*map(bubble, api.chat(OWNER)[before:])], 72)
+            save_chat("cron", api.chat(OWNER)[before:])
 
 
 def main() -> int:

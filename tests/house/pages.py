@@ -10,7 +10,7 @@ README = ROOT / "README.md"
 DOCS = ROOT / "docs"
 _FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 _SOURCE_PATH = re.compile(r"(?<![\w/.*-])(?:agent|gateway|kore|tests|bench|pages|evals)/[\w/.-]*")
-_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_LINK = re.compile(r"\]\(([^)\s]+)\)|<img src=\"([^\"]+)\"")
 
 
 def pages() -> list[Path]:
@@ -52,7 +52,7 @@ def quoted(text: str) -> set[str]:
 
 def links(text: str) -> list[str]:
     """Where the links lead, outside of blocks of code."""
-    return _LINK.findall(_FENCE.sub("", text))
+    return ["".join(found) for found in _LINK.findall(_FENCE.sub("", text))]
 
 
 def source_paths(text: str) -> list[str]:

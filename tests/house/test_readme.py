@@ -57,13 +57,13 @@ def run(command: list[str], cwd: Path, environ: Mapping[str, str]) -> str:
     return done.stdout
 
 
-def test_the_first_two_commands_are_to_talk_and_to_test() -> None:
-    assert [line.split()[:2] for line in typed(TEXT)[:2]] == [["make", "chat"], ["make", "test"]]
+def test_the_first_command_starts_a_conversation() -> None:
+    assert typed(TEXT)[0].split() == ["make", "chat"]
 
 
 def test_every_command_of_the_readme_runs(tmp_path: Path) -> None:
     commands = offline(TEXT)
-    assert len(commands) > 5
+    assert len(commands) > 3
     environ = surroundings(tmp_path)
     for command in commands:
         assert run(["sh", "-c", command], ROOT, environ), f"{command} printed nothing"
