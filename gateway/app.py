@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 
 from agent.security.redaction import Redactor
 from agent.security.sandbox.orphan_processes import end_orphans, recorded_commands
+from gateway.access.control import say_who_is_let_in
 from gateway.access.roles import RoleRegistry
 from gateway.channels.base import Channel, SupportsWebhook
 from gateway.channels.console import ConsoleChannel
-from gateway.channels.registry import open_channels, places_of, say_who_is_let_in
+from gateway.channels.registry import open_channels, places_of
+from gateway.commands.table import menu
 from gateway.config import Settings
 from gateway.container import Channels, Container, SecurityContext, build_container
 from gateway.control.handover import DataOwnership, Handover, take_over
@@ -83,7 +85,7 @@ async def open_app(
         ways: Channels = {}
         _add(ways, ConsoleChannel(watchers))
         if channels:
-            for channel in await open_channels(settings, database, stack, places):
+            for channel in await open_channels(settings, database, stack, places, menu=menu()):
                 _add(ways, channel)
         await database.run(limit, ways.keys())
         await database.run(set_queues, {"telegram": settings.telegram.queue})

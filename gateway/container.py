@@ -8,14 +8,14 @@ from agent.records import frozen
 from agent.security.redaction import Redactor
 from gateway.access.approval_coordinator import ApprovalCoordinator
 from gateway.access.approvals import ApprovalService
-from gateway.access.control import AccessControl, sole_owner
+from gateway.access.control import AccessControl
 from gateway.access.pairing_service import PairingService
 from gateway.access.roles import RoleRegistry
 from gateway.bus.bus import MessageBus
 from gateway.bus.ingest import Ingestor
 from gateway.channels.base import Channel
 from gateway.channels.chat_settings import ChatSettingsIndex
-from gateway.channels.registry import allowed_senders
+from gateway.channels.registry import allowed_senders, sole_owner
 from gateway.channels.supervisor import ChannelSupervisor
 from gateway.commands.dispatcher import CommandDispatcher, CommandServices
 from gateway.config import Settings

@@ -1,8 +1,9 @@
 """Who may speak, who owns the place, and whose memory a message may see."""
 
 import hashlib
+import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from agent.records import frozen
 from agent.security.files.paths import user_inbox_dir
 from gateway.channels.chat_settings import ChatSettingsIndex
 from gateway.core.messages import CONSOLE, InboundMessage
+
+log = logging.getLogger(__name__)
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 _NAME_CHARS = 120
@@ -120,8 +123,20 @@ def folder_name(id_: str) -> str:
     return f"%{hashlib.sha256(id_.encode(errors='surrogatepass')).hexdigest()}"
 
 
-def sole_owner(owner: str | None, telegram_allow: Sequence[str]) -> str | None:
-    """The configured owner; without one, somebody who is alone on the allow-list."""
-    if owner is None and len(telegram_allow) == 1 and telegram_allow[0] != "*":
-        return f"telegram:{telegram_allow[0]}"
-    return owner
+def say_who_is_let_in(ways: Iterable[tuple[str, str]], access: AccessControl) -> None:
+    """Said at every start: an open door, or one that nobody can pass, should surprise nobody."""
+    for channel, account in ways:
+        allowed = access.allow.get((channel, account), ())
+        name = f"{channel}:{account}"
+        if channel == CONSOLE:
+            continue
+        if "*" in allowed:
+            log.warning('%s: allow_from is ["*"]: everybody may use this bot', name)
+        elif access.chief is None:
+            log.warning(
+                "%s: nobody owns this Kore yet: write to the bot in private, then let yourself in "
+                "with `kore pair approve CODE` and the code that it answers",
+                name,
+            )
+        elif not allowed:
+            log.info("%s: allow_from is empty: strangers get a code for the owner", name)

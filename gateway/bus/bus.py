@@ -17,13 +17,13 @@ from gateway.commands import is_at_once, is_command
 from gateway.commands.dispatcher import CommandDispatcher
 from gateway.core.channel_events import Batch
 from gateway.core.errors import AwaitingAnswer, TurnSuspended
+from gateway.core.link_defusing import quiet
 from gateway.core.messages import Button, InboundMessage
 from gateway.store.errors import StoreBusy, StoreCorrupt, StoreError
 from gateway.store.repositories import claims, inbox, sessions, turns
 from gateway.store.repositories.claims import CommandClaim, SessionBusy, TurnClaim
 from gateway.store.repositories.outbox import OutgoingReply
 from gateway.store.sqlite.engine import SqliteStore
-from gateway.turns.outcome import quiet
 from gateway.turns.runner import TurnRunner
 
 log = logging.getLogger(__name__)

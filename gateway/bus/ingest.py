@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import field, replace
 from sqlite3 import Connection
+from typing import Protocol
 
 from agent.errors import KoreError
 from agent.i18n import mark_for_translation, t, use_locale
@@ -21,7 +22,6 @@ from gateway.core import keyboard
 from gateway.core.channel_events import Batch, Undecoded
 from gateway.core.messages import CONSOLE, InboundMessage
 from gateway.delivery.sender import OutboxSender
-from gateway.ops.audit.relay import AuditRelay
 from gateway.store.repositories import (
     approvals,
     inbox,
@@ -98,6 +98,13 @@ class IngestResult:
     settled: list[ClosedApproval] = field(default_factory=list)
 
 
+class AuditNotes(Protocol):
+    """Brings what transactions have noted onto the audit's record:
+    `gateway.ops.audit.relay.AuditRelay`."""
+
+    async def carry(self) -> None: ...
+
+
 class Ingestor:
     """Decides who may speak, carries out stops and presses, stores it all in one transaction.
 
@@ -110,7 +117,7 @@ class Ingestor:
         door: PairingService,
         delivery: OutboxSender,
         clerk: ApprovalService,
-        notes: AuditRelay,
+        notes: AuditNotes,
         limits: BackpressureLimits | None = None,
     ) -> None:
         self._held: str | None = None

@@ -2,16 +2,14 @@
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 
-from gateway.access.control import AccessControl, sole_owner
 from gateway.channels.base import Channel
 from gateway.channels.chat_aliases import ChatIdAliases
 from gateway.channels.chat_settings import ChatSettings, ChatSettingsIndex
 from gateway.channels.state import StoreChannelState
 from gateway.config import Settings
-from gateway.core.messages import CONSOLE
 from gateway.runtime.import_trimming import drop_docstrings, hidden, leave_out_httpx
 from gateway.store.repositories import chats as stored_moves
 from gateway.store.repositories import inbox, members
@@ -31,9 +29,15 @@ async def places_of(settings: Settings, database: SqliteStore) -> ChatSettingsIn
 
 
 async def open_channels(
-    settings: Settings, database: SqliteStore, stack: AsyncExitStack, places: ChatSettingsIndex
+    settings: Settings,
+    database: SqliteStore,
+    stack: AsyncExitStack,
+    places: ChatSettingsIndex,
+    *,
+    menu: tuple[tuple[str, str], ...],
 ) -> list[Channel]:
-    """The channels that the configuration names; only these are imported."""
+    """The channels that the configuration names; only these are imported. `menu` has the chat
+    commands, each with what it does, for platforms that list them."""
     if not settings.telegram.enabled:
         return []
     leave_out_httpx()
@@ -63,6 +67,7 @@ async def open_channels(
             streaming=telegram.streaming,
             long_answer_messages=telegram.long_answer_messages,
             trace=telegram.trace,
+            menu=menu,
         )
         not_before = time.time() - OFFSET_LIFE_S
         cursor = await database.run(inbox.cursor, "telegram", own.account, not_before)
@@ -92,20 +97,8 @@ def allowed_senders(settings: Settings, way: tuple[str, str]) -> tuple[str, ...]
     return named.get(account, settings.telegram.allow_from)
 
 
-def say_who_is_let_in(ways: Iterable[tuple[str, str]], access: AccessControl) -> None:
-    """Said at every start: an open door, or one that nobody can pass, should surprise nobody."""
-    for channel, account in ways:
-        allowed = access.allow.get((channel, account), ())
-        name = f"{channel}:{account}"
-        if channel == CONSOLE:
-            continue
-        if "*" in allowed:
-            log.warning('%s: allow_from is ["*"]: everybody may use this bot', name)
-        elif access.chief is None:
-            log.warning(
-                "%s: nobody owns this Kore yet: write to the bot in private, then let yourself in "
-                "with `kore pair approve CODE` and the code that it answers",
-                name,
-            )
-        elif not allowed:
-            log.info("%s: allow_from is empty: strangers get a code for the owner", name)
+def sole_owner(owner: str | None, telegram_allow: Sequence[str]) -> str | None:
+    """The configured owner; without one, somebody who is alone on the allow-list."""
+    if owner is None and len(telegram_allow) == 1 and telegram_allow[0] != "*":
+        return f"telegram:{telegram_allow[0]}"
+    return owner

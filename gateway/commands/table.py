@@ -175,6 +175,11 @@ MISTYPED = ChatCommand(
 )
 
 
+def menu() -> tuple[tuple[str, str], ...]:
+    """Each listed command with what it does, in English."""
+    return tuple((name, command.summary) for name, command in COMMANDS.items())
+
+
 def find_command(name: str) -> tuple[str, ChatCommand] | None:
     """The name of a command as the table has it, and the command; None when there is none."""
     name = ALIASES.get(name, name)

@@ -64,7 +64,7 @@ def _zone(text: str) -> str:
 
 
 def _hours(text: str) -> str:
-    from gateway.scheduler.timezones import QUIET
+    from gateway.core.timezones import QUIET
 
     if not QUIET.fullmatch(text):
         raise ValueError(t('hours of the day, such as "22:00-07:00"'))

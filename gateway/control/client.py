@@ -30,7 +30,6 @@ from gateway.control.protocol import (
     opened_from_json,
     question_from_json,
     session_from_json,
-    socket_address,
     watch_event_from_json,
 )
 from gateway.core.approval import ApprovalPrompt
@@ -44,6 +43,7 @@ from gateway.core.records import (
     SessionPreview,
     WatchEvent,
 )
+from gateway.runtime.paths import socket_address
 
 _CONNECT_S = 5.0
 

@@ -4,10 +4,8 @@ import json
 import os
 import socket
 import struct
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict, fields
-from pathlib import Path
 from typing import Any
 
 from agent.errors import ConfigError, KoreError
@@ -29,8 +27,6 @@ from gateway.core.records import (
 PROTOCOL = 1
 REQUEST_LIMIT_BYTES = 4 * 1024 * 1024
 LINE_LIMIT_BYTES = 16 * 1024 * 1024
-# Linux and macOS keep a socket's path in 108 and 104 bytes.
-_ADDRESS_LIMIT_BYTES = 100
 
 
 def inbound_to_json(message: InboundMessage) -> dict[str, Any]:
@@ -113,19 +109,6 @@ def decode_object(line: bytes) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise KoreError(f"the control socket carried {type(data).__name__}, expected an object")
     return data
-
-
-@contextmanager
-def socket_address(path: Path) -> Iterator[str]:
-    """A name for the socket that fits into an address, however deep its folder lies."""
-    if len(os.fsencode(path)) <= _ADDRESS_LIMIT_BYTES:
-        yield str(path)
-        return
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        yield f"/proc/self/fd/{folder}/{path.name}"
-    finally:
-        os.close(folder)
 
 
 def is_own_user(connection: socket.socket) -> bool:

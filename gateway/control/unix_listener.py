@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from agent.errors import KoreError
-from gateway.control.protocol import socket_address
+from gateway.runtime.paths import socket_address
 
 _PROBE_S = 1.0
 

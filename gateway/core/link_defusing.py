@@ -12,6 +12,8 @@ from dataclasses import replace
 from itertools import accumulate
 
 from agent.security.taint.link_defusing import addresses, defuse_links
+from agent.security.taint.taint import BOTH, TaintState
+from agent.types import Taint
 from gateway.core.messages import Button, Entity, OutboundFile, OutboundPart
 
 _CODE = frozenset({"code", "pre"})
@@ -118,3 +120,13 @@ def _merged(spans: Iterable[_Span]) -> list[_Span]:
 def _units(text: str) -> list[int]:
     """For each character, and for the end, how many units of UTF-16 stand before it."""
     return [0, *accumulate(2 if char > "\uffff" else 1 for char in text)]
+
+
+def defuse_answer(markdown: str, exposure: TaintState) -> str:
+    """Without links that could carry something private away."""
+    return defuse_links(markdown, exposure.is_shown) if exposure.is_dangerous else markdown
+
+
+def quiet(markdown: str, taint: frozenset[Taint]) -> str:
+    """The same for a text of Kore's own where this was taken in: no link at all."""
+    return defuse_links(markdown, lambda address: False) if taint >= BOTH else markdown

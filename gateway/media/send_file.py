@@ -12,6 +12,7 @@ from agent.prompts import load_prompt, render_prompt
 from agent.security.taint.taint import TaintState
 from agent.tools.base import CallContext, FileDelivery, Send
 from gateway.channels.base import SupportsMedia
+from gateway.core.link_defusing import defuse_answer
 from gateway.core.messages import OutboundFile, OutboundPart
 from gateway.delivery.outbound_files import FOLDER, delete_snapshots, snapshot_file
 from gateway.delivery.sender import OutboxSender
@@ -19,7 +20,6 @@ from gateway.store.repositories import outbox
 from gateway.store.repositories.claims import TurnClaim
 from gateway.store.repositories.outbox import OutgoingReply
 from gateway.store.sqlite.engine import SqliteStore
-from gateway.turns.outcome import defuse_answer
 
 # https://core.telegram.org/bots/api#sendmediagroup
 ALBUM = 10

@@ -18,19 +18,19 @@ from agent.providers.pool import ModelPool
 from agent.records import frozen
 from agent.security.redaction import Redactor
 from gateway.access.approvals import ApprovalService
-from gateway.access.control import AccessControl, sole_owner
+from gateway.access.control import AccessControl
 from gateway.access.roles import RoleRegistry
 from gateway.bus.bus import MessageBus
 from gateway.channels.base import Channel
-from gateway.channels.registry import allowed_senders
+from gateway.channels.registry import allowed_senders, sole_owner
 from gateway.config import Settings
 from gateway.config.atomic_write import write_atomic
 from gateway.config.diff import ConfigDiff, update
-from gateway.config.fitness import check_usable
 from gateway.config.json_document import read_text
 from gateway.config.sources import Sources
 from gateway.core.messages import Route
 from gateway.delivery.sender import OutboxSender, wait_for
+from gateway.ops.config_check import check_usable
 from gateway.runtime.paths import DataDir
 from gateway.store.errors import StoreError
 from gateway.store.repositories import outbox

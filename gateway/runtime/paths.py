@@ -1,7 +1,8 @@
 """Kore's folder, `~/.kore` or `KORE_HOME`, and what lies where in it."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from agent.errors import ConfigError
@@ -137,3 +138,20 @@ def write_private(path: Path, text: str) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(text)
+
+
+# Linux and macOS keep a socket's path in 108 and 104 bytes.
+_ADDRESS_LIMIT_BYTES = 100
+
+
+@contextmanager
+def socket_address(path: Path) -> Iterator[str]:
+    """A name for the socket that fits into an address, however deep its folder lies."""
+    if len(os.fsencode(path)) <= _ADDRESS_LIMIT_BYTES:
+        yield str(path)
+        return
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)

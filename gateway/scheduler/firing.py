@@ -11,18 +11,18 @@ from sqlite3 import Connection
 from agent.errors import KoreError
 from agent.i18n import plural, t, use_locale
 from agent.records import frozen
+from gateway.core.link_defusing import quiet
 from gateway.core.markdown import escape_markdown
 from gateway.core.messages import InboundMessage
+from gateway.core.timezones import quiet_until
 from gateway.scheduler.heartbeat import has_work
 from gateway.scheduler.job_text import local_time, title
 from gateway.scheduler.recurrence import Recurrence
 from gateway.scheduler.service import JobContext
-from gateway.scheduler.timezones import quiet_until
 from gateway.store.repositories import inbox, jobs, outbox, session_admin, sessions
 from gateway.store.repositories.inbox import InboxBatch, InboxEntry
 from gateway.store.repositories.jobs import Job
 from gateway.store.repositories.outbox import OutgoingReply
-from gateway.turns.outcome import quiet
 
 log = logging.getLogger(__name__)
 

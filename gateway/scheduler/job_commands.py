@@ -13,11 +13,11 @@ from agent.security.taint.taint import PRIVATE
 from agent.types import ToolResult
 from gateway.core.markdown import escape_markdown
 from gateway.core.messages import InboundMessage
+from gateway.core.timezones import QUIET, zone_of
 from gateway.scheduler import job_editor, job_text
 from gateway.scheduler.firing import fire_now
 from gateway.scheduler.job_editor import JobAuthor, JobRequest
 from gateway.scheduler.service import JobService
-from gateway.scheduler.timezones import QUIET, zone_of
 from gateway.store.repositories import jobs, sessions
 from gateway.store.repositories.claims import TurnClaim
 from gateway.store.repositories.jobs import CATCH_UPS, Job

@@ -10,11 +10,11 @@ from agent.i18n import plural, t
 from agent.records import frozen
 from agent.types import Taint
 from gateway.core.messages import CONSOLE, ONCE, InboundMessage, Sender
+from gateway.core.timezones import is_zone, own_zone, told_in, zone_of
 from gateway.scheduler.job_text import describe_recurrence, local_time, title
 from gateway.scheduler.recurrence import Recurrence
 from gateway.scheduler.service import JobContext
 from gateway.scheduler.time_parser import parse_time
-from gateway.scheduler.timezones import is_zone, own_zone, told_in, zone_of
 from gateway.store.repositories import approvals, jobs
 from gateway.store.repositories.jobs import CatchUp, Job
 

@@ -7,7 +7,7 @@ from sqlite3 import Connection
 from typing import Any
 
 from agent.i18n import mark_for_translation, t
-from gateway.scheduler.timezones import is_zone, zone_of
+from gateway.core.timezones import is_zone, zone_of
 from gateway.store.repositories import jobs
 from gateway.store.repositories.jobs import Job, Slot
 

@@ -9,7 +9,7 @@ from typing import Literal
 from agent.errors import KoreError
 from agent.i18n import mark_for_translation, t
 from agent.records import frozen
-from gateway.scheduler.timezones import zone_of
+from gateway.core.timezones import zone_of
 
 # What cronsim says of a line, in words.
 _WRONG = {

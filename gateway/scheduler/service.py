@@ -77,8 +77,8 @@ class JobService:
         self._loop.call_soon_threadsafe(lambda: self.wake(fired))
 
     def set_heartbeat(self, connection: Connection, now: float) -> None:
+        from gateway.core.timezones import own_zone
         from gateway.scheduler.heartbeat import ensure_heartbeat_job
-        from gateway.scheduler.timezones import own_zone
 
         limits = self._rules.schedule
         ensure_heartbeat_job(

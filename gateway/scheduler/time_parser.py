@@ -11,10 +11,10 @@ from datetime import date, datetime, time, timedelta
 from agent.errors import KoreError
 from agent.i18n import t
 from agent.records import frozen
+from gateway.core.timezones import is_zone, zone_of
 from gateway.scheduler.job_text import day_in_words
 from gateway.scheduler.recurrence import Recurrence
 from gateway.scheduler.time_phrase import DAY, HOUR, ZH_DAY, Phrase, number_of, read_phrase, weekday
-from gateway.scheduler.timezones import is_zone, zone_of
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _NAMES = {

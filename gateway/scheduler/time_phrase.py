@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 
 from agent.i18n import t
-from gateway.scheduler.timezones import month_comes_first
+from gateway.core.timezones import month_comes_first
 
 _END = r"(?![a-z0-9'’])"
 _DAYS = ("mon(?:day)?", "tue(?:s|sday)?", "wed(?:nesday)?", "thu(?:r|rs|rsday)?", "fri(?:day)?",

@@ -4,12 +4,12 @@ import re
 import time
 from collections.abc import Sequence
 from sqlite3 import Connection
+from typing import Protocol
 
 from agent.errors import KoreError
 from agent.records import frozen
 from agent.tools.base import MemoryHit
-from gateway.access.control import AccessControl
-from gateway.core.messages import CONSOLE, Route
+from gateway.core.messages import CONSOLE, InboundMessage, Route
 from gateway.core.records import SearchHit
 from gateway.store import search
 from gateway.store.repositories import sessions
@@ -23,13 +23,21 @@ _AROUND_CHARS = 200
 _WORD = re.compile(r"\w+")
 
 
+class Ownership(Protocol):
+    """Who owns the place: `gateway.access.control.AccessControl`."""
+
+    @property
+    def chief(self) -> str | None: ...
+    def is_owner_alone(self, message: InboundMessage) -> bool: ...
+
+
 @frozen
 class ConversationSearch:
     """Searches for one turn. Whose words it finds is decided at each search, since others may have
     joined the turn."""
 
     database: SqliteStore
-    access: AccessControl
+    access: Ownership
     claim: TurnClaim
 
     async def __call__(self, words: str, most: int) -> Sequence[MemoryHit]:

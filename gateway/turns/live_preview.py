@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from agent.turn.request import Task
+from gateway.core.link_defusing import defuse_answer
 from gateway.delivery.preview import (
     FIRST_AFTER_S,
     GROUP_EVERY_S,
@@ -15,7 +16,6 @@ from gateway.delivery.sender import OutboxSender
 from gateway.store.repositories.claims import TurnClaim
 from gateway.store.repositories.outbox import OutgoingReply
 from gateway.store.sqlite.engine import SqliteStore
-from gateway.turns import outcome
 
 
 def preview_for_turn(
@@ -35,7 +35,7 @@ def preview_for_turn(
     )
 
     def clean(text: str) -> str:
-        return outcome.defuse_answer(delivery.redactor.clean(text), task.exposure)
+        return defuse_answer(delivery.redactor.clean(text), task.exposure)
 
     pace = PreviewTiming(FIRST_AFTER_S, every_s, clean)
     return StreamingPreview(database, channel, claim.turn, letter, pace, said)

@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 from agent import events
 from agent.i18n import t
 from agent.prompts import load_prompt
-from agent.security.taint.link_defusing import defuse_links
-from agent.security.taint.taint import BOTH, TaintState
 from agent.types import Message, Result, Taint, assistant
 from gateway.core.markdown import closed
 from gateway.core.messages import OutboundPart
@@ -95,16 +93,6 @@ def outcome(ending: TurnOutcome, taint: frozenset[Taint]) -> TaskOutcome:
         return TaskOutcome("failed", answer(ending), taint)
     said = [m.text.strip() for m in result.messages if m.role == "assistant" and m.text.strip()]
     return TaskOutcome("done", said[-1] if said else result.text, taint)
-
-
-def defuse_answer(markdown: str, exposure: TaintState) -> str:
-    """Without links that could carry something private away."""
-    return defuse_links(markdown, exposure.is_shown) if exposure.is_dangerous else markdown
-
-
-def quiet(markdown: str, taint: frozenset[Taint]) -> str:
-    """The same for a text of Kore's own where this was taken in: no link at all."""
-    return defuse_links(markdown, lambda address: False) if taint >= BOTH else markdown
 
 
 def said_before(messages: Sequence[Message], begun: int) -> list[str]:

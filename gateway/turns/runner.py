@@ -18,9 +18,9 @@ from agent.turn.request import Task
 from agent.types import Message
 from agent.undo.recorder import RecorderFactory
 from agent.usage import UsageTotals
-from gateway.bus.isolation import Isolation
 from gateway.core.errors import AwaitingAnswer
 from gateway.core.event_hub import EventHub
+from gateway.core.link_defusing import defuse_answer
 from gateway.core.messages import ONCE, InboundMessage
 from gateway.delivery.preview import StreamingPreview
 from gateway.delivery.sender import OutboxSender
@@ -39,6 +39,7 @@ from gateway.store.sqlite.engine import SqliteStore
 from gateway.turns import outcome
 from gateway.turns.compaction import CompactionService
 from gateway.turns.disclosure_budget import StoredDisclosureBudget
+from gateway.turns.isolation import Isolation
 from gateway.turns.journal import StoreTurnJournal
 from gateway.turns.live_preview import preview_for_turn
 from gateway.turns.outcome import FROM_AGENT, TurnOutcome
@@ -287,7 +288,7 @@ class TurnRunner:
         assert found.result is not None, "a turn ends with Done"
         rows = [*found.result.messages[journal.saved :], *outcome.closing_messages(found)]
         dropped = outcome.whole_rounds(found.dropped, window.messages)
-        text = outcome.defuse_answer(outcome.answer(found), exposure)
+        text = defuse_answer(outcome.answer(found), exposure)
         is_told = not errands and not self.timetable.is_silent(claim, found)
         letter = replace(
             self._letter(claim, text), taint=exposure.taint, is_read=True, shown=found.shown

@@ -27,7 +27,7 @@ from agent.tools.web.fetch import WebFetch
 from agent.tools.web.search import SearchResult, WebSearch
 from agent.turn.request import Task
 from agent.types import Context, Effect, JsonSchema, Message, Text, ToolResult
-from gateway.turns.outcome import defuse_answer
+from gateway.core.link_defusing import defuse_answer
 from tests.fakes.web import WebSite
 from tests.injection.obedient import Obedient, spellings
 

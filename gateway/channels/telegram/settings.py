@@ -24,7 +24,8 @@ class TelegramSettings:
     `long_answer_messages`, if it is not 0, is its beginning and a file. `trace` is what stands
     below answers where nobody chose.
 
-    `owner` is the id of the person who is shown every command, `reaction` an
+    `menu` has the chat commands, each with what it does, in English; `owner` is the id of the
+    person who is shown all of them, `reaction` an
     emoji that stands on a message until it is answered.
 
     With a `webhook_url`, the public root of the gateway's HTTP server, Telegram calls us instead.
@@ -53,6 +54,7 @@ class TelegramSettings:
     streaming: Streaming = "edits"
     long_answer_messages: int = 0
     trace: Trace = "off"
+    menu: tuple[tuple[str, str], ...] = ()
 
     @property
     def account(self) -> str:

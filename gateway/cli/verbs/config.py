@@ -65,7 +65,7 @@ def sources_of(args: argparse.Namespace) -> "Sources":
 def _validate(args: argparse.Namespace) -> int:
     from gateway.cli.context import settings_of
     from gateway.cli.output import print_json
-    from gateway.config.fitness import check_usable
+    from gateway.ops.config_check import check_usable
 
     try:
         settings = settings_of(args)

@@ -199,7 +199,7 @@ def _read(file: Path) -> str:
 
 def _tell(args: argparse.Namespace, sources: Sources, made: editing.ConfigEdit, said: str) -> int:
     """What was done; then what is still wrong, and what beats it."""
-    from gateway.config.fitness import check_usable
+    from gateway.ops.config_check import check_usable
     from gateway.runtime.secrets import redactor_of
 
     notes = list(made.left)

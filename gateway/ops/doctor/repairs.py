@@ -17,8 +17,7 @@ from gateway.config.editing import text_of
 from gateway.config.json_document import private, read_object
 from gateway.config.jsonc import remove_value, set_value
 from gateway.config.key_catalog import catalogue, whole_sections
-from gateway.control.protocol import socket_address
-from gateway.runtime.paths import DataDir
+from gateway.runtime.paths import DataDir, socket_address
 
 
 @frozen

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.access.control import AccessControl, sole_owner
+from gateway.access.control import AccessControl
+from gateway.channels.registry import sole_owner
 from gateway.commands import is_command
 from gateway.core.messages import Sender
 from tests.gateway.parts import said, typed

@@ -15,7 +15,6 @@ from agent.version import VERSION
 from gateway.channels.state import ChannelState
 from gateway.channels.telegram.api.request import Refusal
 from gateway.channels.telegram.settings import TelegramSettings
-from gateway.commands.table import COMMANDS
 
 # Telegram's tags have two letters: for all who read Chinese the menu is in simplified characters.
 _LANGUAGES = ((None, ENGLISH), ("zh", "zh-Hans"))
@@ -27,8 +26,7 @@ _PRIVATE = frozenset({"start", "language", "resume", "sessions", "fork", "rename
 async def set_menus(bot: telegram.Bot, settings: TelegramSettings, memo: ChannelState) -> None:
     """Tell Telegram, unless it was told the very same before. Raises `TelegramError`."""
     # Not of the translations: they would have to be read at each start.
-    table = [(name, command.summary) for name, command in COMMANDS.items()]
-    told = json.dumps([VERSION, settings.root, settings.owner, table])
+    told = json.dumps([VERSION, settings.root, settings.owner, settings.menu])
     mark = hashlib.sha256(told.encode()).hexdigest()
     name = f"menu:telegram:{settings.account}"
     if await memo.get(name) == mark:
@@ -59,15 +57,15 @@ def _menus(
         scopes.append(({"type": "chat", "chat_id": int(settings.owner)}, frozenset()))
     for tag, language in _LANGUAGES:
         with use_locale_once(language):
-            menus = [(scope, list(_commands(without))) for scope, without in scopes]
+            menus = [(scope, list(_commands(settings, without))) for scope, without in scopes]
         for scope, commands in menus:
             yield scope, tag, commands
 
 
-def _commands(without: frozenset[str]) -> Iterator[tuple[str, str]]:
-    for name, command in COMMANDS.items():
+def _commands(settings: TelegramSettings, without: frozenset[str]) -> Iterator[tuple[str, str]]:
+    for name, summary in settings.menu:
         if name not in without:
-            yield name, _sentence(t(command.summary))
+            yield name, _sentence(t(summary))
 
 
 def _sentence(text: str) -> str:

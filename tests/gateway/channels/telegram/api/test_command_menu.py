@@ -3,7 +3,7 @@ from typing import Any
 
 from gateway.channels.state import InMemoryChannelState
 from gateway.channels.telegram.api.client import TelegramClient
-from gateway.commands.table import COMMANDS
+from gateway.commands.table import COMMANDS, menu
 from tests.fakes.bot_api import BotApi
 from tests.gateway.channels.telegram.conftest import QUICK, Running
 from tests.gateway.parts import settled
@@ -14,7 +14,7 @@ OWNER = 77
 async def told(api: BotApi, memo: InMemoryChannelState, **changes: Any) -> list[dict[str, Any]]:
     """What Telegram was told of commands, now."""
     before = len(api.sent)
-    settings = replace(QUICK, base_url=api.url, **changes)
+    settings = replace(QUICK, base_url=api.url, menu=menu(), **changes)
     client = TelegramClient(settings)
     await client.set_menu(memo)
     await client.aclose()

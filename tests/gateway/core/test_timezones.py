@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from gateway.scheduler.timezones import is_zone, own_zone, quiet_until, told_in
+from gateway.core.timezones import is_zone, own_zone, quiet_until, told_in
 
 BERLIN = ZoneInfo("Europe/Berlin")
 
