@@ -16,7 +16,7 @@ from asyncio.subprocess import Process
 from pathlib import Path
 
 from tests.fakes.model import ModelServer
-from tests.gateway.cli.longwork import FEATURES, Place
+from tests.gateway.cli.chat.long_task_scene import FEATURES, Place
 
 _COMMAND = ("--auto-continue", "an account page", "--team", "general")
 _LONGEST_S = 6.0

@@ -7,7 +7,7 @@ import pytest
 
 from tests.fakes.model import ModelServer
 from tests.fakes.model_script import Call, ReplyScript
-from tests.gateway.cli.longwork import FEATURES, Place
+from tests.gateway.cli.chat.long_task_scene import FEATURES, Place
 
 
 @pytest.fixture

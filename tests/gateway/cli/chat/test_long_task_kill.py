@@ -17,7 +17,7 @@ from gateway.core.messages import ONCE, InboundMessage
 from gateway.runtime.paths import DataDir
 from tests.fakes.memory_service import MemoryService
 from tests.fakes.model import ModelServer
-from tests.gateway.cli.longwork import FEATURES, Place, checklist
+from tests.gateway.cli.chat.long_task_scene import FEATURES, Place, checklist
 
 
 @pytest.fixture
