@@ -10,17 +10,19 @@ unexport PYTHONDONTWRITEBYTECODE
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup docs screenshots chat test check format constraints schema catalogue bench crash fuzz image-test clean
+.PHONY: help setup docs screenshots chat test proofs test-all check format constraints schema catalogue bench crash fuzz image-test clean
 
 help:
 	@echo "make setup        install, then the first questions: model, name, Telegram"
 	@echo "make chat         talk to Kore in this terminal"
-	@echo "make test         run the whole suite"
+	@echo "make test         run the suite, without the long proofs"
+	@echo "make proofs       the long proofs only: every escape, every attack, kills by the dozen"
+	@echo "make test-all     both"
 	@echo "make check        lint, types, layering, house tests"
 	@echo "make format       put the code into its house form"
 	@echo "make bench        measure what the README quotes"
 	@echo "make crash        1,000 kills over 5,000 messages, and 100 of long work"
-	@echo "make fuzz         ten minutes of odd input for everything that reads some (FUZZ_S=600)"
+	@echo "make fuzz         new examples for every property, and ten minutes of odd input (FUZZ_S=600)"
 	@echo "make image-test   build the container image, run it, kill it, restart it"
 	@echo "make constraints  resolve all dependencies anew into constraints.txt"
 	@echo "make schema       write docs/events.schema.json anew from the events"
@@ -37,8 +39,17 @@ setup: $(VENV)/.runtime
 chat: $(VENV)/.runtime
 	@if [ -t 0 ]; then trap '' TSTP; set -m; fi; $(BIN)/kore agent
 
+# More workers than processors: a test that waits for a process leaves its processor to another.
+WORKERS ?= $(shell echo $$(( ($$(nproc 2>/dev/null || echo 2) * 3 + 1) / 2 )))
+
 test: $(VENV)/.dev
-	@$(BIN)/pytest -n auto $(PYTEST_ARGS)
+	@$(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not slow" $(PYTEST_ARGS)
+
+proofs: $(VENV)/.dev
+	@$(BIN)/pytest -n $(WORKERS) --dist worksteal -m slow $(PYTEST_ARGS)
+
+test-all: $(VENV)/.dev
+	@$(BIN)/pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check
@@ -60,6 +71,7 @@ crash: $(VENV)/.dev
 
 # One part only: make fuzz FUZZ="paths archives"
 fuzz: $(VENV)/.dev
+	@$(if $(FUZZ),,KORE_TEST_PROFILE=search $(BIN)/pytest -n auto -m hypothesis $(PYTEST_ARGS))
 	@$(BIN)/python -m tests.fuzz --seconds $(FUZZ_S) $(FUZZ)
 
 image-test: $(VENV)/.dev

@@ -38,7 +38,13 @@ _MOMENTS: Mapping[str, tuple[int, Callable[[GatewayProcess], object]]] = {
 }
 
 
-@pytest.mark.parametrize("moment", _MOMENTS)
+_SHORT = ("stored", "two joined", "about to end")
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [m if m in _SHORT else pytest.param(m, marks=pytest.mark.slow) for m in _MOMENTS],
+)
 async def test_a_kill_in_a_burst_loses_and_repeats_nothing(
     alone: GatewayProcess, moment: str
 ) -> None:

@@ -123,16 +123,18 @@ async def test_a_terminal_that_is_stopped_keeps_the_data_and_is_named(
         await terminal.see("takes over")
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    ("seed", "rounds"),
+    [(0, 2), *(pytest.param(seed, 4, marks=pytest.mark.slow) for seed in range(4))],
+)
 async def test_a_kill_at_any_moment_of_a_handover_loses_nothing(
-    alone: GatewayProcess, seed: int
+    alone: GatewayProcess, seed: int, rounds: int
 ) -> None:
     """Both sides are killed in turn, at random moments of a handover."""
     chance = random.Random(seed)
     done = alone.workspace / "effects"
     alone.workspace.mkdir(parents=True)
     alone.model.mind = worker(done)
-    rounds = 4
     for n in range(rounds):
         async with kore_agent(alone.home, "-c", "-y", environ=_ENVIRON) as terminal:
             await terminal.see("leaves.")
