@@ -2,7 +2,6 @@
 
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
-from importlib import import_module
 
 from agent.i18n import t
 from agent.records import frozen
@@ -61,7 +60,7 @@ def _points() -> Iterator[tuple[tuple[str, ...], Point]]:
     yield (), Point(verbs, dict.fromkeys((*_EVERYWHERE, "--version"), ""), frozenset(_TAKE_FILES))
     for verb in VERBS:
         parser = argparse.ArgumentParser(add_help=False)
-        import_module(verb.module).add_arguments(parser)
+        verb.add_arguments(parser)
         for word in (verb.name, *verb.aliases):
             yield from _within(parser, (word,))
 

@@ -206,7 +206,7 @@ def _run_verb(verb: Verb, words: Sequence[str], top: argparse.Namespace) -> int:
         set_locale(ENGLISH)
     args.crash = CrashReport.install(args.home)
     try:
-        return int(import_module(verb.module).run(args))
+        return verb.run(args)
     except KoreError as exc:
         return complain(exc, args.crash.redactor.clean)
     except BaseExceptionGroup as group:
@@ -230,7 +230,7 @@ def _parser_of(verb: Verb) -> Parser:
     )
     parser.unknown = verb.unknown
     _add_places(parser, default=argparse.SUPPRESS)
-    import_module(verb.module).add_arguments(parser)
+    verb.add_arguments(parser)
     _add_places_within(parser)
     return parser
 

@@ -1,9 +1,12 @@
 """The table of verbs. A verb's module is imported only when it is called.
 
-Each module has exactly two functions: `add_arguments(parser)` and `run(args) -> int`.
+A verb is two functions: `add_arguments(parser)` and `run(args) -> int`. In a module that several
+verbs share they carry its name: `add_reload_arguments` and `run_reload`.
 """
 
-from typing import NamedTuple
+import argparse
+from importlib import import_module
+from typing import Any, NamedTuple
 
 
 class Verb(NamedTuple):
@@ -14,17 +17,31 @@ class Verb(NamedTuple):
     # What is said beside an option that the verb does not know.
     unknown: str = ""
 
-    @property
-    def module(self) -> str:
-        return f"gateway.cli.{_MODULES.get(self.name, f'verbs.{self.name}')}"
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        self._function("add_arguments", f"add_{self.name}_arguments")(parser)
+
+    def run(self, args: argparse.Namespace) -> int:
+        return int(self._function("run", f"run_{self.name}")(args))
+
+    def _function(self, name: str, shared_name: str) -> Any:
+        """Imports the verb's module."""
+        shared = _SHARED.get(self.name)
+        module = shared or _ELSEWHERE.get(self.name, f"verbs.{self.name}")
+        return getattr(import_module(f"gateway.cli.{module}"), shared_name if shared else name)
 
 
-# Those that are more than one file of gateway/cli/verbs/, or share one with another verb.
-_MODULES = {
-    "agent": "chat.agent",
-    "completion": "completion",
-    "init": "onboarding.init",
+# Verbs whose module is not in gateway/cli/verbs/.
+_ELSEWHERE = {"agent": "chat.agent", "completion": "completion", "init": "onboarding.init"}
+# Verbs that share a module.
+_SHARED = {
+    "agents": "verbs.agents",
+    "backup": "verbs.backup",
+    "pair": "verbs.pair",
+    "reload": "verbs.reload",
+    "replay": "verbs.replay",
+    "restore": "verbs.restore",
     "status": "verbs.runtime",
+    "tools": "verbs.tools",
     "user": "verbs.people",
 }
 

@@ -5,7 +5,6 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import fields
-from importlib import import_module
 
 import pytest
 
@@ -127,7 +126,7 @@ def test_pages_stay_short() -> None:
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
 def test_every_verb_and_flag_is_described(verb: Verb) -> None:
     parser = argparse.ArgumentParser()
-    import_module(verb.module).add_arguments(parser)
+    verb.add_arguments(parser)
     body = sections(page("cli"))[f"kore {verb.name}"]
     words = {word.rstrip(",") for word in re.split(r"[\s\[|{}]+", " ".join(quoted(body)))}
     assert set(flags(parser)) - words == set()

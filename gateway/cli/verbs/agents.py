@@ -22,7 +22,7 @@ _HERE = mark_for_translation(
 )
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_agents_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     listing = actions.add_parser("list", help="all agents that can be used in this folder")
     show = actions.add_parser("show", help="one of them, with its text and what is odd about it")
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--project", action="store_true", help="in ./.kore/agents instead of Kore's folder")
 
 
-def run(args: argparse.Namespace) -> int:
+def run_agents(args: argparse.Namespace) -> int:
     """0, or `KoreError` for an unknown agent, a bad name or a file that is there already."""
     if args.action == "new":
         return _new(args)

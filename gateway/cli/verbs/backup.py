@@ -32,7 +32,7 @@ def beside(args: argparse.Namespace) -> dict[str, Path]:
     return {name: root / name for name in BESIDE} | {BESIDE[0]: sources_of(args).own}
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_backup_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file",
         type=Path,
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
-def run(args: argparse.Namespace) -> int:
+def run_backup(args: argparse.Namespace) -> int:
     target = (Path.cwd() / args.file.expanduser()).resolve()
     if target.exists():
         raise KoreError(

@@ -11,21 +11,21 @@ from gateway.cli.output import moment, print_json, print_table
 from gateway.cli.service_link import service_of
 
 
-def run(args: argparse.Namespace) -> int:
+def _run_grants(args: argparse.Namespace) -> int:
     """0, or `KoreError` for a number that no grant has."""
-    asyncio.run(_run(args))
+    asyncio.run(_grants(args))
     return 0
 
 
-async def _run(args: argparse.Namespace) -> None:
+async def _grants(args: argparse.Namespace) -> None:
     async with service_of(args) as service:
         if args.action == "revoke":
-            print(await service.take_back(_number(args.id)))
+            print(await service.take_back(_grant_number(args.id)))
         else:
-            _list(await service.grants(), as_json=args.json)
+            _list_grants(await service.grants(), as_json=args.json)
 
 
-def _number(text: str) -> int | None:
+def _grant_number(text: str) -> int | None:
     if text == "all":
         return None
     if not text.isdecimal():
@@ -37,7 +37,7 @@ def _number(text: str) -> int | None:
     return int(text)
 
 
-def _list(grants: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
+def _list_grants(grants: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
     if as_json:
         print_json(grants)
     elif not grants:

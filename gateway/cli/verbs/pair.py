@@ -10,7 +10,7 @@ from gateway.cli.output import moment, print_json, print_table
 from gateway.cli.service_link import service_of
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_pair_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="list|approve|revoke")
     listing = actions.add_parser("list", help="who was let in, and who asks to be")
     listing.add_argument("--json", action="store_true", help="print JSON")
@@ -20,22 +20,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     revoke.add_argument("id", metavar="ID", help="as the list shows it, such as telegram:123")
 
 
-def run(args: argparse.Namespace) -> int:
-    asyncio.run(_run(args))
+def run_pair(args: argparse.Namespace) -> int:
+    asyncio.run(_pair(args))
     return 0
 
 
-async def _run(args: argparse.Namespace) -> None:
+async def _pair(args: argparse.Namespace) -> None:
     async with service_of(args) as service:
         if args.action == "approve":
             print(await service.approve(args.code))
         elif args.action == "revoke":
             print(await service.revoke(args.id))
         else:
-            _list(await service.people(), as_json=args.json)
+            _list_people(await service.people(), as_json=args.json)
 
 
-def _list(people: Mapping[str, Any], *, as_json: bool) -> None:
+def _list_people(people: Mapping[str, Any], *, as_json: bool) -> None:
     if as_json:
         print_json(people)
         return

@@ -11,11 +11,10 @@ from agent.errors import KoreError
 from agent.i18n import plural, t
 from gateway.cli.output import print_json, size
 from gateway.cli.service_link import service_of
-from gateway.cli.verbs.backup import left_out
 from gateway.control.service import Service
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_user_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     showing = actions.add_parser("show", help="how much is kept of somebody")
     exporting = actions.add_parser("export", help="all of it in a zip file")
@@ -30,24 +29,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(args: argparse.Namespace) -> int:
-    return asyncio.run(_run(args))
+def run_user(args: argparse.Namespace) -> int:
+    return asyncio.run(_user(args))
 
 
-async def _run(args: argparse.Namespace) -> int:
+async def _user(args: argparse.Namespace) -> int:
     async with service_of(args) as service:
         found = await service.person(args.who)
         if not found["found"] and not found["files"]:
             raise KoreError(t("nothing is kept of {who}", who=args.who), hint="kore pair list")
         if args.action == "export":
-            return await _export(args, service)
+            return await _export_user(args, service)
         if args.action == "delete":
-            return await _delete(args, service, found)
-    _say(args, found)
+            return await _delete_user(args, service, found)
+    _print_user(args, found)
     return 0
 
 
-async def _export(args: argparse.Namespace, service: Service) -> int:
+async def _export_user(args: argparse.Namespace, service: Service) -> int:
+    from gateway.cli.verbs.backup import left_out
+
     name = args.output or Path(f"kore-{args.who.replace(':', '-')}.zip")
     target = (Path.cwd() / name.expanduser()).resolve()
     made = await service.export_person(args.who, target)
@@ -60,9 +61,9 @@ async def _export(args: argparse.Namespace, service: Service) -> int:
     return 0
 
 
-async def _delete(args: argparse.Namespace, service: Service, found: Mapping[str, Any]) -> int:
+async def _delete_user(args: argparse.Namespace, service: Service, found: Mapping[str, Any]) -> int:
     if not args.yes:
-        _say(args, found, to=sys.stderr)
+        _print_user(args, found, to=sys.stderr)
         if not sys.stdin.isatty():
             raise KoreError(t("nothing was deleted"), hint=t("--yes does it without a question"))
         asked = t("Delete all of this for good? Type yes: ")
@@ -73,7 +74,7 @@ async def _delete(args: argparse.Namespace, service: Service, found: Mapping[str
     if args.json:
         print_json({"deleted": args.who, **gone})
         return 0
-    print(t("Deleted: {found}.", found=_told(gone)))
+    print(t("Deleted: {found}.", found=_counts_text(gone)))
     if gone["left_out"]:
         print(
             plural(
@@ -84,21 +85,21 @@ async def _delete(args: argparse.Namespace, service: Service, found: Mapping[str
                 " folders of the workspace.",
             )
         )
-    for line in _remains(args.who, gone):
+    for line in _remaining_lines(args.who, gone):
         print(line)
     return 0
 
 
-def _say(args: argparse.Namespace, found: Mapping[str, Any], to: Any = None) -> None:
+def _print_user(args: argparse.Namespace, found: Mapping[str, Any], to: Any = None) -> None:
     if args.json and to is None:
         print_json(found)
         return
-    print(t("{who}: {found}.", who=args.who, found=_told(found)), file=to)
-    for line in _remains(args.who, found):
+    print(t("{who}: {found}.", who=args.who, found=_counts_text(found)), file=to)
+    for line in _remaining_lines(args.who, found):
         print(line, file=to)
 
 
-def _told(found: Mapping[str, Any]) -> str:
+def _counts_text(found: Mapping[str, Any]) -> str:
     counts = (
         plural(found["sessions"], "{n:,} conversation", "{n:,} conversations"),
         plural(found["messages"], "{n:,} message in them", "{n:,} messages in them"),
@@ -117,7 +118,7 @@ def _told(found: Mapping[str, Any]) -> str:
     return t(", ").join(counts)
 
 
-def _remains(who: str, found: Mapping[str, Any]) -> list[str]:
+def _remaining_lines(who: str, found: Mapping[str, Any]) -> list[str]:
     """What a deletion does not reach."""
     lines = [
         t(

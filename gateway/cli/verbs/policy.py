@@ -39,9 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """0 for any decision. Raises `ConfigError` for a bad policy file or an unknown role."""
     if args.action in ("grants", "revoke"):
-        from gateway.cli.verbs import grants
-
-        return grants.run(args)
+        return _run_grants(args)
     if args.action == "check" and not " ".join(args.words).strip():
         raise ConfigError("the command is empty", hint='kore policy check "git push"')
     case = _case(args)

@@ -11,11 +11,11 @@ from gateway.cli.context import data_dir_of
 from gateway.cli.output import print_json
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_reload_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
-def run(args: argparse.Namespace) -> int:
+def run_reload(args: argparse.Namespace) -> int:
     try:
         found = asyncio.run(_reload(args))
     except ConfigError as exc:

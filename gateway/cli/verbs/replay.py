@@ -7,11 +7,11 @@ from gateway.cli.context import whole
 from gateway.cli.service_link import service_of
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_replay_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("seq", type=whole, metavar="SEQ", help="its number in the inbox")
 
 
-def run(args: argparse.Namespace) -> int:
+def run_replay(args: argparse.Namespace) -> int:
     asyncio.run(_replay(args))
     return 0
 

@@ -34,7 +34,7 @@ _BLOCK_BYTES = 4096
 _SHARE = 0.9
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_restore_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", type=Path, metavar="FILE", help="what `kore backup` has made")
     parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
     parser.add_argument(
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
-def run(args: argparse.Namespace) -> int:
+def run_restore(args: argparse.Namespace) -> int:
     from gateway.store.errors import StoreError
     from gateway.store.sqlite.backup import put_in_place, read_back
 

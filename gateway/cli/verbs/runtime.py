@@ -12,22 +12,22 @@ from gateway.cli.context import data_dir_of
 from gateway.cli.output import clean, moment, print_json, print_table
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_status_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
-def run(args: argparse.Namespace) -> int:
-    facts = asyncio.run(_facts(args))
+def run_status(args: argparse.Namespace) -> int:
+    facts = asyncio.run(_status_facts(args))
     if args.json:
         print_json(facts)
     else:
-        print_table(("fact", "value"), _rows(facts))
+        print_table(("fact", "value"), _fact_rows(facts))
         if not facts["running"]:
             print(t("`kore gateway` starts it; `kore agent` needs none"), file=sys.stderr)
     return 0
 
 
-async def _facts(args: argparse.Namespace) -> dict[str, Any]:
+async def _status_facts(args: argparse.Namespace) -> dict[str, Any]:
     from gateway.control.client import ControlClient
 
     # Without the settings: a file that is wrong hides nothing of how it goes.
@@ -38,20 +38,20 @@ async def _facts(args: argparse.Namespace) -> dict[str, Any]:
     return {"running": True, "home": str(home.root), **await service.status()}
 
 
-def _rows(facts: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+def _fact_rows(facts: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
     rows: list[tuple[str, str]] = []
     for name, value in facts.items():
         if isinstance(value, Mapping):
-            rows += _rows(value, f"{prefix}{name} ".replace("_", " "))
+            rows += _fact_rows(value, f"{prefix}{name} ".replace("_", " "))
         elif isinstance(value, list):
             rows += [(prefix + name, clean(f"{one['chat']}: {one['reason']}")) for one in value]
         elif value is not None:
             words = name.removesuffix("_at").removesuffix("_s").replace("_", " ")
-            rows.append((prefix + words, _text(name, value)))
+            rows.append((prefix + words, _fact_text(name, value)))
     return rows
 
 
-def _text(name: str, value: Any) -> str:
+def _fact_text(name: str, value: Any) -> str:
     """The names say what the numbers are."""
     if isinstance(value, bool):
         return t("yes") if value else t("no")

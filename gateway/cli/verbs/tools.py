@@ -6,13 +6,13 @@ from gateway.cli.context import settings_of
 from gateway.cli.output import print_json, print_table
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_tools_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     listing = actions.add_parser("list", help="names, aliases, effects, and who may")
     listing.add_argument("--json", action="store_true", help="print JSON")
 
 
-def run(args: argparse.Namespace) -> int:
+def run_tools(args: argparse.Namespace) -> int:
     """0. Raises `ConfigError` for a bad configuration or policy file."""
     from agent.settings import ToolSettings
     from agent.tools.registry import default_tools
