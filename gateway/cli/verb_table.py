@@ -36,12 +36,12 @@ _ELSEWHERE = {"agent": "chat.agent", "completion": "completion", "init": "onboar
 _SHARED = {
     "agents": "verbs.agents",
     "backup": "verbs.backup",
-    "pair": "verbs.pair",
-    "reload": "verbs.reload",
-    "replay": "verbs.replay",
-    "restore": "verbs.restore",
+    "pair": "verbs.people",
+    "reload": "verbs.runtime",
+    "replay": "verbs.runtime",
+    "restore": "verbs.backup",
     "status": "verbs.runtime",
-    "tools": "verbs.tools",
+    "tools": "verbs.agents",
     "user": "verbs.people",
 }
 

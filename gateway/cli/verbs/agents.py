@@ -1,4 +1,4 @@
-"""`kore agents`: who can be sent out, what a file makes of one, and a first file for a new one."""
+"""`kore agents` and `kore tools`: the sub-agents that there are, and the tools they may use."""
 
 import argparse
 import re
@@ -13,10 +13,13 @@ from gateway.cli.context import data_dir_of, settings_of
 from gateway.cli.output import clean, clean_lines, print_json, print_table
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+
 _SHOWN_CHARS = 60
+
 _REFUSED = mark_for_translation(
     "{path} is not used: its folder is not trusted, and there is an agent {name} already"
 )
+
 _HERE = mark_for_translation(
     "those of this folder: `kore agent --agent NAME`, or where work is done here: `--cwd .`"
 )
@@ -168,3 +171,35 @@ def _quoted(text: str) -> str:
 def _short(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= _SHOWN_CHARS else f"{line[: _SHOWN_CHARS - 1]}…"
+
+
+def add_tools_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    listing = actions.add_parser("list", help="names, aliases, effects, and who may")
+    listing.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run_tools(args: argparse.Namespace) -> int:
+    """0. Raises `ConfigError` for a bad configuration or policy file."""
+    from agent.settings import ToolSettings
+    from agent.tools.registry import default_tools
+    from gateway.access.roles import RoleRegistry
+    from gateway.turns.tool_listing import beginning, list_tools
+
+    policies = RoleRegistry.of(settings_of(args))
+    found = list_tools(default_tools(ToolSettings()), policies)
+    if args.json:
+        print_json(found)
+        return 0
+    rows = [
+        (
+            one["name"],
+            one["effect"],
+            ", ".join(one["roles"]),
+            ", ".join(one["aliases"]),
+            beginning(one["description"]),
+        )
+        for one in found
+    ]
+    print_table(("name", "effect", "roles that may", "also called", "what it does"), rows)
+    return 0

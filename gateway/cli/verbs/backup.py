@@ -1,25 +1,41 @@
-"""`kore backup`: a copy that is whole, even while the database is in use, and read back."""
+"""`kore backup` and `kore restore`: copy all there is, and put a copy in its place."""
 
 import argparse
 import asyncio
 import os
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent.errors import KoreError
+from agent.errors import ConfigError, KoreError
 from agent.i18n import plural, t
-from agent.security.files.folder_tree import TreeWalk
+from agent.security.files.folder_tree import (
+    FolderCursor,
+    TreeWalk,
+    copy_tree,
+    new_file,
+    scratch_folder,
+)
 from agent.security.files.safe_open import LISTED, open_folder_beneath
-from gateway.cli.context import data_dir_of
+from gateway.cli.context import data_dir_of, settings_of
 from gateway.cli.output import print_json, size
 from gateway.cli.service_link import NotRunning, open_service, settings_to_copy
+from gateway.runtime.lock import acquire
 
 if TYPE_CHECKING:
+    from zipfile import ZipFile, ZipInfo
+
     from gateway.config import Settings
     from gateway.ops.zip_writer import ZipWriter
+    from gateway.runtime.paths import DataDir
     from gateway.store.sqlite.backup import BackupSummary
 
+
 DATABASE, WORKSPACE = "kore.db", "workspace"
+
 # What belongs to a whole Kore besides the database and the workspace.
 BESIDE = ("config.json", "secrets.json", "trust.json")
 
@@ -157,3 +173,224 @@ def _pack_workspace(workspace: Path, packing: "ZipWriter", without: list[tuple[i
             if member.is_file and (member.info.st_dev, member.info.st_ino) not in without:
                 packing.add(member, WORKSPACE)
         packing.left_out += walk.left_out
+
+
+# About a million files.
+_DIRECTORY_BYTES = 100_000_000
+
+# The end of a zip file: its record, a comment of at most 65,535 bytes, and the records of ZIP64.
+_TAIL_BYTES = 66_000
+
+# Configuration and secrets are read into memory.
+_BESIDE_BYTES = 10_000_000
+
+# A file takes a block of the disk at least; a disk is never filled to its end.
+_BLOCK_BYTES = 4096
+
+_SHARE = 0.9
+
+
+def add_restore_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", type=Path, metavar="FILE", help="what `kore backup` has made")
+    parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
+    parser.add_argument(
+        "--database-only", action="store_true", help="leave configuration and workspace as they are"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run_restore(args: argparse.Namespace) -> int:
+    from gateway.store.errors import StoreError
+    from gateway.store.sqlite.backup import put_in_place, read_back
+
+    file, home = (Path.cwd() / args.file.expanduser()).resolve(), data_dir_of(args)
+    home.ensure()
+    if not file.is_file():
+        raise KoreError(t("{path}: no such file", path=file))
+    with (
+        acquire(home.lock, "kore restore"),
+        scratch_folder(".restore-", home.root) as parts,
+    ):
+        _unpack(file, parts)
+        try:
+            found = read_back(parts / DATABASE)
+        except StoreError as exc:  # of a file that nobody knows by this name
+            said = str(exc).replace(str(parts / DATABASE), str(file))
+            raise StoreError(said, hint=exc.hint) from exc
+        kept: list[str] = []
+        if not args.database_only:
+            _check(args, parts)
+        print(f"{file}: {size(file.stat().st_size)}, {found.words}", file=sys.stderr)
+        _ask(args)
+        if not args.database_only:
+            kept += _put_beside(parts, beside(args), home)
+        # Where things lie is what the configuration says that holds from now on.
+        settings = settings_of(args)
+        if aside := put_in_place(parts / DATABASE, settings.store.path):
+            kept.append(str(aside))
+        if not args.database_only and (parts / WORKSPACE).is_dir():
+            kept += _put_folder(parts / WORKSPACE, settings.agent.workspace)
+        now = read_back(settings.store.path)
+    if args.json:
+        print_json({"counts": now.counts, "schema": now.schema, "kept": kept})
+        return 0
+    print(t("restored and read back: {found}", found=now.words))
+    for path in kept:
+        print(t("what was there before: {path}", path=path))
+    print(t("Messages that came after the backup and were confirmed are in what was there before."))
+    return 0
+
+
+def _ask(args: argparse.Namespace) -> None:
+    if args.yes:
+        return
+    if not sys.stdin.isatty():
+        raise KoreError(t("nothing was restored"), hint=t("--yes does it without a question"))
+    asked = t("Put it in the place of what there is now? Type yes: ")
+    print(asked, end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip() != "yes":
+        raise KoreError(t("nothing was restored"))
+
+
+def _unpack(file: Path, folder: Path) -> None:
+    """Put the parts of a backup, of whatever kind, into this folder. Raises `KoreError`."""
+    import zipfile
+
+    if not zipfile.is_zipfile(file):
+        os.symlink(file, folder / DATABASE)
+        return
+    try:
+        _check_directory(file)
+        with zipfile.ZipFile(file) as packed:
+            names = [info.filename for info in packed.infolist() if not info.is_dir()]
+            strange = [name for name in names if not _is_ours(name)]
+            if strange or DATABASE not in names:
+                raise KoreError(t("{path} is no backup of Kore's", path=file))
+            _check_room(file, packed.infolist(), folder)
+            with open_folder_beneath(folder.resolve()) as root, FolderCursor(root) as place:
+                for info in packed.infolist():
+                    if not info.is_dir():
+                        _extract(packed, info, place)
+    except (zipfile.BadZipFile, OSError, RuntimeError) as exc:
+        raise KoreError(t("{path} cannot be unpacked: {reason}", path=file, reason=exc)) from exc
+
+
+def _extract(packed: "ZipFile", info: "ZipInfo", place: FolderCursor) -> None:
+    """Its path may be longer than the system allows."""
+    *above, name = (part for part in info.filename.split("/") if part not in ("", "."))
+    place.go(above)
+    with packed.open(info) as source, open(new_file(name, place.folder), "wb") as target:
+        shutil.copyfileobj(source, target, 1 << 20)
+        target.flush()
+        os.fchmod(target.fileno(), (info.external_attr >> 16 & 0o777) | 0o600)
+
+
+def _check_directory(file: Path) -> None:
+    """Before anything reads the list of what is packed: it must fit into memory.
+
+    https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT, 4.3.14 and 4.3.16
+    """
+    with file.open("rb") as packed:
+        packed.seek(max(0, file.stat().st_size - _TAIL_BYTES))
+        tail = packed.read()
+    found = [int.from_bytes(tail[at + 12 : at + 16], "little") for at in _places(tail, b"PK\5\6")]
+    found += [int.from_bytes(tail[at + 40 : at + 48], "little") for at in _places(tail, b"PK\6\6")]
+    # A size that says "look into the larger record" is none.
+    if any(_DIRECTORY_BYTES < size_bytes != 0xFFFFFFFF for size_bytes in found):
+        raise KoreError(
+            t("{path} lists too many files to be unpacked", path=file),
+            hint=t("A list may have {size} at most.", size=size(_DIRECTORY_BYTES)),
+        )
+
+
+def _places(data: bytes, mark: bytes) -> Iterator[int]:
+    at = data.find(mark)
+    while at >= 0:
+        yield at
+        at = data.find(mark, at + 1)
+
+
+def _check_room(file: Path, packed: "Sequence[ZipInfo]", folder: Path) -> None:
+    """What is unpacked lies on the disk twice until it is in place. `zipfile` takes no more out of
+    a file than its entry says."""
+    for info in packed:
+        if info.filename in BESIDE and info.file_size > _BESIDE_BYTES:
+            raise KoreError(
+                t("{name} in {path} is too large: {size}", name=info.filename, path=file,
+                  size=size(info.file_size))
+            )  # fmt: skip
+    wanted = 2 * sum(info.file_size + _BLOCK_BYTES for info in packed)
+    free = int(shutil.disk_usage(folder).free * _SHARE)
+    if wanted > free:
+        raise KoreError(
+            t("{path} needs {wanted}, and {free} may be used", path=file, wanted=size(wanted),
+              free=size(free)),
+            hint=t("nothing was restored; make room, or look into the file: it may be no backup"),
+        )  # fmt: skip
+
+
+def _is_ours(name: str) -> bool:
+    parts = name.split("/")
+    if ".." in parts or name.startswith("/") or "\\" in name:
+        return False
+    return name in (DATABASE, *BESIDE) or (len(parts) > 1 and parts[0] == WORKSPACE)
+
+
+def _check(args: argparse.Namespace, parts: Path) -> None:
+    """Before anything is replaced: whether the configuration of the backup would load here."""
+    from gateway.cli.verbs.config import sources_of
+    from gateway.config.json_document import read_object
+
+    config, secrets = read_object(parts / BESIDE[0]), read_object(parts / BESIDE[1])
+    if config is None:
+        return
+    sources = sources_of(args)
+    try:
+        sources.load({sources.own: config, sources.secrets: secrets or {}})
+    except ConfigError as exc:
+        hint = t("nothing was restored; --database-only leaves the configuration as it is")
+        raise ConfigError(str(exc), hint=hint) from None
+
+
+def _put_beside(parts: Path, places: Mapping[str, Path], home: "DataDir") -> list[str]:
+    from gateway.config.atomic_write import write_atomic
+    from gateway.config.json_document import read_text
+
+    kept = []
+    for name, path in places.items():
+        text, old = read_text(parts / name), read_text(path)
+        if text is None or text == old:
+            continue
+        if old is not None:
+            home.backups.mkdir(mode=0o700, exist_ok=True)
+            aside = home.backups / f"before-restore-{_stamp()}-{name}"
+            write_atomic(aside, old)
+            kept.append(str(aside))
+            # At once: what comes after it may fail.
+            print(t("{path} is kept as {aside}", path=path, aside=aside), file=sys.stderr)
+        write_atomic(path, text)
+        path.chmod(0o600)
+    return kept
+
+
+def _put_folder(source: Path, workspace: Path) -> list[str]:
+    """The workspace of the backup, in the place of the one there is."""
+    kept = []
+    fresh = workspace.with_name(f".{workspace.name}.restore-{_stamp()}")
+    try:
+        workspace.parent.mkdir(parents=True, exist_ok=True)
+        copy_tree(source, fresh)
+        if workspace.exists():
+            aside = workspace.with_name(f"{workspace.name}.before-restore-{_stamp()}")
+            workspace.rename(aside)
+            kept.append(str(aside))
+        fresh.rename(workspace)
+    except OSError as exc:
+        raise KoreError(
+            t("{path} could not be put in place: {reason}", path=workspace, reason=exc)
+        ) from exc
+    return kept
+
+
+def _stamp() -> str:
+    return f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"

@@ -1,4 +1,4 @@
-"""`kore status`: what is running, and how it is."""
+"""`kore status`, `kore reload` and `kore replay`: verbs for the service that runs."""
 
 import argparse
 import asyncio
@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
+from agent.errors import ConfigError
 from agent.i18n import t
-from gateway.cli.context import data_dir_of
+from gateway.cli.context import data_dir_of, whole
 from gateway.cli.output import clean, moment, print_json, print_table
+from gateway.cli.service_link import service_of
 
 
 def add_status_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,3 +65,49 @@ def _fact_text(name: str, value: Any) -> str:
         # The rest is said where somebody begins to talk.
         value = t(str(value)).partition(". ")[0].partition("。")[0]
     return clean(str(value))
+
+
+def add_reload_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run_reload(args: argparse.Namespace) -> int:
+    try:
+        found = asyncio.run(_reload(args))
+    except ConfigError as exc:
+        if not args.json:
+            raise
+        print_json({"changed": [], "waiting": [], "errors": str(exc).splitlines()})
+        return 2
+    if args.json:
+        print_json({**found, "errors": []})
+        return 0
+    print(t("changed: {names}", names=", ".join(found["changed"]) or t("nothing")))
+    if found["waiting"]:
+        print(t("needs a restart: {names}", names=", ".join(found["waiting"])))
+    return 0
+
+
+async def _reload(args: argparse.Namespace) -> Mapping[str, Any]:
+    from gateway.cli.service_link import NotRunning
+    from gateway.control.client import ControlClient
+
+    # Without the settings: what the files say now may be just what is wrong.
+    client = await ControlClient.connect(data_dir_of(args).socket)
+    if client is None:
+        raise NotRunning(t("Kore is not running"), hint=t("`kore gateway` starts it"))
+    return await client.reload()
+
+
+def add_replay_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("seq", type=whole, metavar="SEQ", help="its number in the inbox")
+
+
+def run_replay(args: argparse.Namespace) -> int:
+    asyncio.run(_replay(args))
+    return 0
+
+
+async def _replay(args: argparse.Namespace) -> None:
+    async with service_of(args) as service:
+        print(await service.replay(args.seq))
