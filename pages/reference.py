@@ -3,7 +3,6 @@
 import argparse
 import json
 from collections.abc import Iterator, Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ def commands() -> str:
     lines += ["| in a shell | options | what it does |", "| --- | --- | --- |"]
     for verb in VERBS:
         parser = argparse.ArgumentParser(prog=f"kore {verb.name}", add_help=False)
-        import_module(verb.module).add_arguments(parser)
+        verb.add_arguments(parser)
         lines += list(_rows(parser, f"kore {verb.name}", verb.summary))
     lines += ["", "In a chat ([chat-commands.md](chat-commands.md)):", ""]
     lines += ["| command | what it does |", "| --- | --- |"]
