@@ -14,6 +14,7 @@ from bench.figure import Figure
 from bench.stage import ACCOUNT, OWNER, Server, Stage, open_stage
 from gateway.store.repositories import sessions
 from gateway.store.sqlite.engine import connect
+from gateway.store.sqlite.transaction import SqliteTransaction
 
 LENGTHS = (10, 200, 1_000)
 TURNS = 25
@@ -53,12 +54,13 @@ def _prepare(stage: Stage, chat: int, length: int) -> None:
         messages.append(user(f"Question {n}: what should I know about topic number {n} today?"))
         messages.append(assistant(f"Answer {n}: " + "this is what there is to say about it. " * 3))
     with closing(connect(stage.home / "kore.db")) as connection:
+        tx = SqliteTransaction(connection)
         now = time.time()
         lane = f"telegram:{ACCOUNT}:{chat}"
-        session = sessions.create_session(connection, f"telegram:{chat}", now, lane=lane)
-        connection.execute("BEGIN")
-        sessions.append_messages(connection, session, None, messages, now)
-        connection.execute("COMMIT")
+        session = sessions.create_session(tx, f"telegram:{chat}", now, lane=lane)
+        tx.run("BEGIN")
+        sessions.append_messages(tx, session, None, messages, now)
+        tx.run("COMMIT")
 
 
 async def _bare(model: Server, bodies: Sequence[bytes]) -> list[list[float]]:

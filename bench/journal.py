@@ -8,10 +8,10 @@ import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from sqlite3 import Connection
 
 from bench.figure import Figure
 from gateway.core.messages import InboundMessage, Sender
+from gateway.store.port import Transaction
 from gateway.store.repositories import inbox
 from gateway.store.repositories.inbox import InboxBatch, InboxEntry
 from gateway.store.sqlite.engine import SqliteStore
@@ -20,6 +20,7 @@ COMMITS = 300
 GROUPED = 50
 _PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "locking_mode=EXCLUSIVE")
 _TABLE = "CREATE TABLE bench (n INTEGER PRIMARY KEY, text TEXT NOT NULL)"
+_INSERT = "INSERT INTO bench (text) VALUES (?)"
 _TEXT = "x" * 300
 
 
@@ -29,7 +30,7 @@ async def measure(command: Sequence[str]) -> list[Figure]:
             bare = statistics.median(disk.commit_ms() for _ in range(COMMITS)) * 1000
         database = SqliteStore.open(Path(folder) / "kore.db")
         try:
-            await database.run(lambda connection: connection.execute(_TABLE) and None)
+            await database.transact(lambda tx: tx.run(_TABLE))
             single = await _single_us(database)
             accepted = await _accepted_us(database)
             grouped = await _grouped_us(database)
@@ -45,8 +46,8 @@ async def measure(command: Sequence[str]) -> list[Figure]:
     ]
 
 
-def _insert(connection: Connection) -> None:
-    connection.execute("INSERT INTO bench (text) VALUES (?)", (_TEXT,))
+def _insert(tx: Transaction) -> None:
+    tx.run(_INSERT, (_TEXT,))
 
 
 class BareDisk(AbstractContextManager["BareDisk"]):
@@ -65,7 +66,7 @@ class BareDisk(AbstractContextManager["BareDisk"]):
         """One row, one commit on disk."""
         began = time.perf_counter()
         self._connection.execute("BEGIN IMMEDIATE")
-        _insert(self._connection)
+        self._connection.execute(_INSERT, (_TEXT,))
         self._connection.execute("COMMIT")
         return (time.perf_counter() - began) * 1000
 
@@ -74,7 +75,7 @@ async def _single_us(database: SqliteStore) -> float:
     taken = []
     for _ in range(COMMITS):
         began = time.perf_counter()
-        await database.run(_insert)
+        await database.transact(_insert)
         taken.append(time.perf_counter() - began)
     return statistics.median(taken) * 1e6
 
@@ -87,7 +88,7 @@ async def _accepted_us(database: SqliteStore) -> float:
         )
         arrival = InboxBatch("telegram", "1", time.time(), n + 1)
         began = time.perf_counter()
-        await database.run(inbox.accept, arrival, [InboxEntry(message)])
+        await database.transact(inbox.accept, arrival, [InboxEntry(message)])
         taken.append(time.perf_counter() - began)
     return statistics.median(taken) * 1e6
 
@@ -96,6 +97,6 @@ async def _grouped_us(database: SqliteStore) -> float:
     taken = []
     for _ in range(COMMITS // 10):
         began = time.perf_counter()
-        await asyncio.gather(*(database.run(_insert) for _ in range(GROUPED)))
+        await asyncio.gather(*(database.transact(_insert) for _ in range(GROUPED)))
         taken.append((time.perf_counter() - began) / GROUPED)
     return statistics.median(taken) * 1e6

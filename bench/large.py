@@ -5,13 +5,14 @@ import statistics
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, closing
 from pathlib import Path
-from sqlite3 import Connection
 
 from bench.figure import Figure
 from bench.process import Running
 from bench.stage import ACCOUNT, OWNER, Stage, open_stage
 from gateway.core.messages import InboundMessage, Sender
+from gateway.store.port import Transaction
 from gateway.store.sqlite.engine import connect
+from gateway.store.sqlite.transaction import SqliteTransaction
 
 STORED_TURNS = 200_000
 CHATS = 500
@@ -63,14 +64,15 @@ async def _converse(
 def fill(path: Path) -> None:
     """Months of use, by SQL: each turn with its question, its answer and a tool call."""
     with closing(connect(path)) as connection:
-        connection.execute("BEGIN")
-        values = _values(connection)
+        tx = SqliteTransaction(connection)
+        tx.run("BEGIN")
+        values = _values(tx)
         for statement in _STATEMENTS:
-            connection.execute(statement, values)
-        connection.execute("COMMIT")
+            tx.run(statement, values)
+        tx.run("COMMIT")
 
 
-def _values(connection: Connection) -> dict[str, object]:
+def _values(tx: Transaction) -> dict[str, object]:
     message = InboundMessage(
         "telegram", ACCOUNT, "CHAT", Sender("CHAT", "Ann"), "EVENT", "What about this?", _MONTHS_AGO
     )
@@ -82,7 +84,7 @@ def _values(connection: Connection) -> dict[str, object]:
         "at": _MONTHS_AGO,
         "day": _DAY_S,
         "payload": message.to_json(),
-        "last": connection.execute("SELECT coalesce(max(id), 0) FROM turn").fetchone()[0],
+        "last": tx.one("SELECT coalesce(max(id), 0) FROM turn")[0],
     }
 
 

@@ -7,16 +7,17 @@ import statistics
 import time
 from collections.abc import Sequence
 from contextlib import closing
-from sqlite3 import Connection
 
 from agent.context.compaction import CompactionResult, SplitPoint
 from agent.context.summarizer import Summary
 from agent.types import Message, assistant, user
 from bench.figure import Figure
 from bench.stage import ACCOUNT, OWNER, open_stage
+from gateway.store.port import Transaction
 from gateway.store.repositories import session_admin, sessions, windows
 from gateway.store.repositories.windows import StoredSummary
 from gateway.store.sqlite.engine import connect
+from gateway.store.sqlite.transaction import SqliteTransaction
 
 LENGTHS = (100, 10_000)
 KEPT = 60
@@ -31,11 +32,12 @@ async def measure(command: Sequence[str]) -> list[Figure]:
         async with stage.gateway():
             pass  # makes the database
         with closing(connect(stage.home / "kore.db")) as connection:
-            found = [_prepare(connection, OWNER + n, length) for n, length in enumerate(LENGTHS)]
-            untold = [_open_ms(connection, session) for session in found]
+            tx = SqliteTransaction(connection)
+            found = [_prepare(tx, OWNER + n, length) for n, length in enumerate(LENGTHS)]
+            untold = [_open_ms(tx, session) for session in found]
             for session in found:
-                _tell(connection, session)
-            opened = [_open_ms(connection, session) for session in found]
+                _tell(tx, session)
+            opened = [_open_ms(tx, session) for session in found]
         async with stage.gateway():
             turns = await stage.turns_of_each(len(LENGTHS), WARM_UPS, TURNS)
     imported = statistics.median(untold[-1])
@@ -58,39 +60,39 @@ async def measure(command: Sequence[str]) -> list[Figure]:
     ]
 
 
-def _prepare(connection: Connection, chat: int, length: int) -> str:
+def _prepare(tx: Transaction, chat: int, length: int) -> str:
     """A conversation of so many messages."""
     messages: list[Message] = []
     for n in range(length // 2):
         messages.append(user(f"Question {n}: what should I know about topic number {n} today?"))
         messages.append(assistant(f"Answer {n}: " + "this is what there is to say about it. " * 3))
     now, lane = time.time(), f"telegram:{ACCOUNT}:{chat}"
-    connection.execute("BEGIN")
-    session = sessions.create_session(connection, f"telegram:{chat}", now, lane=lane)
-    sessions.append_messages(connection, session, None, messages, now)
-    connection.execute("COMMIT")
+    tx.run("BEGIN")
+    session = sessions.create_session(tx, f"telegram:{chat}", now, lane=lane)
+    sessions.append_messages(tx, session, None, messages, now)
+    tx.run("COMMIT")
     return session
 
 
-def _tell(connection: Connection, session: str) -> None:
+def _tell(tx: Transaction, session: str) -> None:
     """All but the newest messages become a summary."""
-    connection.execute("BEGIN")
-    window = windows.load(connection, session)
+    tx.run("BEGIN")
+    window = windows.load(tx, session)
     summary = Summary("They asked about topics, one after the other. " * 20, "What should I know?")
     shorter = CompactionResult(0, SplitPoint(len(window.messages) - KEPT), summary, 2, 1)
-    assert windows.keep(connection, StoredSummary.of(session, window, shorter), time.time())
-    assert len(windows.load(connection, session).messages) == KEPT
-    connection.execute("COMMIT")
+    assert windows.keep(tx, StoredSummary.of(session, window, shorter), time.time())
+    assert len(windows.load(tx, session).messages) == KEPT
+    tx.run("COMMIT")
 
 
-def _open_ms(connection: Connection, session: str) -> list[float]:
+def _open_ms(tx: Transaction, session: str) -> list[float]:
     """What `kore agent -r` asks of the database: the list of sessions, this one, its last words,
     and its window."""
     taken = []
     for _ in range(OPENINGS):
         began = time.perf_counter()
-        sessions.recent(connection, 20)
-        windows.load(connection, sessions.find(connection, session))
-        session_admin.preview(connection, session, 0, LAST_WORDS)
+        sessions.recent(tx, 20)
+        windows.load(tx, sessions.find(tx, session))
+        session_admin.preview(tx, session, 0, LAST_WORDS)
         taken.append((time.perf_counter() - began) * 1000)
     return taken

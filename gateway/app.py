@@ -7,7 +7,6 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager
 from functools import partial
-from sqlite3 import Connection
 from typing import TYPE_CHECKING
 
 from agent.security.redaction import Redactor
@@ -33,6 +32,7 @@ from gateway.runtime.secrets import redactor_of
 from gateway.runtime.workspace import ensure_workspace
 from gateway.sessions.undo_ledger import open_change_log
 from gateway.store.cipher import cipher_of
+from gateway.store.port import Transaction
 from gateway.store.repositories import approvals, claims, outbox, preferences, subagent_tasks, turns
 from gateway.store.repositories.active_channels import limit, set_queues
 from gateway.store.sqlite import restored
@@ -75,7 +75,9 @@ async def open_app(
         discard_copies(settings.store.path)
         database = SqliteStore.open(settings.store.path, check=owned.unclean, cipher=cipher)
         stack.push_async_callback(database.close)
-        await database.run(outbound_files.delete_orphans, database.folder / outbound_files.FOLDER)
+        await database.transact(
+            outbound_files.delete_orphans, database.folder / outbound_files.FOLDER
+        )
         choice = await choose_sandbox(settings, home)
         agent = await build_agent(settings, home, choice.sandbox)
         stack.push_async_callback(agent.aclose)
@@ -87,19 +89,19 @@ async def open_app(
         if channels:
             for channel in await open_channels(settings, database, stack, places, menu=menu()):
                 _add(ways, channel)
-        await database.run(limit, ways.keys())
-        await database.run(set_queues, {"telegram": settings.telegram.queue})
-        await database.run(_recover, owned.attended)
+        await database.transact(limit, ways.keys())
+        await database.transact(set_queues, {"telegram": settings.telegram.queue})
+        await database.transact(_recover, owned.attended)
         redactor = redactor_of(settings, os.environ)
         policies = RoleRegistry.of(settings)
         audit = await _record(policies, home, redactor, stack)
         safety = SecurityContext(policies, audit, redactor, str(choice), places)
         app = build_container(settings, database, agent, watchers, ways, safety)
         app.desk.custodian = partial(_custodian, settings, home, app)
-        await database.run(app.bus.door.pairing.load)
-        await database.run(app.delivery.languages.load)
+        await database.transact(app.bus.door.pairing.load)
+        await database.transact(app.delivery.languages.load)
         await app.bus.notes.carry()
-        if await database.run(preferences.get_state, preferences.DELETION):
+        if await database.transact(preferences.get_state, preferences.DELETION):
             log.info("finishing the deletion of a person's data that was cut off")
             if left := await _custodian(settings, home, app).finish():
                 log.warning("%d files or folders of theirs could not be deleted", left)
@@ -174,7 +176,7 @@ async def _running(
             for task in work:
                 task.cancel()
             await asyncio.wait(work)
-            await database.run(turns.suspend_all)
+            await database.transact(turns.suspend_all)
 
 
 async def _receive(app: Container) -> None:
@@ -226,14 +228,14 @@ def _add(ways: Channels, channel: Channel) -> None:
     ways[channel.name, channel.account] = channel
 
 
-def _recover(connection: Connection, attended: Sequence[str]) -> None:
+def _recover(tx: Transaction, attended: Sequence[str]) -> None:
     """Sort out what the last process left, before anything runs."""
-    given_up = turns.abandon(connection, ONCE, time.time(), attended)
-    given_up += subagent_tasks.abandon(connection, ONCE, time.time(), attended)
-    if suspended := restored.settle(connection, time.time()):
+    given_up = turns.abandon(tx, ONCE, time.time(), attended)
+    given_up += subagent_tasks.abandon(tx, ONCE, time.time(), attended)
+    if suspended := restored.settle(tx, time.time()):
         log.warning("a backup was restored: %d messages that were under way are closed", suspended)
-    claims.recover(connection)
-    approvals.recover(connection, time.time())
-    marked = outbox.recover(connection, time.time() + LONGEST_REST_S)
+    claims.recover(tx)
+    approvals.recover(tx, time.time())
+    marked = outbox.recover(tx, time.time() + LONGEST_REST_S)
     if given_up or marked:
         log.info("recovered: %d marked as possible repeats, %d given up", marked, given_up)

@@ -4,7 +4,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
-from sqlite3 import Connection
 
 from agent.events import ApprovalAnswered, ApprovalAsked
 from agent.i18n import t
@@ -17,6 +16,7 @@ from gateway.core.errors import AwaitingAnswer
 from gateway.core.event_hub import EventHub
 from gateway.delivery.sender import OutboxSender, wait_for
 from gateway.store.errors import StoreError
+from gateway.store.port import Transaction
 from gateway.store.repositories import approvals
 from gateway.store.sqlite.engine import SqliteStore
 
@@ -52,8 +52,8 @@ class ApprovalCoordinator:
         while True:
             self._news.clear()
             try:
-                self.tell(await self._database.run(self.clerk.expire, time.time()))
-                next_at = await self._database.run(approvals.next_expiry)
+                self.tell(await self._database.transact(self.clerk.expire, time.time()))
+                next_at = await self._database.transact(approvals.next_expiry)
             except StoreError as exc:
                 log.error("questions wait: %s", exc)
                 next_at = self.clerk.clock() + _PAUSE_S
@@ -65,7 +65,7 @@ class ApprovalCoordinator:
     async def ask(self, asking: ApprovalContext, request: ApprovalRequest) -> Answered:
         """The answer that is stored for this call. Raises `AwaitingAnswer` when there is none
         yet, and `KoreError` when nobody can be asked."""
-        found = await self._database.run(self.clerk.ask, asking, request, time.time())
+        found = await self._database.transact(self.clerk.ask, asking, request, time.time())
         if isinstance(found, ApprovalPrompt):
             for lane in {found.lane, found.route.lane}:
                 self.delivery.wake(lane)
@@ -75,12 +75,12 @@ class ApprovalCoordinator:
 
     async def answer(self, nonce: str, answer: Answer, by: str) -> bool:
         """An answer from a screen of the owner; False when the question is not open any more."""
-        settled = await self._database.run(self.clerk.answer, nonce, answer, by, time.time())
+        settled = await self._database.transact(self.clerk.answer, nonce, answer, by, time.time())
         self.tell(settled)
         return any(one.state == answer for one in settled)
 
     async def open_questions(self, lane: str | None = None) -> Sequence[ApprovalPrompt]:
-        return await self._database.run(approvals.open_questions, lane)
+        return await self._database.transact(approvals.open_questions, lane)
 
     async def announce(self, lane: str) -> None:
         """Show a lane's open questions to whoever watches; who knows one is not shown it again."""
@@ -114,8 +114,8 @@ class ApprovalCoordinator:
                 self.delivery.wake(lane)
             self._wake(question.lane)
 
-    def _given_up(self, connection: Connection, delivery_id: str) -> Callable[[], None]:
-        settled = self.clerk.unseen(connection, delivery_id, time.time())
+    def _given_up(self, tx: Transaction, delivery_id: str) -> Callable[[], None]:
+        settled = self.clerk.unseen(tx, delivery_id, time.time())
         return lambda: self.tell(settled)
 
     async def acknowledge(self, pressed: ButtonOutcome) -> None:

@@ -4,7 +4,6 @@ import secrets
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from sqlite3 import Connection
 
 from agent.errors import KoreError
 from agent.i18n import mark_for_translation, t, use_locale
@@ -16,6 +15,7 @@ from gateway.core.markdown import escape_markdown
 from gateway.core.messages import CONSOLE, InboundMessage, OutboundPart, Route
 from gateway.delivery.sender import OutboxSender
 from gateway.runtime.clock import SteadyClock
+from gateway.store.port import Transaction
 from gateway.store.repositories import approvals, outbox, sessions
 from gateway.store.repositories.approvals import ApprovalKey
 from gateway.store.repositories.outbox import OutgoingReply
@@ -79,7 +79,7 @@ class ApprovalService:
         self.clock = clock or SteadyClock()
 
     def ask(
-        self, connection: Connection, asking: ApprovalContext, request: ApprovalRequest, now: float
+        self, tx: Transaction, asking: ApprovalContext, request: ApprovalRequest, now: float
     ) -> Answered | ApprovalPrompt:
         wish = ApprovalKey(
             asking.turn,
@@ -90,14 +90,14 @@ class ApprovalService:
             fingerprint(request, asking.root, diff=False),
             unchanged=request.diff == "",
         )
-        found = approvals.find_decision(connection, wish)
+        found = approvals.find_decision(tx, wish)
         if found is not None:
             if isinstance(found, ApprovalPrompt):
-                approvals.wait(connection, asking.turn)
+                approvals.wait(tx, asking.turn)
             return found
-        if approvals.is_stopping(connection, asking.turn):
+        if approvals.is_stopping(tx, asking.turn):
             return Answered("deny", "not asked: the turn is to stop")
-        route, principal = self._where(connection, asking.message)
+        route, principal = self._where(tx, asking.message)
         limit_s = CONSOLE_EXPIRES_S if route.channel == CONSOLE else self.expires_s
         clean = self._delivery.redactor.clean
         asked_at = self.clock()
@@ -121,18 +121,18 @@ class ApprovalService:
             diff=request.diff and clean(request.diff),
             root=str(asking.root),
         )
-        question = approvals.open_approval(connection, wish, question)
+        question = approvals.open_approval(tx, wish, question)
         letters = self._letters(question, asking.message)
-        _put(connection, question, asking.turn, letters, now)
+        _put(tx, question, asking.turn, letters, now)
         return question
 
-    def _where(self, connection: Connection, message: InboundMessage) -> tuple[Route, str]:
+    def _where(self, tx: Transaction, message: InboundMessage) -> tuple[Route, str]:
         """The chat where the question is put, and who may answer it."""
         if self._access.is_owner(message):
             found, principal = message.route, message.principal
         else:
             principal = self._access.chief or ""
-            known = approvals.private_route(connection, principal)
+            known = approvals.private_route(tx, principal)
             if known is None:
                 raise KoreError(
                     t("this needs an approval, and the owner cannot be asked in private")
@@ -165,27 +165,27 @@ class ApprovalService:
         return letters
 
     def answer(
-        self, connection: Connection, nonce: str, answer: Answer, by: str, now: float
+        self, tx: Transaction, nonce: str, answer: Answer, by: str, now: float
     ) -> list[ClosedApproval]:
-        asked = approvals.find(connection, nonce)
+        asked = approvals.find(tx, nonce)
         if asked is None or asked.state != "open":
             return []
         if asked.question.expires_at <= self.clock():
-            return [self._close(connection, asked.question, "expired", None, now)]
-        return [self._close(connection, asked.question, answer, by, now)]
+            return [self._close(tx, asked.question, "expired", None, now)]
+        return [self._close(tx, asked.question, answer, by, now)]
 
-    def expire(self, connection: Connection, now: float) -> list[ClosedApproval]:
-        late = approvals.expired(connection, self.clock())
-        return [self._close(connection, question, "expired", None, now) for question in late]
+    def expire(self, tx: Transaction, now: float) -> list[ClosedApproval]:
+        late = approvals.expired(tx, self.clock())
+        return [self._close(tx, question, "expired", None, now) for question in late]
 
-    def unseen(self, connection: Connection, delivery_id: str, now: float) -> list[ClosedApproval]:
+    def unseen(self, tx: Transaction, delivery_id: str, now: float) -> list[ClosedApproval]:
         """Deny the question whose file this delivery was: it could not be sent, and nobody is
         asked to allow what they cannot see whole."""
         settled = []
-        for question in approvals.open_questions(connection):
+        for question in approvals.open_questions(tx):
             if delivery_id != _file_of(question.number):
                 continue
-            settled.append(self._close(connection, question, "deny", t(_UNSEEN), now))
+            settled.append(self._close(tx, question, "deny", t(_UNSEEN), now))
             with use_locale(self._delivery.languages.of_person(question.principal)):
                 text = t(
                     "⛔ Question {n} ({title}) is denied: the file with all of it could not be "
@@ -195,32 +195,32 @@ class ApprovalService:
                 )
                 told = self._delivery.render(question.route, text)
             letter = OutgoingReply(f"q{question.number}.unseen", question.route, told, "notice")
-            _put(connection, question, None, [letter], now)
+            _put(tx, question, None, [letter], now)
         return settled
 
     def _close(
         self,
-        connection: Connection,
+        tx: Transaction,
         question: ApprovalPrompt,
         state: State,
         by: str | None,
         now: float,
     ) -> ClosedApproval:
         """Store what was decided; the message that asked shows it and loses its buttons."""
-        approvals.close_approval(connection, question, state, by, now)
+        approvals.close_approval(tx, question, state, by, now)
         name = f"q{question.number}"
         channel = self._delivery.asks(question.route)
-        if channel is not None and not outbox.drop_unsent(connection, name, "decided"):
+        if channel is not None and not outbox.drop_unsent(tx, name, "decided"):
             with use_locale(self._delivery.languages.of_person(question.principal)):
                 part = channel.show(question, verdict(state, by))
             letter = OutgoingReply(f"{name}.done", question.route, [part], "approval", edits=name)
-            _put(connection, question, None, [letter], now)
+            _put(tx, question, None, [letter], now)
         return ClosedApproval(question, state, by)
 
-    def press(self, connection: Connection, message: InboundMessage, now: float) -> ButtonOutcome:
+    def press(self, tx: Transaction, message: InboundMessage, now: float) -> ButtonOutcome:
         """Carry out a pressed button, or say why not."""
         pressed = read_press(message.content)
-        asked = approvals.find(connection, pressed[0]) if pressed else None
+        asked = approvals.find(tx, pressed[0]) if pressed else None
         if pressed is None or asked is None:
             return ButtonOutcome(message, t("I do not know this button (any more)."))
         question = asked.question
@@ -233,28 +233,28 @@ class ApprovalService:
             decided = verdict(asked.state, asked.by)
             return ButtonOutcome(message, t("Too late: {decided}.", decided=decided))
         if question.expires_at <= self.clock():
-            settled = self._close(connection, question, "expired", None, now)
+            settled = self._close(tx, question, "expired", None, now)
             late = t("Too late: the question has expired, which is a no.")
             return ButtonOutcome(message, late, settled)
         name = message.sender.name
         by = f"{name} ({message.principal})" if name else message.principal
-        settled = self._close(connection, question, pressed[1], by, now)
+        settled = self._close(tx, question, pressed[1], by, now)
         said = t("{decided}.", decided=verdict(pressed[1], None))
         return ButtonOutcome(message, said, settled)
 
-    def withdraw(self, connection: Connection, lane: str, now: float) -> list[ClosedApproval]:
+    def withdraw(self, tx: Transaction, lane: str, now: float) -> list[ClosedApproval]:
         """Close the open questions of the lane's turn: it is to stop."""
         return [
-            self._close(connection, question, "withdrawn", None, now)
-            for question in approvals.open_questions(connection, lane)
+            self._close(tx, question, "withdrawn", None, now)
+            for question in approvals.open_questions(tx, lane)
             if question.lane == lane
         ]
 
-    def tell_waiting(self, connection: Connection, message: InboundMessage, now: float) -> bool:
+    def tell_waiting(self, tx: Transaction, message: InboundMessage, now: float) -> bool:
         """Tell the first message behind an open question that it has to wait; False without one."""
         lane = message.session_key
-        waits = approvals.is_awaited(connection, lane)
-        found = approvals.open_questions(connection, lane)
+        waits = approvals.is_awaited(tx, lane)
+        found = approvals.open_questions(tx, lane)
         open_here = [q for q in found if q.lane == lane or (waits and q.route.lane == lane)]
         for question in open_here[:1]:
             text = t(
@@ -268,20 +268,20 @@ class ApprovalService:
             )
             parts = self._delivery.render(message.route, text)
             letter = OutgoingReply(f"q{question.number}.waits", message.route, parts, "notice")
-            _put(connection, question, None, [letter], now)
+            _put(tx, question, None, [letter], now)
         return bool(open_here)
 
 
 def _put(
-    connection: Connection,
+    tx: Transaction,
     question: ApprovalPrompt,
     turn: int | None,
     letters: list[OutgoingReply],
     now: float,
 ) -> None:
     """Queue what is told of a question, which may stand in another chat than its conversation."""
-    taint = sessions.taint_of(connection, question.session)
-    outbox.put(connection, turn, [replace(letter, taint=taint) for letter in letters], now)
+    taint = sessions.taint_of(tx, question.session)
+    outbox.put(tx, turn, [replace(letter, taint=taint) for letter in letters], now)
 
 
 def _file_of(number: int) -> str:

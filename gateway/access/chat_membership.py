@@ -1,7 +1,6 @@
 """A bot comes into chats and is thrown out of them: what waits there, and what the owner hears."""
 
 from collections.abc import Iterable
-from sqlite3 import Connection
 
 from agent.i18n import t, use_locale
 from gateway.access.control import AccessControl
@@ -9,6 +8,7 @@ from gateway.core.channel_events import Standing
 from gateway.core.markdown import escape_markdown
 from gateway.core.messages import Route
 from gateway.delivery.sender import OutboxSender
+from gateway.store.port import Transaction
 from gateway.store.repositories import chats, outbox
 from gateway.store.repositories.outbox import OutgoingReply
 
@@ -24,7 +24,7 @@ class ChatMembership:
         self._access = access
         self._delivery = delivery
 
-    def note(self, connection: Connection, standings: Iterable[Standing], now: float) -> set[str]:
+    def note(self, tx: Transaction, standings: Iterable[Standing], now: float) -> set[str]:
         """Returns the lanes that got a letter by it."""
         told = set()
         for standing in standings:
@@ -32,23 +32,23 @@ class ChatMembership:
             is_owners = owner is not None and owner.chat_id == standing.route.chat_id
             languages = self._delivery.languages
             with use_locale(languages.of_route(owner or standing.route)):
-                text = self._noted(connection, standing, now)
+                text = self._noted(tx, standing, now)
             if owner is None or is_owners or text is None:
                 continue
-            if not standing.private and self._has_told_enough(connection, now):
+            if not standing.private and self._has_told_enough(tx, now):
                 continue
             name = f"{_NAME}{standing.event_id}"
             letter = OutgoingReply(name, owner, self._delivery.render(owner, text), "notice")
-            outbox.put(connection, None, [letter], now)
+            outbox.put(tx, None, [letter], now)
             told.add(owner.lane)
         return told
 
-    def _noted(self, connection: Connection, standing: Standing, now: float) -> str | None:
+    def _noted(self, tx: Transaction, standing: Standing, now: float) -> str | None:
         """What the owner is to hear; None when it is no news."""
         route, chat = standing.route, escape_markdown(standing.title)
-        known_out = chats.is_unreachable(connection, route)
+        known_out = chats.is_unreachable(tx, route)
         if standing.present:
-            chats.mark_reachable(connection, route, "", now)
+            chats.mark_reachable(tx, route, "", now)
             if standing.private or standing.was_present:
                 return None
             return t(
@@ -57,7 +57,7 @@ class ChatMembership:
                 name=escape_markdown(standing.by),
             )
         reason = "blocked by the person" if standing.private else "removed from the group"
-        lost = chats.mark_unreachable(connection, route, reason, now)
+        lost = chats.mark_unreachable(tx, route, reason, now)
         if known_out:
             return None
         if not standing.private:
@@ -72,8 +72,8 @@ class ChatMembership:
             else None
         )
 
-    def _has_told_enough(self, connection: Connection, now: float) -> bool:
-        return chats.notice_time(connection, _NAME, now - 3600) >= NOTICES_AN_HOUR
+    def _has_told_enough(self, tx: Transaction, now: float) -> bool:
+        return chats.notice_time(tx, _NAME, now - 3600) >= NOTICES_AN_HOUR
 
     def _owner_route(self, route: Route) -> Route | None:
         """The owner's private chat with the same bot: there, a chat is named like its person."""

@@ -9,13 +9,13 @@ import hmac
 import re
 import secrets
 from dataclasses import replace
-from sqlite3 import Connection
 from typing import Literal
 
 from agent.i18n import t
 from agent.records import frozen
 from gateway.access.control import AccessControl, PairedMembers
 from gateway.core.messages import InboundMessage
+from gateway.store.port import Transaction
 from gateway.store.repositories import members
 from gateway.store.repositories.members import PairingRequest, Person
 
@@ -53,15 +53,15 @@ class PairingCodes:
     def __init__(self, access: AccessControl) -> None:
         self._access = access
 
-    def load(self, connection: Connection) -> None:
+    def load(self, tx: Transaction) -> None:
         """Tell `access` who was let in."""
-        let_in = members.members(connection)
+        let_in = members.members(tx)
         self._access.circle = PairedMembers(
             next((member.person.principal for member in let_in if member.owner), None),
             frozenset((m.person.channel, m.person.account, m.person.sender) for m in let_in),
         )
 
-    def ask(self, connection: Connection, message: InboundMessage, now: float) -> str | None:
+    def ask(self, tx: Transaction, message: InboundMessage, now: float) -> str | None:
         """A new code for a stranger's private message; None when there is none to give.
 
         One an hour for a person, and so many over all that a flood of ids fills nothing.
@@ -69,104 +69,102 @@ class PairingCodes:
         person = Person(
             message.channel, message.account, message.sender.id, plain_name(message.sender.name)
         )
-        members.forget_expired(connection, now)
-        if not message.private or members.has_request(connection, person, now):
+        members.forget_expired(tx, now)
+        if not message.private or members.has_request(tx, person, now):
             return None
-        if len(members.requests(connection, now)) >= OPEN_CODES:
+        if len(members.requests(tx, now)) >= OPEN_CODES:
             return None
         code = "".join(secrets.choice(ALPHABET) for _ in range(CODE_LETTERS))
         expires = now + CODE_LIFE_S
-        members.open_request(connection, person, message.chat_id, _hash(code), (now, expires))
+        members.open_request(tx, person, message.chat_id, _hash(code), (now, expires))
         return f"{code[:4]}-{code[4:]}"
 
-    def approve(self, connection: Connection, code: str, by: str, now: float) -> PairingResult:
+    def approve(self, tx: Transaction, code: str, by: str, now: float) -> PairingResult:
         """Let in whom the code was sent to; the first one becomes the owner if there is none."""
-        verdict = self._judge(connection, code, by, now)
+        verdict = self._judge(tx, code, by, now)
         asking = verdict.asking
-        return verdict if asking is None else self.admit(connection, asking, by, now)
+        return verdict if asking is None else self.admit(tx, asking, by, now)
 
-    def admit(
-        self, connection: Connection, asking: PairingRequest, by: str, now: float
-    ) -> PairingResult:
+    def admit(self, tx: Transaction, asking: PairingRequest, by: str, now: float) -> PairingResult:
         """Let in who asks; their request is open, and whoever says so needs no code."""
         # An approval before this one may have failed to reach the disk.
-        self.load(connection)
+        self.load(tx)
         person = asking.person
         owner = self._access.chief is None
-        members.add_member(connection, person, owner=owner, approved_by=by, now=now)
-        members.close_request(connection, person)
-        self.load(connection)
+        members.add_member(tx, person, owner=owner, approved_by=by, now=now)
+        members.close_request(tx, person)
+        self.load(tx)
         return PairingResult(asking, owner=owner)
 
-    def invite(self, connection: Connection, channel: str, account: str, now: float) -> str:
+    def invite(self, tx: Transaction, channel: str, account: str, now: float) -> str:
         """A code that makes the first one who brings it the owner; an earlier one is void."""
         code = secrets.token_urlsafe(_INVITATION_BYTES)
         nobody = Person(channel, account, members.ANYBODY)
-        members.forget_expired(connection, now)
-        members.close_request(connection, nobody)
+        members.forget_expired(tx, now)
+        members.close_request(tx, nobody)
         times = now, now + CODE_LIFE_S
-        members.open_request(connection, nobody, "", _fast_hash(code), times)
+        members.open_request(tx, nobody, "", _fast_hash(code), times)
         return code
 
     def redeem(
-        self, connection: Connection, message: InboundMessage, code: str, now: float
+        self, tx: Transaction, message: InboundMessage, code: str, now: float
     ) -> PairingRequest | None:
         """Make whoever brings the code of an invitation in private the owner, once.
 
         None when it is no such code, or somebody owns the place meanwhile.
         """
-        held = members.invitation(connection, message.channel, message.account, now)
+        held = members.invitation(tx, message.channel, message.account, now)
         if held is None or not message.private or self._access.chief is not None:
             return None
         if not hmac.compare_digest(held, _fast_hash(code)):
             return None
         name = plain_name(message.sender.name)
         person = Person(message.channel, message.account, message.sender.id, name)
-        members.close_request(connection, replace(person, sender=members.ANYBODY))
+        members.close_request(tx, replace(person, sender=members.ANYBODY))
         asking = PairingRequest(person, message.chat_id, now, now)
-        self.admit(connection, asking, person.principal, now)
+        self.admit(tx, asking, person.principal, now)
         return asking
 
-    def deny(self, connection: Connection, code: str, by: str, now: float) -> PairingResult:
+    def deny(self, tx: Transaction, code: str, by: str, now: float) -> PairingResult:
         """Turn down whom the code was sent to."""
-        verdict = self._judge(connection, code, by, now)
+        verdict = self._judge(tx, code, by, now)
         if verdict.asking is not None:
-            self.turn_down(connection, verdict.asking, now)
+            self.turn_down(tx, verdict.asking, now)
         return verdict
 
-    def turn_down(self, connection: Connection, asking: PairingRequest, now: float) -> None:
+    def turn_down(self, tx: Transaction, asking: PairingRequest, now: float) -> None:
         """No new code for a day."""
         person = asking.person
-        members.reject(connection, person.channel, person.sender, now + TURNED_DOWN_S)
+        members.reject(tx, person.channel, person.sender, now + TURNED_DOWN_S)
 
-    def revoke(self, connection: Connection, principal: str, now: float) -> bool:
+    def revoke(self, tx: Transaction, principal: str, now: float) -> bool:
         """Take somebody out, or turn down their request; False when there is neither.
 
         A turn of theirs that runs may end; for a day they get no new code.
         """
         channel, _, sender = principal.partition(":")
         until = now + TURNED_DOWN_S
-        removed = members.remove_member(connection, channel, sender, until)
-        turned_down = members.reject(connection, channel, sender, until)
-        self.load(connection)
+        removed = members.remove_member(tx, channel, sender, until)
+        turned_down = members.reject(tx, channel, sender, until)
+        self.load(tx)
         return removed or turned_down
 
-    def _judge(self, connection: Connection, code: str, by: str, now: float) -> PairingResult:
+    def _judge(self, tx: Transaction, code: str, by: str, now: float) -> PairingResult:
         """Whose code it is. A wrong one counts against whoever tried it."""
-        wrong, locked_until = members.guesses(connection, by)
+        wrong, locked_until = members.guesses(tx, by)
         if locked_until > now:
             return PairingResult(why="locked", wait_s=locked_until - now)
         tried = _hash(re.sub(r"[\s-]", "", code).upper())
         found = None
-        for asking, stored in members.requests(connection, now):
+        for asking, stored in members.requests(tx, now):
             if hmac.compare_digest(stored, tried):
                 found = asking
         if found is not None:
-            members.forget_guesses(connection, by)
+            members.forget_guesses(tx, by)
             return PairingResult(found)
         wrong += 1
         wait_s = _lock_s(wrong)
-        members.set_guesses(connection, by, wrong, now + wait_s)
+        members.set_guesses(tx, by, wrong, now + wait_s)
         return PairingResult(why="unknown", wait_s=wait_s)
 
 

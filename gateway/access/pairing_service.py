@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
-from sqlite3 import Connection
 from typing import Any
 
 from agent.i18n import t, use_locale
@@ -16,6 +15,7 @@ from gateway.access.pairing_request import (
 )
 from gateway.core.messages import InboundMessage, OutboundPart, Route
 from gateway.delivery.user_language import UserLanguages
+from gateway.store.port import Transaction
 from gateway.store.repositories import audit_outbox, members, outbox
 from gateway.store.repositories.audit_outbox import AuditNote
 from gateway.store.repositories.members import PairingRequest, Person
@@ -45,48 +45,44 @@ class PairingService:
         told, self._told = self._told, set()
         return told
 
-    def knock(self, connection: Connection, message: InboundMessage, now: float) -> bool:
+    def knock(self, tx: Transaction, message: InboundMessage, now: float) -> bool:
         """A stranger has written: in private they get a code, and the owner hears of it.
 
         False when they get no answer. In a group only the owner hears, once a day and group.
         """
         if not message.private:
-            self._tell_owner_of_mention(connection, message, now)
+            self._tell_owner_of_mention(tx, message, now)
             return False
-        code = self.pairing.ask(connection, message, now)
+        code = self.pairing.ask(tx, message, now)
         if code is None:
             return False
         # So that the decision, too, comes in the language in which they asked.
-        self._languages.hear(connection, message)
+        self._languages.hear(tx, message)
         name = f"pair:{message.session_key}:{message.event_id}"
-        self._post(connection, name, message.route, for_stranger(code, self.access.chief), now)
+        self._post(tx, name, message.route, for_stranger(code, self.access.chief), now)
         owner = self._owner_route(message)
         if owner is not None:
-            self._petition(connection, message, owner, code, now)
+            self._petition(tx, message, owner, code, now)
         return True
 
-    def invite(
-        self, connection: Connection, channel: str, account: str, now: float
-    ) -> tuple[bool, str]:
+    def invite(self, tx: Transaction, channel: str, account: str, now: float) -> tuple[bool, str]:
         """Whether somebody can be invited to be the owner, and the code; else why not."""
         if self.access.chief is not None:
             return False, t("This Kore has an owner already: {name}.", name=self.access.chief)
-        return True, self.pairing.invite(connection, channel, account, now)
+        return True, self.pairing.invite(tx, channel, account, now)
 
-    def welcome(
-        self, connection: Connection, message: InboundMessage, code: str, now: float
-    ) -> bool:
+    def welcome(self, tx: Transaction, message: InboundMessage, code: str, now: float) -> bool:
         """Somebody came by a link with a code; whether that has made them the owner."""
-        asking = self.pairing.redeem(connection, message, code, now)
+        asking = self.pairing.redeem(tx, message, code, now)
         if asking is None:
             return False
-        self._let_in(connection, PairingResult(asking, owner=True), "an invitation", now)
+        self._let_in(tx, PairingResult(asking, owner=True), "an invitation", now)
         return True
 
-    def press(self, connection: Connection, message: InboundMessage, now: float) -> str:
+    def press(self, tx: Transaction, message: InboundMessage, now: float) -> str:
         """Carry out a button below a petition, or say why not."""
         pressed = read_press(message)
-        route = outbox.route_of(connection, pressed[0].name) if pressed else None
+        route = outbox.route_of(tx, pressed[0].name) if pressed else None
         if pressed is None or route is None:
             return t("I do not know this button (any more).")
         if not message.private or message.chat_id != route.chat_id:
@@ -94,20 +90,18 @@ class PairingService:
         if not self.access.is_owner(message):
             return t("Only my owner can do this.")
         petition, approved = pressed
-        for asking in _requests(connection, now):
+        for asking in _requests(tx, now):
             if PairingRequestCard.of(asking).name == petition.name:
                 by = message.principal
                 if approved:
-                    verdict = self.pairing.admit(connection, asking, by, now)
-                    return self._let_in(connection, verdict, by, now)
-                self.pairing.turn_down(connection, asking, now)
-                return self._turned_down(connection, asking, by, now)
-        self._settle(connection, petition, lambda: t("⌛ Not open any more"), now)
+                    verdict = self.pairing.admit(tx, asking, by, now)
+                    return self._let_in(tx, verdict, by, now)
+                self.pairing.turn_down(tx, asking, now)
+                return self._turned_down(tx, asking, by, now)
+        self._settle(tx, petition, lambda: t("⌛ Not open any more"), now)
         return t("Too late: this was decided already, or the hour is over.")
 
-    def command(
-        self, connection: Connection, message: InboundMessage, words: str, now: float
-    ) -> str:
+    def command(self, tx: Transaction, message: InboundMessage, words: str, now: float) -> str:
         """What `/pair` comes to; returns the answer as markdown."""
         if not self.access.is_owner(message):
             return t("Only my owner can do this.")
@@ -117,25 +111,25 @@ class PairingService:
         argument = argument.strip()
         match action, argument:
             case "" | "list", "":
-                return self._listed(connection, now)
+                return self._listed(tx, now)
             case "approve", _ if argument:
-                return self.approve(connection, argument, message.principal, now)[1]
+                return self.approve(tx, argument, message.principal, now)[1]
             case "deny", _ if argument:
-                return self.deny(connection, argument, message.principal, now)
+                return self.deny(tx, argument, message.principal, now)
             case "revoke", _ if argument:
-                return self.revoke(connection, argument, message.principal, now)[1]
+                return self.revoke(tx, argument, message.principal, now)[1]
             case _, "":
-                return self.approve(connection, action, message.principal, now)[1]
+                return self.approve(tx, action, message.principal, now)[1]
         return t("I know {commands}.", commands=_USAGE)
 
-    def approve(self, connection: Connection, code: str, by: str, now: float) -> tuple[bool, str]:
+    def approve(self, tx: Transaction, code: str, by: str, now: float) -> tuple[bool, str]:
         """Whether somebody was let in, and a sentence about it; they are told, too."""
-        verdict = self.pairing.approve(connection, code, by, now)
+        verdict = self.pairing.approve(tx, code, by, now)
         if verdict.asking is None:
             return False, refusal(verdict)
-        return True, self._let_in(connection, verdict, by, now)
+        return True, self._let_in(tx, verdict, by, now)
 
-    def _let_in(self, connection: Connection, verdict: PairingResult, by: str, now: float) -> str:
+    def _let_in(self, tx: Transaction, verdict: PairingResult, by: str, now: float) -> str:
         assert verdict.asking is not None
         person, chat = verdict.asking.person, verdict.asking.chat
         route = Route(person.channel, person.account, chat)
@@ -145,11 +139,11 @@ class PairingService:
                 if verdict.owner
                 else "You may talk to me now."
             )
-        self._post(connection, f"paired:{route.lane}:{now}", route, welcome, now)
+        self._post(tx, f"paired:{route.lane}:{now}", route, welcome, now)
         role = " as the owner" if verdict.owner else ""
-        _note(connection, person.principal, f"let in{role} by {by}", now, allowed=True)
+        _note(tx, person.principal, f"let in{role} by {by}", now, allowed=True)
         decided = PairingRequestCard.of(verdict.asking)
-        self._settle(connection, decided, lambda: t("✅ Let in by {name}", name=by), now)
+        self._settle(tx, decided, lambda: t("✅ Let in by {name}", name=by), now)
         return t(
             "{name} may talk to me now, as my owner."
             if verdict.owner
@@ -157,37 +151,35 @@ class PairingService:
             name=display_name(person),
         )
 
-    def deny(self, connection: Connection, code: str, by: str, now: float) -> str:
+    def deny(self, tx: Transaction, code: str, by: str, now: float) -> str:
         """Turn down whom the code was sent to; a sentence about it."""
-        verdict = self.pairing.deny(connection, code, by, now)
+        verdict = self.pairing.deny(tx, code, by, now)
         if verdict.asking is None:
             return refusal(verdict)
-        return self._turned_down(connection, verdict.asking, by, now)
+        return self._turned_down(tx, verdict.asking, by, now)
 
-    def _turned_down(
-        self, connection: Connection, asking: PairingRequest, by: str, now: float
-    ) -> str:
+    def _turned_down(self, tx: Transaction, asking: PairingRequest, by: str, now: float) -> str:
         person = asking.person
-        _note(connection, person.principal, f"turned down by {by}", now, allowed=False)
-        self._settle(connection, PairingRequestCard.of(asking), lambda: _turned_down_by(by), now)
+        _note(tx, person.principal, f"turned down by {by}", now, allowed=False)
+        self._settle(tx, PairingRequestCard.of(asking), lambda: _turned_down_by(by), now)
         return t("{name} was turned down.", name=display_name(person))
 
-    def revoke(self, connection: Connection, who: str, by: str, now: float) -> tuple[bool, str]:
+    def revoke(self, tx: Transaction, who: str, by: str, now: float) -> tuple[bool, str]:
         """Whether somebody was turned out, and a sentence about it."""
         principal = who if ":" in who else f"telegram:{who}"
         was_chief = principal == self.access.chief
-        asking = [one for one in _requests(connection, now) if one.person.principal == principal]
-        done = self.pairing.revoke(connection, principal, now)
+        asking = [one for one in _requests(tx, now) if one.person.principal == principal]
+        done = self.pairing.revoke(tx, principal, now)
         for one in asking:
-            self._settle(connection, PairingRequestCard.of(one), lambda: _turned_down_by(by), now)
+            self._settle(tx, PairingRequestCard.of(one), lambda: _turned_down_by(by), now)
         channel, _, sender = principal.partition(":")
         listed = self._is_listed(sender, channel)
         if not done and not listed:
             return False, t("Nobody with the id {id!r} was paired or asks to be.", id=who[:80])
         if done:
-            _note(connection, principal, f"turned out by {by}", now, allowed=False)
+            _note(tx, principal, f"turned out by {by}", now, allowed=False)
             if not listed and not self._is_listed("*", channel):
-                members.refuse_waiting(connection, principal)
+                members.refuse_waiting(tx, principal)
         sentences = [
             t("{name} is not paired any more." if done else "{name} is not paired.", name=principal)
         ]
@@ -199,19 +191,19 @@ class PairingService:
             sentences.append(t("Nobody is the owner now; the next one approved will be."))
         return done, " ".join(sentences)
 
-    def people(self, connection: Connection, now: float) -> dict[str, Any]:
+    def people(self, tx: Transaction, now: float) -> dict[str, Any]:
         """Who asks and who was let in, as JSON; never a code."""
         return {
             "owner": self.access.chief,
-            "asking": [_flat(asdict(asking)) for asking in _requests(connection, now)],
+            "asking": [_flat(asdict(asking)) for asking in _requests(tx, now)],
             "paired": [
                 _flat({**asdict(member), "owner": member.person.principal == self.access.chief})
-                for member in members.members(connection)
+                for member in members.members(tx)
             ],
         }
 
-    def _listed(self, connection: Connection, now: float) -> str:
-        people = self.people(connection, now)
+    def _listed(self, tx: Transaction, now: float) -> str:
+        people = self.people(tx, now)
         lines = [
             t("{name} ({id}) asks to talk to me", name=one["name"], id=one["id"])
             for one in people["asking"]
@@ -239,12 +231,10 @@ class PairingService:
             return None
         return Route(message.channel, message.account, sender)
 
-    def _tell_owner_of_mention(
-        self, connection: Connection, message: InboundMessage, now: float
-    ) -> None:
+    def _tell_owner_of_mention(self, tx: Transaction, message: InboundMessage, now: float) -> None:
         owner = self._owner_route(message)
         name = f"mention:{message.account}:{message.chat_id}:{int(now // _DAY_S)}"
-        if owner is None or outbox.route_of(connection, name) is not None:
+        if owner is None or outbox.route_of(tx, name) is not None:
             return
         person = Person(
             message.channel, message.account, message.sender.id, plain_name(message.sender.name)
@@ -256,10 +246,10 @@ class PairingService:
                 name=display_name(person),
                 chat=message.chat_id,
             )
-        self._post(connection, name, owner, text, now)
+        self._post(tx, name, owner, text, now)
 
     def _petition(
-        self, connection: Connection, message: InboundMessage, owner: Route, code: str, now: float
+        self, tx: Transaction, message: InboundMessage, owner: Route, code: str, now: float
     ) -> None:
         name = plain_name(message.sender.name)
         person = Person(message.channel, message.account, message.sender.id, name)
@@ -267,30 +257,30 @@ class PairingService:
         with use_locale(self._languages.of_route(owner)):
             *parts, last = self._render(owner, petition.shown(code))
             parts.append(replace(last, buttons=petition.buttons))
-        self._send(connection, OutgoingReply(petition.name, owner, parts, "notice"), now)
+        self._send(tx, OutgoingReply(petition.name, owner, parts, "notice"), now)
 
     def _settle(
         self,
-        connection: Connection,
+        tx: Transaction,
         petition: PairingRequestCard,
         decided: Callable[[], str],
         now: float,
     ) -> None:
         """The owner's letter says what was decided and loses its buttons, once."""
         name, done = petition.name, f"{petition.name}:done"
-        route = outbox.route_of(connection, name)
-        if route is None or outbox.route_of(connection, done) is not None:
+        route = outbox.route_of(tx, name)
+        if route is None or outbox.route_of(tx, done) is not None:
             return
-        if not outbox.drop_unsent(connection, name, "decided"):
+        if not outbox.drop_unsent(tx, name, "decided"):
             with use_locale(self._languages.of_route(route)):
                 parts = self._render(route, petition.settled(decided()))
-            self._send(connection, OutgoingReply(done, route, parts, "notice", edits=name), now)
+            self._send(tx, OutgoingReply(done, route, parts, "notice", edits=name), now)
 
-    def _post(self, connection: Connection, name: str, route: Route, text: str, now: float) -> None:
-        self._send(connection, OutgoingReply(name, route, self._render(route, text), "notice"), now)
+    def _post(self, tx: Transaction, name: str, route: Route, text: str, now: float) -> None:
+        self._send(tx, OutgoingReply(name, route, self._render(route, text), "notice"), now)
 
-    def _send(self, connection: Connection, letter: OutgoingReply, now: float) -> None:
-        outbox.put(connection, None, [letter], now)
+    def _send(self, tx: Transaction, letter: OutgoingReply, now: float) -> None:
+        outbox.put(tx, None, [letter], now)
         self._told.add(letter.route.lane)
 
 
@@ -298,12 +288,12 @@ def _turned_down_by(name: str) -> str:
     return t("⛔ Turned down by {name}", name=name)
 
 
-def _note(connection: Connection, who: str, reason: str, now: float, *, allowed: bool) -> None:
-    audit_outbox.put(connection, AuditNote(now, "pairing", reason, {"who": who}, allowed))
+def _note(tx: Transaction, who: str, reason: str, now: float, *, allowed: bool) -> None:
+    audit_outbox.put(tx, AuditNote(now, "pairing", reason, {"who": who}, allowed))
 
 
-def _requests(connection: Connection, now: float) -> list[PairingRequest]:
-    return [asking for asking, _ in members.requests(connection, now)]
+def _requests(tx: Transaction, now: float) -> list[PairingRequest]:
+    return [asking for asking, _ in members.requests(tx, now)]
 
 
 def _flat(found: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,6 @@ import logging
 import time
 from contextlib import suppress
 from dataclasses import replace
-from sqlite3 import Connection
 
 from agent.i18n import set_locale, t
 from agent.turn.journal import CancelToken
@@ -20,6 +19,7 @@ from gateway.core.errors import AwaitingAnswer, TurnSuspended
 from gateway.core.link_defusing import quiet
 from gateway.core.messages import Button, InboundMessage
 from gateway.store.errors import StoreBusy, StoreCorrupt, StoreError
+from gateway.store.port import Transaction
 from gateway.store.repositories import claims, inbox, sessions, turns
 from gateway.store.repositories.claims import CommandClaim, SessionBusy, TurnClaim
 from gateway.store.repositories.outbox import OutgoingReply
@@ -113,7 +113,7 @@ class MessageBus:
             self._turns.errands.wake = self.wake
             try:
                 self._turns.isolation.begin(await self._suspects())
-                for lane in await self._database.run(inbox.lanes_with_work):
+                for lane in await self._database.transact(inbox.lanes_with_work):
                     self.wake(lane)
                     self.wake(lane, aside=True)
                 await self._approvals.run(self.wake)
@@ -122,7 +122,7 @@ class MessageBus:
 
     async def stop(self, lane: str) -> bool:
         """Stop the lane's running turn; False when none runs."""
-        halted = await self._database.run(self._store_stop, lane)
+        halted = await self._database.transact(self._store_stop, lane)
         if halted.settled:
             await self.notes.carry()
         self._approvals.tell(halted.settled)
@@ -149,15 +149,15 @@ class MessageBus:
         return len(self._lanes)
 
     async def _suspects(self) -> list[str]:
-        lanes = await self._database.run(claims.suspect_lanes)
+        lanes = await self._database.transact(claims.suspect_lanes)
         if lanes:
             log.warning(
                 "%d turns were cut off again and again: they go on one at a time first", len(lanes)
             )
         return lanes
 
-    def _store_stop(self, connection: Connection, lane: str) -> StopResult:
-        return stop_lane(connection, self._approvals.clerk, lane, "", time.time())
+    def _store_stop(self, tx: Transaction, lane: str) -> StopResult:
+        return stop_lane(tx, self._approvals.clerk, lane, "", time.time())
 
     def _request_stop(self, name: str) -> None:
         """The journal knows it; the turn that runs hears of it now."""
@@ -218,7 +218,7 @@ class MessageBus:
         lane.claim = None
         # A stop that is stored right behind the claim must find whom to tell.
         lane.stop = CancelToken()
-        claim = await self._database.run(self._claim, lane)
+        claim = await self._database.transact(self._claim, lane)
         lane.waits = False
         if claim is None:
             return False
@@ -231,16 +231,14 @@ class MessageBus:
         self.handled += 1
         return True
 
-    def _claim(
-        self, connection: Connection, lane: Lane
-    ) -> TurnClaim | CommandClaim | SessionBusy | None:
-        if not inbox.is_run_here(connection, lane.name):
+    def _claim(self, tx: Transaction, lane: Lane) -> TurnClaim | CommandClaim | SessionBusy | None:
+        if not inbox.is_run_here(tx, lane.name):
             return None
         if lane.aside:
-            return claims.claim_at_once(connection, lane.name, is_at_once)
+            return claims.claim_at_once(tx, lane.name, is_at_once)
         reading = (is_command, self._turns.asked)
-        claim = claims.claim(connection, lane.name, time.time(), *reading)
-        if isinstance(claim, SessionBusy) and not inbox.is_run_here(connection, claim.lane):
+        claim = claims.claim(tx, lane.name, time.time(), *reading)
+        if isinstance(claim, SessionBusy) and not inbox.is_run_here(tx, claim.lane):
             # Nothing here ends that turn: looking again would only cost.
             return replace(claim, waits=True)
         return claim
@@ -265,10 +263,10 @@ class MessageBus:
             if isinstance(claim, CommandClaim) and self._commands.takes_time(claim):
                 async with self._slots:
                     text = await self._commands.work(claim, time.time())
-                await self._database.run(self._answer_command, claim, text)
+                await self._database.transact(self._answer_command, claim, text)
                 self._delivery.wake(claim.message.session_key)
             elif isinstance(claim, CommandClaim):
-                await self._database.run(self._carry_out, claim)
+                await self._database.transact(self._carry_out, claim)
                 await self.notes.carry()
                 for told in (claim.message.session_key, *self.door.told()):
                     self._delivery.wake(told)
@@ -289,7 +287,7 @@ class MessageBus:
         if isinstance(claim, TurnClaim):
             await self._turns.give_up(claim, sentence)
         else:
-            await self._database.run(self._answer_command, claim, sentence)
+            await self._database.transact(self._answer_command, claim, sentence)
             self._delivery.wake(claim.message.session_key)
         self.handled += 1
 
@@ -304,30 +302,30 @@ class MessageBus:
         else:
             await self._turns.run(claim, stop, lane.wake.is_set)
 
-    def _carry_out(self, connection: Connection, claim: CommandClaim) -> None:
-        if inbox.is_unanswered(connection, claim.seq):
+    def _carry_out(self, tx: Transaction, claim: CommandClaim) -> None:
+        if inbox.is_unanswered(tx, claim.seq):
             now = time.time()
             # As the list that is answered with had them.
             asks = self._delivery.asks(claim.message.route) is not None
-            found = self._commands.buttons(connection, claim, now) if asks else ()
+            found = self._commands.buttons(tx, claim, now) if asks else ()
             clean = self._delivery.redactor.clean
             buttons = tuple(replace(one, label=clean(one.label)) for one in found)
-            text = self._commands.carry_out(connection, claim, now)
-            self._answer_command(connection, claim, text, buttons)
+            text = self._commands.carry_out(tx, claim, now)
+            self._answer_command(tx, claim, text, buttons)
 
     def _answer_command(
         self,
-        connection: Connection,
+        tx: Transaction,
         claim: CommandClaim,
         text: str,
         buttons: tuple[Button, ...] = (),
     ) -> None:
-        if not inbox.is_unanswered(connection, claim.seq):
+        if not inbox.is_unanswered(tx, claim.seq):
             return  # it has gone past the queue meanwhile
         message = claim.message
         if claim.session is not None:
             # It may show titles and paths that a model has chosen.
-            text = quiet(text, sessions.taint_of(connection, claim.session))
+            text = quiet(text, sessions.taint_of(tx, claim.session))
         *above, last = self._delivery.render(message.route, text)
         letter = OutgoingReply(
             delivery_id="",  # `finish_command` names it
@@ -336,4 +334,4 @@ class MessageBus:
             reply_to=message.answer_to,
             event_id=message.event_id,
         )
-        turns.finish_command(connection, claim.seq, letter, time.time())
+        turns.finish_command(tx, claim.seq, letter, time.time())

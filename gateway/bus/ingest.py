@@ -6,7 +6,6 @@ import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import field, replace
-from sqlite3 import Connection
 from typing import Protocol
 
 from agent.errors import KoreError
@@ -22,6 +21,7 @@ from gateway.core import keyboard
 from gateway.core.channel_events import Batch, Undecoded
 from gateway.core.messages import CONSOLE, InboundMessage
 from gateway.delivery.sender import OutboxSender
+from gateway.store.port import Transaction
 from gateway.store.repositories import (
     approvals,
     inbox,
@@ -192,7 +192,7 @@ class Ingestor:
             raise self._database.damage
         if shutil.disk_usage(self._database.folder).free < self._limits.free_bytes:
             return IngestBlocked(NO_DISK, self._limits.free_bytes // 2**20)
-        taken = await self._database.run(self._store, arrival, entries, lost)
+        taken = await self._database.transact(self._store, arrival, entries, lost)
         return IngestBlocked(CROWDED, self._limits.waiting) if taken is None else taken
 
     def _hold(self, obstacle: str) -> None:
@@ -203,134 +203,132 @@ class Ingestor:
 
     def _store(
         self,
-        connection: Connection,
+        tx: Transaction,
         arrival: InboxBatch,
         entries: Sequence[InboxEntry],
         lost: Sequence[Undecoded],
     ) -> IngestResult | None:
         """A stop is carried out together with its row, so that no crash forgets it; one that is
         delivered again stops nothing that came after it. None, when too many wait."""
-        if inbox.waiting_count(connection) >= self._limits.waiting:
+        if inbox.waiting_count(tx) >= self._limits.waiting:
             return None
         typed: list[ButtonOutcome] = []
-        entries = [self._typed(connection, entry, typed) for entry in entries]
-        new = [entry for entry in entries if not inbox.is_known(connection, entry.message)]
-        taken = IngestResult(inbox.accept(connection, arrival, entries))
+        entries = [self._typed(tx, entry, typed) for entry in entries]
+        new = [entry for entry in entries if not inbox.is_known(tx, entry.message)]
+        taken = IngestResult(inbox.accept(tx, arrival, entries))
         taken.pressed.extend(typed)
-        taken.undecoded.extend(undecoded_updates.keep(connection, arrival, lost))
+        taken.undecoded.extend(undecoded_updates.keep(tx, arrival, lost))
         strangers = [entry.message for entry in new if entry.dead_reason == DENIED]
         languages = self._delivery.languages
         for message in (entry.message for entry in new):
             with use_locale(languages.of(message)):
-                self._greet(connection, message, arrival.now, stranger=message in strangers)
+                self._greet(tx, message, arrival.now, stranger=message in strangers)
         if strangers:
-            members.forget_denied(connection)
+            members.forget_denied(tx)
         for entry in entries:
             if entry.dead_reason != DENIED:
-                languages.hear(connection, entry.message)
+                languages.hear(tx, entry.message)
             if entry.dead_reason == _PRESS:
                 # Carrying it out twice is harmless: who presses again is told what was decided.
                 with use_locale(languages.of(entry.message)):
-                    pressed = self._press(connection, entry.message, arrival.now)
+                    pressed = self._press(tx, entry.message, arrival.now)
                 taken.pressed.append(pressed)
                 taken.settled.extend([pressed.settled] if pressed.settled else [])
         taken.told.update(self.door.told())
-        taken.told.update(self._presence.note(connection, arrival.standings, arrival.now))
+        taken.told.update(self._presence.note(tx, arrival.standings, arrival.now))
         for message in (entry.message for entry in new if entry.dead_reason == _STOP):
             with use_locale(languages.of(message)):
-                text = self._stop(connection, message, taken, arrival.now)
+                text = self._stop(tx, message, taken, arrival.now)
             if text is not None:
-                outbox.put(connection, None, [self._letter(message, text)], arrival.now)
+                outbox.put(tx, None, [self._letter(message, text)], arrival.now)
                 taken.told.add(message.session_key)
         for message in (entry.message for entry in new if entry.dead_reason == _UNKNOWN):
             with use_locale(languages.of(message)):
-                self._tell_unknown(connection, message, arrival.now)
+                self._tell_unknown(tx, message, arrival.now)
             taken.told.add(message.session_key)
-        self._look_behind(connection, new, taken, arrival.now)
+        self._look_behind(tx, new, taken, arrival.now)
         return taken
 
-    def _tell_unknown(self, connection: Connection, message: InboundMessage, now: float) -> None:
+    def _tell_unknown(self, tx: Transaction, message: InboundMessage, now: float) -> None:
         text = t("I can't read this kind of message. Send it as text, a photo or a file.")
         letter = replace(self._letter(message, text), delivery_id=_name("unknown", message))
-        outbox.put(connection, None, [letter], now)
+        outbox.put(tx, None, [letter], now)
 
     def _look_behind(
-        self, connection: Connection, new: Sequence[InboxEntry], taken: IngestResult, now: float
+        self, tx: Transaction, new: Sequence[InboxEntry], taken: IngestResult, now: float
     ) -> None:
         """What new messages that a turn answers change for the work that is under way."""
         for message in (entry.message for entry in new if entry.dead_reason is None):
             if message.follows:
                 continue
             # An edit may change nothing, and a part of an album is its first one's.
-            counts = not (message.edited or message.album) or inbox.waits(connection, message)
+            counts = not (message.edited or message.album) or inbox.waits(tx, message)
             if counts and command_of(message) is None:
                 taken.fresh.append(message)
             with use_locale(self._delivery.languages.of(message)):
-                self._look_past_the_queue(connection, message, taken, now)
+                self._look_past_the_queue(tx, message, taken, now)
 
     def _greet(
-        self, connection: Connection, message: InboundMessage, now: float, *, stranger: bool
+        self, tx: Transaction, message: InboundMessage, now: float, *, stranger: bool
     ) -> None:
         """Whoever brings an invitation is let in; another stranger knocks."""
         code = argument_of(message) if command_of(message) == "start" else ""
-        welcome = code and self.door.welcome(connection, message, code, now)
+        welcome = code and self.door.welcome(tx, message, code, now)
         if stranger and not welcome:
-            self.door.knock(connection, message, now)
+            self.door.knock(tx, message, now)
 
     def _look_past_the_queue(
-        self, connection: Connection, message: InboundMessage, taken: IngestResult, now: float
+        self, tx: Transaction, message: InboundMessage, taken: IngestResult, now: float
     ) -> None:
         """What becomes of a message while a turn runs in its lane or waits for an answer."""
         lane = message.session_key
         if is_at_once(message):
             taken.aside.add(lane)
-        elif command_of(message) == "new" and approvals.is_awaited(connection, lane):
+        elif command_of(message) == "new" and approvals.is_awaited(tx, lane):
             # Nobody who begins anew will still answer: else all that is said would wait with it.
-            self._halt(connection, message, taken, now)
-        elif self._clerk.tell_waiting(connection, message, now) or self._tell_paused(
-            connection, message, now
-        ):
+            self._halt(tx, message, taken, now)
+        elif self._clerk.tell_waiting(tx, message, now) or self._tell_paused(tx, message, now):
             taken.told.add(lane)
 
-    def _tell_paused(self, connection: Connection, message: InboundMessage, now: float) -> bool:
+    def _tell_paused(self, tx: Transaction, message: InboundMessage, now: float) -> bool:
         """Tell whoever is the first to write into a paused conversation.
 
         In the terminal everybody: it ends the waiting for an answer there.
         """
         lane = message.session_key
-        session = sessions.bound_session(connection, lane)
+        session = sessions.bound_session(tx, lane)
         if session is None or command_of(message) is not None:
             return False
-        if session_admin.status_of(connection, session) != "paused":
+        if session_admin.status_of(tx, session) != "paused":
             return False
-        if message.channel == CONSOLE or len(inbox.waiting_messages(connection, lane)) == 1:
+        if message.channel == CONSOLE or len(inbox.waiting_messages(tx, lane)) == 1:
             text = t(
                 "⏸ This conversation is paused: what you write waits. /resume goes on with it."
             )
             letter = self._letter(message, text)
             name = f"paused:{lane}:{message.event_id}"
             told = replace(letter, delivery_id=name, kind="notice")
-            outbox.put(connection, None, [told], now)
+            outbox.put(tx, None, [told], now)
         return True
 
     def _stop(
-        self, connection: Connection, message: InboundMessage, taken: IngestResult, now: float
+        self, tx: Transaction, message: InboundMessage, taken: IngestResult, now: float
     ) -> str | None:
         """What is said of it; None when the turn that ends says it."""
         if number := argument_of(message):
             lane = message.session_key
-            halted, text = stop_subagent(connection, self._clerk, lane, number, now)
+            halted, text = stop_subagent(tx, self._clerk, lane, number, now)
             self._note(halted, taken)
             return text
-        halted = self._halt(connection, message, taken, now)
+        halted = self._halt(tx, message, taken, now)
         if halted.stopping == "running":
             return None
         return t("⏹ Stopped.") if halted.stopping else t("Nothing is running.")
 
     def _halt(
-        self, connection: Connection, message: InboundMessage, taken: IngestResult, now: float
+        self, tx: Transaction, message: InboundMessage, taken: IngestResult, now: float
     ) -> StopResult:
-        halted = stop_lane(connection, self._clerk, message.session_key, message.event_id, now)
+        halted = stop_lane(tx, self._clerk, message.session_key, message.event_id, now)
         self._note(halted, taken)
         return halted
 
@@ -340,29 +338,29 @@ class Ingestor:
         taken.settled.extend(halted.settled)
 
     def _typed(
-        self, connection: Connection, entry: InboxEntry, pressed: list[ButtonOutcome]
+        self, tx: Transaction, entry: InboxEntry, pressed: list[ButtonOutcome]
     ) -> InboxEntry:
         """A button below a command's answer is that command, typed by whoever presses it, as
         long as they may speak and the button is not out of date; else it stays a press."""
         message = entry.message
         if entry.dead_reason != _PRESS or not keyboard.is_choice(message):
             return entry
-        session = sessions.bound_session(connection, message.session_key)
+        session = sessions.bound_session(tx, message.session_key)
         text = keyboard.command_of_button(message, session)
         if text is None or not self.door.access.is_allowed(message):
             return entry
         pressed.append(ButtonOutcome(message, text, closes=True))
         return InboxEntry(replace(message, content=text, pressed=False))
 
-    def _press(self, connection: Connection, message: InboundMessage, now: float) -> ButtonOutcome:
+    def _press(self, tx: Transaction, message: InboundMessage, now: float) -> ButtonOutcome:
         if is_petition(message):
-            return ButtonOutcome(message, self.door.press(connection, message, now))
+            return ButtonOutcome(message, self.door.press(tx, message, now))
         if keyboard.is_choice(message):
             if not self.door.access.is_allowed(message):
                 return ButtonOutcome(message, t("Only people who may talk to me may press this."))
             late = t("This button is out of date: send the command again.")
             return ButtonOutcome(message, late, closes=True)
-        return self._clerk.press(connection, message, now)
+        return self._clerk.press(tx, message, now)
 
     def _tell_how_to_allow(self, message: InboundMessage) -> None:
         """Once for each stranger: their messages are theirs to count, the log is the owner's."""

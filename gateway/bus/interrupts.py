@@ -3,11 +3,11 @@ sub-agent."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from sqlite3 import Connection
 
 from agent.i18n import t
 from gateway.access.approvals import ApprovalService, ClosedApproval
 from gateway.core.markdown import escape_markdown
+from gateway.store.port import Transaction
 from gateway.store.repositories import inbox, jobs, subagent_tasks, turns
 from gateway.store.repositories.subagent_tasks import SubagentTask, TaskOutcome
 from gateway.store.repositories.turns import Stopping
@@ -25,45 +25,43 @@ class StopResult:
 
 
 def stop_lane(
-    connection: Connection, clerk: ApprovalService, lane: str, before: str, now: float
+    tx: Transaction, clerk: ApprovalService, lane: str, before: str, now: float
 ) -> StopResult:
     """Remember that all of it is to end. What was not begun is withdrawn: in the chat, what
     stands in front of the event `before`."""
-    at_work = jobs.lanes_at_work(connection, lane)
-    working = [
-        errand for one in (lane, *at_work) for errand in subagent_tasks.below(connection, one)
-    ]
+    at_work = jobs.lanes_at_work(tx, lane)
+    working = [errand for one in (lane, *at_work) for errand in subagent_tasks.below(tx, one)]
     # What waits behind a job's turn gets its own answer, as behind any other.
-    halted = StopResult(turns.request_stop(connection, lane, "" if at_work else before))
+    halted = StopResult(turns.request_stop(tx, lane, "" if at_work else before))
     if halted.stopping == "running":
         halted.lanes.append(lane)
     for job in at_work:
-        halted.stopping = turns.request_stop(connection, job, "")
+        halted.stopping = turns.request_stop(tx, job, "")
         halted.lanes.append(job)
-    _end(connection, clerk, working, halted, now)
+    _end(tx, clerk, working, halted, now)
     if working and halted.stopping is None:
         halted.stopping = "withdrawn"
     return halted
 
 
 def stop_subagent(
-    connection: Connection, clerk: ApprovalService, lane: str, number: str, now: float
+    tx: Transaction, clerk: ApprovalService, lane: str, number: str, now: float
 ) -> tuple[StopResult, str]:
     """End one sub-agent of a chat and what works for it, and nothing else; with a sentence."""
     halted = StopResult(None)
-    errand = subagent_tasks.at_work(connection, number, lane)
+    errand = subagent_tasks.at_work(tx, number, lane)
     if errand is None:
         return halted, t(
             "No sub-agent {n} works here; `/tasks` lists them.", n=escape_markdown(str(number))
         )
-    _end(connection, clerk, [errand, *subagent_tasks.below(connection, errand.lane)], halted, now)
+    _end(tx, clerk, [errand, *subagent_tasks.below(tx, errand.lane)], halted, now)
     return halted, t(
         "⏹ Sub-agent {name} ({n}) is stopped.", name=escape_markdown(errand.agent), n=errand.id
     )
 
 
 def _end(
-    connection: Connection,
+    tx: Transaction,
     clerk: ApprovalService,
     working: Sequence[SubagentTask],
     halted: StopResult,
@@ -72,15 +70,13 @@ def _end(
     """Those that were sent out last come first."""
     for errand in reversed(working):
         # One that goes on with another may wait behind that one, in the same lane.
-        begun = not inbox.withdraw(
-            connection, errand.lane, f"task:{errand.id}", "withdrawn by /stop"
-        )
-        if begun and turns.request_stop(connection, errand.lane, "") == "running":
+        begun = not inbox.withdraw(tx, errand.lane, f"task:{errand.id}", "withdrawn by /stop")
+        if begun and turns.request_stop(tx, errand.lane, "") == "running":
             halted.lanes.append(errand.lane)
         else:
             subagent_tasks.end(
-                connection, errand.id, TaskOutcome("stopped", "Stopped before it began."), now
+                tx, errand.id, TaskOutcome("stopped", "Stopped before it began."), now
             )
             halted.woken.append(errand.caller_lane)
     for stopped in halted.lanes:
-        halted.settled += clerk.withdraw(connection, stopped, now)
+        halted.settled += clerk.withdraw(tx, stopped, now)

@@ -24,7 +24,7 @@ async def places_of(settings: Settings, database: SqliteStore) -> ChatSettingsIn
         key: ChatSettings(chat.persona, chat.model, chat.role, chat.listen)
         for key, chat in settings.telegram.chats.items()
     }
-    moves = ChatIdAliases(await database.run(stored_moves.load_aliases, "telegram"))
+    moves = ChatIdAliases(await database.transact(stored_moves.load_aliases, "telegram"))
     return ChatSettingsIndex({"telegram": named}, {"telegram": moves})
 
 
@@ -70,7 +70,7 @@ async def open_channels(
             menu=menu,
         )
         not_before = time.time() - OFFSET_LIFE_S
-        cursor = await database.run(inbox.cursor, "telegram", own.account, not_before)
+        cursor = await database.transact(inbox.cursor, "telegram", own.account, not_before)
         gate = RateLimiter(telegram.rate_limits)
         channel = TelegramChannel(own, gate=gate, cursor=cursor, places=places, memo=memo)
         stack.push_async_callback(channel.aclose)
@@ -82,7 +82,7 @@ async def _owner_of(settings: Settings, database: SqliteStore) -> str | None:
     """The owner's id in Telegram, as far as it is known at the start."""
     owner = sole_owner(settings.access.owner, settings.telegram.allow_from)
     if owner is None:
-        people = await database.run(members.members)
+        people = await database.transact(members.members)
         owner = next((one.person.principal for one in people if one.owner), None)
     channel, _, sender = (owner or "").partition(":")
     return sender if channel == "telegram" and sender.isdigit() else None

@@ -35,9 +35,9 @@ class StoreChannelState:
         self._database = database
 
     async def get(self, name: str) -> str | None:
-        return await self._database.run(preferences.get_state, name)
+        return await self._database.transact(preferences.get_state, name)
 
     async def put(self, name: str, value: str) -> None:
         # On a full disk it is forgotten, as the caller is ready for.
         with suppress(StoreBusy):
-            await self._database.run(preferences.put_state, name, value)
+            await self._database.transact(preferences.put_state, name, value)

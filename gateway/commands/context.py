@@ -17,8 +17,8 @@ async def answer_context(call: CommandCall) -> str:
     office, session = call.office, call.session
     window, chosen = SessionWindow([], trimmed=False), None
     if session is not None:
-        window = await office.database.run(windows.load, session)
-        chosen = await office.database.run(sessions.chosen_model, session)
+        window = await office.database.transact(windows.load, session)
+        chosen = await office.database.transact(sessions.chosen_model, session)
     speaking = office.speaking(call.message)
     speaking = with_model(speaking, call.message, chosen, office.agent.models)
     found = room(office.agent, speaking)

@@ -3,7 +3,6 @@
 from collections.abc import Awaitable, Callable, Sequence
 from importlib import import_module
 from pathlib import Path
-from sqlite3 import Connection
 from typing import Any, Protocol
 
 from agent.agent import Agent
@@ -21,6 +20,7 @@ from gateway.core.messages import Button, InboundMessage, Route
 from gateway.core.records import Trace
 from gateway.delivery.user_language import UserLanguages
 from gateway.sessions.window_cache import SessionWindowCache
+from gateway.store.port import Transaction
 from gateway.store.repositories import sessions
 from gateway.store.repositories.claims import CommandClaim
 from gateway.store.sqlite.engine import SqliteStore
@@ -40,10 +40,10 @@ class Jobs(Protocol):
     """What comes due by itself: `gateway.scheduler.service.JobService`."""
 
     def command(
-        self, connection: Connection, message: InboundMessage, argument: str, session: str | None
+        self, tx: Transaction, message: InboundMessage, argument: str, session: str | None
     ) -> str: ...
 
-    def choices(self, connection: Connection, message: InboundMessage) -> list[tuple[str, str]]: ...
+    def choices(self, tx: Transaction, message: InboundMessage) -> list[tuple[str, str]]: ...
 
 
 @frozen
@@ -99,10 +99,10 @@ class CommandCall:
         access = self.office.door.access
         return access.folder(self.office.agent.workspace.folder, self.message)
 
-    def begun_session(self, connection: Connection) -> str:
+    def begun_session(self, tx: Transaction) -> str:
         """The conversation that the chat is in; begins one."""
         return self.session or sessions.create_session(
-            connection, self.message.principal, self.now, lane=self.message.session_key
+            tx, self.message.principal, self.now, lane=self.message.session_key
         )
 
 
@@ -115,20 +115,18 @@ class CommandDispatcher:
     def takes_time(self, claim: CommandClaim) -> bool:
         return self._command(claim).takes_time
 
-    def carry_out(self, connection: Connection, claim: CommandClaim, now: float) -> str:
+    def carry_out(self, tx: Transaction, claim: CommandClaim, now: float) -> str:
         """Do it inside the transaction that also stores the answer; returns that as markdown."""
         call = self._call(claim, now)
-        answer: str = _function(self._command(claim).answer)(call, connection)
+        answer: str = _function(self._command(claim).answer)(call, tx)
         return answer
 
-    def buttons(
-        self, connection: Connection, claim: CommandClaim, now: float
-    ) -> tuple[Button, ...]:
+    def buttons(self, tx: Transaction, claim: CommandClaim, now: float) -> tuple[Button, ...]:
         """Those below the answer to a quick command that was typed alone: what it can be given."""
         call, choices = self._call(claim, now), self._command(claim).choices
         if call.argument or choices is None:
             return ()
-        return keyboard.buttons(_function(choices)(call, connection), claim.session)
+        return keyboard.buttons(_function(choices)(call, tx), claim.session)
 
     async def work(self, claim: CommandClaim, now: float) -> str:
         """Do what takes time; returns the answer as markdown."""

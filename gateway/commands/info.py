@@ -1,7 +1,6 @@
 """Commands that tell something: help, status, cost, agents, tools, jobs, and who may write."""
 
 from collections.abc import Iterator
-from sqlite3 import Connection
 
 from agent.i18n import mark_for_translation, plural, t
 from agent.version import VERSION
@@ -10,6 +9,7 @@ from gateway.commands.settings import model_of_call
 from gateway.commands.table import COMMANDS, GROUPS
 from gateway.core.keyboard import KeyboardChoice
 from gateway.core.markdown import code, escape_markdown
+from gateway.store.port import Transaction
 from gateway.store.repositories import approvals, chats, sessions, undecoded_updates, usage
 from gateway.turns.usage_limits import BillingDay
 from gateway.turns.usage_text import usage_text
@@ -17,10 +17,10 @@ from gateway.turns.usage_text import usage_text
 _MAX_UNREACHABLE = 5
 
 
-def answer_status(call: CommandCall, connection: Connection) -> str:
-    lines = [f"Kore {VERSION}", _model_line(call, model_of_call(call, connection))]
+def answer_status(call: CommandCall, tx: Transaction) -> str:
+    lines = [f"Kore {VERSION}", _model_line(call, model_of_call(call, tx))]
     if call.session:
-        count = sessions.count_messages(connection, call.session)
+        count = sessions.count_messages(tx, call.session)
         lines.append(
             plural(
                 count,
@@ -35,21 +35,21 @@ def answer_status(call: CommandCall, connection: Connection) -> str:
             n=one.number,
             title=escape_markdown(one.title),
         )
-        for one in approvals.open_questions(connection, call.message.session_key)
+        for one in approvals.open_questions(tx, call.message.session_key)
     ]
     if call.is_owner:
         lines += [
             f"{t(name)}: {escape_markdown(str(value))}"
             for name, value in call.office.facts().items()
         ]
-        if lost := undecoded_updates.count(connection):
+        if lost := undecoded_updates.count(tx):
             text = plural(
                 lost,
                 "{n} update could not be decoded; the log has its number for `kore replay`",
                 "{n} updates could not be decoded; the log has their numbers for `kore replay`",
             )
             lines.append(f"⚠️ {text}")
-        out = chats.unreachable_chats(connection)
+        out = chats.unreachable_chats(tx)
         if out:
             listed = ", ".join(f"{one['chat']} ({one['reason']})" for one in out[:_MAX_UNREACHABLE])
             more = " …" if len(out) > _MAX_UNREACHABLE else ""
@@ -87,24 +87,24 @@ async def answer_agents(call: CommandCall) -> str:
     return "\n".join([*lines, "", t("Ask me to have one of them do something.")])
 
 
-def answer_cost(call: CommandCall, connection: Connection) -> str:
-    return "\n".join(_cost_lines(call, connection))
+def answer_cost(call: CommandCall, tx: Transaction) -> str:
+    return "\n".join(_cost_lines(call, tx))
 
 
-def _cost_lines(call: CommandCall, connection: Connection) -> Iterator[str]:
+def _cost_lines(call: CommandCall, tx: Transaction) -> Iterator[str]:
     began = BillingDay.of(call.now).began
     if call.session is not None:
-        last = usage.of_last_turn(connection, call.session)
+        last = usage.of_last_turn(tx, call.session)
         yield t("Last answer: {spent}", spent=usage_text(last))
-        session = usage.of_session(connection, call.session)
+        session = usage.of_session(tx, call.session)
         yield t("This conversation: {spent}", spent=usage_text(session))
-    chat = usage.of_chat(connection, usage.chat_of(call.message), began)
+    chat = usage.of_chat(tx, usage.chat_of(call.message), began)
     yield t("This chat today: {spent}", spent=usage_text(chat))
     if call.office.door.access.is_owner_alone(call.message):
-        yield t("All chats today: {spent}", spent=usage_text(usage.of_all(connection, began)))
+        yield t("All chats today: {spent}", spent=usage_text(usage.of_all(tx, began)))
 
 
-def answer_help(call: CommandCall, connection: Connection) -> str:
+def answer_help(call: CommandCall, tx: Transaction) -> str:
     return "\n\n".join(
         "\n".join(
             [f"**{t(title)}**", *(f"/{name} - {t(COMMANDS[name].summary)}" for name in names)]
@@ -113,11 +113,11 @@ def answer_help(call: CommandCall, connection: Connection) -> str:
     )
 
 
-def answer_start(call: CommandCall, connection: Connection) -> str:
+def answer_start(call: CommandCall, tx: Transaction) -> str:
     return t("Hello, I am Kore. Write to me as you would to a person; /help lists more.")
 
 
-def answer_tools(call: CommandCall, connection: Connection) -> str:
+def answer_tools(call: CommandCall, tx: Transaction) -> str:
     """Those of the agent that the terminal speaks with."""
     from gateway.turns.agent_profiles import profile_for
     from gateway.turns.tool_listing import beginning
@@ -154,19 +154,19 @@ _ELSEWHERE = {
 }
 
 
-def answer_elsewhere(call: CommandCall, connection: Connection) -> str:
+def answer_elsewhere(call: CommandCall, tx: Transaction) -> str:
     return t(_ELSEWHERE[call.name])
 
 
-def cron_choices(call: CommandCall, connection: Connection) -> list[KeyboardChoice]:
-    wanted = call.office.timetable.choices(connection, call.message)
+def cron_choices(call: CommandCall, tx: Transaction) -> list[KeyboardChoice]:
+    wanted = call.office.timetable.choices(tx, call.message)
     return [KeyboardChoice(label, "cron", argument) for label, argument in wanted]
 
 
-def answer_cron(call: CommandCall, connection: Connection) -> str:
+def answer_cron(call: CommandCall, tx: Transaction) -> str:
     timetable = call.office.timetable
-    return timetable.command(connection, call.message, call.argument, call.session)
+    return timetable.command(tx, call.message, call.argument, call.session)
 
 
-def answer_pair(call: CommandCall, connection: Connection) -> str:
-    return call.office.door.command(connection, call.message, call.argument, call.now)
+def answer_pair(call: CommandCall, tx: Transaction) -> str:
+    return call.office.door.command(tx, call.message, call.argument, call.now)

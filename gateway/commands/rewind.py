@@ -25,12 +25,12 @@ async def answer_rewind(call: CommandCall) -> str:
 
     key = f"command:{call.claim.seq}"
     # A repetition finds the chat in its new conversation, which knows no such message.
-    if (fork := await call.office.database.run(rewinding.done, key)) is not None:
+    if (fork := await call.office.database.transact(rewinding.done, key)) is not None:
         return _forked(fork)
     undoing = UndoService(call)
-    asked = await call.office.database.run(rewinding.asked, undoing.session)
+    asked = await call.office.database.transact(rewinding.asked, undoing.session)
     if not asked:
-        if not await call.office.database.run(rewinding.is_copy, undoing.session):
+        if not await call.office.database.transact(rewinding.is_copy, undoing.session):
             raise KoreError(t("there is no message to go back to yet"))
         raise KoreError(
             t("there is no message to go back to: a copy begins behind what was said before it"),
@@ -52,7 +52,7 @@ async def answer_rewind(call: CommandCall) -> str:
     if "both" not in wanted:
         return told
     owner = SessionOwner(call.message.principal, call.message.session_key)
-    fork = await call.office.database.run(
+    fork = await call.office.database.transact(
         rewinding.rewind, key, undoing.session, since.turn, owner, call.now
     )
     back = t("`/resume {id}` goes back.", id=undoing.session)

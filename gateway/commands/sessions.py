@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Sequence
-from sqlite3 import Connection
 
 from agent.errors import KoreError
 from agent.i18n import mark_for_translation, plural, t
@@ -13,6 +12,7 @@ from gateway.core.messages import CONSOLE, Route
 from gateway.core.records import SessionInfo, SessionState
 from gateway.sessions.background_work import ended_now
 from gateway.store import search
+from gateway.store.port import Transaction
 from gateway.store.repositories import session_admin, sessions
 from gateway.store.repositories.session_admin import SessionOwner
 from gateway.store.search import Scope
@@ -23,17 +23,17 @@ _MAX_HITS = 5
 _MAX_INDEX_CHUNKS = 10
 
 
-def session_choices(call: CommandCall, connection: Connection) -> list[KeyboardChoice]:
+def session_choices(call: CommandCall, tx: Transaction) -> list[KeyboardChoice]:
     """The numbers of the list, each bound to its conversation: titles are not written into a
     button, which is not sealed."""
-    listed = sessions.recent(connection, MAX_SESSIONS, scope_of(call))
+    listed = sessions.recent(tx, MAX_SESSIONS, scope_of(call))
     return [KeyboardChoice(str(n), "resume", info.id) for n, info in enumerate(listed, 1)]
 
 
-def answer_sessions(call: CommandCall, connection: Connection) -> str:
+def answer_sessions(call: CommandCall, tx: Transaction) -> str:
     if call.argument:
-        return _search(call, connection)
-    listed = sessions.recent(connection, MAX_SESSIONS, scope_of(call))
+        return _search(call, tx)
+    listed = sessions.recent(tx, MAX_SESSIONS, scope_of(call))
     if not listed:
         return t("There are no conversations of yours here yet.")
     return "\n".join([t("Your conversations here:"), *session_lines(call, listed), "", t(_HOW)])
@@ -69,10 +69,10 @@ def session_lines(call: CommandCall, listed: Sequence[SessionInfo]) -> list[str]
     ]
 
 
-def _search(call: CommandCall, connection: Connection) -> str:
+def _search(call: CommandCall, tx: Transaction) -> str:
     try:
-        whole = any(search.enter_older(connection) for _ in range(_MAX_INDEX_CHUNKS))
-        found = search.look_up(connection, call.argument, scope_of(call), _MAX_HITS)
+        whole = any(search.enter_older(tx) for _ in range(_MAX_INDEX_CHUNKS))
+        found = search.look_up(tx, call.argument, scope_of(call), _MAX_HITS)
     except KoreError as exc:
         return escape_markdown(f"{str(exc)[0].upper()}{str(exc)[1:]}.")
     told = [
@@ -93,13 +93,13 @@ def _date_text(at: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
 
 
-def answer_fork(call: CommandCall, connection: Connection) -> str:
+def answer_fork(call: CommandCall, tx: Transaction) -> str:
     if call.session is None:
         return t("There is nothing to fork: this conversation has not begun.")
     lane = call.message.session_key
     owner = SessionOwner(call.message.principal, lane)
-    fork = session_admin.fork(connection, call.session, owner, call.now)
-    sessions.bind(connection, lane, fork)
+    fork = session_admin.fork(tx, call.session, owner, call.now)
+    sessions.bind(tx, lane, fork)
     return t(
         "This is conversation `{fork}` now, a copy. `/resume {session}` goes back.",
         fork=fork,
@@ -108,7 +108,7 @@ def answer_fork(call: CommandCall, connection: Connection) -> str:
 
 
 async def answer_new(call: CommandCall) -> str:
-    begun, is_left = await call.office.database.run(_begin_session, call)
+    begun, is_left = await call.office.database.transact(_begin_session, call)
     told = t("New conversation `{id}`. The earlier one is kept.", id=begun)
     if call.session is None or not is_left:
         return told
@@ -118,27 +118,25 @@ async def answer_new(call: CommandCall) -> str:
     return f"{told} {ended}".rstrip()
 
 
-def _begin_session(connection: Connection, call: CommandCall) -> tuple[str, bool]:
+def _begin_session(tx: Transaction, call: CommandCall) -> tuple[str, bool]:
     """The new conversation, and whether no chat is in the old one any more."""
     message, old = call.message, call.session
-    if old is not None and sessions.is_begun_by(connection, old, call.claim.seq):
+    if old is not None and sessions.is_begun_by(tx, old, call.claim.seq):
         return old, False  # a repetition: a crash came before the answer was stored
-    begun = sessions.create_session(
-        connection, message.principal, call.now, lane=message.session_key
-    )
-    sessions.note_begun_by(connection, begun, call.claim.seq)
+    begun = sessions.create_session(tx, message.principal, call.now, lane=message.session_key)
+    sessions.note_begun_by(tx, begun, call.claim.seq)
     if old is not None:
-        sessions.keep_queue_mode(connection, old, begun)
-        sessions.carry_trace(connection, old, begun)
-    return begun, old is not None and not sessions.is_in_use(connection, old)
+        sessions.keep_queue_mode(tx, old, begun)
+        sessions.carry_trace(tx, old, begun)
+    return begun, old is not None and not sessions.is_in_use(tx, old)
 
 
 _AUTOMATIC_NAME = "auto"
 
 
-def answer_rename(call: CommandCall, connection: Connection) -> str:
+def answer_rename(call: CommandCall, tx: Transaction) -> str:
     if not call.argument:
-        name = session_admin.name_of(connection, call.session) if call.session else ""
+        name = session_admin.name_of(tx, call.session) if call.session else ""
         if not name:
             return t("What should this conversation be called? Send `/rename NAME`.")
         return t(
@@ -148,7 +146,7 @@ def answer_rename(call: CommandCall, connection: Connection) -> str:
         )
     wanted = "" if call.argument == _AUTOMATIC_NAME else call.argument
     try:
-        kept = session_admin.rename(connection, call.begun_session(connection), wanted)
+        kept = session_admin.rename(tx, call.begun_session(tx), wanted)
     except KoreError as exc:
         return t("Not renamed: {exc}.", exc=escape_markdown(str(exc)))
     if kept:
@@ -156,12 +154,12 @@ def answer_rename(call: CommandCall, connection: Connection) -> str:
     return t("This conversation has its automatic name again.")
 
 
-def answer_resume(call: CommandCall, connection: Connection) -> str:
+def answer_resume(call: CommandCall, tx: Transaction) -> str:
     wanted, here = call.argument, call.session
-    if not wanted and here and session_admin.status_of(connection, here) == "paused":
-        session_admin.set_status(connection, here, "open")
+    if not wanted and here and session_admin.status_of(tx, here) == "paused":
+        session_admin.set_status(tx, here, "open")
         return t("Conversation `{here}` goes on.", here=here)
-    listed = sessions.recent(connection, MAX_SESSIONS, scope_of(call))
+    listed = sessions.recent(tx, MAX_SESSIONS, scope_of(call))
     if not wanted:
         told = session_lines(call, listed) or [t("There is none yet.")]
         return "\n".join([t("`/resume N` goes on with one of these:"), *told])
@@ -172,7 +170,7 @@ def answer_resume(call: CommandCall, connection: Connection) -> str:
             )
         found = listed[int(wanted) - 1].id
     else:
-        names = session_admin.named(connection, wanted, scope_of(call))
+        names = session_admin.named(tx, wanted, scope_of(call))
         if len(names) != 1:
             return t(
                 "Several conversations begin with that; `/sessions` lists them."
@@ -180,9 +178,9 @@ def answer_resume(call: CommandCall, connection: Connection) -> str:
                 else "No conversation of yours begins with that; `/sessions` lists them."
             )
         (found,) = names
-    session_admin.set_status(connection, found, "open")
-    sessions.bind(connection, call.message.session_key, found)
-    (info,) = sessions.recent(connection, 1, session=found)
+    session_admin.set_status(tx, found, "open")
+    sessions.bind(tx, call.message.session_key, found)
+    (info,) = sessions.recent(tx, 1, session=found)
     return plural(
         info.messages,
         "This is conversation `{id}` again, with {n} message.",

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from sqlite3 import Connection
 from typing import Any, get_args
 
 from agent.errors import ConfigError
@@ -15,6 +14,7 @@ from gateway.commands.dispatcher import CommandCall
 from gateway.core.keyboard import KeyboardChoice
 from gateway.core.markdown import code, escape_markdown
 from gateway.core.records import QueueMode, Trace
+from gateway.store.port import Transaction
 from gateway.store.repositories import audit_outbox, inbox, sessions
 from gateway.store.repositories.audit_outbox import AuditNote
 from gateway.store.repositories.sessions import ThinkingChoice
@@ -30,18 +30,18 @@ _MODE_MEANINGS: dict[PermissionMode, str] = {
 }
 
 
-def mode_choices(call: CommandCall, connection: Connection) -> list[KeyboardChoice]:
+def mode_choices(call: CommandCall, tx: Transaction) -> list[KeyboardChoice]:
     return [KeyboardChoice(mode, "mode", mode, of_session=True) for mode in MODES]
 
 
-def answer_mode(call: CommandCall, connection: Connection) -> str:
+def answer_mode(call: CommandCall, tx: Transaction) -> str:
     """Show or choose the mode of a conversation.
 
     Only the owner may loosen it; others may tighten it, and in their own chat take that back.
     """
     message, session = call.message, call.session
     first = call.office.first_mode(message.channel)
-    stored = sessions.chosen_mode(connection, session) if session else None
+    stored = sessions.chosen_mode(tx, session) if session else None
     current = mode_of(message, stored, first, owner=call.is_owner)
     wanted = call.argument.casefold() if call.name == "mode" else call.name
     if not wanted:
@@ -61,12 +61,12 @@ def answer_mode(call: CommandCall, connection: Connection) -> str:
             wanted=wanted,
             current=current,
         )
-    session = call.begun_session(connection)
-    sessions.choose_mode(connection, session, wanted)
+    session = call.begun_session(tx)
+    sessions.choose_mode(tx, session, wanted)
     if MODES.index(wanted) > MODES.index(current):
         reason = f"{current} became {wanted} by {message.principal}"
         params = {"mode": wanted, "who": message.principal, "chat": message.session_key}
-        audit_outbox.put(connection, AuditNote(call.now, "mode", reason, params, session=session))
+        audit_outbox.put(tx, AuditNote(call.now, "mode", reason, params, session=session))
     return t(
         "Mode of this conversation: `{mode}`, {meaning}.",
         mode=wanted,
@@ -86,7 +86,7 @@ _LANGUAGE_ALIASES = {
 }
 
 
-def language_choices(call: CommandCall, connection: Connection) -> list[KeyboardChoice]:
+def language_choices(call: CommandCall, tx: Transaction) -> list[KeyboardChoice]:
     names = [
         *((language, LANGUAGE_NAMES[language]) for language in LANGUAGES),
         (AUTO_LANGUAGE, AUTO_LANGUAGE),
@@ -94,7 +94,7 @@ def language_choices(call: CommandCall, connection: Connection) -> list[Keyboard
     return [KeyboardChoice(label, "language", language) for language, label in names]
 
 
-def answer_language(call: CommandCall, connection: Connection) -> str:
+def answer_language(call: CommandCall, tx: Transaction) -> str:
     languages, message = call.office.languages, call.message
     wanted = call.argument.strip()
     if not wanted:
@@ -105,7 +105,7 @@ def answer_language(call: CommandCall, connection: Connection) -> str:
             t("I do not speak {name} yet.", name=escape_markdown(wanted[:40]))
             + f"\n{_language_lines()}"
         )
-    languages.choose(connection, message.principal, None if found == AUTO_LANGUAGE else found)
+    languages.choose(tx, message.principal, None if found == AUTO_LANGUAGE else found)
     current = languages.of(message)
     with use_locale(current):
         return t("From now on I speak {name} to you.", name=LANGUAGE_NAMES[current])
@@ -137,7 +137,7 @@ def _language_lines() -> str:
 _MAX_MODEL_BUTTONS = 12
 
 
-def model_choices(call: CommandCall, connection: Connection) -> list[KeyboardChoice]:
+def model_choices(call: CommandCall, tx: Transaction) -> list[KeyboardChoice]:
     known = [model.name for model in call.office.agent.models.known]
     names = dict.fromkeys([*known, *PROFILES])
     return [KeyboardChoice(name, "model", name, of_session=True) for name in names][
@@ -145,9 +145,9 @@ def model_choices(call: CommandCall, connection: Connection) -> list[KeyboardCho
     ]
 
 
-def answer_model(call: CommandCall, connection: Connection) -> str:
+def answer_model(call: CommandCall, tx: Transaction) -> str:
     models, name = call.office.agent.models, call.argument
-    now_chosen = model_of_call(call, connection)
+    now_chosen = model_of_call(call, tx)
     if not name:
         known = ", ".join(code(model.name) for model in models.known)
         profiles = ", ".join(f"`{profile}`" for profile in PROFILES)
@@ -176,13 +176,13 @@ def answer_model(call: CommandCall, connection: Connection) -> str:
         )
     # Whoever chooses a model, also the same one again, has a reason to think that it answers.
     models.hurry(name)
-    sessions.choose_model(connection, call.begun_session(connection), name)
+    sessions.choose_model(tx, call.begun_session(tx), name)
     return t("Model of this conversation: {name}.", name=code(name))
 
 
-def model_of_call(call: CommandCall, connection: Connection) -> str:
+def model_of_call(call: CommandCall, tx: Transaction) -> str:
     """The model that this conversation is answered by."""
-    own = sessions.chosen_model(connection, call.session) if call.session else None
+    own = sessions.chosen_model(tx, call.session) if call.session else None
     models, speaking = call.office.agent.models, call.office.speaking(call.message)
     return with_model(speaking, call.message, own, models).model or models.default
 
@@ -200,26 +200,26 @@ _MAX_WAITING = 5
 _MAX_WAITING_CHARS = 60
 
 
-def answer_queue(call: CommandCall, connection: Connection) -> str:
-    mode = sessions.queue_mode_of_lane(connection, call.message.session_key)
+def answer_queue(call: CommandCall, tx: Transaction) -> str:
+    mode = sessions.queue_mode_of_lane(tx, call.message.session_key)
     wanted = call.argument.casefold()
     if not wanted:
-        return "\n".join([*_waiting_lines(call, connection), "", *_queue_mode_lines(mode)])
+        return "\n".join([*_waiting_lines(call, tx), "", *_queue_mode_lines(mode)])
     chosen = next((known for known in get_args(QueueMode) if known == wanted), None)
     if chosen is None:
         known = ", ".join(f"`{name}`" for name in _QUEUE_MEANINGS)
         return t(
             "There is no such way; there are {known}. It stays `{mode}`.", known=known, mode=mode
         )
-    sessions.choose_queue_mode(connection, call.begun_session(connection), chosen)
+    sessions.choose_queue_mode(tx, call.begun_session(tx), chosen)
     meaning = t(_QUEUE_MEANINGS[chosen])
     return t("While I work here: `{mode}`, {meaning}.", mode=chosen, meaning=meaning)
 
 
-def _waiting_lines(call: CommandCall, connection: Connection) -> list[str]:
+def _waiting_lines(call: CommandCall, tx: Transaction) -> list[str]:
     waiting = [
         message
-        for message in inbox.waiting_messages(connection, call.message.session_key)
+        for message in inbox.waiting_messages(tx, call.message.session_key)
         if not (is_command(message) and message.event_id == call.message.event_id)
     ]
     if not waiting:
@@ -250,11 +250,9 @@ _THINKING_CHOICES: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def answer_thinking(call: CommandCall, connection: Connection) -> str:
+def answer_thinking(call: CommandCall, tx: Transaction) -> str:
     """Show or choose it for this conversation."""
-    now = (
-        sessions.thinking_of_session(connection, call.session) if call.session else ThinkingChoice()
-    )
+    now = sessions.thinking_of_session(tx, call.session) if call.session else ThinkingChoice()
     if call.message.options.get("thinking") is True:
         now = replace(now, wanted=True)
     general = call.office.agent.settings.thinking
@@ -266,7 +264,7 @@ def answer_thinking(call: CommandCall, connection: Connection) -> str:
     if word not in _THINKING_CHOICES:
         return f"{usage} {current}"
     chosen = replace(now, **_THINKING_CHOICES[word])
-    sessions.choose_thinking(connection, call.begun_session(connection), chosen)
+    sessions.choose_thinking(tx, call.begun_session(tx), chosen)
     return _thinking_text(chosen, general)
 
 
@@ -292,11 +290,11 @@ _TRACE_MEANINGS: dict[Trace, str] = {
 }
 
 
-def answer_verbose(call: CommandCall, connection: Connection) -> str:
+def answer_verbose(call: CommandCall, tx: Transaction) -> str:
     first = call.office.first_trace(call.message.route)
     if first is None:
         return t("The terminal shows what is done by itself; `/verbose` is for chats.")
-    chosen = sessions.trace_of_session(connection, call.session) if call.session else None
+    chosen = sessions.trace_of_session(tx, call.session) if call.session else None
     wanted = call.argument.casefold()
     level = next((one for one in get_args(Trace) if one == wanted), None)
     if level is None:
@@ -305,7 +303,7 @@ def answer_verbose(call: CommandCall, connection: Connection) -> str:
             level=chosen or first,
         )
         return "\n".join([head, *(f"- `{one}` {t(told)}" for one, told in _TRACE_MEANINGS.items())])
-    sessions.choose_trace(connection, call.begun_session(connection), level)
+    sessions.choose_trace(tx, call.begun_session(tx), level)
     return t(
         "Below answers here: `{level}`, {meaning}.", level=level, meaning=t(_TRACE_MEANINGS[level])
     )

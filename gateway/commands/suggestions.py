@@ -1,11 +1,11 @@
 """A single word with a slash that is no command: what was perhaps meant, not the model's guess."""
 
 import re
-from sqlite3 import Connection
 from typing import TYPE_CHECKING
 
 from agent.i18n import t
 from gateway.commands.table import ALIASES, COMMANDS, MISTYPED, ChatCommand, find_command
+from gateway.store.port import Transaction
 
 if TYPE_CHECKING:
     from gateway.commands.dispatcher import CommandCall
@@ -41,7 +41,7 @@ def command_in(text: str) -> ChatCommand | None:
     return found[1] if found else MISTYPED if is_single_word(text) else None
 
 
-def answer_mistyped(call: "CommandCall", connection: Connection) -> str:
+def answer_mistyped(call: "CommandCall", tx: Transaction) -> str:
     word = call.message.content.strip()
     if name := suggest(word):
         return t("There is no `{word}`; did you mean `/{meant}`?", word=word, meant=name)

@@ -1,11 +1,11 @@
 """`/tasks`: what goes on in the background of a conversation, and how to end it."""
 
 from collections.abc import Iterator, Sequence
-from sqlite3 import Connection
 
 from agent.i18n import mark_for_translation, t
 from gateway.commands.dispatcher import CommandCall
 from gateway.core.markdown import code, escape_markdown
+from gateway.store.port import Transaction
 from gateway.store.repositories import subagent_tasks as store
 from gateway.store.repositories.subagent_tasks import SubagentTask
 
@@ -18,7 +18,7 @@ _STATES = {
 }
 
 
-def answer_tasks(call: CommandCall, connection: Connection) -> str:
+def answer_tasks(call: CommandCall, tx: Transaction) -> str:
     toolbox, session = call.office.agent.toolbox, call.session
     action, _, name = call.argument.partition(" ")
     if action and (action.casefold() != "kill" or not name.strip()):
@@ -26,7 +26,7 @@ def answer_tasks(call: CommandCall, connection: Connection) -> str:
     tasks = toolbox.tasks(session) if session else []
     if action:
         return _kill(call, session or "", name.strip())
-    found = store.latest(connection, call.message.session_key, _MAX_SUBAGENTS)
+    found = store.latest(tx, call.message.session_key, _MAX_SUBAGENTS)
     errands = list(_subagent_lines(call, found))
     if any(one.state == "running" for one in found):
         errands.append(t("`/stop NUMBER` ends a sub-agent, `/stop` all that goes on."))

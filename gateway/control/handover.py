@@ -10,7 +10,6 @@ import logging
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from sqlite3 import Connection
 
 from agent.errors import KoreError
 from agent.i18n import t
@@ -22,6 +21,7 @@ from gateway.core.event_hub import EventHub
 from gateway.core.messages import ONCE
 from gateway.runtime.lock import AlreadyRunning, acquire
 from gateway.runtime.paths import DataDir
+from gateway.store.port import Transaction
 from gateway.store.repositories import inbox
 from gateway.store.sqlite.engine import SqliteStore
 
@@ -60,7 +60,7 @@ class Handover:
             log.info("%s asks for the data", successor)
         self._successor = successor
         self._requested.set()
-        return await self._database.run(_one_shot_lanes)
+        return await self._database.transact(_one_shot_lanes)
 
     async def run(self) -> None:
         """Wait for a request; then rest at the next step and send everybody to the successor."""
@@ -117,5 +117,5 @@ async def _ask(home: DataDir, what: str, refusal: AlreadyRunning) -> Sequence[st
     return answer
 
 
-def _one_shot_lanes(connection: Connection) -> list[str]:
-    return [lane for lane in inbox.lanes_at_work(connection) if lane.startswith(ONCE)]
+def _one_shot_lanes(tx: Transaction) -> list[str]:
+    return [lane for lane in inbox.lanes_at_work(tx) if lane.startswith(ONCE)]

@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
 from itertools import chain, count
 from pathlib import Path
-from sqlite3 import Connection
 from typing import Any, Concatenate, ParamSpec, Protocol
 
 from agent.errors import KoreError
@@ -33,6 +32,7 @@ from gateway.sessions import console_binding
 from gateway.sessions.console_binding import LOCAL, MAIN
 from gateway.sessions.service import SessionService, conversation_status
 from gateway.store.errors import StoreError
+from gateway.store.port import Transaction
 from gateway.store.repositories import (
     chats,
     grants,
@@ -139,7 +139,7 @@ class LocalService(Upkept):
         await self._bus.submit(message)
         if message.session_key.startswith(ONCE):
             # A one-shot run says it again to a new owner, which may have given it up.
-            reason = await self._database.run(inbox.fate, message)
+            reason = await self._database.transact(inbox.fate, message)
             if reason is not None:
                 raise KoreError(
                     t("Kore was restarted meanwhile and gave this run up"),
@@ -168,7 +168,9 @@ class LocalService(Upkept):
 
     async def open_console(self, session: str | None, fresh: bool) -> ConsoleLease:
         self.timetable.attended.set()
-        known = await self._database.run(console_binding.consoles_of, session) if session else []
+        known = (
+            await self._database.transact(console_binding.consoles_of, session) if session else []
+        )
         numbered = (f"{MAIN}-{number}" for number in count(2))
         for chat_id in chain(known, [MAIN], numbered):
             lane = Route(CONSOLE, LOCAL, chat_id).lane
@@ -190,7 +192,9 @@ class LocalService(Upkept):
     async def _open_console(
         self, chat_id: str, session: str | None, fresh: bool
     ) -> ConsoleLease | None:
-        opened = await self._database.run(console_binding.open_console, chat_id, session, fresh)
+        opened = await self._database.transact(
+            console_binding.open_console, chat_id, session, fresh
+        )
         if opened is None:
             return None
         if opened.session is not None and not fresh:
@@ -199,31 +203,31 @@ class LocalService(Upkept):
         return replace(opened, language=chosen)
 
     async def sessions(self, limit: int = 50) -> Sequence[SessionInfo]:
-        return await self._database.run(sessions.recent, limit)
+        return await self._database.transact(sessions.recent, limit)
 
     async def bound(self, lane: str) -> str | None:
-        return await self._database.run(sessions.bound_session, lane)
+        return await self._database.transact(sessions.bound_session, lane)
 
     async def last_session(self, principal: str) -> str | None:
-        return await self._database.run(sessions.last_of, principal)
+        return await self._database.transact(sessions.last_of, principal)
 
     async def glimpse(self, session: str, first: int, last: int) -> SessionPreview:
         return await self._archivist.glimpse(session, first, last)
 
     async def messages(self, session: str) -> Sequence[Message]:
-        return await self._database.run(sessions.load_all, session)
+        return await self._database.transact(sessions.load_all, session)
 
     async def queue_mode(self, lane: str) -> QueueMode:
-        return await self._database.run(sessions.queue_mode_of_lane, lane)
+        return await self._database.transact(sessions.queue_mode_of_lane, lane)
 
     async def standing(self, lane: str) -> Mapping[str, Any]:
-        return await self._database.run(conversation_status, lane)
+        return await self._database.transact(conversation_status, lane)
 
     async def background(self, session: str) -> Sequence[str]:
         return self._background.running(session)
 
     async def bind(self, lane: str, session: str | None) -> str:
-        bound = await self._database.run(console_binding.bind, lane, session)
+        bound = await self._database.transact(console_binding.bind, lane, session)
         if session is not None:
             # Whoever goes on with a paused session resumes it, for all who wait in it.
             await self._archivist.set_status(bound, "open")
@@ -248,8 +252,8 @@ class LocalService(Upkept):
         return await self._archivist.set_status(session, status)
 
     async def status(self) -> Mapping[str, Any]:
-        waiting = await self._database.run(inbox.waiting_count)
-        spent = await self._database.run(usage.of_all, BillingDay.of(time.time()).began)
+        waiting = await self._database.transact(inbox.waiting_count)
+        spent = await self._database.transact(usage.of_all, BillingDay.of(time.time()).began)
         questions = await self._approvals.open_questions()
         return {
             "version": VERSION,
@@ -258,11 +262,11 @@ class LocalService(Upkept):
             "lanes_busy": self._bus.lanes,
             "messages_waiting": waiting,
             "config": self.reloader.facts() if self.reloader else None,
-            "updates_undecoded": await self._database.run(undecoded_updates.count) or None,
+            "updates_undecoded": await self._database.transact(undecoded_updates.count) or None,
             "questions_open": len(questions),
             "obstacle": self._bus.obstacle,
             "routes_with_mail": self._delivery.routes,
-            "unreachable": await self._database.run(chats.unreachable_chats),
+            "unreachable": await self._database.transact(chats.unreachable_chats),
             "parts_given_up": self._delivery.given_up,
             "memory_mb": resident_bytes() // 2**20,
             "spent_today": {
@@ -275,10 +279,10 @@ class LocalService(Upkept):
         }
 
     async def replay(self, seq: int) -> str:
-        update = await self._database.run(undecoded_updates.at, seq)
+        update = await self._database.transact(undecoded_updates.at, seq)
         if update is not None:
             return await self._decode_again(update)
-        lane = await self._database.run(turns.replay, seq)
+        lane = await self._database.transact(turns.replay, seq)
         self._bus.wake(lane)
         return t("Message {seq} waits again on {lane}.", seq=seq, lane=lane)
 
@@ -304,7 +308,7 @@ class LocalService(Upkept):
                 )
             )
         await self._bus.accept(update.channel, update.account, batch)
-        await self._database.run(undecoded_updates.mark_decoded, update.seq)
+        await self._database.transact(undecoded_updates.mark_decoded, update.seq)
         if not batch.messages:
             return t("Update {seq} is decoded; it holds no message for Kore.", seq=update.seq)
         return t(
@@ -317,7 +321,7 @@ class LocalService(Upkept):
         return await self._database.backup(target)
 
     async def people(self) -> Mapping[str, Any]:
-        return await self._database.run(self._bus.door.people, time.time())
+        return await self._database.transact(self._bus.door.people, time.time())
 
     async def approve(self, code: str) -> str:
         by = f"{CONSOLE}:{os.getuid()}"
@@ -331,11 +335,11 @@ class LocalService(Upkept):
         return await self._at_door(self._bus.door.revoke, who, by, time.time())
 
     async def grants(self) -> Sequence[Mapping[str, Any]]:
-        return [asdict(grant) for grant in await self._database.run(grants.list_grants)]
+        return [asdict(grant) for grant in await self._database.transact(grants.list_grants)]
 
     async def take_back(self, grant: int | None) -> str:
         by = f"{CONSOLE}:{os.getuid()}"
-        gone = await self._database.run(grants.revoke_grant, grant, by, time.time())
+        gone = await self._database.transact(grants.revoke_grant, grant, by, time.time())
         await self._bus.notes.carry()
         if grant is None:
             return t("{gone} taken back; from now on you are asked again.", gone=len(gone))
@@ -353,16 +357,16 @@ class LocalService(Upkept):
 
     async def _at_door(
         self,
-        act: Callable[Concatenate[Connection, P], tuple[bool, str]],
+        act: Callable[Concatenate[Transaction, P], tuple[bool, str]],
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> str:
         """The sentence. Raises `KoreError` with it when nothing was done."""
         try:
-            done, sentence = await self._database.run(act, *args, **kwargs)
+            done, sentence = await self._database.transact(act, *args, **kwargs)
         except StoreError:
             # What the door remembers must be what is stored.
-            await self._database.run(self._bus.door.pairing.load)
+            await self._database.transact(self._bus.door.pairing.load)
             raise
         await self._bus.notes.carry()
         for lane in self._bus.door.told():

@@ -20,7 +20,7 @@ async def clear_reactions(
     database: SqliteStore, channel: SupportsReactions, message: OutboundMessage
 ) -> None:
     """The answer stands there: its questions are done, what was said behind them is not."""
-    left = await database.run(inbox.unfinished, message.route.lane)
+    left = await database.transact(inbox.unfinished, message.route.lane)
     await channel.answered(message, left)
 
 

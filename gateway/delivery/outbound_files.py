@@ -10,12 +10,12 @@ import secrets
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from sqlite3 import Connection
 
 from agent.security.files import file_io
 from agent.text.media_types import sniff_image_type
 from gateway.channels.base import Channel, Refused, SupportsMedia
 from gateway.core.messages import FileKind, OutboundFile, OutboundMessage
+from gateway.store.port import Transaction
 
 FOLDER = "outgoing"
 # What Telegram shows as a picture is smaller than what it carries.
@@ -63,20 +63,20 @@ def delete_snapshots(files: Iterable[OutboundFile]) -> None:
                 os.unlink(file.path)
 
 
-def delete_orphans(connection: Connection, folder: Path) -> int:
+def delete_orphans(tx: Transaction, folder: Path) -> int:
     """Delete the copies that no letter waits for; returns how many those were."""
     if not folder.is_dir():
         return 0
-    needed = {file.path for file in waiting(connection)}
+    needed = {file.path for file in waiting(tx)}
     old = [path for path in folder.iterdir() if str(path) not in needed]
     for path in old:
         path.unlink(missing_ok=True)
     return len(old)
 
 
-def waiting(connection: Connection) -> set[OutboundFile]:
+def waiting(tx: Transaction) -> set[OutboundFile]:
     """What letters that are still to be sent take along."""
-    rows = connection.execute(
+    rows = tx.all(
         "SELECT unseal(files, 'outbox.files', delivery_id, part) FROM outbox"
         " WHERE state IN ('pending', 'inflight') AND files NOT IN ('', '[]')"
     )

@@ -3,10 +3,10 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from sqlite3 import Connection
 from typing import Concatenate, ParamSpec, TypeVar
 
 from gateway.store.errors import StoreBusy, StoreCorrupt, StoreError
+from gateway.store.port import Transaction
 from gateway.store.repositories import outbox
 from gateway.store.repositories.outbox import PendingPart
 from gateway.store.sqlite.engine import SqliteStore
@@ -32,7 +32,7 @@ class OutboxReader:
 
     async def stored(
         self,
-        work: Callable[Concatenate[Connection, P], T],
+        work: Callable[Concatenate[Transaction, P], T],
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
@@ -44,7 +44,7 @@ class OutboxReader:
         tries = 0
         while True:
             try:
-                return await self._database.run(work, *args, **kwargs)
+                return await self._database.transact(work, *args, **kwargs)
             except StoreError as exc:
                 tries += not isinstance(exc, StoreBusy)
                 if isinstance(exc, StoreCorrupt) or tries >= TRIES:
@@ -76,5 +76,5 @@ class OutboxReader:
             await self.stored(outbox.set_sent, seq, provider_msg)
             return await self.first(lane)
 
-    def _head(self, connection: Connection, lane: str) -> PendingPart | float | None:
-        return outbox.head(connection, lane, self._clock())
+    def _head(self, tx: Transaction, lane: str) -> PendingPart | float | None:
+        return outbox.head(tx, lane, self._clock())

@@ -200,7 +200,7 @@ class StreamingPreview:
         due = self._said() or now - self._began_at >= self._pace.line_after_s
         fresh = text == self._sketched and now - self._sketched_at < SKETCH_AGAIN_S
         if due and text and not fresh and isinstance(self._channel, SupportsDrafts):
-            if await self._database.run(outbox.has_mail, self._letter.route.lane):
+            if await self._database.transact(outbox.has_mail, self._letter.route.lane):
                 return
             with suppress(SendError):
                 clean = self._pace.clean(text)
@@ -241,7 +241,7 @@ class StreamingPreview:
         return True
 
     async def _begin(self, number: int) -> outbox.PreviewRow | None:
-        return await self._database.run(
+        return await self._database.transact(
             outbox.begin_stream, self._turn, self._letter, number, time.time()
         )
 
@@ -258,7 +258,9 @@ class StreamingPreview:
         self._pages[number] = page
 
     async def _store(self, number: int, provider_msg: str | None) -> None:
-        await self._database.run(outbox.set_preview, self._letter.delivery_id, number, provider_msg)
+        await self._database.transact(
+            outbox.set_preview, self._letter.delivery_id, number, provider_msg
+        )
 
     async def _store_ids(self) -> None:
         """Store the messages' ids again, which the disk refused before: the answer is an edit of

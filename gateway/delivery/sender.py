@@ -5,7 +5,6 @@ import logging
 import random
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from sqlite3 import Connection
 
 from agent.i18n import mark_for_translation, use_locale
 from agent.security.redaction import Redactor
@@ -43,6 +42,7 @@ from gateway.delivery.retry_policy import (
 from gateway.delivery.user_language import UserLanguages
 from gateway.runtime.clock import SteadyClock
 from gateway.store.errors import StoreError
+from gateway.store.port import Transaction
 from gateway.store.repositories import chats, outbox
 from gateway.store.repositories.outbox import OutgoingReply, PendingPart
 from gateway.store.sqlite.engine import SqliteStore
@@ -63,7 +63,7 @@ async def wait_for(wake: asyncio.Event, seconds: float) -> None:
         return
 
 
-def _nothing(connection: Connection, delivery_id: str) -> Callable[[], None]:
+def _nothing(tx: Transaction, delivery_id: str) -> Callable[[], None]:
     return lambda: None
 
 
@@ -103,7 +103,7 @@ class OutboxSender:
         self._idle.set()
         # What else follows when a part is given up: one call inside the transaction that notes it,
         # which returns one for when that is on disk.
-        self.when_given_up: Callable[[Connection, str], Callable[[], None]] = _nothing
+        self.when_given_up: Callable[[Transaction, str], Callable[[], None]] = _nothing
         self.sent = 0
         self.failed = 0
         self.given_up = 0
@@ -116,7 +116,7 @@ class OutboxSender:
                 if isinstance(channel, Notices):
                     channel.when_reachable(partial(self._retry_channel, channel))
             try:
-                for lane in await self._database.run(outbox.lanes_with_mail):
+                for lane in await self._database.transact(outbox.lanes_with_mail):
                     self.wake(lane)
                 await asyncio.Event().wait()
             finally:
@@ -165,7 +165,7 @@ class OutboxSender:
 
     async def retry_now(self, lane: str) -> None:
         """Somebody listens on this route again."""
-        await self._database.run(outbox.due_now, lane)
+        await self._database.transact(outbox.due_now, lane)
         self.wake(lane)
 
     def _retry_channel(self, channel: Channel) -> None:
@@ -177,7 +177,7 @@ class OutboxSender:
 
     async def post(self, letter: OutgoingReply) -> None:
         """Queue a letter that belongs to no turn, and send it."""
-        await self._database.run(outbox.put, None, [letter], self._clock())
+        await self._database.transact(outbox.put, None, [letter], self._clock())
         self.wake(letter.route.lane)
 
     async def flush(self) -> None:
@@ -303,11 +303,11 @@ class OutboxSender:
                 )
 
     def _end(
-        self, connection: Connection, due: PendingPart, reason: str, whole_lane: bool
+        self, tx: Transaction, due: PendingPart, reason: str, whole_lane: bool
     ) -> tuple[int, Callable[[], None]]:
         """How many parts were given up, and what is to be called once that is on disk."""
         message = due.message
-        follow = self.when_given_up(connection, message.delivery_id)
+        follow = self.when_given_up(tx, message.delivery_id)
         if not whole_lane and message.kind == "final":
             notice = OutgoingReply(
                 delivery_id=f"{message.delivery_id}.lost",
@@ -316,11 +316,11 @@ class OutboxSender:
                 kind="notice",
                 event_id=message.event_id,
             )
-            outbox.put(connection, None, [notice], self._clock())
+            outbox.put(tx, None, [notice], self._clock())
         others = 0
         if whole_lane:
-            others = chats.mark_unreachable(connection, message.route, reason, self._clock()) - 1
-        parts = outbox.give_up(connection, due.seq, reason, whole_lane=whole_lane) + max(0, others)
+            others = chats.mark_unreachable(tx, message.route, reason, self._clock()) - 1
+        parts = outbox.give_up(tx, due.seq, reason, whole_lane=whole_lane) + max(0, others)
         return parts, follow
 
     async def _bury(self, due: PendingPart, reason: str, *, whole_lane: bool = False) -> None:

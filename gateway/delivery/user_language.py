@@ -1,10 +1,10 @@
 """Which language each person is spoken to in."""
 
 import os
-from sqlite3 import Connection
 
 from agent.i18n import LANGUAGES, current_locale, t, use_locale
 from gateway.core.messages import CONSOLE, InboundMessage, Route
+from gateway.store.port import Transaction
 from gateway.store.repositories import preferences
 from gateway.store.repositories.claims import CommandClaim, TurnClaim
 
@@ -25,8 +25,8 @@ class UserLanguages:
     def configure(self, configured: str) -> None:
         self._configured = configured if configured in LANGUAGES else None
 
-    def load(self, connection: Connection) -> None:
-        rows = preferences.client_languages(connection)
+    def load(self, tx: Transaction) -> None:
+        rows = preferences.client_languages(tx)
         # A version of Kore that knows more languages may have stored one of them.
         self._heard = {who: heard for who, heard, _ in rows if heard in LANGUAGES}
         self._chosen = {who: chosen for who, _, chosen in rows if chosen in LANGUAGES}
@@ -56,15 +56,15 @@ class UserLanguages:
     def chosen(self, principal: str) -> str | None:
         return self._chosen.get(principal)
 
-    def hear(self, connection: Connection, message: InboundMessage) -> None:
+    def hear(self, tx: Transaction, message: InboundMessage) -> None:
         """Remember what somebody's app says, for what is written to them unasked."""
         if message.language in LANGUAGES and message.language != self._heard.get(message.principal):
-            preferences.record_client_language(connection, message.principal, message.language)
+            preferences.record_client_language(tx, message.principal, message.language)
             self._heard[message.principal] = message.language
 
-    def choose(self, connection: Connection, principal: str, language: str | None) -> None:
+    def choose(self, tx: Transaction, principal: str, language: str | None) -> None:
         """From now on; None takes it back."""
-        preferences.choose_language(connection, principal, language)
+        preferences.choose_language(tx, principal, language)
         if language is None:
             self._chosen.pop(principal, None)
         else:

@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from sqlite3 import Connection
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
@@ -21,6 +20,7 @@ from gateway.core.messages import InboundMessage, Media
 from gateway.delivery.sender import OutboxSender
 from gateway.media.storage import delete_expired_daily
 from gateway.store.errors import StoreError
+from gateway.store.port import Transaction
 from gateway.store.repositories import pending_media
 from gateway.store.repositories.outbox import OutgoingReply
 from gateway.store.repositories.pending_media import PendingMessage
@@ -236,12 +236,12 @@ class MediaDownloader:
         return await asyncio.to_thread(with_file_facts, media, path, workspace)
 
     async def _stored(
-        self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
+        self, work: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
         """The work's result, however long the database refuses."""
         while True:
             try:
-                return await self._database.run(work, *args, **kwargs)
+                return await self._database.transact(work, *args, **kwargs)
             except StoreError as exc:
                 log.error("files wait: %s", exc)
                 await asyncio.sleep(_STORE_PAUSE_S)

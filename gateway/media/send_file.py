@@ -60,7 +60,7 @@ def file_sender(
             taint=exposure.taint,
             is_read=True,
         )
-        await database.run(outbox.put, None, [letter], time.time())
+        await database.transact(outbox.put, None, [letter], time.time())
         delivery.wake(route.lane)
         return render_prompt("sent_files", names=", ".join(file.name for file in files))
 

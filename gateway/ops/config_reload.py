@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from sqlite3 import Connection
 from typing import Any
 
 from agent.agent import Agent
@@ -33,6 +32,7 @@ from gateway.delivery.sender import OutboxSender, wait_for
 from gateway.ops.config_check import check_usable
 from gateway.runtime.paths import DataDir
 from gateway.store.errors import StoreError
+from gateway.store.port import Transaction
 from gateway.store.repositories import outbox
 from gateway.store.repositories.outbox import OutgoingReply
 from gateway.store.repositories.usage import private_route
@@ -222,27 +222,27 @@ class ConfigReloader:
     async def _tell(self, english: str, error: ConfigError | None = None) -> None:
         """A letter to the owner, if they ever wrote."""
         try:
-            route = await self._database.run(self._owners_route)
+            route = await self._database.transact(self._owners_route)
             if route is None:
                 return
             languages = self._parts.delivery.languages
             said, spoken = languages.tell(route, english), languages.of_route(route)
             if error is not None:
                 said += "\n\n" + _short(await self._worded(error, spoken), spoken)
-            await self._database.run(self._write, route, said, time.time())
+            await self._database.transact(self._write, route, said, time.time())
         except (StoreError, KoreError) as exc:
             log.warning("the owner could not be told: %s", exc)
             return
         self._parts.delivery.wake(route.lane)
 
-    def _owners_route(self, connection: Connection) -> Route | None:
+    def _owners_route(self, tx: Transaction) -> Route | None:
         owner = self._parts.access.chief
-        return private_route(connection, owner) if owner else None
+        return private_route(tx, owner) if owner else None
 
-    def _write(self, connection: Connection, route: Route, said: str, now: float) -> None:
+    def _write(self, tx: Transaction, route: Route, said: str, now: float) -> None:
         name = f"config:{hashlib.sha256(said.encode()).hexdigest()[:16]}:{now:.0f}"
         parts = self._parts.delivery.render(route, said)
-        outbox.put(connection, None, [OutgoingReply(name, route, parts, "notice")], now)
+        outbox.put(tx, None, [OutgoingReply(name, route, parts, "notice")], now)
 
     def _keep(self) -> None:
         """Keep the user's file as it is now: it holds."""

@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from sqlite3 import Connection
 from typing import Any
 
 from agent.errors import KoreError
@@ -22,6 +21,7 @@ from gateway.core.messages import OutboundFile
 from gateway.delivery.outbound_files import delete_snapshots, waiting
 from gateway.ops.zip_writer import ZipWriter
 from gateway.runtime.paths import DataDir
+from gateway.store.port import Transaction
 from gateway.store.repositories import preferences
 from gateway.store.sqlite import migrator
 from gateway.store.sqlite.engine import SqliteStore
@@ -97,7 +97,7 @@ class UserDataService:
     workspace: Path
     access: AccessControl
     forget: Callable[[str], None]
-    reload_doors: Callable[[Connection], None]
+    reload_doors: Callable[[Transaction], None]
     carry_notes: Callable[[], Awaitable[None]]
 
     async def look(self, principal: str) -> Mapping[str, Any]:
@@ -105,7 +105,7 @@ class UserDataService:
         from gateway.store.repositories import user_data
 
         _check(principal)
-        found = await self.database.run(user_data.traces, principal)
+        found = await self.database.transact(user_data.traces, principal)
         files, file_bytes = await asyncio.to_thread(self._plan(principal).measured)
         return {
             **asdict(found),
@@ -122,7 +122,7 @@ class UserDataService:
         from gateway.store.repositories import user_export
 
         _check(principal)
-        texts = await self.database.run(user_export.export_rows, principal)
+        texts = await self.database.transact(user_export.export_rows, principal)
         return await asyncio.to_thread(self._pack, principal, texts, target)
 
     async def delete(self, principal: str, *, copies: bool) -> Mapping[str, Any]:
@@ -134,10 +134,10 @@ class UserDataService:
                 hint="Wait for it, or end it: /stop in their chat; then ask again.",
             )
         plan = self._plan(principal, copies=copies)
-        changed, unsent = await self.database.run(_erase, plan, time.time())
+        changed, unsent = await self.database.transact(_erase, plan, time.time())
         for session in changed:
             self.forget(session)
-        await self.database.run(self.reload_doors)
+        await self.database.transact(self.reload_doors)
         await self.carry_notes()
         await asyncio.to_thread(delete_snapshots, unsent)
         left = await self.finish()
@@ -150,21 +150,21 @@ class UserDataService:
 
         How many files and folders could not be deleted.
         """
-        stored = await self.database.run(preferences.get_state, preferences.DELETION)
+        stored = await self.database.transact(preferences.get_state, preferences.DELETION)
         left = 0
         if stored is None:
             return left
         if stored != _REWRITE:
             plan = _Plan(**json.loads(stored))
-            needed = await self.database.run(_needed)
+            needed = await self.database.transact(_needed)
             left = await asyncio.to_thread(_unlink, self.home, plan, needed)
             if plan.copies:
                 for path in migrator.copies(self.database.file):
                     path.unlink(missing_ok=True)
             # From here on the name is known no more.
-            await self.database.run(preferences.put_state, preferences.DELETION, _REWRITE)
+            await self.database.transact(preferences.put_state, preferences.DELETION, _REWRITE)
         await self.database.rewrite()
-        await self.database.run(preferences.drop_state, preferences.DELETION)
+        await self.database.transact(preferences.drop_state, preferences.DELETION)
         return left
 
     def _plan(self, principal: str, *, copies: bool = False) -> _Plan:
@@ -249,20 +249,20 @@ def _remove_empty(folder: Path) -> None:
             folder.rmdir()
 
 
-def _erase(connection: Connection, plan: _Plan, now: float) -> tuple[list[str], set[OutboundFile]]:
+def _erase(tx: Transaction, plan: _Plan, now: float) -> tuple[list[str], set[OutboundFile]]:
     """The sessions that have changed, and files that nobody waits for any more."""
     from gateway.store.repositories import user_data
 
-    connection.execute("PRAGMA defer_foreign_keys=ON")
-    before = waiting(connection)
-    changed = user_data.erase(connection, plan.principal, now)
-    preferences.put_state(connection, preferences.DELETION, json.dumps(asdict(plan)))
-    return changed, before - waiting(connection)
+    tx.run("PRAGMA defer_foreign_keys=ON")
+    before = waiting(tx)
+    changed = user_data.erase(tx, plan.principal, now)
+    preferences.put_state(tx, preferences.DELETION, json.dumps(asdict(plan)))
+    return changed, before - waiting(tx)
 
 
-def _needed(connection: Connection) -> frozenset[str]:
+def _needed(tx: Transaction) -> frozenset[str]:
     """Names of contents that somebody's undo still needs."""
-    entries = connection.execute("SELECT unseal(entry, 'change.entry', step, n) FROM change")
+    entries = tx.all("SELECT unseal(entry, 'change.entry', step, n) FROM change")
     return frozenset(name for (entry,) in entries for name in _BLOB.findall(entry))
 
 

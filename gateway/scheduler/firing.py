@@ -6,7 +6,6 @@ its slot, so that a crash before the commit repeats it and one behind it does no
 
 import logging
 from dataclasses import dataclass, field, replace
-from sqlite3 import Connection
 
 from agent.errors import KoreError
 from agent.i18n import plural, t, use_locale
@@ -19,6 +18,7 @@ from gateway.scheduler.heartbeat import has_work
 from gateway.scheduler.job_text import local_time, title
 from gateway.scheduler.recurrence import Recurrence
 from gateway.scheduler.service import JobContext
+from gateway.store.port import Transaction
 from gateway.store.repositories import inbox, jobs, outbox, session_admin, sessions
 from gateway.store.repositories.inbox import InboxBatch, InboxEntry
 from gateway.store.repositories.jobs import Job
@@ -53,74 +53,72 @@ class _Due:
     late: bool
 
 
-def fire_due(connection: Connection, house: JobContext, now: float) -> FiredJobs:
+def fire_due(tx: Transaction, house: JobContext, now: float) -> FiredJobs:
     fired = FiredJobs()
-    found = jobs.due(connection, house.open_ways, now, _BATCH)
+    found = jobs.due(tx, house.open_ways, now, _BATCH)
     for job in found:
         with use_locale(house.delivery.languages.of_route(job.route)):
             try:
-                _fire(connection, house, job, now, fired)
+                _fire(tx, house, job, now, fired)
             except KoreError as exc:
-                _fail(connection, job, exc)
+                _fail(tx, job, exc)
     fired.more = len(found) == _BATCH
     return fired
 
 
-def fire_now(connection: Connection, house: JobContext, job: Job, now: float) -> FiredJobs:
+def fire_now(tx: Transaction, house: JobContext, job: Job, now: float) -> FiredJobs:
     """Somebody wants it now, whatever its rule and the hour."""
     fired = FiredJobs()
-    _begin(connection, house, job, (int(now), ""), now, fired)
+    _begin(tx, house, job, (int(now), ""), now, fired)
     return fired
 
 
-def shift_clock_back(connection: Connection, now: float) -> None:
+def shift_clock_back(tx: Transaction, now: float) -> None:
     """The clock was set back: what waits for an instant that was only thought to be near."""
-    for job in jobs.listed(connection, None, None):
+    for job in jobs.listed(tx, None, None):
         if job.state != "on" or job.slot_at is None or job.slot_at <= now:
             continue
         try:
             slot = Recurrence.stored(job.rule, job.zone).after(now, job.created_at)
         except KoreError as exc:
-            _fail(connection, job, exc)
+            _fail(tx, job, exc)
             continue
         if slot is not None and slot < job.slot_at:
-            jobs.advance(connection, job.id, slot)
+            jobs.advance(tx, job.id, slot)
 
 
-def _fail(connection: Connection, job: Job, why: KoreError) -> None:
+def _fail(tx: Transaction, job: Job, why: KoreError) -> None:
     """A rule that cannot be worked out any more, in a time zone that this machine does not know,
     costs its own job."""
     log.error("job %d is switched off: %s", job.id, why)
-    jobs.set_state(connection, job.id, "failed", str(why))
+    jobs.set_state(tx, job.id, "failed", str(why))
 
 
-def _fire(
-    connection: Connection, house: JobContext, job: Job, now: float, fired: FiredJobs
-) -> None:
+def _fire(tx: Transaction, house: JobContext, job: Job, now: float, fired: FiredJobs) -> None:
     if not house.rules.access.is_allowed(job.message):
         log.warning("job %d is paused: %s is not let in any more", job.id, job.principal)
-        jobs.set_state(connection, job.id, "paused", t("its maker is not let in any more"))
+        jobs.set_state(tx, job.id, "paused", t("its maker is not let in any more"))
         return
     assert job.slot_at is not None, "what is due has a slot"
     rule = Recurrence.stored(job.rule, job.zone)
-    zone, hours = jobs.clock_of(connection, job.route)
+    zone, hours = jobs.clock_of(tx, job.route)
     zone = zone or house.schedule.zone or job.zone
     until = None
     if not job.urgent:
         until = quiet_until(hours or house.schedule.quiet_hours, zone, now)
     if until is not None and job.kind != "heartbeat":
-        jobs.hold(connection, job.id, until)
+        jobs.hold(tx, job.id, until)
         return
     due = _chosen(job, rule, now)
     for slot in due.missed:
-        jobs.begin(connection, job, slot, "missed", now)
+        jobs.begin(tx, job, slot, "missed", now)
     if until is None and not _is_idle(house, job):
         for slot in due.slots:
             late = _lateness(due, slot, job.zone)
-            _begin(connection, house, job, (slot, late), now, fired)
+            _begin(tx, house, job, (slot, late), now, fired)
         if due.missed and not due.slots:
-            _tell_missed(connection, house, job, due, now, fired)
-    jobs.advance(connection, job.id, rule.after(max(now, job.slot_at), job.created_at))
+            _tell_missed(tx, house, job, due, now, fired)
+    jobs.advance(tx, job.id, rule.after(max(now, job.slot_at), job.created_at))
 
 
 def _chosen(job: Job, rule: Recurrence, now: float) -> _Due:
@@ -137,7 +135,7 @@ def _chosen(job: Job, rule: Recurrence, now: float) -> _Due:
 
 
 def _begin(
-    connection: Connection,
+    tx: Transaction,
     house: JobContext,
     job: Job,
     told: tuple[int, str],
@@ -146,34 +144,34 @@ def _begin(
 ) -> None:
     """One slot; `told` is it, and what is said of its being late."""
     slot, late = told
-    if job.kind != "reminder" and jobs.is_under_way(connection, job):
-        if jobs.begin(connection, job, slot, "missed", now):
-            jobs.ended(connection, job.id, slot, "missed", t("the one before was still at work"))
+    if job.kind != "reminder" and jobs.is_under_way(tx, job):
+        if jobs.begin(tx, job, slot, "missed", now):
+            jobs.ended(tx, job.id, slot, "missed", t("the one before was still at work"))
         return
-    if not jobs.begin(connection, job, slot, "ran" if job.kind == "reminder" else "begun", now):
+    if not jobs.begin(tx, job, slot, "ran" if job.kind == "reminder" else "begun", now):
         return
     if job.kind == "reminder":
-        if _is_unheard(connection, house, job, now):
+        if _is_unheard(tx, house, job, now):
             return
         text = quiet(f"⏰ {job.message.content}", job.taint) + (f"\n\n{late}" if late else "")
         parts = house.delivery.render(job.route, text)
         letter = OutgoingReply(job.event(slot), job.route, parts, "notice", taint=job.taint)
-        outbox.put(connection, None, [letter], now)
+        outbox.put(tx, None, [letter], now)
         fired.mail.add(job.route.lane)
         return
-    _ask(connection, job, slot, late, now)
+    _ask(tx, job, slot, late, now)
     fired.lanes.add(job.lane)
 
 
-def _ask(connection: Connection, job: Job, slot: int, late: str, now: float) -> None:
+def _ask(tx: Transaction, job: Job, slot: int, late: str, now: float) -> None:
     """The message that the job's turn answers: in the chat's conversation, or in one of its own."""
     chat, session = job.route.lane, None
-    sessions.unbind(connection, job.lane)
+    sessions.unbind(tx, job.lane)
     if not job.own:
-        session = sessions.bound_session(connection, chat)
+        session = sessions.bound_session(tx, chat)
         if session is None:
-            session = sessions.create_session(connection, job.principal, now, lane=chat)
-        elif session_admin.status_of(connection, session) != "open":
+            session = sessions.create_session(tx, job.principal, now, lane=chat)
+        elif session_admin.status_of(tx, session) != "open":
             session = None
     message = job.message
     content = f"{message.content}\n\n{late}" if late else message.content
@@ -187,22 +185,22 @@ def _ask(connection: Connection, job: Job, slot: int, late: str, now: float) -> 
         lane=job.lane,
         options=options,
     )
-    inbox.accept(connection, InboxBatch(asked.channel, asked.account, now), [InboxEntry(asked)])
+    inbox.accept(tx, InboxBatch(asked.channel, asked.account, now), [InboxEntry(asked)])
 
 
-def _is_unheard(connection: Connection, house: JobContext, job: Job, now: float) -> bool:
+def _is_unheard(tx: Transaction, house: JobContext, job: Job, now: float) -> bool:
     """Whether a reminder has failed to arrive so often that it is not sent any more."""
-    last = jobs.slots(connection, job, 2)[1:]
-    failures = jobs.count_failure(connection, job.id, failed=bool(last and last[0].lost))
+    last = jobs.slots(tx, job, 2)[1:]
+    failures = jobs.count_failure(tx, job.id, failed=bool(last and last[0].lost))
     if failures < house.schedule.max_failures:
         return False
     log.warning("job %d ends: %d reminders did not arrive", job.id, failures)
-    jobs.set_state(connection, job.id, "failed", t("what it said did not arrive"))
+    jobs.set_state(tx, job.id, "failed", t("what it said did not arrive"))
     return True
 
 
 def _tell_missed(
-    connection: Connection, house: JobContext, job: Job, due: _Due, now: float, fired: FiredJobs
+    tx: Transaction, house: JobContext, job: Job, due: _Due, now: float, fired: FiredJobs
 ) -> None:
     n = len(due.missed)
     text = plural(
@@ -216,7 +214,7 @@ def _tell_missed(
     parts = house.delivery.render(job.route, text)
     name = f"{job.event(due.missed[-1])}:missed"
     letter = OutgoingReply(name, job.route, parts, "notice", taint=job.taint)
-    outbox.put(connection, None, [letter], now)
+    outbox.put(tx, None, [letter], now)
     fired.mail.add(job.route.lane)
 
 
@@ -253,20 +251,20 @@ def is_silent(text: str) -> bool:
 
 
 def record_result(
-    connection: Connection, house: JobContext, message: InboundMessage, failed: str, now: float
+    tx: Transaction, house: JobContext, message: InboundMessage, failed: str, now: float
 ) -> None:
     assert message.job is not None, "the message of a job"
     slot = int(message.event_id.rpartition(":")[2])
     note = " ".join(failed.split())[:_NOTE_CHARS]
-    jobs.ended(connection, message.job, slot, "failed" if failed else "ran", note)
-    failures = jobs.count_failure(connection, message.job, failed=bool(failed))
-    job = jobs.find(connection, message.job)
+    jobs.ended(tx, message.job, slot, "failed" if failed else "ran", note)
+    failures = jobs.count_failure(tx, message.job, failed=bool(failed))
+    job = jobs.find(tx, message.job)
     most = house.schedule.max_failures
     if job is None or job.state != "on" or failures < most:
         return
     log.warning("job %d is switched off: it has failed %d times in a row", job.id, failures)
     jobs.set_state(
-        connection, job.id, "failed", plural(failures, "it failed", "it failed {n} times in a row")
+        tx, job.id, "failed", plural(failures, "it failed", "it failed {n} times in a row")
     )
     text = plural(
         failures,
@@ -279,4 +277,4 @@ def record_result(
     parts = house.delivery.render(message.route, text)
     name = f"{message.event_id}:off"
     letter = OutgoingReply(name, message.route, parts, "notice", taint=job.taint)
-    outbox.put(connection, None, [letter], now)
+    outbox.put(tx, None, [letter], now)

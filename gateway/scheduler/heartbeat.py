@@ -3,12 +3,12 @@
 import logging
 import re
 from pathlib import Path
-from sqlite3 import Connection
 
 from agent.prompts import load_prompt
 from agent.security.taint.file_marks import is_unseen
 from gateway.config.sections import ScheduleSection
 from gateway.core.messages import InboundMessage, Sender
+from gateway.store.port import Transaction
 from gateway.store.repositories import jobs, usage
 from gateway.store.repositories.jobs import Job
 
@@ -40,17 +40,17 @@ def has_work(workspace: Path) -> bool:
 
 
 def ensure_heartbeat_job(
-    connection: Connection, schedule: ScheduleSection, owner: str | None, zone: str, now: float
+    tx: Transaction, schedule: ScheduleSection, owner: str | None, zone: str, now: float
 ) -> None:
     """The heartbeat is a job like others, as long as the settings want one and it is known where
     the owner reads."""
-    known = jobs.made(connection, _MADE_BY)
+    known = jobs.made(tx, _MADE_BY)
     minutes = schedule.heartbeat_minutes
-    route = usage.private_route(connection, owner) if owner and minutes else None
+    route = usage.private_route(tx, owner) if owner and minutes else None
     if known is not None and (
         route is None or (known.rule, known.route) != (f"every {(minutes or 0) * 60}", route)
     ):
-        jobs.remove(connection, known)
+        jobs.remove(tx, known)
         known = None
     if route is None or known is not None or owner is None or minutes is None:
         return
@@ -66,7 +66,7 @@ def ensure_heartbeat_job(
     began = int(now)
     first = began + minutes * 60
     jobs.put(
-        connection,
+        tx,
         Job(
             id=0,
             made_by=_MADE_BY,

@@ -4,7 +4,6 @@ import re
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from sqlite3 import Connection
 from typing import Any
 
 from agent.errors import KoreError, ToolError
@@ -18,6 +17,7 @@ from gateway.scheduler import job_editor, job_text
 from gateway.scheduler.firing import fire_now
 from gateway.scheduler.job_editor import JobAuthor, JobRequest
 from gateway.scheduler.service import JobService
+from gateway.store.port import Transaction
 from gateway.store.repositories import jobs, sessions
 from gateway.store.repositories.claims import TurnClaim
 from gateway.store.repositories.jobs import CATCH_UPS, Job
@@ -35,7 +35,7 @@ _HOW = mark_for_translation(
 
 
 def handle_chat(
-    connection: Connection,
+    tx: Transaction,
     timetable: JobService,
     message: InboundMessage,
     argument: str,
@@ -46,32 +46,32 @@ def handle_chat(
     action = action.casefold()
     try:
         if action in ("", "list"):
-            return _list(connection, timetable, message)
+            return _list(tx, timetable, message)
         if action in ("zone", "quiet"):
-            return _set_clock(connection, timetable, message, action, rest.strip())
+            return _set_clock(tx, timetable, message, action, rest.strip())
         if action in ("add", "ask") and rest.strip():
-            chosen = sessions.chosen_mode(connection, session) if session else None
+            chosen = sessions.chosen_mode(tx, session) if session else None
             mode = timetable.house.rules.mode(message, chosen)
             maker = JobAuthor(message, mode, f"m:{message.channel}:{message.account}:"
                           f"{message.event_id}", time.time())  # fmt: skip
             wish = replace(wish_of(rest), prompt=action == "ask")
-            said = job_editor.create_job(connection, timetable.house, maker, wish)
+            said = job_editor.create_job(tx, timetable.house, maker, wish)
             timetable.touch()
             return escape_markdown(said)
         if action in (*_CHANGES, "run"):
             number = int(rest) if rest.strip().isdecimal() else None
-            job = job_editor.find(connection, timetable.house, message, number)
-            return escape_markdown(_change(connection, timetable, job, action))
+            job = job_editor.find(tx, timetable.house, message, number)
+            return escape_markdown(_change(tx, timetable, job, action))
     except KoreError as exc:
         return t("⚠️ {what}.", what=escape_markdown(f"{str(exc)[:1].upper()}{str(exc)[1:]}"))
     return t(_HOW)
 
 
 def handle_cli(
-    connection: Connection, timetable: JobService, action: str, wanted: Mapping[str, Any]
+    tx: Transaction, timetable: JobService, action: str, wanted: Mapping[str, Any]
 ) -> str:
     """For `kore cron`, by the owner at the machine. Raises `KoreError`."""
-    message = _terminal(connection, timetable)
+    message = _terminal(tx, timetable)
     if action in ("add", "ask"):
         maker = JobAuthor(
             message,
@@ -89,51 +89,51 @@ def handle_cli(
             catch_up=wanted.get("catch_up") or "once",
             zone=wanted.get("zone"),
         )
-        said = job_editor.create_job(connection, timetable.house, maker, wish)
+        said = job_editor.create_job(tx, timetable.house, maker, wish)
         timetable.touch()
         return said
-    found = jobs.find(connection, int(wanted["number"]))
+    found = jobs.find(tx, int(wanted["number"]))
     if found is None:
         raise KoreError(t("there is no job {job} here", job=wanted["number"]))
-    return _change(connection, timetable, found, action)
+    return _change(tx, timetable, found, action)
 
 
 def handle_tool(
-    connection: Connection, timetable: JobService, claim: TurnClaim, wish: JobRequest
+    tx: Transaction, timetable: JobService, claim: TurnClaim, wish: JobRequest
 ) -> ToolResult:
     """For the model, in the name of whoever speaks. Raises `KoreError`."""
     with use_locale(ENGLISH):
-        return _appoint(connection, timetable, claim, wish)
+        return _appoint(tx, timetable, claim, wish)
 
 
 def _appoint(
-    connection: Connection, timetable: JobService, claim: TurnClaim, wish: JobRequest
+    tx: Transaction, timetable: JobService, claim: TurnClaim, wish: JobRequest
 ) -> ToolResult:
     message = claim.messages[-1]
     if message.job is not None:
         raise ToolError("A scheduled job makes and changes no jobs: ask the person to.")
     if wish.action == "list":
-        seen = job_editor.visible(connection, timetable.house, message)
+        seen = job_editor.visible(tx, timetable.house, message)
         taint = PRIVATE.union(*(taint_of_text(",".join(job.message.options.get("taint", ())))
                                 for job in seen))  # fmt: skip
-        told = "\n".join(job_text.line(connection, job) for job in seen)
+        told = "\n".join(job_text.line(tx, job) for job in seen)
         return ToolResult(told or "There are no jobs.", taint=taint)
     if wish.action != "add":
-        job = job_editor.find(connection, timetable.house, message, wish.number)
-        return ToolResult(_change(connection, timetable, job, wish.action))
-    (step,) = connection.execute(
+        job = job_editor.find(tx, timetable.house, message, wish.number)
+        return ToolResult(_change(tx, timetable, job, wish.action))
+    (step,) = tx.one(
         "SELECT coalesce(max(n), 0) FROM step WHERE turn_id = ? AND call_id = ?",
         (claim.turn, wish.call),
-    ).fetchone()
+    )
     mode = timetable.house.rules.mode(message, claim.mode)
     maker = JobAuthor(message, mode, f"t:{claim.turn}:{step}", time.time(), by_model=True)
-    said = job_editor.create_job(connection, timetable.house, maker, wish)
+    said = job_editor.create_job(tx, timetable.house, maker, wish)
     timetable.touch()
     return ToolResult(said)
 
 
-def all_facts(connection: Connection) -> list[dict[str, Any]]:
-    return [job_text.facts(connection, job) for job in jobs.listed(connection, None, None)]
+def all_facts(tx: Transaction) -> list[dict[str, Any]]:
+    return [job_text.facts(tx, job) for job in jobs.listed(tx, None, None)]
 
 
 def wish_of(text: str) -> JobRequest:
@@ -166,11 +166,11 @@ def wish_of(text: str) -> JobRequest:
 
 
 def choices(
-    connection: Connection, timetable: JobService, message: InboundMessage
+    tx: Transaction, timetable: JobService, message: InboundMessage
 ) -> list[tuple[str, str]]:
     """Labels and arguments: what can be done with each of the first jobs that are listed."""
     found = []
-    for job in job_editor.visible(connection, timetable.house, message)[:_BUTTON_JOBS]:
+    for job in job_editor.visible(tx, timetable.house, message)[:_BUTTON_JOBS]:
         if job.state == "on":
             found.append((t("Pause {n}", n=job.id), f"pause {job.id}"))
         else:
@@ -179,11 +179,11 @@ def choices(
     return found
 
 
-def _list(connection: Connection, timetable: JobService, message: InboundMessage) -> str:
-    seen = job_editor.visible(connection, timetable.house, message)
-    lines = [job_text.line(connection, job, escape_markdown) for job in seen]
-    zone = job_editor.zone_for(connection, timetable.house, message)
-    _, hours = jobs.clock_of(connection, message.route)
+def _list(tx: Transaction, timetable: JobService, message: InboundMessage) -> str:
+    seen = job_editor.visible(tx, timetable.house, message)
+    lines = [job_text.line(tx, job, escape_markdown) for job in seen]
+    zone = job_editor.zone_for(tx, timetable.house, message)
+    _, hours = jobs.clock_of(tx, message.route)
     hours = hours or timetable.house.schedule.quiet_hours
     clock = t("Time zone {zone}.", zone=zone)
     if hours and QUIET.fullmatch(hours):
@@ -192,26 +192,26 @@ def _list(connection: Connection, timetable: JobService, message: InboundMessage
 
 
 def _set_clock(
-    connection: Connection, timetable: JobService, message: InboundMessage, column: str, value: str
+    tx: Transaction, timetable: JobService, message: InboundMessage, column: str, value: str
 ) -> str:
     """A person's own chat, or the owner's word for a group."""
     if not message.private and not timetable.house.rules.access.is_owner(message):
         raise KoreError(t("only the owner may choose that for a group"))
     if column == "zone":
-        jobs.set_clock(connection, message.route, "zone", zone_of(value).key if value else None)
-        return _zone_told(connection, timetable, message)
+        jobs.set_clock(tx, message.route, "zone", zone_of(value).key if value else None)
+        return _zone_told(tx, timetable, message)
     if value and value != "off" and not QUIET.fullmatch(value):
         raise KoreError(t("quiet: found {found!r}, expected 22:00-07:00 or off", found=value[:40]))
-    jobs.set_clock(connection, message.route, "quiet", value or None)
+    jobs.set_clock(tx, message.route, "quiet", value or None)
     timetable.touch()
     hours = value or timetable.house.schedule.quiet_hours or "off"
     return t("Quiet hours {hours}.", hours=hours) if hours != "off" else t("No quiet hours here.")
 
 
-def _zone_told(connection: Connection, timetable: JobService, message: InboundMessage) -> str:
+def _zone_told(tx: Transaction, timetable: JobService, message: InboundMessage) -> str:
     """The zone that holds now, and the jobs that keep the one they were made in."""
-    zone = job_editor.zone_for(connection, timetable.house, message)
-    seen = job_editor.visible(connection, timetable.house, message)
+    zone = job_editor.zone_for(tx, timetable.house, message)
+    seen = job_editor.visible(tx, timetable.house, message)
     older = [
         job
         for job in seen
@@ -222,27 +222,27 @@ def _zone_told(connection: Connection, timetable: JobService, message: InboundMe
     told = t("Time zone {zone}.", zone=zone)
     if not older:
         return told
-    lines = [job_text.line(connection, job, escape_markdown) for job in older]
+    lines = [job_text.line(tx, job, escape_markdown) for job in older]
     kept = t(
         "These jobs keep the time zone they were made in; to move one, remove it and add it again:"
     )
     return "\n".join([told, kept, *lines])
 
 
-def _change(connection: Connection, timetable: JobService, job: Job, action: str) -> str:
+def _change(tx: Transaction, timetable: JobService, job: Job, action: str) -> str:
     """Raises `KoreError`."""
     if action == "run":
-        timetable.told(fire_now(connection, timetable.house, job, time.time()))
+        timetable.told(fire_now(tx, timetable.house, job, time.time()))
         return t("Job {job} runs now.", job=job.id)
     if action not in _CHANGES:
         raise KoreError(t("there is no action {action!r}", action=action))
-    said = job_editor.change_job(connection, job, action, time.time())
+    said = job_editor.change_job(tx, job, action, time.time())
     timetable.touch()
     return said
 
 
-def _terminal(connection: Connection, timetable: JobService) -> InboundMessage:
+def _terminal(tx: Transaction, timetable: JobService) -> InboundMessage:
     """The owner at the machine; told where they read: in their private chat, else in the terminal
     that opens next."""
     owner = timetable.house.rules.access.chief
-    return job_editor.delivery_route(connection, owner, time.time())
+    return job_editor.delivery_route(tx, owner, time.time())

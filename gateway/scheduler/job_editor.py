@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from sqlite3 import Connection
 
 from agent.errors import KoreError
 from agent.i18n import plural, t
@@ -15,6 +14,7 @@ from gateway.scheduler.job_text import describe_recurrence, local_time, title
 from gateway.scheduler.recurrence import Recurrence
 from gateway.scheduler.service import JobContext
 from gateway.scheduler.time_parser import parse_time
+from gateway.store.port import Transaction
 from gateway.store.repositories import approvals, jobs
 from gateway.store.repositories.jobs import CatchUp, Job
 
@@ -54,18 +54,16 @@ class JobAuthor:
     by_model: bool = False
 
 
-def create_job(
-    connection: Connection, house: JobContext, maker: JobAuthor, wish: JobRequest
-) -> str:
+def create_job(tx: Transaction, house: JobContext, maker: JobAuthor, wish: JobRequest) -> str:
     """Make a job; returns what is said of it. A call that is made again makes no second one.
     Raises `KoreError`."""
-    if known := jobs.made(connection, maker.made_by):
+    if known := jobs.made(tx, maker.made_by):
         return made(known)
     if maker.message.route.lane.startswith(ONCE):
         # Its terminal is gone when the time has come.
-        told = delivery_route(connection, house.rules.access.chief, maker.now)
+        told = delivery_route(tx, house.rules.access.chief, maker.now)
         maker = replace(maker, message=told)
-    zone = wish.zone or zone_for(connection, house, maker.message)
+    zone = wish.zone or zone_for(tx, house, maker.message)
     zone_of(zone)
     reading = parse_time(wish.when, zone, maker.now)
     rule, behind = reading.rule, reading.rest
@@ -73,7 +71,7 @@ def create_job(
     if wish.text and behind:
         words = t("when: {behind!r} is more than a time", behind=behind[:60])
         raise KoreError(words)
-    _check(connection, house, maker, rule, text)
+    _check(tx, house, maker, rule, text)
     began = int(maker.now)
     first = rule.after(maker.now, began)
     if first is None:
@@ -94,7 +92,7 @@ def create_job(
         due_at=first,
         created_at=began,
     )
-    said = made(jobs.put(connection, job))
+    said = made(jobs.put(tx, job))
     return f"{said}\n({reading.note})" if reading.note else said
 
 
@@ -113,9 +111,9 @@ def made(job: Job) -> str:
     )
 
 
-def zone_for(connection: Connection, house: JobContext, message: InboundMessage) -> str:
+def zone_for(tx: Transaction, house: JobContext, message: InboundMessage) -> str:
     """The chat's own, that of the owner's USER.md, the setting's, the machine's."""
-    chosen, _ = jobs.clock_of(connection, message.route)
+    chosen, _ = jobs.clock_of(tx, message.route)
     if chosen is not None and is_zone(chosen):
         return chosen
     told = None
@@ -124,20 +122,18 @@ def zone_for(connection: Connection, house: JobContext, message: InboundMessage)
     return told or house.schedule.zone or own_zone()
 
 
-def visible(connection: Connection, house: JobContext, message: InboundMessage) -> list[Job]:
+def visible(tx: Transaction, house: JobContext, message: InboundMessage) -> list[Job]:
     """At the terminal all; in a group the group's, in private one's own."""
     if message.channel == CONSOLE:
-        return jobs.listed(connection, None, None)
+        return jobs.listed(tx, None, None)
     if not message.private:
-        return jobs.listed(connection, None, message.route)
-    return jobs.listed(connection, message.principal, None)
+        return jobs.listed(tx, None, message.route)
+    return jobs.listed(tx, message.principal, None)
 
 
-def find(
-    connection: Connection, house: JobContext, message: InboundMessage, number: int | None
-) -> Job:
+def find(tx: Transaction, house: JobContext, message: InboundMessage, number: int | None) -> Job:
     """One that whoever speaks may change. Raises `KoreError`."""
-    seen: Sequence[Job] = visible(connection, house, message)
+    seen: Sequence[Job] = visible(tx, house, message)
     job = next((one for one in seen if one.id == number), None)
     if job is None:
         raise KoreError(t("there is no job {job} here", job=number))
@@ -146,25 +142,25 @@ def find(
     return job
 
 
-def change_job(connection: Connection, job: Job, action: str, now: float) -> str:
+def change_job(tx: Transaction, job: Job, action: str, now: float) -> str:
     """Remove, pause or resume it; returns a sentence."""
     if action == "remove":
-        jobs.remove(connection, job)
+        jobs.remove(tx, job)
         return t("Job {job} is gone.", job=job.id)
     if action == "pause":
-        jobs.set_state(connection, job.id, "paused")
+        jobs.set_state(tx, job.id, "paused")
         return t("Job {job} is paused.", job=job.id)
     slot = Recurrence.stored(job.rule, job.zone).after(now, job.created_at)
     if slot is None:
         raise KoreError(t("job {job} is over: make a new one", job=job.id))
-    jobs.set_state(connection, job.id, "on")
+    jobs.set_state(tx, job.id, "on")
     # What was missed meanwhile was meant to be.
-    jobs.advance(connection, job.id, slot)
+    jobs.advance(tx, job.id, slot)
     return made(replace(job, slot_at=slot))
 
 
 def _check(
-    connection: Connection, house: JobContext, maker: JobAuthor, rule: Recurrence, text: str
+    tx: Transaction, house: JobContext, maker: JobAuthor, rule: Recurrence, text: str
 ) -> None:
     """Raises `KoreError` for what the owner's limits or the role refuse."""
     limits, message = house.schedule, maker.message
@@ -179,7 +175,7 @@ def _check(
             t("the text has {n:,} characters; keep it under {most:,}", n=len(text),
               most=TEXT_LIMIT_CHARS)
         )  # fmt: skip
-    if jobs.count_of(connection, message.principal) >= limits.max_jobs:
+    if jobs.count_of(tx, message.principal) >= limits.max_jobs:
         raise KoreError(
             plural(
                 limits.max_jobs,
@@ -220,9 +216,9 @@ def _template(maker: JobAuthor, wish: JobRequest, text: str) -> InboundMessage:
     )
 
 
-def delivery_route(connection: Connection, owner: str | None, now: float) -> InboundMessage:
+def delivery_route(tx: Transaction, owner: str | None, now: float) -> InboundMessage:
     """The owner as they speak where they read in private, else in the terminal that opens next."""
-    route = approvals.private_route(connection, owner) if owner else None
+    route = approvals.private_route(tx, owner) if owner else None
     if route is None or owner is None or route.channel == CONSOLE:
         return InboundMessage(CONSOLE, "local", "main", Sender("0"), "", "", now)
     sender = Sender(owner.partition(":")[2])

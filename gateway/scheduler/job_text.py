@@ -3,11 +3,11 @@
 import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime
-from sqlite3 import Connection
 from typing import Any
 
 from agent.i18n import mark_for_translation, t
 from gateway.core.timezones import is_zone, zone_of
+from gateway.store.port import Transaction
 from gateway.store.repositories import jobs
 from gateway.store.repositories.jobs import Job, Slot
 
@@ -97,7 +97,7 @@ def _cron_in_words(spec: str) -> str:
     return t("every {days} at {time}", days=days, time=time)
 
 
-def line(connection: Connection, job: Job, shown: Callable[[str], str] = str) -> str:
+def line(tx: Transaction, job: Job, shown: Callable[[str], str] = str) -> str:
     """For a list: number, words, rule, next slot, and how the last one went; `shown` makes
     markdown of it."""
     told = [describe_recurrence(job)]
@@ -107,16 +107,16 @@ def line(connection: Connection, job: Job, shown: Callable[[str], str] = str) ->
             told.append(t("held until {when}", when=local_time(job.due_at, job.zone)))
     elif job.state != "done":
         told.append(f"{_state(job)}: {job.reason}" if job.reason else _state(job))
-    if last := last_time(connection, job):
+    if last := last_time(tx, job):
         told.append(t("last {when}", when=last))
     sign = {"reminder": "⏰", "prompt": "▶", "heartbeat": "♥"}[job.kind]
     said = shown(f"{title(job)}: {', '.join(told)}")
     return f"- {job.id} {sign} {said}"
 
 
-def last_time(connection: Connection, job: Job) -> str | None:
+def last_time(tx: Transaction, job: Job) -> str | None:
     """When it was last due, and what became of it."""
-    last = jobs.slots(connection, job, 1)
+    last = jobs.slots(tx, job, 1)
     return f"{local_time(last[0].at, job.zone)}: {how(last[0])}" if last else None
 
 
@@ -138,7 +138,7 @@ def how(slot: Slot) -> str:
     return t("{ran}, nothing to say", ran=ran)
 
 
-def facts(connection: Connection, job: Job) -> dict[str, Any]:
+def facts(tx: Transaction, job: Job) -> dict[str, Any]:
     """For programs: times in Unix seconds."""
     return {
         "id": job.id,
@@ -168,10 +168,10 @@ def facts(connection: Connection, job: Job) -> dict[str, Any]:
                 "delivered": slot.delivered,
                 "not_delivered": slot.lost,
             }
-            for slot in jobs.slots(connection, job, 10)
+            for slot in jobs.slots(tx, job, 10)
         ],
-        "last": last_time(connection, job),
-        "line": line(connection, job),
+        "last": last_time(tx, job),
+        "line": line(tx, job),
     }
 
 

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from sqlite3 import Connection
 from typing import TYPE_CHECKING, Any
 
 from agent.errors import KoreError
@@ -18,6 +17,7 @@ from gateway.channels.base import Channel
 from gateway.config.sections import ScheduleSection
 from gateway.core.messages import InboundMessage
 from gateway.delivery.sender import OutboxSender
+from gateway.store.port import Transaction
 from gateway.store.repositories.claims import TurnClaim
 from gateway.store.sqlite.engine import SqliteStore
 from gateway.turns.outcome import TurnOutcome
@@ -76,36 +76,34 @@ class JobService:
         """Something was begun by hand; from any thread."""
         self._loop.call_soon_threadsafe(lambda: self.wake(fired))
 
-    def set_heartbeat(self, connection: Connection, now: float) -> None:
+    def set_heartbeat(self, tx: Transaction, now: float) -> None:
         from gateway.core.timezones import own_zone
         from gateway.scheduler.heartbeat import ensure_heartbeat_job
 
         limits = self._rules.schedule
-        ensure_heartbeat_job(
-            connection, limits, self._rules.access.chief, limits.zone or own_zone(), now
-        )
+        ensure_heartbeat_job(tx, limits, self._rules.access.chief, limits.zone or own_zone(), now)
 
     def command(
-        self, connection: Connection, message: InboundMessage, argument: str, session: str | None
+        self, tx: Transaction, message: InboundMessage, argument: str, session: str | None
     ) -> str:
         """What `/cron` answers, in markdown."""
         from gateway.scheduler.job_commands import handle_chat
 
-        return handle_chat(connection, self, message, argument, session)
+        return handle_chat(tx, self, message, argument, session)
 
-    def choices(self, connection: Connection, message: InboundMessage) -> list[tuple[str, str]]:
+    def choices(self, tx: Transaction, message: InboundMessage) -> list[tuple[str, str]]:
         """What buttons below `/cron` say, and the argument of each."""
         from gateway.scheduler.job_commands import choices
 
-        return choices(connection, self, message)
+        return choices(tx, self, message)
 
-    def ended(self, connection: Connection, claim: TurnClaim, failed: str) -> None:
+    def ended(self, tx: Transaction, claim: TurnClaim, failed: str) -> None:
         """The turn of a job is over, in the transaction that ends it; `failed` says why, or ''."""
         for message in claim.messages:
             if message.job is not None and message.task is None:
                 from gateway.scheduler.firing import record_result
 
-                record_result(connection, self.house, message, failed, time.time())
+                record_result(tx, self.house, message, failed, time.time())
 
     def is_silent(self, claim: TurnClaim, found: TurnOutcome) -> bool:
         """Whether a job has come to nothing that anybody need read."""
@@ -126,13 +124,13 @@ class JobService:
     async def jobs(self) -> Sequence[Mapping[str, Any]]:
         from gateway.scheduler.job_commands import all_facts
 
-        return await self._database.run(all_facts)
+        return await self._database.transact(all_facts)
 
     async def serve(self, action: str, wanted: Mapping[str, Any]) -> str:
         """A sentence for the terminal. Raises `KoreError`."""
         from gateway.scheduler.job_commands import handle_cli
 
-        return await self._database.run(handle_cli, self, action, wanted)
+        return await self._database.transact(handle_cli, self, action, wanted)
 
     def of_turn(self, claim: TurnClaim) -> "TurnTimetable":
         return TurnTimetable(self, claim)
@@ -140,7 +138,7 @@ class JobService:
     async def appoint(self, claim: TurnClaim, wish: "JobRequest") -> ToolResult:
         from gateway.scheduler.job_commands import handle_tool
 
-        return await self._database.run(handle_tool, self, claim, wish)
+        return await self._database.transact(handle_tool, self, claim, wish)
 
 
 @frozen

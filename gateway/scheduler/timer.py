@@ -7,7 +7,6 @@ and looks at the wall clock anew twice a minute, because that may jump and a lap
 import logging
 import time
 from collections.abc import Callable
-from sqlite3 import Connection
 from typing import TYPE_CHECKING
 
 from gateway.bus.bus import MessageBus
@@ -15,6 +14,7 @@ from gateway.delivery.outbox_reader import Wait
 from gateway.delivery.sender import OutboxSender, wait_for
 from gateway.scheduler.service import JobService
 from gateway.store.errors import StoreError
+from gateway.store.port import Transaction
 from gateway.store.sqlite.engine import SqliteStore
 
 if TYPE_CHECKING:
@@ -72,9 +72,9 @@ class JobTimer:
         house = self._timetable.house
         wanted = house.schedule.heartbeat_minutes is not None
         try:
-            known, last = await self._database.run(_known)
+            known, last = await self._database.transact(_known)
             if known or wanted:
-                await self._database.run(self._timetable.set_heartbeat, self._clock())
+                await self._database.transact(self._timetable.set_heartbeat, self._clock())
         except StoreError as exc:
             log.error("the scheduler begins without what is on record: %s", exc)
             return self._clock()
@@ -88,14 +88,14 @@ class JobTimer:
                 log.warning("the clock went back by %.0f s", self._seen - now)
                 from gateway.scheduler.firing import shift_clock_back
 
-                await self._database.run(shift_clock_back, now)
+                await self._database.transact(shift_clock_back, now)
             self._seen = now
-            due_at = await self._database.run(_next_due, self._timetable.house.open_ways)
+            due_at = await self._database.transact(_next_due, self._timetable.house.open_ways)
             if due_at is None or due_at > now:
                 return due_at
             from gateway.scheduler.firing import fire_due
 
-            self._wake(await self._database.run(fire_due, self._timetable.house, now))
+            self._wake(await self._database.transact(fire_due, self._timetable.house, now))
         except StoreError as exc:
             log.error("jobs wait: %s", exc)
             return self._clock() + _PAUSE_S
@@ -108,17 +108,17 @@ class JobTimer:
             self._delivery.wake(lane)
 
 
-def _known(connection: Connection) -> tuple[bool, float]:
+def _known(tx: Transaction) -> tuple[bool, float]:
     """Whether there is any job, and when the last slot was begun."""
-    (any_,) = connection.execute("SELECT EXISTS (SELECT 1 FROM job)").fetchone()
-    (last,) = connection.execute("SELECT coalesce(max(fired_at), 0) FROM slot").fetchone()
+    (any_,) = tx.one("SELECT EXISTS (SELECT 1 FROM job)")
+    (last,) = tx.one("SELECT coalesce(max(fired_at), 0) FROM slot")
     return bool(any_), float(last)
 
 
-def _next_due(connection: Connection, ways: str) -> float | None:
-    (found,) = connection.execute(
+def _next_due(tx: Transaction, ways: str) -> float | None:
+    (found,) = tx.one(
         "SELECT min(due_at) FROM job WHERE state = 'on' AND channel || ':' || account IN"
         " (SELECT value FROM json_each(?))",
         (ways,),
-    ).fetchone()
+    )
     return None if found is None else float(found)

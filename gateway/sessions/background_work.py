@@ -37,7 +37,7 @@ class BackgroundWork:
         toolbox = self._agent.toolbox
         if facts := await toolbox.facts(claim.session):
             asked = replace(asked, content=(*asked.content, Context(f"[{'; '.join(facts)}]")))
-            await self._database.run(sessions.amend, claim.session, claim.turn, asked)
+            await self._database.transact(sessions.amend, claim.session, claim.turn, asked)
         toolbox.told(claim.session)
         return asked
 
@@ -58,7 +58,7 @@ class BackgroundWork:
     async def is_left(self, session: str, lane: str) -> bool:
         """Whether nobody comes back to a session whose one-shot run is over: what it left running
         has to end then, and whoever watches is told."""
-        if await self._database.run(sessions.is_in_use, session):
+        if await self._database.transact(sessions.is_in_use, session):
             return False
         if told := ended_now(self._agent.toolbox.tasks(session)):
             self._watchers.publish(lane, Notice("info", told))

@@ -2,24 +2,24 @@
 
 import os
 import time
-from sqlite3 import Connection
 
 from agent.errors import KoreError
 from agent.i18n import t
 from gateway.core.messages import CONSOLE, Route
 from gateway.core.records import ConsoleLease
+from gateway.store.port import Transaction
 from gateway.store.repositories import inbox, outbox, session_admin, sessions
 from gateway.store.repositories.active_channels import foreign_channel
 
 LOCAL, MAIN = "local", "main"
 
 
-def bind(connection: Connection, lane: str, session: str | None) -> str:
+def bind(tx: Transaction, lane: str, session: str | None) -> str:
     if session is None:
-        found = sessions.create_session(connection, f"{CONSOLE}:{os.getuid()}", time.time())
+        found = sessions.create_session(tx, f"{CONSOLE}:{os.getuid()}", time.time())
     else:
-        found = sessions.find(connection, session)
-        if (channel := foreign_channel(connection, found)) is not None:
+        found = sessions.find(tx, session)
+        if (channel := foreign_channel(tx, found)) is not None:
             raise KoreError(
                 t(
                     "session {id} has an unfinished turn of {channel}, which this process does"
@@ -31,36 +31,36 @@ def bind(connection: Connection, lane: str, session: str | None) -> str:
                     "`kore gateway` finishes it; to go on meanwhile, work in a copy: --fork-session"
                 ),
             )
-    sessions.bind(connection, lane, found)
+    sessions.bind(tx, lane, found)
     return found
 
 
-def consoles_of(connection: Connection, session: str) -> list[str]:
+def consoles_of(tx: Transaction, session: str) -> list[str]:
     """Chat ids of consoles that are in this session: an answer may be under way there."""
-    lanes = sessions.lanes_of(connection, sessions.find(connection, session))
+    lanes = sessions.lanes_of(tx, sessions.find(tx, session))
     prefix = Route(CONSOLE, LOCAL, "").lane
     return [lane.removeprefix(prefix) for lane in lanes if lane.startswith(f"{prefix}{MAIN}")]
 
 
 def open_console(
-    connection: Connection, chat_id: str, session: str | None, fresh: bool
+    tx: Transaction, chat_id: str, session: str | None, fresh: bool
 ) -> ConsoleLease | None:
     """The console's place in this chat; None when something else is still under way there."""
     lane = Route(CONSOLE, LOCAL, chat_id).lane
-    unfinished = inbox.has_work(connection, lane) or outbox.has_mail(connection, lane)
-    bound = sessions.bound_session(connection, lane)
+    unfinished = inbox.has_work(tx, lane) or outbox.has_mail(tx, lane)
+    bound = sessions.bound_session(tx, lane)
     if unfinished:
-        if fresh and bound is not None and session_admin.status_of(connection, bound) == "paused":
+        if fresh and bound is not None and session_admin.status_of(tx, bound) == "paused":
             return None  # what waits there waits on
-        if session is not None and sessions.find(connection, session) != bound:
+        if session is not None and sessions.find(tx, session) != bound:
             return None
         return ConsoleLease(chat_id, bound, unfinished=True)
     if session is not None:
-        return ConsoleLease(chat_id, bind(connection, lane, session), unfinished=False)
+        return ConsoleLease(chat_id, bind(tx, lane, session), unfinished=False)
     if fresh:
-        sessions.unbind(connection, lane)
+        sessions.unbind(tx, lane)
         return ConsoleLease(chat_id, None, unfinished=False)
-    last = sessions.last_of(connection, f"{CONSOLE}:{os.getuid()}")
+    last = sessions.last_of(tx, f"{CONSOLE}:{os.getuid()}")
     if last is not None:
-        bind(connection, lane, last)
+        bind(tx, lane, last)
     return ConsoleLease(chat_id, last, unfinished=False)

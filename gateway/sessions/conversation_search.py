@@ -3,7 +3,6 @@
 import re
 import time
 from collections.abc import Sequence
-from sqlite3 import Connection
 from typing import Protocol
 
 from agent.errors import KoreError
@@ -12,6 +11,7 @@ from agent.tools.base import MemoryHit
 from gateway.core.messages import CONSOLE, InboundMessage, Route
 from gateway.core.records import SearchHit
 from gateway.store import search
+from gateway.store.port import Transaction
 from gateway.store.repositories import sessions
 from gateway.store.repositories.claims import TurnClaim
 from gateway.store.search import Scope
@@ -42,9 +42,9 @@ class ConversationSearch:
 
     async def __call__(self, words: str, most: int) -> Sequence[MemoryHit]:
         """Newest first. Raises `KoreError` when nothing may or can be searched here."""
-        while not await self.database.run(search.enter_older):
+        while not await self.database.transact(search.enter_older):
             pass
-        return await self.database.run(self._found, words, most)
+        return await self.database.transact(self._found, words, most)
 
     def _scope(self) -> Scope:
         """Their own conversations of this chat; for the owner in private the terminal's, too, and
@@ -61,13 +61,13 @@ class ConversationSearch:
         chat = Route(message.channel, message.account, message.chat_id).lane
         return Scope(message.principal, chat, console=self.access.is_owner_alone(message))
 
-    def _found(self, connection: Connection, words: str, most: int) -> list[MemoryHit]:
+    def _found(self, tx: Transaction, words: str, most: int) -> list[MemoryHit]:
         # Only now: somebody may have joined while the index was brought up to date.
         scope = self._scope()
-        asked = self._asked(connection)
+        asked = self._asked(tx)
 
         def find(words: str) -> list[SearchHit]:
-            found = search.find(connection, words, scope, most + len(asked), _AROUND_CHARS)
+            found = search.find(tx, words, scope, most + len(asked), _AROUND_CHARS)
             return [hit for hit in found if (hit.session, hit.n) not in asked]
 
         found = find(words)
@@ -76,12 +76,12 @@ class ConversationSearch:
             each = {(hit.session, hit.n): hit for word in single for hit in find(word)}
             found = sorted(each.values(), key=lambda hit: -hit.at)
         found = found[:most]
-        taints = {hit.session: sessions.taint_of(connection, hit.session) for hit in found}
+        taints = {hit.session: sessions.taint_of(tx, hit.session) for hit in found}
         return [MemoryHit(_place(hit), hit.snippet, taints[hit.session]) for hit in found]
 
-    def _asked(self, connection: Connection) -> set[tuple[str, int]]:
+    def _asked(self, tx: Transaction) -> set[tuple[str, int]]:
         """This turn's own messages: the question is no answer to itself."""
-        rows = connection.execute("SELECT n FROM message WHERE turn_id = ?", (self.claim.turn,))
+        rows = tx.all("SELECT n FROM message WHERE turn_id = ?", (self.claim.turn,))
         return {(self.claim.session, n) for (n,) in rows}
 
 

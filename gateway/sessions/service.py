@@ -5,7 +5,6 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from sqlite3 import Connection
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from agent.errors import KoreError
@@ -16,6 +15,7 @@ from gateway.core.messages import CONSOLE
 from gateway.core.records import SearchHit, SessionInfo, SessionPreview
 from gateway.sessions.background_work import BackgroundWork
 from gateway.store import search
+from gateway.store.port import Transaction
 from gateway.store.repositories import inbox, session_admin, sessions, usage
 from gateway.store.repositories.session_admin import SessionOwner, Status
 from gateway.store.search import Scope
@@ -48,9 +48,9 @@ class SessionService:
     background: BackgroundWork
 
     async def search(self, words: str, limit: int = 20) -> Sequence[SearchHit]:
-        while not await self.database.run(search.enter_older):
+        while not await self.database.transact(search.enter_older):
             pass
-        return await self.database.run(search.look_up, words, Scope(), limit)
+        return await self.database.transact(search.look_up, words, Scope(), limit)
 
     async def glimpse(self, session: str, first: int, last: int) -> SessionPreview:
         return await self._with(session_admin.preview, session, first, last)
@@ -79,10 +79,10 @@ class SessionService:
         except KoreError as exc:
             raise KoreError(f"{file}: {exc}", hint=exc.hint) from exc
         owner = SessionOwner(f"{CONSOLE}:{os.getuid()}")
-        return await self.database.run(_put, found, owner, time.time())
+        return await self.database.transact(_put, found, owner, time.time())
 
     async def set_status(self, session: str, status: Status) -> str:
-        found, lanes = await self.database.run(_set_status, session, status)
+        found, lanes = await self.database.transact(_set_status, session, status)
         for lane in lanes:
             self.wake(lane)
             if status == "closed":
@@ -92,29 +92,29 @@ class SessionService:
 
     async def _with(
         self,
-        act: Callable[Concatenate[Connection, str, P], T],
+        act: Callable[Concatenate[Transaction, str, P], T],
         session: str,
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
         """Do it to the session that `session` is, or begins."""
 
-        def found(connection: Connection) -> T:
-            return act(connection, sessions.find(connection, session), *args, **kwargs)
+        def found(tx: Transaction) -> T:
+            return act(tx, sessions.find(tx, session), *args, **kwargs)
 
-        return await self.database.run(found)
+        return await self.database.transact(found)
 
 
-def _lines(connection: Connection, session: str) -> list[str]:
+def _lines(tx: Transaction, session: str) -> list[str]:
     from gateway.store.repositories import transcripts
 
-    return transcripts.lines(connection, session)
+    return transcripts.lines(tx, session)
 
 
-def _put(connection: Connection, found: "Transcript", owner: SessionOwner, now: float) -> str:
+def _put(tx: Transaction, found: "Transcript", owner: SessionOwner, now: float) -> str:
     from gateway.store.repositories import transcripts
 
-    return transcripts.put(connection, found, owner, now)
+    return transcripts.put(tx, found, owner, now)
 
 
 def _text(file: Path) -> str:
@@ -135,28 +135,26 @@ def _text(file: Path) -> str:
     return content.decode("utf-8-sig", errors="replace")
 
 
-def _set_status(
-    connection: Connection, session: str, status: Status
-) -> tuple[SessionInfo, Sequence[str]]:
-    found = sessions.find(connection, session)
-    if status == "closed" and session_admin.is_at_work(connection, found):
+def _set_status(tx: Transaction, session: str, status: Status) -> tuple[SessionInfo, Sequence[str]]:
+    found = sessions.find(tx, session)
+    if status == "closed" and session_admin.is_at_work(tx, found):
         raise KoreError(
             t("session {found} is at work", found=found),
             hint=t("Stop it first, or wait for its answer."),
         )
-    lanes = session_admin.set_status(connection, found, status)
-    return sessions.recent(connection, 1, session=found)[0], lanes
+    lanes = session_admin.set_status(tx, found, status)
+    return sessions.recent(tx, 1, session=found)[0], lanes
 
 
-def conversation_status(connection: Connection, lane: str) -> dict[str, Any]:
+def conversation_status(tx: Transaction, lane: str) -> dict[str, Any]:
     """The session of a lane with the model and the mode that were chosen for it (None: those of
     the settings), how many messages wait, and what it has cost, as far as that is known."""
-    session = sessions.bound_session(connection, lane)
-    spent = usage.of_session(connection, session) if session else None
+    session = sessions.bound_session(tx, lane)
+    spent = usage.of_session(tx, session) if session else None
     return {
         "session": session,
-        "model": sessions.chosen_model(connection, session) if session else None,
-        "mode": sessions.chosen_mode(connection, session) if session else None,
-        "waiting": len(inbox.waiting_messages(connection, lane)),
+        "model": sessions.chosen_model(tx, session) if session else None,
+        "mode": sessions.chosen_mode(tx, session) if session else None,
+        "waiting": len(inbox.waiting_messages(tx, lane)),
         "cost_usd": spent.known_usd if spent is not None and spent.calls else None,
     }

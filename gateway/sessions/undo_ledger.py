@@ -11,11 +11,10 @@ from gateway.store.cipher import Cipher
 from gateway.store.sqlite.engine import SqliteStore
 
 if TYPE_CHECKING:
-    from sqlite3 import Connection
-
     from agent.undo.change_log import ChangeLog
     from agent.undo.ledger import UndoOperation, UndoResult
     from agent.undo.records import ChangeStep
+    from gateway.store.port import Transaction
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -67,9 +66,9 @@ class StoreLedger:
 
     def _run(
         self,
-        work: "Callable[Concatenate[Connection, P], T]",
+        work: "Callable[Concatenate[Transaction, P], T]",
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        handed = self._database.run(work, *args, **kwargs)
+        handed = self._database.transact(work, *args, **kwargs)
         return asyncio.run_coroutine_threadsafe(handed, self._loop).result()

@@ -39,7 +39,7 @@ class SessionWindowCache:
         if window is not None:
             window.messages.append(asked)
         else:
-            window = await self._database.run(windows.load, session)
+            window = await self._database.transact(windows.load, session)
             self._windows[session] = window
         self._windows.move_to_end(session)
         self.count(session)

@@ -11,17 +11,12 @@ from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
 from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
-from sqlite3 import Connection
 
 from agent.errors import ConfigError
 from agent.records import frozen
-from gateway.store.errors import StoreError
 
 KEY_BYTES = 32
 _NONCE_BYTES = 12
-_CHECK = "this is the key"
-_PLACE = ("meta.value", "cipher")
 Value = str | int | None
 # What the schema's own triggers put in the place of a text that is to be forgotten.
 _EMPTIED = ("", "[]")
@@ -141,78 +136,6 @@ def cipher_of(
             hint=hint,
         )
     return Cipher(key, name)
-
-
-def install(connection: Connection, cipher: Cipher | None) -> None:
-    """Give the connection `seal` and `unseal`."""
-    seal, unseal = (cipher.seal, cipher.unseal) if cipher else (_unchanged, _unchanged)
-    connection.create_function("seal", -1, seal)
-    connection.create_function("unseal", -1, unseal, deterministic=True)
-
-
-def check_key(connection: Connection, path: Path, cipher: Cipher | None) -> None:
-    """Raises `StoreError` for a database with another key, or with one too many or too few.
-
-    Nothing is written. One that holds no message yet takes any key.
-    """
-    mark = mark_of(connection)
-    if mark is None:
-        if cipher is not None and not _is_empty(connection):
-            raise StoreError(
-                f"the database {path} was made without a key, and store.encryption_key_env names "
-                f"{cipher.name}",
-                hint="Seal it with that key: kore store rekey. Or take the setting out.",
-            )
-    elif cipher is None:
-        raise StoreError(
-            f"the database {path} is sealed, and store.encryption_key_env names no key",
-            hint="Set it, or open it for good: kore store rekey --plain --from NAME_OF_VARIABLE.",
-        )
-    elif not _fits(cipher, mark):
-        raise StoreError(
-            f"the database {path} is sealed with another key than {cipher.name} holds",
-            hint="Give the key that it was sealed with; `kore store rekey` changes it.",
-        )
-
-
-def mark_sealed(connection: Connection, cipher: Cipher | None) -> None:
-    """Note which key the texts of this database are sealed with, if that is not known yet."""
-    if cipher is not None and mark_of(connection) is None:
-        connection.execute(
-            "INSERT INTO meta (name, value) VALUES ('cipher', ?)", (cipher.seal(_CHECK, *_PLACE),)
-        )
-
-
-def mark_of(connection: Connection) -> str | None:
-    """What shows which key the texts are sealed with; None when they are not."""
-    if not _has_table(connection, "meta"):
-        return None
-    row = connection.execute("SELECT value FROM meta WHERE name = 'cipher'").fetchone()
-    return row[0] if row else None
-
-
-def _fits(cipher: Cipher, mark: str) -> bool:
-    try:
-        return cipher.unseal(mark, *_PLACE) == _CHECK
-    except ValueError:
-        return False
-
-
-def _is_empty(connection: Connection) -> bool:
-    return not any(
-        connection.execute(f"SELECT EXISTS (SELECT 1 FROM {one.table})").fetchone()[0]
-        for one in SEALED
-        if _has_table(connection, one.table)
-    )
-
-
-def _has_table(connection: Connection, name: str) -> bool:
-    row = connection.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", (name,)).fetchone()
-    return row is not None
-
-
-def _unchanged(text: Value, *place: Value) -> Value:
-    return text
 
 
 def _bound(place: tuple[Value, ...]) -> bytes:

@@ -8,14 +8,14 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from sqlite3 import Connection
 
 from agent.errors import KoreError
 from agent.records import frozen
 from agent.serialization import message_from_json
 from agent.types import Message
 from gateway.core.records import SearchHit
-from gateway.store.cipher import mark_of
+from gateway.store.port import Transaction
+from gateway.store.repositories.preferences import get_state
 
 # Scripts that are written without spaces: Thai to Khmer, kana, Han, Hangul.
 _UNSPACED = re.compile(
@@ -51,66 +51,65 @@ class Scope:
         return f"(({own}){either})", tuple(values)
 
 
-def enter(connection: Connection, session: str, numbered: Iterable[tuple[int, Message]]) -> None:
+def enter(tx: Transaction, session: str, numbered: Iterable[tuple[int, Message]]) -> None:
     """Make messages findable, in the transaction that stores them."""
     texts = [
         (n, message.text)
         for n, message in numbered
         if message.role in ("user", "assistant") and message.text
     ]
-    if not texts or _is_sealed(connection):
+    if not texts or _is_sealed(tx):
         return
     for n, text in texts:
-        row = connection.execute(
-            "INSERT INTO findable (session, n) VALUES (?, ?) ON CONFLICT DO NOTHING", (session, n)
+        row = tx.first(
+            "INSERT INTO findable (session, n) VALUES (?, ?) ON CONFLICT DO NOTHING RETURNING id",
+            (session, n),
         )
-        if row.rowcount:
-            connection.execute(
-                "INSERT INTO words (rowid, text) VALUES (?, ?)", (row.lastrowid, _spaced(text))
-            )
+        if row is not None:
+            tx.run("INSERT INTO words (rowid, text) VALUES (?, ?)", (row[0], _spaced(text)))
 
 
-def forget(connection: Connection, session: str) -> None:
+def forget(tx: Transaction, session: str) -> None:
     """Take a session's words out; its messages are still there."""
-    rows = connection.execute(
+    rows = tx.all(
         f"SELECT f.id, {_CONTENT} FROM findable f JOIN message m USING (session, n)"
         " WHERE f.session = ?",
         (session,),
-    ).fetchall()
-    connection.executemany(
+    )
+    tx.many(
         "INSERT INTO words (words, rowid, text) VALUES ('delete', ?, ?)",
         [(id_, _spaced(message_from_json(json.loads(data)).text)) for id_, data in rows],
     )
-    connection.execute("DELETE FROM findable WHERE session = ?", (session,))
+    tx.run("DELETE FROM findable WHERE session = ?", (session,))
 
 
-def forget_all(connection: Connection) -> None:
+def forget_all(tx: Transaction) -> None:
     """Empty the index, for a database whose texts get another key."""
-    connection.execute("INSERT INTO words (words) VALUES ('delete-all')")
-    connection.execute("DELETE FROM findable")
-    connection.execute("DELETE FROM meta WHERE name = 'search'")
+    tx.run("INSERT INTO words (words) VALUES ('delete-all')")
+    tx.run("DELETE FROM findable")
+    tx.run("DELETE FROM meta WHERE name = 'search'")
 
 
-def enter_older(connection: Connection) -> bool:
+def enter_older(tx: Transaction) -> bool:
     """Enter some of what was stored before there was an index; True when nothing is left."""
-    if _is_sealed(connection):
+    if _is_sealed(tx):
         raise KoreError(
             "messages cannot be searched here: this database is sealed (store.encryption_key_env)",
             hint="kore sessions list shows the conversations, kore sessions show ID reads one.",
         )
-    row = connection.execute("SELECT value FROM meta WHERE name = 'search'").fetchone()
+    row = tx.first("SELECT value FROM meta WHERE name = 'search'")
     reached = json.loads(row[0]) if row else ["", 0]
     if reached is None:
         return True
-    rows = connection.execute(
+    rows = tx.all(
         f"SELECT m.session, m.n, {_CONTENT} FROM message m WHERE (m.session, m.n) > (?, ?)"
         " ORDER BY m.session, m.n LIMIT ?",
         (*reached, CHUNK),
-    ).fetchall()
+    )
     for session, n, data in rows:
-        enter(connection, session, [(n, message_from_json(json.loads(data)))])
+        enter(tx, session, [(n, message_from_json(json.loads(data)))])
     reached = list(rows[-1][:2]) if len(rows) == CHUNK else None
-    connection.execute(
+    tx.run(
         "INSERT INTO meta (name, value) VALUES ('search', ?)"
         " ON CONFLICT DO UPDATE SET value = excluded.value",
         (json.dumps(reached),),
@@ -118,17 +117,17 @@ def enter_older(connection: Connection) -> bool:
     return reached is None
 
 
-def look_up(connection: Connection, wanted: str, scope: Scope, limit: int) -> list[SearchHit]:
+def look_up(tx: Transaction, wanted: str, scope: Scope, limit: int) -> list[SearchHit]:
     """Sessions whose name has all these words anywhere in it, then the newest messages with them.
 
     Raises `KoreError` when there is no word in it.
     """
-    named = list(islice(_named(connection, _terms(wanted), scope), limit))
-    return named + find(connection, wanted, scope, limit - len(named))
+    named = list(islice(_named(tx, _terms(wanted), scope), limit))
+    return named + find(tx, wanted, scope, limit - len(named))
 
 
 def find(
-    connection: Connection, wanted: str, scope: Scope, limit: int, around: int = AROUND_CHARS
+    tx: Transaction, wanted: str, scope: Scope, limit: int, around: int = AROUND_CHARS
 ) -> list[SearchHit]:
     """The newest messages with all these words; a word may be the beginning of a longer one.
 
@@ -139,7 +138,7 @@ def find(
     if not terms:
         raise KoreError(f"found no word in {wanted!r}, expected words to search for")
     where, values = scope.where()
-    rows = connection.execute(
+    rows = tx.all(
         f"SELECT s.id, unseal(s.name, 'session.name', s.id), s.principal, m.n, m.role,"
         f" m.created_at, {_CONTENT} FROM words w JOIN findable f ON f.id = w.rowid"
         " JOIN message m ON m.session = f.session AND m.n = f.n JOIN session s ON s.id = f.session"
@@ -156,9 +155,9 @@ def find(
     ]
 
 
-def _named(connection: Connection, terms: Sequence[str], scope: Scope) -> Iterator[SearchHit]:
+def _named(tx: Transaction, terms: Sequence[str], scope: Scope) -> Iterator[SearchHit]:
     where, values = scope.where()
-    rows = connection.execute(
+    rows = tx.all(
         "SELECT s.id, s.name, s.principal, s.last_active_at FROM session s"
         f" WHERE s.name <> '' AND {where} ORDER BY s.last_active_at DESC, s.id DESC",
         values,
@@ -170,8 +169,8 @@ def _named(connection: Connection, terms: Sequence[str], scope: Scope) -> Iterat
             yield SearchHit(session, name, principal, 0, "name", at, *shown)
 
 
-def _is_sealed(connection: Connection) -> bool:
-    return mark_of(connection) is not None
+def _is_sealed(tx: Transaction) -> bool:
+    return get_state(tx, "cipher") is not None
 
 
 def _spaced(text: str) -> str:

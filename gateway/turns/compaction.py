@@ -114,10 +114,10 @@ class CompactionService:
         A summary that is under way is theirs, too, unless they name what is to be kept.
         """
         session = claim.session
-        turn = await self.database.run(turns.last_of, session) if session else None
+        turn = await self.database.transact(turns.last_of, session) if session else None
         if not session or not turn:
             return t("There is nothing to make shorter yet.")
-        chosen = await self.database.run(sessions.chosen_model, session)
+        chosen = await self.database.transact(sessions.chosen_model, session)
         speaking = self.speaking(claim.message)
         speaking = with_model(speaking, claim.message, chosen, self.agent.models)
         payer = TurnClaim(turn, claim.seq, session, [claim.message], resumed=True)
@@ -182,7 +182,7 @@ class CompactionService:
             log.error("the summary of session %s broke", session, exc_info=error)
 
     async def _compact(self, job: CompactionJob) -> CompactionOutcome | None:
-        window = await self.database.run(windows.load, job.claim.session)
+        window = await self.database.transact(windows.load, job.claim.session)
         shorter = None
         try:
             if job.asked is not None or self._is_full(window, job.speaking):
@@ -207,7 +207,7 @@ class CompactionService:
         from agent.context.summarizer import DroppedMessages, Summariser
 
         claim = job.claim
-        taint = await self.database.run(sessions.taint_of, claim.session)
+        taint = await self.database.transact(sessions.taint_of, claim.session)
         goal = int(room(self.agent, job.speaking).limit * GOAL)
         known = DroppedMessages((), focus=job.asked or "", taint=taint, asked=job.asked is not None)
         summariser = Summariser(self.agent.models, self.agent.redactor)
@@ -233,7 +233,7 @@ class CompactionService:
             None if answered or not shorter.summarised else self._letter(claim, window, shorter)
         )
         kept = StoredSummary.of(claim.session, window, shorter, letter)
-        done = await self.database.run(windows.keep, kept, time.time())
+        done = await self.database.transact(windows.keep, kept, time.time())
         if done and letter is not None:
             self.delivery.wake(letter.route.lane)
         return done

@@ -17,7 +17,7 @@ class StoredDisclosureBudget:
     session: str
 
     async def spend(self, bits: float) -> bool:
-        return await self.database.run(sessions.spend_bits, self.session, bits) <= CHOICE_BITS
+        return await self.database.transact(sessions.spend_bits, self.session, bits) <= CHOICE_BITS
 
     def renew(self) -> None:
         """Only a message that a turn has taken in renews it, and `Turns` knows which: those of the

@@ -53,7 +53,7 @@ class StoreTurnJournal:
         rows = [*close_unanswered_calls(self._history, self._results), message]
         effects = {call.id: self._effect(call) for call in message.tool_calls}
         claim = self._claim
-        work = self._database.run(
+        work = self._database.transact(
             turns.add_reply, claim.turn, claim.session, rows, effects, time.time()
         )
         # What was stored counts as stored, also when the turn was stopped in the meantime.
@@ -64,11 +64,11 @@ class StoreTurnJournal:
             raise TurnSuspended
         # A read leaves nothing behind that would have to be known after a crash.
         if effect != "read":
-            await self._database.run(turns.start_call, self._claim.turn, call)
+            await self._database.transact(turns.start_call, self._claim.turn, call)
 
     async def finish(self, call: ToolCall, result: ToolResult) -> None:
         self._results[call.id] = result_message(call.id, result)
-        await self._database.run(turns.finish_call, self._claim.turn, call, result)
+        await self._database.transact(turns.finish_call, self._claim.turn, call, result)
         self._stepped()
 
     async def heard(self) -> Sequence[Message]:

@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from sqlite3 import Connection
 
 from agent import events
 from agent.agent import Agent
@@ -28,6 +27,7 @@ from gateway.scheduler.service import JobService
 from gateway.sessions.background_work import BackgroundWork
 from gateway.sessions.conversation_search import ConversationSearch
 from gateway.sessions.window_cache import SessionWindowCache
+from gateway.store.port import Transaction
 from gateway.store.repositories import sessions, subagent_tasks, turns
 from gateway.store.repositories.claims import TurnClaim
 from gateway.store.repositories.inbox import taint_of_quotes
@@ -146,13 +146,13 @@ class TurnRunner:
         letters = [] if errands else [self._letter(claim, sentence)]
         ended = subagent_tasks.TaskOutcome("failed", sentence, claim.taint)
 
-        def store(connection: Connection) -> list[str]:
+        def store(tx: Transaction) -> list[str]:
             now = time.time()
-            turns.give_up(connection, claim.turn, letters, sentence, now)
-            self.timetable.ended(connection, claim, sentence)
-            return self.errands.end(connection, errands, ended, now)
+            turns.give_up(tx, claim.turn, letters, sentence, now)
+            self.timetable.ended(tx, claim, sentence)
+            return self.errands.end(tx, errands, ended, now)
 
-        self._wake(letters, await self._database.run(store))
+        self._wake(letters, await self._database.transact(store))
         for errand in errands:
             self._tell(errand, events.Error("error", sentence, None))
         if errands:
@@ -164,7 +164,7 @@ class TurnRunner:
         message = claim.messages[-1]
         known = {}
         if claim.resumed and unanswered_calls(window.messages):
-            known = await self._database.run(
+            known = await self._database.transact(
                 lambda c: turns.known_results(c, claim.turn, stopped=claim.stop_requested)
             )
         speaking = self.speaking(message)
@@ -175,13 +175,13 @@ class TurnRunner:
             # It reads no file unasked; what it was told is in its taint already.
             taint = NOTHING
         taint |= shown_taint(claim.messages)
-        taint |= await self._database.run(taint_of_quotes, claim.messages)
+        taint |= await self._database.transact(taint_of_quotes, claim.messages)
         if not taint <= claim.taint:
-            await self._database.run(sessions.add_taint, claim.session, taint)
+            await self._database.transact(sessions.add_taint, claim.session, taint)
         if not claim.resumed and any(
             is_said(one) and not self._rules.is_stranger(one) for one in claim.messages
         ):
-            await self._database.run(sessions.renew_bits, claim.session)
+            await self._database.transact(sessions.renew_bits, claim.session)
         limit = message.options.get("max_iterations")
         return Task(
             session=claim.session,
@@ -296,14 +296,14 @@ class TurnRunner:
         letters = [letter] if is_told else []
         turn_result = FinishedTurn(rows, letters, window.number(dropped - 1) if dropped else 0)
 
-        def store(connection: Connection) -> list[str]:
+        def store(tx: Transaction) -> list[str]:
             now = time.time()
-            turns.finish(connection, claim.turn, claim.session, turn_result, now)
-            self.timetable.ended(connection, claim, outcome.failure(found))
+            turns.finish(tx, claim.turn, claim.session, turn_result, now)
+            self.timetable.ended(tx, claim, outcome.failure(found))
             told = outcome.outcome(found, exposure.taint) if errands else None
-            return self.errands.end(connection, errands, told, now) if told else []
+            return self.errands.end(tx, errands, told, now) if told else []
 
-        lanes = await self._database.run(store)
+        lanes = await self._database.transact(store)
         journal.keep(rows)
         if dropped:
             window.drop(dropped)

@@ -44,7 +44,7 @@ class Steering:
         """What the history has grown by, on disk; `results` are put in front of what was said."""
         claim = self.claim
         joining = Joining(is_command, build_user_message, self._taint, burst=burst)
-        found = await self.database.run(
+        found = await self.database.transact(
             claims.join_running_turn, claim, results, joining, time.time()
         )
         if found is None:
@@ -52,7 +52,7 @@ class Steering:
             self._joins = not burst
             return []
         if any(is_said(one) and not self.is_stranger(one) for one in found.messages):
-            await self.database.run(sessions.renew_bits, claim.session)
+            await self.database.transact(sessions.renew_bits, claim.session)
         # Before the model reads a word of it.
         claim.messages.extend(found.messages)
         self.exposure.taint |= found.taint

@@ -5,7 +5,6 @@ Each function is a part of one transaction.
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from sqlite3 import Connection
 from typing import Any
 
 from agent.errors import ToolError
@@ -16,6 +15,7 @@ from agent.subagents.definition import SubagentDefinition
 from agent.tools import base
 from agent.tools.base import CallContext
 from gateway.core.messages import ONCE, InboundMessage
+from gateway.store.port import Transaction
 from gateway.store.repositories import approvals, inbox, sessions, subagent_tasks
 from gateway.store.repositories.claims import TurnClaim
 from gateway.store.repositories.inbox import InboxBatch, InboxEntry
@@ -40,22 +40,20 @@ class SubagentLaunch:
     earlier: SubagentTask | None = None
 
 
-def get_all(connection: Connection, numbers: Sequence[int]) -> list[SubagentTask]:
-    return [subagent_tasks.get(connection, number) for number in numbers]
+def get_all(tx: Transaction, numbers: Sequence[int]) -> list[SubagentTask]:
+    return [subagent_tasks.get(tx, number) for number in numbers]
 
 
-def find_launched(
-    connection: Connection, claim: TurnClaim, call: CallContext
-) -> SubagentTask | None:
+def find_launched(tx: Transaction, claim: TurnClaim, call: CallContext) -> SubagentTask | None:
     """The errand that this call has sent out before; its turn waits while that works."""
-    _, errand = subagent_tasks.of_call(connection, claim.turn, call.call.id)
+    _, errand = subagent_tasks.of_call(tx, claim.turn, call.call.id)
     if errand is not None and errand.state == "running" and not errand.background:
-        approvals.wait(connection, claim.turn)
+        approvals.wait(tx, claim.turn)
     return errand
 
 
 def earlier(
-    connection: Connection,
+    tx: Transaction,
     claim: TurnClaim,
     caller: SubagentTask | None,
     wanted: base.SubagentRequest,
@@ -64,23 +62,21 @@ def earlier(
     this conversation."""
     if wanted.resume is None:
         return None
-    found = subagent_tasks.find(
-        connection, wanted.resume, caller.root_session if caller else claim.session
-    )
+    found = subagent_tasks.find(tx, wanted.resume, caller.root_session if caller else claim.session)
     if found is None or found.caller != claim.session:
         raise ToolError(f"You have sent out no sub-agent of number {wanted.resume[:40]!r}.")
     return found
 
 
-def launch(connection: Connection, order: SubagentLaunch, now: float) -> SubagentTask:
+def launch(tx: Transaction, order: SubagentLaunch, now: float) -> SubagentTask:
     """The errand, its session, and the message that asks for it. Raises `ToolError`."""
     claim, caller, wanted = order.claim, order.errand, order.wanted
-    if approvals.is_stopping(connection, claim.turn):
+    if approvals.is_stopping(tx, claim.turn):
         raise ToolError("Not sent out: the turn is to stop.")
-    step, known = subagent_tasks.of_call(connection, claim.turn, order.call.call.id)
+    step, known = subagent_tasks.of_call(tx, claim.turn, order.call.call.id)
     assert known is None, "a turn makes each call once at a time"
     root_session = caller.root_session if caller else claim.session
-    working = len(subagent_tasks.running(connection, root_session))
+    working = len(subagent_tasks.running(tx, root_session))
     if working >= RUNNING_MOST:
         raise ToolError(f"{working} sub-agents work for this conversation already: wait for them.")
     lane = caller.lane if caller else claim.messages[-1].session_key
@@ -90,10 +86,10 @@ def launch(connection: Connection, order: SubagentLaunch, now: float) -> Subagen
     session = (
         earlier.session
         if earlier is not None
-        else sessions.create_session(connection, f"agent:{definition.name}", now)
+        else sessions.create_session(tx, f"agent:{definition.name}", now)
     )
     errand = subagent_tasks.put(
-        connection,
+        tx,
         SubagentTask(
             id=0,
             turn_id=claim.turn,
@@ -120,16 +116,16 @@ def launch(connection: Connection, order: SubagentLaunch, now: float) -> Subagen
             ended_at=None,
         ),
     )
-    sessions.bind(connection, errand.lane, session)
-    sessions.add_taint(connection, session, order.call.taint | profile.taint_of(definition))
-    enqueue_task(connection, claim.messages[-1], errand, wanted.prompt, now)
+    sessions.bind(tx, errand.lane, session)
+    sessions.add_taint(tx, session, order.call.taint | profile.taint_of(definition))
+    enqueue_task(tx, claim.messages[-1], errand, wanted.prompt, now)
     if not errand.background:
-        approvals.wait(connection, claim.turn)
+        approvals.wait(tx, claim.turn)
     return errand
 
 
 def enqueue_task(
-    connection: Connection, asked: InboundMessage, errand: SubagentTask, prompt: str, now: float
+    tx: Transaction, asked: InboundMessage, errand: SubagentTask, prompt: str, now: float
 ) -> None:
     """The message that the sub-agent's turn answers."""
     message = replace(
@@ -145,14 +141,12 @@ def enqueue_task(
         options={name: value for name, value in _lasting(asked).items() if name != "agent"},
     )
     arrival = InboxBatch(message.channel, message.account, now)
-    inbox.accept(connection, arrival, [InboxEntry(message)])
+    inbox.accept(tx, arrival, [InboxEntry(message)])
 
 
-def enqueue_report(
-    connection: Connection, errand: SubagentTask, outcome: TaskOutcome, now: float
-) -> None:
+def enqueue_report(tx: Transaction, errand: SubagentTask, outcome: TaskOutcome, now: float) -> None:
     """The message that tells the caller's conversation; its key is the errand's."""
-    *before, asked = inbox.of_turn(connection, errand.root_turn)
+    *before, asked = inbox.of_turn(tx, errand.root_turn)
     others = {one.sender.id: one.sender for said in before for one in said.speakers}
     others |= {one.sender.id: one.sender for one in asked.speakers}
     text = render_prompt(
@@ -181,7 +175,7 @@ def enqueue_report(
         },
     )
     arrival = InboxBatch(message.channel, message.account, now)
-    inbox.accept(connection, arrival, [InboxEntry(message)])
+    inbox.accept(tx, arrival, [InboxEntry(message)])
 
 
 def _lasting(asked: InboundMessage) -> dict[str, Any]:
@@ -189,10 +183,8 @@ def _lasting(asked: InboundMessage) -> dict[str, Any]:
     return {name: value for name, value in asked.options.items() if name not in _SHOWN}
 
 
-def speakers(
-    connection: Connection, errand: SubagentTask
-) -> tuple[list[InboundMessage], str | None]:
+def speakers(tx: Transaction, errand: SubagentTask) -> tuple[list[InboundMessage], str | None]:
     """Whose turn it is all for, and the mode of their conversation as it is now."""
-    asked = inbox.of_turn(connection, errand.root_turn)
-    mode = sessions.chosen_mode(connection, errand.root_session)
+    asked = inbox.of_turn(tx, errand.root_turn)
+    mode = sessions.chosen_mode(tx, errand.root_session)
     return [replace(one, lane=errand.lane) for one in asked], mode

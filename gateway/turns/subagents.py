@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from sqlite3 import Connection
 
 from agent.agent import Agent
 from agent.i18n import t
@@ -29,6 +28,7 @@ from agent.types import ToolResult
 from gateway.core.errors import AwaitingAnswer
 from gateway.delivery.sender import OutboxSender
 from gateway.media.send_file import file_sender, nowhere
+from gateway.store.port import Transaction
 from gateway.store.repositories import sessions, subagent_tasks
 from gateway.store.repositories.claims import TurnClaim
 from gateway.store.repositories.subagent_tasks import SubagentTask, TaskOutcome
@@ -61,7 +61,7 @@ class SubagentCoordinator:
         numbers = [one.task for one in claim.messages if one.task is not None and one.lane]
         if not numbers:
             return []
-        return await self._database.run(subagent_launch.get_all, numbers)
+        return await self._database.transact(subagent_launch.get_all, numbers)
 
     async def room(self, claim: TurnClaim) -> AbstractAsyncContextManager[object]:
         """Room to work: only so many sub-agents of one conversation do at a time."""
@@ -76,14 +76,14 @@ class SubagentCoordinator:
         task = replace(task, send=file_sender(self._database, self._delivery, claim, task.exposure))
         if (chosen := profile_for(claim.messages[-1])) is not None:
             task = profile.as_profile(task, chosen, self._agent)
-            await self._database.run(sessions.add_taint, claim.session, task.exposure.taint)
+            await self._database.transact(sessions.add_taint, claim.session, task.exposure.taint)
         if self._limits.max_depth < 1:
             return task
         return replace(task, spawn=_StoreSpawner(self, claim, None, task))
 
     async def dressed(self, claim: TurnClaim, task: Task, errand: SubagentTask) -> Task:
         """A sub-agent's turn: as its definition says, and never more than its caller may."""
-        speakers, mode = await self._database.run(subagent_launch.speakers, errand)
+        speakers, mode = await self._database.transact(subagent_launch.speakers, errand)
         given = self._rules.permissions(speakers, errand.root_session, mode, turn=claim.turn)
         who = f"sub-agent {errand.agent} ({errand.id})"
         definition, may_send = errand.definition, errand.depth < self._limits.max_depth
@@ -114,7 +114,7 @@ class SubagentCoordinator:
 
     def end(
         self,
-        connection: Connection,
+        tx: Transaction,
         errands: Sequence[SubagentTask],
         outcome: TaskOutcome,
         now: float,
@@ -122,10 +122,10 @@ class SubagentCoordinator:
         """Store what they came to, and what tells of it; returns the lanes to wake."""
         lanes = []
         for errand in errands:
-            if subagent_tasks.end(connection, errand.id, outcome, now):
+            if subagent_tasks.end(tx, errand.id, outcome, now):
                 lanes.append(errand.caller_lane)
                 if errand.background and outcome.state != "stopped":
-                    subagent_launch.enqueue_report(connection, errand, outcome, now)
+                    subagent_launch.enqueue_report(tx, errand, outcome, now)
         return lanes
 
     async def send(
@@ -133,7 +133,7 @@ class SubagentCoordinator:
     ) -> ToolResult:
         """The result of an errand. Raises `AwaitingAnswer` while there is none, and `ToolError`."""
         call, wanted = order.call, order.wanted
-        known = await self._database.run(subagent_launch.find_launched, claim, call)
+        known = await self._database.transact(subagent_launch.find_launched, claim, call)
         if known is None:
             known = await self._begin(claim, errand, order)
         models = self._agent.models
@@ -155,7 +155,7 @@ class SubagentCoordinator:
         """Send out a new one. One that goes on keeps its definition, and its model if no other is
         asked for."""
         wanted = order.wanted
-        earlier = await self._database.run(subagent_launch.earlier, claim, errand, wanted)
+        earlier = await self._database.transact(subagent_launch.earlier, claim, errand, wanted)
         definition = earlier.definition if earlier else await self._definition(wanted, order.root)
         model, _ = profile.model_for(self._agent.models, wanted.model, definition, order.model)
         if earlier is not None and wanted.model is None:
@@ -163,7 +163,7 @@ class SubagentCoordinator:
         new = subagent_launch.SubagentLaunch(
             claim, errand, order.call, wanted, definition, model, earlier
         )
-        begun = await self._database.run(subagent_launch.launch, new, time.time())
+        begun = await self._database.transact(subagent_launch.launch, new, time.time())
         self.wake(begun.lane)
         return begun
 

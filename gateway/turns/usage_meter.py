@@ -5,7 +5,6 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from sqlite3 import Connection
 
 from agent.errors import LimitReached
 from agent.i18n import t, use_locale
@@ -15,6 +14,7 @@ from gateway.access.control import AccessControl
 from gateway.config.sections import LimitsSection
 from gateway.core.messages import CONSOLE, Route
 from gateway.delivery.sender import OutboxSender
+from gateway.store.port import Transaction
 from gateway.store.repositories import outbox
 from gateway.store.repositories import usage as store
 from gateway.store.repositories.claims import TurnClaim
@@ -73,8 +73,10 @@ class StoreUsageMeter:
         known = claim.resumed
         if not known and errand is None and any(one.media for one in claim.messages):
             # Of one that is resumed it is on record already.
-            known = await self.database.run(store.record_heard, payer, claim.messages, self.clock())
-        before = await self.database.run(spent, claim.turn) if known else UsageTotals()
+            known = await self.database.transact(
+                store.record_heard, payer, claim.messages, self.clock()
+            )
+        before = await self.database.transact(spent, claim.turn) if known else UsageTotals()
         kind = TurnMeter if errand is None else ErrandMeter
         try:
             yield kind(self, payer, route, own, before)
@@ -85,13 +87,13 @@ class StoreUsageMeter:
         """Raises `LimitReached`; else the call's least cost is promised."""
         if not found:
             return
-        totals = await self.database.run(store.totals, payer, _since(found, self.clock()))
+        totals = await self.database.transact(store.totals, payer, _since(found, self.clock()))
         # From here to the promise nothing else runs: two chats cannot both take the last cent.
         self._promises.pop(payer.by, None)
         for cap in found:
             used = cap.used(totals) + self._promised(cap)
             if cap.forbids(used, estimate):
-                lane = await self.database.run(self._tell_owner, cap, cap.amount(used))
+                lane = await self.database.transact(self._tell_owner, cap, cap.amount(used))
                 if lane is not None:
                     self.delivery.wake(lane)
                 raise LimitReached(cap.refusal(used, estimate))
@@ -100,7 +102,9 @@ class StoreUsageMeter:
     async def after(
         self, payer: Payer, found: Sequence[UsageLimit], charge: Charge, route: Route | None
     ) -> Receipt:
-        totals, warnings, told = await self.database.run(self._count, payer, found, charge, route)
+        totals, warnings, told = await self.database.transact(
+            self._count, payer, found, charge, route
+        )
         self._promises.pop(payer.by, None)
         for lane in told:
             self.delivery.wake(lane)
@@ -119,7 +123,7 @@ class StoreUsageMeter:
 
     def _count(
         self,
-        connection: Connection,
+        tx: Transaction,
         payer: Payer,
         found: Sequence[UsageLimit],
         charge: Charge,
@@ -127,32 +131,32 @@ class StoreUsageMeter:
     ) -> tuple[Totals, list[str], list[str]]:
         """One transaction: the charge, and the notices that it is a reason for."""
         now = self.clock()
-        store.record(connection, payer, charge, now)
-        totals = store.totals(connection, payer, _since(found, now))
+        store.record(tx, payer, charge, now)
+        totals = store.totals(tx, payer, _since(found, now))
         warnings, told = [], []
         for cap in found:
             used = cap.used(totals)
-            if cap.is_near(used) and store.is_first(connection, cap.place, "warning", now):
+            if cap.is_near(used) and store.is_first(tx, cap.place, "warning", now):
                 text = cap.warning(used)
                 warnings.append(text)
                 if route is not None:
-                    told.append(self._post(connection, cap, "warning", route, text))
+                    told.append(self._post(tx, cap, "warning", route, text))
             if not cap.is_reached(used):
                 continue
-            if lane := self._tell_owner(connection, cap, cap.amount(used)):
+            if lane := self._tell_owner(tx, cap, cap.amount(used)):
                 told.append(lane)
         return totals, warnings, told
 
-    def _tell_owner(self, connection: Connection, cap: UsageLimit, used: str) -> str | None:
+    def _tell_owner(self, tx: Transaction, cap: UsageLimit, used: str) -> str | None:
         """Once for a limit of a day; returns the lane that has mail."""
         if not cap.is_of_a_day:
             return None
-        if not store.is_first(connection, cap.place, "reached", self.clock()):
+        if not store.is_first(tx, cap.place, "reached", self.clock()):
             return None
         where = f" ({cap.scope})" if cap.scope else ""
         log.warning("limits.%s is reached%s", cap.key, where)
         owner = self.access.chief
-        route = store.private_route(connection, owner) if owner else None
+        route = store.private_route(tx, owner) if owner else None
         if route is None:
             return None
         with use_locale(self.delivery.languages.of_route(route)):
@@ -166,14 +170,12 @@ class StoreUsageMeter:
                 ends=cap.ends,
                 key=cap.key,
             )
-        return self._post(connection, cap, "reached", route, text)
+        return self._post(tx, cap, "reached", route, text)
 
-    def _post(
-        self, connection: Connection, cap: UsageLimit, kind: str, route: Route, text: str
-    ) -> str:
+    def _post(self, tx: Transaction, cap: UsageLimit, kind: str, route: Route, text: str) -> str:
         name = ":".join(("limit", *cap.place, kind))
         parts = self.delivery.render(route, f"⚠️ {text}")
-        outbox.put(connection, None, [OutgoingReply(name, route, parts, "notice")], self.clock())
+        outbox.put(tx, None, [OutgoingReply(name, route, parts, "notice")], self.clock())
         return route.lane
 
 

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from sqlite3 import Connection
 from typing import Any
 
 from agent.agent import Agent
@@ -34,6 +33,8 @@ from gateway.delivery.sender import OutboxSender
 from gateway.ops.audit.log import AuditLog
 from gateway.ops.audit.relay import AuditRelay
 from gateway.sessions.undo_ledger import open_change_log
+from gateway.store.cipher import Cipher
+from gateway.store.port import Transaction
 from gateway.store.repositories import approvals as approvals_store
 from gateway.store.repositories import claims, outbox
 from gateway.store.sqlite.engine import SqliteStore
@@ -82,7 +83,7 @@ class Parts:
     workspace: Path
 
     async def rows(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
-        return await self.database.run(lambda c: c.execute(sql, values).fetchall())
+        return await self.database.transact(lambda tx: tx.all(sql, values))
 
     async def until(self, sql: str, *values: object, deadline_s: float = 30) -> tuple[Any, ...]:
         """The first row, once there is one."""
@@ -105,6 +106,7 @@ async def opened(
     modes: Mapping[str, PermissionMode] | None = None,
     spending: Mapping[str, Any] | None = None,
     expires_s: float = 3600.0,
+    cipher: Cipher | None = None,
 ) -> AsyncIterator[Parts]:
     """The parts, not yet running."""
     platform = platform or Platform()
@@ -118,14 +120,14 @@ async def opened(
     models = provider if isinstance(provider, ModelPool) else ModelPool.of(provider, {})
     workspace = folder / "workspace"
     workspace.mkdir(exist_ok=True)
-    database = SqliteStore.open(folder / "kore.db")
+    database = SqliteStore.open(folder / "kore.db", cipher=cipher)
     audit = AuditLog(folder / "audit")
     agents = SubagentCatalog(CatalogPaths(folder / "nobody", folder / "kore"))
     agent = Agent(models, workspace=workspace, subagents=agents)
     try:
-        await database.run(claims.recover)
-        await database.run(approvals_store.recover, time.time())
-        await database.run(outbox.recover, time.time() + LONGEST_REST_S)
+        await database.transact(claims.recover)
+        await database.transact(approvals_store.recover, time.time())
+        await database.transact(outbox.recover, time.time() + LONGEST_REST_S)
         agent.changes = open_change_log(database, folder / "undo", None)
         access = AccessControl(owner, dict.fromkeys(ways, allow), {platform.name: "general"})
         delivery = OutboxSender(database, ways, **(delivering or {}))
@@ -206,6 +208,6 @@ async def ended(task: "asyncio.Task[Any]") -> None:
         await task
 
 
-def count(connection: Connection, table: str) -> int:
-    (number,) = connection.execute(f"SELECT count(*) FROM {table}").fetchone()
+def count(tx: Transaction, table: str) -> int:
+    (number,) = tx.one(f"SELECT count(*) FROM {table}")
     return int(number)

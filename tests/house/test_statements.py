@@ -13,6 +13,7 @@ from gateway.store.repositories import user_data
 from gateway.store.search import Scope
 from gateway.store.sqlite.backup import _COUNTED
 from gateway.store.sqlite.engine import connect
+from gateway.store.sqlite.transaction import SqliteTransaction
 from tests.house.statements import Given, Statement, Unreadable, collect, texts_of
 
 # Tables that stay small, however long Kore runs; every other one grows.
@@ -64,7 +65,7 @@ MAY_SCAN = {
     f"{_SQL}/approvals.py:private_route": "one person's, newest first, up to a private one",
     f"{_SQL}/usage.py:private_route": "the same",
     "gateway/scheduler/timer.py:_known": "once, at the start; a job keeps a hundred slots",
-    "gateway/store/cipher.py:_is_empty": "whether there is any row",
+    "gateway/store/sqlite/sealing.py:_is_empty": "whether there is any row",
 }
 
 # What a statement is put together of, where the tree alone does not tell.
@@ -81,7 +82,7 @@ GIVEN: Given = {
     f"{_SQL}/session_admin.py": {"where": _SCOPES},
     "gateway/store/search.py": {"where": _SCOPES},
     f"{_SQL}/sessions.py": {"where": _SCOPES},
-    "gateway/store/cipher.py": {"one.table": [one.table for one in SEALED]},
+    "gateway/store/sqlite/sealing.py": {"one.table": [one.table for one in SEALED]},
     "gateway/store/sqlite/backup.py": {"table": list(_COUNTED.values())},
     "gateway/store/sqlite/engine.py": {"pragma": [], "folder": []},
     f"{_SQL}/jobs.py": {
@@ -116,7 +117,9 @@ _ALIAS = re.compile(r"\b(?:FROM|JOIN|,|INTO|UPDATE)\s+(\w+)(?:\s+AS)?\s+(\w+)\b"
 @pytest.fixture
 def database(tmp_path: Path) -> Iterator[sqlite3.Connection]:
     with closing(connect(tmp_path / "kore.db")) as connection:
-        user_data.select_user_rows(connection, "telegram:1")  # its tables of the connection
+        user_data.select_user_rows(
+            SqliteTransaction(connection), "telegram:1"
+        )  # its tables of the connection
         yield connection
 
 
@@ -188,6 +191,14 @@ def test_a_statement_that_cannot_be_read_is_refused() -> None:
 
     assert read("c.execute('SELECT 1')") == {"SELECT 1"}
     assert read("x = '1' if given else '2'; c.execute(f'SELECT {x}')") == {"SELECT 1", "SELECT 2"}
-    for body in ("c.execute(given)", "c.execute(given.sql)", "run = c.execute", "c.cursor()"):
+    assert read("tx.all('SELECT 1', (given,))") == {"SELECT 1"}
+    for body in (
+        "c.execute(given)",
+        "tx.one(given)",
+        "run = tx.run",
+        "c.execute(given.sql)",
+        "run = c.execute",
+        "c.cursor()",
+    ):
         with pytest.raises(Unreadable):
             read(body)

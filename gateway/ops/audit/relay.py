@@ -26,8 +26,8 @@ class AuditRelay:
         """
         async with self._lock:
             try:
-                for number, note in await self._database.run(audit_outbox.waiting):
+                for number, note in await self._database.transact(audit_outbox.waiting):
                     await self._audit.record(note.entry())
-                    await self._database.run(audit_outbox.forget, number)
+                    await self._database.transact(audit_outbox.forget, number)
             except KoreError as exc:
                 log.error("notes for the audit log wait: %s", exc)

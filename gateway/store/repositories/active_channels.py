@@ -1,50 +1,72 @@
-"""Which channels this process runs: it leaves the work of all others alone.
+"""Which channels this process runs, in temporary tables: it leaves the work of all others alone.
 
-The connection knows it as the SQL function `is_run_here(channel, account)`, so that every statement
-that takes up work can ask.
+Every statement that takes up work asks `run_here`. A row of two stars stands for every channel.
 """
 
 from collections.abc import Collection, Mapping
-from sqlite3 import Connection
+
+from gateway.store.port import Transaction
+
+_ALL = (("*", "*"),)
+
+
+def run_here(table: str) -> str:
+    """A condition: the `channel` and `account` of this table's row are run here."""
+    return (
+        f"EXISTS (SELECT 1 FROM active_channel a WHERE a.channel IN ({table}.channel, '*')"
+        f" AND a.account IN ({table}.account, '*'))"
+    )
+
 
 # A row of `turn` whose messages came through a channel that is run here.
-TURN_RUN_HERE = (
-    "EXISTS (SELECT 1 FROM inbox i WHERE i.turn_id = turn.id AND is_run_here(i.channel, i.account))"
-)
+TURN_RUN_HERE = f"EXISTS (SELECT 1 FROM inbox i WHERE i.turn_id = turn.id AND {run_here('i')})"
 
 
-def install(connection: Connection) -> None:
-    """Every channel counts as run here until `limit` says otherwise."""
-    connection.create_function("is_run_here", 2, lambda channel, account: True)
-    set_queues(connection, {})
+def install(
+    tx: Transaction,
+    channels: Collection[tuple[str, str]] = _ALL,
+    modes: Mapping[str, str] = {},
+) -> None:
+    """Make the tables. Every channel counts as run here until `limit` says otherwise."""
+    tx.run(
+        "CREATE TEMP TABLE active_channel (channel TEXT, account TEXT,"
+        " PRIMARY KEY (channel, account))"
+    )
+    tx.run("CREATE TEMP TABLE queue_default (channel TEXT PRIMARY KEY, mode TEXT)")
+    limit(tx, channels)
+    set_queues(tx, modes)
 
 
-def limit(connection: Connection, channels: Collection[tuple[str, str]]) -> None:
+def chosen(tx: Transaction) -> tuple[list[tuple[str, str]], dict[str, str]]:
+    """What `limit` and `set_queues` have set."""
+    channels = [(name, account) for name, account in tx.all("SELECT * FROM active_channel")]
+    return channels, dict(tx.all("SELECT channel, mode FROM queue_default"))
+
+
+def limit(tx: Transaction, channels: Collection[tuple[str, str]]) -> None:
     """From now on only these channels, by name and account, are run here."""
-    known = frozenset(channels)
-
-    def is_run_here(channel: str, account: str) -> bool:
-        return (channel, account) in known
-
-    connection.create_function("is_run_here", 2, is_run_here)
+    tx.run("DELETE FROM active_channel")
+    tx.many("INSERT INTO active_channel (channel, account) VALUES (?, ?)", set(channels))
 
 
-def set_queues(connection: Connection, modes: Mapping[str, str]) -> None:
+def set_queues(tx: Transaction, modes: Mapping[str, str]) -> None:
     """What becomes of messages that come while a turn runs, by the channel of their lane, as long
-    as nobody has chosen: the SQL function `queue_default(lane)`."""
-
-    def queue_default(lane: str) -> str:
-        return modes.get(lane.partition(":")[0], "queue")
-
-    connection.create_function("queue_default", 1, queue_default)
+    as nobody has chosen."""
+    tx.run("DELETE FROM queue_default")
+    tx.many("INSERT INTO queue_default (channel, mode) VALUES (?, ?)", modes.items())
 
 
-def foreign_channel(connection: Connection, session: str) -> str | None:
+def queue_default(tx: Transaction, lane: str) -> str:
+    channel = lane.partition(":")[0]
+    row = tx.first("SELECT mode FROM queue_default WHERE channel = ?", (channel,))
+    return row[0] if row else "queue"
+
+
+def foreign_channel(tx: Transaction, session: str) -> str | None:
     """The channel that a session's unfinished turn belongs to, when it is not run here."""
-    row = connection.execute(
+    row = tx.first(
         "SELECT i.channel FROM turn JOIN inbox i ON i.turn_id = turn.id WHERE turn.session = ?"
-        " AND turn.state IN ('running', 'waiting') AND NOT is_run_here(i.channel, i.account)"
-        " LIMIT 1",
+        f" AND turn.state IN ('running', 'waiting') AND NOT {run_here('i')} LIMIT 1",
         (session,),
-    ).fetchone()
+    )
     return None if row is None else str(row[0])

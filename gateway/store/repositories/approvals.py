@@ -3,7 +3,6 @@
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
-from sqlite3 import Connection
 from typing import Any, get_args
 
 from agent.records import frozen
@@ -11,7 +10,9 @@ from agent.security.policy.base import Answer, Answered
 from agent.serialization import dumps
 from gateway.core.approval import ApprovalPrompt, State, audit_text, audit_text_for_grant
 from gateway.core.messages import Route
+from gateway.store.port import Transaction
 from gateway.store.repositories import audit_outbox, grants
+from gateway.store.repositories.active_channels import run_here
 from gateway.store.repositories.audit_outbox import AuditNote
 from gateway.store.repositories.inbox import AWAITING
 
@@ -48,23 +49,23 @@ class StoredApproval:
     by: str | None
 
 
-def find_decision(connection: Connection, wish: ApprovalKey) -> Answered | ApprovalPrompt | None:
+def find_decision(tx: Transaction, wish: ApprovalKey) -> Answered | ApprovalPrompt | None:
     """The answer that holds for this very call, the question that is open about it, or None.
 
     An answer to other arguments, or to another diff, is none.
     """
-    rows = connection.execute(
+    rows = tx.all(
         f"{_SELECT} WHERE turn_id = ? AND step = ? AND (args_hash = ? OR (? AND grant_hash = ?))"
         " ORDER BY id DESC",
         (
             wish.turn,
-            _step(connection, wish),
+            _step(tx, wish),
             wish.args_hash,
             # What had been carried out when a crash came finds its own work done.
             wish.unchanged,
             wish.grant_hash,
         ),
-    ).fetchall()
+    )
     for row in rows:
         asked = _asked(row)
         if asked.state == "open":
@@ -72,15 +73,13 @@ def find_decision(connection: Connection, wish: ApprovalKey) -> Answered | Appro
         answers: tuple[Answer, ...] = get_args(Answer)
         answer: Answer = next((one for one in answers if one == asked.state), "deny")
         return Answered(answer, audit_text(asked.state, asked.by))
-    found = grants.find_grant(connection, wish.asker, wish.session, wish.grant_hash)
+    found = grants.find_grant(tx, wish.asker, wish.session, wish.grant_hash)
     if found is None:
         return None
     return Answered("session" if found[0] else "always", audit_text_for_grant(*found))
 
 
-def open_approval(
-    connection: Connection, wish: ApprovalKey, question: ApprovalPrompt
-) -> ApprovalPrompt:
+def open_approval(tx: Transaction, wish: ApprovalKey, question: ApprovalPrompt) -> ApprovalPrompt:
     """Store a question; its turn waits from now on. Returns it with its number."""
     shown = {
         name: value
@@ -88,15 +87,15 @@ def open_approval(
         if name not in (*_OWN, "number", "route")
     }
     route = question.route
-    number = connection.execute(
+    (number,) = tx.one(
         "INSERT INTO approval (nonce, turn_id, step, args_hash, grant_hash, lane, session, asker,"
         " principal, channel, account, chat, thread, question, asked_at, expires_at, state)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, seal(?, 'approval.question', ?), ?, ?,"
-        " 'open')",
+        " 'open') RETURNING id",
         (
             question.nonce,
             wish.turn,
-            _step(connection, wish),
+            _step(tx, wish),
             wish.args_hash,
             wish.grant_hash,
             question.lane,
@@ -112,39 +111,37 @@ def open_approval(
             question.asked_at,
             question.expires_at,
         ),
-    ).lastrowid
-    wait(connection, wish.turn)
-    return _asked(connection.execute(f"{_SELECT} WHERE id = ?", (number,)).fetchone()).question
+    )
+    wait(tx, wish.turn)
+    return _asked(tx.one(f"{_SELECT} WHERE id = ?", (number,))).question
 
 
-def wait(connection: Connection, turn: int) -> None:
+def wait(tx: Transaction, turn: int) -> None:
     """The turn goes on when its last open question is settled."""
-    connection.execute("UPDATE turn SET state = 'waiting' WHERE id = ?", (turn,))
+    tx.run("UPDATE turn SET state = 'waiting' WHERE id = ?", (turn,))
 
 
 def close_approval(
-    connection: Connection, question: ApprovalPrompt, state: State, by: str | None, now: float
+    tx: Transaction, question: ApprovalPrompt, state: State, by: str | None, now: float
 ) -> None:
     """The question is closed; a turn without another open one goes on, which costs no attempt."""
-    connection.execute(
+    tx.run(
         "UPDATE approval SET state = ?, answered_by = ?, answered_at = ? WHERE nonce = ?",
         (state, by, now, question.nonce),
     )
     if state in ("session", "always"):
         session = question.session if state == "session" else ""
-        grants.put_grant(connection, question, session, by or "", now)
+        grants.put_grant(tx, question, session, by or "", now)
         reason = f"question {question.number}: allowed from now on by {by or 'the owner'}"
         params = {"action": state, "who": question.asker, "chat": question.lane}
-        audit_outbox.put(
-            connection, AuditNote(now, "grant", reason, params, session=question.session)
-        )
+        audit_outbox.put(tx, AuditNote(now, "grant", reason, params, session=question.session))
     if state == "withdrawn":
         # The turn is to stop: the call itself never comes to its decision again.
         reason = f"question {question.number} about {question.tool}: {audit_text(state, by)}"
         params = {"who": question.asker, "chat": question.lane}
         note = AuditNote(now, "question", reason, params, allowed=False, session=question.session)
-        audit_outbox.put(connection, note)
-    connection.execute(
+        audit_outbox.put(tx, note)
+    tx.run(
         "UPDATE turn SET state = 'running', suspended = 1 WHERE state = 'waiting'"
         " AND id = (SELECT turn_id FROM approval WHERE nonce = :nonce) AND NOT EXISTS"
         " (SELECT 1 FROM approval WHERE turn_id = turn.id AND state = 'open')",
@@ -152,76 +149,73 @@ def close_approval(
     )
 
 
-def find(connection: Connection, nonce: str) -> StoredApproval | None:
-    row = connection.execute(f"{_SELECT} WHERE nonce = ?", (nonce,)).fetchone()
+def find(tx: Transaction, nonce: str) -> StoredApproval | None:
+    row = tx.first(f"{_SELECT} WHERE nonce = ?", (nonce,))
     return _asked(row) if row else None
 
 
-def open_questions(connection: Connection, lane: str | None = None) -> list[ApprovalPrompt]:
+def open_questions(tx: Transaction, lane: str | None = None) -> list[ApprovalPrompt]:
     """The open ones, oldest first; with `lane` those of its turn, and those put to it."""
-    rows = connection.execute(f"{_SELECT} WHERE state = 'open' ORDER BY id")
+    rows = tx.all(f"{_SELECT} WHERE state = 'open' ORDER BY id")
     questions = [_asked(row).question for row in rows]
     return [q for q in questions if lane is None or lane in (q.lane, q.route.lane)]
 
 
-def expired(connection: Connection, now: float) -> list[ApprovalPrompt]:
+def expired(tx: Transaction, now: float) -> list[ApprovalPrompt]:
     """Those whose time is over, of channels that are run here: no other process could show it."""
-    rows = connection.execute(
-        f"{_SELECT} WHERE state = 'open' AND expires_at <= ? AND is_run_here(channel, account)"
+    rows = tx.all(
+        f"{_SELECT} WHERE state = 'open' AND expires_at <= ? AND {run_here('approval')}"
         " ORDER BY id",
         (now,),
     )
     return [_asked(row).question for row in rows]
 
 
-def recover(connection: Connection, now: float) -> None:
+def recover(tx: Transaction, now: float) -> None:
     """The clock was set back since the question was put: it is put from now on."""
-    connection.execute(
+    tx.run(
         "UPDATE approval SET expires_at = ? + (expires_at - asked_at), asked_at = ?"
         " WHERE state = 'open' AND asked_at > ?",
         (now, now, now),
     )
 
 
-def next_expiry(connection: Connection) -> float | None:
-    (at,) = connection.execute(
-        "SELECT min(expires_at) FROM approval WHERE state = 'open'"
-        " AND is_run_here(channel, account)"
-    ).fetchone()
+def next_expiry(tx: Transaction) -> float | None:
+    (at,) = tx.one(
+        f"SELECT min(expires_at) FROM approval WHERE state = 'open' AND {run_here('approval')}"
+    )
     return float(at) if at is not None else None
 
 
-def is_awaited(connection: Connection, lane: str) -> bool:
+def is_awaited(tx: Transaction, lane: str) -> bool:
     """Whether the lane's turn waits for an answer."""
-    (found,) = connection.execute(
-        f"SELECT EXISTS (SELECT 1 FROM turn WHERE lane = ? AND {AWAITING})", (lane,)
-    ).fetchone()
+    (found,) = tx.one(f"SELECT EXISTS (SELECT 1 FROM turn WHERE lane = ? AND {AWAITING})", (lane,))
     return bool(found)
 
 
-def is_stopping(connection: Connection, turn: int) -> bool:
-    (stop,) = connection.execute("SELECT stop_requested FROM turn WHERE id = ?", (turn,)).fetchone()
+def is_stopping(tx: Transaction, turn: int) -> bool:
+    (stop,) = tx.one("SELECT stop_requested FROM turn WHERE id = ?", (turn,))
     return bool(stop)
 
 
-def private_route(connection: Connection, principal: str) -> Route | None:
+def private_route(tx: Transaction, principal: str) -> Route | None:
     """Where somebody last wrote in private; None when that is not known."""
     channel = principal.partition(":")[0]
-    row = connection.execute(
+    row = tx.first(
         f"SELECT channel, account, {_PAYLOAD} ->> '$.chat_id', {_PAYLOAD} ->> '$.thread_id'"
         f" FROM inbox WHERE channel = ? AND principal = ? AND {_PAYLOAD} ->> '$.private'"
         " ORDER BY seq DESC LIMIT 1",
         (channel, principal),
-    ).fetchone()
+    )
     return Route(*row) if row else None
 
 
-def _step(connection: Connection, wish: ApprovalKey) -> int:
+def _step(tx: Transaction, wish: ApprovalKey) -> int:
     """The journal's number of the call: some vendors use ids again."""
-    (step,) = connection.execute(
+    (step,) = tx.one(
         "SELECT coalesce(max(n), 0) FROM step WHERE turn_id = ? AND call_id = ?",
         (wish.turn, wish.call_id),
-    ).fetchone()
+    )
     return int(step)
 
 

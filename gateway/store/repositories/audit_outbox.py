@@ -3,11 +3,11 @@
 import json
 from collections.abc import Mapping
 from dataclasses import field
-from sqlite3 import Connection
 
 from agent.records import frozen
 from agent.security.audit import AuditEntry
 from agent.serialization import dumps
+from gateway.store.port import Transaction
 
 
 @frozen
@@ -35,24 +35,22 @@ class AuditNote:
         )
 
 
-def put(connection: Connection, note: AuditNote) -> None:
-    connection.execute(
+def put(tx: Transaction, note: AuditNote) -> None:
+    tx.run(
         "INSERT INTO note (at, what, reason, allowed, session, params) VALUES (?, ?, ?, ?, ?, ?)",
         (note.at, note.what, note.reason, note.allowed, note.session, dumps(dict(note.params))),
     )
 
 
-def waiting(connection: Connection) -> list[tuple[int, AuditNote]]:
+def waiting(tx: Transaction) -> list[tuple[int, AuditNote]]:
     """Those that are not on record yet, oldest first, each with its number."""
-    rows = connection.execute(
-        "SELECT id, at, what, reason, params, allowed, session FROM note ORDER BY id"
-    )
+    rows = tx.all("SELECT id, at, what, reason, params, allowed, session FROM note ORDER BY id")
     return [
         (number, AuditNote(at, what, reason, json.loads(params), bool(allowed), session))
         for number, at, what, reason, params, allowed, session in rows
     ]
 
 
-def forget(connection: Connection, number: int) -> None:
+def forget(tx: Transaction, number: int) -> None:
     """It is on record."""
-    connection.execute("DELETE FROM note WHERE id = ?", (number,))
+    tx.run("DELETE FROM note WHERE id = ?", (number,))

@@ -1,37 +1,37 @@
 """Which chats a bot is out of: thrown out, blocked, or found unreachable. Unix seconds."""
 
 from collections.abc import Iterable, Mapping
-from sqlite3 import Connection
 from typing import Any
 
 from agent.prompts import render_prompt
 from gateway.core.messages import InboundMessage, Route
+from gateway.store.port import Transaction
 
 _KEY = "channel = ? AND account = ? AND chat = ?"
 
 
-def mark_unreachable(connection: Connection, route: Route, reason: str, now: float) -> int:
+def mark_unreachable(tx: Transaction, route: Route, reason: str, now: float) -> int:
     """The bot is out of this chat: what waits for it, in all its topics, is ended.
 
     Returns how many parts were given up.
     """
     key = (route.channel, route.account, route.chat_id)
-    connection.execute(
+    tx.run(
         "INSERT INTO whereabouts (channel, account, chat, state, reason, at)"
         " VALUES (?, ?, ?, 'out', ?, ?)"
         " ON CONFLICT DO UPDATE SET state = 'out', reason = excluded.reason, at = excluded.at",
         (*key, reason, now),
     )
-    return connection.execute(
+    return tx.run(
         "UPDATE outbox SET state = 'dead', dead_reason = ?"
         f" WHERE {_KEY} AND state IN ('pending', 'inflight')",
         (reason, *key),
-    ).rowcount
+    )
 
 
-def mark_reachable(connection: Connection, route: Route, reason: str, now: float) -> None:
+def mark_reachable(tx: Transaction, route: Route, reason: str, now: float) -> None:
     """The bot is in this chat."""
-    connection.execute(
+    tx.run(
         "INSERT INTO whereabouts (channel, account, chat, state, reason, at)"
         " VALUES (?, ?, ?, 'in', ?, ?)"
         " ON CONFLICT DO UPDATE SET state = 'in', reason = excluded.reason, at = excluded.at",
@@ -39,34 +39,34 @@ def mark_reachable(connection: Connection, route: Route, reason: str, now: float
     )
 
 
-def notice_time(connection: Connection, prefix: str, since: float) -> int:
+def notice_time(tx: Transaction, prefix: str, since: float) -> int:
     """How many letters whose name begins so were written after `since`."""
-    (found,) = connection.execute(
+    (found,) = tx.one(
         "SELECT count(*) FROM outbox WHERE delivery_id GLOB ? AND created_at > ?",
         (f"{prefix}*", since),
-    ).fetchone()
+    )
     return int(found)
 
 
-def touch(connection: Connection, message: InboundMessage) -> None:
+def touch(tx: Transaction, message: InboundMessage) -> None:
     """Whoever writes can be written to."""
-    connection.execute(
+    tx.run(
         f"DELETE FROM whereabouts WHERE {_KEY} AND state = 'out'",
         (message.channel, message.account, message.chat_id),
     )
 
 
-def is_unreachable(connection: Connection, route: Route) -> bool:
-    (found,) = connection.execute(
+def is_unreachable(tx: Transaction, route: Route) -> bool:
+    (found,) = tx.one(
         f"SELECT EXISTS (SELECT 1 FROM whereabouts WHERE {_KEY} AND state = 'out')",
         (route.channel, route.account, route.chat_id),
-    ).fetchone()
+    )
     return bool(found)
 
 
-def unreachable_chats(connection: Connection) -> list[Mapping[str, Any]]:
+def unreachable_chats(tx: Transaction) -> list[Mapping[str, Any]]:
     """The chats that cannot be written to, the newest first: `chat`, `reason`, `at`."""
-    rows = connection.execute(
+    rows = tx.all(
         "SELECT channel, account, chat, reason, at FROM whereabouts WHERE state = 'out'"
         " ORDER BY at DESC LIMIT 50"
     )
@@ -76,19 +76,18 @@ def unreachable_chats(connection: Connection) -> list[Mapping[str, Any]]:
     ]
 
 
-def add_alias(connection: Connection, channel: str, moves: Iterable[tuple[str, str]]) -> None:
+def add_alias(tx: Transaction, channel: str, moves: Iterable[tuple[str, str]]) -> None:
     """Store (first id, present id) of each; telling it twice changes nothing."""
-    connection.executemany(
+    tx.many(
         "INSERT INTO move (channel, first, now) VALUES (?, ?, ?)"
         " ON CONFLICT DO UPDATE SET now = excluded.now",
         [(channel, first, now) for first, now in moves],
     )
 
 
-def load_aliases(connection: Connection, channel: str) -> dict[str, str]:
+def load_aliases(tx: Transaction, channel: str) -> dict[str, str]:
     """The present ids by the first ones."""
-    rows = connection.execute("SELECT first, now FROM move WHERE channel = ?", (channel,))
-    return dict(rows.fetchall())
+    return dict(tx.all("SELECT first, now FROM move WHERE channel = ?", (channel,)))
 
 
 # The newest of a lane; of each so many characters, and of all together.
@@ -101,42 +100,40 @@ SHOWN_CHARS = 8_000
 _TEXT = "unseal(text, 'overheard.text', channel, account, event_id)"
 
 
-def add_group_context(connection: Connection, messages: Iterable[InboundMessage]) -> None:
+def add_group_context(tx: Transaction, messages: Iterable[InboundMessage]) -> None:
     """Store them; an edit changes the line that is there. Telling one twice changes nothing."""
     lanes = set()
     for message in messages:
         lane = message.route.lane
         text = _line(message)
         if message.edited:
-            connection.execute(
+            tx.run(
                 "UPDATE overheard SET text = seal(?, 'overheard.text', channel, account, event_id)"
                 " WHERE lane = ? AND message_id = ?",
                 (text, lane, message.message_id),
             )
             continue
         key = (message.channel, message.account, message.event_id)
-        connection.execute(
+        tx.run(
             "INSERT OR IGNORE INTO overheard (channel, account, event_id, lane, message_id, text)"
             " VALUES (?, ?, ?, ?, ?, seal(?, 'overheard.text', ?, ?, ?))",
             (*key, lane, message.message_id, text, *key),
         )
         lanes.add(lane)
     for lane in lanes:
-        connection.execute(
+        tx.run(
             "DELETE FROM overheard WHERE lane = ? AND n NOT IN"
             " (SELECT n FROM overheard WHERE lane = ? ORDER BY n DESC LIMIT ?)",
             (lane, lane, KEPT),
         )
 
 
-def take_group_context(connection: Connection, lane: str) -> str | None:
+def take_group_context(tx: Transaction, lane: str) -> str | None:
     """What the model is told of it, once: it is gone then. The newest lines, oldest first."""
-    rows = connection.execute(
-        f"SELECT {_TEXT} FROM overheard WHERE lane = ? ORDER BY n DESC", (lane,)
-    ).fetchall()
+    rows = tx.all(f"SELECT {_TEXT} FROM overheard WHERE lane = ? ORDER BY n DESC", (lane,))
     if not rows:
         return None
-    connection.execute("DELETE FROM overheard WHERE lane = ?", (lane,))
+    tx.run("DELETE FROM overheard WHERE lane = ?", (lane,))
     lines: list[str] = []
     room = SHOWN_CHARS
     for (line,) in rows:

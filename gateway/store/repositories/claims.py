@@ -3,12 +3,12 @@
 from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 from itertools import takewhile
-from sqlite3 import Connection
 
 from agent.records import frozen
 from agent.types import Context, Message, Taint
 from gateway.core.messages import InboundMessage
 from gateway.core.records import Trace
+from gateway.store.port import Transaction
 from gateway.store.repositories import (
     approvals,
     chats,
@@ -87,7 +87,7 @@ class SessionBusy:
 
 
 def claim(
-    connection: Connection,
+    tx: Transaction,
     lane: str,
     now: float,
     is_command: Callable[[InboundMessage], bool],
@@ -98,20 +98,20 @@ def claim(
     A new turn stores its user message, made by `compose`, and who works for its session. None also
     while an answer is awaited.
     """
-    resumed = _resume(connection, lane)
+    resumed = _resume(tx, lane)
     if resumed:
         return resumed
-    if approvals.is_awaited(connection, lane):
+    if approvals.is_awaited(tx, lane):
         return None
-    session = sessions.bound_session(connection, lane)
-    if session is not None and (status := session_admin.status_of(connection, session)) != "open":
+    session = sessions.bound_session(tx, lane)
+    if session is not None and (status := session_admin.status_of(tx, session)) != "open":
         if status == "paused":
             # What is said waits with it; commands do not, or nobody could ever resume it here.
-            return claim_at_once(connection, lane, is_command)
-        sessions.unbind(connection, lane)
+            return claim_at_once(tx, lane, is_command)
+        sessions.unbind(tx, lane)
         session = None
-    mode = sessions.queue_mode_of_lane(connection, lane)
-    waiting = inbox.waiting_rows(connection, lane, together=mode != "queue")
+    mode = sessions.queue_mode_of_lane(tx, lane)
+    waiting = inbox.waiting_rows(tx, lane, together=mode != "queue")
     if not waiting:
         return None
     (seq, message), *_ = waiting
@@ -119,10 +119,10 @@ def claim(
         return CommandClaim(seq, message, session)
     bound, session = session, inbox.session_of_message(message) or session
     if session is None:
-        session = sessions.create_session(connection, message.principal, now, lane=lane)
-    busy = connection.execute(
+        session = sessions.create_session(tx, message.principal, now, lane=lane)
+    busy = tx.first(
         f"SELECT lane, state = 'waiting' FROM turn WHERE session = ? AND {LIVE}", (session,)
-    ).fetchone()
+    )
     if busy:
         return SessionBusy(busy[0], bool(busy[1]))
     belong = {session} if inbox.session_of_message(message) else {session, bound}
@@ -132,23 +132,20 @@ def claim(
 
     joined = list(takewhile(lambda row: joins(row[1]), waiting))
     messages = [message for _, message in joined]
-    turn = connection.execute(
+    (turn,) = tx.one(
         "INSERT INTO turn (session, lane, state, progress, at_work, created_at)"
-        " VALUES (?, ?, 'running', 1, 1, ?)",
+        " VALUES (?, ?, 'running', 1, 1, ?) RETURNING id",
         (session, lane, now),
-    ).lastrowid
-    assert turn is not None, "an INSERT has a row id"
-    connection.executemany(
-        "UPDATE inbox SET turn_id = ? WHERE seq = ?", [(turn, seq) for seq, _ in joined]
     )
+    tx.many("UPDATE inbox SET turn_id = ? WHERE seq = ?", [(turn, seq) for seq, _ in joined])
     asked = compose(messages)
-    if told := subagent_tasks.facts(connection, session):
+    if told := subagent_tasks.facts(tx, session):
         asked = replace(asked, content=(*asked.content, Context(f"[{'; '.join(told)}]")))
-    if heard := chats.take_group_context(connection, lane):
+    if heard := chats.take_group_context(tx, lane):
         asked = replace(asked, content=(*asked.content, Context(heard)))
-    is_new = sessions.is_untouched(connection, session)
-    sessions.append_messages(connection, session, turn, [asked], now)
-    begins = sessions.recent(connection, 1, session=session)[0].name if is_new else None
+    is_new = sessions.is_untouched(tx, session)
+    sessions.append_messages(tx, session, turn, [asked], now)
+    begins = sessions.recent(tx, 1, session=session)[0].name if is_new else None
     return TurnClaim(
         turn,
         seq,
@@ -156,31 +153,31 @@ def claim(
         messages,
         asked=asked,
         begins=begins,
-        model=sessions.chosen_model(connection, session),
-        mode=sessions.chosen_mode(connection, session),
-        thinking=sessions.thinking_of_session(connection, session),
-        trace=sessions.trace_of_session(connection, session),
-        taint=sessions.taint_of(connection, session),
+        model=sessions.chosen_model(tx, session),
+        mode=sessions.chosen_mode(tx, session),
+        thinking=sessions.thinking_of_session(tx, session),
+        trace=sessions.trace_of_session(tx, session),
+        taint=sessions.taint_of(tx, session),
     )
 
 
-def recover(connection: Connection) -> None:
+def recover(tx: Transaction) -> None:
     """Note which turns the last process was at work on when it was cut off. One that was alone is
     charged an attempt; of several, nobody knows which it was. A new step makes both counts void."""
-    cut_off = connection.execute(
+    cut_off = tx.all(
         f"SELECT id, progress, {_STEPS} FROM turn WHERE {RUNNING} AND at_work AND NOT suspended"
-    ).fetchall()
+    )
     counted = "attempts = attempts + 1" if len(cut_off) == 1 else "cut_off = cut_off + 1"
     for turn, progress, steps in cut_off:
         change = counted if steps == progress else "attempts = 1, cut_off = 0"
-        connection.execute(f"UPDATE turn SET {change}, progress = ? WHERE id = ?", (steps, turn))
-    connection.execute(f"UPDATE turn SET at_work = 0 WHERE {LIVE}")
+        tx.run(f"UPDATE turn SET {change}, progress = ? WHERE id = ?", (steps, turn))
+    tx.run(f"UPDATE turn SET at_work = 0 WHERE {LIVE}")
 
 
-def suspect_lanes(connection: Connection) -> list[str]:
+def suspect_lanes(tx: Transaction) -> list[str]:
     """Lanes of turns that were cut off again and again: any of them may have ended the process.
     Those that were charged least come first."""
-    rows = connection.execute(
+    rows = tx.all(
         f"SELECT lane FROM turn WHERE {RUNNING} AND NOT suspended"
         f" AND attempts - 1 + cut_off >= ? AND {TURN_RUN_HERE} ORDER BY attempts, id",
         (_ALONE_AFTER,),
@@ -188,28 +185,26 @@ def suspect_lanes(connection: Connection) -> list[str]:
     return [lane for (lane,) in rows]
 
 
-def _resume(connection: Connection, lane: str) -> TurnClaim | None:
+def _resume(tx: Transaction, lane: str) -> TurnClaim | None:
     """The lane's unfinished turn."""
-    row = connection.execute(
+    row = tx.first(
         "SELECT id, session, stop_requested, attempts,"
         " (SELECT count(*) FROM message WHERE turn_id = turn.id)"
         f" FROM turn WHERE lane = ? AND {RUNNING}",
         (lane,),
-    ).fetchone()
+    )
     if row is None:
         return None
     turn, session, stop, attempts, stored = row
-    connection.execute("UPDATE turn SET at_work = 1, suspended = 0 WHERE id = ?", (turn,))
+    tx.run("UPDATE turn SET at_work = 1, suspended = 0 WHERE id = ?", (turn,))
     # A call that had started when the turn was cut off may have had its effect. What may run again
     # stays started: only what never began is planned.
-    connection.execute(
+    tx.run(
         "UPDATE step SET state = 'unknown'"
         " WHERE turn_id = ? AND state = 'started' AND effect = 'unsafe'",
         (turn,),
     )
-    rows = connection.execute(
-        f"SELECT seq, {PAYLOAD} FROM inbox WHERE turn_id = ? ORDER BY seq", (turn,)
-    ).fetchall()
+    rows = tx.all(f"SELECT seq, {PAYLOAD} FROM inbox WHERE turn_id = ? ORDER BY seq", (turn,))
     return TurnClaim(
         turn=turn,
         seq=rows[0][0],
@@ -219,21 +214,21 @@ def _resume(connection: Connection, lane: str) -> TurnClaim | None:
         stop_requested=bool(stop),
         exhausted=attempts > ATTEMPTS,
         stored=stored,
-        model=sessions.chosen_model(connection, session),
-        mode=sessions.chosen_mode(connection, session),
-        thinking=sessions.thinking_of_session(connection, session),
-        trace=sessions.trace_of_session(connection, session),
-        taint=sessions.taint_of(connection, session),
+        model=sessions.chosen_model(tx, session),
+        mode=sessions.chosen_mode(tx, session),
+        thinking=sessions.thinking_of_session(tx, session),
+        trace=sessions.trace_of_session(tx, session),
+        taint=sessions.taint_of(tx, session),
     )
 
 
 def claim_at_once(
-    connection: Connection, lane: str, is_at_once: Callable[[InboundMessage], bool]
+    tx: Transaction, lane: str, is_at_once: Callable[[InboundMessage], bool]
 ) -> CommandClaim | None:
     """The lane's next command that need not wait for what is in front of it."""
-    for seq, message in inbox.waiting_rows(connection, lane, together=True, held=True):
+    for seq, message in inbox.waiting_rows(tx, lane, together=True, held=True):
         if is_at_once(message):
-            return CommandClaim(seq, message, sessions.bound_session(connection, lane))
+            return CommandClaim(seq, message, sessions.bound_session(tx, lane))
     return None
 
 
@@ -258,7 +253,7 @@ class SteeredMessages:
 
 
 def join_running_turn(
-    connection: Connection,
+    tx: Transaction,
     claim: TurnClaim,
     results: Sequence[Message],
     joining: Joining,
@@ -270,17 +265,17 @@ def join_running_turn(
     The rows, the taint they bring and the history change in this transaction. `results` are those
     of the last reply's calls that the history does not hold yet: they stand in front.
     """
-    mode = sessions.queue_mode(connection, claim.session)
+    mode = sessions.queue_mode(tx, claim.session)
     if mode != ("join" if joining.burst else "steer"):
         return None
     lane = claim.messages[0].session_key
-    bound = sessions.bound_session(connection, lane)
-    (runs,) = connection.execute(
+    bound = sessions.bound_session(tx, lane)
+    (runs,) = tx.one(
         "SELECT EXISTS (SELECT 1 FROM turn WHERE id = ? AND state = 'running'"
         " AND NOT stop_requested AND (? = 'steer' OR NOT EXISTS"
         " (SELECT 1 FROM step WHERE turn_id = turn.id)))",
         (claim.turn, mode),
-    ).fetchone()
+    )
     if not runs:
         return None
 
@@ -288,16 +283,14 @@ def join_running_turn(
         is_of_it = (inbox.session_of_message(message) or bound) == claim.session
         return is_of_it and not joining.is_command(message)
 
-    waiting = inbox.waiting_rows(connection, lane, together=True)
+    waiting = inbox.waiting_rows(tx, lane, together=True)
     rows = list(takewhile(lambda row: joins(row[1]), waiting))
     if not rows:
         return None
     messages = [message for _, message in rows]
-    connection.executemany(
-        "UPDATE inbox SET turn_id = ? WHERE seq = ?", [(claim.turn, seq) for seq, _ in rows]
-    )
+    tx.many("UPDATE inbox SET turn_id = ? WHERE seq = ?", [(claim.turn, seq) for seq, _ in rows])
     said = [*results, joining.compose(messages, steering=mode == "steer")]
-    sessions.append_messages(connection, claim.session, claim.turn, said, now)
-    taint = joining.taint(messages) | taint_of_quotes(connection, messages)
-    sessions.add_taint(connection, claim.session, taint)
+    sessions.append_messages(tx, claim.session, claim.turn, said, now)
+    taint = joining.taint(messages) | taint_of_quotes(tx, messages)
+    sessions.add_taint(tx, claim.session, taint)
     return SteeredMessages(messages, said, taint)

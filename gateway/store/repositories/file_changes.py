@@ -3,30 +3,30 @@
 import json
 from itertools import groupby
 from pathlib import Path
-from sqlite3 import Connection
 from typing import Any
 
 from agent.undo.ledger import KEEP_S, UndoOperation, UndoResult
 from agent.undo.records import ChangeStep, FileChange
+from gateway.store.port import Transaction
 
 _ENTRY = "unseal(entry, 'change.entry', step, n)"
 
 
-def add(connection: Connection, step: ChangeStep) -> None:
+def add(tx: Transaction, step: ChangeStep) -> None:
     """Put a step on record, and forget what is too old or can no longer be redone."""
     for table in ("change", "undoing"):
-        connection.execute(
+        tx.run(
             f"DELETE FROM {table} WHERE made_at < ?",
             (step.made_at - KEEP_S,),
         )
-    connection.execute(
+    tx.run(
         "UPDATE change SET standing = 'gone' WHERE session = ? AND standing = 'undone'",
         (step.session,),
     )
-    (last,) = connection.execute("SELECT coalesce(max(step), 0) FROM change").fetchone()
+    (last,) = tx.one("SELECT coalesce(max(step), 0) FROM change")
     number = last + 1
     facts = (step.session, step.turn, step.call, step.tool, step.shared, step.made_at)
-    connection.executemany(
+    tx.many(
         "INSERT INTO change (step, n, session, turn_id, call_id, tool, shared, made_at, standing,"
         " entry) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'done', seal(?, 'change.entry', ?, ?))",
         [
@@ -36,9 +36,9 @@ def add(connection: Connection, step: ChangeStep) -> None:
     )
 
 
-def steps(connection: Connection, session: str) -> list[ChangeStep]:
+def steps(tx: Transaction, session: str) -> list[ChangeStep]:
     """All that is kept of a session, newest first."""
-    rows = connection.execute(
+    rows = tx.all(
         f"SELECT step, turn_id, call_id, tool, shared, made_at, n, standing, {_ENTRY} FROM change"
         " WHERE session = ? ORDER BY step DESC, n",
         (session,),
@@ -48,16 +48,16 @@ def steps(connection: Connection, session: str) -> list[ChangeStep]:
     ]
 
 
-def begin(connection: Connection, act: UndoOperation, now: float) -> UndoOperation:
+def begin(tx: Transaction, act: UndoOperation, now: float) -> UndoOperation:
     """The act of this name as it was begun; begins it if it was not."""
-    row = connection.execute(
+    row = tx.first(
         "SELECT unseal(plan, 'undoing.plan', name), unseal(report, 'undoing.report', name)"
         " FROM undoing WHERE name = ?",
         (act.key,),
-    ).fetchone()
+    )
     if row is not None:
         return UndoOperation.from_json(act.key, act.session, json.loads(row[0]), row[1])
-    connection.execute(
+    tx.run(
         "INSERT INTO undoing (name, session, plan, made_at)"
         " VALUES (?, ?, seal(?, 'undoing.plan', ?), ?)",
         (act.key, act.session, json.dumps(act.to_json()), act.key, now),
@@ -65,21 +65,19 @@ def begin(connection: Connection, act: UndoOperation, now: float) -> UndoOperati
     return act
 
 
-def end(connection: Connection, ending: UndoResult) -> None:
+def end(tx: Transaction, ending: UndoResult) -> None:
     """The act and where its changes stand now, together."""
     for step, change in ending.changes:
-        row = connection.execute(
-            f"SELECT {_ENTRY} FROM change WHERE step = ? AND n = ?", (step, change.n)
-        ).fetchone()
+        row = tx.first(f"SELECT {_ENTRY} FROM change WHERE step = ? AND n = ?", (step, change.n))
         if row is None:
             continue
         entry = _entry(Path(json.loads(row[0])["root"]), change)
-        connection.execute(
+        tx.run(
             "UPDATE change SET standing = ?, entry = seal(?, 'change.entry', step, n)"
             " WHERE step = ? AND n = ?",
             (change.standing, entry, step, change.n),
         )
-    connection.execute(
+    tx.run(
         "UPDATE undoing SET report = seal(?, 'undoing.report', name) WHERE name = ?",
         (ending.report, ending.key),
     )

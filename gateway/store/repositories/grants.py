@@ -1,9 +1,8 @@
 """Standing answers: what a person allowed for more than one call, bound to exact arguments."""
 
-from sqlite3 import Connection
-
 from agent.records import frozen
 from gateway.core.approval import ApprovalPrompt
+from gateway.store.port import Transaction
 from gateway.store.repositories import audit_outbox
 from gateway.store.repositories.audit_outbox import AuditNote
 
@@ -31,11 +30,9 @@ class Grant:
     granted_at: float
 
 
-def put_grant(
-    connection: Connection, question: ApprovalPrompt, session: str, by: str, now: float
-) -> None:
+def put_grant(tx: Transaction, question: ApprovalPrompt, session: str, by: str, now: float) -> None:
     """From now on this very call is allowed; an earlier grant for it is replaced."""
-    connection.execute(
+    tx.run(
         "INSERT OR REPLACE INTO standing (principal, session, grant_hash, title, folder,"
         " granted_by, granted_at) SELECT asker, :session, grant_hash,"
         " seal(:title, 'standing.title', asker, :session, grant_hash),"
@@ -53,29 +50,29 @@ def put_grant(
 
 
 def find_grant(
-    connection: Connection, principal: str, session: str, grant_hash: str
+    tx: Transaction, principal: str, session: str, grant_hash: str
 ) -> tuple[str, str] | None:
     """Session and giver of the grant that allows this call; None without one."""
-    row: tuple[str, str] | None = connection.execute(
+    row: tuple[str, str] | None = tx.first(
         "SELECT session, granted_by FROM standing WHERE principal = ? AND session IN ('', ?)"
         " AND grant_hash = ? ORDER BY session LIMIT 1",
         (principal, session, grant_hash),
-    ).fetchone()
+    )
     return row
 
 
-def list_grants(connection: Connection) -> list[Grant]:
+def list_grants(tx: Transaction) -> list[Grant]:
     """All of them, oldest first."""
-    return [Grant(*row) for row in connection.execute(f"{_SELECT} ORDER BY id")]
+    return [Grant(*row) for row in tx.all(f"{_SELECT} ORDER BY id")]
 
 
-def revoke_grant(connection: Connection, number: int | None, by: str, now: float) -> list[Grant]:
+def revoke_grant(tx: Transaction, number: int | None, by: str, now: float) -> list[Grant]:
     """Take one back, or all; returns what was taken back. The audit log hears of each."""
-    gone = [grant for grant in list_grants(connection) if number in (None, grant.id)]
+    gone = [grant for grant in list_grants(tx) if number in (None, grant.id)]
     for grant in gone:
-        connection.execute("DELETE FROM standing WHERE id = ?", (grant.id,))
+        tx.run("DELETE FROM standing WHERE id = ?", (grant.id,))
         params = {"action": "revoke", "who": grant.principal}
         reason = f"grant {grant.id}: taken back by {by}"
         note = AuditNote(now, "grant", reason, params, allowed=False, session=grant.session)
-        audit_outbox.put(connection, note)
+        audit_outbox.put(tx, note)
     return gone

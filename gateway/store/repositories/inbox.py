@@ -2,15 +2,15 @@
 
 from collections.abc import Sequence
 from itertools import takewhile
-from sqlite3 import Connection
 
 from agent.records import frozen
 from agent.security.taint.taint import NOTHING, UNTRUSTED
 from agent.types import Taint
 from gateway.core.channel_events import Standing
 from gateway.core.messages import InboundMessage
+from gateway.store.port import Transaction
 from gateway.store.repositories import chats, pending_media, sessions
-from gateway.store.repositories.active_channels import TURN_RUN_HERE
+from gateway.store.repositories.active_channels import TURN_RUN_HERE, run_here
 
 # Why a stranger's message is a tombstone.
 DENIED = "not on the allow-list"
@@ -50,7 +50,7 @@ class InboxBatch:
 
 
 def accept(
-    connection: Connection,
+    tx: Transaction,
     arrival: InboxBatch,
     entries: Sequence[InboxEntry],
 ) -> set[str]:
@@ -59,27 +59,27 @@ def accept(
     # A part of an album that does not name us follows the one that does, wherever it stood.
     for entry in sorted(entries, key=lambda entry: entry.message.follows):
         message, dead_reason = entry.message, entry.dead_reason
-        if is_known(connection, message):
+        if is_known(tx, message):
             continue
         if message.album is not None and dead_reason is None and not message.edited:
-            dead_reason = pending_media.join_album(connection, message, arrival.now)
+            dead_reason = pending_media.join_album(tx, message, arrival.now)
         if message.follows and dead_reason is None:
-            if pending_media.has_room(connection, message):
-                _insert(connection, message, pending_media.EARLY)
-                pending_media.wait(connection, message, arrival.now)
+            if pending_media.has_room(tx, message):
+                _insert(tx, message, pending_media.EARLY)
+                pending_media.wait(tx, message, arrival.now)
             continue
         if message.edited and dead_reason is None:
-            dead_reason = _apply_edit(connection, message)
-        _insert(connection, message, dead_reason)
-        chats.touch(connection, message)
+            dead_reason = _apply_edit(tx, message)
+        _insert(tx, message, dead_reason)
+        chats.touch(tx, message)
         if dead_reason is None:
-            pending_media.hold_for_media(connection, message, arrival.now)
-            pending_media.gather_album(connection, message, arrival.now)
+            pending_media.hold_for_media(tx, message, arrival.now)
+            pending_media.gather_album(tx, message, arrival.now)
             lanes.add(message.session_key)
-    chats.add_alias(connection, arrival.channel, arrival.moves)
-    chats.add_group_context(connection, arrival.heard)
+    chats.add_alias(tx, arrival.channel, arrival.moves)
+    chats.add_group_context(tx, arrival.heard)
     if arrival.next_offset is not None:
-        connection.execute(
+        tx.run(
             "INSERT INTO cursor (channel, account, next_offset, seen_at) VALUES (?, ?, ?, ?)"
             " ON CONFLICT DO UPDATE SET next_offset = excluded.next_offset,"
             " seen_at = excluded.seen_at",
@@ -88,112 +88,110 @@ def accept(
     return lanes
 
 
-def is_known(connection: Connection, message: InboundMessage) -> bool:
+def is_known(tx: Transaction, message: InboundMessage) -> bool:
     """True when the platform has delivered this before."""
-    (known,) = connection.execute(
+    (known,) = tx.one(
         "SELECT EXISTS (SELECT 1 FROM inbox WHERE channel = ? AND account = ? AND event_id = ?)",
         (message.channel, message.account, message.event_id),
-    ).fetchone()
+    )
     return bool(known)
 
 
-def waits(connection: Connection, message: InboundMessage) -> bool:
+def waits(tx: Transaction, message: InboundMessage) -> bool:
     """Whether it is still to be answered."""
-    (found,) = connection.execute(
+    (found,) = tx.one(
         "SELECT EXISTS (SELECT 1 FROM inbox WHERE channel = ? AND account = ? AND event_id = ?"
         f" AND {WAITING})",
         (message.channel, message.account, message.event_id),
-    ).fetchone()
+    )
     return bool(found)
 
 
-def cursor(connection: Connection, channel: str, account: str, not_before: float) -> int | None:
+def cursor(tx: Transaction, channel: str, account: str, not_before: float) -> int | None:
     """Where to go on polling; None when nothing came since `not_before`.
 
     A platform may start its numbers anew after a quiet week, and an old cursor would then hide
     messages. Without one it sends what it still has; the unique key absorbs what we know.
     """
-    row = connection.execute(
+    row = tx.first(
         "SELECT next_offset FROM cursor WHERE channel = ? AND account = ? AND seen_at >= ?",
         (channel, account, not_before),
-    ).fetchone()
+    )
     return row[0] if row else None
 
 
-def of_turn(connection: Connection, turn: int) -> list[InboundMessage]:
+def of_turn(tx: Transaction, turn: int) -> list[InboundMessage]:
     """The messages that a turn answers, oldest first."""
-    rows = connection.execute(
-        f"SELECT {PAYLOAD} FROM inbox WHERE turn_id = ? ORDER BY seq", (turn,)
-    )
+    rows = tx.all(f"SELECT {PAYLOAD} FROM inbox WHERE turn_id = ? ORDER BY seq", (turn,))
     return [InboundMessage.from_json(payload) for (payload,) in rows]
 
 
-def withdraw(connection: Connection, lane: str, event_id: str, reason: str) -> bool:
+def withdraw(tx: Transaction, lane: str, event_id: str, reason: str) -> bool:
     """What waits in the lane is not to be done any more; False when it does not wait there."""
-    withdrawn = connection.execute(
+    withdrawn = tx.run(
         f"UPDATE inbox SET dead_reason = ? WHERE lane = ? AND event_id = ? AND {WAITING}",
         (reason, lane, event_id),
-    ).rowcount
+    )
     return bool(withdrawn)
 
 
-def waiting_count(connection: Connection) -> int:
-    row = connection.execute(f"SELECT count(*) FROM inbox WHERE {WAITING}").fetchone()
+def waiting_count(tx: Transaction) -> int:
+    row = tx.one(f"SELECT count(*) FROM inbox WHERE {WAITING}")
     return int(row[0])
 
 
-def has_work(connection: Connection, lane: str) -> bool:
-    (found,) = connection.execute(
+def has_work(tx: Transaction, lane: str) -> bool:
+    (found,) = tx.one(
         f"SELECT EXISTS (SELECT 1 FROM turn WHERE lane = :lane AND {LIVE}) OR"
         f" EXISTS (SELECT 1 FROM inbox WHERE lane = :lane AND {WAITING})",
         {"lane": lane},
-    ).fetchone()
+    )
     return bool(found)
 
 
-def lanes_with_work(connection: Connection) -> list[str]:
+def lanes_with_work(tx: Transaction) -> list[str]:
     """Lanes of channels that are run here with a turn to go on with, or with messages that wait."""
-    rows = connection.execute(
+    rows = tx.all(
         f"SELECT lane FROM turn WHERE {RUNNING} AND {TURN_RUN_HERE} UNION"
-        f" SELECT DISTINCT lane FROM inbox WHERE {WAITING} AND is_run_here(channel, account)"
+        f" SELECT DISTINCT lane FROM inbox WHERE {WAITING} AND {run_here('inbox')}"
     )
     return [lane for (lane,) in rows]
 
 
-def lanes_at_work(connection: Connection) -> list[str]:
+def lanes_at_work(tx: Transaction) -> list[str]:
     """Lanes with something that is not answered yet, also what waits for a person."""
-    rows = connection.execute(
+    rows = tx.all(
         f"SELECT lane FROM turn WHERE {LIVE} UNION SELECT DISTINCT lane FROM inbox WHERE {WAITING}"
         " UNION SELECT DISTINCT lane FROM outbox WHERE state IN ('pending', 'inflight')"
     )
     return [lane for (lane,) in rows]
 
 
-def fate(connection: Connection, message: InboundMessage) -> str | None:
+def fate(tx: Transaction, message: InboundMessage) -> str | None:
     """Why a message that is stored will not be answered; None as long as it may be."""
-    row = connection.execute(
+    row = tx.first(
         "SELECT dead_reason FROM inbox WHERE channel = ? AND account = ? AND event_id = ?",
         (message.channel, message.account, message.event_id),
-    ).fetchone()
+    )
     return row[0] if row else None
 
 
-def is_run_here(connection: Connection, lane: str) -> bool:
+def is_run_here(tx: Transaction, lane: str) -> bool:
     """Whether what the lane has to do is this process's; the others keep it as it is."""
-    (found,) = connection.execute(
+    (found,) = tx.one(
         f"SELECT EXISTS (SELECT 1 FROM turn WHERE lane = :lane AND {LIVE} AND {TURN_RUN_HERE}) OR"
         f" EXISTS (SELECT 1 FROM inbox WHERE lane = :lane AND {WAITING}"
-        " AND is_run_here(channel, account))",
+        f" AND {run_here('inbox')})",
         {"lane": lane},
-    ).fetchone()
+    )
     return bool(found)
 
 
-def _insert(connection: Connection, message: InboundMessage, dead_reason: str | None) -> None:
+def _insert(tx: Transaction, message: InboundMessage, dead_reason: str | None) -> None:
     source = f"{message.chat_id}:{message.message_id}" if message.message_id else None
     key = (message.channel, message.account, message.event_id)
     entry = (*key, source, message.session_key, message.principal, message.to_json(), *key)
-    connection.execute(
+    tx.run(
         "INSERT INTO inbox (channel, account, event_id, source_msg, lane, principal, payload,"
         " received_at, dead_reason)"
         " VALUES (?, ?, ?, ?, ?, ?, seal(?, 'inbox.payload', ?, ?, ?), ?, ?)",
@@ -201,14 +199,14 @@ def _insert(connection: Connection, message: InboundMessage, dead_reason: str | 
     )
 
 
-def _apply_edit(connection: Connection, edit: InboundMessage) -> str | None:
+def _apply_edit(tx: Transaction, edit: InboundMessage) -> str | None:
     """Replace the text of a message that waits; returns why the edit itself needs no answer."""
-    row = connection.execute(
+    row = tx.first(
         f"SELECT seq, {PAYLOAD}, turn_id IS NULL AND dead_reason IS NULL FROM inbox"
         " WHERE channel = ? AND account = ? AND source_msg = ?"
         f" AND dead_reason IS NOT '{pending_media.EARLY}' ORDER BY 3 DESC, seq DESC LIMIT 1",
         (edit.channel, edit.account, f"{edit.chat_id}:{edit.message_id}"),
-    ).fetchone()
+    )
     if row is None:
         return None
     seq, payload, waits = row
@@ -216,7 +214,7 @@ def _apply_edit(connection: Connection, edit: InboundMessage) -> str | None:
     if old.content == edit.content:
         return "edit changes nothing"
     if waits:
-        pending_media.edit(connection, seq, old, edit)
+        pending_media.edit(tx, seq, old, edit)
         return f"edit of {seq}"
     return None
 
@@ -225,22 +223,20 @@ def _apply_edit(connection: Connection, edit: InboundMessage) -> str | None:
 LANE_LIMIT = 50
 
 
-def is_unanswered(connection: Connection, seq: int) -> bool:
+def is_unanswered(tx: Transaction, seq: int) -> bool:
     """Whether the row still waits: it could be claimed in two ways."""
-    (found,) = connection.execute(
-        f"SELECT EXISTS (SELECT 1 FROM inbox WHERE seq = ? AND {WAITING})", (seq,)
-    ).fetchone()
+    (found,) = tx.one(f"SELECT EXISTS (SELECT 1 FROM inbox WHERE seq = ? AND {WAITING})", (seq,))
     return bool(found)
 
 
-def waiting_messages(connection: Connection, lane: str) -> list[InboundMessage]:
+def waiting_messages(tx: Transaction, lane: str) -> list[InboundMessage]:
     """What waits in the lane, oldest first."""
-    return [message for _, message in waiting_rows(connection, lane, together=True, held=True)]
+    return [message for _, message in waiting_rows(tx, lane, together=True, held=True)]
 
 
-def unfinished(connection: Connection, lane: str) -> frozenset[str]:
+def unfinished(tx: Transaction, lane: str) -> frozenset[str]:
     """The platform's ids of messages in the lane that wait, or are being answered."""
-    found = connection.execute(
+    found = tx.all(
         f"SELECT source_msg FROM inbox WHERE lane = :lane AND {WAITING} UNION"
         " SELECT source_msg FROM inbox"
         f" WHERE turn_id IN (SELECT id FROM turn WHERE lane = :lane AND {LIVE})",
@@ -258,14 +254,12 @@ def session_of_message(message: InboundMessage) -> str | None:
 
 
 def waiting_rows(
-    connection: Connection, lane: str, *, together: bool, held: bool = False
+    tx: Transaction, lane: str, *, together: bool, held: bool = False
 ) -> list[tuple[int, InboundMessage]]:
     """The lane's next message; the ones behind it, too, when they are taken together or as far as
     the lane is over its limit. What is `held`, and all behind it, only when asked for."""
-    (total,) = connection.execute(
-        f"SELECT count(*) FROM inbox WHERE lane = ? AND {WAITING}", (lane,)
-    ).fetchone()
-    found = connection.execute(
+    (total,) = tx.one(f"SELECT count(*) FROM inbox WHERE lane = ? AND {WAITING}", (lane,))
+    found = tx.all(
         f"SELECT seq, {PAYLOAD}, held FROM inbox WHERE lane = ? AND {WAITING} ORDER BY seq LIMIT ?",
         (lane, total if together else max(1, total - LANE_LIMIT + 1)),
     )
@@ -273,23 +267,23 @@ def waiting_rows(
     return [(seq, InboundMessage.from_json(payload)) for seq, payload, _ in ready]
 
 
-def taint_of_quotes(connection: Connection, messages: Sequence[InboundMessage]) -> frozenset[Taint]:
+def taint_of_quotes(tx: Transaction, messages: Sequence[InboundMessage]) -> frozenset[Taint]:
     """Of an answer of ours all that its session has taken in, of the sender's own words nothing;
     everything else is a stranger's word."""
     quoting = (one for one in messages if one.quoted and not one.quoted_own)
-    return NOTHING.union(*(_taint(connection, one) for one in quoting))
+    return NOTHING.union(*(_taint(tx, one) for one in quoting))
 
 
-def _taint(connection: Connection, message: InboundMessage) -> frozenset[Taint]:
-    row = connection.execute(
+def _taint(tx: Transaction, message: InboundMessage) -> frozenset[Taint]:
+    row = tx.first(
         "SELECT t.session, o.delivery_id FROM outbox o LEFT JOIN turn t ON t.id = o.turn_id"
         " WHERE o.provider_msg = ? AND o.lane = ? ORDER BY o.seq DESC LIMIT 1",
         (message.quoted_id, message.route.lane),
-    ).fetchone()
+    )
     if row is None:
         return UNTRUSTED
     session, delivery = row
     if session is not None:
-        return sessions.taint_of(connection, session)
+        return sessions.taint_of(tx, session)
     # A reminder is in the words of whoever asked for it; a command's answer may list anything.
     return NOTHING if delivery.startswith("cron:") else UNTRUSTED

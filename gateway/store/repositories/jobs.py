@@ -1,12 +1,12 @@
 """Jobs as they are stored, and what became of their slots."""
 
 from collections.abc import Sequence
-from sqlite3 import Connection
 from typing import Any, Literal
 
 from agent.records import frozen
 from agent.types import Taint
 from gateway.core.messages import InboundMessage, Route
+from gateway.store.port import Transaction
 from gateway.store.repositories import inbox
 
 Kind = Literal["reminder", "prompt", "heartbeat"]
@@ -78,15 +78,15 @@ class Slot:
     lost: str | None
 
 
-def put(connection: Connection, job: Job) -> Job:
+def put(tx: Transaction, job: Job) -> Job:
     """The job with its number; the one that was made by the same call, if it was made before."""
-    connection.execute(
+    tx.run(
         "DELETE FROM job WHERE state = 'done' AND created_at < :old AND coalesce("
         "(SELECT max(fired_at) FROM slot WHERE job = id), 0) < :old",
         {"old": job.created_at - _DONE_KEPT_S},
     )
     route = job.route
-    connection.execute(
+    tx.run(
         "INSERT OR IGNORE INTO job (made_by, kind, template, principal, channel, account, chat,"
         " rule, zone, catch_up, urgent, own, slot_at, due_at, created_at)"
         " VALUES (?, ?, seal(?, 'job.template', ?), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -100,25 +100,25 @@ def put(connection: Connection, job: Job) -> Job:
             *(job.slot_at, job.due_at, job.created_at),
         ),
     )
-    row = connection.execute(f"{_SELECT} WHERE made_by = ?", (job.made_by,)).fetchone()
+    row = tx.one(f"{_SELECT} WHERE made_by = ?", (job.made_by,))
     return _job(row)
 
 
-def find(connection: Connection, number: int) -> Job | None:
+def find(tx: Transaction, number: int) -> Job | None:
     if abs(number) > _LARGEST:
         return None
-    row = connection.execute(f"{_SELECT} WHERE id = ?", (number,)).fetchone()
+    row = tx.first(f"{_SELECT} WHERE id = ?", (number,))
     return _job(row) if row else None
 
 
-def made(connection: Connection, made_by: str) -> Job | None:
-    row = connection.execute(f"{_SELECT} WHERE made_by = ?", (made_by,)).fetchone()
+def made(tx: Transaction, made_by: str) -> Job | None:
+    row = tx.one(f"{_SELECT} WHERE made_by = ?", (made_by,))
     return _job(row) if row else None
 
 
-def due(connection: Connection, ways: str, now: float, most: int) -> list[Job]:
+def due(tx: Transaction, ways: str, now: float, most: int) -> list[Job]:
     """Those that have come due, where `ways` (a JSON list of "channel:account") can tell of it."""
-    rows = connection.execute(
+    rows = tx.all(
         f"{_SELECT} WHERE state = 'on' AND due_at <= ? AND channel || ':' || account IN"
         " (SELECT value FROM json_each(?)) ORDER BY due_at LIMIT ?",
         (now, ways, most),
@@ -126,7 +126,7 @@ def due(connection: Connection, ways: str, now: float, most: int) -> list[Job]:
     return [_job(row) for row in rows]
 
 
-def listed(connection: Connection, principal: str | None, chat: Route | None) -> list[Job]:
+def listed(tx: Transaction, principal: str | None, chat: Route | None) -> list[Job]:
     """All, or those of somebody, or those of a chat; what is over comes last."""
     where, values = ["1"], list[object]()
     if principal is not None:
@@ -135,41 +135,39 @@ def listed(connection: Connection, principal: str | None, chat: Route | None) ->
     if chat is not None:
         where.append("channel = ? AND account = ? AND chat = ?")
         values += [chat.channel, chat.account, chat.chat_id]
-    rows = connection.execute(
-        f"{_SELECT} WHERE {' AND '.join(where)} ORDER BY state = 'done', id", values
-    )
+    rows = tx.all(f"{_SELECT} WHERE {' AND '.join(where)} ORDER BY state = 'done', id", values)
     return [_job(row) for row in rows]
 
 
-def count_of(connection: Connection, principal: str) -> int:
+def count_of(tx: Transaction, principal: str) -> int:
     """How many jobs somebody has that are not over."""
-    (found,) = connection.execute(
+    (found,) = tx.one(
         "SELECT count(*) FROM job WHERE principal = ? AND state != 'done'", (principal,)
-    ).fetchone()
+    )
     return int(found)
 
 
-def remove(connection: Connection, job: Job) -> None:
+def remove(tx: Transaction, job: Job) -> None:
     """Gone, and what waits of it; what runs comes to its end."""
-    connection.execute(
+    tx.run(
         f"UPDATE inbox SET dead_reason = 'its job was removed' WHERE lane = ? AND {inbox.WAITING}",
         (job.lane,),
     )
-    connection.execute("DELETE FROM slot WHERE job = ?", (job.id,))
-    connection.execute("DELETE FROM job WHERE id = ?", (job.id,))
+    tx.run("DELETE FROM slot WHERE job = ?", (job.id,))
+    tx.run("DELETE FROM job WHERE id = ?", (job.id,))
 
 
-def set_state(connection: Connection, job: int, state: State, reason: str = "") -> None:
-    connection.execute(
+def set_state(tx: Transaction, job: int, state: State, reason: str = "") -> None:
+    tx.run(
         "UPDATE job SET state = ?, reason = ?, failures = CASE ? WHEN 'on' THEN 0 ELSE failures END"
         " WHERE id = ?",
         (state, reason, state, job),
     )
 
 
-def advance(connection: Connection, job: int, slot: int | None) -> None:
+def advance(tx: Transaction, job: int, slot: int | None) -> None:
     """On to the next slot; without one the job is over."""
-    connection.execute(
+    tx.run(
         "UPDATE job SET slot_at = :slot, due_at = :slot, held = 0,"
         " state = CASE WHEN :slot IS NULL AND state = 'on' THEN 'done' ELSE state END"
         " WHERE id = :job",
@@ -177,17 +175,17 @@ def advance(connection: Connection, job: int, slot: int | None) -> None:
     )
 
 
-def hold(connection: Connection, job: int, until: float) -> None:
-    connection.execute("UPDATE job SET due_at = ?, held = 1 WHERE id = ?", (until, job))
+def hold(tx: Transaction, job: int, until: float) -> None:
+    tx.run("UPDATE job SET due_at = ?, held = 1 WHERE id = ?", (until, job))
 
 
-def begin(connection: Connection, job: Job, slot: int, state: str, now: float) -> bool:
+def begin(tx: Transaction, job: Job, slot: int, state: str, now: float) -> bool:
     """Take a slot; False when it was taken before: nothing comes twice."""
-    taken = connection.execute(
+    taken = tx.run(
         "INSERT OR IGNORE INTO slot (job, at, fired_at, state) VALUES (?, ?, ?, ?)",
         (job.id, slot, now, state),
-    ).rowcount
-    connection.execute(
+    )
+    tx.run(
         "DELETE FROM slot WHERE job = :job AND at < (SELECT at FROM slot WHERE job = :job"
         f" ORDER BY at DESC LIMIT 1 OFFSET {_KEPT})",
         {"job": job.id},
@@ -195,25 +193,23 @@ def begin(connection: Connection, job: Job, slot: int, state: str, now: float) -
     return bool(taken)
 
 
-def ended(connection: Connection, job: int, slot: int, state: str, note: str) -> None:
-    connection.execute(
-        "UPDATE slot SET state = ?, note = ? WHERE job = ? AND at = ?", (state, note, job, slot)
-    )
+def ended(tx: Transaction, job: int, slot: int, state: str, note: str) -> None:
+    tx.run("UPDATE slot SET state = ?, note = ? WHERE job = ? AND at = ?", (state, note, job, slot))
 
 
-def count_failure(connection: Connection, job: int, *, failed: bool) -> int:
+def count_failure(tx: Transaction, job: int, *, failed: bool) -> int:
     """How many in a row there are now."""
-    row = connection.execute(
+    row = tx.first(
         "UPDATE job SET failures = CASE WHEN ? THEN failures + 1 ELSE 0 END WHERE id = ?"
         " RETURNING failures",
         (failed, job),
-    ).fetchone()
+    )
     return int(row[0]) if row else 0
 
 
-def slots(connection: Connection, job: Job, most: int) -> list[Slot]:
+def slots(tx: Transaction, job: Job, most: int) -> list[Slot]:
     """The latest, newest first, and how far each has come."""
-    rows = connection.execute(
+    rows = tx.all(
         "SELECT s.at, CASE WHEN s.state <> 'begun' THEN s.state"
         " WHEN i.dead_reason IS NOT NULL THEN 'failed' WHEN i.turn_id IS NULL THEN 'waits'"
         " ELSE 'runs' END, s.note, count(o.seq), coalesce(min(o.state = 'sent' AND"
@@ -233,29 +229,27 @@ def slots(connection: Connection, job: Job, most: int) -> list[Slot]:
     return [Slot(at, state, note, n, bool(all_), lost) for at, state, note, n, all_, lost in rows]
 
 
-def is_under_way(connection: Connection, job: Job) -> bool:
+def is_under_way(tx: Transaction, job: Job) -> bool:
     """Whether an earlier slot of it still waits or runs."""
-    return inbox.has_work(connection, job.lane)
+    return inbox.has_work(tx, job.lane)
 
 
-def lanes_at_work(connection: Connection, chat: str) -> list[str]:
+def lanes_at_work(tx: Transaction, chat: str) -> list[str]:
     """The lanes of the jobs of this chat, named by its lane, whose turn is under way."""
-    rows = connection.execute(f"SELECT lane FROM turn WHERE lane GLOB 'cron:*' AND {inbox.LIVE}")
-    working = (find(connection, int(lane.removeprefix("cron:"))) for (lane,) in rows.fetchall())
+    rows = tx.all(f"SELECT lane FROM turn WHERE lane GLOB 'cron:*' AND {inbox.LIVE}")
+    working = (find(tx, int(lane.removeprefix("cron:"))) for (lane,) in rows)
     return [job.lane for job in working if job is not None and job.route.lane == chat]
 
 
-def clock_of(connection: Connection, route: Route) -> tuple[str | None, str | None]:
+def clock_of(tx: Transaction, route: Route) -> tuple[str | None, str | None]:
     """The time zone and the quiet hours that a chat has chosen."""
-    row = connection.execute(
-        "SELECT zone, quiet FROM chat_clock WHERE chat = ?", (_chat(route),)
-    ).fetchone()
+    row = tx.first("SELECT zone, quiet FROM chat_clock WHERE chat = ?", (_chat(route),))
     return (row[0], row[1]) if row else (None, None)
 
 
-def set_clock(connection: Connection, route: Route, column: str, value: str | None) -> None:
+def set_clock(tx: Transaction, route: Route, column: str, value: str | None) -> None:
     assert column in ("zone", "quiet"), column
-    connection.execute(
+    tx.run(
         f"INSERT INTO chat_clock (chat, {column}) VALUES (?, ?)"
         f" ON CONFLICT DO UPDATE SET {column} = excluded.{column}",
         (_chat(route), value),

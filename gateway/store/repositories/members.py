@@ -1,8 +1,7 @@
 """Who was let in by pairing, who asks to be, and who guesses codes."""
 
-from sqlite3 import Connection
-
 from agent.records import frozen
+from gateway.store.port import Transaction
 from gateway.store.repositories.inbox import DENIED, WAITING
 
 DENIED_KEPT = 1_000
@@ -44,8 +43,8 @@ class PairingRequest:
     expires_at: float
 
 
-def members(connection: Connection) -> list[Member]:
-    rows = connection.execute(
+def members(tx: Transaction) -> list[Member]:
+    rows = tx.all(
         "SELECT channel, account, sender, name, owner, approved_by, approved_at FROM member"
         " ORDER BY approved_at"
     )
@@ -56,12 +55,12 @@ def members(connection: Connection) -> list[Member]:
 
 
 def add_member(
-    connection: Connection, person: Person, *, owner: bool, approved_by: str, now: float
+    tx: Transaction, person: Person, *, owner: bool, approved_by: str, now: float
 ) -> None:
     """Let somebody in; an owner there was before stays one no longer."""
     if owner:
-        connection.execute("UPDATE member SET owner = 0")
-    connection.execute(
+        tx.run("UPDATE member SET owner = 0")
+    tx.run(
         "INSERT INTO member (channel, account, sender, name, owner, approved_by, approved_at)"
         " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
         " name = excluded.name, owner = max(owner, excluded.owner),"
@@ -70,29 +69,27 @@ def add_member(
     )
 
 
-def remove_member(connection: Connection, channel: str, sender: str, until: float) -> bool:
+def remove_member(tx: Transaction, channel: str, sender: str, until: float) -> bool:
     """Take somebody out on every account, and take no request of theirs until then.
 
     What they were allowed for longer is forgotten with them. False when nobody was in.
     """
-    connection.execute(
+    tx.run(
         "INSERT OR REPLACE INTO pairing (channel, account, sender, name, chat, asked_at,"
         " expires_at) SELECT channel, account, sender, name, '', approved_at, ? FROM member"
         " WHERE channel = ? AND sender = ?",
         (until, channel, sender),
     )
-    removed = connection.execute(
-        "DELETE FROM member WHERE channel = ? AND sender = ?", (channel, sender)
-    )
-    if not removed.rowcount:
+    removed = tx.run("DELETE FROM member WHERE channel = ? AND sender = ?", (channel, sender))
+    if not removed:
         return False
-    connection.execute("DELETE FROM standing WHERE principal = ?", (f"{channel}:{sender}",))
+    tx.run("DELETE FROM standing WHERE principal = ?", (f"{channel}:{sender}",))
     return True
 
 
-def refuse_waiting(connection: Connection, principal: str) -> None:
+def refuse_waiting(tx: Transaction, principal: str) -> None:
     """What they wrote and nobody has begun to answer counts as a stranger's."""
-    connection.execute(
+    tx.run(
         # With the plus it goes through what waits, and not through all that they ever wrote.
         f"UPDATE inbox SET dead_reason = '{DENIED}' WHERE +principal = ? AND {WAITING}",
         (principal,),
@@ -100,33 +97,33 @@ def refuse_waiting(connection: Connection, principal: str) -> None:
 
 
 def open_request(
-    connection: Connection, person: Person, chat: str, code_hash: bytes, times: tuple[float, float]
+    tx: Transaction, person: Person, chat: str, code_hash: bytes, times: tuple[float, float]
 ) -> None:
     """`times`: asked at, expires at."""
-    connection.execute(
+    tx.run(
         "INSERT INTO pairing (channel, account, sender, name, chat, code_hash, asked_at,"
         " expires_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         (*_key(person), person.name, chat, code_hash, *times),
     )
 
 
-def forget_expired(connection: Connection, now: float) -> None:
-    connection.execute("DELETE FROM pairing WHERE expires_at <= ?", (now,))
+def forget_expired(tx: Transaction, now: float) -> None:
+    tx.run("DELETE FROM pairing WHERE expires_at <= ?", (now,))
 
 
-def has_request(connection: Connection, person: Person, now: float) -> bool:
+def has_request(tx: Transaction, person: Person, now: float) -> bool:
     """Also true of somebody who was turned down a while ago."""
-    (found,) = connection.execute(
+    (found,) = tx.one(
         "SELECT EXISTS (SELECT 1 FROM pairing WHERE channel = ? AND account = ? AND sender = ?"
         " AND expires_at > ?)",
         (*_key(person), now),
-    ).fetchone()
+    )
     return bool(found)
 
 
-def requests(connection: Connection, now: float) -> list[tuple[PairingRequest, bytes]]:
+def requests(tx: Transaction, now: float) -> list[tuple[PairingRequest, bytes]]:
     """The open ones, oldest first, each with the hash of its code."""
-    rows = connection.execute(
+    rows = tx.all(
         "SELECT channel, account, sender, name, chat, asked_at, expires_at, code_hash FROM pairing"
         " WHERE code_hash IS NOT NULL AND sender != ? AND expires_at > ? ORDER BY asked_at",
         (ANYBODY, now),
@@ -140,56 +137,52 @@ def requests(connection: Connection, now: float) -> list[tuple[PairingRequest, b
     ]
 
 
-def invitation(connection: Connection, channel: str, account: str, now: float) -> bytes | None:
+def invitation(tx: Transaction, channel: str, account: str, now: float) -> bytes | None:
     """The hash of the code that makes its bearer the owner; None without an open invitation."""
-    row = connection.execute(
+    row = tx.first(
         "SELECT code_hash FROM pairing WHERE channel = ? AND account = ? AND sender = ?"
         " AND code_hash IS NOT NULL AND expires_at > ?",
         (channel, account, ANYBODY, now),
-    ).fetchone()
+    )
     return bytes(row[0]) if row else None
 
 
-def close_request(connection: Connection, person: Person) -> None:
-    connection.execute(
-        "DELETE FROM pairing WHERE channel = ? AND account = ? AND sender = ?", _key(person)
-    )
+def close_request(tx: Transaction, person: Person) -> None:
+    tx.run("DELETE FROM pairing WHERE channel = ? AND account = ? AND sender = ?", _key(person))
 
 
-def reject(connection: Connection, channel: str, sender: str, until: float) -> bool:
+def reject(tx: Transaction, channel: str, sender: str, until: float) -> bool:
     """Their open requests are void, and no new one is taken until then; False without any."""
-    turned_down = connection.execute(
+    turned_down = tx.run(
         "UPDATE pairing SET code_hash = NULL, expires_at = ?"
         " WHERE channel = ? AND sender = ? AND code_hash IS NOT NULL",
         (until, channel, sender),
     )
-    return turned_down.rowcount > 0
+    return turned_down > 0
 
 
-def guesses(connection: Connection, principal: str) -> tuple[int, float]:
+def guesses(tx: Transaction, principal: str) -> tuple[int, float]:
     """Wrong codes in a row, and until when no further one is looked at."""
-    row = connection.execute(
-        "SELECT wrong, locked_until FROM guess WHERE principal = ?", (principal,)
-    ).fetchone()
+    row = tx.first("SELECT wrong, locked_until FROM guess WHERE principal = ?", (principal,))
     return (int(row[0]), float(row[1])) if row else (0, 0.0)
 
 
-def set_guesses(connection: Connection, principal: str, wrong: int, locked_until: float) -> None:
-    connection.execute(
+def set_guesses(tx: Transaction, principal: str, wrong: int, locked_until: float) -> None:
+    tx.run(
         "INSERT INTO guess (principal, wrong, locked_until) VALUES (?, ?, ?) ON CONFLICT"
         " DO UPDATE SET wrong = excluded.wrong, locked_until = excluded.locked_until",
         (principal, wrong, locked_until),
     )
 
 
-def forget_guesses(connection: Connection, principal: str) -> None:
-    connection.execute("DELETE FROM guess WHERE principal = ?", (principal,))
+def forget_guesses(tx: Transaction, principal: str) -> None:
+    tx.run("DELETE FROM guess WHERE principal = ?", (principal,))
 
 
-def forget_denied(connection: Connection) -> None:
+def forget_denied(tx: Transaction) -> None:
     """Strangers may write as much as they like: only the newest of it is kept."""
     denied = f"SELECT seq FROM inbox WHERE dead_reason = '{DENIED}' ORDER BY seq DESC"
-    connection.execute(
+    tx.run(
         f"DELETE FROM inbox WHERE dead_reason = '{DENIED}' AND seq <="
         f" ({denied} LIMIT 1 OFFSET {DENIED_KEPT})"
     )

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from math import inf
-from sqlite3 import Connection
 from typing import Any
 
 from agent.i18n import mark_for_translation, t
@@ -12,7 +11,9 @@ from agent.security.taint.taint import BOTH, NOTHING
 from agent.types import Taint
 from gateway.core.link_defusing import defuse_part, plain_part
 from gateway.core.messages import CONSOLE, OutboundKind, OutboundMessage, OutboundPart, Route
+from gateway.store.port import Transaction
 from gateway.store.repositories import parts, sessions
+from gateway.store.repositories.active_channels import run_here
 
 
 @frozen
@@ -69,22 +70,20 @@ _OPENED = _COLUMNS.replace(parts.COLUMNS, parts.OPENED)
 _EDITED = "(SELECT o.provider_msg FROM outbox o WHERE o.delivery_id = outbox.edits AND o.part = 0)"
 
 
-def put(
-    connection: Connection, turn: int | None, letters: Sequence[OutgoingReply], now: float
-) -> None:
+def put(tx: Transaction, turn: int | None, letters: Sequence[OutgoingReply], now: float) -> None:
     """Queue the letters. A part that is streaming already becomes an edit of what is shown."""
     for letter in letters:
-        for number, part in enumerate(_inert(connection, letter)):
+        for number, part in enumerate(_inert(tx, letter)):
             last = number + 1 == len(letter.parts)
-            _put_part(connection, turn, letter, (number, part, last), now)
+            _put_part(tx, turn, letter, (number, part, last), now)
         if turn is not None:
-            _close_pages(connection, letter)
+            _close_pages(tx, letter)
 
 
-def _inert(connection: Connection, letter: OutgoingReply) -> Sequence[OutboundPart]:
+def _inert(tx: Transaction, letter: OutgoingReply) -> Sequence[OutboundPart]:
     """Its parts as they may leave: the one place where a field becomes a row."""
-    session = sessions.bound_session(connection, letter.route.lane)
-    here = sessions.taint_of(connection, session) if session is not None else NOTHING
+    session = sessions.bound_session(tx, letter.route.lane)
+    here = sessions.taint_of(tx, session) if session is not None else NOTHING
     if not (letter.taint | here) >= BOTH:
         return letter.parts
     is_markdown = letter.route.channel == CONSOLE
@@ -94,7 +93,7 @@ def _inert(connection: Connection, letter: OutgoingReply) -> Sequence[OutboundPa
 
 
 def _put_part(
-    connection: Connection,
+    tx: Transaction,
     turn: int | None,
     letter: OutgoingReply,
     numbered: tuple[int, OutboundPart, bool],
@@ -102,7 +101,7 @@ def _put_part(
 ) -> None:
     number, part, last = numbered
     route = letter.route
-    connection.execute(
+    tx.run(
         "INSERT INTO outbox (delivery_id, part, last, turn_id, lane, channel, account, chat,"
         f" thread, reply_to, event_id, kind, {parts.COLUMNS}, edits, shown, state, created_at)"
         " VALUES (:delivery_id, :part, :last, :turn_id, :lane, :channel, :account, :chat,"
@@ -133,15 +132,15 @@ def _put_part(
     )
 
 
-def _close_pages(connection: Connection, letter: OutgoingReply) -> None:
+def _close_pages(tx: Transaction, letter: OutgoingReply) -> None:
     """A preview was longer than its answer: what is left over of it says so."""
     over = (letter.delivery_id, len(letter.parts))
-    connection.execute(
+    tx.run(
         "DELETE FROM outbox WHERE delivery_id = ? AND part >= ? AND state = 'streaming'"
         " AND provider_msg IS NULL AND NOT preview_lost",
         over,
     )
-    connection.execute(
+    tx.run(
         "UPDATE outbox SET body = seal(?, 'outbox.body', delivery_id, part), last = 0,"
         " state = 'pending', next_at = 0"
         " WHERE delivery_id = ? AND part >= ? AND state = 'streaming'",
@@ -158,21 +157,21 @@ class PreviewRow:
 
 
 def begin_stream(
-    connection: Connection, turn: int, letter: OutgoingReply, part: int, now: float
+    tx: Transaction, turn: int, letter: OutgoingReply, part: int, now: float
 ) -> PreviewRow | None:
     """Before the first send of a preview's page: that part of the reply exists from here on, and
     counts as lost until that send is known to have ended. None while earlier mail waits on its
     route."""
     page = (letter.delivery_id, part)
-    row = connection.execute(
+    row = tx.first(
         "SELECT provider_msg, preview_lost FROM outbox WHERE delivery_id = ? AND part = ?", page
-    ).fetchone()
+    )
     if row is not None and (row[0] is not None or row[1]):
         return PreviewRow(row[0], row[0] is None)
-    if has_mail(connection, letter.route.lane):
+    if has_mail(tx, letter.route.lane):
         return None
-    _put_part(connection, turn, letter, (part, OutboundPart(""), True), now)
-    connection.execute(
+    _put_part(tx, turn, letter, (part, OutboundPart(""), True), now)
+    tx.run(
         "UPDATE outbox SET state = 'streaming', preview_lost = 1, maybe_dup = 1"
         " WHERE delivery_id = ? AND part = ? AND state = 'pending'",
         page,
@@ -180,33 +179,31 @@ def begin_stream(
     return PreviewRow(None, lost=False)
 
 
-def set_preview(
-    connection: Connection, delivery_id: str, part: int, provider_msg: str | None
-) -> None:
+def set_preview(tx: Transaction, delivery_id: str, part: int, provider_msg: str | None) -> None:
     """How the first send of the preview's page ended: from here on the part is an edit of that
     message. None: it certainly did not arrive."""
-    connection.execute(
+    tx.run(
         "UPDATE outbox SET provider_msg = ?, preview_lost = 0, maybe_dup = 0"
         " WHERE delivery_id = ? AND part = ?",
         (provider_msg, delivery_id, part),
     )
 
 
-def head(connection: Connection, lane: str, now: float) -> PendingPart | float | None:
+def head(tx: Transaction, lane: str, now: float) -> PendingPart | float | None:
     """The first row of a route; or the time at which it is due; or None."""
-    row = connection.execute(
+    row = tx.first(
         f"SELECT {_OPENED}, {_EDITED} FROM outbox WHERE lane = ? AND {UNSENT} ORDER BY seq LIMIT 1",
         (lane,),
-    ).fetchone()
+    )
     if row is None:
         return None
     next_at = float(row[-2])
     return next_at if next_at > now else _due(row)
 
 
-def take(connection: Connection, seq: int) -> None:
+def take(tx: Transaction, seq: int) -> None:
     """The row is in flight: from here on, a crash leaves open whether it has arrived."""
-    connection.execute(
+    tx.run(
         "UPDATE outbox SET state = 'inflight', provider_msg = coalesce(provider_msg,"
         f" {_EDITED}) WHERE seq = ?",
         (seq,),
@@ -214,23 +211,21 @@ def take(connection: Connection, seq: int) -> None:
 
 
 def sent(
-    connection: Connection, seq: int, provider_msg: str, lane: str, now: float
+    tx: Transaction, seq: int, provider_msg: str, lane: str, now: float
 ) -> PendingPart | float | None:
     """The row has arrived; returns the route's next `head`."""
-    connection.execute(
-        "UPDATE outbox SET state = 'sent', provider_msg = ? WHERE seq = ?", (provider_msg, seq)
-    )
-    return head(connection, lane, now)
+    tx.run("UPDATE outbox SET state = 'sent', provider_msg = ? WHERE seq = ?", (provider_msg, seq))
+    return head(tx, lane, now)
 
 
 def reschedule(
-    connection: Connection, seq: int, next_at: float, *, ambiguous: bool, rest_s: float = 0.0
+    tx: Transaction, seq: int, next_at: float, *, ambiguous: bool, rest_s: float = 0.0
 ) -> None:
     """Try the row again later, in `rest_s`; an ambiguous try may have arrived.
 
     Counted here and not by `take`: a route also rests when nothing could even be tried.
     """
-    connection.execute(
+    tx.run(
         "UPDATE outbox SET state = 'pending', next_at = ?, attempts = attempts + 1,"
         " ambiguous = ambiguous + ?, maybe_dup = maybe_dup OR (? AND provider_msg IS NULL),"
         " waited_s = waited_s + ? WHERE seq = ?",
@@ -238,11 +233,11 @@ def reschedule(
     )
 
 
-def make_plain(connection: Connection, seq: int) -> None:
+def make_plain(tx: Transaction, seq: int) -> None:
     """The platform refused the formatting: the text goes out without, and holds no more links."""
-    row = connection.execute(f"SELECT {_OPENED} FROM outbox WHERE seq = ?", (seq,)).fetchone()
+    row = tx.one(f"SELECT {_OPENED} FROM outbox WHERE seq = ?", (seq,))
     plain = plain_part(_due([*row, None]).message.content)
-    connection.execute(
+    tx.run(
         "UPDATE outbox SET body = seal(:body, 'outbox.body', delivery_id, part), entities ="
         " seal(:entities, 'outbox.entities', delivery_id, part), state = 'pending', next_at = 0"
         " WHERE seq = :seq",
@@ -250,101 +245,97 @@ def make_plain(connection: Connection, seq: int) -> None:
     )
 
 
-def leave_topic(connection: Connection, seq: int) -> None:
+def leave_topic(tx: Transaction, seq: int) -> None:
     """The topic takes nothing any more: the part goes to the chat around it."""
-    connection.execute(
+    tx.run(
         "UPDATE outbox SET thread = NULL, reply_to = NULL, provider_msg = NULL, edits = NULL,"
         " state = 'pending', next_at = 0 WHERE seq = ?",
         (seq,),
     )
 
 
-def make_new(connection: Connection, seq: int) -> None:
+def make_new(tx: Transaction, seq: int) -> None:
     """The message to edit is gone: the part goes out as a new one."""
-    connection.execute(
+    tx.run(
         "UPDATE outbox SET provider_msg = NULL, edits = NULL, state = 'pending', next_at = 0,"
         " ambiguous = 0 WHERE seq = ?",
         (seq,),
     )
 
 
-def give_up(connection: Connection, seq: int, reason: str, *, whole_lane: bool = False) -> int:
+def give_up(tx: Transaction, seq: int, reason: str, *, whole_lane: bool = False) -> int:
     """No retry will help; `whole_lane` also ends everything that waits for the same chat.
 
     Returns how many parts were given up.
     """
-    return connection.execute(
+    return tx.run(
         "UPDATE outbox SET state = 'dead', dead_reason = :reason WHERE seq = :seq OR"
         " (:whole_lane AND lane = (SELECT lane FROM outbox WHERE seq = :seq)"
         f" AND {UNSENT})",
         {"reason": reason, "seq": seq, "whole_lane": whole_lane},
-    ).rowcount
+    )
 
 
-def drop_unsent(connection: Connection, delivery_id: str, reason: str) -> bool:
+def drop_unsent(tx: Transaction, delivery_id: str, reason: str) -> bool:
     """End a delivery that no try was made to send; False when somebody may have seen it."""
-    unsent = connection.execute(
+    unsent = tx.run(
         "UPDATE outbox SET state = 'dead', dead_reason = ? WHERE delivery_id = ?"
         " AND state = 'pending' AND attempts = 0 AND NOT maybe_dup",
         (reason, delivery_id),
-    ).rowcount
-    (alive,) = connection.execute(
+    )
+    (alive,) = tx.one(
         "SELECT EXISTS (SELECT 1 FROM outbox WHERE delivery_id = ? AND state != 'dead')",
         (delivery_id,),
-    ).fetchone()
+    )
     return unsent > 0 or not alive
 
 
-def route_of(connection: Connection, delivery_id: str) -> Route | None:
+def route_of(tx: Transaction, delivery_id: str) -> Route | None:
     """Where a delivery goes; None when there is none of this name."""
-    row = connection.execute(
+    row = tx.first(
         "SELECT channel, account, chat, thread FROM outbox WHERE delivery_id = ? AND part = 0",
         (delivery_id,),
-    ).fetchone()
+    )
     return Route(*row) if row else None
 
 
-def due_now(connection: Connection, lane: str) -> None:
+def due_now(tx: Transaction, lane: str) -> None:
     """Somebody listens again: what was postponed on this lane is due at once."""
-    connection.execute(
+    tx.run(
         f"UPDATE outbox SET next_at = 0 WHERE lane = ? AND {UNSENT} AND state = 'pending'", (lane,)
     )
 
 
-def has_mail(connection: Connection, lane: str) -> bool:
-    (found,) = connection.execute(
+def has_mail(tx: Transaction, lane: str) -> bool:
+    (found,) = tx.one(
         f"SELECT EXISTS (SELECT 1 FROM outbox WHERE lane = ? AND {UNSENT})",
         (lane,),
-    ).fetchone()
+    )
     return bool(found)
 
 
-def lanes_with_mail(connection: Connection) -> list[str]:
+def lanes_with_mail(tx: Transaction) -> list[str]:
     """Routes of channels that are run here."""
-    rows = connection.execute(
-        f"SELECT DISTINCT lane FROM outbox WHERE {UNSENT} AND is_run_here(channel, account)"
-    )
+    rows = tx.all(f"SELECT DISTINCT lane FROM outbox WHERE {UNSENT} AND {run_here('outbox')}")
     return [lane for (lane,) in rows]
 
 
-def recover(connection: Connection, latest_at: float = inf) -> int:
+def recover(tx: Transaction, latest_at: float = inf) -> int:
     """What was in flight may have arrived: it goes out again, marked. Edits repeat nothing.
 
     What would be tried later than `latest_at` is due: the clock was set back meanwhile.
     Rows of channels that are not run here stay as they are: it is their process that sends them.
     """
-    own = "is_run_here(channel, account)"
-    connection.execute(
+    own = run_here("outbox")
+    tx.run(
         f"UPDATE outbox SET state = 'pending', next_at = 0 WHERE {UNSENT} AND state = 'inflight'"
         f" AND provider_msg IS NOT NULL AND {own}"
     )
-    connection.execute(
-        f"UPDATE outbox SET next_at = 0 WHERE {UNSENT} AND next_at > ? AND {own}", (latest_at,)
-    )
-    return connection.execute(
+    tx.run(f"UPDATE outbox SET next_at = 0 WHERE {UNSENT} AND next_at > ? AND {own}", (latest_at,))
+    return tx.run(
         "UPDATE outbox SET state = 'pending', next_at = 0, maybe_dup = 1,"
         f" ambiguous = ambiguous + 1 WHERE {UNSENT} AND state = 'inflight' AND {own}"
-    ).rowcount
+    )
 
 
 def _due(row: Sequence[Any]) -> PendingPart:
@@ -373,17 +364,15 @@ def _due(row: Sequence[Any]) -> PendingPart:
     )
 
 
-def give_up_unreadable(connection: Connection, lane: str, reason: str) -> int:
+def give_up_unreadable(tx: Transaction, lane: str, reason: str) -> int:
     """End the first row of a route, whatever stands in it; returns how many rows that were."""
-    return connection.execute(
+    return tx.run(
         "UPDATE outbox SET state = 'dead', dead_reason = ? WHERE seq = (SELECT min(seq) FROM outbox"
         " WHERE lane = ? AND state IN ('pending', 'inflight'))",
         (reason, lane),
-    ).rowcount
-
-
-def set_sent(connection: Connection, seq: int, provider_msg: str) -> None:
-    """The row has arrived; what stands behind it is not looked at."""
-    connection.execute(
-        "UPDATE outbox SET state = 'sent', provider_msg = ? WHERE seq = ?", (provider_msg, seq)
     )
+
+
+def set_sent(tx: Transaction, seq: int, provider_msg: str) -> None:
+    """The row has arrived; what stands behind it is not looked at."""
+    tx.run("UPDATE outbox SET state = 'sent', provider_msg = ? WHERE seq = ?", (provider_msg, seq))

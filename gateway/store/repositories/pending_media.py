@@ -5,11 +5,12 @@ Nothing behind a held row is claimed either, so a lane stays in order.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from sqlite3 import Connection
 
 from agent.records import frozen
 from gateway.core.messages import InboundMessage, Media
+from gateway.store.port import Transaction
 from gateway.store.repositories import outbox
+from gateway.store.repositories.active_channels import run_here
 from gateway.store.repositories.outbox import OutgoingReply
 
 # An album is whole when nothing has joined it for so long.
@@ -22,7 +23,7 @@ _EARLY_KEPT = 100
 _PAYLOAD = "unseal(payload, 'inbox.payload', channel, account, event_id)"
 _EARLY = f"album IS NOT NULL AND dead_reason = '{EARLY}'"
 _HELD = "held AND turn_id IS NULL AND dead_reason IS NULL"
-_OWN = "is_run_here(channel, account)"
+_OWN = run_here("inbox")
 
 
 @frozen
@@ -39,147 +40,143 @@ class PendingMessage:
         return next((one for one in self.message.media if one.is_awaited), None)
 
 
-def hold_for_media(connection: Connection, message: InboundMessage, now: float) -> None:
+def hold_for_media(tx: Transaction, message: InboundMessage, now: float) -> None:
     """Keep a new row from being worked on as long as it needs something."""
     if message.album is None and not any(one.is_awaited for one in message.media):
         return
     ready_at = now + QUIET_S if message.album is not None else now
-    connection.execute(
+    tx.run(
         "UPDATE inbox SET held = 1, album = ?, ready_at = ?"
         " WHERE channel = ? AND account = ? AND event_id = ?",
         (message.album, ready_at, message.channel, message.account, message.event_id),
     )
 
 
-def join_album(connection: Connection, part: InboundMessage, now: float) -> str | None:
+def join_album(tx: Transaction, part: InboundMessage, now: float) -> str | None:
     """Put a part of an album to the one that waits; returns why it needs no answer of its own."""
-    row = connection.execute(
+    row = tx.first(
         f"SELECT seq, {_PAYLOAD} FROM inbox"
         f" WHERE channel = ? AND account = ? AND album = ? AND principal = ? AND {_HELD}",
         (part.channel, part.account, part.album, part.principal),
-    ).fetchone()
+    )
     if row is None:
         return None
     seq, first = row[0], InboundMessage.from_json(row[1])
     media = (*first.media, *(one for one in part.media if not one.quoted))
     captions = filter(None, (_caption(first), _caption(part)))
     whole = replace(first, media=media, content=_titled(media, "\n".join(captions)))
-    _write(connection, seq, whole)
-    connection.execute("UPDATE inbox SET ready_at = ? WHERE seq = ?", (now + QUIET_S, seq))
+    _write(tx, seq, whole)
+    tx.run("UPDATE inbox SET ready_at = ? WHERE seq = ?", (now + QUIET_S, seq))
     return f"part of {seq}"
 
 
-def has_room(connection: Connection, part: InboundMessage) -> bool:
+def has_room(tx: Transaction, part: InboundMessage) -> bool:
     """Whether one more part may be kept that nobody has asked for yet."""
-    (kept,) = connection.execute(
+    (kept,) = tx.one(
         f"SELECT count(*) FROM inbox WHERE channel = ? AND account = ? AND {_EARLY}",
         (part.channel, part.account),
-    ).fetchone()
+    )
     return bool(kept < _EARLY_KEPT)
 
 
-def wait(connection: Connection, part: InboundMessage, now: float) -> None:
+def wait(tx: Transaction, part: InboundMessage, now: float) -> None:
     """Let the row of an early part be found by the rest of its album, for a while."""
-    connection.execute(
+    tx.run(
         "UPDATE inbox SET album = ?, ready_at = ?"
         " WHERE channel = ? AND account = ? AND event_id = ?",
         (part.album, now + EARLY_S, part.channel, part.account, part.event_id),
     )
 
 
-def gather_album(connection: Connection, first: InboundMessage, now: float) -> None:
+def gather_album(tx: Transaction, first: InboundMessage, now: float) -> None:
     """Put the early parts of its album to a new row that waits."""
     if first.album is None or first.edited:
         return
-    early = connection.execute(
+    early = tx.all(
         f"SELECT seq, {_PAYLOAD} FROM inbox"
         f" WHERE channel = ? AND account = ? AND album = ? AND principal = ? AND {_EARLY}"
         " ORDER BY seq",
         (first.channel, first.account, first.album, first.principal),
-    ).fetchall()
+    )
     for seq, payload in early:
-        reason = join_album(connection, InboundMessage.from_json(payload), now)
-        connection.execute("UPDATE inbox SET dead_reason = ? WHERE seq = ?", (reason, seq))
+        reason = join_album(tx, InboundMessage.from_json(payload), now)
+        tx.run("UPDATE inbox SET dead_reason = ? WHERE seq = ?", (reason, seq))
 
 
-def forget_early(connection: Connection, now: float) -> float | None:
+def forget_early(tx: Transaction, now: float) -> float | None:
     """Do away with early parts that nobody came for; returns in how many seconds to look again,
     None when there are no more."""
-    connection.execute(f"DELETE FROM inbox WHERE {_EARLY} AND {_OWN} AND ready_at <= ?", (now,))
-    (next_at,) = connection.execute(
-        f"SELECT min(ready_at) FROM inbox WHERE {_EARLY} AND {_OWN}"
-    ).fetchone()
+    tx.run(f"DELETE FROM inbox WHERE {_EARLY} AND {_OWN} AND ready_at <= ?", (now,))
+    (next_at,) = tx.one(f"SELECT min(ready_at) FROM inbox WHERE {_EARLY} AND {_OWN}")
     # A clock that was set back must not keep them.
     return None if next_at is None else float(min(next_at - now, EARLY_S))
 
 
-def edit(connection: Connection, seq: int, old: InboundMessage, new: InboundMessage) -> None:
+def edit(tx: Transaction, seq: int, old: InboundMessage, new: InboundMessage) -> None:
     """A message that waits was changed: what is known of its files stays known."""
     known = {one.unique: one for one in old.media if one.unique}
     media = tuple(known.get(one.unique or "", one) for one in new.media)
     content = new.content
     if old.album is not None and len(old.media) > len(media):
         media, content = old.media, _titled(old.media, _caption(new))
-    _write(connection, seq, replace(new, media=media, content=content, album=old.album))
+    _write(tx, seq, replace(new, media=media, content=content, album=old.album))
     if any(one.is_awaited for one in media):
-        connection.execute("UPDATE inbox SET held = 1 WHERE seq = ?", (seq,))
+        tx.run("UPDATE inbox SET held = 1 WHERE seq = ?", (seq,))
 
 
-def rows(connection: Connection) -> list[int]:
+def rows(tx: Transaction) -> list[int]:
     """Those of channels that are run here: only these can fetch their files."""
-    found = connection.execute(f"SELECT seq FROM inbox WHERE {_HELD} AND {_OWN}")
+    found = tx.all(f"SELECT seq FROM inbox WHERE {_HELD} AND {_OWN}")
     return [seq for (seq,) in found]
 
 
-def find(connection: Connection, seq: int) -> PendingMessage | None:
+def find(tx: Transaction, seq: int) -> PendingMessage | None:
     """The row as it is now; None when it waits no more."""
-    row = connection.execute(
-        f"SELECT {_PAYLOAD}, ready_at FROM inbox WHERE seq = ? AND {_HELD}", (seq,)
-    ).fetchone()
+    row = tx.first(f"SELECT {_PAYLOAD}, ready_at FROM inbox WHERE seq = ? AND {_HELD}", (seq,))
     return PendingMessage(seq, InboundMessage.from_json(row[0]), row[1]) if row else None
 
 
-def is_forgotten(connection: Connection, seq: int) -> bool:
+def is_forgotten(tx: Transaction, seq: int) -> bool:
     """Whether whoever sent it was deleted since; a row that is gone is nobody's either."""
-    whose = connection.execute("SELECT principal FROM inbox WHERE seq = ?", (seq,)).fetchone()
+    whose = tx.first("SELECT principal FROM inbox WHERE seq = ?", (seq,))
     return whose is None or not whose[0]
 
 
 def settle(
-    connection: Connection, seq: int, media: Media, letters: Sequence[OutgoingReply], now: float
+    tx: Transaction, seq: int, media: Media, letters: Sequence[OutgoingReply], now: float
 ) -> None:
     """A file of the row is there, or known to be out of reach, and the person is told so. The row
     may have grown meanwhile."""
-    held = find(connection, seq)
+    held = find(tx, seq)
     if held is not None:
-        outbox.put(connection, None, letters, now)
+        outbox.put(tx, None, letters, now)
         known = tuple(
             media if one.is_awaited and _same(one, media) else one for one in held.message.media
         )
-        _write(connection, seq, replace(held.message, media=known))
+        _write(tx, seq, replace(held.message, media=known))
 
 
-def release(connection: Connection, seen: PendingMessage) -> str | None:
+def release(tx: Transaction, seen: PendingMessage) -> str | None:
     """Let go of a row that needs nothing any more; returns its lane, None when it has grown since
     it was `seen`."""
-    held = find(connection, seen.seq)
+    held = find(tx, seen.seq)
     if held is None or held.awaited is not None or held.ready_at != seen.ready_at:
         return None
-    connection.execute("UPDATE inbox SET held = 0 WHERE seq = ?", (seen.seq,))
+    tx.run("UPDATE inbox SET held = 0 WHERE seq = ?", (seen.seq,))
     return held.message.session_key
 
 
-def begin_again(connection: Connection, ready_at: float) -> None:
+def begin_again(tx: Transaction, ready_at: float) -> None:
     """After a start: the rest of an album may still come, so it is given time once more."""
-    connection.execute(
+    tx.run(
         "UPDATE inbox SET ready_at = ? WHERE seq IN (SELECT seq FROM inbox WHERE album IS NOT NULL"
         f" AND {_HELD} UNION SELECT seq FROM inbox WHERE {_EARLY}) AND {_OWN}",
         (ready_at,),
     )
 
 
-def _write(connection: Connection, seq: int, message: InboundMessage) -> None:
-    connection.execute(
+def _write(tx: Transaction, seq: int, message: InboundMessage) -> None:
+    tx.run(
         "UPDATE inbox SET payload = seal(?, 'inbox.payload', channel, account, event_id)"
         " WHERE seq = ?",
         (message.to_json(), seq),

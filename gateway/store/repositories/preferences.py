@@ -1,6 +1,6 @@
 """Small facts that a part remembers over a restart, by name."""
 
-from sqlite3 import Connection
+from gateway.store.port import Transaction
 
 # A deletion of a person's data that is not done yet (gateway/ops/user_data.py).
 DELETION = "deletion"
@@ -9,39 +9,39 @@ DELETION = "deletion"
 RESTORED = "restored"
 
 
-def get_state(connection: Connection, name: str) -> str | None:
-    row = connection.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
+def get_state(tx: Transaction, name: str) -> str | None:
+    row = tx.first("SELECT value FROM meta WHERE name = ?", (name,))
     return row[0] if row else None
 
 
-def drop_state(connection: Connection, name: str) -> None:
-    connection.execute("DELETE FROM meta WHERE name = ?", (name,))
+def drop_state(tx: Transaction, name: str) -> None:
+    tx.run("DELETE FROM meta WHERE name = ?", (name,))
 
 
-def put_state(connection: Connection, name: str, value: str) -> None:
-    connection.execute(
+def put_state(tx: Transaction, name: str, value: str) -> None:
+    tx.run(
         "INSERT INTO meta (name, value) VALUES (?, ?)"
         " ON CONFLICT DO UPDATE SET value = excluded.value",
         (name, value),
     )
 
 
-def client_languages(connection: Connection) -> list[tuple[str, str | None, str | None]]:
+def client_languages(tx: Transaction) -> list[tuple[str, str | None, str | None]]:
     """Principal, the language of their app, the language that they chose."""
-    return connection.execute("SELECT principal, heard, chosen FROM language").fetchall()
+    return tx.all("SELECT principal, heard, chosen FROM language")
 
 
-def record_client_language(connection: Connection, principal: str, language: str) -> None:
-    connection.execute(
+def record_client_language(tx: Transaction, principal: str, language: str) -> None:
+    tx.run(
         "INSERT INTO language (principal, heard) VALUES (?, ?)"
         " ON CONFLICT DO UPDATE SET heard = excluded.heard WHERE heard IS NOT excluded.heard",
         (principal, language),
     )
 
 
-def choose_language(connection: Connection, principal: str, language: str | None) -> None:
+def choose_language(tx: Transaction, principal: str, language: str | None) -> None:
     """None takes the choice back."""
-    connection.execute(
+    tx.run(
         "INSERT INTO language (principal, chosen) VALUES (?, ?)"
         " ON CONFLICT DO UPDATE SET chosen = excluded.chosen",
         (principal, language),

@@ -1,8 +1,7 @@
 """Taking a conversation back to before one of its messages: a fork of what was said until then."""
 
-from sqlite3 import Connection
-
 from agent.records import frozen
+from gateway.store.port import Transaction
 from gateway.store.repositories import session_admin, sessions
 from gateway.store.repositories.session_admin import SessionOwner
 
@@ -19,9 +18,9 @@ class RewindPoint:
     title: str
 
 
-def asked(connection: Connection, session: str) -> list[RewindPoint]:
+def asked(tx: Transaction, session: str) -> list[RewindPoint]:
     """The messages that can be gone back to, the oldest first."""
-    rows = connection.execute(
+    rows = tx.all(
         "SELECT turn_id, created_at, (SELECT substr(value ->> '$.text', 1, 200)"
         f" FROM json_each({_CONTENT}, '$.content') WHERE value ->> '$.type' = 'text' LIMIT 1),"
         " min(n) FROM message WHERE session = ? AND role = 'user' AND turn_id IS NOT NULL"
@@ -31,31 +30,29 @@ def asked(connection: Connection, session: str) -> list[RewindPoint]:
     return [RewindPoint(turn, at, _title(text or "")) for turn, at, text, _ in rows]
 
 
-def is_copy(connection: Connection, session: str) -> bool:
+def is_copy(tx: Transaction, session: str) -> bool:
     """Whether it was forked from another one."""
     query = "SELECT 1 FROM session WHERE id = ? AND parent IS NOT NULL"
-    return connection.execute(query, (session,)).fetchone() is not None
+    return tx.first(query, (session,)) is not None
 
 
 def rewind(
-    connection: Connection, key: str, session: str, turn: int, owner: SessionOwner, now: float
+    tx: Transaction, key: str, session: str, turn: int, owner: SessionOwner, now: float
 ) -> str:
     """A new session with all that was said before a turn, and the lane in it; once for each key.
 
     The record of what was changed before the turn goes along.
     """
-    if (fork := done(connection, key)) is not None:
+    if (fork := done(tx, key)) is not None:
         return fork
-    (first,) = connection.execute(
+    (first,) = tx.one(
         "SELECT min(n) FROM message WHERE session = ? AND turn_id = ?", (session, turn)
-    ).fetchone()
-    fork = session_admin.fork(connection, session, owner, now, last=first - 1)
-    sessions.bind(connection, owner.home, fork)
-    connection.execute(
-        "UPDATE change SET session = ? WHERE session = ? AND turn_id < ?", (fork, session, turn)
     )
+    fork = session_admin.fork(tx, session, owner, now, last=first - 1)
+    sessions.bind(tx, owner.home, fork)
+    tx.run("UPDATE change SET session = ? WHERE session = ? AND turn_id < ?", (fork, session, turn))
     name = _name(key)
-    connection.execute(
+    tx.run(
         "INSERT INTO undoing (name, session, plan, report, made_at)"
         " VALUES (?, ?, seal('', 'undoing.plan', ?), seal(?, 'undoing.report', ?), ?)",
         (name, session, name, fork, name, now),
@@ -63,11 +60,11 @@ def rewind(
     return fork
 
 
-def done(connection: Connection, key: str) -> str | None:
+def done(tx: Transaction, key: str) -> str | None:
     """The session that a rewinding with this key has come to, if it has happened."""
-    row = connection.execute(
+    row = tx.first(
         "SELECT unseal(report, 'undoing.report', name) FROM undoing WHERE name = ?", (_name(key),)
-    ).fetchone()
+    )
     return row[0] if row else None
 
 

@@ -4,7 +4,6 @@ import json
 import re
 from itertools import count as counted
 from itertools import islice
-from sqlite3 import Connection
 from typing import Literal
 
 from agent.errors import KoreError
@@ -12,6 +11,7 @@ from agent.i18n import t
 from agent.records import frozen
 from agent.serialization import message_from_json
 from gateway.core.records import Excerpt, SessionPreview
+from gateway.store.port import Transaction
 from gateway.store.repositories import sessions
 from gateway.store.repositories.inbox import LIVE
 from gateway.store.search import Scope
@@ -32,7 +32,7 @@ class SessionOwner:
 
 
 def fork(
-    connection: Connection,
+    tx: Transaction,
     session: str,
     owner: SessionOwner,
     now: float,
@@ -45,35 +45,35 @@ def fork(
     It keeps the model, the mode and what was taken in, and is called by the next number. What was
     spent stays where it was spent, and what was allowed "for this session" is not allowed in it.
     """
-    fork = sessions.create_session(connection, owner.principal, now)
-    (whole,) = connection.execute(
+    fork = sessions.create_session(tx, owner.principal, now)
+    (whole,) = tx.one(
         "SELECT coalesce((SELECT min(n) - 1 FROM message WHERE session = :session AND turn_id ="
         f" (SELECT id FROM turn WHERE session = :session AND {LIVE})),"
         " (SELECT max(n) FROM message WHERE session = :session), 0)",
         {"session": session},
-    ).fetchone()
+    )
     last = whole if last is None else last
-    connection.execute(
+    tx.run(
         "INSERT INTO message (session, n, turn_id, role, content, created_at)"
         " SELECT :fork, n, NULL, role, seal(unseal(content, 'message.content', session, n),"
         " 'message.content', :fork, n), created_at FROM message"
         " WHERE session = :session AND n <= :last",
         {"fork": fork, "session": session, "last": last},
     )
-    connection.execute(
+    tx.run(
         "INSERT INTO kept_line (session, n, i, covers, line) SELECT :fork, n, i, covers,"
         " seal(unseal(line, 'kept_line.line', session, n, i), 'kept_line.line', :fork, n, i)"
         " FROM kept_line WHERE session = :session AND n <= :last",
         {"fork": fork, "session": session, "last": last},
     )
-    connection.execute(
+    tx.run(
         "INSERT INTO summary (session, upto, request, content, taint, told, created_at)"
         " SELECT :fork, upto, request, seal(unseal(content, 'summary.content', session, upto),"
         " 'summary.content', :fork, upto), taint, told, created_at FROM summary"
         " WHERE session = :session AND upto <= :last",
         {"fork": fork, "session": session, "last": last},
     )
-    connection.execute(
+    tx.run(
         "UPDATE session SET (name, agent, head, pruned, metadata, taint, parent, parent_n, home) ="
         " (SELECT seal(:name, 'session.name', :fork), agent,"
         " min(head, :last), min(pruned, :last), metadata, taint, id, :last, :home"
@@ -84,26 +84,26 @@ def fork(
             "session": session,
             "last": last,
             "home": owner.home,
-            "name": _name_of_copy(connection, session, owner.principal),
+            "name": _name_of_copy(tx, session, owner.principal),
         },
     )
     return fork
 
 
-def _name_of_copy(connection: Connection, session: str, principal: str) -> str:
+def _name_of_copy(tx: Transaction, session: str, principal: str) -> str:
     """What it was made of is called, with the first number that is free; '' for no words."""
-    (info,) = sessions.recent(connection, 1, session=session)
-    stem = _NUMBERED.sub("", name_of(connection, session) or info.name)
+    (info,) = sessions.recent(tx, 1, session=session)
+    stem = _NUMBERED.sub("", name_of(tx, session) or info.name)
     if len(stem) > _STEM_CHARS:
         stem = f"{stem[: _STEM_CHARS - 1]}…"
-    rows = connection.execute(
+    rows = tx.all(
         "SELECT unseal(name, 'session.name', id) FROM session WHERE principal = ?", (principal,)
     )
     taken = {name for (name,) in rows}
     return next(name for n in counted(2) if (name := f"{stem} ({n})") not in taken) if stem else ""
 
 
-def rename(connection: Connection, session: str, name: str) -> str:
+def rename(tx: Transaction, session: str, name: str) -> str:
     """Returns the name as it is kept: one line; '' gives the session its automatic name back."""
     line = " ".join(name.split())
     if len(line) > NAME_CHARS:
@@ -114,33 +114,31 @@ def rename(connection: Connection, session: str, name: str) -> str:
                 line=len(line),
             )
         )
-    connection.execute(
-        "UPDATE session SET name = seal(?, 'session.name', id) WHERE id = ?", (line, session)
-    )
+    tx.run("UPDATE session SET name = seal(?, 'session.name', id) WHERE id = ?", (line, session))
     return line
 
 
-def name_of(connection: Connection, session: str) -> str:
+def name_of(tx: Transaction, session: str) -> str:
     """The whole name that somebody gave it; '' when nobody did."""
-    (name,) = connection.execute(
+    (name,) = tx.one(
         "SELECT unseal(name, 'session.name', id) FROM session WHERE id = ?", (session,)
-    ).fetchone()
+    )
     return str(name)
 
 
-def preview(connection: Connection, session: str, first: int, last: int) -> SessionPreview:
+def preview(tx: Transaction, session: str, first: int, last: int) -> SessionPreview:
     """What stands between the first and the last words is not read."""
-    (info,) = sessions.recent(connection, 1, session=session)
-    beginning = _spoken(connection, session, first, "ASC", 0)
+    (info,) = sessions.recent(tx, 1, session=session)
+    beginning = _spoken(tx, session, first, "ASC", 0)
     begun = beginning[-1][0] if beginning else 0
-    end = _spoken(connection, session, last, "DESC", begun)[::-1]
+    end = _spoken(tx, session, last, "DESC", begun)[::-1]
     return SessionPreview(info, *(tuple(said for _, said in part) for part in (beginning, end)))
 
 
 def _spoken(
-    connection: Connection, session: str, count: int, order: Literal["ASC", "DESC"], after: int
+    tx: Transaction, session: str, count: int, order: Literal["ASC", "DESC"], after: int
 ) -> list[tuple[int, Excerpt]]:
-    rows = connection.execute(
+    rows = tx.all(
         f"SELECT n, role, {sessions.CONTENT} FROM message WHERE session = ? AND n > ?"
         f" AND role IN ('user', 'assistant') ORDER BY n {order}",
         (session, after),
@@ -150,36 +148,36 @@ def _spoken(
     return list(islice(spoken, count))
 
 
-def status_of(connection: Connection, session: str) -> Status:
-    (status,) = connection.execute("SELECT status FROM session WHERE id = ?", (session,)).fetchone()
+def status_of(tx: Transaction, session: str) -> Status:
+    (status,) = tx.one("SELECT status FROM session WHERE id = ?", (session,))
     return next(known for known in ("open", "paused", "closed") if known == status)
 
 
-def named(connection: Connection, wanted: str, scope: Scope) -> list[str]:
+def named(tx: Transaction, wanted: str, scope: Scope) -> list[str]:
     """The sessions of these that `wanted` names, or begins; at most two."""
     where, values = scope.where()
-    rows = connection.execute(
+    rows = tx.all(
         f"SELECT s.id FROM session s WHERE {where} AND s.id >= ? AND s.id < ? || char(1114111)"
         " ORDER BY s.id LIMIT 2",
         (*values, wanted, wanted),
-    ).fetchall()
+    )
     found = [id_ for (id_,) in rows]
     return found[:1] if wanted in found else found
 
 
-def is_at_work(connection: Connection, session: str) -> bool:
+def is_at_work(tx: Transaction, session: str) -> bool:
     """Whether a turn runs in it, or waits for an answer."""
-    (found,) = connection.execute(
+    (found,) = tx.one(
         f"SELECT EXISTS (SELECT 1 FROM turn WHERE session = ? AND {LIVE})", (session,)
-    ).fetchone()
+    )
     return bool(found)
 
 
-def set_status(connection: Connection, session: str, status: Status) -> list[str]:
+def set_status(tx: Transaction, session: str, status: Status) -> list[str]:
     """Returns the lanes that are in it. No lane stays in a closed one."""
-    connection.execute("UPDATE session SET status = ? WHERE id = ?", (status, session))
-    lanes = sessions.lanes_of(connection, session)
+    tx.run("UPDATE session SET status = ? WHERE id = ?", (status, session))
+    lanes = sessions.lanes_of(tx, session)
     if status == "closed":
         for lane in lanes:
-            sessions.unbind(connection, lane)
+            sessions.unbind(tx, lane)
     return lanes

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Sequence
 from datetime import datetime
-from sqlite3 import Connection
 from typing import Any, get_args
 
 from agent.errors import KoreError
@@ -15,6 +14,8 @@ from agent.types import Message, Taint
 from gateway.core.messages import ONCE
 from gateway.core.records import QueueMode, SessionInfo, SessionState, Trace
 from gateway.store import search
+from gateway.store.port import Transaction
+from gateway.store.repositories.active_channels import queue_default
 from gateway.store.search import Scope
 
 _TITLE_CHARS = 50
@@ -22,111 +23,105 @@ _TITLE_CHARS = 50
 CONTENT = "unseal(content, 'message.content', session, n)"
 
 
-def create_session(
-    connection: Connection, principal: str, now: float, *, lane: str | None = None
-) -> str:
+def create_session(tx: Transaction, principal: str, now: float, *, lane: str | None = None) -> str:
     """A new session, named by its second (`20250218_001946`); the lane is put into it."""
     stem = datetime.fromtimestamp(now).strftime("%Y%m%d_%H%M%S")
-    rows = connection.execute("SELECT id FROM session WHERE id GLOB ?", (f"{stem}*",))
+    rows = tx.all("SELECT id FROM session WHERE id GLOB ?", (f"{stem}*",))
     taken = {id_ for (id_,) in rows}
     session, n = stem, 1
     while session in taken:
         n += 1
         session = f"{stem}_{n}"
-    connection.execute(
+    tx.run(
         "INSERT INTO session (id, principal, home, created_at, last_active_at)"
         " VALUES (?, ?, ?, ?, ?)",
         (session, principal, lane or "", now, now),
     )
     if lane is not None:
-        bind(connection, lane, session)
+        bind(tx, lane, session)
     return session
 
 
-def bind(connection: Connection, lane: str, session: str) -> None:
-    connection.execute(
+def bind(tx: Transaction, lane: str, session: str) -> None:
+    tx.run(
         "INSERT INTO binding (lane, session) VALUES (?, ?)"
         " ON CONFLICT DO UPDATE SET session = excluded.session",
         (lane, session),
     )
 
 
-def unbind(connection: Connection, lane: str) -> None:
+def unbind(tx: Transaction, lane: str) -> None:
     """The lane's next message begins a new session."""
-    connection.execute("DELETE FROM binding WHERE lane = ?", (lane,))
+    tx.run("DELETE FROM binding WHERE lane = ?", (lane,))
 
 
-def bound_session(connection: Connection, lane: str) -> str | None:
-    row = connection.execute("SELECT session FROM binding WHERE lane = ?", (lane,)).fetchone()
+def bound_session(tx: Transaction, lane: str) -> str | None:
+    row = tx.first("SELECT session FROM binding WHERE lane = ?", (lane,))
     return row[0] if row else None
 
 
-def lanes_of(connection: Connection, session: str) -> list[str]:
+def lanes_of(tx: Transaction, session: str) -> list[str]:
     """The lanes that are in this session."""
-    rows = connection.execute("SELECT lane FROM binding WHERE session = ?", (session,))
+    rows = tx.all("SELECT lane FROM binding WHERE session = ?", (session,))
     return [lane for (lane,) in rows]
 
 
-def is_in_use(connection: Connection, session: str) -> bool:
+def is_in_use(tx: Transaction, session: str) -> bool:
     """Whether a chat is in it; one-shot runs do not come back."""
-    return any(not lane.startswith(ONCE) for lane in lanes_of(connection, session))
+    return any(not lane.startswith(ONCE) for lane in lanes_of(tx, session))
 
 
-def last_of(connection: Connection, principal: str) -> str | None:
+def last_of(tx: Transaction, principal: str) -> str | None:
     """The session that somebody used last and has not closed."""
-    row = connection.execute(
+    row = tx.first(
         "SELECT id FROM session WHERE principal = ? AND status <> 'closed'"
         " ORDER BY last_active_at DESC, id DESC LIMIT 1",
         (principal,),
-    ).fetchone()
+    )
     return row[0] if row else None
 
 
-def chosen_model(connection: Connection, session: str) -> str | None:
+def chosen_model(tx: Transaction, session: str) -> str | None:
     """The model that somebody chose for this session."""
-    (model,) = connection.execute(
-        "SELECT metadata ->> 'model' FROM session WHERE id = ?", (session,)
-    ).fetchone()
+    (model,) = tx.one("SELECT metadata ->> 'model' FROM session WHERE id = ?", (session,))
     return str(model) if model is not None else None
 
 
-def choose_model(connection: Connection, session: str, model: str | None) -> None:
-    connection.execute(
+def choose_model(tx: Transaction, session: str, model: str | None) -> None:
+    tx.run(
         "UPDATE session SET metadata = json_set(metadata, '$.model', ?) WHERE id = ?",
         (model, session),
     )
 
 
-def taint_of(connection: Connection, session: str) -> frozenset[Taint]:
+def taint_of(tx: Transaction, session: str) -> frozenset[Taint]:
     """What the session has taken in so far."""
-    (text,) = connection.execute("SELECT taint FROM session WHERE id = ?", (session,)).fetchone()
+    (text,) = tx.one("SELECT taint FROM session WHERE id = ?", (session,))
     return taint_of_text(text)
 
 
-def add_taint(connection: Connection, session: str, taint: frozenset[Taint]) -> None:
-    old = taint_of(connection, session)
+def add_taint(tx: Transaction, session: str, taint: frozenset[Taint]) -> None:
+    old = taint_of(tx, session)
     if not taint <= old:
-        connection.execute(
+        tx.run(
             "UPDATE session SET taint = ? WHERE id = ?", (",".join(sorted(old | taint)), session)
         )
 
 
-def spend_bits(connection: Connection, session: str, bits: float) -> float:
+def spend_bits(tx: Transaction, session: str, bits: float) -> float:
     """Count what choices have told strangers; returns all of it since a person's last message."""
-    (spent,) = connection.execute(
+    (spent,) = tx.one(
         "UPDATE session SET metadata ="
         " json_set(metadata, '$.bits', coalesce(metadata ->> 'bits', 0) + ?)"
         " WHERE id = ? RETURNING metadata ->> 'bits'",
         (bits, session),
-    ).fetchone()
+    )
     return float(spent)
 
 
-def renew_bits(connection: Connection, session: str) -> None:
+def renew_bits(tx: Transaction, session: str) -> None:
     """A person has spoken here."""
-    connection.execute(
-        "UPDATE session SET metadata = json_remove(metadata, '$.bits') WHERE id = ?", (session,)
-    )
+    tx.run("UPDATE session SET metadata = json_remove(metadata, '$.bits') WHERE id = ?", (session,))
 
 
 def taint_of_text(text: str) -> frozenset[Taint]:
@@ -134,57 +129,53 @@ def taint_of_text(text: str) -> frozenset[Taint]:
     return frozenset(known for known in get_args(Taint) if known in text.split(","))
 
 
-def chosen_mode(connection: Connection, session: str) -> str | None:
+def chosen_mode(tx: Transaction, session: str) -> str | None:
     """The permission mode that somebody chose for this session."""
-    (mode,) = connection.execute(
-        "SELECT metadata ->> 'mode' FROM session WHERE id = ?", (session,)
-    ).fetchone()
+    (mode,) = tx.one("SELECT metadata ->> 'mode' FROM session WHERE id = ?", (session,))
     return str(mode) if mode is not None else None
 
 
-def choose_mode(connection: Connection, session: str, mode: str) -> None:
-    connection.execute(
+def choose_mode(tx: Transaction, session: str, mode: str) -> None:
+    tx.run(
         "UPDATE session SET metadata = json_set(metadata, '$.mode', ?) WHERE id = ?",
         (mode, session),
     )
 
 
-def is_begun_by(connection: Connection, session: str, seq: int) -> bool:
+def is_begun_by(tx: Transaction, session: str, seq: int) -> bool:
     """Whether the command in this row of the inbox began it; a copy of it was not begun so."""
-    (by,) = connection.execute(
+    (by,) = tx.one(
         "SELECT CASE WHEN parent IS NULL THEN metadata ->> 'begun_by' END FROM session"
         " WHERE id = ?",
         (session,),
-    ).fetchone()
+    )
     return bool(by == seq)
 
 
-def note_begun_by(connection: Connection, session: str, seq: int) -> None:
-    connection.execute(
+def note_begun_by(tx: Transaction, session: str, seq: int) -> None:
+    tx.run(
         "UPDATE session SET metadata = json_set(metadata, '$.begun_by', ?) WHERE id = ?",
         (seq, session),
     )
 
 
-def queue_mode(connection: Connection, session: str) -> QueueMode:
+def queue_mode(tx: Transaction, session: str) -> QueueMode:
     """What becomes of a message that arrives while a turn runs in this session."""
-    (mode,) = connection.execute(
-        "SELECT coalesce(metadata ->> 'queue', queue_default(home)) FROM session WHERE id = ?",
-        (session,),
-    ).fetchone()
+    mode, home = tx.one("SELECT metadata ->> 'queue', home FROM session WHERE id = ?", (session,))
+    mode = mode or queue_default(tx, home)
     return next((known for known in get_args(QueueMode) if known == mode), "queue")
 
 
-def queue_mode_of_lane(connection: Connection, lane: str) -> QueueMode:
-    if session := bound_session(connection, lane):
-        return queue_mode(connection, session)
-    (mode,) = connection.execute("SELECT queue_default(?)", (lane,)).fetchone()
+def queue_mode_of_lane(tx: Transaction, lane: str) -> QueueMode:
+    if session := bound_session(tx, lane):
+        return queue_mode(tx, session)
+    mode = queue_default(tx, lane)
     return next((known for known in get_args(QueueMode) if known == mode), "queue")
 
 
-def keep_queue_mode(connection: Connection, old: str, new: str) -> None:
+def keep_queue_mode(tx: Transaction, old: str, new: str) -> None:
     """What somebody chose in the old conversation holds in the new one."""
-    connection.execute(
+    tx.run(
         "UPDATE session SET metadata = json_set(metadata, '$.queue', chosen.mode)"
         " FROM (SELECT metadata ->> 'queue' AS mode FROM session WHERE id = ?) AS chosen"
         " WHERE id = ? AND chosen.mode IS NOT NULL",
@@ -192,21 +183,19 @@ def keep_queue_mode(connection: Connection, old: str, new: str) -> None:
     )
 
 
-def choose_queue_mode(connection: Connection, session: str, mode: QueueMode) -> None:
-    connection.execute(
+def choose_queue_mode(tx: Transaction, session: str, mode: QueueMode) -> None:
+    tx.run(
         "UPDATE session SET metadata = json_set(metadata, '$.queue', ?) WHERE id = ?",
         (mode, session),
     )
 
 
 def append_messages(
-    connection: Connection, session: str, turn: int | None, messages: Sequence[Message], now: float
+    tx: Transaction, session: str, turn: int | None, messages: Sequence[Message], now: float
 ) -> int:
     """Store the messages behind the others; returns the number of the last one."""
-    (last,) = connection.execute(
-        "SELECT coalesce(max(n), 0) FROM message WHERE session = ?", (session,)
-    ).fetchone()
-    connection.executemany(
+    (last,) = tx.one("SELECT coalesce(max(n), 0) FROM message WHERE session = ?", (session,))
+    tx.many(
         "INSERT INTO message (session, n, turn_id, role, content, created_at)"
         " VALUES (?, ?, ?, ?, seal(?, 'message.content', ?, ?), ?)",
         [
@@ -214,53 +203,49 @@ def append_messages(
             for n, message in enumerate(messages, start=last + 1)
         ],
     )
-    search.enter(connection, session, enumerate(messages, start=last + 1))
-    connection.execute("UPDATE session SET last_active_at = ? WHERE id = ?", (now, session))
+    search.enter(tx, session, enumerate(messages, start=last + 1))
+    tx.run("UPDATE session SET last_active_at = ? WHERE id = ?", (now, session))
     return int(last) + len(messages)
 
 
-def amend(connection: Connection, session: str, turn: int, asked: Message) -> None:
+def amend(tx: Transaction, session: str, turn: int, asked: Message) -> None:
     """What a turn begins with is told more, before anybody has read it; its words stay."""
-    connection.execute(
+    tx.run(
         "UPDATE message SET content = seal(?, 'message.content', session, n)"
         " WHERE session = ? AND n = (SELECT min(n) FROM message WHERE turn_id = ?)",
         (dumps(message_to_json(asked)), session, turn),
     )
 
 
-def count_messages(connection: Connection, session: str) -> int:
+def count_messages(tx: Transaction, session: str) -> int:
     # They are numbered without gaps: no need to go through them.
-    (last,) = connection.execute(
-        "SELECT coalesce(max(n), 0) FROM message WHERE session = ?", (session,)
-    ).fetchone()
+    (last,) = tx.one("SELECT coalesce(max(n), 0) FROM message WHERE session = ?", (session,))
     return int(last)
 
 
-def is_untouched(connection: Connection, session: str) -> bool:
+def is_untouched(tx: Transaction, session: str) -> bool:
     """Whether nothing was said in it; what it was forked with does not count."""
-    (last,) = connection.execute(
-        "SELECT coalesce(parent_n, 0) FROM session WHERE id = ?", (session,)
-    ).fetchone()
-    return count_messages(connection, session) == int(last)
+    (last,) = tx.one("SELECT coalesce(parent_n, 0) FROM session WHERE id = ?", (session,))
+    return count_messages(tx, session) == int(last)
 
 
-def load_all(connection: Connection, session: str) -> list[Message]:
+def load_all(tx: Transaction, session: str) -> list[Message]:
     """The whole session; `session` may be an unambiguous prefix of its id."""
-    rows = connection.execute(
+    rows = tx.all(
         f"SELECT {CONTENT} FROM message WHERE session = ? ORDER BY n",
-        (find(connection, session),),
+        (find(tx, session),),
     )
     return [message_from_json(json.loads(content)) for (content,) in rows]
 
 
-def find(connection: Connection, session: str) -> str:
+def find(tx: Transaction, session: str) -> str:
     """The id that `session` is, or begins. Raises `KoreError`."""
-    rows = connection.execute(
+    rows = tx.all(
         # All that begin with it follow it, and end before it with the last of all letters.
         "SELECT id FROM session WHERE id >= :name AND id < :name || char(1114111)"
         " ORDER BY id LIMIT 2",
         {"name": session},
-    ).fetchall()
+    )
     if not rows or not session:
         raise KoreError(
             t("no session {session!r}", session=session), hint=t("`kore sessions list` shows them.")
@@ -274,14 +259,14 @@ def find(connection: Connection, session: str) -> str:
 
 
 def recent(
-    connection: Connection, limit: int, scope: Scope | None = None, *, session: str | None = None
+    tx: Transaction, limit: int, scope: Scope | None = None, *, session: str | None = None
 ) -> list[SessionInfo]:
     """The sessions used last, newest first, or one; without a name it is called as it began."""
     where, values = (scope or Scope()).where()
     # Those of sub-agents are shown to whoever asks for one.
     which = "s.principal NOT GLOB 'agent:*'" if session is None else "s.id = ?"
     one = () if session is None else (session,)
-    rows = connection.execute(
+    rows = tx.all(
         "SELECT s.id, coalesce(nullif(unseal(s.name, 'session.name', s.id), ''),"
         f" (SELECT substr({CONTENT} ->>"
         " '$.content[0].text', 1, 200) FROM message m WHERE m.session = s.id AND m.role = 'user'"
@@ -325,38 +310,34 @@ class ThinkingChoice:
         return not self.shown and isinstance(event, ThinkingDelta | ThinkingEnd)
 
 
-def thinking_of_session(connection: Connection, session: str) -> ThinkingChoice:
-    (text,) = connection.execute(
-        "SELECT metadata -> 'thinking' FROM session WHERE id = ?", (session,)
-    ).fetchone()
+def thinking_of_session(tx: Transaction, session: str) -> ThinkingChoice:
+    (text,) = tx.one("SELECT metadata -> 'thinking' FROM session WHERE id = ?", (session,))
     data: dict[str, Any] = json.loads(text) if text else {}
     return ThinkingChoice(data.get("wanted"), data.get("shown", True))
 
 
-def choose_thinking(connection: Connection, session: str, thinking: ThinkingChoice) -> None:
+def choose_thinking(tx: Transaction, session: str, thinking: ThinkingChoice) -> None:
     data = json.dumps({"wanted": thinking.wanted, "shown": thinking.shown})
-    connection.execute(
+    tx.run(
         "UPDATE session SET metadata = json_set(metadata, '$.thinking', json(?)) WHERE id = ?",
         (data, session),
     )
 
 
-def trace_of_session(connection: Connection, session: str) -> Trace | None:
+def trace_of_session(tx: Transaction, session: str) -> Trace | None:
     """None where nobody chose."""
-    (found,) = connection.execute(
-        "SELECT metadata ->> 'trace' FROM session WHERE id = ?", (session,)
-    ).fetchone()
+    (found,) = tx.one("SELECT metadata ->> 'trace' FROM session WHERE id = ?", (session,))
     return next((level for level in get_args(Trace) if level == found), None)
 
 
-def choose_trace(connection: Connection, session: str, level: Trace) -> None:
-    connection.execute(
+def choose_trace(tx: Transaction, session: str, level: Trace) -> None:
+    tx.run(
         "UPDATE session SET metadata = json_set(metadata, '$.trace', ?) WHERE id = ?",
         (level, session),
     )
 
 
-def carry_trace(connection: Connection, old: str, new: str) -> None:
+def carry_trace(tx: Transaction, old: str, new: str) -> None:
     """What was chosen in the old conversation holds in the new one."""
-    if (level := trace_of_session(connection, old)) is not None:
-        choose_trace(connection, new, level)
+    if (level := trace_of_session(tx, old)) is not None:
+        choose_trace(tx, new, level)

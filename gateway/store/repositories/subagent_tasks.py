@@ -3,13 +3,13 @@
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, fields
-from sqlite3 import Connection
 from typing import Any, Literal
 
 from agent.records import frozen
 from agent.serialization import dumps
 from agent.subagents.definition import SubagentDefinition
 from agent.types import Taint
+from gateway.store.port import Transaction
 from gateway.store.repositories import sessions, turns
 
 State = Literal["running", "done", "failed", "stopped"]
@@ -61,7 +61,7 @@ class TaskOutcome:
     taint: frozenset[Taint] = frozenset()
 
 
-def put(connection: Connection, errand: SubagentTask) -> SubagentTask:
+def put(tx: Transaction, errand: SubagentTask) -> SubagentTask:
     """Store a new one; returns it with its number."""
     row = asdict(errand) | {
         "definition": dumps(asdict(errand.definition)),
@@ -76,97 +76,96 @@ def put(connection: Connection, errand: SubagentTask) -> SubagentTask:
         f"seal(:{name}, 'task.{name}', :turn_id, :step)" if name in sealed else f":{name}"
         for name in columns
     )
-    number = connection.execute(
-        f"INSERT INTO task ({', '.join(columns)}) VALUES ({values})", row
-    ).lastrowid
-    assert number is not None, "an INSERT has a row id"
-    return get(connection, number)
+    (number,) = tx.one(
+        f"INSERT INTO task ({', '.join(columns)}) VALUES ({values}) RETURNING id", row
+    )
+    return get(tx, number)
 
 
-def of_call(connection: Connection, turn: int, call_id: str) -> tuple[int, SubagentTask | None]:
+def of_call(tx: Transaction, turn: int, call_id: str) -> tuple[int, SubagentTask | None]:
     """The journal's number of a call, and the errand that it has sent out already."""
-    (step,) = connection.execute(
+    (step,) = tx.one(
         "SELECT coalesce(max(n), 0) FROM step WHERE turn_id = ? AND call_id = ?", (turn, call_id)
-    ).fetchone()
-    found = _all(connection, "turn_id = ? AND step = ?", turn, step)
+    )
+    found = _all(tx, "turn_id = ? AND step = ?", turn, step)
     return step, found[0] if found else None
 
 
-def get(connection: Connection, number: int) -> SubagentTask:
-    return _all(connection, "id = ?", number)[0]
+def get(tx: Transaction, number: int) -> SubagentTask:
+    return _all(tx, "id = ?", number)[0]
 
 
-def find(connection: Connection, number: str, root_session: str) -> SubagentTask | None:
+def find(tx: Transaction, number: str, root_session: str) -> SubagentTask | None:
     """An errand of this conversation."""
     if not number.isdecimal() or len(number) > 15:
         return None
-    found = _all(connection, "id = ? AND root_session = ?", int(number), root_session)
+    found = _all(tx, "id = ? AND root_session = ?", int(number), root_session)
     return found[0] if found else None
 
 
-def at_work(connection: Connection, number: str, root_lane: str) -> SubagentTask | None:
+def at_work(tx: Transaction, number: str, root_lane: str) -> SubagentTask | None:
     """An errand of this chat that has not ended."""
     if not number.isdecimal() or len(number) > 15:
         return None
     where = "id = ? AND root_lane = ? AND state = 'running'"
-    found = _all(connection, where, int(number), root_lane)
+    found = _all(tx, where, int(number), root_lane)
     return found[0] if found else None
 
 
-def running(connection: Connection, root_session: str) -> list[SubagentTask]:
-    return _all(connection, "root_session = ? AND state = 'running' ORDER BY id", root_session)
+def running(tx: Transaction, root_session: str) -> list[SubagentTask]:
+    return _all(tx, "root_session = ? AND state = 'running' ORDER BY id", root_session)
 
 
-def facts(connection: Connection, caller: str) -> list[str]:
+def facts(tx: Transaction, caller: str) -> list[str]:
     """Who works in the background for a conversation, for its model."""
     where = "caller = ? AND background AND state = 'running' ORDER BY id"
     return [
         f"sub-agent {one.agent} (number {one.id}) works in the background"
-        for one in _all(connection, where, caller)
+        for one in _all(tx, where, caller)
     ]
 
 
-def latest(connection: Connection, root_lane: str, limit: int) -> list[SubagentTask]:
+def latest(tx: Transaction, root_lane: str, limit: int) -> list[SubagentTask]:
     """Those of a chat, the newest first; what runs stands in front."""
     where = "root_lane = ? ORDER BY state = 'running' DESC, id DESC LIMIT ?"
-    return _all(connection, where, root_lane, limit)
+    return _all(tx, where, root_lane, limit)
 
 
-def below(connection: Connection, lane: str) -> list[SubagentTask]:
+def below(tx: Transaction, lane: str) -> list[SubagentTask]:
     """What runs for a lane, and for what runs for it."""
     found: list[SubagentTask] = []
     lanes = [lane]
     while lanes:
-        own = _all(connection, "caller_lane = ? AND state = 'running'", lanes.pop())
+        own = _all(tx, "caller_lane = ? AND state = 'running'", lanes.pop())
         found += own
         lanes += [one.lane for one in own]
     return found
 
 
-def is_awaited(connection: Connection, turn: int) -> bool:
+def is_awaited(tx: Transaction, turn: int) -> bool:
     """Whether a turn has called a sub-agent that still works."""
-    (found,) = connection.execute(
+    (found,) = tx.one(
         "SELECT EXISTS (SELECT 1 FROM task WHERE turn_id = ? AND NOT background"
         " AND state = 'running')",
         (turn,),
-    ).fetchone()
+    )
     return bool(found)
 
 
-def end(connection: Connection, number: int, outcome: TaskOutcome, now: float) -> bool:
+def end(tx: Transaction, number: int, outcome: TaskOutcome, now: float) -> bool:
     """Whether it ended now: nothing ends twice. A turn that waited for it goes on, which costs no
     attempt, once it waits for no other; what it said is part of its caller's taint."""
-    ended = connection.execute(
+    ended = tx.run(
         "UPDATE task SET state = ?, result = seal(?, 'task.result', turn_id, step), taint = ?,"
         " ended_at = ? WHERE id = ? AND state = 'running'",
         (outcome.state, outcome.text, ",".join(sorted(outcome.taint)), now, number),
-    ).rowcount
+    )
     if not ended:
         return False
-    errand = get(connection, number)
-    sessions.add_taint(connection, errand.caller, outcome.taint)
-    if not errand.background and not is_awaited(connection, errand.turn_id):
-        connection.execute(
+    errand = get(tx, number)
+    sessions.add_taint(tx, errand.caller, outcome.taint)
+    if not errand.background and not is_awaited(tx, errand.turn_id):
+        tx.run(
             "UPDATE turn SET state = 'running', suspended = 1 WHERE id = :turn"
             " AND state = 'waiting' AND NOT EXISTS"
             " (SELECT 1 FROM approval WHERE turn_id = :turn AND state = 'open')",
@@ -175,21 +174,21 @@ def end(connection: Connection, number: int, outcome: TaskOutcome, now: float) -
     return True
 
 
-def abandon(connection: Connection, lanes: str, now: float, attended: Sequence[str] = ()) -> int:
+def abandon(tx: Transaction, lanes: str, now: float, attended: Sequence[str] = ()) -> int:
     """End what works for nobody any more: for chats on lanes that begin like this, except those
     whose processes are `attended`."""
     where = "state = 'running' AND root_lane GLOB ?"
     where += " AND root_lane NOT IN (SELECT value FROM json_each(?))"
-    found = _all(connection, where, f"{lanes}*", dumps(list(attended)))
+    found = _all(tx, where, f"{lanes}*", dumps(list(attended)))
     for errand in found:
-        turns.abandon(connection, errand.lane, now)
-        end(connection, errand.id, TaskOutcome("stopped", "Nobody waits for it any more."), now)
+        turns.abandon(tx, errand.lane, now)
+        end(tx, errand.id, TaskOutcome("stopped", "Nobody waits for it any more."), now)
     return len(found)
 
 
-def _all(connection: Connection, where: str, *values: object) -> list[SubagentTask]:
-    rows = connection.execute(f"{_SELECT} WHERE {where}", values)
-    return [_errand(row) for row in rows.fetchall()]
+def _all(tx: Transaction, where: str, *values: object) -> list[SubagentTask]:
+    rows = tx.all(f"{_SELECT} WHERE {where}", values)
+    return [_errand(row) for row in rows]
 
 
 def _errand(row: Sequence[Any]) -> SubagentTask:

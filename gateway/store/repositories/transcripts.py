@@ -4,13 +4,13 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from sqlite3 import Connection
 from typing import Any
 
 from agent.security.taint.taint import BOTH
 from agent.serialization import dumps, message_from_json
 from gateway.sessions import transcript
 from gateway.sessions.transcript import Transcript
+from gateway.store.port import Transaction
 from gateway.store.repositories import session_admin, sessions
 from gateway.store.repositories.session_admin import SessionOwner
 
@@ -20,52 +20,52 @@ _CONTENT = "unseal(content, 'message.content', session, n)"
 _LINE = "unseal(line, 'kept_line.line', session, n, i)"
 
 
-def put(connection: Connection, found: Transcript, owner: SessionOwner, now: float) -> str:
+def put(tx: Transaction, found: Transcript, owner: SessionOwner, now: float) -> str:
     """A new session made of a file; returns its id.
 
     Nobody knows who wrote the file: all of it counts as strangers' words and as private, also
     what it says a person has said.
     """
-    session = _named(connection, found.meta, owner, now)
+    session = _named(tx, found.meta, owner, now)
     if found.title is not None:
-        session_admin.rename(connection, session, found.title[: session_admin.NAME_CHARS])
+        session_admin.rename(tx, session, found.title[: session_admin.NAME_CHARS])
     if found.meta:
-        _keep(connection, session, (_META, 0, 0), dumps(found.meta))
+        _keep(tx, session, (_META, 0, 0), dumps(found.meta))
     n = after = 0
     for line in found.lines:
         messages = [replace(message, taint=BOTH) for message in line.messages]
         if messages:
-            sessions.append_messages(connection, session, None, messages, line.at or now)
+            sessions.append_messages(tx, session, None, messages, line.at or now)
             if line.raw is not None:
-                _keep(connection, session, (n + 1, 0, len(messages)), line.raw)
+                _keep(tx, session, (n + 1, 0, len(messages)), line.raw)
             n, after = n + len(messages), 0
         elif line.raw is not None:
             after += 1
-            _keep(connection, session, (n, after, 0), line.raw)
-    sessions.add_taint(connection, session, BOTH)
+            _keep(tx, session, (n, after, 0), line.raw)
+    sessions.add_taint(tx, session, BOTH)
     created = transcript.seconds(found.meta.get("createdAt"))
-    connection.execute(
+    tx.run(
         "UPDATE session SET last_active_at = ?, created_at = coalesce(?, created_at) WHERE id = ?",
         (now, created, session),
     )
     return session
 
 
-def lines(connection: Connection, session: str) -> list[str]:
+def lines(tx: Transaction, session: str) -> list[str]:
     """The whole session as JSON lines."""
-    return list(_lines(connection, session))
+    return list(_lines(tx, session))
 
 
-def _lines(connection: Connection, session: str) -> Iterator[str]:
+def _lines(tx: Transaction, session: str) -> Iterator[str]:
     kept = {
         (n, i): (covers, line)
-        for n, i, covers, line in connection.execute(
+        for n, i, covers, line in tx.all(
             f"SELECT n, i, covers, {_LINE} FROM kept_line WHERE session = ?", (session,)
         )
     }
-    yield dumps(_meta(connection, session, kept.get((_META, 0))))
+    yield dumps(_meta(tx, session, kept.get((_META, 0))))
     covered = 0
-    rows = connection.execute(
+    rows = tx.all(
         f"SELECT n, {_CONTENT}, created_at FROM message WHERE session = ? ORDER BY n", (session,)
     )
     yield from _behind(kept, 0)
@@ -86,13 +86,13 @@ def _behind(kept: dict[tuple[int, int], tuple[int, str]], n: int) -> Iterator[st
         i += 1
 
 
-def _meta(connection: Connection, session: str, kept: tuple[int, str] | None) -> dict[str, Any]:
+def _meta(tx: Transaction, session: str, kept: tuple[int, str] | None) -> dict[str, Any]:
     """The facts: what the file said of itself, and what is known better here."""
-    (info,) = sessions.recent(connection, 1, session=session)
+    (info,) = sessions.recent(tx, 1, session=session)
     before = json.loads(kept[1]) if kept else {}
     known = {
         "_type": "meta",
-        "title": session_admin.name_of(connection, session) or info.name,
+        "title": session_admin.name_of(tx, session) or info.name,
         "id": info.id,
         "gitRoot": None,
         "createdAt": transcript.moment(info.created_at),
@@ -103,29 +103,29 @@ def _meta(connection: Connection, session: str, kept: tuple[int, str] | None) ->
         known["gitRoot"] = before["gitRoot"]
     facts = {
         "taint": info.taint.split(",") if info.taint else None,
-        "model": sessions.chosen_model(connection, session),
+        "model": sessions.chosen_model(tx, session),
         "parent": info.parent,
     }
     return {**before, **known, **{name: value for name, value in facts.items() if value}}
 
 
-def _named(connection: Connection, meta: Any, owner: SessionOwner, now: float) -> str:
+def _named(tx: Transaction, meta: Any, owner: SessionOwner, now: float) -> str:
     """A session with the id that the file names, if that is free; else with one of now."""
     wanted = meta.get("id")
-    session = sessions.create_session(connection, owner.principal, now)
+    session = sessions.create_session(tx, owner.principal, now)
     if not isinstance(wanted, str) or not _ID.fullmatch(wanted):
         return session
-    taken = connection.execute("SELECT 1 FROM session WHERE id = ?", (wanted,)).fetchone()
+    taken = tx.first("SELECT 1 FROM session WHERE id = ?", (wanted,))
     if taken is not None:
         return session
-    connection.execute("UPDATE session SET id = ? WHERE id = ?", (wanted, session))
+    tx.run("UPDATE session SET id = ? WHERE id = ?", (wanted, session))
     return wanted
 
 
-def _keep(connection: Connection, session: str, place: tuple[int, int, int], line: str) -> None:
+def _keep(tx: Transaction, session: str, place: tuple[int, int, int], line: str) -> None:
     """`place`: the message, the number behind it, and how many messages the line stands for."""
     n, i, covers = place
-    connection.execute(
+    tx.run(
         "INSERT INTO kept_line (session, n, i, covers, line)"
         " VALUES (?, ?, ?, ?, seal(?, 'kept_line.line', ?, ?, ?))",
         (session, n, i, covers, line, session, n, i),

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from sqlite3 import Connection
 from typing import Literal
 
 from agent.errors import KoreError
@@ -14,6 +13,7 @@ from agent.records import frozen
 from agent.serialization import dumps
 from agent.types import Effect, Message, ToolCall, ToolResult, assistant
 from gateway.core.messages import ONCE
+from gateway.store.port import Transaction
 from gateway.store.repositories import outbox, sessions, windows
 from gateway.store.repositories.active_channels import TURN_RUN_HERE
 from gateway.store.repositories.inbox import DENIED, RUNNING, WAITING
@@ -24,7 +24,7 @@ Stopping = Literal["running", "withdrawn"]
 
 
 def add_reply(
-    connection: Connection,
+    tx: Transaction,
     turn: int,
     session: str,
     messages: Sequence[Message],
@@ -35,11 +35,9 @@ def add_reply(
 
     The reply is the last of `messages`; `effects` are those of its calls, by call id.
     """
-    reply = sessions.append_messages(connection, session, turn, messages, now)
-    (n,) = connection.execute(
-        "SELECT coalesce(max(n), 0) FROM step WHERE turn_id = ?", (turn,)
-    ).fetchone()
-    connection.executemany(
+    reply = sessions.append_messages(tx, session, turn, messages, now)
+    (n,) = tx.one("SELECT coalesce(max(n), 0) FROM step WHERE turn_id = ?", (turn,))
+    tx.many(
         "INSERT INTO step (turn_id, n, reply, call_id, tool, effect, idem_key, args, state)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, seal(?, 'step.args', ?, ?), 'planned')",
         [
@@ -49,38 +47,36 @@ def add_reply(
     )
 
 
-def start_call(connection: Connection, turn: int, call: ToolCall) -> None:
+def start_call(tx: Transaction, turn: int, call: ToolCall) -> None:
     """The call is about to take effect; from here on a crash leaves its outcome unknown."""
-    connection.execute(f"UPDATE step SET state = 'started' WHERE {_LATEST}", (turn, turn, call.id))
+    tx.run(f"UPDATE step SET state = 'started' WHERE {_LATEST}", (turn, turn, call.id))
 
 
-def finish_call(connection: Connection, turn: int, call: ToolCall, result: ToolResult) -> None:
+def finish_call(tx: Transaction, turn: int, call: ToolCall, result: ToolResult) -> None:
     data = {"text": result.for_model, "is_error": result.is_error}
     if result.ends_with is not None:
         data["ends_with"] = result.ends_with
     taint = ",".join(sorted(result.taint))
-    connection.execute(
+    tx.run(
         f"UPDATE step SET state = 'done', result = seal(?, 'step.result', turn_id, n),"
         f" taint = ? WHERE {_LATEST}",
         (dumps(data), taint, turn, turn, call.id),
     )
     if result.taint:
-        (session,) = connection.execute("SELECT session FROM turn WHERE id = ?", (turn,)).fetchone()
-        sessions.add_taint(connection, session, result.taint)
+        (session,) = tx.one("SELECT session FROM turn WHERE id = ?", (turn,))
+        sessions.add_taint(tx, session, result.taint)
 
 
 # Some vendors use a call's id again in a later reply: the newest step is meant.
 _LATEST = "turn_id = ? AND n = (SELECT max(n) FROM step WHERE turn_id = ? AND call_id = ?)"
 
 
-def known_results(
-    connection: Connection, turn: int, *, stopped: bool = False
-) -> dict[str, ToolResult]:
+def known_results(tx: Transaction, turn: int, *, stopped: bool = False) -> dict[str, ToolResult]:
     """What is known of the calls of a turn's last reply, by call id: results, or "unknown".
 
     Of a `stopped` turn, which runs nothing any more, also which calls never began.
     """
-    rows = connection.execute(
+    rows = tx.all(
         "SELECT call_id, state, unseal(result, 'step.result', turn_id, n), taint FROM step"
         # That a read has begun is not noted.
         " WHERE turn_id = :turn AND (state IN ('done', 'unknown')"
@@ -115,126 +111,117 @@ class FinishedTurn:
     state: str = "done"
 
 
-def finish(
-    connection: Connection, turn: int, session: str, outcome: FinishedTurn, now: float
-) -> None:
+def finish(tx: Transaction, turn: int, session: str, outcome: FinishedTurn, now: float) -> None:
     """The final commit: history, outbox and turn together."""
-    sessions.append_messages(connection, session, turn, outcome.messages, now)
+    sessions.append_messages(tx, session, turn, outcome.messages, now)
     if outcome.head:
         # A summary in the background may have gone further meanwhile.
-        connection.execute(
-            "UPDATE session SET head = max(head, ?) WHERE id = ?", (outcome.head, session)
-        )
-    connection.execute(
-        "UPDATE turn SET state = ?, ended_at = ? WHERE id = ?", (outcome.state, now, turn)
-    )
-    connection.execute(
+        tx.run("UPDATE session SET head = max(head, ?) WHERE id = ?", (outcome.head, session))
+    tx.run("UPDATE turn SET state = ?, ended_at = ? WHERE id = ?", (outcome.state, now, turn))
+    tx.run(
         "UPDATE approval SET state = 'withdrawn', answered_at = ? WHERE turn_id = ?"
         " AND state = 'open'",
         (now, turn),
     )
-    outbox.put(connection, turn, outcome.letters, now)
+    outbox.put(tx, turn, outcome.letters, now)
 
 
-def request_stop(connection: Connection, lane: str, before: str) -> Stopping | None:
+def request_stop(tx: Transaction, lane: str, before: str) -> Stopping | None:
     """Remember that the lane's running turn is to end; None when there is nothing to stop.
 
     When none runs yet, what waits in the lane in front of the event `before` is withdrawn.
     """
-    running = connection.execute(
+    running = tx.run(
         "UPDATE turn SET stop_requested = 1 WHERE lane = ? AND state IN ('running', 'waiting')",
         (lane,),
-    ).rowcount
+    )
     if running:
         return "running"
-    withdrawn = connection.execute(
+    withdrawn = tx.run(
         f"UPDATE inbox SET dead_reason = 'withdrawn by /stop' WHERE lane = ? AND {WAITING}"
         " AND seq < (SELECT stop.seq FROM inbox stop WHERE stop.channel = inbox.channel"
         " AND stop.account = inbox.account AND stop.event_id = ? AND stop.lane = inbox.lane)",
         (lane, before),
-    ).rowcount
+    )
     return "withdrawn" if withdrawn else None
 
 
-def last_of(connection: Connection, session: str) -> int | None:
+def last_of(tx: Transaction, session: str) -> int | None:
     """The newest turn of a session."""
-    row = connection.execute(
+    row = tx.first(
         "SELECT turn_id FROM message WHERE session = ? AND turn_id IS NOT NULL"
         " ORDER BY n DESC LIMIT 1",
         (session,),
-    ).fetchone()
+    )
     return row[0] if row else None
 
 
-def suspend_all(connection: Connection) -> None:
+def suspend_all(tx: Transaction) -> None:
     """Put running turns down for a clean stop: the next start goes on and costs no attempt. What
     a killed gateway left is not this process's to put down."""
-    connection.execute(f"UPDATE turn SET suspended = 1 WHERE {RUNNING} AND {TURN_RUN_HERE}")
+    tx.run(f"UPDATE turn SET suspended = 1 WHERE {RUNNING} AND {TURN_RUN_HERE}")
 
 
-def finish_command(connection: Connection, seq: int, letter: OutgoingReply, now: float) -> None:
+def finish_command(tx: Transaction, seq: int, letter: OutgoingReply, now: float) -> None:
     """A command has been carried out; its answer leaves with this transaction.
 
     The delivery is named anew each time, so that a replayed command is answered again.
     """
-    turn = connection.execute(
+    (turn,) = tx.one(
         "INSERT INTO turn (lane, state, created_at, ended_at)"
-        " SELECT lane, 'done', :now, :now FROM inbox WHERE seq = :seq",
+        " SELECT lane, 'done', :now, :now FROM inbox WHERE seq = :seq RETURNING id",
         {"now": now, "seq": seq},
-    ).lastrowid
-    assert turn is not None, "an INSERT has a row id"
-    connection.execute("UPDATE inbox SET turn_id = ? WHERE seq = ?", (turn, seq))
-    outbox.put(connection, turn, [replace(letter, delivery_id=f"t{turn}")], now)
+    )
+    tx.run("UPDATE inbox SET turn_id = ? WHERE seq = ?", (turn, seq))
+    outbox.put(tx, turn, [replace(letter, delivery_id=f"t{turn}")], now)
 
 
 def give_up(
-    connection: Connection, turn: int, letters: Sequence[OutgoingReply], reason: str, now: float
+    tx: Transaction, turn: int, letters: Sequence[OutgoingReply], reason: str, now: float
 ) -> None:
     """The turn is dead. Its open calls get results, so that the session stays usable, and what was
     asked an answer: left open, it would be taken up again with the next message."""
-    (session,) = connection.execute("SELECT session FROM turn WHERE id = ?", (turn,)).fetchone()
+    (session,) = tx.one("SELECT session FROM turn WHERE id = ?", (turn,))
     known = {
         call_id: result_message(call_id, result)
-        for call_id, result in known_results(connection, turn).items()
+        for call_id, result in known_results(tx, turn).items()
     }
-    history = windows.load(connection, session).messages
+    history = windows.load(tx, session).messages
     closing = [*close_unanswered_calls(history, known), assistant(load_prompt("given_up"))]
     outcome = FinishedTurn(closing, letters, state="dead")
-    finish(connection, turn, session, outcome, now)
-    connection.execute("UPDATE inbox SET dead_reason = ? WHERE turn_id = ?", (reason, turn))
+    finish(tx, turn, session, outcome, now)
+    tx.run("UPDATE inbox SET dead_reason = ? WHERE turn_id = ?", (reason, turn))
 
 
-def abandon(connection: Connection, lanes: str, now: float, attended: Sequence[str] = ()) -> int:
+def abandon(tx: Transaction, lanes: str, now: float, attended: Sequence[str] = ()) -> int:
     """End what nobody waits for any more: everything on lanes that begin like this, except those
     whose processes are `attended`."""
     reason = "its terminal is gone"
     meant = "lane GLOB ? AND lane NOT IN (SELECT value FROM json_each(?))"
     which = (f"{lanes}*", dumps(list(attended)))
-    rows = connection.execute(
-        f"SELECT id FROM turn WHERE state IN ('running', 'waiting') AND {meant}", which
-    ).fetchall()
+    rows = tx.all(f"SELECT id FROM turn WHERE state IN ('running', 'waiting') AND {meant}", which)
     for (turn,) in rows:
-        give_up(connection, turn, [], reason, now)
-    connection.execute(
+        give_up(tx, turn, [], reason, now)
+    tx.run(
         "UPDATE inbox SET dead_reason = ? WHERE turn_id IS NULL AND dead_reason IS NULL"
         f" AND {meant}",
         (reason, *which),
     )
     for state in ("state = 'streaming'", outbox.UNSENT):
-        connection.execute(
+        tx.run(
             f"UPDATE outbox SET state = 'dead', dead_reason = ? WHERE {meant} AND {state}",
             (reason, *which),
         )
     return len(rows)
 
 
-def replay(connection: Connection, seq: int) -> str:
+def replay(tx: Transaction, seq: int) -> str:
     """Let an inbox row wait again, however it ended; returns its lane. Raises `KoreError`."""
-    row = connection.execute(
+    row = tx.first(
         "SELECT i.lane, t.state, i.dead_reason FROM inbox i LEFT JOIN turn t ON t.id = i.turn_id"
         " WHERE i.seq = ?",
         (seq,),
-    ).fetchone()
+    )
     if row is None or not row[0]:
         raise KoreError(t("there is no message {seq} to replay", seq=seq))
     lane, state, dead_reason = row
@@ -246,31 +233,31 @@ def replay(connection: Connection, seq: int) -> str:
         )
     if state in ("running", "waiting"):
         raise KoreError(t("message {seq} is being answered right now", seq=seq))
-    _refuse_errand(connection, seq)
-    (worked_for,) = connection.execute(
+    _refuse_errand(tx, seq)
+    (worked_for,) = tx.one(
         "SELECT EXISTS (SELECT 1 FROM task JOIN inbox ON inbox.turn_id = task.root_turn"
         " WHERE inbox.seq = ? AND task.state = 'running')",
         (seq,),
-    ).fetchone()
+    )
     if worked_for:
         # Whose rights it has, and whom its result is told, stands in that message.
         raise KoreError(
             t("a sub-agent still works for message {seq}", seq=seq),
             hint=t("/tasks shows it in its chat, /stop ends it"),
         )
-    connection.execute("UPDATE inbox SET turn_id = NULL, dead_reason = NULL WHERE seq = ?", (seq,))
+    tx.run("UPDATE inbox SET turn_id = NULL, dead_reason = NULL WHERE seq = ?", (seq,))
     return str(lane)
 
 
-def _refuse_errand(connection: Connection, seq: int) -> None:
+def _refuse_errand(tx: Transaction, seq: int) -> None:
     """Raises `KoreError` for what a sub-agent was told to do: whoever sent it out has been told
     what it came to, and would not be told again."""
-    row = connection.execute(
+    row = tx.first(
         "SELECT t.id, (SELECT min(seq) FROM inbox WHERE turn_id = t.root_turn), t.root_lane"
         " FROM inbox i JOIN task t ON t.id = CAST(substr(i.event_id, 6) AS INTEGER)"
         " AND t.lane = i.lane AND i.event_id = 'task:' || t.id WHERE i.seq = ?",
         (seq,),
-    ).fetchone()
+    )
     if row is not None:
         number, asked, lane = row
         is_kept = asked and not lane.startswith(ONCE)

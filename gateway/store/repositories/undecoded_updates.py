@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Sequence
-from sqlite3 import Connection
 
 from agent.records import frozen
 from agent.serialization import dumps
 from gateway.core.channel_events import Undecoded
+from gateway.store.port import Transaction
 from gateway.store.repositories.inbox import PAYLOAD, InboxBatch
 
 # The newest that are kept; a broken server must not fill the disk.
@@ -27,23 +27,23 @@ class UndecodedUpdate:
 
 
 def keep(
-    connection: Connection, arrival: InboxBatch, undecoded: Sequence[Undecoded]
+    tx: Transaction, arrival: InboxBatch, undecoded: Sequence[Undecoded]
 ) -> list[tuple[int, Undecoded]]:
     """Store them; returns the new ones with their numbers in the inbox."""
     new = []
     for one in undecoded:
         key = (arrival.channel, arrival.account, one.event_id)
-        row = connection.execute(
+        row = tx.first(
             "INSERT INTO inbox (channel, account, event_id, lane, principal, payload,"
             " received_at, dead_reason, undecoded)"
             " VALUES (?, ?, ?, '', ?, seal(?, 'inbox.payload', ?, ?, ?), ?, ?, 1)"
             " ON CONFLICT DO NOTHING RETURNING seq",
             (*key, one.principal, dumps({"raw": one.raw}), *key, arrival.now, one.reason),
-        ).fetchone()
+        )
         if row is not None:
             new.append((int(row[0]), one))
     if new:
-        connection.execute(
+        tx.run(
             "DELETE FROM inbox WHERE undecoded = 1 AND seq <= (SELECT seq FROM inbox"
             " WHERE undecoded = 1 ORDER BY seq DESC LIMIT 1 OFFSET ?)",
             (KEPT,),
@@ -51,18 +51,18 @@ def keep(
     return new
 
 
-def count(connection: Connection) -> int:
-    (found,) = connection.execute("SELECT count(*) FROM inbox WHERE undecoded = 1").fetchone()
+def count(tx: Transaction) -> int:
+    (found,) = tx.one("SELECT count(*) FROM inbox WHERE undecoded = 1")
     return int(found)
 
 
-def at(connection: Connection, seq: int) -> UndecodedUpdate | None:
+def at(tx: Transaction, seq: int) -> UndecodedUpdate | None:
     """None when the row is not an undecoded update."""
-    row = connection.execute(
+    row = tx.first(
         f"SELECT seq, channel, account, event_id, dead_reason, {PAYLOAD} FROM inbox"
         " WHERE seq = ? AND undecoded = 1",
         (seq,),
-    ).fetchone()
+    )
     if row is None:
         return None
     number, channel, account, event_id, reason, payload = row
@@ -70,8 +70,8 @@ def at(connection: Connection, seq: int) -> UndecodedUpdate | None:
     return UndecodedUpdate(number, channel, account, event_id, reason, raw)
 
 
-def mark_decoded(connection: Connection, seq: int) -> None:
-    connection.execute(
+def mark_decoded(tx: Transaction, seq: int) -> None:
+    tx.run(
         "UPDATE inbox SET undecoded = 0, dead_reason = ?,"
         " payload = seal('{}', 'inbox.payload', channel, account, event_id) WHERE seq = ?",
         (DECODED, seq),

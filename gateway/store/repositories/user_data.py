@@ -8,12 +8,12 @@ the rest stays. What must stay so that nothing comes back keeps no word of their
 import hashlib
 import json
 from collections.abc import Mapping
-from sqlite3 import Connection
 
 from agent.records import frozen
 from agent.serialization import message_to_json
 from agent.types import Message, Text
 from gateway.store import search
+from gateway.store.port import Transaction
 from gateway.store.repositories.inbox import LIVE
 
 DELETED = "deleted"
@@ -64,7 +64,7 @@ class UserDataSummary:
         )
 
 
-def select_user_rows(connection: Connection, principal: str) -> None:
+def select_user_rows(tx: Transaction, principal: str) -> None:
     """Note, in tables of this connection, what is theirs: sessions, turns, lanes."""
     who = {"who": principal, "channel": principal.partition(":")[0]}
     for name, column in (
@@ -73,33 +73,33 @@ def select_user_rows(connection: Connection, principal: str) -> None:
         ("shared_turn", "id INTEGER"),
         ("gone_lane", "lane TEXT"),
     ):
-        connection.execute(f"CREATE TEMP TABLE IF NOT EXISTS {name} ({column} PRIMARY KEY)")
-        connection.execute(f"DELETE FROM temp.{name}")
+        tx.run(f"CREATE TEMP TABLE IF NOT EXISTS {name} ({column} PRIMARY KEY)")
+        tx.run(f"DELETE FROM temp.{name}")
     # In a private chat, chat and person have the same id; a terminal is nobody else's.
-    connection.execute(
+    tx.run(
         "INSERT INTO temp.gone_lane SELECT DISTINCT lane FROM inbox WHERE principal = :who AND"
         " (:channel = 'cli' OR lane || ':' LIKE channel || ':' || account"
         " || substr(:who, length(:channel) + 1) || ':%')",
         who,
     )
     _close(
-        connection,
+        tx,
         f"SELECT id FROM session WHERE principal = :who AND (home IN ({_LANES}) OR home = ''"
         " OR :channel = 'cli')",
         who,
     )
-    connection.execute(
+    tx.run(
         "INSERT INTO temp.shared_turn SELECT DISTINCT i.turn_id FROM inbox i JOIN turn t"
         f" ON t.id = i.turn_id WHERE i.principal = :who AND t.session NOT IN ({_SESSIONS})",
         who,
     )
     # Whom a sub-agent was sent out for in a group.
     _close(
-        connection,
+        tx,
         f"SELECT session FROM task WHERE turn_id IN ({_SHARED}) OR root_turn IN ({_SHARED})",
         who,
     )
-    connection.execute(
+    tx.run(
         f"INSERT INTO temp.gone_turn SELECT id FROM turn WHERE session IN ({_SESSIONS})"
         f" OR (session IS NULL AND (lane IN ({_LANES})"
         " OR id IN (SELECT turn_id FROM inbox WHERE principal = :who)))",
@@ -107,9 +107,9 @@ def select_user_rows(connection: Connection, principal: str) -> None:
     )
 
 
-def _close(connection: Connection, begin: str, who: Mapping[str, str]) -> None:
+def _close(tx: Transaction, begin: str, who: Mapping[str, str]) -> None:
     """These sessions, their forks, and the errands of all of them."""
-    connection.execute(
+    tx.run(
         f"INSERT OR IGNORE INTO temp.gone_session WITH RECURSIVE theirs(id) AS ({begin}"
         " UNION SELECT s.id FROM session s JOIN theirs ON s.parent = theirs.id"
         " UNION SELECT t.session FROM task t JOIN theirs ON t.caller = theirs.id)"
@@ -118,12 +118,12 @@ def _close(connection: Connection, begin: str, who: Mapping[str, str]) -> None:
     )
 
 
-def traces(connection: Connection, principal: str) -> UserDataSummary:
+def traces(tx: Transaction, principal: str) -> UserDataSummary:
     """What would go."""
-    select_user_rows(connection, principal)
+    select_user_rows(tx, principal)
 
     def count(query: str, *values: object) -> int:
-        return int(connection.execute(f"SELECT count(*) FROM {query}", values).fetchone()[0])
+        return int(tx.one(f"SELECT count(*) FROM {query}", values)[0])
 
     live = f"turn WHERE {LIVE} AND (id IN ({_TURNS}) OR id IN ({_SHARED}))"
     return UserDataSummary(
@@ -143,14 +143,14 @@ def traces(connection: Connection, principal: str) -> UserDataSummary:
 _OUTBOX = f"turn_id IN ({_TURNS}) OR turn_id IN ({_SHARED}) OR lane IN ({_LANES})"
 
 
-def erase(connection: Connection, principal: str, now: float) -> list[str]:
+def erase(tx: Transaction, principal: str, now: float) -> list[str]:
     """Take all of it out, in one transaction; returns the ids of sessions that have changed.
 
     Free pages still hold it: `Database.rewrite` does away with them.
     """
-    select_user_rows(connection, principal)
+    select_user_rows(tx, principal)
     channel, _, sender = principal.partition(":")
-    _blank_shared(connection)
+    _blank_shared(tx)
     turns = f"({_TURNS} UNION {_SHARED})"
     places = ("caller", "root_session", "session")
     tasks = " OR ".join(f"{place} IN ({_SESSIONS})" for place in places)
@@ -193,53 +193,51 @@ def erase(connection: Connection, principal: str, now: float) -> list[str]:
         "DELETE FROM guess WHERE principal = :who",
         "DELETE FROM language WHERE principal = :who",
     ):
-        connection.execute(statement, {"who": principal} if ":who" in statement else {})
+        tx.run(statement, {"who": principal} if ":who" in statement else {})
     for table in ("member", "pairing"):
-        connection.execute(
-            f"DELETE FROM {table} WHERE channel = ? AND sender = ?", (channel, sender)
-        )
-    connection.execute("DELETE FROM whereabouts WHERE channel = ? AND chat = ?", (channel, sender))
-    connection.execute(
+        tx.run(f"DELETE FROM {table} WHERE channel = ? AND sender = ?", (channel, sender))
+    tx.run("DELETE FROM whereabouts WHERE channel = ? AND chat = ?", (channel, sender))
+    tx.run(
         "DELETE FROM outbox WHERE delivery_id LIKE 'pair:' || ? || ':%:' || ? || ':%'",
         (channel, sender),
     )
     # The index keeps words of rows that were deleted; what stays is entered anew by a search.
-    search.forget_all(connection)
-    connection.execute(
+    search.forget_all(tx)
+    tx.run(
         "INSERT INTO note (at, what, reason, allowed, session, params) VALUES (?, 'user.delete',"
         " 'asked for at the machine', 1, '', ?)",
         (now, json.dumps({"sha256": hashlib.sha256(principal.encode()).hexdigest()})),
     )
     shared = "SELECT DISTINCT session FROM turn WHERE session IS NOT NULL AND"
-    changed = connection.execute(f"{shared} id IN ({_SHARED})").fetchall()
-    gone = connection.execute(_SESSIONS).fetchall()
+    changed = tx.all(f"{shared} id IN ({_SHARED})")
+    gone = tx.all(_SESSIONS)
     return [session for (session,) in (*changed, *gone)]
 
 
-def _blank_shared(connection: Connection) -> None:
+def _blank_shared(tx: Transaction) -> None:
     """In conversations with others: each turn that answered them keeps a question and an answer,
     both empty of words; a summary that may tell of it goes."""
-    rows = connection.execute(
+    rows = tx.all(
         "WITH RECURSIVE told(session, n, role, turn) AS ("
         f" SELECT session, n, role, turn_id FROM message WHERE turn_id IN ({_SHARED})"
         # A fork has copied them under the same numbers.
         " UNION SELECT s.id, told.n, told.role, told.turn FROM session s JOIN told"
         "  ON s.parent = told.session AND (s.parent_n IS NULL OR told.n <= s.parent_n))"
         " SELECT session, n, role, turn FROM told ORDER BY session, n"
-    ).fetchall()
+    )
     answered: set[tuple[str, int]] = set()
     for session, n, role, turn in rows:
         if role != "user" and (session, turn) in answered:
-            connection.execute("DELETE FROM message WHERE session = ? AND n = ?", (session, n))
+            tx.run("DELETE FROM message WHERE session = ? AND n = ?", (session, n))
             continue
         if role != "user":
             answered.add((session, turn))
         blank = Message("user" if role == "user" else "assistant", (Text(GONE),))
-        connection.execute(
+        tx.run(
             "UPDATE message SET role = ?, content = seal(?, 'message.content', session, n)"
             " WHERE session = ? AND n = ?",
             (blank.role, json.dumps(message_to_json(blank)), session, n),
         )
     for session in {row[0] for row in rows}:
         first = min(row[1] for row in rows if row[0] == session)
-        connection.execute("DELETE FROM summary WHERE session = ? AND upto >= ?", (session, first))
+        tx.run("DELETE FROM summary WHERE session = ? AND upto >= ?", (session, first))

@@ -1,100 +1,108 @@
 """All that the database holds of one person, as lines of JSON under the names of files."""
 
 import json
-from collections.abc import Iterator
-from sqlite3 import Connection, Cursor
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from gateway.store.port import Row, Transaction
 from gateway.store.repositories import transcripts, user_data
 from gateway.store.repositories.inbox import PAYLOAD
 
 _SESSIONS = "SELECT id FROM temp.gone_session"
-_OUTBOX = "unseal({0}, 'outbox.{0}', delivery_id, part)"
+_BODY = "unseal(body, 'outbox.body', delivery_id, part)"
 
 
-def export_rows(connection: Connection, principal: str) -> dict[str, str]:
+def export_rows(tx: Transaction, principal: str) -> dict[str, str]:
     """Name -> text; JSON lines, for people and programs."""
-    user_data.select_user_rows(connection, principal)
+    user_data.select_user_rows(tx, principal)
     found = {
-        f"sessions/{session}.jsonl": _joined(transcripts.lines(connection, session))
-        for (session,) in connection.execute(f"{_SESSIONS} ORDER BY id").fetchall()
+        f"sessions/{session}.jsonl": _joined(transcripts.lines(tx, session))
+        for (session,) in tx.all(f"{_SESSIONS} ORDER BY id")
     }
     found["messages_received.jsonl"] = _rows(
-        connection.execute(
-            f"SELECT received_at, channel, account, event_id, {PAYLOAD} AS message FROM inbox"
+        tx.all(
+            f"SELECT received_at, channel, account, event_id, {PAYLOAD} FROM inbox"
             " WHERE principal = ? ORDER BY seq",
             (principal,),
         ),
+        "received_at, channel, account, event_id, message",
         "message",
     )
     found["messages_sent.jsonl"] = _rows(
-        connection.execute(
-            f"SELECT created_at, channel, chat, kind, state, {_OUTBOX.format('body')} AS text"
+        tx.all(
+            f"SELECT created_at, channel, chat, kind, state, {_BODY}"
             " FROM outbox WHERE lane IN (SELECT lane FROM temp.gone_lane)"
             " OR turn_id IN (SELECT id FROM temp.gone_turn UNION SELECT id FROM temp.shared_turn)"
             " ORDER BY seq"
-        )
+        ),
+        "created_at, channel, chat, kind, state, text",
     )
     found["conversations_with_others.jsonl"] = _rows(
-        connection.execute(
+        tx.all(
             "SELECT session, n, created_at,"
-            " unseal(content, 'message.content', session, n) AS message FROM message"
+            " unseal(content, 'message.content', session, n) FROM message"
             " WHERE turn_id IN (SELECT id FROM temp.shared_turn) ORDER BY session, n"
         ),
+        "session, n, created_at, message",
         "message",
     )
     found["spending.jsonl"] = _rows(
-        connection.execute(
+        tx.all(
             "SELECT at, session, model, input, output, cached, cost_nusd FROM usage"
             " WHERE principal = ? ORDER BY at",
             (principal,),
-        )
+        ),
+        "at, session, model, input, output, cached, cost_nusd",
     )
     found["approvals.jsonl"] = _rows(
-        connection.execute(
-            "SELECT asked_at, session, asker, principal AS asked, state, answered_by, answered_at,"
-            " unseal(question, 'approval.question', nonce) AS question FROM approval"
+        tx.all(
+            "SELECT asked_at, session, asker, principal, state, answered_by, answered_at,"
+            " unseal(question, 'approval.question', nonce) FROM approval"
             " WHERE asker = :who OR principal = :who ORDER BY id",
             {"who": principal},
         ),
+        "asked_at, session, asker, asked, state, answered_by, answered_at, question",
         "question",
     )
     found["standing_permissions.jsonl"] = _rows(
-        connection.execute(
+        tx.all(
             "SELECT granted_at, granted_by,"
-            " unseal(title, 'standing.title', principal, session, grant_hash) AS title,"
-            " unseal(folder, 'standing.folder', principal, session, grant_hash) AS folder"
+            " unseal(title, 'standing.title', principal, session, grant_hash),"
+            " unseal(folder, 'standing.folder', principal, session, grant_hash)"
             " FROM standing WHERE principal = ? ORDER BY id",
             (principal,),
-        )
+        ),
+        "granted_at, granted_by, title, folder",
     )
     found["jobs.jsonl"] = _rows(
-        connection.execute(
+        tx.all(
             "SELECT created_at, kind, rule, zone, state, unseal(template, 'job.template', made_by)"
-            " AS message FROM job WHERE principal = ? ORDER BY id",
+            " FROM job WHERE principal = ? ORDER BY id",
             (principal,),
         ),
+        "created_at, kind, rule, zone, state, message",
         "message",
     )
     channel, _, sender = principal.partition(":")
     found["access.jsonl"] = _rows(
-        connection.execute(
+        tx.all(
             "SELECT account, name, owner, approved_by, approved_at FROM member"
             " WHERE channel = ? AND sender = ?",
             (channel, sender),
-        )
+        ),
+        "account, name, owner, approved_by, approved_at",
     )
     return {name: text for name, text in found.items() if text}
 
 
-def _rows(cursor: Cursor, *as_json: str) -> str:
-    names = [column[0] for column in cursor.description]
+def _rows(rows: Sequence[Row], names: str, as_json: str | None = None) -> str:
+    """Each row under these names; the value `as_json` is JSON already."""
 
     def lines() -> Iterator[str]:
-        for row in cursor:
-            line: dict[str, Any] = dict(zip(names, row, strict=True))
-            for name in as_json:
-                line[name] = json.loads(line[name])
+        for row in rows:
+            line: dict[str, Any] = dict(zip(names.split(", "), row, strict=True))
+            if as_json is not None:
+                line[as_json] = json.loads(line[as_json])
             yield json.dumps(line, ensure_ascii=False)
 
     return _joined(lines())

@@ -2,13 +2,13 @@
 
 import json
 from dataclasses import dataclass
-from sqlite3 import Connection
 from typing import TYPE_CHECKING
 
 from agent.context.token_budget import MANY
 from agent.records import frozen
 from agent.serialization import dumps, message_from_json
 from agent.types import Message
+from gateway.store.port import Transaction
 from gateway.store.repositories import outbox
 from gateway.store.repositories.outbox import OutgoingReply
 from gateway.store.repositories.sessions import CONTENT, taint_of_text
@@ -67,22 +67,20 @@ class SessionWindow:
         self.summary = shorter.summary
 
 
-def load(connection: Connection, session: str) -> SessionWindow:
+def load(tx: Transaction, session: str) -> SessionWindow:
     """What a turn needs of a session."""
     # Here and not above: an idle gateway has no use for it.
     from agent.context.compaction import pruned
 
-    head, upto_pruned = connection.execute(
-        "SELECT head, pruned FROM session WHERE id = ?", (session,)
-    ).fetchone()
-    head = _bounded(connection, session, head)
-    told = connection.execute(
+    head, upto_pruned = tx.one("SELECT head, pruned FROM session WHERE id = ?", (session,))
+    head = _bounded(tx, session, head)
+    told = tx.first(
         f"SELECT upto, request, {_SUMMARY}, taint FROM summary WHERE session = ? AND upto <= ?"
         " ORDER BY upto DESC LIMIT 1",
         (session, head),
-    ).fetchone()
+    )
     request = told[1] if told and told[0] == head else None
-    rows = connection.execute(
+    rows = tx.all(
         f"SELECT n, {CONTENT} FROM message WHERE session = :session AND n > :head"
         f" UNION ALL SELECT n, {CONTENT} FROM message WHERE session = :session AND n = :request"
         " ORDER BY n",
@@ -96,21 +94,19 @@ def load(connection: Connection, session: str) -> SessionWindow:
     return SessionWindow(messages, head > (told[0] if told else 0), head, request, summary)
 
 
-def _bounded(connection: Connection, session: str, head: int) -> int:
+def _bounded(tx: Transaction, session: str, head: int) -> int:
     """Where the window begins, so that it holds a bearable number of messages."""
-    (last,) = connection.execute(
-        "SELECT coalesce(max(n), 0) FROM message WHERE session = ?", (session,)
-    ).fetchone()
+    (last,) = tx.one("SELECT coalesce(max(n), 0) FROM message WHERE session = ?", (session,))
     if last - head <= MOST:
         return head
     mine = "FROM message WHERE session = :session AND role = 'user' AND n > :head"
-    (begins,) = connection.execute(
+    (begins,) = tx.one(
         # Of a round that is longer than that, all of it.
         f"SELECT coalesce((SELECT min(n) {mine} AND n > :most), (SELECT max(n) {mine}), 0)",
         {"session": session, "head": head, "most": last - MOST // 2},
-    ).fetchone()
+    )
     head = max(head, begins - 1)
-    connection.execute("UPDATE session SET head = ? WHERE id = ?", (head, session))
+    tx.run("UPDATE session SET head = ? WHERE id = ?", (head, session))
     return head
 
 
@@ -140,26 +136,22 @@ class StoredSummary:
         return cls(session, window.head, upto, request, shorter, letter)
 
 
-def keep(connection: Connection, kept: StoredSummary, now: float) -> bool:
+def keep(tx: Transaction, kept: StoredSummary, now: float) -> bool:
     """Store it; False when the session's window is not the one any more that it was made of."""
-    (head,) = connection.execute(
-        "SELECT head FROM session WHERE id = ?", (kept.session,)
-    ).fetchone()
+    (head,) = tx.one("SELECT head FROM session WHERE id = ?", (kept.session,))
     if head != kept.head:
         return False
     summary = kept.shorter.summary
     if kept.shorter.cut is None or summary is None:
-        connection.execute(
-            "UPDATE session SET pruned = max(pruned, ?) WHERE id = ?", (kept.upto, kept.session)
-        )
+        tx.run("UPDATE session SET pruned = max(pruned, ?) WHERE id = ?", (kept.upto, kept.session))
         return True
-    (told_at,) = connection.execute(
+    (told_at,) = tx.one(
         "SELECT coalesce(max(created_at), 0) FROM summary WHERE session = ? AND told",
         (kept.session,),
-    ).fetchone()
+    )
     letter = kept.letter if now - told_at >= TOLD_EVERY_S else None
     content = dumps({"text": summary.text, "first": summary.first, "todo": summary.todo})
-    connection.execute(
+    tx.run(
         "INSERT OR REPLACE INTO summary (session, upto, request, content, taint, told, created_at)"
         " VALUES (:session, :upto, :request, seal(:content, 'summary.content', :session, :upto),"
         " :taint, :told, :now)",
@@ -173,9 +165,9 @@ def keep(connection: Connection, kept: StoredSummary, now: float) -> bool:
             "now": now,
         },
     )
-    connection.execute("UPDATE session SET head = ? WHERE id = ?", (kept.upto, kept.session))
+    tx.run("UPDATE session SET head = ? WHERE id = ?", (kept.upto, kept.session))
     if letter is not None:
-        outbox.put(connection, None, [letter], now)
+        outbox.put(tx, None, [letter], now)
     return True
 
 

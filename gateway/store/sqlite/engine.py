@@ -9,7 +9,7 @@ import os
 import queue
 import sqlite3
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack, closing, suppress
 from contextvars import copy_context
 from dataclasses import dataclass
@@ -17,10 +17,14 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from gateway.store.cipher import Cipher, check_key, install, mark_sealed
-from gateway.store.errors import RESTORE, StoreBusy, StoreCorrupt, StoreError, mapped
+from gateway.store.cipher import Cipher
+from gateway.store.errors import RESTORE, StoreBusy, StoreCorrupt, StoreError
+from gateway.store.port import Transaction
 from gateway.store.repositories import active_channels
+from gateway.store.sqlite.errors import mapped
 from gateway.store.sqlite.migrator import upgrade
+from gateway.store.sqlite.sealing import check_key, install, mark_sealed
+from gateway.store.sqlite.transaction import SqliteTransaction
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -42,15 +46,17 @@ _PRAGMAS = (
 
 @dataclass(slots=True)
 class _Work:
-    work: Callable[[sqlite3.Connection], Any]
+    # Of a `SqliteTransaction`, or of the connection itself when it runs `alone`.
+    work: Callable[[Any], Any]
     future: asyncio.Future[Any]
     alone: bool = False  # runs outside a transaction
     outcome: Any = None
     error: BaseException | None = None
+    actions: Sequence[Callable[[], None]] = ()
 
 
 class SqliteStore:
-    """`run` functions against it; `close` it in the end."""
+    """Implements `gateway.store.port.Store`: `transact` work on it; `close` it in the end."""
 
     def __init__(self, connection: sqlite3.Connection, file: Path) -> None:
         self.file, self.folder = file, file.parent
@@ -75,9 +81,9 @@ class SqliteStore:
         """
         return cls(connect(path, check=check, cipher=cipher), path)
 
-    async def run(
+    async def transact(
         self,
-        work: Callable[Concatenate[sqlite3.Connection, P], T],
+        work: Callable[Concatenate[Transaction, P], T],
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
@@ -89,7 +95,7 @@ class SqliteStore:
         """
         # The work speaks its caller's language (`agent.language`), whichever thread it runs in.
         speak = copy_context().run
-        job = self._hand_in(lambda connection: speak(work, connection, *args, **kwargs))
+        job = self._hand_in(lambda tx: speak(work, tx, *args, **kwargs))
         return await to_its_end(job)
 
     async def backup(self, target: Path) -> int:
@@ -114,9 +120,7 @@ class SqliteStore:
         await to_its_end(last)
         await asyncio.to_thread(self._thread.join)
 
-    def _hand_in(
-        self, work: Callable[[sqlite3.Connection], T], *, alone: bool = False
-    ) -> "asyncio.Future[T]":
+    def _hand_in(self, work: Callable[[Any], T], *, alone: bool = False) -> "asyncio.Future[T]":
         if self._closed:
             raise StoreError("the database is closed")
         future: asyncio.Future[T] = self._loop.create_future()
@@ -170,7 +174,12 @@ class SqliteStore:
 
     def _attempt(self, job: _Work) -> None:
         try:
-            job.outcome = job.work(self._connection)
+            if job.alone:
+                job.outcome = job.work(self._connection)
+            else:
+                transaction = SqliteTransaction(self._connection)
+                job.outcome = job.work(transaction)
+                job.actions = transaction.actions
         except sqlite3.Error as exc:
             job.error = self._mapped(exc)
         except BaseException as exc:  # noqa: BLE001 - handed to the caller, who awaits it
@@ -214,6 +223,9 @@ def _rewrite(connection: sqlite3.Connection) -> None:
     # database.
     _, _, file = connection.execute("PRAGMA database_list").fetchone()
     folder = str(Path(file).parent).replace("'", "''")
+    tx = SqliteTransaction(connection)
+    # Temporary tables end when their place changes.
+    channels, modes = active_channels.chosen(tx)
     connection.execute(f"PRAGMA temp_store_directory='{folder}'")
     connection.execute("PRAGMA temp_store=FILE")
     connection.execute("PRAGMA secure_delete=ON")
@@ -224,6 +236,7 @@ def _rewrite(connection: sqlite3.Connection) -> None:
         connection.execute("PRAGMA secure_delete=OFF")
         connection.execute("PRAGMA temp_store=DEFAULT")
         connection.execute("PRAGMA temp_store_directory=''")
+        active_channels.install(tx, channels, modes)
     if busy:
         raise StoreError("the log beside the database could not be emptied")
 
@@ -243,6 +256,9 @@ async def to_its_end(work: Awaitable[T]) -> T:
 
 def _resolve(jobs: list[_Work]) -> None:
     for job in jobs:
+        if job.error is None:
+            for action in job.actions:
+                action()
         if job.future.cancelled():
             continue
         if job.error is not None:
@@ -281,7 +297,6 @@ def _prepare(
     connection: sqlite3.Connection, path: Path, check: bool, cipher: Cipher | None
 ) -> None:
     install(connection, cipher)
-    active_channels.install(connection)
     connection.execute(_LOCKING)
     # Before anything is written: with a wrong key everything stays as it is.
     check_key(connection, path, cipher)
@@ -293,3 +308,4 @@ def _prepare(
             raise sqlite3.DatabaseError(verdict)
     upgrade(connection, path)
     mark_sealed(connection, cipher)
+    active_channels.install(SqliteTransaction(connection))

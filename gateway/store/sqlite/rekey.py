@@ -7,10 +7,13 @@ from contextlib import closing
 from pathlib import Path
 
 from gateway.store import search
-from gateway.store.cipher import SEALED, Cipher, Value, mark_of, mark_sealed
-from gateway.store.errors import StoreError, mapped
+from gateway.store.cipher import SEALED, Cipher, Value
+from gateway.store.errors import StoreError
 from gateway.store.sqlite.engine import connect
+from gateway.store.sqlite.errors import mapped
 from gateway.store.sqlite.migrator import copies
+from gateway.store.sqlite.sealing import mark_of, mark_sealed
+from gateway.store.sqlite.transaction import SqliteTransaction
 
 
 def is_sealed(path: Path) -> bool:
@@ -86,7 +89,7 @@ def _reseal(copy: sqlite3.Connection, old: Cipher | None, new: Cipher | None) ->
     for one in SEALED:
         count += copy.execute(f"UPDATE {one.table} SET {one.calls('reseal')}").rowcount
     # What the index holds is not sealed; without a key it is made anew when somebody searches.
-    search.forget_all(copy)
+    search.forget_all(SqliteTransaction(copy))
     copy.execute("DELETE FROM meta WHERE name = 'cipher'")
     mark_sealed(copy, new)
     copy.execute("COMMIT")

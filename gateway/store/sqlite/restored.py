@@ -9,13 +9,14 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from sqlite3 import Connection
 
 from agent.i18n import plural
 from gateway.core.messages import InboundMessage, OutboundPart
+from gateway.store.port import Transaction
 from gateway.store.repositories import outbox, preferences, subagent_tasks, turns
 from gateway.store.repositories.inbox import LIVE, PAYLOAD, WAITING
 from gateway.store.repositories.outbox import UNSENT, OutgoingReply
+from gateway.store.sqlite.transaction import SqliteTransaction
 
 REASON = "a backup from before its end was restored"
 
@@ -24,57 +25,55 @@ def mark(path: Path) -> None:
     """Before the copy takes the database's place; nobody else has it open."""
     with closing(sqlite3.connect(path)) as copy, copy:
         if copy.execute("SELECT 1 FROM sqlite_schema WHERE name = 'meta'").fetchone():
-            preferences.put_state(copy, preferences.RESTORED, repr(time.time()))
+            preferences.put_state(SqliteTransaction(copy), preferences.RESTORED, repr(time.time()))
 
 
-def settle(connection: Connection, now: float) -> int:
+def settle(tx: Transaction, now: float) -> int:
     """Close what the backup holds as under way, and tell its chats; mark what was to be sent.
 
     None of it goes on: its answer, or the effect of its next call, may be there already. Returns
     how many messages that are.
     """
-    if preferences.get_state(connection, preferences.RESTORED) is None:
+    if preferences.get_state(tx, preferences.RESTORED) is None:
         return 0
-    preferences.drop_state(connection, preferences.RESTORED)
-    connection.execute(
+    preferences.drop_state(tx, preferences.RESTORED)
+    tx.run(
         f"UPDATE outbox SET maybe_dup = 1 WHERE {UNSENT} AND provider_msg IS NULL AND edits IS NULL"
     )
-    connection.execute(
+    tx.run(
         f"UPDATE outbox SET state = 'dead', dead_reason = ? WHERE {UNSENT} AND kind = 'approval'",
         (REASON,),
     )
-    subagent_tasks.abandon(connection, "", now)
+    subagent_tasks.abandon(tx, "", now)
     closed = 0
-    for (turn,) in connection.execute(f"SELECT id FROM turn WHERE {LIVE}").fetchall():
-        rows = _of_turn(connection, turn)
-        connection.execute(
+    for (turn,) in tx.all(f"SELECT id FROM turn WHERE {LIVE}"):
+        rows = _of_turn(tx, turn)
+        tx.run(
             "UPDATE step SET state = 'unknown' WHERE turn_id = ? AND state = 'started'"
             " AND effect = 'unsafe'",
             (turn,),
         )
         letters = [replace(_letter(rows, f"t{turn}"), event_id=rows[-1][1].event_id)]
-        turns.give_up(connection, turn, letters, REASON, now)
+        turns.give_up(tx, turn, letters, REASON, now)
         closed += len(rows)
-    return closed + _withdraw(connection, now)
+    return closed + _withdraw(tx, now)
 
 
-def _withdraw(connection: Connection, now: float) -> int:
+def _withdraw(tx: Transaction, now: float) -> int:
     """What waits: Kore may have answered it after the backup was made."""
-    rows = connection.execute(f"SELECT seq, {PAYLOAD} FROM inbox WHERE {WAITING}").fetchall()
+    rows = tx.all(f"SELECT seq, {PAYLOAD} FROM inbox WHERE {WAITING}")
     by_lane: dict[str, list[tuple[int, InboundMessage]]] = {}
     for seq, payload in sorted(rows):
         message = InboundMessage.from_json(payload)
         by_lane.setdefault(message.session_key, []).append((seq, message))
     for lane, waiting in by_lane.items():
-        outbox.put(connection, None, [_letter(waiting, f"restored:{lane}:{waiting[0][0]}")], now)
-    connection.execute(f"UPDATE inbox SET dead_reason = ? WHERE {WAITING}", (REASON,))
+        outbox.put(tx, None, [_letter(waiting, f"restored:{lane}:{waiting[0][0]}")], now)
+    tx.run(f"UPDATE inbox SET dead_reason = ? WHERE {WAITING}", (REASON,))
     return len(rows)
 
 
-def _of_turn(connection: Connection, turn: int) -> list[tuple[int, InboundMessage]]:
-    rows = connection.execute(
-        f"SELECT seq, {PAYLOAD} FROM inbox WHERE turn_id = ? ORDER BY seq", (turn,)
-    )
+def _of_turn(tx: Transaction, turn: int) -> list[tuple[int, InboundMessage]]:
+    rows = tx.all(f"SELECT seq, {PAYLOAD} FROM inbox WHERE turn_id = ? ORDER BY seq", (turn,))
     return [(seq, InboundMessage.from_json(payload)) for seq, payload in rows]
 
 

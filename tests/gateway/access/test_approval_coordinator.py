@@ -203,12 +203,12 @@ async def test_what_may_have_begun_before_a_crash_is_not_told_as_never_run(tmp_p
     async with opened(tmp_path, model, owner=OWNER, platform=Asking()) as parts:
         await take(parts, said("go"))
         reading = (lambda _: False, parts.turns.asked)
-        claim = await parts.database.run(claims.claim, LANE, time.time(), *reading)
+        claim = await parts.database.transact(claims.claim, LANE, time.time(), *reading)
         assert isinstance(claim, claims.TurnClaim)
         effects: dict[str, Effect] = {"1": "idempotent", "2": "idempotent"}
         rows = (claim.turn, claim.session, model, effects, time.time())
-        await parts.database.run(turns.add_reply, *rows)
-        await parts.database.run(turns.start_call, claim.turn, change("1"))
+        await parts.database.transact(turns.add_reply, *rows)
+        await parts.database.transact(turns.start_call, claim.turn, change("1"))
     seed(tmp_path)
     async with running(tmp_path, [], owner=OWNER, platform=Asking()) as parts:
         asked = await question(parts)

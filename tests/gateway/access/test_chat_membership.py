@@ -69,10 +69,10 @@ async def test_what_waits_for_a_chat_ends_when_the_bot_is_put_out_of_it(tmp_path
         assert [chat for chat, _ in left] == ["7"]
         dead = await parts.rows("SELECT dead_reason FROM outbox WHERE state = 'dead'")
         assert dead == [("removed from the group",)] * 2
-        (out,) = await parts.database.run(chats.unreachable_chats)
+        (out,) = await parts.database.transact(chats.unreachable_chats)
         assert (out["chat"], out["reason"]) == ("chat:bot:-5", "removed from the group")
         await parts.bus.accept("chat", "bot", Batch([said("hi", "-5", private=False)]))
-        assert await parts.database.run(chats.unreachable_chats) == []
+        assert await parts.database.transact(chats.unreachable_chats) == []
 
 
 async def test_a_person_who_blocks_is_told_of_only_when_something_waited(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Codes, limits and lock-outs, on a real database."""
 
+from collections.abc import Iterator
 from pathlib import Path
-from sqlite3 import Connection
 
 import pytest
 
@@ -17,17 +17,19 @@ from gateway.access.pairing import (
     plain_name,
 )
 from gateway.core.messages import Sender
+from gateway.store.port import Transaction
 from gateway.store.repositories import members
-from gateway.store.sqlite.engine import connect
 from tests.gateway.parts import said
+from tests.gateway.store.transactions import OpenTransaction, open_transaction
 
 NOW = 1_000_000.0
 CLI = "cli:0"
 
 
 @pytest.fixture
-def connection(tmp_path: Path) -> Connection:
-    return connect(tmp_path / "kore.db")
+def tx(tmp_path: Path) -> Iterator[OpenTransaction]:
+    with open_transaction(tmp_path / "kore.db") as tx:
+        yield tx
 
 
 @pytest.fixture
@@ -40,13 +42,13 @@ def pairing(access: AccessControl) -> PairingCodes:
     return PairingCodes(access)
 
 
-def ask(pairing: PairingCodes, connection: Connection, sender: str, now: float = NOW) -> str | None:
+def ask(pairing: PairingCodes, tx: Transaction, sender: str, now: float = NOW) -> str | None:
     message = said("hi", sender, sender=Sender(sender, f"Person {sender}"))
-    return pairing.ask(connection, message, now)
+    return pairing.ask(tx, message, now)
 
 
-def asked(pairing: PairingCodes, connection: Connection, sender: str, now: float = NOW) -> str:
-    code = ask(pairing, connection, sender, now)
+def asked(pairing: PairingCodes, tx: Transaction, sender: str, now: float = NOW) -> str:
+    code = ask(pairing, tx, sender, now)
     assert code is not None
     return code
 
@@ -58,124 +60,122 @@ def test_a_code_has_forty_bits_and_no_letters_that_look_alike() -> None:
 
 
 def test_a_right_code_lets_its_person_in_once_however_it_is_typed(
-    pairing: PairingCodes, connection: Connection, access: AccessControl
+    pairing: PairingCodes, tx: Transaction, access: AccessControl
 ) -> None:
     access.owner = "chat:7"
-    code = asked(pairing, connection, "9")
+    code = asked(pairing, tx, "9")
     mine = said("x", "9", sender=Sender("9"))
     assert not access.is_allowed(mine)
     typed = f" {code.lower().replace('-', ' ')} "
-    assert pairing.approve(connection, typed, CLI, NOW).asking is not None
+    assert pairing.approve(tx, typed, CLI, NOW).asking is not None
     assert access.is_allowed(mine)
     assert not access.is_allowed(said("x", "8", sender=Sender("8", "Person 9")))
     assert not access.is_allowed(said("x", "9", sender=Sender("9"), account="other"))
-    assert pairing.approve(connection, code, CLI, NOW).why == "unknown"
+    assert pairing.approve(tx, code, CLI, NOW).why == "unknown"
 
 
 def test_an_approval_that_could_not_be_stored_leaves_the_place_to_the_first(
-    pairing: PairingCodes, connection: Connection, access: AccessControl
+    pairing: PairingCodes, tx: Transaction, access: AccessControl
 ) -> None:
     """A full disk: the same approval is tried again, and the first one is still the first."""
-    code = asked(pairing, connection, "9")
-    connection.execute("BEGIN")
-    assert pairing.approve(connection, code, CLI, NOW).owner
-    connection.execute("ROLLBACK")
-    assert pairing.approve(connection, code, CLI, NOW).owner
+    code = asked(pairing, tx, "9")
+    tx.run("BEGIN")
+    assert pairing.approve(tx, code, CLI, NOW).owner
+    tx.run("ROLLBACK")
+    assert pairing.approve(tx, code, CLI, NOW).owner
     assert access.chief == "chat:9"
 
 
 def test_the_first_one_approved_becomes_the_owner_and_the_second_does_not(
-    pairing: PairingCodes, connection: Connection, access: AccessControl
+    pairing: PairingCodes, tx: Transaction, access: AccessControl
 ) -> None:
-    first, second = asked(pairing, connection, "9"), asked(pairing, connection, "8")
-    assert pairing.approve(connection, second, CLI, NOW).owner
-    assert not pairing.approve(connection, first, CLI, NOW).owner
+    first, second = asked(pairing, tx, "9"), asked(pairing, tx, "8")
+    assert pairing.approve(tx, second, CLI, NOW).owner
+    assert not pairing.approve(tx, first, CLI, NOW).owner
     assert access.chief == "chat:8"
     assert access.role(said("x", "9", sender=Sender("9"))) == "general"
 
 
 def test_a_configured_owner_beats_the_one_that_pairing_made(
-    pairing: PairingCodes, connection: Connection
+    pairing: PairingCodes, tx: Transaction
 ) -> None:
-    pairing.approve(connection, asked(pairing, connection, "9"), CLI, NOW)
+    pairing.approve(tx, asked(pairing, tx, "9"), CLI, NOW)
     configured = AccessControl("chat:7", {})
-    PairingCodes(configured).load(connection)
+    PairingCodes(configured).load(tx)
     assert configured.chief == "chat:7"
     assert not configured.is_owner(said("x", "9", sender=Sender("9")))
     assert configured.is_allowed(said("x", "9", sender=Sender("9")))
 
 
-def test_nobody_gets_a_second_code_within_the_hour(
-    pairing: PairingCodes, connection: Connection
-) -> None:
-    code = asked(pairing, connection, "9")
-    assert ask(pairing, connection, "9", NOW + CODE_LIFE_S - 1) is None
+def test_nobody_gets_a_second_code_within_the_hour(pairing: PairingCodes, tx: Transaction) -> None:
+    code = asked(pairing, tx, "9")
+    assert ask(pairing, tx, "9", NOW + CODE_LIFE_S - 1) is None
     later = NOW + CODE_LIFE_S
-    assert pairing.approve(connection, code, CLI, later).why == "unknown"
-    assert ask(pairing, connection, "9", later) is not None
+    assert pairing.approve(tx, code, CLI, later).why == "unknown"
+    assert ask(pairing, tx, "9", later) is not None
 
 
 def test_a_flood_of_ids_opens_so_many_codes_and_no_more(
-    pairing: PairingCodes, connection: Connection
+    pairing: PairingCodes, tx: Transaction
 ) -> None:
-    codes = [ask(pairing, connection, str(n)) for n in range(500)]
+    codes = [ask(pairing, tx, str(n)) for n in range(500)]
     assert len(list(filter(None, codes))) == OPEN_CODES
-    assert len(members.requests(connection, NOW)) == OPEN_CODES
-    assert connection.execute("SELECT count(*) FROM pairing").fetchone() == (OPEN_CODES,)
-    assert ask(pairing, connection, "9999", NOW + CODE_LIFE_S) is not None
+    assert len(members.requests(tx, NOW)) == OPEN_CODES
+    assert tx.one("SELECT count(*) FROM pairing") == (OPEN_CODES,)
+    assert ask(pairing, tx, "9999", NOW + CODE_LIFE_S) is not None
 
 
-def test_groups_get_no_code(pairing: PairingCodes, connection: Connection) -> None:
-    assert pairing.ask(connection, said("x", "-5", private=False), NOW) is None
+def test_groups_get_no_code(pairing: PairingCodes, tx: Transaction) -> None:
+    assert pairing.ask(tx, said("x", "-5", private=False), NOW) is None
 
 
 def test_wrong_codes_lock_whoever_tries_them_for_ever_longer(
-    pairing: PairingCodes, connection: Connection, access: AccessControl
+    pairing: PairingCodes, tx: Transaction, access: AccessControl
 ) -> None:
-    code = asked(pairing, connection, "9")
+    code = asked(pairing, tx, "9")
     for _ in range(TRIES):
-        verdict = pairing.approve(connection, "AAAA-AAAA", "chat:7", NOW)
+        verdict = pairing.approve(tx, "AAAA-AAAA", "chat:7", NOW)
         assert verdict.why == "unknown"
     # A new process knows it, too: it is a row.
     again = PairingCodes(access)
-    assert again.approve(connection, code, "chat:7", NOW + 59).why == "locked"
-    longer = again.approve(connection, "AAAA-AAAA", "chat:7", NOW + 61)
+    assert again.approve(tx, code, "chat:7", NOW + 59).why == "locked"
+    longer = again.approve(tx, "AAAA-AAAA", "chat:7", NOW + 61)
     assert (longer.why, longer.wait_s) == ("unknown", 120)
-    assert again.approve(connection, code, "chat:7", NOW + 61 + 119).why == "locked"
-    assert again.deny(connection, code, "chat:7", NOW + 61 + 119).why == "locked"
+    assert again.approve(tx, code, "chat:7", NOW + 61 + 119).why == "locked"
+    assert again.deny(tx, code, "chat:7", NOW + 61 + 119).why == "locked"
     # It locks the one who guessed and nobody else; a right code wipes the slate clean.
-    assert again.approve(connection, code, CLI, NOW + 61).asking is not None
-    other = asked(again, connection, "8", NOW + 61)
-    assert again.approve(connection, other, "chat:7", NOW + 61 + 121).asking is not None
-    assert members.guesses(connection, "chat:7") == (0, 0.0)
+    assert again.approve(tx, code, CLI, NOW + 61).asking is not None
+    other = asked(again, tx, "8", NOW + 61)
+    assert again.approve(tx, other, "chat:7", NOW + 61 + 121).asking is not None
+    assert members.guesses(tx, "chat:7") == (0, 0.0)
 
 
-def test_a_lock_is_never_longer_than_a_day(pairing: PairingCodes, connection: Connection) -> None:
+def test_a_lock_is_never_longer_than_a_day(pairing: PairingCodes, tx: Transaction) -> None:
     now = NOW
     for _ in range(20):
-        now += pairing.approve(connection, "AAAA-AAAA", CLI, now).wait_s
-    verdict = pairing.approve(connection, "AAAA-AAAA", CLI, now)
+        now += pairing.approve(tx, "AAAA-AAAA", CLI, now).wait_s
+    verdict = pairing.approve(tx, "AAAA-AAAA", CLI, now)
     assert verdict.wait_s == 24 * 3600
 
 
 def test_who_was_turned_down_or_out_gets_no_code_for_a_day(
-    pairing: PairingCodes, connection: Connection, access: AccessControl
+    pairing: PairingCodes, tx: Transaction, access: AccessControl
 ) -> None:
-    pairing.deny(connection, asked(pairing, connection, "9"), CLI, NOW)
-    pairing.approve(connection, asked(pairing, connection, "8"), CLI, NOW)
-    assert pairing.revoke(connection, "chat:8", NOW)
+    pairing.deny(tx, asked(pairing, tx, "9"), CLI, NOW)
+    pairing.approve(tx, asked(pairing, tx, "8"), CLI, NOW)
+    assert pairing.revoke(tx, "chat:8", NOW)
     assert not access.is_allowed(said("x", "8", sender=Sender("8")))
     assert access.chief is None
-    assert not pairing.revoke(connection, "chat:8", NOW)
+    assert not pairing.revoke(tx, "chat:8", NOW)
     for sender in ("8", "9"):
-        assert ask(pairing, connection, sender, NOW + TURNED_DOWN_S - 1) is None
+        assert ask(pairing, tx, sender, NOW + TURNED_DOWN_S - 1) is None
     for sender in ("8", "9"):
-        assert ask(pairing, connection, sender, NOW + TURNED_DOWN_S) is not None
+        assert ask(pairing, tx, sender, NOW + TURNED_DOWN_S) is not None
 
 
-def test_only_the_hash_of_a_code_is_stored(pairing: PairingCodes, connection: Connection) -> None:
-    code = asked(pairing, connection, "9").replace("-", "")
-    stored = connection.serialize()
+def test_only_the_hash_of_a_code_is_stored(pairing: PairingCodes, tx: OpenTransaction) -> None:
+    code = asked(pairing, tx, "9").replace("-", "")
+    stored = tx.content()
     assert b"Person 9" in stored
     assert code.encode() not in stored
     assert code.encode().hex().upper().encode() not in stored.upper()
@@ -187,41 +187,41 @@ def test_a_name_brings_no_markup_and_no_second_line() -> None:
     assert plain_name("Zoë O'Neil-Ng 李") == "Zoë O'Neil-Ng 李"
 
 
-def invited(pairing: PairingCodes, connection: Connection, now: float = NOW) -> str:
-    return pairing.invite(connection, "chat", "bot", now)
+def invited(pairing: PairingCodes, tx: Transaction, now: float = NOW) -> str:
+    return pairing.invite(tx, "chat", "bot", now)
 
 
 def test_an_invitation_makes_one_person_the_owner_once(
-    pairing: PairingCodes, connection: Connection, access: AccessControl
+    pairing: PairingCodes, tx: Transaction, access: AccessControl
 ) -> None:
-    code = invited(pairing, connection)
+    code = invited(pairing, tx)
     bearer = said("hi", "9", sender=Sender("9", "Ann"))
-    assert pairing.redeem(connection, bearer, f"{code}x", NOW) is None
-    assert pairing.redeem(connection, said("hi", "9", private=False), code, NOW) is None
+    assert pairing.redeem(tx, bearer, f"{code}x", NOW) is None
+    assert pairing.redeem(tx, said("hi", "9", private=False), code, NOW) is None
     assert access.chief is None
-    asking = pairing.redeem(connection, bearer, code, NOW)
+    asking = pairing.redeem(tx, bearer, code, NOW)
     assert asking is not None
     assert asking.person.name == "Ann"
     assert access.chief == "chat:9"
-    assert pairing.redeem(connection, said("hi", "8"), code, NOW) is None
+    assert pairing.redeem(tx, said("hi", "8"), code, NOW) is None
     assert access.chief == "chat:9"
 
 
 def test_an_invitation_is_void_after_its_time_and_once_there_is_another(
-    pairing: PairingCodes, connection: Connection, access: AccessControl
+    pairing: PairingCodes, tx: Transaction, access: AccessControl
 ) -> None:
-    first, second = invited(pairing, connection), invited(pairing, connection)
-    assert pairing.redeem(connection, said("hi", "9"), first, NOW) is None
-    assert pairing.redeem(connection, said("hi", "9"), second, NOW + CODE_LIFE_S) is None
+    first, second = invited(pairing, tx), invited(pairing, tx)
+    assert pairing.redeem(tx, said("hi", "9"), first, NOW) is None
+    assert pairing.redeem(tx, said("hi", "9"), second, NOW + CODE_LIFE_S) is None
     assert access.chief is None
 
 
 def test_an_invitation_is_for_one_bot_and_no_request_that_others_see_or_approve(
-    pairing: PairingCodes, connection: Connection, access: AccessControl
+    pairing: PairingCodes, tx: Transaction, access: AccessControl
 ) -> None:
-    code = pairing.invite(connection, "chat", "other", NOW)
-    assert pairing.redeem(connection, said("hi", "9"), code, NOW) is None
-    assert members.requests(connection, NOW) == []
-    assert pairing.approve(connection, code, CLI, NOW).why == "unknown"
+    code = pairing.invite(tx, "chat", "other", NOW)
+    assert pairing.redeem(tx, said("hi", "9"), code, NOW) is None
+    assert members.requests(tx, NOW) == []
+    assert pairing.approve(tx, code, CLI, NOW).why == "unknown"
     assert access.chief is None
-    assert code not in connection.serialize().decode("latin-1")
+    assert code not in tx.content().decode("latin-1")

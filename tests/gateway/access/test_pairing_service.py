@@ -1,8 +1,8 @@
 """The owner's letter about a stranger, its buttons, and what is left of it in the store."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
-from sqlite3 import Connection
 
 import pytest
 
@@ -10,10 +10,11 @@ from gateway.access.control import AccessControl
 from gateway.access.pairing import CODE_LIFE_S
 from gateway.access.pairing_service import PairingService
 from gateway.core.messages import InboundMessage, OutboundPart, Sender
+from gateway.store.port import Transaction
 from gateway.store.repositories import inbox, outbox
 from gateway.store.repositories.inbox import InboxBatch, InboxEntry
-from gateway.store.sqlite.engine import connect
 from tests.gateway.parts import said
+from tests.gateway.store.transactions import open_transaction
 
 NOW = 1_000_000.0625
 OWNER = "7"
@@ -21,16 +22,17 @@ LETTER = "pair:chat:bot:9:1000000062:owner"
 
 
 @pytest.fixture
-def connection(tmp_path: Path) -> Connection:
-    return connect(tmp_path / "kore.db")
+def tx(tmp_path: Path) -> Iterator[Transaction]:
+    with open_transaction(tmp_path / "kore.db") as tx:
+        yield tx
 
 
 @pytest.fixture
-def door(connection: Connection) -> PairingService:
+def door(tx: Transaction) -> PairingService:
     door = PairingService(
         AccessControl("chat:7", {("chat", "bot"): ()}), lambda route, text: [OutboundPart(text)]
     )
-    assert door.knock(connection, said("hi", "9", sender=Sender("9", "Ann")), NOW)
+    assert door.knock(tx, said("hi", "9", sender=Sender("9", "Ann")), NOW)
     return door
 
 
@@ -38,61 +40,59 @@ def pressed(data: str, chat: str = OWNER, **more: object) -> InboundMessage:
     return said(data, chat, sender=Sender(OWNER), pressed=True, **more)
 
 
-def letters(connection: Connection) -> list[tuple[str, str, list[str], str | None]]:
-    rows = connection.execute("SELECT delivery_id, body, buttons, edits FROM outbox WHERE chat = 7")
+def letters(tx: Transaction) -> list[tuple[str, str, list[str], str | None]]:
+    rows = tx.all("SELECT delivery_id, body, buttons, edits FROM outbox WHERE chat = 7")
     return [
         (name, body, [button["data"] for button in json.loads(buttons)], edits)
         for name, body, buttons, edits in rows
     ]
 
 
-def sent(connection: Connection, name: str = LETTER) -> None:
-    connection.execute("UPDATE outbox SET state = 'sent' WHERE delivery_id = ?", (name,))
+def sent(tx: Transaction, name: str = LETTER) -> None:
+    tx.run("UPDATE outbox SET state = 'sent' WHERE delivery_id = ?", (name,))
 
 
 def test_a_letter_and_its_buttons_are_forgotten_once_it_is_out(
-    door: PairingService, connection: Connection
+    door: PairingService, tx: Transaction
 ) -> None:
-    ((name, body, buttons, _),) = letters(connection)
+    ((name, body, buttons, _),) = letters(tx)
     assert name == LETTER
     assert "Ann (chat:9) asks to talk to me" in body
     assert buttons == ["pair:y:9:1000000062", "pair:n:9:1000000062"]
-    sent(connection)
-    assert letters(connection) == [(LETTER, "", [], None)]
+    sent(tx)
+    assert letters(tx) == [(LETTER, "", [], None)]
 
 
-def test_a_letter_that_was_given_up_is_forgotten_too(
-    door: PairingService, connection: Connection
-) -> None:
-    (seq,) = connection.execute("SELECT seq FROM outbox WHERE chat = 7").fetchone()
-    outbox.give_up(connection, seq, "gone")
-    assert letters(connection) == [(LETTER, "", [], None)]
+def test_a_letter_that_was_given_up_is_forgotten_too(door: PairingService, tx: Transaction) -> None:
+    (seq,) = tx.one("SELECT seq FROM outbox WHERE chat = 7")
+    outbox.give_up(tx, seq, "gone")
+    assert letters(tx) == [(LETTER, "", [], None)]
 
 
 def test_an_expired_request_is_refused_and_its_buttons_go(
-    door: PairingService, connection: Connection
+    door: PairingService, tx: Transaction
 ) -> None:
-    sent(connection)
+    sent(tx)
     press = pressed("pair:y:9:1000000062")
     late = NOW + CODE_LIFE_S
     for _ in range(2):
-        assert door.press(connection, press, late).startswith("Too late")
+        assert door.press(tx, press, late).startswith("Too late")
     assert not door.access.is_allowed(said("hi", "9", sender=Sender("9")))
-    _, (name, body, buttons, edits) = letters(connection)
+    _, (name, body, buttons, edits) = letters(tx)
     assert (name, buttons, edits) == (f"{LETTER}:done", [], LETTER)
     assert body == "Somebody (chat:9) asked to talk to me.\n\n⌛ Not open any more."
 
 
 def test_a_request_of_a_day_later_has_buttons_of_its_own(
-    door: PairingService, connection: Connection
+    door: PairingService, tx: Transaction
 ) -> None:
-    sent(connection)
+    sent(tx)
     later = NOW + 24 * 3600
-    assert door.knock(connection, said("hi", "9", sender=Sender("9", "Ann")), later)
-    assert door.press(connection, pressed("pair:y:9:1000000062"), later).startswith("Too late")
+    assert door.knock(tx, said("hi", "9", sender=Sender("9", "Ann")), later)
+    assert door.press(tx, pressed("pair:y:9:1000000062"), later).startswith("Too late")
     assert not door.access.is_allowed(said("hi", "9", sender=Sender("9")))
     new = round(later * 1000)
-    told = door.press(connection, pressed(f"pair:y:9:{new}"), later)
+    told = door.press(tx, pressed(f"pair:y:9:{new}"), later)
     assert told == "Ann (chat:9) may talk to me now."
     assert door.access.is_allowed(said("hi", "9", sender=Sender("9")))
 
@@ -102,53 +102,51 @@ def test_a_request_of_a_day_later_has_buttons_of_its_own(
     ["pair:", "pair:y", "pair:x:9:1000000062", "pair:y:9:", "pair:y:9:" + "1" * 5000, "pair:y:8:1"],
 )
 def test_a_button_that_is_none_of_ours_does_nothing(
-    door: PairingService, connection: Connection, data: str
+    door: PairingService, tx: Transaction, data: str
 ) -> None:
-    assert door.press(connection, pressed(data), NOW) == "I do not know this button (any more)."
+    assert door.press(tx, pressed(data), NOW) == "I do not know this button (any more)."
 
 
 @pytest.mark.parametrize(("listed", "waiting"), [((), 0), (("9",), 2), (("*",), 2)])
 def test_what_somebody_wrote_before_they_were_turned_out_is_not_answered_after_it(
-    connection: Connection, listed: tuple[str, ...], waiting: int
+    tx: Transaction, listed: tuple[str, ...], waiting: int
 ) -> None:
     door = PairingService(
         AccessControl("chat:7", {("chat", "bot"): listed}), lambda *_: [OutboundPart("x")]
     )
-    door.knock(connection, said("hi", "9", sender=Sender("9", "Ann")), NOW)
-    door.press(connection, pressed("pair:y:9:1000000062"), NOW)
+    door.knock(tx, said("hi", "9", sender=Sender("9", "Ann")), NOW)
+    door.press(tx, pressed("pair:y:9:1000000062"), NOW)
     for text, chat, who in (("a", "9", "9"), ("b", "-5", "9"), ("c", "-5", "7"), ("d", "8", "99")):
         message = said(text, chat, sender=Sender(who), private=chat != "-5")
-        inbox.accept(connection, InboxBatch("chat", "bot", NOW), [InboxEntry(message)])
-    assert inbox.waiting_count(connection) == 4
-    door.revoke(connection, "chat:9", "cli:0", NOW)
-    assert inbox.waiting_count(connection) == 2 + waiting
+        inbox.accept(tx, InboxBatch("chat", "bot", NOW), [InboxEntry(message)])
+    assert inbox.waiting_count(tx) == 4
+    door.revoke(tx, "chat:9", "cli:0", NOW)
+    assert inbox.waiting_count(tx) == 2 + waiting
 
 
-def test_in_a_group_the_owner_s_press_does_not_count(
-    door: PairingService, connection: Connection
-) -> None:
+def test_in_a_group_the_owner_s_press_does_not_count(door: PairingService, tx: Transaction) -> None:
     press = pressed("pair:y:9:1000000062", private=False)
-    assert door.press(connection, press, NOW) == "I did not ask this in this chat."
+    assert door.press(tx, press, NOW) == "I did not ask this in this chat."
 
 
 def test_what_was_decided_before_the_letter_went_out_is_not_asked(
-    door: PairingService, connection: Connection
+    door: PairingService, tx: Transaction
 ) -> None:
-    assert door.revoke(connection, "chat:9", "cli:0", NOW)[0]
-    ((_, body, buttons, _),) = letters(connection)
+    assert door.revoke(tx, "chat:9", "cli:0", NOW)[0]
+    ((_, body, buttons, _),) = letters(tx)
     assert (body, buttons) == ("", [])
 
 
-def test_the_list_tells_who_asks_who_is_in_and_who_owns(connection: Connection) -> None:
+def test_the_list_tells_who_asks_who_is_in_and_who_owns(tx: Transaction) -> None:
     door = PairingService(
         AccessControl(None, {("chat", "bot"): ()}), lambda *_: [OutboundPart("x")]
     )
     for sender, name in (("7", "Olga"), ("8", "Bob"), ("9", "Ann")):
         message = said("hi", sender, sender=Sender(sender, name))
-        code = door.pairing.ask(connection, message, NOW)
+        code = door.pairing.ask(tx, message, NOW)
         if code is not None and sender != "9":
-            assert door.approve(connection, code, "cli:0", NOW)[0]
-    told = door.command(connection, said("/pair", OWNER, sender=Sender(OWNER)), "list", NOW)
+            assert door.approve(tx, code, "cli:0", NOW)[0]
+    told = door.command(tx, said("/pair", OWNER, sender=Sender(OWNER)), "list", NOW)
     assert told.split("\n")[:3] == [
         "- Ann (chat:9) asks to talk to me",
         "- Olga (chat:7) is the owner",

@@ -24,7 +24,7 @@ async def history(parts: Parts, session: str | None = None) -> list[Message]:
     """The stored messages of one session (the only one, if it is not named)."""
     if session is None:
         ((session,),) = await parts.rows("SELECT id FROM session")
-    return await parts.database.run(sessions.load_all, session)
+    return await parts.database.transact(sessions.load_all, session)
 
 
 async def take(parts: Parts, *messages: object, **more: int) -> None:
@@ -215,7 +215,7 @@ async def test_two_lanes_in_one_session_never_run_at_once(tmp_path: Path) -> Non
         await take(parts, said("first", "1"))
         await model.was_asked("first")
         ((session,),) = await parts.rows("SELECT id FROM session")
-        await parts.database.run(sessions.bind, "chat:bot:2", session)
+        await parts.database.transact(sessions.bind, "chat:bot:2", session)
         await take(parts, said("second", "2"))
         model.let_go()
         assert await parts.platform.answers("2", 1) == ["re: second"]
@@ -332,7 +332,7 @@ async def test_a_clean_stop_lets_the_next_process_go_on_without_an_attempt(
             model.let_go("one")
             await draining
             assert await parts.platform.answers("1", 1) == ["re: one"]
-        assert await parts.database.run(inbox.lanes_with_work) == ["chat:bot:1"]
+        assert await parts.database.transact(inbox.lanes_with_work) == ["chat:bot:1"]
     async with running(tmp_path, Gated(is_open=lambda _: True)) as parts:
         await parts.platform.answers("1", 1)
         assert parts.platform.texts("1") == ["re: two"]
@@ -413,7 +413,7 @@ async def test_mail_left_by_a_killed_process_goes_out_first(tmp_path: Path) -> N
         await take(parts, said("two"))
         assert await parts.platform.answers("1", 2) == ["re: one", "re: two"]
         assert [shown.repeat for shown in parts.platform.chats["1"]] == [True, False]
-        assert await parts.database.run(outbox.lanes_with_mail) == []
+        assert await parts.database.transact(outbox.lanes_with_mail) == []
 
 
 async def test_a_wait_for_the_disk_is_told_to_who_watches(tmp_path: Path) -> None:

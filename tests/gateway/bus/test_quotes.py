@@ -35,7 +35,7 @@ async def test_an_answer_of_ours_brings_its_conversations_taint(tmp_path: Path) 
             " WHERE o.provider_msg IS NOT NULL"
         )
         assert await taint_after(parts, quoted="hello", quoted_id=sent) == ""
-        await parts.database.run(sessions.add_taint, session, BOTH)
+        await parts.database.transact(sessions.add_taint, session, BOTH)
         assert await taint_after(parts, quoted="hello", quoted_id=sent) == "private,untrusted"
 
 

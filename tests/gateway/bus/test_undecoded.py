@@ -38,7 +38,7 @@ async def test_it_is_kept_once_counted_and_logged_without_its_words(
 ) -> None:
     async with opened(tmp_path, Gated()) as parts:
         seq = await lose(parts)
-        kept = await parts.database.run(undecoded_updates.at, seq)
+        kept = await parts.database.transact(undecoded_updates.at, seq)
         assert kept is not None
         assert kept.raw == LOST.raw
         assert (await parts.desk.status())["updates_undecoded"] == 1

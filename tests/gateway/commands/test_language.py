@@ -33,7 +33,7 @@ async def test_what_somebody_chose_counts_in_all_their_chats_and_after_a_restart
         assert "没有" in await told(parts, said("/stop", chat="-5", private=False))
         assert await told(parts, other("/stop")) == "Nothing is running."
     async with running(tmp_path, []) as parts:
-        await parts.database.run(parts.delivery.languages.load)
+        await parts.database.transact(parts.delivery.languages.load)
         assert "没有" in await told(parts, said("/stop", language="en"))
         assert "Klingon" in await told(parts, said("/language Klingon"))
         assert "English" in await told(parts, said("/language auto"))
@@ -77,7 +77,7 @@ async def test_a_transaction_speaks_the_language_of_its_caller(tmp_path: Path) -
 
     async def say(language: str) -> str:
         set_locale(language)
-        return await parts.database.run(lambda _: current_locale())
+        return await parts.database.transact(lambda _: current_locale())
 
     async with running(tmp_path, []) as parts:
         assert await asyncio.gather(say(HANS), say("en"), say(HANT)) == [HANS, "en", HANT]

@@ -127,7 +127,7 @@ async def test_a_new_conversation_is_begun_once_however_often_the_command_is_rep
         first = await tell(parts, "/new")
         (seq,) = (await parts.rows("SELECT max(seq) FROM inbox"))[0]
         before = len(parts.platform.texts("1"))
-        parts.bus.wake(await parts.database.run(turns.replay, seq))
+        parts.bus.wake(await parts.database.transact(turns.replay, seq))
         again = (await parts.platform.answers("1", before + 1))[-1]
         assert again == first
         assert await parts.rows("SELECT count(*) FROM session") == [(2,)]

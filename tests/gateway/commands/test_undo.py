@@ -56,7 +56,7 @@ async def test_a_command_that_is_repeated_undoes_once(tmp_path: Path) -> None:
         file = await written(parts, "one", "two", "three")
         first = await told(parts, said("/undo"))
         (seq,) = (await parts.rows("SELECT max(seq) FROM inbox"))[0]
-        lane = await parts.database.run(turns.replay, seq)
+        lane = await parts.database.transact(turns.replay, seq)
         before = len(parts.platform.chats["1"])
         parts.bus.wake(lane)
         await parts.platform.until(lambda: len(parts.platform.chats["1"]) > before)
@@ -150,7 +150,7 @@ async def test_a_rewind_takes_the_conversation_back_once(tmp_path: Path) -> None
         answer = await told(parts, said("/rewind 2 both"))
         assert f"/resume {session}" in answer
         (seq,) = (await parts.rows("SELECT max(seq) FROM inbox"))[0]
-        lane = await parts.database.run(turns.replay, seq)
+        lane = await parts.database.transact(turns.replay, seq)
         before = len(parts.platform.chats["1"])
         parts.bus.wake(lane)
         await parts.platform.until(lambda: len(parts.platform.chats["1"]) > before)

@@ -5,7 +5,6 @@ import re
 import typing
 from collections.abc import Iterator
 from pathlib import Path
-from sqlite3 import Connection
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from agent.security.taint.link_defusing import addresses
 from agent.security.taint.taint import BOTH
 from gateway.channels.telegram.outbound.utf16 import offsets
 from gateway.core.messages import Button, Entity, OutboundFile, OutboundKind, OutboundPart, Route
+from gateway.store.port import Transaction
 from gateway.store.repositories import outbox, sessions
 from gateway.store.repositories.outbox import OutgoingReply, PendingPart
 from tests.gateway.store.repositories.test_inbox import db
@@ -34,7 +34,7 @@ HIDDEN = {
 }
 
 
-def told(db: Connection, part: OutboundPart, **more: Any) -> OutboundPart:
+def told(db: Transaction, part: OutboundPart, **more: Any) -> OutboundPart:
     """What the outbox hands to a channel of this part."""
     route = more.pop("route", ROUTE)
     outbox.put(db, None, [OutgoingReply("d", route, [part], **more)], 1.0)
@@ -43,7 +43,7 @@ def told(db: Connection, part: OutboundPart, **more: Any) -> OutboundPart:
     return due.message.content
 
 
-def dangerous(db: Connection, lane: str = ROUTE.lane) -> None:
+def dangerous(db: Transaction, lane: str = ROUTE.lane) -> None:
     session = sessions.create_session(db, "chat:7", 1.0, lane=lane)
     sessions.add_taint(db, session, BOTH)
 
@@ -93,7 +93,7 @@ def links(part: OutboundPart) -> list[str]:
 @pytest.mark.parametrize("link", [LINK, BARE, f"mail {BARE}/x and 😀 {LINK}."])
 @pytest.mark.parametrize("kind", typing.get_args(OutboundKind))
 def test_no_field_that_goes_out_is_a_link(
-    db: Connection, where: tuple[type, str], link: str, kind: OutboundKind
+    db: Transaction, where: tuple[type, str], link: str, kind: OutboundKind
 ) -> None:
     dangerous(db)
     part = holding(*where, link)
@@ -102,17 +102,17 @@ def test_no_field_that_goes_out_is_a_link(
 
 
 @pytest.mark.parametrize("where", sorted(set(texts_of(OutboundPart)) - HIDDEN, key=str), ids=str)
-def test_elsewhere_every_field_goes_out_as_it_is(db: Connection, where: tuple[type, str]) -> None:
+def test_elsewhere_every_field_goes_out_as_it_is(db: Transaction, where: tuple[type, str]) -> None:
     part = holding(*where, LINK)
     assert told(db, part) == part
 
 
-def test_a_letter_brings_the_taint_of_the_conversation_that_it_is_from(db: Connection) -> None:
+def test_a_letter_brings_the_taint_of_the_conversation_that_it_is_from(db: Transaction) -> None:
     assert links(told(db, OutboundPart(LINK), taint=BOTH)) == []
 
 
 def test_links_of_an_answer_that_may_stay_do_and_its_other_fields_are_looked_at(
-    db: Connection,
+    db: Transaction,
 ) -> None:
     dangerous(db)
     file, button = OutboundFile("www.secret.evil.example.txt", text=""), Button(LINK, "c:x")
@@ -122,7 +122,7 @@ def test_links_of_an_answer_that_may_stay_do_and_its_other_fields_are_looked_at(
     assert read.buttons[0].label == "https[:]//evil[.]example/?d=secret"
 
 
-def test_what_an_address_looks_like_stays_beside_it(db: Connection) -> None:
+def test_what_an_address_looks_like_stays_beside_it(db: Transaction) -> None:
     dangerous(db)
     text = f"😀 see {BARE} now"
     part = told(db, OutboundPart(text, (Entity("bold", 0, len(text) + 1),)))
@@ -134,13 +134,13 @@ def test_what_an_address_looks_like_stays_beside_it(db: Connection) -> None:
     )
 
 
-def test_a_terminal_gets_markdown_without_links(db: Connection) -> None:
+def test_a_terminal_gets_markdown_without_links(db: Transaction) -> None:
     route = Route("cli", "local", "x")
     dangerous(db, route.lane)
     assert told(db, OutboundPart(f"[this]({LINK})"), route=route).text == f"this (`{LINK}`)"
 
 
-def test_an_address_in_code_is_no_link_without_the_code(db: Connection) -> None:
+def test_an_address_in_code_is_no_link_without_the_code(db: Transaction) -> None:
     part = OutboundPart(f"run 😀 {LINK} now", (Entity("code", 7, len(LINK)),))
     outbox.put(db, None, [OutgoingReply("d", ROUTE, [part])], 1.0)
     due = outbox.head(db, ROUTE.lane, 10.0)

@@ -77,14 +77,14 @@ async def test_it_waits_for_what_is_still_to_be_sent_on_its_route(
 ) -> None:
     platform.way = way
     earlier = OutgoingReply("t0", LETTER.route, [OutboundPart("an earlier answer")])
-    await parts.database.run(outbox.put, None, [earlier], 0.0)
+    await parts.database.transact(outbox.put, None, [earlier], 0.0)
     async with shown(parts) as preview:
         preview.feed(TextDelta("one"))
         await platform.until(lambda: ("typing", "1", "") in platform.calls)
         assert {call[0] for call in platform.calls} == {"typing"}
-        due = await parts.database.run(outbox.head, LETTER.route.lane, 1.0)
+        due = await parts.database.transact(outbox.head, LETTER.route.lane, 1.0)
         assert isinstance(due, outbox.PendingPart)
-        await parts.database.run(outbox.sent, due.seq, "m", LETTER.route.lane, 1.0)
+        await parts.database.transact(outbox.sent, due.seq, "m", LETTER.route.lane, 1.0)
         preview.feed(TextDelta(" two"))
         await platform.until(lambda: platform.texts("1") or platform.sketched)
     assert (platform.texts("1") or [platform.sketched["1"]]) == ["one two"]
@@ -162,8 +162,8 @@ async def test_a_first_send_that_may_have_arrived_is_not_followed_by_another(
 async def test_a_preview_lost_in_a_kill_is_not_followed_by_another(
     parts: Parts, platform: StreamingPlatform
 ) -> None:
-    await parts.database.run(outbox.begin_stream, 1, LETTER, 0, 0.0)
-    await parts.database.run(outbox.recover)
+    await parts.database.transact(outbox.begin_stream, 1, LETTER, 0, 0.0)
+    await parts.database.transact(outbox.recover)
     assert isinstance(parts.platform, StreamingPlatform)
     preview = StreamingPreview(parts.database, parts.platform, 1, LETTER, PreviewTiming(0, 0))
     preview.feed(TextDelta("one"))
@@ -179,7 +179,7 @@ async def test_a_resumed_turn_goes_on_with_the_message_that_is_there(
     async with shown(parts) as preview:
         preview.feed(TextDelta("one"))
         await platform.until(lambda: platform.texts("1"))
-    await parts.database.run(outbox.recover)
+    await parts.database.transact(outbox.recover)
     async with shown(parts) as preview:
         preview.feed(TextDelta("one again"))
         await platform.until(lambda: platform.texts("1") == ["one again"])

@@ -1,5 +1,4 @@
 import asyncio
-import sqlite3
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -21,6 +20,8 @@ from gateway.delivery.best_effort import AT_ONCE, BestEffortTasks
 from gateway.delivery.outbound_files import FOLDER
 from gateway.delivery.retry_policy import GIVE_UP_AFTER_S
 from gateway.delivery.sender import LOST, OutboxSender, wait_for
+from gateway.store.cipher import Cipher
+from gateway.store.port import Transaction
 from gateway.store.repositories import outbox
 from gateway.store.repositories.outbox import OutgoingReply
 from tests.fakes.gated import Gated
@@ -90,7 +91,7 @@ async def sent(
             await parts.delivery.post(one)
         async with at_work(parts):
             async with asyncio.timeout(30):
-                while await parts.database.run(outbox.lanes_with_mail):
+                while await parts.database.transact(outbox.lanes_with_mail):
                     await asyncio.sleep(0.001)
         return await parts.rows(
             "SELECT state, dead_reason FROM outbox WHERE kind = 'final' ORDER BY seq"
@@ -254,7 +255,7 @@ async def test_what_certainly_did_not_arrive_is_tried_for_a_day_at_growing_inter
 async def test_mail_that_is_days_old_still_gets_its_tries(tmp_path: Path, clock: Jumping) -> None:
     platform = Platform()
     async with opened(tmp_path, Gated()) as parts:
-        await parts.database.run(outbox.put, None, [letter("x")], 0.0)
+        await parts.database.transact(outbox.put, None, [letter("x")], 0.0)
     platform.fail("1", NotSent("the network is not up yet"))
     assert await sent(tmp_path, clock, platform) == [("sent", None)]
 
@@ -309,8 +310,8 @@ async def test_what_was_in_flight_at_a_kill_goes_out_again_marked(tmp_path: Path
 async def test_an_outcome_that_cannot_be_stored_does_not_send_again(
     tmp_path: Path, clock: Jumping
 ) -> None:
-    def refuse(connection: sqlite3.Connection) -> None:
-        connection.execute(
+    def refuse(tx: Transaction) -> None:
+        tx.run(
             "CREATE TEMP TRIGGER full BEFORE UPDATE ON outbox WHEN new.state = 'sent'"
             " BEGIN SELECT raise(ABORT, 'disk I/O error'); END"
         )
@@ -325,7 +326,7 @@ async def test_an_outcome_that_cannot_be_stored_does_not_send_again(
 
     delivering = {"clock": clock.time, "wait": wait}
     async with opened(tmp_path, Gated(), delivering=delivering) as parts:
-        await parts.database.run(refuse)
+        await parts.database.transact(refuse)
         async with at_work(parts):
             await parts.delivery.post(letter("x"))
             await parts.until("SELECT 1 FROM outbox WHERE state = 'sent'")
@@ -404,7 +405,7 @@ async def test_an_edit_is_repeated_without_a_mark(tmp_path: Path, clock: Jumping
     async with opened(tmp_path, Gated()) as parts:
         await _streaming(parts, "1")
         (due,) = await parts.rows("SELECT seq FROM outbox")
-        await parts.database.run(outbox.take, *due)
+        await parts.database.transact(outbox.take, *due)
     platform.fail("1", *(Fault(Ambiguous("reset"), arrives=True) for _ in range(5)))
     assert await sent(tmp_path, clock, platform) == [("sent", None)]
     (shown,) = platform.chats["1"]
@@ -415,9 +416,9 @@ async def _streaming(parts: Parts, provider_msg: str) -> None:
     """A reply whose preview is shown, and whose final waits to be sent."""
     await parts.rows("INSERT INTO turn (id, lane, state, created_at) VALUES (1, 'x', 'done', 0)")
     final = letter("final")
-    await parts.database.run(outbox.begin_stream, 1, final, 0, 0.0)
-    await parts.database.run(outbox.set_preview, final.delivery_id, 0, provider_msg)
-    await parts.database.run(outbox.put, 1, [final], 0.0)
+    await parts.database.transact(outbox.begin_stream, 1, final, 0, 0.0)
+    await parts.database.transact(outbox.set_preview, final.delivery_id, 0, provider_msg)
+    await parts.database.transact(outbox.put, 1, [final], 0.0)
 
 
 async def test_waiting_ends_with_the_event_or_the_time() -> None:
@@ -577,17 +578,12 @@ async def test_what_stays_refused_rests_its_route_until_the_next_start_which_mar
 async def test_a_part_that_cannot_be_read_is_given_up_and_what_stands_around_it_is_sent(
     tmp_path: Path, clock: Jumping
 ) -> None:
-    def unseal(text: str, *_: object) -> str:
-        if text == "y":
-            raise ValueError("changed")
-        return text
-
     delivering = {"clock": clock.time, "wait": clock.wait}
-    async with opened(tmp_path, Gated(), delivering=delivering) as parts:
+    cipher = Cipher(bytes(32), "KEY")
+    async with opened(tmp_path, Gated(), delivering=delivering, cipher=cipher) as parts:
         for text in ("x", "y", "z"):
             await parts.delivery.post(letter(text))
-        # As when a sealed text was changed.
-        await parts.database.run(lambda c: c.create_function("unseal", -1, unseal))
+        await parts.rows("UPDATE outbox SET body = 'changed' WHERE seq = 2")
         async with at_work(parts):
             assert await parts.platform.answers("1", 2) == ["x", "z"]
             await parts.until("SELECT 1 FROM outbox WHERE state = 'dead'")

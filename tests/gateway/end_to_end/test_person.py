@@ -3,12 +3,11 @@
 import json
 import os
 import zipfile
-from contextlib import closing
 from pathlib import Path
 
 from gateway.store.repositories import preferences, user_data
-from gateway.store.sqlite.engine import connect
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
+from tests.gateway.store.transactions import open_transaction
 
 PERSON, OTHER, GROUP = 71, 72, -100500
 WORDS = ("Zebrafinch", "Quokkafield", "Axolotlpond")
@@ -90,14 +89,12 @@ async def test_a_start_finishes_what_a_killed_deletion_left(alone: GatewayProces
         await talked(alone)
     principal = f"telegram:{PERSON}"
     plan = {"principal": principal, "workspace": str(alone.workspace), "owner": False}
-    with closing(connect(alone.home / "kore.db")) as connection:
-        connection.execute("BEGIN")
-        connection.execute("PRAGMA defer_foreign_keys=ON")
-        user_data.erase(connection, principal, 0.0)
-        preferences.put_state(
-            connection, preferences.DELETION, json.dumps({**plan, "copies": False})
-        )
-        connection.execute("COMMIT")
+    with open_transaction(alone.home / "kore.db") as tx:
+        tx.run("BEGIN")
+        tx.run("PRAGMA defer_foreign_keys=ON")
+        user_data.erase(tx, principal, 0.0)
+        preferences.put_state(tx, preferences.DELETION, json.dumps({**plan, "copies": False}))
+        tx.run("COMMIT")
     assert holding(alone.home, WORDS[2])
     async with alone:
         for word in (*WORDS, principal):

@@ -51,7 +51,7 @@ class Inboxes:
 
 async def stored(parts: Parts, *messages: InboundMessage) -> None:
     arrival = InboxBatch("chat", "bot", 0.0)
-    await parts.database.run(inbox.accept, arrival, [InboxEntry(one) for one in messages])
+    await parts.database.transact(inbox.accept, arrival, [InboxEntry(one) for one in messages])
 
 
 async def test_a_file_that_two_messages_bring_at_once_is_fetched_once(tmp_path: Path) -> None:

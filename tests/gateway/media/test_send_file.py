@@ -40,7 +40,7 @@ async def test_a_caption_holds_no_link_that_could_carry_something_away(tmp_path:
         await parts.bus.submit(said("hello"))
         await platform.answers("1", 1)
         ((session,),) = await parts.rows("SELECT id FROM session")
-        await parts.database.run(sessions.add_taint, session, BOTH)
+        await parts.database.transact(sessions.add_taint, session, BOTH)
         await parts.bus.submit(said("send it"))
         _, caption, _ = await platform.answers("1", 3)
     assert f"`{link}`" in caption
@@ -57,7 +57,7 @@ async def test_the_name_of_a_file_is_no_link_either(tmp_path: Path) -> None:
         await parts.bus.submit(said("hello"))
         await platform.answers("1", 1)
         ((session,),) = await parts.rows("SELECT id FROM session")
-        await parts.database.run(sessions.add_taint, session, BOTH)
+        await parts.database.transact(sessions.add_taint, session, BOTH)
         await parts.bus.submit(said("send it"))
         await platform.answers("1", 3)
     assert platform.names == ["www_secret_evil_example.txt"]

@@ -31,12 +31,12 @@ async def parcel(parts: Parts, who: str) -> Path:
     copy.parent.mkdir(exist_ok=True)
     copy.write_bytes(b"theirs")
     message = said("hi", who, sender=Sender(who))
-    await parts.database.run(
+    await parts.database.transact(
         inbox.accept, InboxBatch("chat", "bot", 0.0), [InboxEntry(message, "read")]
     )
     content = OutboundPart("", files=(OutboundFile("a.txt", str(copy), size_bytes=6),))
     letter = OutgoingReply(f"file:{who}", Route("chat", "bot", who), [content])
-    await parts.database.run(outbox.put, None, [letter], 0.0)
+    await parts.database.transact(outbox.put, None, [letter], 0.0)
     return copy
 
 
@@ -90,7 +90,7 @@ async def test_a_deletion_that_was_cut_off_is_finished(tmp_path: Path) -> None:
         assert theirs.exists()
         await custodian.finish()
         assert not theirs.parent.exists()
-        assert await parts.database.run(preferences.get_state, preferences.DELETION) is None
+        assert await parts.database.transact(preferences.get_state, preferences.DELETION) is None
         assert b"chat:71" not in parts.database.file.read_bytes()
         await custodian.finish()
 

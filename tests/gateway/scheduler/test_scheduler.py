@@ -236,8 +236,8 @@ async def test_delivered_is_what_the_platform_has_a_number_for(tmp_path: Path) -
         await place.parts.until(
             "SELECT 1 FROM outbox WHERE kind = 'notice' AND attempts = 1", deadline_s=20
         )
-        (job,) = await place.parts.database.run(jobs.listed, None, None)
-        (slot, *_) = await place.parts.database.run(jobs.slots, job, 1)
+        (job,) = await place.parts.database.transact(jobs.listed, None, None)
+        (slot, *_) = await place.parts.database.transact(jobs.slots, job, 1)
         assert (slot.state, slot.delivered, slot.lost) == ("ran", False, None)
 
 
@@ -316,7 +316,9 @@ async def test_of_somebody_who_is_deleted_no_job_is_left(tmp_path: Path) -> None
         await settled(lambda: "⏰ stretch" in place.shown("7"))
         await settled(lambda: not place.parts.delivery.routes)
         database = place.parts.database
-        assert "stretch" in (await database.run(user_export.export_rows, "chat:7"))["jobs.jsonl"]
-        await database.run(user_data.erase, "chat:7", 0.0)
+        assert (
+            "stretch" in (await database.transact(user_export.export_rows, "chat:7"))["jobs.jsonl"]
+        )
+        await database.transact(user_data.erase, "chat:7", 0.0)
         for table in ("job", "slot", "chat_clock", "outbox"):
             assert await place.parts.rows(f"SELECT * FROM {table}") == []

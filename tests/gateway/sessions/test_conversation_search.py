@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
-from sqlite3 import Connection
 
 import pytest
 
@@ -14,6 +13,7 @@ from gateway.access.control import AccessControl
 from gateway.core.messages import InboundMessage, Sender
 from gateway.sessions.conversation_search import ConversationSearch
 from gateway.store import search
+from gateway.store.port import Transaction
 from gateway.store.repositories import sessions
 from gateway.store.repositories.claims import TurnClaim
 from gateway.store.sqlite.engine import SqliteStore
@@ -41,15 +41,15 @@ async def found(database: SqliteStore, words: str, *messages: InboundMessage) ->
 
 @pytest.fixture
 async def canaries(database: SqliteStore) -> SqliteStore:
-    def store(connection: Connection) -> None:
-        talk(connection, "canary of the owner")
-        talk(connection, "canary of eight", principal="chat:8", home="chat:bot:2")
-        talk(connection, "canary of eight in a group", principal="chat:8", home="chat:bot:-5")
-        talk(connection, "canary of the owner in a group", home="chat:bot:-5")
-        talk(connection, "canary of the owner on another bot", home="chat:other:1")
-        talk(connection, "canary at the terminal", principal="cli:0", home="cli:local:main")
+    def store(tx: Transaction) -> None:
+        talk(tx, "canary of the owner")
+        talk(tx, "canary of eight", principal="chat:8", home="chat:bot:2")
+        talk(tx, "canary of eight in a group", principal="chat:8", home="chat:bot:-5")
+        talk(tx, "canary of the owner in a group", home="chat:bot:-5")
+        talk(tx, "canary of the owner on another bot", home="chat:other:1")
+        talk(tx, "canary at the terminal", principal="cli:0", home="cli:local:main")
 
-    await database.run(store)
+    await database.transact(store)
     return database
 
 
@@ -94,11 +94,11 @@ async def test_nothing_is_searched_any_more_once_somebody_else_has_joined_the_tu
 
 
 async def test_who_joins_while_older_messages_are_entered_counts(database: SqliteStore) -> None:
-    def store(connection: Connection) -> None:
-        talk(connection, *(f"canary {number}" for number in range(1200)), home="chat:bot:-5")
-        search.forget_all(connection)
+    def store(tx: Transaction) -> None:
+        talk(tx, *(f"canary {number}" for number in range(1200)), home="chat:bot:-5")
+        search.forget_all(tx)
 
-    await database.run(store)
+    await database.transact(store)
     find = recall(database, said("x", "-5", sender=OWNER, private=False))
     under_way = asyncio.create_task(find("canary", 5))
     await asyncio.sleep(0)  # until it waits for the index
@@ -108,44 +108,43 @@ async def test_who_joins_while_older_messages_are_entered_counts(database: Sqlit
 
 
 async def test_one_word_will_do_when_no_message_holds_all(database: SqliteStore) -> None:
-    await database.run(talk, "the castle on the hill", "a boat")
+    await database.transact(talk, "the castle on the hill", "a boat")
     message = said("x", sender=OWNER)
     assert await found(database, "castle in Lisbon?", message) == ["the castle on the hill"]
     assert await found(database, "zebra crossing", message) == []
 
 
 async def test_the_question_is_no_answer_to_itself(database: SqliteStore) -> None:
-    def store(connection: Connection) -> tuple[str, int]:
-        session = talk(connection, "canary before")
-        turn = connection.execute(
+    def store(tx: Transaction) -> tuple[str, int]:
+        session = talk(tx, "canary before")
+        (turn,) = tx.one(
             "INSERT INTO turn (session, lane, state, progress, created_at)"
-            " VALUES (?, 'chat:bot:1', 'running', 1, 3.0)",
+            " VALUES (?, 'chat:bot:1', 'running', 1, 3.0) RETURNING id",
             (session,),
-        ).lastrowid
-        assert turn is not None
-        sessions.append_messages(connection, session, turn, [user("where is the canary?")], 3.0)
+        )
+        sessions.append_messages(tx, session, turn, [user("where is the canary?")], 3.0)
         return session, turn
 
-    session, turn = await database.run(store)
+    session, turn = await database.transact(store)
     find = recall(database, said("x", sender=OWNER))
     find = replace(find, claim=replace(find.claim, session=session, turn=turn))
     assert [one.text for one in await find("canary", 1)] == ["canary before"]
 
 
 async def test_what_was_said_before_there_was_an_index_is_found(database: SqliteStore) -> None:
-    def store(connection: Connection) -> None:
-        talk(connection, *(f"canary {number}" for number in range(1200)))
-        connection.execute("INSERT INTO words (words) VALUES ('delete-all')")
-        connection.execute("DELETE FROM findable")
+    def store(tx: Transaction) -> None:
+        talk(tx, *(f"canary {number}" for number in range(1200)))
+        tx.run("INSERT INTO words (words) VALUES ('delete-all')")
+        tx.run("DELETE FROM findable")
 
-    await database.run(store)
+    await database.transact(store)
     assert await found(database, "canary 1199", said("x", sender=OWNER)) == ["canary 1199"]
 
 
 async def test_what_a_conversation_had_taken_in_comes_along(database: SqliteStore) -> None:
     stranger: frozenset[Taint] = frozenset({"untrusted"})
-    session = await database.run(talk, "canary")
-    await database.run(sessions.add_taint, session, stranger)
+    session = await database.transact(talk, "canary")
+    await database.transact(sessions.add_taint, session, stranger)
     (hit,) = await recall(database, said("x", sender=OWNER))("canary", 5)
     assert hit.place.endswith(f"the person in session {session}")
     assert (hit.text, hit.taint) == ("canary", stranger)

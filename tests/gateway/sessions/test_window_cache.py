@@ -1,15 +1,15 @@
 from pathlib import Path
-from sqlite3 import Connection
 
 from agent.types import assistant, user
 from gateway.sessions.window_cache import SessionWindowCache, bytes_of
+from gateway.store.port import Transaction
 from gateway.store.repositories import sessions
 from gateway.store.sqlite.engine import SqliteStore
 
 
-def begin(connection: Connection, *texts: str) -> str:
-    session = sessions.create_session(connection, "chat:7", 1.0)
-    sessions.append_messages(connection, session, None, [user(text) for text in texts], 2.0)
+def begin(tx: Transaction, *texts: str) -> str:
+    session = sessions.create_session(tx, "chat:7", 1.0)
+    sessions.append_messages(tx, session, None, [user(text) for text in texts], 2.0)
     return session
 
 
@@ -20,16 +20,16 @@ async def texts(histories: SessionWindowCache, session: str, asked: str) -> list
 
 async def test_a_session_is_read_once_and_then_grows_in_memory(database: SqliteStore) -> None:
     histories = SessionWindowCache(database)
-    session = await database.run(begin, "a")
+    session = await database.transact(begin, "a")
     assert await texts(histories, session, "a") == ["a"]
     assert await texts(histories, session, "b") == ["a", "b"]
 
 
 async def test_what_was_forgotten_is_read_again(database: SqliteStore) -> None:
     histories = SessionWindowCache(database)
-    session = await database.run(begin, "a")
+    session = await database.transact(begin, "a")
     await texts(histories, session, "a")
-    await database.run(sessions.append_messages, session, None, [user("b")], 3.0)
+    await database.transact(sessions.append_messages, session, None, [user("b")], 3.0)
     histories.forget(session)
     histories.forget("unknown")
     assert await texts(histories, session, "b") == ["a", "b"]
@@ -37,10 +37,10 @@ async def test_what_was_forgotten_is_read_again(database: SqliteStore) -> None:
 
 async def test_the_sessions_used_longest_ago_leave_the_memory(database: SqliteStore) -> None:
     histories = SessionWindowCache(database, limit_bytes=bytes_of([user("a")] * 5))
-    one, two, three = [await database.run(begin, "a", "b") for _ in range(3)]
+    one, two, three = [await database.transact(begin, "a", "b") for _ in range(3)]
     for session in (one, two, three):
         await texts(histories, session, "b")
-    await database.run(sessions.append_messages, one, None, [user("c")], 3.0)
+    await database.transact(sessions.append_messages, one, None, [user("c")], 3.0)
     assert await texts(histories, one, "c") == ["a", "b", "c"]
     assert await texts(histories, three, "in memory") == ["a", "b", "in memory"]
 
@@ -49,19 +49,19 @@ async def test_a_session_larger_than_the_limit_is_kept_while_it_is_used(
     tmp_path: Path, database: SqliteStore
 ) -> None:
     histories = SessionWindowCache(database, limit_bytes=1)
-    session = await database.run(begin, "a", "b", "c")
+    session = await database.transact(begin, "a", "b", "c")
     assert await texts(histories, session, "c") == ["a", "b", "c"]
     assert await texts(histories, session, "d") == ["a", "b", "c", "d"]
 
 
 async def test_what_a_turn_has_added_counts_by_its_bytes(database: SqliteStore) -> None:
     histories = SessionWindowCache(database, limit_bytes=100_000)
-    one, two = [await database.run(begin, "a") for _ in range(2)]
+    one, two = [await database.transact(begin, "a") for _ in range(2)]
     await texts(histories, one, "a")
     window = await histories.open(two, user("a"))
     window.messages.append(assistant("x" * 200_000))
     histories.count(two)
-    await database.run(sessions.append_messages, one, None, [user("b")], 3.0)
+    await database.transact(sessions.append_messages, one, None, [user("b")], 3.0)
     assert await texts(histories, one, "not in memory any more") == ["a", "b"]
     # The large one was used last, and stayed until then.
     assert await texts(histories, two, "a") == ["a"]
@@ -69,7 +69,7 @@ async def test_what_a_turn_has_added_counts_by_its_bytes(database: SqliteStore) 
 
 async def test_a_window_that_was_shortened_counts_anew(database: SqliteStore) -> None:
     histories = SessionWindowCache(database, limit_bytes=100_000)
-    one, two = [await database.run(begin, "a") for _ in range(2)]
+    one, two = [await database.transact(begin, "a") for _ in range(2)]
     window = await histories.open(one, user("x" * 40_000))
     window.messages.append(user("x" * 40_000))
     histories.count(one)

@@ -4,7 +4,6 @@ import base64
 import re
 import secrets
 import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from gateway.core.channel_events import Undecoded
 from gateway.core.messages import OutboundPart
 from gateway.store.cipher import SEALED, Cipher, cipher_of
 from gateway.store.errors import StoreError
+from gateway.store.port import Transaction
 from gateway.store.repositories import claims, inbox, outbox, sessions, turns, undecoded_updates
 from gateway.store.repositories.claims import TurnClaim
 from gateway.store.repositories.inbox import InboxBatch, InboxEntry
@@ -22,6 +22,7 @@ from gateway.store.repositories.outbox import OutgoingReply, PendingPart
 from gateway.store.sqlite.engine import SqliteStore, connect
 from gateway.store.sqlite.rekey import rekey
 from tests.gateway.parts import said
+from tests.gateway.store.transactions import open_transaction
 
 CANARY = "canary in a mine"
 KEY, OTHER = secrets.token_bytes(32), secrets.token_bytes(32)
@@ -31,23 +32,21 @@ def _cipher(key: bytes = KEY) -> Cipher:
     return Cipher(key, "KORE_STORE_KEY")
 
 
-def _fill(connection: sqlite3.Connection) -> tuple[TurnClaim, str]:
+def _fill(tx: Transaction) -> tuple[TurnClaim, str]:
     """A turn with a call, its result and an answer in the outbox, every text with the canary."""
     asked = said(f"ask {CANARY}", event_id="1:1", message_id="1")
     arrival = InboxBatch(asked.channel, asked.account, 1.0, 5)
-    inbox.accept(connection, arrival, [InboxEntry(asked)])
-    undecoded_updates.keep(connection, arrival, [Undecoded("9", "cannot be read", "a raw secret")])
-    claim = claims.claim(
-        connection, asked.session_key, 1.0, lambda _: False, lambda m: user(m[-1].content)
-    )
+    inbox.accept(tx, arrival, [InboxEntry(asked)])
+    undecoded_updates.keep(tx, arrival, [Undecoded("9", "cannot be read", "a raw secret")])
+    claim = claims.claim(tx, asked.session_key, 1.0, lambda _: False, lambda m: user(m[-1].content))
     assert isinstance(claim, TurnClaim)
     call = ToolCall("c1", "exec", {"command": CANARY}, f'{{"command": "{CANARY}"}}')
     reply = assistant(f"I call {CANARY}", (call,))
-    turns.add_reply(connection, claim.turn, claim.session, [reply], {"c1": "unsafe"}, 1.0)
-    turns.start_call(connection, claim.turn, call)
-    turns.finish_call(connection, claim.turn, call, ToolResult(f"found {CANARY}"))
+    turns.add_reply(tx, claim.turn, claim.session, [reply], {"c1": "unsafe"}, 1.0)
+    turns.start_call(tx, claim.turn, call)
+    turns.finish_call(tx, claim.turn, call, ToolResult(f"found {CANARY}"))
     letter = OutgoingReply(f"t{claim.turn}", asked.route, [OutboundPart(f"answer {CANARY}")])
-    outbox.put(connection, claim.turn, [letter], 1.0)
+    outbox.put(tx, claim.turn, [letter], 1.0)
     return claim, asked.session_key
 
 
@@ -57,72 +56,70 @@ def _raw(folder: Path) -> bytes:
 
 def test_everything_that_was_said_comes_back_and_nothing_lies_readable(tmp_path: Path) -> None:
     path = tmp_path / "kore.db"
-    with closing(connect(path, cipher=_cipher())) as connection:
-        claim, lane = _fill(connection)
+    with open_transaction(path, cipher=_cipher()) as tx:
+        claim, lane = _fill(tx)
     assert CANARY.encode() not in _raw(tmp_path)
-    with closing(connect(path, cipher=_cipher(), check=True)) as connection:
-        asked, reply = sessions.load_all(connection, claim.session)
+    with open_transaction(path, cipher=_cipher(), check=True) as tx:
+        asked, reply = sessions.load_all(tx, claim.session)
         assert (asked.text, reply.text) == (f"ask {CANARY}", f"I call {CANARY}")
         assert reply.tool_calls[0].arguments == {"command": CANARY}
-        known = turns.known_results(connection, claim.turn)
+        known = turns.known_results(tx, claim.turn)
         assert known["c1"].for_model == f"found {CANARY}"
-        due = outbox.head(connection, lane, 9.0)
+        due = outbox.head(tx, lane, 9.0)
         assert isinstance(due, PendingPart)
         assert due.message.content.text == f"answer {CANARY}"
-        outbox.make_plain(connection, due.seq)
-        assert isinstance(outbox.head(connection, lane, 9.0), PendingPart)
-        (info,) = sessions.recent(connection, 5)
+        outbox.make_plain(tx, due.seq)
+        assert isinstance(outbox.head(tx, lane, 9.0), PendingPart)
+        (info,) = sessions.recent(tx, 5)
         assert info.name == f"ask {CANARY}"
-        resumed = claims.claim(connection, lane, 2.0, lambda _: False, lambda m: user("-"))
+        resumed = claims.claim(tx, lane, 2.0, lambda _: False, lambda m: user("-"))
         assert isinstance(resumed, TurnClaim)
         assert resumed.messages[0].content == f"ask {CANARY}"
 
 
 def test_an_edit_of_a_waiting_message_is_sealed_for_its_row(tmp_path: Path) -> None:
-    with closing(connect(tmp_path / "kore.db", cipher=_cipher())) as connection:
+    with open_transaction(tmp_path / "kore.db", cipher=_cipher()) as tx:
         first = said("before", event_id="1:1", message_id="1")
         edit = said(CANARY, event_id="1:1:7", message_id="1", edited=True)
         for one in (first, edit):
-            inbox.accept(connection, InboxBatch(one.channel, one.account, 1.0), [InboxEntry(one)])
-        claim = claims.claim(
-            connection, first.session_key, 1.0, lambda _: False, lambda m: user("-")
-        )
+            inbox.accept(tx, InboxBatch(one.channel, one.account, 1.0), [InboxEntry(one)])
+        claim = claims.claim(tx, first.session_key, 1.0, lambda _: False, lambda m: user("-"))
         assert isinstance(claim, TurnClaim)
         assert [one.content for one in claim.messages] == [CANARY]
 
 
 def test_sealed_texts_do_not_open_elsewhere(tmp_path: Path) -> None:
-    with closing(connect(tmp_path / "kore.db", cipher=_cipher())) as connection:
-        claim, lane = _fill(connection)
-        (one,), (two,) = connection.execute("SELECT content FROM message ORDER BY n").fetchall()
+    with open_transaction(tmp_path / "kore.db", cipher=_cipher()) as tx:
+        claim, lane = _fill(tx)
+        (one,), (two,) = tx.all("SELECT content FROM message ORDER BY n")
         for swapped in ((two, 1), (one[:-8] + "AAAAAAA=", 1), ("not base64 at all", 1)):
-            connection.execute("UPDATE message SET content = ? WHERE n = ?", swapped)
+            tx.run("UPDATE message SET content = ? WHERE n = ?", swapped)
             with pytest.raises(sqlite3.OperationalError):
-                sessions.load_all(connection, claim.session)
-        connection.execute("UPDATE outbox SET body = entities")
+                sessions.load_all(tx, claim.session)
+        tx.run("UPDATE outbox SET body = entities")
         with pytest.raises(sqlite3.OperationalError):
-            outbox.head(connection, lane, 9.0)
+            outbox.head(tx, lane, 9.0)
 
 
 def test_a_pairing_letter_is_forgotten_and_stays_no_obstacle(tmp_path: Path) -> None:
     path = tmp_path / "kore.db"
-    with closing(connect(path, cipher=_cipher())) as connection:
+    with open_transaction(path, cipher=_cipher()) as tx:
         letter = OutgoingReply("pair:1", said("x").route, [OutboundPart("your code is ABCD")])
-        outbox.put(connection, None, [letter], 1.0)
-        due = outbox.head(connection, said("x").session_key, 9.0)
+        outbox.put(tx, None, [letter], 1.0)
+        due = outbox.head(tx, said("x").session_key, 9.0)
         assert isinstance(due, PendingPart)
-        outbox.sent(connection, due.seq, "77", "lane", 9.0)
-        assert connection.execute("SELECT body, entities FROM outbox").fetchone() == ("", "[]")
+        outbox.sent(tx, due.seq, "77", "lane", 9.0)
+        assert tx.one("SELECT body, entities FROM outbox") == ("", "[]")
     assert rekey(path, _cipher(), _cipher(OTHER)) == 1
 
 
 async def test_a_changed_row_is_a_clear_sentence(tmp_path: Path) -> None:
     database = SqliteStore.open(tmp_path / "kore.db", cipher=_cipher())
     try:
-        claim, _ = await database.run(_fill)
-        await database.run(lambda c: c.execute("UPDATE message SET content = 'x'") and None)
+        claim, _ = await database.transact(_fill)
+        await database.transact(lambda c: c.run("UPDATE message SET content = 'x'"))
         with pytest.raises(StoreError, match="it was changed, or put into another row"):
-            await database.run(sessions.load_all, claim.session)
+            await database.transact(sessions.load_all, claim.session)
     finally:
         await database.close()
 
@@ -150,8 +147,8 @@ def test_a_wrong_key_changes_not_one_byte(
     tmp_path: Path, made: bytes | None, opened: bytes | None, sentence: str
 ) -> None:
     path = tmp_path / "kore.db"
-    with closing(connect(path, cipher=made and _cipher(made))) as connection:
-        _fill(connection)
+    with open_transaction(path, cipher=made and _cipher(made)) as tx:
+        _fill(tx)
     before = _raw(tmp_path)
     for check in (False, True):
         with pytest.raises(StoreError, match=sentence) as caught:
@@ -192,9 +189,9 @@ def test_anything_else_is_one_sentence_without_the_value(text: str) -> None:
 
 
 def test_every_column_that_is_sealed_exists(tmp_path: Path) -> None:
-    with closing(connect(tmp_path / "kore.db")) as connection:
+    with open_transaction(tmp_path / "kore.db") as tx:
         for one in SEALED:
-            names = {row[1] for row in connection.execute(f"PRAGMA table_info({one.table})")}
+            names = {row[1] for row in tx.all(f"PRAGMA table_info({one.table})")}
             assert {*one.key, *one.columns} <= names
 
 

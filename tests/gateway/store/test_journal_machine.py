@@ -9,7 +9,6 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from sqlite3 import Connection
 from typing import Any
 
 from hypothesis import HealthCheck, settings
@@ -29,6 +28,7 @@ from gateway.commands import is_command
 from gateway.core.approval import ApprovalPrompt, State
 from gateway.core.channel_events import Undecoded
 from gateway.core.messages import InboundMessage, OutboundPart, Route, Sender
+from gateway.store.port import Transaction
 from gateway.store.repositories import (
     approvals,
     claims,
@@ -44,7 +44,7 @@ from gateway.store.repositories.claims import ATTEMPTS, CommandClaim, SessionBus
 from gateway.store.repositories.inbox import LIVE, InboxBatch, InboxEntry
 from gateway.store.repositories.outbox import OutgoingReply, PendingPart
 from gateway.store.repositories.turns import FinishedTurn
-from gateway.store.sqlite.engine import connect
+from tests.gateway.store.transactions import open_transaction
 
 CHATS = ("1", "2")
 LANES = tuple(f"chat:bot:{chat}" for chat in CHATS)
@@ -83,7 +83,7 @@ class JournalMachine(RuleBasedStateMachine):
         memory = Path("/dev/shm")
         self.folder = tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None)
         self.path = Path(self.folder.name) / "kore.db"
-        self.connection = connect(self.path)
+        self.tx = open_transaction(self.path)
         self.now = 1_000.0
         self.number = 0
         self.seen: list[InboundMessage] = []
@@ -101,20 +101,20 @@ class JournalMachine(RuleBasedStateMachine):
         self.messages_arrive([(chat, False) for chat in CHATS])
 
     def teardown(self) -> None:
-        if hasattr(self, "connection"):
-            self.connection.close()
+        if hasattr(self, "tx"):
+            self.tx.close()
             self.folder.cleanup()
 
     def do(self, work: Callable[..., Any], *args: Any, **more: Any) -> Any:
         """One transaction, as the database's thread makes it."""
         self.now += 1.0
-        self.connection.execute("BEGIN IMMEDIATE")
-        result = work(self.connection, *args, **more)
-        self.connection.execute("COMMIT")
+        self.tx.run("BEGIN IMMEDIATE")
+        result = work(self.tx, *args, **more)
+        self.tx.run("COMMIT")
         return result
 
     def ask(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
-        return self.connection.execute(sql, values).fetchall()
+        return self.tx.all(sql, values)
 
     # What comes in
 
@@ -132,7 +132,7 @@ class JournalMachine(RuleBasedStateMachine):
     def accept(self, entries: Sequence[InboxEntry], lost: Sequence[Undecoded] = ()) -> None:
         self.offset += len(entries) + len(lost)
         arrival = InboxBatch("chat", "bot", self.now, self.offset)
-        new = [e for e in entries if not inbox.is_known(self.connection, e.message)]
+        new = [e for e in entries if not inbox.is_known(self.tx, e.message)]
         lanes = self.do(inbox.accept, arrival, entries)
         self.do(undecoded_updates.keep, arrival, lost)
         assert lanes <= {e.message.session_key for e in new}
@@ -203,7 +203,7 @@ class JournalMachine(RuleBasedStateMachine):
 
     @rule(one=st.sampled_from(LANES), other=st.sampled_from(LANES))
     def a_chat_joins_the_session_of_another(self, one: str, other: str) -> None:
-        session = sessions.bound_session(self.connection, one)
+        session = sessions.bound_session(self.tx, one)
         if session is not None:
             self.do(sessions.bind, other, session)
 
@@ -211,7 +211,7 @@ class JournalMachine(RuleBasedStateMachine):
 
     def free(self) -> list[str]:
         """Lanes with something to do that this process is not doing."""
-        found = inbox.lanes_with_work(self.connection)
+        found = inbox.lanes_with_work(self.tx)
         return sorted(lane for lane in found if lane not in self.running)
 
     @precondition(lambda self: self.free())
@@ -244,12 +244,12 @@ class JournalMachine(RuleBasedStateMachine):
                     assert (claim.seq,) == first[0]
                 self._take_up(lane, claim)
 
-    def _new_session(self, connection: Connection, claim: CommandClaim) -> None:
+    def _new_session(self, tx: Transaction, claim: CommandClaim) -> None:
         sessions.create_session(
-            connection, claim.message.principal, self.now, lane=claim.message.session_key
+            tx, claim.message.principal, self.now, lane=claim.message.session_key
         )
         letter = self._letter(f"c{claim.seq}", claim.message.route, "new")
-        turns.finish_command(connection, claim.seq, letter, self.now)
+        turns.finish_command(tx, claim.seq, letter, self.now)
 
     def _take_up(self, lane: str, claim: TurnClaim) -> None:
         running = self.running[lane] = Running(claim)
@@ -412,7 +412,7 @@ class JournalMachine(RuleBasedStateMachine):
         _, running = self.turn(data)
         claim = running.claim
         route = claim.messages[-1].route
-        waits = route.lane in outbox.lanes_with_mail(self.connection)
+        waits = route.lane in outbox.lanes_with_mail(self.tx)
         letter = self._letter(f"t{claim.turn}", route, "")
         begun = self.do(outbox.begin_stream, claim.turn, letter, 0, self.now)
         if begun is None:
@@ -456,7 +456,7 @@ class JournalMachine(RuleBasedStateMachine):
 
     def mail(self) -> list[str]:
         """Routes with mail that is not in flight."""
-        found = outbox.lanes_with_mail(self.connection)
+        found = outbox.lanes_with_mail(self.tx)
         return sorted(lane for lane in found if lane not in self.sending)
 
     @precondition(lambda self: self.mail())
@@ -512,8 +512,8 @@ class JournalMachine(RuleBasedStateMachine):
             for call in running.calls:
                 if call.id in running.started and EFFECTS[call.name] == "unsafe":
                     self.unknown.add((running.claim.turn, self._key(running.claim.turn, call)))
-        self.connection.close()
-        self.connection = connect(self.path, check=True)
+        self.tx.close()
+        self.tx = open_transaction(self.path, check=True)
         self.running, self.sending = {}, {}
         self.do(claims.recover)
         self.do(outbox.recover)
@@ -530,8 +530,8 @@ class JournalMachine(RuleBasedStateMachine):
             return
         before = dict(self.ask("SELECT id, attempts FROM turn WHERE state = 'running'"))
         self.do(turns.suspend_all)
-        self.connection.close()
-        self.connection = connect(self.path)
+        self.tx.close()
+        self.tx = open_transaction(self.path)
         self.running = {}
         self.do(claims.recover)
         self.do(outbox.recover)
@@ -545,7 +545,7 @@ class JournalMachine(RuleBasedStateMachine):
 
     @invariant()
     def no_message_is_answered_by_two_turns(self) -> None:
-        if not hasattr(self, "connection"):
+        if not hasattr(self, "tx"):
             return
         for table in ("lane", "session"):
             assert not self.ask(
@@ -556,7 +556,7 @@ class JournalMachine(RuleBasedStateMachine):
 
     @invariant()
     def a_turn_waits_as_long_as_its_question_is_open(self) -> None:
-        if not hasattr(self, "connection"):
+        if not hasattr(self, "tx"):
             return
         waiting = self.ask("SELECT id, lane FROM turn WHERE state = 'waiting' ORDER BY id")
         asked = "SELECT turn_id, lane FROM approval WHERE state = 'open' ORDER BY turn_id"
@@ -565,7 +565,7 @@ class JournalMachine(RuleBasedStateMachine):
 
     @invariant()
     def a_lane_is_worked_off_in_order(self) -> None:
-        if not hasattr(self, "connection"):
+        if not hasattr(self, "tx"):
             return
         # Nothing waits in front of something that was begun, except what was replayed.
         replayed = {seq for turn in self.finished for seq in turn}
@@ -583,19 +583,19 @@ class JournalMachine(RuleBasedStateMachine):
 
     @invariant()
     def conversations_stay_valid_and_numbered(self) -> None:
-        if not hasattr(self, "connection"):
+        if not hasattr(self, "tx"):
             return
         for (session,) in self.ask("SELECT id FROM session"):
             numbers = self.ask("SELECT n FROM message WHERE session = ? ORDER BY n", session)
             assert [n for (n,) in numbers] == list(range(1, len(numbers) + 1))
-            messages = sessions.load_all(self.connection, session)
+            messages = sessions.load_all(self.tx, session)
             assert is_valid(repair(messages))
             if not self.ask(f"SELECT 1 FROM turn WHERE session = ? AND {LIVE}", session):
                 assert is_valid(messages)
 
     @invariant()
     def mail_leaves_in_order(self) -> None:
-        if not hasattr(self, "connection"):
+        if not hasattr(self, "tx"):
             return
         for lane, seqs in self.left.items():
             assert seqs == sorted(set(seqs))
@@ -609,16 +609,16 @@ class JournalMachine(RuleBasedStateMachine):
 
     @invariant()
     def what_was_confirmed_is_stored(self) -> None:
-        if not hasattr(self, "connection"):
+        if not hasattr(self, "tx"):
             return
-        cursor = inbox.cursor(self.connection, "chat", "bot", 0.0)
+        cursor = inbox.cursor(self.tx, "chat", "bot", 0.0)
         assert cursor == (self.offset or None)
         ((stored,),) = self.ask("SELECT count(*) FROM inbox WHERE event_id NOT LIKE 'update:%'")
         assert stored == len(self.seen)
 
     @invariant()
     def what_a_tool_did_is_never_forgotten(self) -> None:
-        if not hasattr(self, "connection"):
+        if not hasattr(self, "tx"):
             return
         for (turn, n), text in self.known.items():
             ((state, result),) = self.ask(

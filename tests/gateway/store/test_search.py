@@ -1,5 +1,4 @@
 from pathlib import Path
-from sqlite3 import Connection
 
 import pytest
 
@@ -7,24 +6,25 @@ from agent.errors import KoreError
 from agent.types import Message, Text, ToolCall, assistant, user
 from gateway.store import search
 from gateway.store.cipher import Cipher
+from gateway.store.port import Transaction
 from gateway.store.repositories import session_admin, sessions
 from gateway.store.repositories.session_admin import SessionOwner
 from gateway.store.search import CHUNK, Scope
-from gateway.store.sqlite.engine import connect
 from tests.gateway.store.repositories.test_inbox import db
+from tests.gateway.store.transactions import open_transaction
 
 __all__ = ["db"]
 ALL = Scope()
 
 
-def talk(db: Connection, *texts: str, principal: str = "chat:7", home: str = "chat:bot:1") -> str:
+def talk(db: Transaction, *texts: str, principal: str = "chat:7", home: str = "chat:bot:1") -> str:
     session = sessions.create_session(db, principal, 1.0)
-    db.execute("UPDATE session SET home = ? WHERE id = ?", (home, session))
+    db.run("UPDATE session SET home = ? WHERE id = ?", (home, session))
     sessions.append_messages(db, session, None, [user(text) for text in texts], 2.0)
     return session
 
 
-def found(db: Connection, words: str, scope: Scope = ALL) -> list[str]:
+def found(db: Transaction, words: str, scope: Scope = ALL) -> list[str]:
     return [hit.snippet for hit in search.find(db, words, scope, 20)]
 
 
@@ -35,13 +35,13 @@ def found(db: Connection, words: str, scope: Scope = ALL) -> list[str]:
         "2025-11", "서울", "re*", "Ｚürich",
     ],
 )  # fmt: skip
-def test_a_message_is_found_by_its_words_and_their_beginnings(db: Connection, words: str) -> None:
+def test_a_message_is_found_by_its_words_and_their_beginnings(db: Transaction, words: str) -> None:
     talk(db, "in reports/Zürich: the report of 2025-11 東京タワー ภาษาไทย 서울시", "else")
     assert [hit.n for hit in search.find(db, words, ALL, 9)] == [1]
 
 
 @pytest.mark.parametrize("words", ["ürich", "other", "京東", '"report the"', "zurich other"])
-def test_what_a_message_does_not_hold_is_not_found(db: Connection, words: str) -> None:
+def test_what_a_message_does_not_hold_is_not_found(db: Transaction, words: str) -> None:
     talk(db, "Where is the report about Zürich and 東京?")
     assert found(db, words) == []
 
@@ -49,17 +49,17 @@ def test_what_a_message_does_not_hold_is_not_found(db: Connection, words: str) -
 @pytest.mark.parametrize(
     "words", ['"', "' OR 1=1 --", "a NEAR/2 b", "text:a", "^a", "(a", "a AND", "a\0b"]
 )
-def test_what_means_something_to_the_index_is_only_words_here(db: Connection, words: str) -> None:
+def test_what_means_something_to_the_index_is_only_words_here(db: Transaction, words: str) -> None:
     talk(db, "unrelated")
     assert found(db, f"{words} absent") == []
 
 
-def test_what_holds_no_word_is_refused(db: Connection) -> None:
+def test_what_holds_no_word_is_refused(db: Transaction) -> None:
     with pytest.raises(KoreError, match="no word"):
         found(db, '" ! ?')
 
 
-def test_the_snippet_shows_the_words_where_they_stand(db: Connection) -> None:
+def test_the_snippet_shows_the_words_where_they_stand(db: Transaction) -> None:
     talk(db, "x " * 200 + "the *Zürich*\nreport" + " y" * 200)
     (hit,) = search.find(db, "zurich report", ALL, 5)
     assert [hit.snippet[start:end] for start, end in hit.marks] == ["Zürich", "report"]
@@ -68,7 +68,7 @@ def test_the_snippet_shows_the_words_where_they_stand(db: Connection) -> None:
 
 
 def test_a_session_is_found_by_its_name_first_and_only_by_whoever_may_see_it(
-    db: Connection,
+    db: Transaction,
 ) -> None:
     here = talk(db, "we speak of boats")
     session_admin.rename(db, here, "Zürich 東京旅行 boats")
@@ -79,7 +79,7 @@ def test_a_session_is_found_by_its_name_first_and_only_by_whoever_may_see_it(
     assert not search.look_up(db, "boats", Scope("chat:somebody", "chat:bot:1"), 9)
 
 
-def test_tool_results_and_moving_facts_are_not_found(db: Connection) -> None:
+def test_tool_results_and_moving_facts_are_not_found(db: Transaction) -> None:
     session = talk(db, "hello")
     call = ToolCall("1", "look", {"at": "canary"}, '{"at": "canary"}')
     result = Message("tool", (Text("canary"),), (), "1")
@@ -88,7 +88,7 @@ def test_tool_results_and_moving_facts_are_not_found(db: Connection) -> None:
     assert found(db, "canary") == []
 
 
-def test_somebody_finds_their_own_conversations_of_this_chat_only(db: Connection) -> None:
+def test_somebody_finds_their_own_conversations_of_this_chat_only(db: Transaction) -> None:
     talk(db, "canary mine")
     talk(db, "canary of a topic", home="chat:bot:1:5")
     talk(db, "canary elsewhere", home="chat:bot:12")
@@ -103,7 +103,7 @@ def test_somebody_finds_their_own_conversations_of_this_chat_only(db: Connection
     assert len(found(db, "canary")) == 5
 
 
-def test_older_messages_are_entered_piece_by_piece_and_once(db: Connection) -> None:
+def test_older_messages_are_entered_piece_by_piece_and_once(db: Transaction) -> None:
     talk(db, *(f"number{n} canary" for n in range(CHUNK + 3)))
     search.forget_all(db)
     assert found(db, "canary") == []
@@ -113,19 +113,19 @@ def test_older_messages_are_entered_piece_by_piece_and_once(db: Connection) -> N
         pass
     assert len(search.find(db, "canary", ALL, 9999)) == CHUNK + 4
     assert search.enter_older(db)
-    ((indexed,),) = db.execute("SELECT count(*) FROM words WHERE words MATCH 'canary'").fetchall()
+    ((indexed,),) = db.all("SELECT count(*) FROM words WHERE words MATCH 'canary'")
     assert indexed == CHUNK + 4
 
 
-def test_a_transaction_that_is_rolled_back_leaves_no_words(db: Connection) -> None:
+def test_a_transaction_that_is_rolled_back_leaves_no_words(db: Transaction) -> None:
     session = talk(db, "hello")
-    db.execute("BEGIN")
+    db.run("BEGIN")
     sessions.append_messages(db, session, None, [user("canary")], 3.0)
-    db.execute("ROLLBACK")
-    assert db.execute("SELECT count(*) FROM words WHERE words MATCH 'canary'").fetchone() == (0,)
+    db.run("ROLLBACK")
+    assert db.one("SELECT count(*) FROM words WHERE words MATCH 'canary'") == (0,)
 
 
-def test_what_a_fork_has_from_its_parent_is_found_once(db: Connection) -> None:
+def test_what_a_fork_has_from_its_parent_is_found_once(db: Transaction) -> None:
     session = talk(db, "canary one")
     fork = session_admin.fork(db, session, SessionOwner("chat:7", "chat:bot:1"), 3.0)
     sessions.append_messages(db, fork, None, [user("canary two")], 4.0)
@@ -140,9 +140,9 @@ def test_what_a_fork_has_from_its_parent_is_found_once(db: Connection) -> None:
 
 def test_a_sealed_database_holds_no_words_and_says_so(tmp_path: Path) -> None:
     path = tmp_path / "kore.db"
-    sealed = connect(path, cipher=Cipher(bytes(32), "KEY"))
+    sealed = open_transaction(path, cipher=Cipher(bytes(32), "KEY"))
     talk(sealed, "canaryword")
-    assert sealed.execute("SELECT count(*) FROM findable").fetchone() == (0,)
+    assert sealed.one("SELECT count(*) FROM findable") == (0,)
     with pytest.raises(KoreError, match="sealed"):
         search.enter_older(sealed)
     sealed.close()

@@ -61,7 +61,7 @@ async def fill(parts: Parts, rounds: int) -> None:
 
 
 def window_of(parts: Parts, session: str) -> "asyncio.Future[windows.Window]":
-    return asyncio.ensure_future(parts.database.run(windows.load, session))
+    return asyncio.ensure_future(parts.database.transact(windows.load, session))
 
 
 async def session_of(parts: Parts) -> str:
@@ -120,7 +120,7 @@ async def test_a_message_meanwhile_is_answered_and_the_summary_still_fits(tmp_pa
         await parts.until("SELECT 1 FROM summary")
         session = await session_of(parts)
         window = await window_of(parts, session)
-        stored = await parts.database.run(sessions.load_all, session)
+        stored = await parts.database.transact(sessions.load_all, session)
         assert window.messages == stored[window.head :]
         assert "meanwhile" in [message.text for message in window.messages]
         await ask(parts, "after")
@@ -153,7 +153,7 @@ async def test_a_turn_without_room_waits_for_the_summary_under_way(tmp_path: Pat
         assert [(one.summarised > 0, one.dropped) for one in told] == [(True, 0)]
         assert "They asked a lot." in str(model.requests[-1].messages[0].content[0])
         window = await window_of(parts, await session_of(parts))
-        stored = await parts.database.run(sessions.load_all, await session_of(parts))
+        stored = await parts.database.transact(sessions.load_all, await session_of(parts))
         assert window.messages == stored[window.head :]
         assert not window.trimmed
 
@@ -302,7 +302,9 @@ async def test_what_strangers_said_stays_untrusted_in_a_summary(tmp_path: Path) 
     async with running(tmp_path, small(model)) as parts:
         await ask(parts, "hi")
         session = await session_of(parts)
-        await parts.database.run(sessions.add_taint, session, frozenset({"untrusted", "private"}))
+        await parts.database.transact(
+            sessions.add_taint, session, frozenset({"untrusted", "private"})
+        )
         await fill(parts, 7)
         await parts.until("SELECT 1 FROM summary")
         window = await window_of(parts, session)
@@ -322,7 +324,7 @@ def work(steps: int) -> list[Message]:
 
 async def test_a_cut_inside_a_turn_is_the_same_in_memory_and_on_disk(tmp_path: Path) -> None:
     async with opened(tmp_path, Speaks([])) as parts:
-        run = parts.database.run
+        run = parts.database.transact
         session = await run(sessions.create_session, "chat:7", 1.0)
         await run(sessions.append_messages, session, None, [user("old"), assistant("old")], 1.0)
         await run(sessions.append_messages, session, None, work(10), 1.0)
@@ -351,7 +353,7 @@ async def test_a_cut_inside_a_turn_is_the_same_in_memory_and_on_disk(tmp_path: P
 
 async def test_a_fork_has_the_summary_of_what_it_was_made_of(tmp_path: Path) -> None:
     async with opened(tmp_path, Speaks([])) as parts:
-        run = parts.database.run
+        run = parts.database.transact
         session = await run(sessions.create_session, "chat:7", 1.0)
         await run(sessions.append_messages, session, None, work(10), 1.0)
         window = await run(windows.load, session)
@@ -365,13 +367,13 @@ async def test_a_fork_has_the_summary_of_what_it_was_made_of(tmp_path: Path) -> 
         assert await run(windows.load, fork) == window
 
 
-def _set_head(connection, session: str, head: int) -> None:  # type: ignore[no-untyped-def]
-    connection.execute("UPDATE session SET head = ? WHERE id = ?", (head, session))
+def _set_head(tx, session: str, head: int) -> None:  # type: ignore[no-untyped-def]
+    tx.run("UPDATE session SET head = ? WHERE id = ?", (head, session))
 
 
 async def test_of_very_many_messages_the_newest_are_looked_at(tmp_path: Path) -> None:
     async with opened(tmp_path, Speaks([])) as parts:
-        run = parts.database.run
+        run = parts.database.transact
         session = await run(sessions.create_session, "chat:7", 1.0)
         talk = [m for n in range(1_500) for m in (user(f"q{n}"), assistant(f"a{n}"))]
         await run(sessions.append_messages, session, None, talk, 1.0)
@@ -385,7 +387,7 @@ async def test_of_very_many_messages_the_newest_are_looked_at(tmp_path: Path) ->
 
 async def test_a_window_that_changed_meanwhile_takes_no_summary(tmp_path: Path) -> None:
     async with opened(tmp_path, Speaks([])) as parts:
-        run = parts.database.run
+        run = parts.database.transact
         session = await run(sessions.create_session, "chat:7", 1.0)
         await run(sessions.append_messages, session, None, work(10), 1.0)
         window = await run(windows.load, session)
@@ -410,16 +412,16 @@ async def test_a_turn_without_room_is_made_shorter_while_it_runs(tmp_path: Path)
     model = Works(["Looked around."] * 9)
     async with running(tmp_path, small(model, 12_000)) as parts:
         # In one go, so that nothing is full before the turn begins.
-        session = await parts.database.run(
+        session = await parts.database.transact(
             lambda c: sessions.create_session(c, "chat:7", 1.0, lane=LANE)
         )
         talk = [m for n in range(12) for m in (user(f"q{n} {BIG}"), assistant(f"a{n} {BIG}"))]
-        await parts.database.run(sessions.append_messages, session, None, talk, 1.0)
+        await parts.database.transact(sessions.append_messages, session, None, talk, 1.0)
         await ask(parts, "go on")
         ((summaries, upto),) = await parts.rows("SELECT count(*), max(upto) FROM summary")
         assert summaries >= 1
         window = await window_of(parts, session)
-        stored = await parts.database.run(sessions.load_all, session)
+        stored = await parts.database.transact(sessions.load_all, session)
         assert window.messages == stored[window.head :]
         assert window.head >= upto
         assert stored[-1].text.startswith("answer")

@@ -26,7 +26,7 @@ async def take(parts: Parts, *messages: InboundMessage) -> None:
 
 async def history(parts: Parts) -> list[Message]:
     ((session,),) = await parts.rows("SELECT id FROM session")
-    return await parts.database.run(sessions.load_all, session)
+    return await parts.database.transact(sessions.load_all, session)
 
 
 def call(id_: str, name: str, **arguments: object) -> ToolCall:
@@ -234,7 +234,7 @@ async def test_what_a_session_took_in_is_kept_and_listed(tmp_path: Path) -> None
         # A stranger had it written, so reading it brings the stranger's words back.
         brought = [("private",), ("private,untrusted",)]
         assert await parts.rows("SELECT taint FROM step ORDER BY n") == brought
-        (info,) = await parts.database.run(sessions.recent, 5)
+        (info,) = await parts.database.transact(sessions.recent, 5)
         assert info.taint == "private,untrusted"
         results = [message for message in await history(parts) if message.role == "tool"]
         assert [",".join(sorted(message.taint)) for message in results] == [t for (t,) in brought]
@@ -244,7 +244,7 @@ async def test_a_strangers_words_taint_the_session_at_once(tmp_path: Path) -> No
     async with running(tmp_path, ["hello"]) as parts:
         await take(parts, said("go"))
         await parts.platform.answers("1", 1)
-        (info,) = await parts.database.run(sessions.recent, 5)
+        (info,) = await parts.database.transact(sessions.recent, 5)
         assert info.taint == "untrusted"
 
 
@@ -333,6 +333,6 @@ async def test_a_folder_that_hangs_holds_up_no_other_chat_and_its_own_is_told_on
         await parts.bus.submit(said("three", "1"))
         await parts.platform.answers("1", 3)
         await parts.until("SELECT 1 WHERE (SELECT count(*) FROM turn WHERE state = 'done') = 4")
-        stored = await parts.database.run(sessions.load_all, session)
+        stored = await parts.database.transact(sessions.load_all, session)
         asked = [str(message.content) for message in stored if message.role == "user"]
         assert [text.count("/net/a.txt") for text in asked] == [0, 1, 0]

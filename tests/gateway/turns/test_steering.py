@@ -63,7 +63,7 @@ async def take(parts: Parts, *messages: InboundMessage) -> None:
 
 async def history(parts: Parts) -> list[Message]:
     ((session,),) = await parts.rows("SELECT id FROM session")
-    return await parts.database.run(sessions.load_all, session)
+    return await parts.database.transact(sessions.load_all, session)
 
 
 async def steered(parts: Parts, mode: str = "steer") -> None:

@@ -365,10 +365,10 @@ async def test_a_thousand_charges_add_up_exactly(tmp_path: Path) -> None:
             for n in range(1_000):
                 store.record(connection, payer, Charge("v/m", Usage(1, 1), 100_000_001), float(n))
 
-        await parts.database.run(fill)
-        spent = await parts.database.run(store.of_session, "s")
+        await parts.database.transact(fill)
+        spent = await parts.database.transact(store.of_session, "s")
         assert (spent.nano, spent.calls) == (100_000_001_000, 1_000)
-        later = await parts.database.run(store.of_chat, payer.chat, 500.0)
+        later = await parts.database.transact(store.of_chat, payer.chat, 500.0)
         assert later.calls == 501  # and the one of the turn
 
 

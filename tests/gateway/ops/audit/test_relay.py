@@ -135,7 +135,7 @@ class Full:
 
 async def put(database: SqliteStore, reasons: Sequence[str]) -> None:
     for reason in reasons:
-        await database.run(audit_outbox.put, AuditNote(1_800_000_000.25, "pairing", reason))
+        await database.transact(audit_outbox.put, AuditNote(1_800_000_000.25, "pairing", reason))
 
 
 async def test_what_cannot_be_recorded_now_is_recorded_later(tmp_path: Path) -> None:

@@ -1,9 +1,7 @@
 import itertools
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from sqlite3 import Connection
 from typing import Any
 
 import pytest
@@ -12,21 +10,22 @@ from agent.types import Message, user
 from gateway.commands import is_command
 from gateway.core.channel_events import Undecoded
 from gateway.core.messages import InboundMessage, Sender
+from gateway.store.port import Transaction
 from gateway.store.repositories import claims, inbox, sessions, turns, undecoded_updates
 from gateway.store.repositories.claims import CommandClaim, SessionBusy, TurnClaim
 from gateway.store.repositories.inbox import LANE_LIMIT, InboxBatch, InboxEntry
 from gateway.store.repositories.turns import FinishedTurn
-from gateway.store.sqlite.engine import connect
 from gateway.turns.prompt import build_user_message
+from tests.gateway.store.transactions import open_transaction
 
 LANE = "chat:bot:1"
 _numbers = itertools.count(1)
 
 
 @pytest.fixture
-def db(tmp_path: Path) -> Iterator[Connection]:
-    with closing(connect(tmp_path / "kore.db")) as connection:
-        yield connection
+def db(tmp_path: Path) -> Iterator[Transaction]:
+    with open_transaction(tmp_path / "kore.db") as tx:
+        yield tx
 
 
 def said(text: str, chat: str = "1", **more: Any) -> InboundMessage:
@@ -45,16 +44,16 @@ def edit(original: InboundMessage, text: str, date: int) -> InboundMessage:
     )
 
 
-def take(db: Connection, *messages: InboundMessage, dead: str | None = None) -> set[str]:
+def take(db: Transaction, *messages: InboundMessage, dead: str | None = None) -> set[str]:
     entries = [InboxEntry(message, dead) for message in messages]
     return inbox.accept(db, InboxBatch("chat", "bot", 5.0), entries)
 
 
-def claim(db: Connection, lane: str = LANE) -> TurnClaim | CommandClaim | SessionBusy | None:
+def claim(db: Transaction, lane: str = LANE) -> TurnClaim | CommandClaim | SessionBusy | None:
     return claims.claim(db, lane, 6.0, is_command, build_user_message)
 
 
-def claimed(db: Connection, lane: str = LANE) -> TurnClaim:
+def claimed(db: Transaction, lane: str = LANE) -> TurnClaim:
     found = claim(db, lane)
     assert isinstance(found, TurnClaim)
     return found
@@ -64,19 +63,19 @@ def texts(found: TurnClaim) -> list[str]:
     return [message.content for message in found.messages]
 
 
-def finish(db: Connection, found: TurnClaim) -> None:
+def finish(db: Transaction, found: TurnClaim) -> None:
     outcome = FinishedTurn([Message("assistant", user("done").content)], [])
     turns.finish(db, found.turn, found.session, outcome, 7.0)
 
 
-def test_only_lanes_with_new_work_are_named(db: Connection) -> None:
+def test_only_lanes_with_new_work_are_named(db: Transaction) -> None:
     first = said("a")
     assert take(db, first, said("b", "2")) == {LANE, "chat:bot:2"}
     assert take(db, first) == set()
     assert take(db, said("denied"), dead="no") == set()
 
 
-def test_a_message_that_cannot_be_read_is_a_tombstone_that_blocks_nothing(db: Connection) -> None:
+def test_a_message_that_cannot_be_read_is_a_tombstone_that_blocks_nothing(db: Transaction) -> None:
     arrival = InboxBatch("chat", "bot", 5.0, next_offset=9)
     assert inbox.accept(db, arrival, [InboxEntry(said("a"))]) == {LANE}
     ((seq, _),) = undecoded_updates.keep(db, arrival, [Undecoded("update:8", "not JSON", "{")])
@@ -86,27 +85,27 @@ def test_a_message_that_cannot_be_read_is_a_tombstone_that_blocks_nothing(db: Co
     assert texts(claimed(db)) == ["a"]
 
 
-def test_the_cursor_is_dropped_after_a_quiet_time(db: Connection) -> None:
+def test_the_cursor_is_dropped_after_a_quiet_time(db: Transaction) -> None:
     inbox.accept(db, InboxBatch("chat", "bot", 100.0, next_offset=9), [])
     assert inbox.cursor(db, "chat", "bot", not_before=100.0) == 9
     assert inbox.cursor(db, "chat", "bot", not_before=100.1) is None
     assert inbox.cursor(db, "chat", "other", not_before=0.0) is None
 
 
-def test_a_cursor_follows_the_platform_also_backwards(db: Connection) -> None:
+def test_a_cursor_follows_the_platform_also_backwards(db: Transaction) -> None:
     for offset in (900, 3):
         inbox.accept(db, InboxBatch("chat", "bot", 100.0, next_offset=offset), [])
     assert inbox.cursor(db, "chat", "bot", 0.0) == 3
 
 
-def test_an_edit_replaces_what_still_waits(db: Connection) -> None:
+def test_an_edit_replaces_what_still_waits(db: Transaction) -> None:
     original = said("frist")
     take(db, original)
     assert take(db, edit(original, "first", 1)) == set()
     assert texts(claimed(db)) == ["first"]
 
 
-def test_the_last_of_several_edits_counts(db: Connection) -> None:
+def test_the_last_of_several_edits_counts(db: Transaction) -> None:
     original = said("one")
     first, second = edit(original, "two", 1), edit(original, "three", 2)
     take(db, original, first, second)
@@ -117,7 +116,7 @@ def test_the_last_of_several_edits_counts(db: Connection) -> None:
     assert claim(db) is None
 
 
-def test_an_edit_of_what_was_begun_is_a_message_of_its_own(db: Connection) -> None:
+def test_an_edit_of_what_was_begun_is_a_message_of_its_own(db: Transaction) -> None:
     original = said("one")
     take(db, original)
     finish(db, claimed(db))
@@ -127,14 +126,14 @@ def test_an_edit_of_what_was_begun_is_a_message_of_its_own(db: Connection) -> No
     assert "edited after it was first sent" in str(build_user_message(found.messages).content)
 
 
-def test_an_edit_that_changes_nothing_is_not_answered(db: Connection) -> None:
+def test_an_edit_that_changes_nothing_is_not_answered(db: Transaction) -> None:
     original = said("one")
     take(db, original)
     finish(db, claimed(db))
     assert take(db, edit(original, "one", 1)) == set()
 
 
-def test_one_message_is_one_turn(db: Connection) -> None:
+def test_one_message_is_one_turn(db: Transaction) -> None:
     take(db, said("a"), said("b"))
     first = claimed(db)
     assert texts(first) == ["a"]
@@ -142,7 +141,7 @@ def test_one_message_is_one_turn(db: Connection) -> None:
     assert texts(claimed(db)) == ["b"]
 
 
-def test_what_is_over_the_limit_of_a_lane_is_joined(db: Connection) -> None:
+def test_what_is_over_the_limit_of_a_lane_is_joined(db: Transaction) -> None:
     take(db, *(said(str(n)) for n in range(LANE_LIMIT + 2)))
     first = claimed(db)
     assert texts(first) == ["0", "1", "2"]
@@ -150,7 +149,7 @@ def test_what_is_over_the_limit_of_a_lane_is_joined(db: Connection) -> None:
     assert texts(claimed(db)) == ["3"]
 
 
-def test_a_command_is_never_joined(db: Connection) -> None:
+def test_a_command_is_never_joined(db: Transaction) -> None:
     take(db, said("0"), said("/new"), *(said(str(n)) for n in range(LANE_LIMIT + 2)))
     first = claimed(db)
     assert texts(first) == ["0"]
@@ -158,13 +157,13 @@ def test_a_command_is_never_joined(db: Connection) -> None:
     assert isinstance(claim(db), CommandClaim)
 
 
-def cut_off(db: Connection, *lanes: str) -> list[TurnClaim]:
+def cut_off(db: Transaction, *lanes: str) -> list[TurnClaim]:
     """What goes on in the next process after a kill."""
     claims.recover(db)
     return [claimed(db, lane) for lane in lanes]
 
 
-def test_a_turn_that_was_cut_off_comes_first_and_costs_an_attempt(db: Connection) -> None:
+def test_a_turn_that_was_cut_off_comes_first_and_costs_an_attempt(db: Transaction) -> None:
     take(db, said("a"), said("b"))
     first = claimed(db)
     again = [cut_off(db, LANE)[0] for _ in range(3)]
@@ -174,7 +173,7 @@ def test_a_turn_that_was_cut_off_comes_first_and_costs_an_attempt(db: Connection
 
 
 def test_a_turn_that_was_cut_off_beside_others_goes_on_alone_before_it_costs_an_attempt(
-    db: Connection,
+    db: Transaction,
 ) -> None:
     lanes = [LANE, "chat:bot:2"]
     take(db, said("a"), said("b", "2"))
@@ -194,7 +193,7 @@ def test_a_turn_that_was_cut_off_beside_others_goes_on_alone_before_it_costs_an_
     assert claimed(db, lanes[1]) == replace(second, resumed=True, asked=None, begins=None)
 
 
-def test_what_had_not_been_taken_up_again_is_not_suspected(db: Connection) -> None:
+def test_what_had_not_been_taken_up_again_is_not_suspected(db: Transaction) -> None:
     take(db, said("a"), said("b", "2"))
     claimed(db), claimed(db, "chat:bot:2")
     claims.recover(db)
@@ -205,7 +204,7 @@ def test_what_had_not_been_taken_up_again_is_not_suspected(db: Connection) -> No
     assert not claimed(db, "chat:bot:2").exhausted
 
 
-def test_a_lane_waits_for_another_one_in_its_session(db: Connection) -> None:
+def test_a_lane_waits_for_another_one_in_its_session(db: Transaction) -> None:
     take(db, said("a"), said("b", "2"))
     first = claimed(db)
     sessions.bind(db, "chat:bot:2", first.session)
@@ -214,7 +213,7 @@ def test_a_lane_waits_for_another_one_in_its_session(db: Connection) -> None:
     assert claimed(db, "chat:bot:2").session == first.session
 
 
-def test_the_chosen_model_comes_with_the_claim(db: Connection) -> None:
+def test_the_chosen_model_comes_with_the_claim(db: Transaction) -> None:
     take(db, said("a"), said("b"))
     first = claimed(db)
     assert first.model is None
@@ -223,19 +222,19 @@ def test_the_chosen_model_comes_with_the_claim(db: Connection) -> None:
     assert claimed(db).model == "x/y"
 
 
-def test_counting_what_waits_reads_an_index_only(db: Connection) -> None:
+def test_counting_what_waits_reads_an_index_only(db: Transaction) -> None:
     where = f"SELECT count(*) FROM inbox WHERE {inbox.WAITING}"
-    plan = db.execute(f"EXPLAIN QUERY PLAN {where}").fetchone()[3]
+    plan = db.one(f"EXPLAIN QUERY PLAN {where}")[3]
     assert "inbox_waiting" in plan
     claiming = (
         f"SELECT seq, payload FROM inbox WHERE lane = 'x' AND {inbox.WAITING} ORDER BY seq LIMIT 1"
     )
-    plan = db.execute(f"EXPLAIN QUERY PLAN {claiming}").fetchone()[3]
+    plan = db.one(f"EXPLAIN QUERY PLAN {claiming}")[3]
     assert "SEARCH" in plan
     assert "inbox_waiting" in plan
 
 
-def test_lanes_with_work_are_found_after_a_restart(db: Connection) -> None:
+def test_lanes_with_work_are_found_after_a_restart(db: Transaction) -> None:
     assert inbox.lanes_with_work(db) == []
     take(db, said("a"), said("b", "2"))
     finish(db, claimed(db))

@@ -1,6 +1,5 @@
-from sqlite3 import Connection
-
 from gateway.core.messages import Entity, OutboundFile, OutboundPart, Route
+from gateway.store.port import Transaction
 from gateway.store.repositories import outbox
 from gateway.store.repositories.outbox import OutgoingReply, PendingPart, PreviewRow
 from tests.gateway.store.repositories.test_inbox import db
@@ -11,17 +10,17 @@ ROUTE = Route("chat", "bot", "-5", "12")
 LANE = ROUTE.lane
 
 
-def put(db: Connection, id_: str, *texts: str, **more: str) -> None:
+def put(db: Transaction, id_: str, *texts: str, **more: str) -> None:
     outbox.put(db, None, [OutgoingReply(id_, ROUTE, [OutboundPart(t) for t in texts], **more)], 1.0)  # type: ignore[arg-type]
 
 
-def head(db: Connection, now: float = 10.0) -> PendingPart:
+def head(db: Transaction, now: float = 10.0) -> PendingPart:
     due = outbox.head(db, LANE, now)
     assert isinstance(due, PendingPart)
     return due
 
 
-def test_a_letter_keeps_its_route_and_its_form(db: Connection) -> None:
+def test_a_letter_keeps_its_route_and_its_form(db: Transaction) -> None:
     bold = OutboundPart("𝐛old", (Entity("text_link", 0, 2, {"url": "x"}),))
     letter = OutgoingReply("d", ROUTE, [bold, OutboundPart("rest")], "notice", "77", "e1")
     outbox.put(db, None, [letter], 1.0)
@@ -33,7 +32,7 @@ def test_a_letter_keeps_its_route_and_its_form(db: Connection) -> None:
     assert (second.part, second.reply_to, second.last) == (1, None, True)
 
 
-def test_a_letter_takes_files_along(db: Connection) -> None:
+def test_a_letter_takes_files_along(db: Transaction) -> None:
     files = (
         OutboundFile("a.png", path="/kept/1", kind="photo", size_bytes=3),
         OutboundFile("b.md", text="# b"),
@@ -44,14 +43,14 @@ def test_a_letter_takes_files_along(db: Connection) -> None:
     assert head(db).message.content == OutboundPart("two of them", files=files)
 
 
-def test_the_same_delivery_is_queued_once(db: Connection) -> None:
+def test_the_same_delivery_is_queued_once(db: Transaction) -> None:
     put(db, "d", "one")
     put(db, "d", "other")
     assert head(db).message.content.text == "one"
-    assert db.execute("SELECT count(*) FROM outbox").fetchone() == (1,)
+    assert db.one("SELECT count(*) FROM outbox") == (1,)
 
 
-def test_only_the_head_is_due_and_the_rest_waits_behind_it(db: Connection) -> None:
+def test_only_the_head_is_due_and_the_rest_waits_behind_it(db: Transaction) -> None:
     put(db, "a", "one", "two")
     first = head(db)
     outbox.take(db, first.seq)
@@ -64,18 +63,18 @@ def test_only_the_head_is_due_and_the_rest_waits_behind_it(db: Connection) -> No
     assert outbox.sent(db, following.seq, "2", LANE, 50.0) is None
 
 
-def test_what_was_in_flight_is_marked_unless_it_is_an_edit(db: Connection) -> None:
+def test_what_was_in_flight_is_marked_unless_it_is_an_edit(db: Transaction) -> None:
     put(db, "a", "new")
     put(db, "b", "edit")
-    db.execute("UPDATE outbox SET provider_msg = '9' WHERE delivery_id = 'b'")
-    db.execute("UPDATE outbox SET state = 'inflight'")
+    db.run("UPDATE outbox SET provider_msg = '9' WHERE delivery_id = 'b'")
+    db.run("UPDATE outbox SET state = 'inflight'")
     assert outbox.recover(db) == 1
-    rows = db.execute("SELECT state, maybe_dup, ambiguous FROM outbox ORDER BY seq").fetchall()
+    rows = db.all("SELECT state, maybe_dup, ambiguous FROM outbox ORDER BY seq")
     assert rows == [("pending", 1, 1), ("pending", 0, 0)]
 
 
-def test_a_streaming_row_is_not_sent_before_its_final(db: Connection) -> None:
-    db.execute("INSERT INTO turn (id, lane, state, created_at) VALUES (1, 'x', 'running', 0)")
+def test_a_streaming_row_is_not_sent_before_its_final(db: Transaction) -> None:
+    db.run("INSERT INTO turn (id, lane, state, created_at) VALUES (1, 'x', 'running', 0)")
     letter = OutgoingReply("t1", ROUTE, [OutboundPart("whole"), OutboundPart("more")])
     assert outbox.begin_stream(db, 1, letter, 0, 1.0) == PreviewRow(None, lost=False)
     assert outbox.head(db, LANE, 10.0) is None
@@ -88,8 +87,8 @@ def test_a_streaming_row_is_not_sent_before_its_final(db: Connection) -> None:
     assert not message.maybe_duplicate
 
 
-def test_a_preview_without_an_id_is_lost_in_a_crash(db: Connection) -> None:
-    db.execute("INSERT INTO turn (id, lane, state, created_at) VALUES (1, 'x', 'running', 0)")
+def test_a_preview_without_an_id_is_lost_in_a_crash(db: Transaction) -> None:
+    db.run("INSERT INTO turn (id, lane, state, created_at) VALUES (1, 'x', 'running', 0)")
     letter = OutgoingReply("t1", ROUTE, [OutboundPart("whole")])
     outbox.begin_stream(db, 1, letter, 0, 1.0)
     outbox.recover(db)
@@ -102,8 +101,8 @@ def test_a_preview_without_an_id_is_lost_in_a_crash(db: Connection) -> None:
     assert not head(db).message.preview_lost
 
 
-def test_a_stream_begins_behind_what_waits_on_its_route(db: Connection) -> None:
-    db.execute("INSERT INTO turn (id, lane, state, created_at) VALUES (1, 'x', 'running', 0)")
+def test_a_stream_begins_behind_what_waits_on_its_route(db: Transaction) -> None:
+    db.run("INSERT INTO turn (id, lane, state, created_at) VALUES (1, 'x', 'running', 0)")
     letter = OutgoingReply("t1", ROUTE, [OutboundPart("whole")])
     put(db, "a", "earlier")
     assert outbox.begin_stream(db, 1, letter, 0, 1.0) is None
@@ -114,7 +113,7 @@ def test_a_stream_begins_behind_what_waits_on_its_route(db: Connection) -> None:
     assert outbox.begin_stream(db, 1, letter, 0, 4.0) == PreviewRow("9", lost=False)
 
 
-def test_a_lane_can_be_buried_as_a_whole(db: Connection) -> None:
+def test_a_lane_can_be_buried_as_a_whole(db: Transaction) -> None:
     put(db, "a", "one", "two")
     put(db, "b", "three")
     outbox.give_up(db, head(db).seq, "gone", whole_lane=True)
@@ -122,7 +121,7 @@ def test_a_lane_can_be_buried_as_a_whole(db: Connection) -> None:
     assert not outbox.has_mail(db, LANE)
 
 
-def test_formatting_can_be_dropped(db: Connection) -> None:
+def test_formatting_can_be_dropped(db: Transaction) -> None:
     outbox.put(
         db, None, [OutgoingReply("a", ROUTE, [OutboundPart("x", (Entity("bold", 0, 1),))])], 1.0
     )
@@ -130,7 +129,7 @@ def test_formatting_can_be_dropped(db: Connection) -> None:
     assert head(db).message.content == OutboundPart("x")
 
 
-def test_what_was_postponed_can_be_made_due(db: Connection) -> None:
+def test_what_was_postponed_can_be_made_due(db: Transaction) -> None:
     put(db, "a", "x")
     outbox.reschedule(db, head(db).seq, 1e9, ambiguous=False)
     outbox.due_now(db, LANE)

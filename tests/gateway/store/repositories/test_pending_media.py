@@ -1,8 +1,8 @@
 from dataclasses import replace
-from sqlite3 import Connection
 from typing import Any
 
 from gateway.core.messages import InboundMessage, Media, Sender
+from gateway.store.port import Transaction
 from gateway.store.repositories import claims, inbox, pending_media
 from gateway.store.repositories.inbox import InboxBatch, InboxEntry
 from tests.gateway.parts import said
@@ -13,11 +13,11 @@ __all__ = ["db"]
 AWAITED = Media("photo", remote="r1", unique="u1")
 
 
-def accept(db: Connection, *messages: InboundMessage, now: float = 1.0) -> set[str]:
+def accept(db: Transaction, *messages: InboundMessage, now: float = 1.0) -> set[str]:
     return inbox.accept(db, InboxBatch("chat", "bot", now), [InboxEntry(one) for one in messages])
 
 
-def waiting(db: Connection, message: InboundMessage) -> list[str]:
+def waiting(db: Transaction, message: InboundMessage) -> list[str]:
     """What is claimed next and what joins it."""
     found = inbox.waiting_rows(db, message.session_key, together=True)
     return [one.content for _, one in found]
@@ -27,7 +27,7 @@ def there(media: Media) -> Media:
     return replace(media, path=f"inbox/{media.unique}")
 
 
-def settle(db: Connection, seq: int, media: Media) -> None:
+def settle(db: Transaction, seq: int, media: Media) -> None:
     pending_media.settle(db, seq, there(media), [], 2.0)
 
 
@@ -36,7 +36,7 @@ def part(text: str, unique: str, **more: Any) -> InboundMessage:
     return said(text, media=media, album="1:9", **more)
 
 
-def test_a_message_waits_for_its_file_and_what_is_behind_waits_with_it(db: Connection) -> None:
+def test_a_message_waits_for_its_file_and_what_is_behind_waits_with_it(db: Transaction) -> None:
     first, behind = said("[photo]", media=(AWAITED,)), said("behind")
     accept(db, first, behind)
     assert waiting(db, first) == []
@@ -53,13 +53,13 @@ def test_a_message_waits_for_its_file_and_what_is_behind_waits_with_it(db: Conne
     assert pending_media.rows(db) == []
 
 
-def test_what_is_there_already_waits_for_nothing(db: Connection) -> None:
+def test_what_is_there_already_waits_for_nothing(db: Transaction) -> None:
     message = said("[photo]", media=(there(AWAITED),))
     accept(db, message)
     assert waiting(db, message) == ["[photo]"]
 
 
-def test_parts_of_an_album_become_one_message(db: Connection) -> None:
+def test_parts_of_an_album_become_one_message(db: Transaction) -> None:
     first = part("[photo] cats", "a")
     accept(db, first)
     accept(db, part("[photo] dogs", "b"), part("[video]", "c"), now=1.5)
@@ -69,10 +69,10 @@ def test_parts_of_an_album_become_one_message(db: Connection) -> None:
     assert row.message.content == "[album of 3] cats\ndogs"
     assert [one.unique for one in row.message.media] == ["a", "b", "c"]
     assert row.ready_at == 1.5 + pending_media.QUIET_S
-    assert db.execute("SELECT count(*) FROM inbox WHERE dead_reason LIKE 'part of %'").fetchone()[0]
+    assert db.one("SELECT count(*) FROM inbox WHERE dead_reason LIKE 'part of %'")[0]
 
 
-def test_an_album_that_has_grown_meanwhile_is_not_let_go(db: Connection) -> None:
+def test_an_album_that_has_grown_meanwhile_is_not_let_go(db: Transaction) -> None:
     accept(db, part("[photo]", "a"))
     (seq,) = pending_media.rows(db)
     seen = pending_media.find(db, seq)
@@ -86,7 +86,7 @@ def test_an_album_that_has_grown_meanwhile_is_not_let_go(db: Connection) -> None
     assert pending_media.release(db, now)
 
 
-def test_a_part_that_comes_again_is_known(db: Connection) -> None:
+def test_a_part_that_comes_again_is_known(db: Transaction) -> None:
     first, second = part("[photo]", "a"), part("[photo]", "b")
     accept(db, first, second)
     accept(db, second, first)
@@ -96,7 +96,7 @@ def test_a_part_that_comes_again_is_known(db: Connection) -> None:
     assert len(row.message.media) == 2
 
 
-def test_a_late_part_is_a_message_of_its_own(db: Connection) -> None:
+def test_a_late_part_is_a_message_of_its_own(db: Transaction) -> None:
     first = part("[photo]", "a")
     accept(db, first)
     (seq,) = pending_media.rows(db)
@@ -109,13 +109,13 @@ def test_a_late_part_is_a_message_of_its_own(db: Connection) -> None:
     assert waiting(db, first) == ["[photo]"]
 
 
-def test_nobody_adds_to_the_album_of_another(db: Connection) -> None:
+def test_nobody_adds_to_the_album_of_another(db: Transaction) -> None:
     accept(db, part("[photo]", "a"))
     accept(db, part("[photo]", "b", sender=Sender("8", "Eve")))
     assert len(pending_media.rows(db)) == 2
 
 
-def test_what_only_follows_counts_only_as_a_part(db: Connection) -> None:
+def test_what_only_follows_counts_only_as_a_part(db: Transaction) -> None:
     accept(db, replace(part("[photo]", "a", follows=True), album="1:8"))
     assert pending_media.rows(db) == []
     # The one that names us may stand behind the others.
@@ -125,7 +125,7 @@ def test_what_only_follows_counts_only_as_a_part(db: Connection) -> None:
     assert row.message.content == "[album of 2] look"
 
 
-def test_parts_that_come_before_the_one_that_names_us_are_of_its_album(db: Connection) -> None:
+def test_parts_that_come_before_the_one_that_names_us_are_of_its_album(db: Transaction) -> None:
     assert accept(db, part("[photo]", "a", follows=True)) == set()
     accept(db, part("[photo]", "b", follows=True))
     assert pending_media.rows(db) == []
@@ -138,10 +138,10 @@ def test_parts_that_come_before_the_one_that_names_us_are_of_its_album(db: Conne
     assert sorted(one.unique or "" for one in row.message.media) == ["a", "b", "c"]
     # They are its parts now, for good.
     assert pending_media.forget_early(db, 1000.0) is None
-    assert db.execute("SELECT count(*) FROM inbox").fetchone() == (3,)
+    assert db.one("SELECT count(*) FROM inbox") == (3,)
 
 
-def test_an_early_part_that_comes_again_is_known(db: Connection) -> None:
+def test_an_early_part_that_comes_again_is_known(db: Transaction) -> None:
     early = part("[photo]", "a", follows=True)
     accept(db, early)
     accept(db, early)
@@ -151,7 +151,7 @@ def test_an_early_part_that_comes_again_is_known(db: Connection) -> None:
     assert row.message.content == "[album of 2] look"
 
 
-def test_early_parts_of_others_stay_out(db: Connection) -> None:
+def test_early_parts_of_others_stay_out(db: Transaction) -> None:
     accept(db, part("[photo]", "a", follows=True, sender=Sender("8", "Eve")))
     accept(db, part("[photo] look", "c"))
     row = pending_media.find(db, pending_media.rows(db)[0])
@@ -159,24 +159,24 @@ def test_early_parts_of_others_stay_out(db: Connection) -> None:
     assert row.message.content == "[photo] look"
 
 
-def test_nothing_is_left_of_an_early_part_that_nobody_comes_for(db: Connection) -> None:
+def test_nothing_is_left_of_an_early_part_that_nobody_comes_for(db: Transaction) -> None:
     accept(db, part("[photo] mine", "a", follows=True), now=1.0)
     accept(db, part("[photo] mine", "b", follows=True), now=2.0)
     assert pending_media.forget_early(db, 1.0 + pending_media.EARLY_S) == 1.0
-    assert db.execute("SELECT count(*) FROM inbox").fetchone() == (1,)
+    assert db.one("SELECT count(*) FROM inbox") == (1,)
     # After a start the rest may still come.
     pending_media.begin_again(db, 100.0)
     assert pending_media.forget_early(db, 50.0) == pending_media.EARLY_S
     assert pending_media.forget_early(db, 100.0) is None
-    assert db.execute("SELECT count(*) FROM inbox").fetchone() == (0,)
+    assert db.one("SELECT count(*) FROM inbox") == (0,)
 
 
-def test_only_so_many_early_parts_are_kept(db: Connection) -> None:
+def test_only_so_many_early_parts_are_kept(db: Transaction) -> None:
     accept(db, *(part("[photo]", str(n), follows=True) for n in range(150)))
-    assert db.execute("SELECT count(*) FROM inbox").fetchone() == (100,)
+    assert db.one("SELECT count(*) FROM inbox") == (100,)
 
 
-def test_an_edit_that_names_us_is_heard_whatever_came_before(db: Connection) -> None:
+def test_an_edit_that_names_us_is_heard_whatever_came_before(db: Transaction) -> None:
     early = part("[photo] look", "a", follows=True)
     accept(db, early)
     edit = replace(early, event_id=f"{early.event_id}:2", edited=True, follows=False)
@@ -186,7 +186,7 @@ def test_an_edit_that_names_us_is_heard_whatever_came_before(db: Connection) -> 
     assert row.message.content == "[photo] look"
 
 
-def test_a_changed_caption_keeps_the_files(db: Connection) -> None:
+def test_a_changed_caption_keeps_the_files(db: Transaction) -> None:
     first = part("[photo] cats", "a", message_id="5")
     accept(db, first)
     accept(db, part("[photo]", "b"))
@@ -200,7 +200,7 @@ def test_a_changed_caption_keeps_the_files(db: Connection) -> None:
     assert [one.path for one in row.message.media] == ["inbox/a", None]
 
 
-def test_a_stop_is_found_behind_what_is_held(db: Connection) -> None:
+def test_a_stop_is_found_behind_what_is_held(db: Transaction) -> None:
     first = said("[photo]", media=(AWAITED,))
     accept(db, first, said("/status"))
     claim = claims.claim_at_once(db, first.session_key, lambda one: one.content == "/status")

@@ -1,10 +1,9 @@
-from sqlite3 import Connection
-
 import pytest
 
 from agent.errors import KoreError
 from agent.types import Message, Text, ToolCall, assistant, user
 from gateway.commands import is_command
+from gateway.store.port import Transaction
 from gateway.store.repositories import claims, inbox, session_admin, sessions, usage, windows
 from gateway.store.repositories.claims import CommandClaim, TurnClaim
 from gateway.store.repositories.inbox import InboxBatch, InboxEntry
@@ -18,25 +17,25 @@ OWNER = SessionOwner("chat:7", "chat:bot:1")
 LANE = "chat:bot:1"
 
 
-def say(db: Connection, *texts: str) -> None:
+def say(db: Transaction, *texts: str) -> None:
     inbox.accept(db, InboxBatch("chat", "bot", 1.0), [InboxEntry(said(text)) for text in texts])
 
 
-def claim(db: Connection) -> object:
+def claim(db: Transaction) -> object:
     return claims.claim(db, LANE, 6.0, is_command, build_user_message)
 
 
-def session(db: Connection) -> str:
+def session(db: Transaction) -> str:
     made = sessions.create_session(db, "chat:7", 1.0, lane=LANE)
     sessions.append_messages(db, made, None, [user("one"), assistant("two")], 2.0)
     return made
 
 
-def test_a_fork_begins_with_all_of_its_parent_and_goes_its_own_way(db: Connection) -> None:
+def test_a_fork_begins_with_all_of_its_parent_and_goes_its_own_way(db: Transaction) -> None:
     parent = session(db)
     sessions.choose_model(db, parent, "a/b")
     sessions.add_taint(db, parent, frozenset({"untrusted"}))
-    db.execute("UPDATE session SET head = 1")
+    db.run("UPDATE session SET head = 1")
     fork = session_admin.fork(db, parent, OWNER, 3.0)
     assert sessions.load_all(db, fork) == sessions.load_all(db, parent)
     assert windows.load(db, fork) == windows.load(db, parent)
@@ -48,7 +47,7 @@ def test_a_fork_begins_with_all_of_its_parent_and_goes_its_own_way(db: Connectio
     assert (info.parent, info.messages) == (parent, 3)
 
 
-def test_a_copy_is_told_from_what_it_was_made_of_by_its_name(db: Connection) -> None:
+def test_a_copy_is_told_from_what_it_was_made_of_by_its_name(db: Transaction) -> None:
     def name(made: str) -> str:
         return sessions.recent(db, 1, session=made)[0].name
 
@@ -63,7 +62,7 @@ def test_a_copy_is_told_from_what_it_was_made_of_by_its_name(db: Connection) -> 
     assert name(session_admin.fork(db, parent, OWNER, 6.0)).endswith("x… (2)")
 
 
-def test_a_glimpse_shows_what_was_said_first_and_last_once(db: Connection) -> None:
+def test_a_glimpse_shows_what_was_said_first_and_last_once(db: Transaction) -> None:
     made = session(db)
     call = ToolCall("1", "look", {}, "{}")
     result = Message("tool", (Text("found"),), (), "1")
@@ -81,7 +80,7 @@ def test_a_glimpse_shows_what_was_said_first_and_last_once(db: Connection) -> No
     assert glimpse(0, 1) == [[], ["five"]]
 
 
-def test_a_fork_leaves_a_running_turn_behind(db: Connection) -> None:
+def test_a_fork_leaves_a_running_turn_behind(db: Transaction) -> None:
     parent = session(db)
     say(db, "go on")
     running = claim(db)
@@ -91,16 +90,16 @@ def test_a_fork_leaves_a_running_turn_behind(db: Connection) -> None:
     fork = session_admin.fork(db, parent, OWNER, 3.0)
     assert [m.text for m in sessions.load_all(db, fork)] == ["one", "two"]
     # Nor does a turn of the parent count its messages twice.
-    ((own,),) = db.execute("SELECT count(*) FROM message WHERE turn_id = ?", (running.turn,))
+    ((own,),) = db.all("SELECT count(*) FROM message WHERE turn_id = ?", (running.turn,))
     assert own == 2
 
 
-def test_what_was_spent_is_counted_where_it_was_spent(db: Connection) -> None:
+def test_what_was_spent_is_counted_where_it_was_spent(db: Transaction) -> None:
     parent = session(db)
     say(db, "go on")
     running = claim(db)
     assert isinstance(running, TurnClaim)
-    db.execute(
+    db.run(
         "INSERT INTO usage (turn_id, n, session, lane, chat, principal, model, input, output,"
         " cached, cost_nusd, at) VALUES (?, 1, ?, ?, ?, 'chat:7', 'm', 5, 5, 0, 7, 1.0)",
         (running.turn, parent, LANE, LANE),
@@ -111,7 +110,7 @@ def test_what_was_spent_is_counted_where_it_was_spent(db: Connection) -> None:
     assert usage.of_all(db, 0.0).nano == 7
 
 
-def test_a_name_is_one_line_and_can_be_taken_back(db: Connection) -> None:
+def test_a_name_is_one_line_and_can_be_taken_back(db: Transaction) -> None:
     made = session(db)
     assert session_admin.rename(db, made, "  the\n plan ") == "the plan"
     assert sessions.recent(db, 1)[0].name == "the plan"
@@ -121,14 +120,14 @@ def test_a_name_is_one_line_and_can_be_taken_back(db: Connection) -> None:
         session_admin.rename(db, made, "x" * 201)
 
 
-def test_what_is_said_in_a_paused_session_waits_and_commands_do_not(db: Connection) -> None:
+def test_what_is_said_in_a_paused_session_waits_and_commands_do_not(db: Transaction) -> None:
     made = session(db)
     session_admin.set_status(db, made, "paused")
     say(db, "hello", "/model")
     command = claim(db)
     assert isinstance(command, CommandClaim)
     assert command.message.content == "/model"
-    db.execute("UPDATE inbox SET dead_reason = 'done' WHERE seq = ?", (command.seq,))
+    db.run("UPDATE inbox SET dead_reason = 'done' WHERE seq = ?", (command.seq,))
     assert claim(db) is None
     assert session_admin.set_status(db, made, "open") == [LANE]
     going_on = claim(db)
@@ -136,7 +135,7 @@ def test_what_is_said_in_a_paused_session_waits_and_commands_do_not(db: Connecti
     assert (going_on.session, going_on.messages[0].content) == (made, "hello")
 
 
-def test_a_closed_session_is_left_by_its_lanes(db: Connection) -> None:
+def test_a_closed_session_is_left_by_its_lanes(db: Transaction) -> None:
     made = session(db)
     session_admin.set_status(db, made, "closed")
     assert sessions.recent(db, 1)[0].status == "closed"

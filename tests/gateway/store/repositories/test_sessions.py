@@ -1,22 +1,21 @@
-from sqlite3 import Connection
-
 import pytest
 
 from agent.errors import KoreError
 from agent.types import Message, Text, ToolCall, assistant, user
+from gateway.store.port import Transaction
 from gateway.store.repositories import sessions, windows
 from tests.gateway.store.repositories.test_inbox import db
 
 __all__ = ["db"]
 
 
-def test_sessions_of_one_second_have_different_names(db: Connection) -> None:
+def test_sessions_of_one_second_have_different_names(db: Transaction) -> None:
     names = [sessions.create_session(db, "chat:7", 1_000_000.0) for _ in range(12)]
     assert len(set(names)) == 12
     assert names[1] == f"{names[0]}_2"
 
 
-def test_messages_are_stored_behind_each_other_and_read_back_unchanged(db: Connection) -> None:
+def test_messages_are_stored_behind_each_other_and_read_back_unchanged(db: Transaction) -> None:
     session = sessions.create_session(db, "chat:7", 1.0)
     call = ToolCall("1", "look", {"a": "ü"}, '{"a": "ü"}')
     messages = [
@@ -30,18 +29,18 @@ def test_messages_are_stored_behind_each_other_and_read_back_unchanged(db: Conne
     assert sessions.count_messages(db, session) == 3
 
 
-def test_the_window_begins_behind_what_was_dropped(db: Connection) -> None:
+def test_the_window_begins_behind_what_was_dropped(db: Transaction) -> None:
     session = sessions.create_session(db, "chat:7", 1.0)
     sessions.append_messages(db, session, None, [user("a"), assistant("b"), user("c")], 2.0)
     assert not windows.load(db, session).trimmed
-    db.execute("UPDATE session SET head = 2")
+    db.run("UPDATE session SET head = 2")
     window = windows.load(db, session)
     assert [m.text for m in window.messages] == ["c"]
     assert window.trimmed
     assert len(sessions.load_all(db, session)) == 3
 
 
-def test_a_session_is_found_by_the_beginning_of_its_name(db: Connection) -> None:
+def test_a_session_is_found_by_the_beginning_of_its_name(db: Transaction) -> None:
     first = sessions.create_session(db, "chat:7", 1_000_000.0)
     other = sessions.create_session(db, "chat:7", 2_000_000.0)
     assert sessions.find(db, first[:12]) == first
@@ -55,7 +54,7 @@ def test_a_session_is_found_by_the_beginning_of_its_name(db: Connection) -> None
         sessions.find(db, first[:8])
 
 
-def test_the_newest_come_first(db: Connection) -> None:
+def test_the_newest_come_first(db: Transaction) -> None:
     old = sessions.create_session(db, "chat:7", 1_000_000.0, lane="a")
     new = sessions.create_session(db, "chat:8", 2_000_000.0, lane="b")
     assert [info.id for info in sessions.recent(db, 9)] == [new, old]
@@ -66,7 +65,7 @@ def test_the_newest_come_first(db: Connection) -> None:
     assert sessions.last_of(db, "nobody") is None
 
 
-def test_a_model_can_be_chosen_and_forgotten(db: Connection) -> None:
+def test_a_model_can_be_chosen_and_forgotten(db: Transaction) -> None:
     session = sessions.create_session(db, "chat:7", 1.0)
     sessions.choose_model(db, session, "x/y")
     assert sessions.chosen_model(db, session) == "x/y"
@@ -74,7 +73,7 @@ def test_a_model_can_be_chosen_and_forgotten(db: Connection) -> None:
     assert sessions.chosen_model(db, session) is None
 
 
-def test_a_session_without_a_name_is_called_as_it_began(db: Connection) -> None:
+def test_a_session_without_a_name_is_called_as_it_began(db: Transaction) -> None:
     session = sessions.create_session(db, "chat:7", 1.0)
     assert sessions.recent(db, 1)[0].name == ""
     first = "plan\n  the  garden " + "and more " * 20
@@ -83,5 +82,5 @@ def test_a_session_without_a_name_is_called_as_it_began(db: Connection) -> None:
     name = sessions.recent(db, 1)[0].name
     assert name.startswith("plan the garden and more and")
     assert (len(name), name[-1]) == (50, "…")
-    db.execute("UPDATE session SET name = 'mine'")
+    db.run("UPDATE session SET name = 'mine'")
     assert sessions.recent(db, 1)[0].name == "mine"

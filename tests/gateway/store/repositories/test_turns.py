@@ -1,5 +1,3 @@
-from sqlite3 import Connection
-
 import pytest
 
 from agent.errors import KoreError
@@ -7,6 +5,7 @@ from agent.history import is_valid
 from agent.prompts import load_prompt
 from agent.types import Effect, ToolCall, ToolResult, assistant
 from gateway.core.messages import InboundMessage, OutboundPart, Sender
+from gateway.store.port import Transaction
 from gateway.store.repositories import claims, inbox, outbox, sessions, turns
 from gateway.store.repositories.claims import CommandClaim
 from gateway.store.repositories.inbox import InboxBatch, InboxEntry
@@ -19,7 +18,7 @@ EFFECTS: dict[str, Effect] = {"1": "read", "2": "idempotent", "3": "unsafe", "4"
 CALLS = tuple(ToolCall(id_, f"tool{id_}", {}, "{}") for id_ in EFFECTS)
 
 
-def planned(db: Connection) -> int:
+def planned(db: Transaction) -> int:
     """A turn whose model has asked for four calls."""
     take(db, said("go"))
     found = claimed(db)
@@ -27,12 +26,12 @@ def planned(db: Connection) -> int:
     return found.turn
 
 
-def test_after_a_restart_only_an_unsafe_call_that_had_started_is_unknown(db: Connection) -> None:
+def test_after_a_restart_only_an_unsafe_call_that_had_started_is_unknown(db: Transaction) -> None:
     turn = planned(db)
     for call in CALLS[:3]:
         turns.start_call(db, turn, call)
     assert claimed(db).resumed
-    states = [state for (state,) in db.execute("SELECT state FROM step ORDER BY n")]
+    states = [state for (state,) in db.all("SELECT state FROM step ORDER BY n")]
     assert states == ["started", "started", "unknown", "planned"]
     known = turns.known_results(db, turn)
     assert list(known) == ["3"]
@@ -44,17 +43,17 @@ def test_after_a_restart_only_an_unsafe_call_that_had_started_is_unknown(db: Con
     assert stopped["4"].for_model == load_prompt("not_run")
 
 
-def test_what_a_stranger_wrote_cannot_be_replayed(db: Connection) -> None:
+def test_what_a_stranger_wrote_cannot_be_replayed(db: Transaction) -> None:
     inbox.accept(db, InboxBatch("chat", "bot", 1.0), [InboxEntry(said("let me in"), inbox.DENIED)])
-    ((seq,),) = db.execute("SELECT seq FROM inbox")
+    ((seq,),) = db.all("SELECT seq FROM inbox")
     with pytest.raises(KoreError, match="not let in"):
         turns.replay(db, seq)
     assert not inbox.has_work(db, LANE)
 
 
-def test_results_are_known_by_the_newest_step_of_an_id(db: Connection) -> None:
+def test_results_are_known_by_the_newest_step_of_an_id(db: Transaction) -> None:
     turn = planned(db)
-    (session,) = db.execute("SELECT session FROM turn").fetchone()
+    (session,) = db.one("SELECT session FROM turn")
     for call in CALLS:
         turns.finish_call(db, turn, call, ToolResult(f"first {call.id}"))
     again = CALLS[0]
@@ -62,15 +61,15 @@ def test_results_are_known_by_the_newest_step_of_an_id(db: Connection) -> None:
     assert turns.known_results(db, turn) == {}
     turns.finish_call(db, turn, again, ToolResult("second", is_error=True))
     assert turns.known_results(db, turn) == {"1": ToolResult("second", is_error=True)}
-    results = [text for (text,) in db.execute("SELECT result ->> 'text' FROM step ORDER BY n")]
+    results = [text for (text,) in db.all("SELECT result ->> 'text' FROM step ORDER BY n")]
     assert results == ["first 1", "first 2", "first 3", "first 4", "second"]
 
 
-def test_a_turn_that_is_given_up_leaves_a_valid_conversation(db: Connection) -> None:
+def test_a_turn_that_is_given_up_leaves_a_valid_conversation(db: Transaction) -> None:
     turn = planned(db)
     turns.finish_call(db, turn, CALLS[0], ToolResult("found"))
     turns.give_up(db, turn, [], "a bug", 9.0)
-    (session,) = db.execute("SELECT session FROM turn").fetchone()
+    (session,) = db.one("SELECT session FROM turn")
     stored = sessions.load_all(db, session)
     assert is_valid(stored)
     assert stored[2].text == "found"
@@ -78,7 +77,7 @@ def test_a_turn_that_is_given_up_leaves_a_valid_conversation(db: Connection) -> 
     assert claim(db) is None
 
 
-def test_a_stop_marks_the_running_turn(db: Connection) -> None:
+def test_a_stop_marks_the_running_turn(db: Transaction) -> None:
     planned(db)
     stop = said("/stop")
     take(db, stop, dead="stop")
@@ -86,7 +85,7 @@ def test_a_stop_marks_the_running_turn(db: Connection) -> None:
     assert claimed(db).stop_requested
 
 
-def test_a_stop_withdraws_what_waits_in_front_of_it_only(db: Connection) -> None:
+def test_a_stop_withdraws_what_waits_in_front_of_it_only(db: Transaction) -> None:
     stop = said("/stop")
     take(db, said("before"))
     take(db, stop, dead="stop")
@@ -95,23 +94,23 @@ def test_a_stop_withdraws_what_waits_in_front_of_it_only(db: Connection) -> None
     assert [m.content for m in claimed(db).messages] == ["behind"]
 
 
-def test_a_stop_of_nothing_is_told_apart(db: Connection) -> None:
+def test_a_stop_of_nothing_is_told_apart(db: Transaction) -> None:
     stop = said("/stop")
     take(db, stop, dead="stop")
     assert turns.request_stop(db, LANE, stop.event_id) is None
 
 
-def test_a_clean_stop_costs_no_attempt(db: Connection) -> None:
+def test_a_clean_stop_costs_no_attempt(db: Transaction) -> None:
     take(db, said("a"))
     claimed(db)
     for _ in range(9):
         turns.suspend_all(db)
         claims.recover(db)
         assert not claimed(db).exhausted
-    assert db.execute("SELECT attempts FROM turn").fetchone() == (1,)
+    assert db.one("SELECT attempts FROM turn") == (1,)
 
 
-def test_progress_gives_new_attempts(db: Connection) -> None:
+def test_progress_gives_new_attempts(db: Transaction) -> None:
     turn = planned(db)
     for call in CALLS:
         for _ in range(2):
@@ -121,12 +120,12 @@ def test_progress_gives_new_attempts(db: Connection) -> None:
 
 
 @pytest.mark.parametrize("seq", [99, -1])
-def test_only_a_message_can_be_replayed(db: Connection, seq: int) -> None:
+def test_only_a_message_can_be_replayed(db: Transaction, seq: int) -> None:
     with pytest.raises(KoreError, match="no message"):
         turns.replay(db, seq)
 
 
-def test_a_one_shot_message_is_not_replayed(db: Connection) -> None:
+def test_a_one_shot_message_is_not_replayed(db: Transaction) -> None:
     sender = Sender("0")
     message = InboundMessage("cli", "local", "once-1", sender, "e", content="x", received_at=1.0)
     inbox.accept(db, InboxBatch("cli", "local", 5.0), [InboxEntry(message)])
@@ -134,7 +133,7 @@ def test_a_one_shot_message_is_not_replayed(db: Connection) -> None:
         turns.replay(db, 1)
 
 
-def test_a_message_is_not_replayed_while_it_is_being_answered(db: Connection) -> None:
+def test_a_message_is_not_replayed_while_it_is_being_answered(db: Transaction) -> None:
     take(db, said("a"))
     found = claimed(db)
     with pytest.raises(KoreError, match="right now"):
@@ -144,18 +143,18 @@ def test_a_message_is_not_replayed_while_it_is_being_answered(db: Connection) ->
     assert claimed(db).seq == found.seq
 
 
-def test_a_replayed_command_is_answered_again(db: Connection) -> None:
+def test_a_replayed_command_is_answered_again(db: Transaction) -> None:
     take(db, said("/help"))
     for expected in (1, 2):
         found = claim(db)
         assert isinstance(found, CommandClaim)
         letter = OutgoingReply("c", found.message.route, [OutboundPart("help")])
         turns.finish_command(db, found.seq, letter, 7.0)
-        assert db.execute("SELECT count(*) FROM outbox").fetchone() == (expected,)
+        assert db.one("SELECT count(*) FROM outbox") == (expected,)
         turns.replay(db, found.seq)
 
 
-def test_what_nobody_waits_for_is_ended(db: Connection) -> None:
+def test_what_nobody_waits_for_is_ended(db: Transaction) -> None:
     take(db, said("a", "once-1"), said("b", "once-1"), said("c", "2"))
     claimed(db, "chat:bot:once-1")
     letter = OutgoingReply("x", said("", "once-1").route, [OutboundPart("late")])
@@ -165,7 +164,7 @@ def test_what_nobody_waits_for_is_ended(db: Connection) -> None:
     assert outbox.lanes_with_mail(db) == []
 
 
-def test_a_question_that_ends_the_turn_is_known_after_a_restart(db: Connection) -> None:
+def test_a_question_that_ends_the_turn_is_known_after_a_restart(db: Transaction) -> None:
     turn = planned(db)
     asked = ToolResult("asked", ends_with="Which colour?")
     turns.finish_call(db, turn, CALLS[0], asked)

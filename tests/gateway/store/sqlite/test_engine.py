@@ -3,50 +3,50 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
-from sqlite3 import Connection
 
 import pytest
 
 from gateway.store.errors import StoreError
+from gateway.store.port import Transaction
 from gateway.store.sqlite.engine import SqliteStore, connect
+from tests.gateway.store.transactions import open_transaction
 
 
-def note(connection: Connection, text: str) -> None:
-    connection.execute(
+def note(tx: Transaction, text: str) -> None:
+    tx.run(
         "INSERT INTO cursor (channel, account, next_offset, seen_at) VALUES (?, '', 0, 0)", (text,)
     )
 
 
-def notes(connection: Connection) -> list[str]:
-    return [text for (text,) in connection.execute("SELECT channel FROM cursor ORDER BY channel")]
+def notes(tx: Transaction) -> list[str]:
+    return [text for (text,) in tx.all("SELECT channel FROM cursor ORDER BY channel")]
 
 
-def fill(connection: Connection) -> None:
+def fill(tx: Transaction) -> None:
     """More than the disk holds."""
-    connection.execute(
+    tx.run(
         "INSERT INTO inbox (channel, account, event_id, lane, principal, payload, received_at)"
         " VALUES ('', '', '', '', '', hex(zeroblob(4000000)), 0)"
     )
 
 
-def small_disk(connection: Connection) -> None:
-    (pages,) = connection.execute("PRAGMA page_count").fetchone()
-    connection.execute(f"PRAGMA max_page_count={pages + 20}")
+def small_disk(tx: Transaction) -> None:
+    (pages,) = tx.one("PRAGMA page_count")
+    tx.run(f"PRAGMA max_page_count={pages + 20}")
 
 
-async def together(database: SqliteStore, *works: Callable[[Connection], object]) -> list[object]:
+async def together(database: SqliteStore, *works: Callable[[Transaction], object]) -> list[object]:
     """What becomes of the works when all of them are in one group."""
     begun, go = threading.Event(), threading.Event()
 
-    def hold(_: Connection) -> None:
+    def hold(_: Transaction) -> None:
         begun.set()
         go.wait(10)
 
-    holding = asyncio.create_task(database.run(hold))
+    holding = asyncio.create_task(database.transact(hold))
     await asyncio.to_thread(begun.wait, 10)
-    running = [asyncio.create_task(database.run(work)) for work in works]
+    running = [asyncio.create_task(database.transact(work)) for work in works]
     await asyncio.sleep(0)
     go.set()
     await holding
@@ -55,27 +55,27 @@ async def together(database: SqliteStore, *works: Callable[[Connection], object]
 
 async def test_what_was_run_is_there_after_opening_again(tmp_path: Path) -> None:
     database = SqliteStore.open(tmp_path / "kore.db")
-    await database.run(note, "kept")
+    await database.transact(note, "kept")
     await database.close()
     database = SqliteStore.open(tmp_path / "kore.db", check=True)
-    assert await database.run(notes) == ["kept"]
+    assert await database.transact(notes) == ["kept"]
     await database.close()
     assert (tmp_path / "kore.db").stat().st_mode & 0o777 == 0o600
 
 
 def test_the_log_beside_the_database_is_its_owners_too(tmp_path: Path) -> None:
-    with closing(connect(tmp_path / "kore.db")):
+    with open_transaction(tmp_path / "kore.db"):
         modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
     assert modes == {"kore.db": 0o600, "kore.db-wal": 0o600}
 
 
 async def test_an_error_undoes_its_own_work_and_no_other(database: SqliteStore) -> None:
-    def broken(connection: Connection) -> None:
-        note(connection, "half done")
+    def broken(tx: Transaction) -> None:
+        note(tx, "half done")
         raise ValueError("a bug")
 
-    def clash(connection: Connection) -> None:
-        note(connection, "a")
+    def clash(tx: Transaction) -> None:
+        note(tx, "a")
 
     a, bug, refused, b = await together(
         database, lambda c: note(c, "a"), broken, clash, lambda c: note(c, "b")
@@ -83,28 +83,28 @@ async def test_an_error_undoes_its_own_work_and_no_other(database: SqliteStore) 
     assert a is b is None
     assert isinstance(bug, ValueError)
     assert isinstance(refused, StoreError)
-    assert await database.run(notes) == ["a", "b"]
+    assert await database.transact(notes) == ["a", "b"]
 
 
 async def test_what_does_not_fit_on_the_disk_fails_alone(database: SqliteStore) -> None:
-    await database.run(small_disk)
+    await database.transact(small_disk)
     a, full, b = await together(database, lambda c: note(c, "a"), fill, lambda c: note(c, "b"))
     assert a is b is None
     assert isinstance(full, StoreError)
     assert "the disk is full" in str(full)
-    assert await database.run(notes) == ["a", "b"]
-    assert await database.run(lambda c: c.execute("SELECT count(*) FROM inbox").fetchone()) == (0,)
+    assert await database.transact(notes) == ["a", "b"]
+    assert await database.transact(lambda c: c.one("SELECT count(*) FROM inbox")) == (0,)
 
 
 async def test_a_cancelled_caller_waits_for_its_transaction(database: SqliteStore) -> None:
     begun, go = threading.Event(), threading.Event()
 
-    def slow(connection: Connection) -> None:
+    def slow(tx: Transaction) -> None:
         begun.set()
         go.wait(10)
-        note(connection, "kept")
+        note(tx, "kept")
 
-    task = asyncio.create_task(database.run(slow))
+    task = asyncio.create_task(database.transact(slow))
     await asyncio.to_thread(begun.wait, 10)
     for _ in range(3):
         task.cancel()
@@ -113,18 +113,18 @@ async def test_a_cancelled_caller_waits_for_its_transaction(database: SqliteStor
     go.set()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert await database.run(notes) == ["kept"]
+    assert await database.transact(notes) == ["kept"]
 
 
 async def test_after_close_nothing_is_taken(tmp_path: Path) -> None:
     database = SqliteStore.open(tmp_path / "kore.db")
-    last = asyncio.create_task(database.run(note, "last"))
+    last = asyncio.create_task(database.transact(note, "last"))
     await asyncio.sleep(0)
     await database.close()
     await database.close()
     await last
     with pytest.raises(StoreError, match="closed"):
-        await database.run(note, "late")
+        await database.transact(note, "late")
 
 
 def refused(path: Path, *, check: bool = False) -> str:
@@ -147,10 +147,10 @@ def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_damaged_database_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "kore.db"
-    connection = connect(path)
+    tx = open_transaction(path)
     for n in range(200):
-        note(connection, f"{n}" * 50)
-    connection.close()
+        note(tx, f"{n}" * 50)
+    tx.close()
     data = bytearray(path.read_bytes())
     data[4096 * 3 :] = bytes(len(data) - 4096 * 3)
     path.write_bytes(data)
@@ -159,9 +159,9 @@ def test_a_damaged_database_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_database_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "kore.db"
-    connection = connect(path)
-    connection.execute("PRAGMA user_version=999")
-    connection.close()
+    tx = open_transaction(path)
+    tx.run("PRAGMA user_version=999")
+    tx.close()
     assert "made by a newer Kore (schema 999" in refused(path)
 
 
@@ -181,9 +181,9 @@ def test_a_database_that_another_program_uses_is_left_alone(tmp_path: Path) -> N
         assert other.stdout.readline() == b"mine\n"
         assert "in use by another program" in refused(path)
         other.communicate()
-    connection = connect(path)
-    assert notes(connection) == []
-    connection.close()
+    tx = open_transaction(path)
+    assert notes(tx) == []
+    tx.close()
 
 
 def test_a_folder_that_is_missing_is_named(tmp_path: Path) -> None:
@@ -194,32 +194,32 @@ def test_a_folder_that_is_missing_is_named(tmp_path: Path) -> None:
 def test_an_empty_file_gets_every_table(tmp_path: Path) -> None:
     path = tmp_path / "kore.db"
     path.touch()
-    connection = connect(path)
-    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema")}
+    tx = open_transaction(path)
+    tables = {name for (name,) in tx.all("SELECT name FROM sqlite_schema")}
     assert {"inbox", "outbox", "turn", "step", "message", "session", "binding"} <= tables
-    assert connection.execute("PRAGMA user_version").fetchone() >= (1,)
-    assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
-    assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-    assert connection.execute("PRAGMA foreign_keys").fetchone() == (1,)
-    connection.close()
+    assert tx.one("PRAGMA user_version") >= (1,)
+    assert tx.one("PRAGMA synchronous") == (2,)
+    assert tx.one("PRAGMA journal_mode") == ("wal",)
+    assert tx.one("PRAGMA foreign_keys") == (1,)
+    tx.close()
 
 
 async def test_a_backup_is_whole_while_others_write(tmp_path: Path, database: SqliteStore) -> None:
-    await database.run(lambda c: [note(c, f"{n:05}" + "x" * 500) for n in range(2000)])
+    await database.transact(lambda c: [note(c, f"{n:05}" + "x" * 500) for n in range(2000)])
     backup = asyncio.create_task(database.backup(tmp_path / "copy.db"))
     written = 0
     while not backup.done():
-        await database.run(note, f"during {written}")
+        await database.transact(note, f"during {written}")
         written += 1
     size = await backup
     target = tmp_path / "copy.db"
     assert target.stat().st_size == size
     assert target.stat().st_mode & 0o777 == 0o600
     assert sorted(p.name for p in tmp_path.glob("copy*")) == ["copy.db"]
-    copy = connect(target, check=True)
+    copy = open_transaction(target, check=True)
     assert len([text for text in notes(copy) if not text.startswith("during")]) == 2000
     copy.close()
-    assert len(await database.run(notes)) == 2000 + written
+    assert len(await database.transact(notes)) == 2000 + written
 
 
 async def test_a_backup_overwrites_nothing(tmp_path: Path, database: SqliteStore) -> None:
@@ -246,7 +246,7 @@ def most_kb():
 
 async def main(path):
     database = SqliteStore.open(path)
-    await database.run(lambda c: c.execute("SELECT count(*) FROM filling").fetchone())
+    await database.transact(lambda c: c.one("SELECT count(*) FROM filling"))
     before = most_kb()
     await database.rewrite()
     print(most_kb() - before)
@@ -259,10 +259,10 @@ asyncio.run(main(Path(sys.argv[1])))
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux tells what a process has taken")
 async def test_a_rewrite_takes_no_memory_by_the_size_of_the_database(tmp_path: Path) -> None:
     path = tmp_path / "large.db"
-    with closing(connect(path)) as connection:
-        connection.execute("CREATE TABLE filling (text BLOB)")
+    with open_transaction(path) as tx:
+        tx.run("CREATE TABLE filling (text BLOB)")
         for _ in range(60):
-            connection.execute("INSERT INTO filling VALUES (randomblob(1000000))")
+            tx.run("INSERT INTO filling VALUES (randomblob(1000000))")
     script = [sys.executable, "-c", _REWRITING, str(path)]
     grown_kb = int(subprocess.run(script, capture_output=True, check=True, timeout=120).stdout)
     assert grown_kb < 25_000

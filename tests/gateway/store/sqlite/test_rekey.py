@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from gateway.store.repositories import outbox, sessions
 from gateway.store.repositories.outbox import OutgoingReply, PendingPart
 from gateway.store.sqlite.engine import connect
 from gateway.store.sqlite.rekey import discard_copies, is_sealed, rekey
+from tests.gateway.store.transactions import open_transaction
 
 ROOT = Path(__file__).parents[4]
 CANARY = "canary in a mine"
@@ -43,25 +43,25 @@ def _cipher(name: str) -> Cipher | None:
 
 
 def _fill(path: Path, count: int, name: str = "plain") -> None:
-    with closing(connect(path, cipher=_cipher(name))) as connection:
-        session = sessions.create_session(connection, "cli:0", 1.0)
+    with open_transaction(path, cipher=_cipher(name)) as tx:
+        session = sessions.create_session(tx, "cli:0", 1.0)
         words = [user(f"{n} {CANARY} {'x' * 300}") for n in range(count)]
-        connection.execute("BEGIN")
-        sessions.append_messages(connection, session, None, words, 1.0)
+        tx.run("BEGIN")
+        sessions.append_messages(tx, session, None, words, 1.0)
         letters = [
             OutgoingReply(f"d{n}", Route("chat", "bot", str(n)), [OutboundPart(f"{n} {CANARY}")])
             for n in range(count)
         ]
-        outbox.put(connection, None, letters, 1.0)
-        connection.execute("COMMIT")
+        outbox.put(tx, None, letters, 1.0)
+        tx.run("COMMIT")
 
 
 def _read(path: Path, name: str) -> list[str]:
-    with closing(connect(path, check=True, cipher=_cipher(name))) as connection:
-        ids = [id_ for (id_,) in connection.execute("SELECT id FROM session ORDER BY id")]
-        texts = [message.text for id_ in ids for message in sessions.load_all(connection, id_)]
-        for lane in outbox.lanes_with_mail(connection):
-            due = outbox.head(connection, lane, 9.0)
+    with open_transaction(path, check=True, cipher=_cipher(name)) as tx:
+        ids = [id_ for (id_,) in tx.all("SELECT id FROM session ORDER BY id")]
+        texts = [message.text for id_ in ids for message in sessions.load_all(tx, id_)]
+        for lane in outbox.lanes_with_mail(tx):
+            due = outbox.head(tx, lane, 9.0)
             assert isinstance(due, PendingPart)
             texts.append(due.message.content.text)
         return sorted(texts)
@@ -88,21 +88,21 @@ def test_all_texts_are_there_under_the_new_key_alone(tmp_path: Path, old: str, n
 def test_a_damaged_row_leaves_everything_as_it_was(tmp_path: Path) -> None:
     path = tmp_path / "kore.db"
     _fill(path, 3, "one")
-    with closing(connect(path, cipher=_cipher("one"))) as connection:
-        connection.execute("UPDATE message SET content = 'x' WHERE n = 2")
+    with open_transaction(path, cipher=_cipher("one")) as tx:
+        tx.run("UPDATE message SET content = 'x' WHERE n = 2")
     before = path.read_bytes()
     with pytest.raises(StoreError, match="a sealed text does not open"):
         rekey(path, _cipher("one"), _cipher("two"))
     assert [file.name for file in tmp_path.iterdir()] == ["kore.db"]
-    with closing(connect(path, cipher=_cipher("one"))) as connection:
-        assert connection.execute("SELECT count(*) FROM message").fetchone() == (3,)
+    with open_transaction(path, cipher=_cipher("one")) as tx:
+        assert tx.one("SELECT count(*) FROM message") == (3,)
     assert len(before) == path.stat().st_size
 
 
 def test_a_database_in_use_is_not_touched(tmp_path: Path) -> None:
     path = tmp_path / "kore.db"
     _fill(path, 3)
-    with closing(connect(path)), pytest.raises(StoreError, match="in use by another program"):
+    with open_transaction(path), pytest.raises(StoreError, match="in use by another program"):
         rekey(path, None, _cipher("one"))
     assert len(_read(path, "plain")) == 6
 

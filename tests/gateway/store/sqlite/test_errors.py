@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.store.errors import StoreBusy, StoreCorrupt, mapped
+from gateway.store.errors import StoreBusy, StoreCorrupt
+from gateway.store.sqlite.errors import mapped
 
 
 def refusal(connection: sqlite3.Connection, sql: str) -> sqlite3.Error:

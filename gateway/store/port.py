@@ -1,0 +1,67 @@
+"""The store as every room sees it: work runs in a transaction, and knows no database.
+
+Work is a plain function that takes a `Transaction` first. SQL in it is the part of the language
+that SQLite and PostgreSQL share, with `?` for values. The store may run a function twice (another
+writer was faster, a group of transactions failed), so a function changes no memory: what has to
+happen outside goes through `after_commit`.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+# The values of a statement, in the order of its question marks or by the names in it.
+Args = Sequence[Any] | Mapping[str, Any]
+Row = tuple[Any, ...]
+
+
+class Transaction(Protocol):
+    """Statements inside one transaction. Each raises what the database raises; the store turns that
+    into a `StoreError` for whoever waits for the work."""
+
+    def one(self, sql: str, args: Args = ()) -> Row:
+        """The row that there always is. Raises `LookupError` when there is none."""
+        ...
+
+    def first(self, sql: str, args: Args = ()) -> Row | None:
+        """The first row, or None when there is none."""
+        ...
+
+    def all(self, sql: str, args: Args = ()) -> list[Row]: ...
+
+    def run(self, sql: str, args: Args = ()) -> int:
+        """Returns how many rows it changed."""
+        ...
+
+    def many(self, sql: str, rows: Iterable[Args]) -> None:
+        """The statement once for each of `rows`."""
+        ...
+
+    def after_commit(self, action: Callable[[], None]) -> None:
+        """Call `action` on the event loop once the transaction is on disk, before whoever awaits
+        the work goes on; never when it is not stored. It must not fail."""
+        ...
+
+
+class Store(Protocol):
+    """Where Kore keeps everything. `folder` is where files beside it belong."""
+
+    @property
+    def folder(self) -> Path: ...
+
+    async def transact(
+        self,
+        work: Callable[Concatenate[Transaction, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """The function's result, once its transaction is on disk; on an error nothing of it is.
+
+        A cancelled caller still waits for the transaction to end. Raises `StoreError` for what the
+        database refuses (a full disk, a damaged file, after `close`), and whatever `work` raises.
+        """
+        ...
+
+    async def close(self) -> None: ...

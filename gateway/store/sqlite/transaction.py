@@ -1,0 +1,36 @@
+"""A transaction on SQLite's one connection."""
+
+import sqlite3
+from collections.abc import Callable, Iterable
+
+from gateway.store.port import Args, Row
+
+
+class SqliteTransaction:
+    """Implements `gateway.store.port.Transaction`. The engine begins and ends it."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self.actions: list[Callable[[], None]] = []
+
+    def one(self, sql: str, args: Args = ()) -> Row:
+        row = self.first(sql, args)
+        if row is None:
+            raise LookupError(f"no row: {sql}")
+        return row
+
+    def first(self, sql: str, args: Args = ()) -> Row | None:
+        row: Row | None = self._connection.execute(sql, args).fetchone()
+        return row
+
+    def all(self, sql: str, args: Args = ()) -> list[Row]:
+        return self._connection.execute(sql, args).fetchall()
+
+    def run(self, sql: str, args: Args = ()) -> int:
+        return self._connection.execute(sql, args).rowcount
+
+    def many(self, sql: str, rows: Iterable[Args]) -> None:
+        self._connection.executemany(sql, rows)
+
+    def after_commit(self, action: Callable[[], None]) -> None:
+        self.actions.append(action)
