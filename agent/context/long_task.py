@@ -3,11 +3,11 @@
 import os
 from pathlib import Path
 
-from agent.context.feature_list import LIST, PROGRESS, Feature, parse_features
 from agent.prompts import render_prompt
 from agent.security.files.safe_open import open_folder_beneath
 from agent.security.taint.file_marks import is_marked
 from agent.security.taint.taint import NOTHING, PRIVATE, UNTRUSTED
+from agent.tools.files.feature_list import LIST, PROGRESS, Feature, parse_features
 from agent.types import Taint
 
 PLAN = ".kore/session_plan.md"

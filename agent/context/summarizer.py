@@ -6,7 +6,7 @@ from contextlib import aclosing
 from typing import cast
 
 from agent import events
-from agent.call_meter import CallMeter
+from agent.context.call_meter import CallMeter
 from agent.context.token_budget import estimate_text, level, middle_out
 from agent.errors import BadReply, ContextTooLong, TimedOut
 from agent.i18n import t

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from agent import events
 from agent.errors import LimitReached, ToolError
+from agent.per_loop import PerLoop
 from agent.records import frozen
 from agent.security.taint.taint import TaintState
 from agent.serialization import event_to_json
@@ -17,7 +18,6 @@ from agent.subagents import profile
 from agent.subagents.catalog import SubagentCatalog
 from agent.subagents.definition import SubagentDefinition
 from agent.tools.base import CallContext, SubagentRequest
-from agent.turn.per_loop import PerLoop
 from agent.turn.request import AgentServices, Task
 from agent.turn.runner import AgentTurn
 from agent.types import Message, Result, Taint, ToolResult, user

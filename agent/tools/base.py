@@ -9,7 +9,7 @@ from agent.events import Event
 from agent.records import frozen
 from agent.security.redaction import Redactor
 from agent.security.taint.origin import TrustedOrigins
-from agent.tools.files.file_views import FileViews
+from agent.tools.file_views import FileViews
 from agent.types import Effect, JsonSchema, Taint, ToolCall, ToolResult
 from agent.undo.recorder import Recorder
 

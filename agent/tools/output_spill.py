@@ -11,9 +11,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
 
+from agent.security.files.quarantine import quarantine_created
 from agent.security.files.safe_open import LISTED, open_folder_beneath
 from agent.security.taint.file_marks import mark_tainted
-from agent.security.taint.quarantine import quarantine_created
 from agent.types import ToolResult
 
 LINE_LIMIT = 2_000

@@ -20,7 +20,7 @@ from agent.tools.base import (
     Tool,
     TracksFileViews,
 )
-from agent.tools.files.file_views import FileViews
+from agent.tools.file_views import FileViews
 from agent.tools.schema import ArgumentSchema
 from agent.types import Taint
 

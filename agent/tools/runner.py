@@ -23,7 +23,7 @@ from agent.tools.base import (
     LongRunning,
     Tool,
 )
-from agent.tools.files.file_views import FileViews
+from agent.tools.file_views import FileViews
 from agent.tools.output_spill import bounded
 from agent.tools.registry import ToolRegistry
 from agent.types import Effect, Taint, ToolCall, ToolResult

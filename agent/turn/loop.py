@@ -7,7 +7,7 @@ from itertools import takewhile
 from typing import cast
 
 from agent import events
-from agent.call_meter import CallMeter
+from agent.context.call_meter import CallMeter
 from agent.context.compaction import Conversation
 from agent.context.request_window import RequestWindow
 from agent.errors import BadReply, ContextTooLong

@@ -16,7 +16,7 @@ from agent.security.policy.base import AnswerPending
 from agent.security.redaction import Stream
 from agent.security.taint.origin import TrustedOrigins
 from agent.tools.base import CallContext, Recall, Schedule, Send, Spawn
-from agent.tools.files.file_views import StaleView, in_words
+from agent.tools.file_views import StaleView, in_words
 from agent.tools.runner import ToolRunner
 from agent.turn.event_stream import EventStream
 from agent.turn.journal import TurnJournal

@@ -8,7 +8,7 @@ import pytest
 
 from agent import events
 from agent.agent import Agent
-from agent.call_meter import CallMeter
+from agent.context.call_meter import CallMeter
 from agent.errors import LimitReached, Unavailable
 from agent.providers.base import ModelRequest
 from agent.providers.pricing import listed_price, tariff_of

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from agent.context.feature_list import LIST, PROGRESS
 from agent.providers.pool import ModelPool
 from agent.security.sandbox.base import Sandbox
 from agent.security.sandbox.bubblewrap import Bubblewrap
+from agent.tools.files.feature_list import LIST, PROGRESS
 from gateway.scheduler.heartbeat import has_work
 from tests.injection.obedient import Obedient
 from tests.injection.scene import (

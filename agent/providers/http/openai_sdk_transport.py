@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from agent.errors import ProviderError, TimedOut, Unavailable
 from agent.i18n import t
+from agent.per_loop import PerLoop
 from agent.providers.http.transport import Deadlines, Endpoint, HttpResponse, connection_failure
-from agent.turn.per_loop import PerLoop
 
 if TYPE_CHECKING:
     import httpx2

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from agent.errors import BadReply, ProviderError, Rejected, TimedOut, Unavailable
 from agent.i18n import t
+from agent.per_loop import PerLoop
 from agent.records import frozen
-from agent.turn.per_loop import PerLoop
 from agent.version import VERSION
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from weakref import WeakValueDictionary
 
 from agent.errors import ToolError
 from agent.security.files.filenames import folded_path
+from agent.security.files.quarantine import quarantine_created
 from agent.security.files.safe_open import LISTED, open_folder_beneath, refuse_kernel_view
-from agent.security.taint.quarantine import quarantine_created
 
 T = TypeVar("T")
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from agent.context.feature_list import check_edit_allowed
 from agent.errors import ToolError
 from agent.prompts import load_prompt
 from agent.security.files import file_io
@@ -15,8 +14,9 @@ from agent.security.taint.taint import PRIVATE
 from agent.settings import ToolSettings
 from agent.text.text_document import LIMIT_BYTES, Document, decode, diff
 from agent.tools.base import CallContext, EffectPlan
+from agent.tools.file_views import FileViews
 from agent.tools.files.edit_matching import Edit, apply
-from agent.tools.files.file_views import FileViews
+from agent.tools.files.feature_list import check_edit_allowed
 from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.tools.schema import parameters
 from agent.types import Artifact, Effect, JsonSchema, Taint, ToolResult

@@ -5,7 +5,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
-from agent.context.feature_list import check_edit_allowed
 from agent.errors import ToolError
 from agent.prompts import load_prompt
 from agent.security.files import file_io
@@ -24,7 +23,8 @@ from agent.text.text_document import (
     refuse_binary,
 )
 from agent.tools.base import CallContext, EffectPlan
-from agent.tools.files.file_views import FileViews, stamp
+from agent.tools.file_views import FileViews, stamp
+from agent.tools.files.feature_list import check_edit_allowed
 from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.tools.schema import parameters
 from agent.tools.web.pdf import pdf_text

@@ -16,10 +16,10 @@ from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 
+from agent.security.files.ignore_rules import LIMIT_BYTES as IGNORES_LIMIT_BYTES
+from agent.security.files.ignore_rules import NAME, Ignores
 from agent.text.text_document import LIMIT_BYTES, TextFormat, lines_of, searchable
 from agent.tools.child_process import limit
-from agent.tools.files.ignore_rules import LIMIT_BYTES as IGNORES_LIMIT_BYTES
-from agent.tools.files.ignore_rules import NAME, Ignores
 from agent.tools.files.regex_members import BadPattern
 from agent.tools.files.regex_pattern import translated
 

@@ -5,12 +5,13 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 
-from agent.context.feature_list import LIST, PROGRESS
 from agent.errors import ToolError
 from agent.records import frozen
 from agent.security.files import file_io
 from agent.security.files.filenames import folded_path
 from agent.security.files.globs import FilePattern
+from agent.security.files.ignore_rules import LIMIT_BYTES as IGNORES_LIMIT_BYTES
+from agent.security.files.ignore_rules import Ignores
 from agent.security.files.paths import (
     INBOX_FOLDER,
     MEMORY_FOLDER,
@@ -24,8 +25,7 @@ from agent.settings import ToolSettings
 from agent.text.text_document import LIMIT_BYTES, searchable
 from agent.text.visible import hidden_character
 from agent.tools.base import CallContext
-from agent.tools.files.ignore_rules import LIMIT_BYTES as IGNORES_LIMIT_BYTES
-from agent.tools.files.ignore_rules import Ignores
+from agent.tools.files.feature_list import LIST, PROGRESS
 from agent.tools.output_spill import spill_folder
 
 OWNER_PROFILE = "USER.md"

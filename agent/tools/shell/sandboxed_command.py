@@ -19,11 +19,11 @@ from agent.security.files.instruction_files import (
     PROMPT_FILES,
     PROMPT_FOLDERS,
 )
+from agent.security.files.quarantine import NewFiles
 from agent.security.files.write_clock import WriteClock
 from agent.security.sandbox.base import SandboxCommand
 from agent.security.sandbox.unconfined import Unconfined
 from agent.security.taint.file_marks import Changing, mark_tainted
-from agent.security.taint.quarantine import NewFiles
 from agent.security.taint.taint import NOTHING, UNTRUSTED
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext

@@ -12,11 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent.context.feature_list import LIST, PROGRESS, is_same_plan
 from agent.context.long_task import features_of, plan_of, text_of
 from agent.errors import ConfigError, KoreError
 from agent.i18n import mark_for_translation, plural, t
 from agent.prompts import render_prompt
+from agent.tools.files.feature_list import LIST, PROGRESS, is_same_plan
 from gateway.cli.chat.long_task_options import LongTaskOptions, plan_for, refuse_stand_in
 from gateway.cli.chat.long_task_progress import LongTaskProgress, TallyFile, opened
 from gateway.cli.chat.long_task_session import BEAT_S, LongTaskSession, SessionOutcome

@@ -13,8 +13,8 @@ from agent.history import JsonlHistory
 from agent.providers.scripted import ScriptedProvider, Step
 from agent.security.policy.engine import DefaultPolicy
 from agent.subagents.definition import SubagentDefinition
-from agent.tools.files import file_views
-from agent.tools.files.file_views import FileViews, stamp
+from agent.tools import file_views
+from agent.tools.file_views import FileViews, stamp
 from agent.tools.runner import Permissions
 from agent.types import Context
 from tests.agent.props import FREE, call, calls, results, scripted

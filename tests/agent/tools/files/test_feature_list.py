@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from agent.context.feature_list import check_edit_allowed, is_same_plan
 from agent.errors import ToolError
+from agent.tools.files.feature_list import check_edit_allowed, is_same_plan
 
 ITEM: dict[str, Any] = {"description": "a", "steps": ["x"], "passes": False}
 

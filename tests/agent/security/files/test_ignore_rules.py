@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.tools.files.ignore_rules import Ignores
+from agent.security.files.ignore_rules import Ignores
 
 ROOT = Path("/w")
 
