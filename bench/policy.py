@@ -7,7 +7,7 @@ from pathlib import Path
 
 from agent.security.policy.base import ToolRequest
 from agent.security.policy.engine import PrincipalContext, RolePolicy
-from agent.security.policy.roles import built_in_roles
+from agent.security.policy.policy_file import built_in_roles
 from bench.figure import Figure, sampled
 from bench.process import ROOT
 

@@ -10,7 +10,7 @@ from agent.undo.blob_store import BlobStore
 from agent.undo.change_log import ChangeLog
 from agent.undo.command_diff import CommandChangeDetector
 from agent.undo.file_ledger import FileLedger
-from agent.undo.recorder import RecorderFactory
+from agent.undo.records import ChangeOrigin
 from bench.figure import Figure, sampled
 
 FILES = 10_000
@@ -22,10 +22,9 @@ async def measure(command: Sequence[str]) -> list[Figure]:
         root, store = Path(folder, "workspace"), Path(folder, "undo")
         _fill(root)
         changes = ChangeLog(FileLedger(store), BlobStore(store))
-        recording = RecorderFactory(lambda: changes, 1)
 
         def around() -> None:
-            work = CommandChangeDetector(recording.recorder("s", "c", "exec", root), changes)
+            work = CommandChangeDetector(ChangeOrigin("s", 1, "c", "exec", root.resolve()), changes)
             work.begin()
             work.end()
 

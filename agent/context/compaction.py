@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 from agent.context.summarizer import DroppedMessages, Summariser, Summary
 from agent.context.token_budget import MANY, estimate, estimate_text
 from agent.errors import ConfigError, LimitReached, ProviderError
-from agent.history import close_unanswered_calls, is_valid
+from agent.history_validation import close_unanswered_calls, is_valid
 from agent.prompts import load_prompt, render_prompt
 from agent.records import frozen
 from agent.security.taint.taint import TaintState

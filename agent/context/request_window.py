@@ -7,7 +7,7 @@ from agent.context.compaction import Compactor, Conversation
 from agent.context.images import ImageLoader
 from agent.context.token_budget import SMALLEST, ContextBudget, TrimmedMessages, trim_to_budget
 from agent.context.token_calibration import TokenCalibration
-from agent.history import repair
+from agent.history_validation import repair
 from agent.types import Usage
 
 

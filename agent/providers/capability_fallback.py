@@ -18,7 +18,7 @@ from agent.events import ModelEvent, Notice, Reply, TextDelta, ToolCallDelta
 from agent.i18n import t
 from agent.prompts import load_prompt
 from agent.providers.base import ClosingProvider, ModelRequest
-from agent.providers.openai.response import next_call_number
+from agent.providers.tool_calls import next_call_number
 from agent.types import Image, Message, Part, RedactedThinking, Text, Thinking
 
 _REFUSED_KEPT = 50_000

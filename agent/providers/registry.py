@@ -11,8 +11,7 @@ from agent.i18n import t
 from agent.providers.base import ClosingProvider, Provider
 from agent.providers.capability_fallback import CapabilityFallback
 from agent.providers.http.transport import AiohttpTransport, Deadlines, Endpoint, Transport
-from agent.providers.openai.request import Dialect
-from agent.providers.vendors import ALIASES, CONTEXT_TOKENS, VENDORS, Vendor, find_vendor
+from agent.providers.vendors import ALIASES, CONTEXT_TOKENS, VENDORS, Dialect, Vendor, find_vendor
 from agent.records import frozen
 
 OFFLINE = "offline/echo"

@@ -16,7 +16,7 @@ from agent.events import (
 )
 from agent.prompts import render_prompt
 from agent.providers.base import ModelRequest
-from agent.providers.openai.response import next_call_number, parse_tool_call
+from agent.providers.tool_calls import next_call_number, parse_tool_call
 from agent.types import Context, Message, Thinking, Usage, assistant
 
 _WORD = re.compile(r"\s*\S+\s*")

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from agent.events import ModelEvent, TextDelta, ThinkingDelta, ThinkingEnd
-from agent.providers.openai.request import mend
+from agent.providers.wire_text import replace_lone_surrogates
 
 _TAGS = {"<think>": "</think>", "<thinking>": "</thinking>"}
 
@@ -90,14 +90,14 @@ class DeltaBuffer:
         self.held = ""
         if text and "\ud800" <= text[-1] <= "\udbff":
             text, self.held = text[:-1], text[-1]
-        text = mend(text)
+        text = replace_lone_surrogates(text)
         self.said.append(text)
         self.chars += len(text)
         return text
 
     @property
     def text(self) -> str:
-        return "".join(self.said) + mend(self.held)
+        return "".join(self.said) + replace_lone_surrogates(self.held)
 
 
 class TextStream:

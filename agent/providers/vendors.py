@@ -3,12 +3,41 @@
 from collections.abc import Mapping
 from dataclasses import field
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
-from agent.providers.openai.request import Dialect
 from agent.records import frozen
 
 CONTEXT_TOKENS = 128_000
+
+
+@frozen
+class Dialect:
+    """How a vendor's endpoint differs from OpenAI's own.
+
+    `replay_reasoning` sends the thinking of replies back as `reasoning_content`, and a blank for
+    replies of models that did not think: without it, some refuse the whole conversation.
+    `replay_details` sends back OpenRouter's `reasoning_details`, and
+    `replay_extra` sends back what a vendor attached to a tool call as `extra_content` (Gemini's
+    thought signatures). `thinking` and `no_thinking` hold the body fields that switch reasoning on
+    and off. `null_content` allows null as the text of a reply that only calls tools; some servers'
+    chat templates fail on it.
+    """
+
+    max_tokens_name: str = "max_tokens"
+    null_content: bool = True
+    stream_usage: bool = True
+    replay_reasoning: bool = False
+    replay_extra: bool = False
+    replay_details: bool = False
+    thinking: Mapping[str, Any] = field(default_factory=dict)
+    no_thinking: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """The name under which a message keeps its encoding in this dialect."""
+        flags = "+reasoning" * self.replay_reasoning + "+extra" * self.replay_extra
+        flags += "+details" * self.replay_details + "+empty" * (not self.null_content)
+        return f"openai{flags}"
 
 
 @frozen

@@ -12,7 +12,7 @@ from agent.context.compaction import Conversation
 from agent.context.request_window import RequestWindow
 from agent.errors import BadReply, ContextTooLong
 from agent.events import FILTERED
-from agent.history import close_unanswered_calls, distinct, unanswered_calls
+from agent.history_validation import close_unanswered_calls, unanswered_calls, with_unique_call_ids
 from agent.i18n import mark_for_translation, t
 from agent.prompts import load_prompt, render_prompt
 from agent.providers.base import ModelRequest, Provider, ToolSpec
@@ -143,7 +143,7 @@ class AgentLoop:
             await self._outlet.emit(events.Notice("warning", load_prompt("reply_cut")))
         # Said is said: a stop while it is being stored must find it in the conversation.
         self._partial = []
-        message = distinct(reply.message)
+        message = with_unique_call_ids(reply.message)
         self._add([message])
         await self._progress.reply(message)
         if reply.finish_reason == FILTERED:

@@ -15,7 +15,7 @@ from agent.context.token_budget import budget_for
 from agent.context.token_calibration import counted_as
 from agent.errors import ConfigError, LimitReached, ProviderError
 from agent.events import Event
-from agent.history import close_unanswered_calls, result_message
+from agent.history_validation import close_unanswered_calls, result_message
 from agent.i18n import mark_for_translation, t
 from agent.prompts import load_prompt
 from agent.providers.pool import OpenModel

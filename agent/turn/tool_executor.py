@@ -9,7 +9,7 @@ from typing import Literal
 
 from agent import events
 from agent.errors import KoreError
-from agent.history import result_message
+from agent.history_validation import result_message
 from agent.prompts import load_prompt, render_prompt
 from agent.records import frozen
 from agent.security.policy.base import AnswerPending

@@ -8,8 +8,7 @@ from pathlib import Path
 from agent.errors import KoreError, ToolError
 from agent.undo.blob_store import BlobStore
 from agent.undo.ledger import Ledger
-from agent.undo.recorder import ChangeOrigin
-from agent.undo.records import ChangeStep, FileChange, FileState, same
+from agent.undo.records import ChangeOrigin, ChangeStep, FileChange, FileState, same
 from agent.undo.restore import snapshot_path
 
 

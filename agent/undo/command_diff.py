@@ -8,8 +8,7 @@ from pathlib import Path
 
 from agent.errors import ToolError
 from agent.undo.change_log import ChangeLog, TrackingWindow
-from agent.undo.recorder import Recorder
-from agent.undo.records import FileChange, FileState, same
+from agent.undo.records import ChangeOrigin, FileChange, FileState, same
 from agent.undo.report import list_paths
 from agent.undo.snapshot import FolderSnapshot, SnapshotEntry, SnapshotLimits, SnapshotWalker
 
@@ -18,19 +17,22 @@ _TOUCHED = 100
 
 
 class CommandChangeDetector:
-    """`begin` before it runs, `end` after it, both in a thread. What cannot be undone is noted in
-    its recorder, for the person."""
+    """Call `begin` before the command runs and `end` after it, both in a thread.
+
+    `notes` are sentences for the person about what cannot be undone; `touched` are the changed
+    files, as far as they are known.
+    """
 
     def __init__(
         self,
-        recorder: Recorder,
+        origin: ChangeOrigin,
         changes: ChangeLog,
         closed: Collection[Path] = (),
         limits: SnapshotLimits | None = None,
     ) -> None:
-        assert recorder.origin is not None, "who records has an origin"
-        self._recorder = recorder
-        self._origin = recorder.origin
+        self.notes: list[str] = []
+        self.touched: list[str] = []
+        self._origin = origin
         self._changes = changes
         self._walk = SnapshotWalker(self._origin.root, changes.blobs, closed, limits)
         self._window: TrackingWindow | None = None
@@ -41,7 +43,7 @@ class CommandChangeDetector:
         try:
             self.before = self._walk.tree(self._known())
         except OSError as exc:
-            self._recorder.notes.append(
+            self.notes.append(
                 f"files could not be kept ({exc.strerror}): what this changed cannot be undone"
             )
 
@@ -54,7 +56,7 @@ class CommandChangeDetector:
             if before is not None:
                 self._record(before, self._walk.tree(before.entries), window)
         except (OSError, ToolError) as exc:
-            self._recorder.notes.append(f"what this changed cannot be undone: {exc}")
+            self.notes.append(f"what this changed cannot be undone: {exc}")
         finally:
             self._changes.close(window)
 
@@ -65,15 +67,15 @@ class CommandChangeDetector:
         if found.changes:
             self._changes.add(self._origin, found.changes, shared=window.overlaps)
         paths = [change.path for change in found.changes if not _is_folder(change)]
-        self._recorder.touched += map(str, [*paths, *found.lost][:_TOUCHED])
+        self.touched += map(str, [*paths, *found.lost][:_TOUCHED])
         if found.lost:
             names = list_paths(found.lost, self._origin.root)
-            self._recorder.notes.append(f"cannot be undone, too large or not readable: {names}")
+            self.notes.append(f"cannot be undone, too large or not readable: {names}")
         if found.others:
             names = list_paths(found.others, self._origin.root)
-            self._recorder.notes.append(f"changed by others at the same time: {names}")
+            self.notes.append(f"changed by others at the same time: {names}")
         if before.is_cut or after.is_cut:
-            self._recorder.notes.append(
+            self.notes.append(
                 f"the folder has more than {self._walk.limits.entries:,} entries: files that this "
                 "made, and what it changed in the rest, cannot be undone"
             )

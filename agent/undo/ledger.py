@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from agent.records import frozen
-from agent.undo.records import ChangeStep, FileChange
+from agent.undo.records import ChangeStep, FileChange, Standing
 
 # Older steps are forgotten.
 KEEP_S = 7 * 86_400
@@ -94,3 +94,14 @@ class Ledger(Protocol):
     def end(self, ending: UndoResult) -> None:
         """The act is over."""
         ...
+
+
+@frozen
+class UndoneStep:
+    """What became of each path: the move, with the change as it stands now."""
+
+    moves: tuple[PathChange, ...]
+
+    def paths(self, *standings: Standing) -> list[Path]:
+        found = [m.change.path for m in self.moves if m.change.standing in standings]
+        return list(dict.fromkeys(found))

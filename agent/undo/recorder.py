@@ -4,27 +4,16 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from agent.records import frozen
+from agent.security.files.file_io import in_thread
 from agent.types import ToolResult
-
-if TYPE_CHECKING:
-    from agent.undo.change_log import ChangeLog
+from agent.undo.change_log import ChangeLog
+from agent.undo.command_diff import CommandChangeDetector
+from agent.undo.records import ChangeOrigin
 
 # Opens the journal that all sessions share; always the same one.
-OpenChanges = Callable[[], "ChangeLog"]
-
-
-@frozen
-class ChangeOrigin:
-    """Whose change it is: the call of a tool in a turn of a session, at work in `root`."""
-
-    session: str
-    turn: int
-    call: str
-    tool: str
-    root: Path
+OpenChanges = Callable[[], ChangeLog]
 
 
 @dataclass(slots=True)
@@ -38,7 +27,7 @@ class Recorder:
     touched: list[str] = field(default_factory=list)
 
     @property
-    def changes(self) -> "ChangeLog | None":
+    def changes(self) -> ChangeLog | None:
         return self.opens() if self.opens is not None else None
 
     @contextmanager
@@ -61,18 +50,17 @@ class Recorder:
         if self.opens is None or self.origin is None:
             yield
             return
-        from agent.security.files.file_io import in_thread
-        from agent.undo.command_diff import CommandChangeDetector
-
         changes = self.opens()
         # The journal may lie in the folder; what it writes is nobody's work.
         own = changes.blobs.folder.resolve()
-        command = CommandChangeDetector(self, changes, [*closed, own])
+        detector = CommandChangeDetector(self.origin, changes, [*closed, own])
         try:
-            await in_thread(command.begin)
+            await in_thread(detector.begin)
             yield
         finally:
-            await in_thread(command.end)
+            await in_thread(detector.end)
+            self.notes += detector.notes
+            self.touched += detector.touched
 
     @contextmanager
     def beside(self) -> Iterator[None]:

@@ -96,3 +96,14 @@ class ChangeStep:
 
     def with_changes(self, changes: Sequence[FileChange]) -> "ChangeStep":
         return replace(self, changes=tuple(changes))
+
+
+@frozen
+class ChangeOrigin:
+    """Whose change it is: the call of a tool in a turn of a session, at work in `root`."""
+
+    session: str
+    turn: int
+    call: str
+    tool: str
+    root: Path

@@ -8,10 +8,9 @@ from agent.i18n import mark_for_translation, plural, t
 from agent.text.text_document import decode, diff
 from agent.text.visible import escape_line
 from agent.undo.blob_store import BlobStore
-from agent.undo.ledger import Direction, PathChange
+from agent.undo.ledger import Direction, PathChange, UndoneStep
 from agent.undo.records import ChangeStep, FileState, same
 from agent.undo.restore import read, snapshot_path
-from agent.undo.reversal import UndoneStep
 
 _SHOWN = 10
 _DONE = {

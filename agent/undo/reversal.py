@@ -12,7 +12,7 @@ from agent.errors import ToolError
 from agent.records import frozen
 from agent.security.files.file_io import exclusive_file
 from agent.undo.change_log import ChangeLog
-from agent.undo.ledger import Direction, PathChange, UndoOperation, UndoResult, Verdict
+from agent.undo.ledger import Direction, PathChange, UndoneStep, UndoOperation, UndoResult, Verdict
 from agent.undo.records import ChangeStep, FileChange, FileState, Standing, same
 from agent.undo.restore import restore, snapshot_path
 
@@ -31,17 +31,6 @@ class UndoRequest:
     since: int | None = None
     path: Path | None = None
     force: bool = False
-
-
-@frozen
-class UndoneStep:
-    """What became of each path: the move, with the change as it stands now."""
-
-    moves: tuple[PathChange, ...]
-
-    def paths(self, *standings: Standing) -> list[Path]:
-        found = [m.change.path for m in self.moves if m.change.standing in standings]
-        return list(dict.fromkeys(found))
 
 
 class Reversal:

@@ -13,8 +13,15 @@ from agent.i18n import ENGLISH, t, use_locale
 from agent.records import frozen
 from agent.security.audit import AuditLevel
 from agent.security.policy.base import BLOCKED_COMMANDS, PermissionMode
-from agent.security.policy.policy_file import TOOLS, PolicyFile, decode_policy, guess, read_raw
-from agent.security.policy.roles import Grants, Role, built_in_roles
+from agent.security.policy.policy_file import (
+    TOOLS,
+    PolicyFile,
+    built_in_roles,
+    decode_policy,
+    guess,
+    read_raw,
+)
+from agent.security.policy.roles import Grants, Role
 from agent.tools.aliases import NAMES
 
 if TYPE_CHECKING:

@@ -106,7 +106,7 @@ def _preview(
     undoing: "UndoService", moves: "tuple[PathChange, ...]", number: str, since: RewindPoint
 ) -> str:
     from agent.undo import report
-    from agent.undo.reversal import UndoneStep
+    from agent.undo.ledger import UndoneStep
 
     told = report.describe(UndoneStep(moves), "undo", undoing.root, would=True)
     would = told or t("No file would change.")

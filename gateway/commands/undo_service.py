@@ -15,8 +15,8 @@ from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.types import ToolCall
 from agent.undo import report
 from agent.undo.change_log import ChangeLog
-from agent.undo.ledger import Direction, PathChange
-from agent.undo.reversal import Reversal, UndoneStep
+from agent.undo.ledger import Direction, PathChange, UndoneStep
+from agent.undo.reversal import Reversal
 from gateway.commands.dispatcher import CommandCall
 from gateway.core.markdown import escape_markdown
 

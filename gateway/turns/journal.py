@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
-from agent.history import close_unanswered_calls, result_message
+from agent.history_validation import close_unanswered_calls, result_message
 from agent.tools.registry import ToolRegistry
 from agent.types import Effect, Message, ToolCall, ToolResult
 from gateway.core.errors import TurnSuspended

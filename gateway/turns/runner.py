@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from agent import events
 from agent.agent import Agent
-from agent.history import unanswered_calls
+from agent.history_validation import unanswered_calls
 from agent.security.taint.taint import NOTHING, UNTRUSTED, TaintState
 from agent.serialization import event_to_json
 from agent.turn.context_usage import PromptAudience

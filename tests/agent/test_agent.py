@@ -13,7 +13,8 @@ import pytest
 from agent import events
 from agent.agent import Agent
 from agent.errors import ConfigError, ContextTooLong, RateLimited, Rejected, Unavailable
-from agent.history import JsonlHistory, MemoryHistory, is_valid
+from agent.history import JsonlHistory, MemoryHistory
+from agent.history_validation import is_valid
 from agent.prompts import load_prompt, render_prompt
 from agent.providers.http.transport import Endpoint
 from agent.providers.openai.provider import OpenAICompatibleProvider

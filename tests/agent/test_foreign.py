@@ -14,7 +14,8 @@ import pytest
 
 from agent import events
 from agent.agent import Agent
-from agent.history import MemoryHistory, distinct, is_valid
+from agent.history import MemoryHistory
+from agent.history_validation import is_valid, with_unique_call_ids
 from agent.providers.pool import ModelPool
 from agent.providers.registry import ModelConfig
 from agent.tools.base import CallContext
@@ -65,8 +66,11 @@ async def test_calls_under_one_id_each_keep_their_own_result(tmp_path: Path) -> 
 
 def test_a_reply_with_ids_of_its_own_stays_the_same_object() -> None:
     one = calls(call("note", "a"), call("note", "b"))
-    assert distinct(one) is one
-    ids = [c.id for c in distinct(calls(*(ToolCall("a", "note", {}, "{}"),) * 3)).tool_calls]
+    assert with_unique_call_ids(one) is one
+    ids = [
+        c.id
+        for c in with_unique_call_ids(calls(*(ToolCall("a", "note", {}, "{}"),) * 3)).tool_calls
+    ]
     assert ids == ["a", "a_2", "a_3"]
 
 

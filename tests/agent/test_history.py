@@ -6,10 +6,8 @@ import pytest
 from hypothesis import given
 
 from agent.errors import KoreError
-from agent.history import (
-    History,
-    JsonlHistory,
-    MemoryHistory,
+from agent.history import History, JsonlHistory, MemoryHistory
+from agent.history_validation import (
     close_unanswered_calls,
     is_valid,
     repair,

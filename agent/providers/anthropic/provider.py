@@ -10,7 +10,7 @@ from agent.providers.base import ModelRequest
 from agent.providers.http.json_stream import SseParser
 from agent.providers.http.streaming_client import StreamingClient
 from agent.providers.http.transport import AiohttpTransport, Deadlines, Endpoint, Transport
-from agent.providers.openai.response import next_call_number
+from agent.providers.tool_calls import next_call_number
 
 _HOST = "https://api.anthropic.com/"
 _VERSION_HEADER = "anthropic-version"

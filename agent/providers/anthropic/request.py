@@ -14,7 +14,12 @@ from typing import Any
 
 from agent.prompts import load_prompt
 from agent.providers.base import ModelRequest
-from agent.providers.openai.request import ToolSchemaCache, encode_json, name_of, with_context
+from agent.providers.wire_text import (
+    RequestHeadCache,
+    encode_json,
+    sendable_tool_name,
+    text_with_context,
+)
 from agent.types import (
     Image,
     Message,
@@ -47,7 +52,7 @@ class AnthropicRequestEncoder:
 
     def __init__(self, version: str) -> None:
         self._version = version
-        self._heads = ToolSchemaCache(self._head)
+        self._heads = RequestHeadCache(self._head)
 
     def body(self, request: ModelRequest) -> bytes:
         """The request as compact UTF-8 JSON.
@@ -177,7 +182,7 @@ def _content(message: Message) -> list[dict[str, Any]]:
             )
         case _:
             images = [_picture(part) for part in message.content if isinstance(part, Image)]
-            return [*images, *_text(with_context(message))]
+            return [*images, *_text(text_with_context(message))]
 
 
 def _said(part: Part, calls: dict[str, dict[str, Any]]) -> dict[str, Any] | None:
@@ -207,7 +212,12 @@ def _picture(image: Image) -> dict[str, Any]:
 
 def _call(call: ToolCall) -> dict[str, Any]:
     arguments = {"unreadable": call.raw} if call.arguments is None else dict(call.arguments)
-    return {"type": "tool_use", "id": _id(call.id), "name": name_of(call), "input": arguments}
+    return {
+        "type": "tool_use",
+        "id": _id(call.id),
+        "name": sendable_tool_name(call),
+        "input": arguments,
+    }
 
 
 def _result(message: Message) -> dict[str, Any]:

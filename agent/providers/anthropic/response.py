@@ -19,10 +19,9 @@ from agent.events import (
 )
 from agent.i18n import t
 from agent.providers.http.json_stream import JsonObject
-from agent.providers.openai.chunk import count_of, text_of
-from agent.providers.openai.request import encode_json, mend
-from agent.providers.openai.response import parse_tool_call
 from agent.providers.text_stream import DeltaBuffer
+from agent.providers.tool_calls import parse_tool_call
+from agent.providers.wire_text import count_of, encode_json, replace_lone_surrogates, text_of
 from agent.types import (
     Message,
     Part,
@@ -57,7 +56,7 @@ class _Block:
 
     @property
     def name(self) -> str:
-        return mend(text_of(self.data.get("name")))
+        return replace_lone_surrogates(text_of(self.data.get("name")))
 
     @property
     def thinks(self) -> bool:
@@ -139,7 +138,7 @@ class AnthropicResponseBuilder:
         block.signature = text_of(data.get("signature"))
         yield from self._say(block, text_of(data.get("text")) + text_of(data.get("thinking")))
         if block.kind == "tool_use":
-            block.id = self._own_id(mend(text_of(data.get("id"))), block)
+            block.id = self._own_id(replace_lone_surrogates(text_of(data.get("id"))), block)
             yield ToolCallDelta(block.id, block.name, "")
 
     def _own_id(self, given: str, block: _Block) -> str:
@@ -163,7 +162,7 @@ class AnthropicResponseBuilder:
             case "signature_delta":
                 block.signature += text_of(delta.get("signature"))
             case "input_json_delta":
-                piece = mend(text_of(delta.get("partial_json")))
+                piece = replace_lone_surrogates(text_of(delta.get("partial_json")))
                 block.pieces.append(piece)
                 yield ToolCallDelta(block.id, block.name, piece)
 

@@ -9,7 +9,7 @@ from agent.providers.http.streaming_client import StreamingClient
 from agent.providers.http.transport import AiohttpTransport, Deadlines, Endpoint, Transport
 from agent.providers.ollama.request import OllamaRequestEncoder
 from agent.providers.ollama.response import OllamaResponseBuilder
-from agent.providers.openai.response import next_call_number
+from agent.providers.tool_calls import next_call_number
 
 PATH = "/api/chat"
 

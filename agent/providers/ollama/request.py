@@ -9,12 +9,12 @@ from typing import Any
 
 from agent.prompts import load_prompt
 from agent.providers.base import ModelRequest
-from agent.providers.openai.request import (
-    ToolSchemaCache,
+from agent.providers.wire_text import (
+    RequestHeadCache,
     encode_json,
     function_of,
-    name_of,
-    with_context,
+    sendable_tool_name,
+    text_with_context,
 )
 from agent.types import Image, Message, Thinking, ToolCall
 
@@ -32,7 +32,7 @@ class OllamaRequestEncoder:
 
     def __init__(self, context_tokens: int | None) -> None:
         self._context_tokens = context_tokens
-        self._heads = ToolSchemaCache(self._head)
+        self._heads = RequestHeadCache(self._head)
 
     def body(self, request: ModelRequest) -> bytes:
         """The request as compact UTF-8 JSON."""
@@ -69,7 +69,7 @@ def _encoded(messages: Sequence[Message]) -> list[bytes]:
     names: dict[str, str] = {}
     for message in messages:
         for call in message.tool_calls:
-            names[call.id] = name_of(call)
+            names[call.id] = sendable_tool_name(call)
         found = message.wire.get(_KEY)
         if found is None:
             name = names.get(message.tool_call_id or "")
@@ -86,7 +86,7 @@ def _message(message: Message, tool_name: str | None) -> dict[str, Any]:
         case "assistant":
             return _assistant(message)
         case _:
-            data = {"role": message.role, "content": with_context(message)}
+            data = {"role": message.role, "content": text_with_context(message)}
             images = [
                 b64encode(part.data).decode() for part in message.content if isinstance(part, Image)
             ]
@@ -108,4 +108,4 @@ def _assistant(message: Message) -> dict[str, Any]:
 
 def _call(call: ToolCall) -> dict[str, Any]:
     arguments = {"unreadable": call.raw} if call.arguments is None else dict(call.arguments)
-    return {"id": call.id, "function": {"name": name_of(call), "arguments": arguments}}
+    return {"id": call.id, "function": {"name": sendable_tool_name(call), "arguments": arguments}}

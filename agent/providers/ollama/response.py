@@ -11,10 +11,9 @@ from agent.errors import Unavailable
 from agent.events import ModelEvent, Reply, ToolCallDelta
 from agent.i18n import t
 from agent.providers.http.json_stream import JsonObject
-from agent.providers.openai.chunk import count_of, text_of
-from agent.providers.openai.request import mend
-from agent.providers.openai.response import parse_tool_call
 from agent.providers.text_stream import TextStream
+from agent.providers.tool_calls import parse_tool_call
+from agent.providers.wire_text import count_of, replace_lone_surrogates, text_of
 from agent.types import Message, Part, Text, Thinking, ToolCall, Usage
 
 
@@ -67,14 +66,18 @@ class OllamaResponseBuilder:
             return
         yield from self._speech.pause()
         taken = {call.id for call in self._calls}
-        call_id = mend(text_of(data.get("id")))
+        call_id = replace_lone_surrogates(text_of(data.get("id")))
         if not call_id or call_id in taken:
             number = self._number()
             while (call_id := f"call_{number}") in taken:
                 number += 1
         arguments = function.get("arguments")
         raw = arguments if isinstance(arguments, str) else _dumped(arguments)
-        call = parse_tool_call(call_id, mend(text_of(function.get("name"))), mend(raw))
+        call = parse_tool_call(
+            call_id,
+            replace_lone_surrogates(text_of(function.get("name"))),
+            replace_lone_surrogates(raw),
+        )
         self._calls.append(call)
         yield ToolCallDelta(call.id, call.name, call.raw)
 

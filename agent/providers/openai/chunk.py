@@ -4,10 +4,10 @@ Seen in the wild: `reasoning_content` or `reasoning`, content as a list of parts
 choice or under `x_groq`, the older `function_call`, a whole `message` in place of a `delta`.
 """
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
+from agent.providers.wire_text import count_of, text_of
 from agent.types import Usage
 
 
@@ -47,11 +47,6 @@ def usage_of(payload: Mapping[str, Any]) -> Usage | None:
     return _tokens(usage) if isinstance(usage, dict) else None
 
 
-def text_of(value: object) -> str:
-    """The value if it is text."""
-    return value if isinstance(value, str) else ""
-
-
 def _joined(parts: list[Any], kind: str) -> str:
     """The parts of one kind; a thinking part may hold a list of text parts itself."""
     found: list[str] = []
@@ -80,9 +75,3 @@ def _tokens(data: Mapping[str, Any]) -> Usage:
         count_of(data.get("completion_tokens")),
         count_of(cached),
     )
-
-
-def count_of(value: object) -> int:
-    if isinstance(value, float) and not math.isfinite(value):
-        return 0
-    return max(0, int(value)) if isinstance(value, int | float) else 0

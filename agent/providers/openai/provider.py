@@ -7,8 +7,10 @@ from agent.providers.base import ModelRequest
 from agent.providers.http.json_stream import SseParser
 from agent.providers.http.streaming_client import StreamingClient
 from agent.providers.http.transport import AiohttpTransport, Deadlines, Endpoint, Transport
-from agent.providers.openai.request import Dialect, OpenAIRequestEncoder
-from agent.providers.openai.response import OpenAIResponseBuilder, next_call_number
+from agent.providers.openai.request import OpenAIRequestEncoder
+from agent.providers.openai.response import OpenAIResponseBuilder
+from agent.providers.tool_calls import next_call_number
+from agent.providers.vendors import Dialect
 
 
 class OpenAICompatibleProvider:

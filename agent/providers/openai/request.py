@@ -7,86 +7,29 @@ Body: https://platform.openai.com/docs/api-reference/chat/create
 
 import json
 from base64 import b64encode
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from agent.prompts import load_prompt
-from agent.providers.base import ModelRequest, ToolSpec, plain_name
+from agent.providers.base import ModelRequest
 from agent.providers.openai.reasoning_details import details_of
-from agent.records import frozen
-from agent.types import Context, Image, Message, Text, Thinking, ToolCall
+from agent.providers.vendors import Dialect
+from agent.providers.wire_text import (
+    RequestHeadCache,
+    encode_json,
+    function_of,
+    sendable_tool_name,
+    text_with_context,
+)
+from agent.types import Image, Message, Text, Thinking, ToolCall
 
-_HEADS_KEPT = 32
 # For a model that wants to hear what it thought where there was no thought: empty is not enough.
 _NO_REASONING = " "
 # What Gemini takes for a signature of a call that another model has made.
 # https://ai.google.dev/gemini-api/docs/thought-signatures
 _UNSIGNED = {"google": {"thought_signature": "skip_thought_signature_validator"}}
 _LIMIT_NAMES = ("max_tokens", "max_completion_tokens")
-_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
-
-
-@frozen
-class Dialect:
-    """How a vendor's endpoint differs from OpenAI's own.
-
-    `replay_reasoning` sends the thinking of replies back as `reasoning_content`, and a blank for
-    replies of models that did not think: without it, some refuse the whole conversation.
-    `replay_details` sends back OpenRouter's `reasoning_details`, and
-    `replay_extra` sends back what a vendor attached to a tool call as `extra_content` (Gemini's
-    thought signatures). `thinking` and `no_thinking` hold the body fields that switch reasoning on
-    and off. `null_content` allows null as the text of a reply that only calls tools; some servers'
-    chat templates fail on it.
-    """
-
-    max_tokens_name: str = "max_tokens"
-    null_content: bool = True
-    stream_usage: bool = True
-    replay_reasoning: bool = False
-    replay_extra: bool = False
-    replay_details: bool = False
-    thinking: Mapping[str, Any] = field(default_factory=dict)
-    no_thinking: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def key(self) -> str:
-        """The name under which a message keeps its encoding in this dialect."""
-        flags = "+reasoning" * self.replay_reasoning + "+extra" * self.replay_extra
-        flags += "+details" * self.replay_details + "+empty" * (not self.null_content)
-        return f"openai{flags}"
-
-
-class ToolSchemaCache:
-    """What stands in front of the messages, remembered for the last few conversations."""
-
-    def __init__(self, write: Callable[[ModelRequest], bytes]) -> None:
-        self._write = write
-        # The value holds the tools, so that their ids in the key stay theirs.
-        self._known: dict[tuple[object, ...], tuple[bytes, tuple[ToolSpec, ...]]] = {}
-
-    def __len__(self) -> int:
-        return len(self._known)
-
-    def of(self, request: ModelRequest) -> bytes:
-        tools = tuple(request.tools)
-        options = json.dumps(dict(request.options), sort_keys=True, default=repr)
-        key = (
-            request.model,
-            request.system,
-            request.temperature,
-            request.max_tokens,
-            options,
-            tuple(map(id, tools)),
-        )
-        known = self._known.get(key)
-        if known is not None:
-            return known[0]
-        if len(self._known) >= _HEADS_KEPT:
-            del self._known[next(iter(self._known))]
-        head = self._write(request)
-        self._known[key] = (head, tools)
-        return head
 
 
 class OpenAIRequestEncoder:
@@ -97,7 +40,7 @@ class OpenAIRequestEncoder:
         self._replaying = replace(dialect, replay_reasoning=True)
         self._wanting: set[str] = set()
         self._renamed: set[str] = set()
-        self._heads = ToolSchemaCache(self._head)
+        self._heads = RequestHeadCache(self._head)
 
     def replay_reasoning(self, model: str) -> bool:
         """From now on this model gets its thoughts back; False when it does already."""
@@ -111,7 +54,7 @@ class OpenAIRequestEncoder:
         if model in self._renamed:
             return False
         self._renamed.add(model)
-        self._heads = ToolSchemaCache(self._head)
+        self._heads = RequestHeadCache(self._head)
         return True
 
     def body(self, request: ModelRequest) -> bytes:
@@ -153,33 +96,9 @@ class OpenAIRequestEncoder:
         return fields
 
 
-def encode_json(value: object) -> bytes:
-    """Compact JSON in valid UTF-8, whatever the strings hold."""
-    return mend(_JSON.encode(value)).encode()
-
-
-def mend(text: str) -> str:
-    """The text with surrogate pairs joined and lone surrogates replaced by U+FFFD."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text
-
-
 def extra_to_signature(extra: Mapping[str, Any]) -> str:
     """What vendors attached to tool calls, by call id, as the signature of an empty `Thinking`."""
     return json.dumps({"extra_content": extra})
-
-
-def function_of(tool: ToolSpec) -> dict[str, Any]:
-    """The tool as OpenAI and Ollama want it described."""
-    function = {
-        "name": tool.name,
-        "description": tool.description,
-        "parameters": tool.parameters,
-    }
-    return {"type": "function", "function": function}
 
 
 def _encoded(message: Message, dialect: Dialect, key: str) -> bytes:
@@ -200,18 +119,11 @@ def _message(message: Message, dialect: Dialect) -> dict[str, Any]:
             return {"role": message.role, "content": _seen_and_heard(message)}
 
 
-def with_context(message: Message) -> str:
-    """A user message's words, its moving parts behind them."""
-    text = "".join(part.text for part in message.content if isinstance(part, Text))
-    context = [part.text for part in message.content if isinstance(part, Context)]
-    return "\n\n".join([text, *context])
-
-
 def _seen_and_heard(message: Message) -> str | list[dict[str, Any]]:
     images = [part for part in message.content if isinstance(part, Image)]
     if not images:
-        return with_context(message)
-    words = with_context(message)
+        return text_with_context(message)
+    words = text_with_context(message)
     return [*map(_picture, images), *([{"type": "text", "text": words}] if words.strip() else [])]
 
 
@@ -240,15 +152,10 @@ def _details(thoughts: Sequence[Thinking]) -> list[Any]:
     return [one for part in thoughts for one in details_of(part.signature)]
 
 
-def name_of(call: ToolCall) -> str:
-    """The tool's name as vendors take it: they refuse a whole conversation for one odd name."""
-    return plain_name(call.name)
-
-
 def _call(call: ToolCall, extra: object) -> dict[str, Any]:
     # As for an odd name, so for unreadable argument text.
     raw = call.raw if call.arguments is not None else json.dumps({"unreadable": call.raw})
-    function = {"name": name_of(call), "arguments": raw.strip() or "{}"}
+    function = {"name": sendable_tool_name(call), "arguments": raw.strip() or "{}"}
     data: dict[str, Any] = {"id": call.id, "type": "function", "function": function}
     return data if extra is None else data | {"extra_content": extra}
 

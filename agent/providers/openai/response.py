@@ -5,7 +5,7 @@ Chunks: https://platform.openai.com/docs/api-reference/chat-streaming/streaming
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,19 +17,17 @@ from agent.providers.openai.chunk import (
     calls_of,
     delta_of,
     first_choice,
-    text_of,
     text_of_delta,
     thinking_of_delta,
     usage_of,
 )
 from agent.providers.openai.reasoning_details import ReasoningDetails
-from agent.providers.openai.request import extra_to_signature, mend
+from agent.providers.openai.request import extra_to_signature
 from agent.providers.text_stream import TextStream
-from agent.types import Message, Part, Text, Thinking, ToolCall, Usage
+from agent.providers.tool_calls import parse_tool_call
+from agent.providers.wire_text import replace_lone_surrogates, text_of
+from agent.types import Message, Part, Text, Thinking, Usage
 
-_MADE_ID = re.compile(r"call_(\d+)")
-# Deeper ones are a model that has lost its way, and overflow the stack wherever they are copied.
-_LEVELS = 64
 # OpenAI and most others; Gemini with its reason behind a colon, or in its own words; Zhipu.
 _FILTERED = re.compile(
     r"content_filter|refusal|sensitive|safety|prohibited_content|blocklist|recitation|spii", re.I
@@ -116,9 +114,9 @@ class OpenAIResponseBuilder:
         yield from self._speech.pause()
         function = delta.get("function")
         function = function if isinstance(function, dict) else {}
-        name = mend(text_of(function.get("name")))
+        name = replace_lone_surrogates(text_of(function.get("name")))
         index = delta["index"] if isinstance(delta.get("index"), int) else None
-        call_id = mend(text_of(delta.get("id")))
+        call_id = replace_lone_surrogates(text_of(delta.get("id")))
         call = self._find(index, call_id, name) or self._open(index, call_id)
         if name and name != call.name and not call.raw:
             call.name += name
@@ -127,7 +125,7 @@ class OpenAIResponseBuilder:
         piece = function.get("arguments")
         if isinstance(piece, dict):
             piece = json.dumps(piece, ensure_ascii=False, separators=(",", ":"))
-        piece = mend(piece) if isinstance(piece, str) else ""
+        piece = replace_lone_surrogates(piece) if isinstance(piece, str) else ""
         call.pieces.append(piece)
         yield ToolCallDelta(call.id, call.name, piece)
 
@@ -156,43 +154,6 @@ class OpenAIResponseBuilder:
         call = _Call(call_id, index)
         self._calls.append(call)
         return call
-
-
-def parse_tool_call(call_id: str, name: str, raw: str, *, cut: bool = False) -> ToolCall:
-    """A call with its arguments read; they are None when `raw` is no JSON object, or one
-    that is nested beyond reason.
-
-    No text at all means no arguments, unless the reply was `cut` at the token limit.
-    """
-    if not raw.strip():
-        return ToolCall(call_id, name, None if cut else {}, raw)
-    try:
-        arguments = json.loads(raw, parse_constant=_refuse)
-    except (ValueError, RecursionError):
-        return ToolCall(call_id, name, None, raw)
-    if not isinstance(arguments, dict) or _is_deep(arguments, _LEVELS):
-        return ToolCall(call_id, name, None, raw)
-    if "\\u" in raw:
-        text = json.dumps(arguments, ensure_ascii=False)
-        if (mended := mend(text)) != text:
-            return ToolCall(call_id, name, json.loads(mended), mended)
-    return ToolCall(call_id, name, arguments, raw)
-
-
-def next_call_number(messages: Iterable[Message]) -> int:
-    """One more than the highest `call_N` in the conversation."""
-    found = (_MADE_ID.fullmatch(call.id) for message in messages for call in message.tool_calls)
-    return max((int(match[1]) for match in found if match), default=0) + 1
-
-
-def _refuse(constant: str) -> float:
-    raise ValueError(constant)
-
-
-def _is_deep(value: object, levels: int) -> bool:
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    deeper = (one for one in inner if isinstance(one, dict | list))
-    return levels == 0 or any(_is_deep(one, levels - 1) for one in deeper)
 
 
 def _complete(raw: str) -> bool:

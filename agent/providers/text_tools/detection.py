@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent.providers.base import ToolSpec
-from agent.providers.openai.response import parse_tool_call
 from agent.providers.text_tools.parser import ParsedCall, TextToolParser
 from agent.providers.text_tools.provider import read_written
+from agent.providers.tool_calls import parse_tool_call
 from agent.records import frozen
 from agent.types import ToolCall
 

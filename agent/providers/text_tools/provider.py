@@ -10,9 +10,9 @@ from typing import Any, cast
 from agent.events import ModelEvent, Reply, TextDelta, ToolCallDelta
 from agent.prompts import render_prompt
 from agent.providers.base import ClosingProvider, ModelRequest, ToolSpec
-from agent.providers.openai.request import encode_json, name_of
-from agent.providers.openai.response import next_call_number, parse_tool_call
 from agent.providers.text_tools.parser import ParsedCall, TextToolParser
+from agent.providers.tool_calls import next_call_number, parse_tool_call
+from agent.providers.wire_text import encode_json, sendable_tool_name
 from agent.types import Message, Part, Text, ToolCall
 
 _CHILD = re.compile(r"\s*<(\w+)>(.*?)</\1>\s*", re.DOTALL)
@@ -163,7 +163,7 @@ def _words(messages: Sequence[Message]) -> list[Message]:
     told: list[Message] = []
     for message in messages:
         for call in message.tool_calls:
-            names[call.id] = name_of(call)
+            names[call.id] = sendable_tool_name(call)
         if message.role == "assistant" and message.tool_calls:
             told.append(Message("assistant", (*message.content, Text(_calls(message)))))
         elif message.role == "tool":
@@ -182,7 +182,10 @@ def _append(told: list[Message], parts: tuple[Part, ...]) -> None:
 
 
 def _calls(message: Message) -> str:
-    lines = [f'<tool name="{name_of(call)}">{_body(call)}</tool>' for call in message.tool_calls]
+    lines = [
+        f'<tool name="{sendable_tool_name(call)}">{_body(call)}</tool>'
+        for call in message.tool_calls
+    ]
     return "\n" * bool(message.text) + "\n".join(lines)
 
 

@@ -15,7 +15,8 @@ from agent.security.policy.base import (
     tightest_of,
 )
 from agent.security.policy.call_effects import CallEffects, reach_of
-from agent.security.policy.roles import Role, built_in_roles, role_objections
+from agent.security.policy.policy_file import built_in_roles
+from agent.security.policy.roles import Role, role_objections
 from agent.security.shell.classifier import find_blocked_word
 
 # What commands of these classes may do without a question, once a sandbox confines them.

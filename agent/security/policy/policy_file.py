@@ -6,6 +6,7 @@ every mistake knows its line.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -13,7 +14,7 @@ from agent.errors import ConfigError
 from agent.i18n import mark_for_translation, t
 from agent.records import frozen
 from agent.security.audit import AuditLevel
-from agent.security.policy.roles import ANY, Role, ToolRule
+from agent.security.policy.roles import ANY, BUILT_IN, Role, ToolRule
 from agent.text.visible import escape_line
 
 if TYPE_CHECKING:
@@ -417,3 +418,10 @@ def _rule(node: "Node", place: NodeLocation) -> ToolRule:
     for key, (value, at) in pairs(node, place, _RULE_KEYS):
         values[key] = texts(value, at) if key in _SCOPES else flag(value, at)
     return ToolRule(**values)
+
+
+@cache
+def built_in_roles() -> Mapping[str, Role]:
+    """The roles that Kore brings along, from `roles.yaml` beside this module."""
+    text = Path(__file__).with_name("roles.yaml").read_text("utf-8")
+    return parse_policy(text, BUILT_IN).roles

@@ -64,15 +64,6 @@ class Role:
         return replace(self, grants=grants)
 
 
-@cache
-def built_in_roles() -> Mapping[str, Role]:
-    """The roles that Kore brings along, from `roles.yaml` beside this module."""
-    from agent.security.policy.policy_file import parse_policy
-
-    text = Path(__file__).with_name("roles.yaml").read_text("utf-8")
-    return parse_policy(text, BUILT_IN).roles
-
-
 def in_paths(path: Path, root: Path, globs: tuple[str, ...]) -> bool:
     """Whether a real path lies below the real folder `root` and matches one of the globs.
 

@@ -15,7 +15,7 @@ from agent.providers.scripted import ScriptedProvider
 from agent.records import frozen
 from agent.security.files.folder_tree import scratch_folder
 from agent.security.policy.engine import PrincipalContext, RolePolicy
-from agent.security.policy.roles import built_in_roles
+from agent.security.policy.policy_file import built_in_roles
 from agent.security.sandbox.base import Sandbox
 from agent.settings import AgentSettings, ToolSettings
 from agent.tools.runner import Permissions

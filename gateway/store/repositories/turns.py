@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Literal
 
 from agent.errors import KoreError
-from agent.history import close_unanswered_calls, result_message
+from agent.history_validation import close_unanswered_calls, result_message
 from agent.i18n import t
 from agent.prompts import load_prompt
 from agent.records import frozen

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from agent.context.compaction import choose
 from agent.context.token_budget import estimate
-from agent.history import is_valid
+from agent.history_validation import is_valid
 from agent.types import Message, Text, ToolCall, assistant, user
 from tests.agent.strategies import rounds
 

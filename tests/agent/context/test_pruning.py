@@ -4,7 +4,7 @@ from hypothesis import given
 
 from agent.context.compaction import SHORT_CHARS, pruned, shorten_old_results
 from agent.context.token_budget import estimate
-from agent.history import is_valid
+from agent.history_validation import is_valid
 from agent.types import Image, Message, Text, assistant, user
 from tests.agent.strategies import rounds
 

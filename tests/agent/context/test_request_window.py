@@ -14,7 +14,7 @@ from agent.context.summarizer import Summariser, Summary
 from agent.context.token_budget import ContextBudget, estimate
 from agent.context.token_calibration import TokenCalibration
 from agent.errors import ProviderError, RateLimited
-from agent.history import is_valid
+from agent.history_validation import is_valid
 from agent.providers.pool import ModelPool
 from agent.providers.scripted import ScriptedProvider
 from agent.security.redaction import Redactor

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.context.token_budget import TrimmedMessages, estimate, estimate_text, trim_to_budget
-from agent.history import is_valid
+from agent.history_validation import is_valid
 from agent.prompts import load_prompt
 from agent.types import (
     Context,

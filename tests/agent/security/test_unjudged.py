@@ -14,7 +14,7 @@ from agent.providers.scripted import ScriptedProvider
 from agent.security.audit import AuditEntry
 from agent.security.policy.base import Decision, ToolRequest
 from agent.security.policy.engine import DefaultPolicy, PrincipalContext, RolePolicy
-from agent.security.policy.roles import built_in_roles
+from agent.security.policy.policy_file import built_in_roles
 from agent.tools.base import CallContext, EffectPlan, Tool
 from agent.tools.runner import Permissions
 from agent.types import ToolResult

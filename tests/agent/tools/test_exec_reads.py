@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agent.security.policy.engine import PrincipalContext, RolePolicy
-from agent.security.policy.roles import built_in_roles
+from agent.security.policy.policy_file import built_in_roles
 from agent.security.sandbox.bubblewrap import Bubblewrap, version_words
 from agent.security.sandbox.unconfined import Unconfined
 from agent.security.taint.file_marks import is_name_marked

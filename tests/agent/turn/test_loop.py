@@ -9,7 +9,8 @@ from agent import events
 from agent.agent import Agent
 from agent.context.token_budget import estimate
 from agent.errors import BadReply, ContextTooLong
-from agent.history import MemoryHistory, is_valid
+from agent.history import MemoryHistory
+from agent.history_validation import is_valid
 from agent.prompts import load_prompt
 from agent.providers.base import ModelRequest
 from agent.settings import AgentSettings

@@ -18,9 +18,10 @@ from agent.types import ToolCall, ToolResult
 from agent.undo.blob_store import BlobStore
 from agent.undo.change_log import ChangeLog
 from agent.undo.file_ledger import FileLedger
-from agent.undo.ledger import UndoOperation
+from agent.undo.ledger import UndoneStep, UndoOperation
 from agent.undo.recorder import RecorderFactory
-from agent.undo.reversal import Reversal, UndoneStep, UndoRequest
+from agent.undo.records import ChangeOrigin
+from agent.undo.reversal import Reversal, UndoRequest
 
 _ids = itertools.count(1)
 
@@ -60,6 +61,10 @@ class Scene:
             owner=True,
             changes=recording.recorder(session, f"c{n}", name, self.root),
         )
+
+    def origin(self, name: str) -> ChangeOrigin:
+        """A new call of this tool, as changes are recorded under it."""
+        return ChangeOrigin(self.session, self.turn, f"c{next(_ids)}", name, self.root.resolve())
 
     def call(self, name: str, session: str | None = None, **args: Any) -> ToolResult:
         tool = self.toolbox.get(name)

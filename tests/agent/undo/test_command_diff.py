@@ -52,11 +52,10 @@ def fill(root: Path) -> None:
 @contextmanager
 def command(scene: Scene, limits: SnapshotLimits | None = None) -> Iterator[list[str]]:
     """What is done in this block is a command's work; gives what a person is told of it."""
-    recorder = scene.context("exec").changes
-    work = CommandChangeDetector(recorder, scene.changes, limits=limits)
+    work = CommandChangeDetector(scene.origin("exec"), scene.changes, limits=limits)
     work.begin()
     try:
-        yield recorder.notes
+        yield work.notes
     finally:
         work.end()
 
@@ -116,7 +115,7 @@ def test_an_unchanged_tree_is_not_read_again(scene: Scene) -> None:
         time.sleep(0.05)
     reads = []
     for _ in range(2):
-        work = CommandChangeDetector(scene.context("exec").changes, scene.changes)
+        work = CommandChangeDetector(scene.origin("exec"), scene.changes)
         work.begin()
         assert work.before is not None
         reads.append(work.before.fresh)

@@ -57,7 +57,7 @@ class Machine(RuleBasedStateMachine):
     def run(self, removed: str, name: str, text: str) -> None:
         self._ours(removed)
         self._ours(name)
-        work = CommandChangeDetector(self.scene.context("exec").changes, self.scene.changes)
+        work = CommandChangeDetector(self.scene.origin("exec"), self.scene.changes)
         work.begin()
         (self.scene.root / removed).unlink(missing_ok=True)
         path = self.scene.root / name

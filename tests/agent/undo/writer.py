@@ -31,7 +31,7 @@ def main(folder: Path) -> None:
                 except ToolError:
                     continue
             case 2:
-                work = CommandChangeDetector(scene.context("exec").changes, scene.changes)
+                work = CommandChangeDetector(scene.origin("exec"), scene.changes)
                 work.begin()
                 (scene.root / name).unlink(missing_ok=True)
                 work.end()

@@ -2,7 +2,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from agent.history import is_valid
+from agent.history_validation import is_valid
 from gateway.core.channel_events import Batch
 from gateway.core.messages import InboundMessage
 from tests.fakes.gated import Gated

@@ -7,7 +7,7 @@ from pathlib import Path
 from agent import events
 from agent.errors import Rejected
 from agent.events import Done, Event, ModelEvent, Reply, TextDelta
-from agent.history import is_valid
+from agent.history_validation import is_valid
 from agent.providers.base import ModelRequest
 from agent.providers.scripted import ScriptedProvider
 from agent.types import Context, Message, ToolCall, assistant

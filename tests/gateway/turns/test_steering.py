@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agent.events import ModelEvent, Steered
-from agent.history import is_valid
+from agent.history_validation import is_valid
 from agent.providers.base import ModelRequest
 from agent.providers.scripted import spoken
 from agent.types import Message, ToolCall, assistant

@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.providers.base import ModelRequest, ToolSpec
-from agent.providers.openai.request import Dialect, OpenAIRequestEncoder, extra_to_signature, mend
+from agent.providers.openai.request import OpenAIRequestEncoder, extra_to_signature
+from agent.providers.vendors import Dialect
+from agent.providers.wire_text import replace_lone_surrogates
 from agent.types import Message, Text, Thinking, ToolCall, assistant, user
 
 TOOL = ToolSpec("exec", "Run.", {"type": "object"})
@@ -150,8 +152,8 @@ def test_a_reply_without_words_is_sent_with_some(text: str) -> None:
 
 
 def test_surrogates_are_joined_or_replaced() -> None:
-    assert mend("\ud83d\ude00") == "😀"
-    assert mend("a\ud83db") == "a\ufffdb"
+    assert replace_lone_surrogates("\ud83d\ude00") == "😀"
+    assert replace_lone_surrogates("a\ud83db") == "a\ufffdb"
     assert body(asked(user("\ud83d")))["messages"][1]["content"] == "\ufffd"
 
 

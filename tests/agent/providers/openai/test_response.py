@@ -7,7 +7,8 @@ import pytest
 
 from agent.errors import BadReply, Unavailable
 from agent.events import Reply, TextDelta
-from agent.providers.openai.response import OpenAIResponseBuilder, next_call_number, parse_tool_call
+from agent.providers.openai.response import OpenAIResponseBuilder
+from agent.providers.tool_calls import next_call_number, parse_tool_call
 from agent.serialization import message_from_json, message_to_json
 from agent.types import Message, Text, Thinking, ToolCall, Usage, assistant, user
 

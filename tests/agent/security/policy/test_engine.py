@@ -7,7 +7,7 @@ import pytest
 
 from agent.security.policy.base import MODES, PermissionMode, ToolRequest, Trust, is_mode, tightest
 from agent.security.policy.engine import DefaultPolicy, PrincipalContext, RolePolicy
-from agent.security.policy.roles import built_in_roles
+from agent.security.policy.policy_file import built_in_roles
 from agent.security.shell.classifier import only_reads
 
 WORKSPACE = Path("/w")

@@ -7,16 +7,8 @@ import pytest
 
 from agent.security.policy.base import ToolRequest
 from agent.security.policy.engine import PrincipalContext, RolePolicy
-from agent.security.policy.policy_file import parse_policy
-from agent.security.policy.roles import (
-    Grants,
-    Role,
-    ToolRule,
-    built_in_roles,
-    in_commands,
-    in_hosts,
-    in_paths,
-)
+from agent.security.policy.policy_file import built_in_roles, parse_policy
+from agent.security.policy.roles import Grants, Role, ToolRule, in_commands, in_hosts, in_paths
 
 HERE = Path("/w")
 

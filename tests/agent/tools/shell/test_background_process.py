@@ -19,7 +19,7 @@ from agent.history import MemoryHistory
 from agent.providers.scripted import ScriptedProvider
 from agent.security.policy.base import ToolRequest, Verdict
 from agent.security.policy.engine import PrincipalContext, RolePolicy
-from agent.security.policy.roles import built_in_roles
+from agent.security.policy.policy_file import built_in_roles
 from agent.security.sandbox.base import Sandbox
 from agent.security.sandbox.bubblewrap import Bubblewrap, version_words
 from agent.security.sandbox.unconfined import Unconfined

@@ -1,7 +1,7 @@
 import pytest
 
 from agent.errors import KoreError
-from agent.history import is_valid
+from agent.history_validation import is_valid
 from agent.prompts import load_prompt
 from agent.types import Effect, ToolCall, ToolResult, assistant
 from gateway.core.messages import InboundMessage, OutboundPart, Sender

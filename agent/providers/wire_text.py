@@ -1,0 +1,93 @@
+"""What requests and replies of all vendors share: valid UTF-8, JSON, names, the cached head."""
+
+import json
+import math
+from collections.abc import Callable
+from typing import Any
+
+from agent.providers.base import ModelRequest, ToolSpec, plain_name
+from agent.types import Context, Message, Text, ToolCall
+
+_CACHED_HEADS = 32
+
+
+_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
+
+class RequestHeadCache:
+    """What stands in front of the messages, remembered for the last few conversations."""
+
+    def __init__(self, write: Callable[[ModelRequest], bytes]) -> None:
+        self._write = write
+        # The value holds the tools, so that their ids in the key stay theirs.
+        self._known: dict[tuple[object, ...], tuple[bytes, tuple[ToolSpec, ...]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def of(self, request: ModelRequest) -> bytes:
+        tools = tuple(request.tools)
+        options = json.dumps(dict(request.options), sort_keys=True, default=repr)
+        key = (
+            request.model,
+            request.system,
+            request.temperature,
+            request.max_tokens,
+            options,
+            tuple(map(id, tools)),
+        )
+        known = self._known.get(key)
+        if known is not None:
+            return known[0]
+        if len(self._known) >= _CACHED_HEADS:
+            del self._known[next(iter(self._known))]
+        head = self._write(request)
+        self._known[key] = (head, tools)
+        return head
+
+
+def encode_json(value: object) -> bytes:
+    """Compact JSON in valid UTF-8, whatever the strings hold."""
+    return replace_lone_surrogates(_JSON.encode(value)).encode()
+
+
+def replace_lone_surrogates(text: str) -> str:
+    """The text with surrogate pairs joined and lone surrogates replaced by U+FFFD."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def function_of(tool: ToolSpec) -> dict[str, Any]:
+    """The tool as OpenAI and Ollama want it described."""
+    function = {
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": tool.parameters,
+    }
+    return {"type": "function", "function": function}
+
+
+def text_with_context(message: Message) -> str:
+    """A user message's words, its moving parts behind them."""
+    text = "".join(part.text for part in message.content if isinstance(part, Text))
+    context = [part.text for part in message.content if isinstance(part, Context)]
+    return "\n\n".join([text, *context])
+
+
+def sendable_tool_name(call: ToolCall) -> str:
+    """The tool's name as vendors take it: they refuse a whole conversation for one odd name."""
+    return plain_name(call.name)
+
+
+def text_of(value: object) -> str:
+    """The value if it is text."""
+    return value if isinstance(value, str) else ""
+
+
+def count_of(value: object) -> int:
+    if isinstance(value, float) and not math.isfinite(value):
+        return 0
+    return max(0, int(value)) if isinstance(value, int | float) else 0
