@@ -3,19 +3,15 @@
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from agent.context.token_budget import estimate_text
 from agent.records import frozen
-
-if TYPE_CHECKING:
-    from pathspec import GitIgnoreSpec
+from agent.security.files.gitignore import Ignores
 
 TREE_TOKENS = 500
 # Whether it is a folder.
 _Entry: TypeAlias = "tuple[os.DirEntry[str], bool]"
-# The ignore files above, the nearest last.
-_Rules: TypeAlias = "tuple[tuple[Path, GitIgnoreSpec], ...]"
 # A folder with more than this is looked at no further.
 _LOOKED_AT = 5_000
 _IGNORE_LIMIT_BYTES = 100_000
@@ -58,17 +54,17 @@ class _TreeWalk:
         self._per_folder = shape.per_folder
         self._left = _LOOKED_AT
         self._found: dict[str, Sequence[_Entry]] = {}
-        self._next: list[tuple[Path, _Rules]] = [(root, ())]
+        self._ignores = Ignores(root, root, _ignores)
+        self._next: list[tuple[Path, tuple[str, ...]]] = [(root, ())]
 
     def deepen(self) -> None:
         """Look one level further down."""
         level, self._next = self._next, []
-        for folder, rules in level:
-            own = _ignored_in(folder)
-            rules = (*rules, (folder, own)) if own is not None else rules
-            entries = self._found[str(folder)] = self._entries(folder, rules)
-            shown = entries[: self._per_folder]
-            self._next += [(Path(entry.path), rules) for entry, is_folder in shown if is_folder]
+        for folder, parts in level:
+            entries = self._found[str(folder)] = self._entries(folder, parts)
+            for entry, is_folder in entries[: self._per_folder]:
+                if is_folder:
+                    self._next.append((Path(entry.path), (*parts, entry.name)))
 
     def lines(self) -> Iterator[str]:
         """What was found so far."""
@@ -86,7 +82,7 @@ class _TreeWalk:
         if len(entries) > self._per_folder:
             yield f"{indent}... ({len(entries) - self._per_folder} more files)"
 
-    def _entries(self, folder: Path, rules: _Rules) -> list[_Entry]:
+    def _entries(self, folder: Path, parts: tuple[str, ...]) -> list[_Entry]:
         found = []
         try:
             with os.scandir(folder) as entries:
@@ -95,37 +91,22 @@ class _TreeWalk:
                     if self._left < 0:
                         break
                     is_folder = entry.is_dir(follow_symlinks=False)
-                    if entry.name != ".git" and not _is_ignored(entry, is_folder, rules):
+                    if entry.name == ".git":
+                        continue
+                    if not self._ignores.hides((*parts, entry.name), is_folder=is_folder):
                         found.append((entry, is_folder))
         except OSError:
             return []
         return sorted(found, key=lambda one: (not one[1], one[0].name))
 
 
-def _is_ignored(entry: "os.DirEntry[str]", is_folder: bool, rules: _Rules) -> bool:
-    # The nearest file that says anything of it decides.
-    for folder, spec in reversed(rules):
-        path = os.path.relpath(entry.path, folder) + ("/" if is_folder else "")
-        verdict = spec.check_file(path).include
-        if verdict is not None:
-            return verdict
-    return False
-
-
-def _ignored_in(folder: Path) -> "GitIgnoreSpec | None":
-    path = folder / ".gitignore"
+def _ignores(path: Path) -> bytes | None:
     try:
         if path.is_symlink() or not path.is_file():
             return None
-        with path.open(encoding="utf-8", errors="replace") as file:
-            text = file.read(_IGNORE_LIMIT_BYTES)
+        with path.open("rb") as file:
+            return file.read(_IGNORE_LIMIT_BYTES)
     except OSError:
-        return None
-    from pathspec import GitIgnoreSpec
-
-    try:
-        return GitIgnoreSpec.from_lines(text.splitlines())
-    except ValueError:
         return None
 
 

@@ -1,33 +1,43 @@
-"""Which files of a workspace its `.gitignore` files leave out.
+"""Which files of a folder its `.gitignore` files leave out.
 
-A matcher of our own: the usual ones turn each pattern into a regular expression, and a hostile
-pattern of a cloned repository (`*a*a*a*a*…`) would then hold up the whole process for hours.
+pathspec translates a pattern, RE2 matches it: in linear time, because a cloned repository may hold
+patterns (`*a*a*a*a*…`) that would keep a backtracking engine busy for hours.
 https://git-scm.com/docs/gitignore#_pattern_format
 """
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agent.records import frozen
-from agent.security.files.globs import matches
+
+if TYPE_CHECKING:
+    from re2 import Set
 
 NAME = ".gitignore"
 LIMIT_BYTES = 1_000_000
+# Of the patterns of one file, and of one pattern; what is beyond is not read.
+PATTERNS_CHARS = 50_000
+PATTERN_CHARS = 500
 # A `.gitignore` as bytes, or None when there is none that may be read.
 Read = Callable[[Path], bytes | None]
 
-_ESCAPED = re.compile(r"\\(.)")
-_NEGATED = re.compile(r"(?<!\\)\[\^")
-# What means something else to `fnmatch` than to git.
-_SPECIAL = frozenset("*?[")
+# Of the patterns that are matched in one pass: with more, RE2's memory limit makes it slow.
+_GROUP_CHARS = 1_500
+# How pathspec ends a pattern that fits a file or a folder, and one that fits a folder only.
+_ANY_END = "(?:(?P<ps_d>/)|$)"
+_FOLDER_END = "(?P<ps_d>/)"
 
 
 @frozen
-class _Rule:
-    parts: tuple[str, ...]
-    keeps: bool
-    folders_only: bool
+class _PatternGroup:
+    """Consecutive patterns of one file, and of each whether it leaves out or keeps."""
+
+    patterns: "Set"
+    hides: tuple[bool, ...]
+
+
+_Rules = tuple[_PatternGroup, ...]
 
 
 @frozen
@@ -35,7 +45,7 @@ class _Level:
     """The rules of one folder, which is `depth` components below the root, and of those above."""
 
     ignored: bool
-    rules: tuple[tuple[int, tuple[_Rule, ...]], ...]
+    rules: tuple[tuple[int, _Rules], ...]
 
 
 class Ignores:
@@ -80,48 +90,91 @@ class Ignores:
 
     def _entered(self, above: _Level, folder: Path, depth: int) -> _Level:
         data = self._read(folder / NAME)
-        rules = tuple(_rules(data.decode("utf-8", "replace"))) if data else ()
+        rules = _rules(data.decode("utf-8", "replace")) if data else ()
         return _Level(False, ((depth, rules), *above.rules)) if rules else above
 
 
 def _verdict(level: _Level, path: tuple[str, ...], is_folder: bool) -> bool:
-    """What the last rule that fits says, those of the innermost folder first."""
+    """What the last pattern that fits says, those of the innermost folder first."""
     for depth, rules in level.rules:
-        inside = path[depth:]
-        for rule in reversed(rules):
-            if (is_folder or not rule.folders_only) and matches(inside, rule.parts):
-                return not rule.keeps
+        # Names are bytes; what is no text in them fits what stands for any character.
+        name = "/".join(path[depth:]).encode("utf-8", "surrogateescape")
+        inside = name.decode("utf-8", "replace") + ("/" if is_folder else "")
+        for group in reversed(rules):
+            matched: list[int] | None = group.patterns.Match(inside)
+            if matched:
+                return group.hides[max(matched)]
     return False
 
 
-def _rules(text: str) -> Iterator[_Rule]:
-    for line in text.lstrip("\ufeff").split("\n"):
-        if (rule := _rule(line.removesuffix("\r"))) is not None:
-            yield rule
+def _rules(text: str) -> _Rules:
+    groups: list[_PatternGroup] = []
+    patterns: list[tuple[str, bool]] = []
+    chars = 0
+    for regex, hides in _patterns(text):
+        chars += len(regex)
+        if chars > _GROUP_CHARS and patterns:
+            groups += _compiled(patterns)
+            patterns, chars = [], len(regex)
+        patterns.append((regex, hides))
+    return (*groups, *_compiled(patterns))
 
 
-def _rule(line: str) -> _Rule | None:
-    bare = line.rstrip(" ")
-    # A blank at the end counts when it is escaped.
-    line = bare + " " if bare.endswith("\\") and bare != line else bare
-    if not line or line[0] == "#":
-        return None
-    keeps = line[0] == "!"
-    pattern = line[1:] if keeps else line
-    folders_only = pattern.endswith("/")
-    pattern = pattern.removesuffix("/")
-    if not pattern:
-        return None
-    anchored = "/" in pattern
-    parts = [_part(part) for part in pattern.removeprefix("/").split("/")]
-    if parts[-1] == "**":
-        # What is in the folder, not the folder.
-        parts.append("*")
-    return _Rule(tuple(parts) if anchored else ("**", *parts), keeps, folders_only)
+def _compiled(patterns: Sequence[tuple[str, bool]]) -> Iterator[_PatternGroup]:
+    """In one group where RE2's memory limit allows it; what it cannot read fits nothing."""
+    # Imported for the first file with patterns: most folders have none.
+    import re2
+
+    options = re2.Options()
+    options.log_errors = False
+    options.never_capture = True
+    options.dot_nl = True
+    try:
+        group = re2.Set.SearchSet(options)
+        for regex, _ in patterns:
+            group.Add(regex)
+        group.Compile()
+    except re2.error:
+        if len(patterns) > 1:
+            half = len(patterns) // 2
+            yield from _compiled(patterns[:half])
+            yield from _compiled(patterns[half:])
+    else:
+        yield _PatternGroup(group, tuple(hides for _, hides in patterns))
 
 
-def _part(part: str) -> str:
-    if part == "**":
-        return part
-    part = _NEGATED.sub("[!", part)
-    return _ESCAPED.sub(lambda found: f"[{found[1]}]" if found[1] in _SPECIAL else found[1], part)
+def _patterns(text: str) -> Iterator[tuple[str, bool]]:
+    """The patterns of a file as regular expressions, and whether each leaves out or keeps."""
+    from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
+
+    left = PATTERNS_CHARS
+    for line in text.removeprefix("\ufeff").split("\n"):
+        pattern = line.removesuffix("\r")
+        if pattern in ("!", "!/", "//") or not 0 < len(pattern) <= PATTERN_CHARS:
+            continue
+        try:
+            regex, hides = GitIgnoreSpecPattern.pattern_to_regex(_inside(pattern))
+        except ValueError:
+            continue
+        if regex is None or hides is None:
+            continue
+        left -= len(pattern)
+        if left < 0:
+            return
+        yield _exact(regex), hides
+
+
+def _inside(pattern: str) -> str:
+    """`a/**/` fits the folders in `a`, never `a` itself."""
+    return f"{pattern}*/" if pattern.endswith("/**/") else pattern
+
+
+def _exact(regex: str) -> str:
+    """For the path itself: pathspec's also fit all that is in a folder that they fit, so that a
+    later `!folder` would bring back what an earlier pattern leaves out within it."""
+    if regex.endswith(_ANY_END):
+        return f"{regex.removesuffix(_ANY_END)}/?$"
+    if regex.endswith(_FOLDER_END):
+        return f"{regex.removesuffix(_FOLDER_END)}/$"
+    # `a/**`: all that is in the folder.
+    return f"{regex}." if regex.endswith("/") else regex
