@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from agent.context.token_budget import estimate_text
 from agent.records import frozen
-from agent.security.files.gitignore import Ignores
+from agent.security.files.ignore_rules import Ignores
 
 TREE_TOKENS = 500
 # Whether it is a folder.

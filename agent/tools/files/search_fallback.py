@@ -2,26 +2,27 @@
 
 `files ROOT` lists the files below this folder, each ended by NUL; `lines ROOT PATTERN i|- NAME`
 prints the lines that match, of the file NAME or, when it is empty, of all. A process of its own
-because a regular expression can run for hours: whoever started it ends it, and the kernel does when
-that one is gone.
+because a search can take long: whoever started it ends it, and the kernel does when that one is
+gone.
 """
 
 import json
 import os
-import re
 import stat
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agent.security.files.ignore_rules import LIMIT_BYTES as IGNORES_LIMIT_BYTES
 from agent.security.files.ignore_rules import NAME, Ignores
 from agent.text.text_document import LIMIT_BYTES, TextFormat, lines_of, searchable
 from agent.tools.child_process import limit
-from agent.tools.files.regex_members import BadPattern
-from agent.tools.files.regex_pattern import translated
+from agent.tools.files.regex_syntax import BadPattern, compiled
+
+if TYPE_CHECKING:
+    from re2 import _Regexp
 
 SKIPPED = ".git"
 
@@ -38,10 +39,9 @@ def main() -> int:
             out.write(os.fsencode(path) + b"\0")
         return 2 if walk.is_cut else 0
     pattern, folding, name = words[2:5]
-    wanted = _SearchOptions(pattern, folding == "i")
     try:
-        wanted.in_ascii  # noqa: B018 - a pattern is refused before anything is searched
-    except (BadPattern, re.error, OverflowError, RecursionError) as exc:
+        wanted = compiled(pattern, ignore_case=folding == "i")
+    except BadPattern as exc:
         print(f"regex parse error: {exc}", file=sys.stderr)
         return 2
     found = False
@@ -99,26 +99,7 @@ class _SearchWalk:
         return found
 
 
-class _SearchOptions:
-    """What is looked for; for lines that need all of Unicode it is made when there is one."""
-
-    def __init__(self, pattern: str, folding: bool) -> None:
-        self._pattern = pattern
-        self._folding = folding
-
-    @cached_property
-    def in_ascii(self) -> re.Pattern[str]:
-        return re.compile(translated(self._pattern, ignore_case=self._folding, narrow=True))
-
-    @cached_property
-    def in_any(self) -> re.Pattern[str]:
-        return re.compile(translated(self._pattern, ignore_case=self._folding, narrow=False))
-
-    def is_in(self, line: str) -> bool:
-        return bool((self.in_ascii if line.isascii() else self.in_any).search(line))
-
-
-def _lines(path: str, wanted: _SearchOptions) -> Iterator[tuple[int, str]]:
+def _lines(path: str, wanted: "_Regexp") -> Iterator[tuple[int, str]]:
     data = _read(path, LIMIT_BYTES)
     lines = searchable(data) if data is not None else None
     if data is None or lines is None:
@@ -128,7 +109,7 @@ def _lines(path: str, wanted: _SearchOptions) -> Iterator[tuple[int, str]]:
         # What is no text must match nothing, but be shown.
         exact = lines_of(data.decode("utf-8", "surrogateescape"))
     for number, (line, searched) in enumerate(zip(lines, exact, strict=True), 1):
-        if wanted.is_in(searched):
+        if wanted.search(searched.encode("utf-8", "surrogateescape")):
             yield number, line
 
 

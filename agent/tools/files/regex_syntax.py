@@ -1,0 +1,141 @@
+"""Patterns in ripgrep's syntax, compiled by RE2, which stands in for its engine.
+
+Both match in linear time and leave out look-around and back-references. What RE2 reads in another
+way (`\\w` and `\\d` of ASCII only, nested classes, a literal `{`) is written for it or refused, by
+ripgrep's rules: https://docs.rs/regex/latest/regex/#syntax
+"""
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from re2 import _Regexp
+
+_BEYOND = "look-around and back-references are not supported"
+_SETS = "nested classes and &&, -- and ~~ in them need ripgrep; escape what is meant literally"
+_COUNT = re.compile(r"\{[0-9]+(?:,[0-9]*)?\}")
+_HEX = re.compile(r"\\[uU](?:\{([0-9A-Fa-f]{1,8})\}|(?<=u)([0-9A-Fa-f]{4})|([0-9A-Fa-f]{8}))")
+_BRACES = re.compile(r"\\[pPx]\{[^{}]*\}")
+_POSIX = re.compile(r"\[:\^?[a-z]+:\]")
+_GROUP = re.compile(r"\(\?(?:=|!|<=|<!|P=|P>)")
+# Python's name for these, or octal: ripgrep knows neither.
+_REFUSED = {
+    **dict.fromkeys("0123456789", _BEYOND),
+    **dict.fromkeys("<>", r"use \b where a word begins or ends"),
+    **dict.fromkeys("CEGQXZ", "unrecognized escape sequence"),
+}
+# What these mean to ripgrep, for the inside of a class.
+_DIGIT = (r"\p{Nd}", r"\P{Nd}")
+_SPACE = (
+    r"\t-\r\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}",
+    r"\x{0}-\x{8}\x{e}-\x{1f}\x{21}-\x{84}\x{86}-\x{9f}\x{a1}-\x{167f}\x{1681}-\x{1fff}"
+    r"\x{200b}-\x{2027}\x{202a}-\x{202e}\x{2030}-\x{205e}\x{2060}-\x{2fff}\x{3001}-\x{10ffff}",
+)
+_WORD = (
+    r"\pL\pM\p{Nd}\p{Nl}\p{Pc}\x{200c}\x{200d}"
+    r"\x{24b6}-\x{24e9}\x{1f130}-\x{1f149}\x{1f150}-\x{1f169}\x{1f170}-\x{1f189}",
+    r"\p{No}\p{Pd}\p{Ps}\p{Pe}\p{Pi}\p{Pf}\p{Po}\pS\pZ\p{Cc}\p{Co}",
+)
+# Where RE2's `\b`, which knows ASCII only, can be said by a neighbour: only whether a line matches
+# counts, so at both ends of a pattern a neighbour may be part of it.
+_WORDS = r"\((?:\?:)?(?:\w+\|)*\w+\)"
+_BEGINS = re.compile(rf"\A(\(\?[ims]+\))?\\b(?=\w|\\[wd]|{_WORDS})")
+_ENDS = re.compile(rf"((?:(?<![\\\w])|\\[bBdDsSwW])\w+|\\[wd]\+?|{_WORDS})\\b$")
+_CLASSES = {"d": _DIGIT, "s": _SPACE, "w": _WORD}
+
+
+class BadPattern(ValueError):
+    """A sentence for the model."""
+
+
+def compiled(pattern: str, *, ignore_case: bool) -> "_Regexp":
+    """For the bytes of one line. Raises `BadPattern`."""
+    # Imported for a search without ripgrep: most machines never need it.
+    import re2
+
+    options = re2.Options()
+    options.log_errors = False
+    options.case_sensitive = not ignore_case
+    pattern = _ENDS.sub(r"\1(?:\\W|$)", _BEGINS.sub(r"\1(?:^|\\W)", pattern))
+    written = _Reader(pattern).read()
+    try:
+        return re2.compile(written.encode("utf-8", "surrogateescape"), options)
+    except re2.error as exc:
+        said = exc.args[0] if exc.args else "unusable"
+        text = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
+        raise BadPattern(text) from None
+
+
+class _Reader:
+    """Goes over a pattern once and writes it for RE2."""
+
+    def __init__(self, pattern: str) -> None:
+        self._pattern = pattern
+        self._at = 0
+
+    def read(self) -> str:
+        written = []
+        while self._at < len(self._pattern):
+            char = self._pattern[self._at]
+            if char == "\\":
+                written.append(self._escape(inside=False))
+            elif char == "[":
+                written.append(self._class())
+            elif char == "{":
+                written.append(self._taken(_COUNT, r"a literal { must be escaped: \{"))
+            elif _GROUP.match(self._pattern, self._at):
+                raise BadPattern(_BEYOND)
+            else:
+                written.append(char)
+                self._at += 1
+        return "".join(written)
+
+    def _taken(self, form: re.Pattern[str], refusal: str) -> str:
+        found = form.match(self._pattern, self._at)
+        if found is None:
+            raise BadPattern(refusal)
+        self._at = found.end()
+        return found[0]
+
+    def _escape(self, *, inside: bool) -> str:
+        """One escape; `inside` a class."""
+        char = self._pattern[self._at + 1 : self._at + 2]
+        if char in _REFUSED:
+            raise BadPattern(f"\\{char}: {_REFUSED[char]}")
+        if char in ("u", "U"):
+            found = _HEX.match(self._pattern, self._at)
+            if found is None:
+                raise BadPattern(f"\\{char} needs hexadecimal digits of a character")
+            self._at = found.end()
+            return rf"\x{{{found[1] or found[2] or found[3]}}}"
+        if braces := _BRACES.match(self._pattern, self._at):
+            self._at = braces.end()
+            return braces[0]
+        self._at += 2
+        if char.lower() not in _CLASSES:
+            return f"\\{char}"
+        plain, negated = _CLASSES[char.lower()]
+        if inside:
+            return negated if char.isupper() else plain
+        return f"[{'^' if char.isupper() else ''}{plain}]"
+
+    def _class(self) -> str:
+        """A class, from its opening bracket on."""
+        start = re.compile(r"\[\^?\]?").match(self._pattern, self._at)
+        assert start is not None
+        self._at = start.end()
+        written = [start[0]]
+        while (char := self._pattern[self._at : self._at + 1]) != "]":
+            if not char:
+                raise BadPattern("unclosed character class")
+            if self._pattern.startswith(("&&", "--", "~~"), self._at):
+                raise BadPattern(_SETS)
+            if char == "[":
+                written.append(self._taken(_POSIX, _SETS))
+            elif char == "\\":
+                written.append(self._escape(inside=True))
+            else:
+                written.append(char)
+                self._at += 1
+        self._at += 1
+        return "".join([*written, "]"])
