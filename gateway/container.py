@@ -17,6 +17,7 @@ from gateway.channels.base import Channel
 from gateway.channels.chat_settings import ChatSettingsIndex
 from gateway.channels.registry import allowed_senders, sole_owner
 from gateway.channels.supervisor import ChannelSupervisor
+from gateway.commands import is_command, read_command
 from gateway.commands.dispatcher import CommandDispatcher, CommandServices
 from gateway.config import Settings
 from gateway.control.local_service import LocalService
@@ -29,6 +30,7 @@ from gateway.media.transcription import Transcriber
 from gateway.ops.audit.log import AuditLog
 from gateway.ops.audit.relay import AuditRelay
 from gateway.ops.config_reload import ReloadTargets
+from gateway.scheduler.service import JobService
 from gateway.scheduler.timer import JobTimer
 from gateway.store.sqlite.engine import SqliteStore
 from gateway.turns.compaction import CompactionService
@@ -100,7 +102,8 @@ def build_container(
         database, delivery, access, settings.limits, errand_usd=settings.subagents.max_cost_usd
     )
     warn_unenforceable(settings.limits, agent.models)
-    work = TurnRunner(database, agent, delivery, watchers, rules, spending)
+    timetable = JobService(database, delivery, rules)
+    work = TurnRunner(database, agent, delivery, watchers, rules, spending, timetable, is_command)
     reception = ChannelSupervisor(ways)
     facts = RuntimeStatus(
         models=lambda: agent.models,
@@ -123,13 +126,14 @@ def build_container(
         speaking=work.speaking,
         rules=rules,
         languages=languages,
-        timetable=work.timetable,
+        timetable=timetable,
         first_trace=delivery.trace,
     )
-    intake = Ingestor(database, door, delivery, clerk, AuditRelay(database, safety.audit))
+    notes = AuditRelay(database, safety.audit)
+    intake = Ingestor(database, door, delivery, clerk, notes, read_command)
     bus = MessageBus(database, intake, CommandDispatcher(office), work, approvals)
     return Container(
-        desk=LocalService(database, bus, watchers, approvals, work, facts),
+        desk=LocalService(database, bus, watchers, approvals, work, timetable, facts),
         bus=bus,
         delivery=delivery,
         reception=reception,
@@ -154,5 +158,5 @@ def build_container(
             hears=Transcriber(settings.transcription).hear,
         ),
         forget=work.histories.forget,
-        scheduler=JobTimer(database, work.timetable, bus, delivery),
+        scheduler=JobTimer(database, timetable, bus, delivery),
     )

@@ -5,6 +5,7 @@ import logging
 import time
 from contextlib import suppress
 from dataclasses import replace
+from typing import Protocol
 
 from agent.i18n import set_locale, t
 from agent.turn.journal import CancelToken
@@ -12,12 +13,11 @@ from gateway.access.approval_coordinator import ApprovalCoordinator
 from gateway.bus.ingest import Ingestor
 from gateway.bus.interrupts import StopResult, stop_lane
 from gateway.bus.lane import Lane
-from gateway.commands import is_at_once, is_command
-from gateway.commands.dispatcher import CommandDispatcher
 from gateway.core.channel_events import Batch
 from gateway.core.errors import AwaitingAnswer, TurnSuspended
 from gateway.core.link_defusing import quiet
 from gateway.core.messages import Button, InboundMessage
+from gateway.core.records import TypedCommand
 from gateway.store.errors import StoreBusy, StoreCorrupt, StoreError
 from gateway.store.port import Transaction
 from gateway.store.repositories import claims, inbox, sessions, turns
@@ -33,6 +33,16 @@ CONCURRENT_TURNS = 128
 _PAUSE_S = 2.0
 
 
+class Commands(Protocol):
+    """Chat commands: `gateway.commands.dispatcher.CommandDispatcher`."""
+
+    def read(self, message: InboundMessage) -> TypedCommand | None: ...
+    def takes_time(self, claim: CommandClaim) -> bool: ...
+    def carry_out(self, tx: Transaction, claim: CommandClaim, now: float) -> str: ...
+    def buttons(self, tx: Transaction, claim: CommandClaim, now: float) -> tuple[Button, ...]: ...
+    async def work(self, claim: CommandClaim, now: float) -> str: ...
+
+
 class MessageBus:
     """`accept` what came in; `run` works it off, each lane in order, many lanes at once."""
 
@@ -40,7 +50,7 @@ class MessageBus:
         self,
         database: SqliteStore,
         intake: Ingestor,
-        commands: CommandDispatcher,
+        commands: Commands,
         turns: TurnRunner,
         approvals: ApprovalCoordinator,
         *,
@@ -231,12 +241,19 @@ class MessageBus:
         self.handled += 1
         return True
 
+    def _is_command(self, message: InboundMessage) -> bool:
+        return self._commands.read(message) is not None
+
+    def _is_at_once(self, message: InboundMessage) -> bool:
+        typed = self._commands.read(message)
+        return typed is not None and typed.at_once
+
     def _claim(self, tx: Transaction, lane: Lane) -> TurnClaim | CommandClaim | SessionBusy | None:
         if not inbox.is_run_here(tx, lane.name):
             return None
         if lane.aside:
-            return claims.claim_at_once(tx, lane.name, is_at_once)
-        reading = (is_command, self._turns.asked)
+            return claims.claim_at_once(tx, lane.name, self._is_at_once)
+        reading = (self._is_command, self._turns.asked)
         claim = claims.claim(tx, lane.name, time.time(), *reading)
         if isinstance(claim, SessionBusy) and not inbox.is_run_here(tx, claim.lane):
             # Nothing here ends that turn: looking again would only cost.

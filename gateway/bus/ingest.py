@@ -4,7 +4,7 @@ import asyncio
 import logging
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 from typing import Protocol
 
@@ -16,10 +16,10 @@ from gateway.access.chat_membership import ChatMembership
 from gateway.access.pairing_request import is_petition
 from gateway.access.pairing_service import PairingService
 from gateway.bus.interrupts import StopResult, stop_lane, stop_subagent
-from gateway.commands import argument_of, command_of, is_at_once
 from gateway.core import keyboard
 from gateway.core.channel_events import Batch, Undecoded
 from gateway.core.messages import CONSOLE, InboundMessage
+from gateway.core.records import TypedCommand
 from gateway.delivery.sender import OutboxSender
 from gateway.store.port import Transaction
 from gateway.store.repositories import (
@@ -111,17 +111,19 @@ class Ingestor:
     `obstacle` says why nothing is taken in now; None when all is well.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - its collaborators, named once in the container
         self,
         database: SqliteStore,
         door: PairingService,
         delivery: OutboxSender,
         clerk: ApprovalService,
         notes: AuditNotes,
+        read_command: Callable[[InboundMessage], TypedCommand | None],
         limits: BackpressureLimits | None = None,
     ) -> None:
         self._held: str | None = None
         self.notes = notes
+        self._read_command = read_command
         self._database = database
         self.door = door
         self._delivery = delivery
@@ -182,7 +184,11 @@ class Ingestor:
             return InboxEntry(message, DENIED)
         if message.unknown:
             return InboxEntry(message, _UNKNOWN)
-        return InboxEntry(message, _STOP if command_of(message) == "stop" else None)
+        return InboxEntry(message, _STOP if self._name_of(message) == "stop" else None)
+
+    def _name_of(self, message: InboundMessage) -> str | None:
+        typed = self._read_command(message)
+        return None if typed is None else typed.name
 
     async def _try(
         self, arrival: InboxBatch, entries: Sequence[InboxEntry], lost: Sequence[Undecoded]
@@ -263,7 +269,7 @@ class Ingestor:
                 continue
             # An edit may change nothing, and a part of an album is its first one's.
             counts = not (message.edited or message.album) or inbox.waits(tx, message)
-            if counts and command_of(message) is None:
+            if counts and self._read_command(message) is None:
                 taken.fresh.append(message)
             with use_locale(self._delivery.languages.of(message)):
                 self._look_past_the_queue(tx, message, taken, now)
@@ -272,7 +278,8 @@ class Ingestor:
         self, tx: Transaction, message: InboundMessage, now: float, *, stranger: bool
     ) -> None:
         """Whoever brings an invitation is let in; another stranger knocks."""
-        code = argument_of(message) if command_of(message) == "start" else ""
+        typed = self._read_command(message)
+        code = typed.argument if typed is not None and typed.name == "start" else ""
         welcome = code and self.door.welcome(tx, message, code, now)
         if stranger and not welcome:
             self.door.knock(tx, message, now)
@@ -282,9 +289,10 @@ class Ingestor:
     ) -> None:
         """What becomes of a message while a turn runs in its lane or waits for an answer."""
         lane = message.session_key
-        if is_at_once(message):
+        typed = self._read_command(message)
+        if typed is not None and typed.at_once:
             taken.aside.add(lane)
-        elif command_of(message) == "new" and approvals.is_awaited(tx, lane):
+        elif typed is not None and typed.name == "new" and approvals.is_awaited(tx, lane):
             # Nobody who begins anew will still answer: else all that is said would wait with it.
             self._halt(tx, message, taken, now)
         elif self._clerk.tell_waiting(tx, message, now) or self._tell_paused(tx, message, now):
@@ -297,7 +305,7 @@ class Ingestor:
         """
         lane = message.session_key
         session = sessions.bound_session(tx, lane)
-        if session is None or command_of(message) is not None:
+        if session is None or self._read_command(message) is not None:
             return False
         if session_admin.status_of(tx, session) != "paused":
             return False
@@ -315,7 +323,8 @@ class Ingestor:
         self, tx: Transaction, message: InboundMessage, taken: IngestResult, now: float
     ) -> str | None:
         """What is said of it; None when the turn that ends says it."""
-        if number := argument_of(message):
+        typed = self._read_command(message)
+        if typed is not None and (number := typed.argument):
             lane = message.session_key
             halted, text = stop_subagent(tx, self._clerk, lane, number, now)
             self._note(halted, taken)

@@ -2,6 +2,7 @@
 
 from gateway.commands.table import MISTYPED, ChatCommand, find_command
 from gateway.core.messages import InboundMessage
+from gateway.core.records import TypedCommand
 
 
 def command_of(message: InboundMessage) -> str | None:
@@ -25,6 +26,14 @@ def command_of(message: InboundMessage) -> str | None:
 def argument_of(message: InboundMessage) -> str:
     """What stands behind the command."""
     return _words(message)[1]
+
+
+def read_command(message: InboundMessage) -> TypedCommand | None:
+    """The message as a command, or None."""
+    name = command_of(message)
+    if name is None:
+        return None
+    return TypedCommand(name, argument_of(message), carried_out_by(name).at_once)
 
 
 def is_command(message: InboundMessage) -> bool:

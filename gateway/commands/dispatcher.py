@@ -12,12 +12,12 @@ from agent.security.policy.base import PermissionMode
 from agent.tools.runner import Permissions
 from agent.turn.context_usage import PromptAudience
 from gateway.access.pairing_service import PairingService
-from gateway.commands import argument_of, carried_out_by, command_of
+from gateway.commands import argument_of, carried_out_by, command_of, read_command
 from gateway.commands.table import ChatCommand
 from gateway.core import keyboard
 from gateway.core.markdown import escape_markdown
 from gateway.core.messages import Button, InboundMessage, Route
-from gateway.core.records import Trace
+from gateway.core.records import Trace, TypedCommand
 from gateway.delivery.user_language import UserLanguages
 from gateway.sessions.window_cache import SessionWindowCache
 from gateway.store.port import Transaction
@@ -111,6 +111,9 @@ class CommandDispatcher:
     """Carries commands out."""
 
     office: CommandServices
+
+    def read(self, message: InboundMessage) -> TypedCommand | None:
+        return read_command(message)
 
     def takes_time(self, claim: CommandClaim) -> bool:
         return self._command(claim).takes_time

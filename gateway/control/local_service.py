@@ -28,6 +28,7 @@ from gateway.core.records import (
     SessionPreview,
     WatchEvent,
 )
+from gateway.scheduler.service import JobService
 from gateway.sessions import console_binding
 from gateway.sessions.console_binding import LOCAL, MAIN
 from gateway.sessions.service import SessionService, conversation_status
@@ -114,13 +115,14 @@ _RESERVED_S = 30.0
 class LocalService(Upkept):
     """Implements `gateway.control.service.Service` on the parts of this process."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - its collaborators, named once in the container
         self,
         database: SqliteStore,
         bus: MessageBus,
         watchers: EventHub,
         approvals: ApprovalCoordinator,
         work: TurnRunner,
+        timetable: JobService,
         facts: Callable[[], dict[str, Any]],
     ) -> None:
         self._database = database
@@ -129,7 +131,7 @@ class LocalService(Upkept):
         self._watchers = watchers
         self._approvals = approvals
         background = work.background
-        self.timetable = work.timetable
+        self.timetable = timetable
         self._background = background
         self._facts = facts
         self._archivist = SessionService(database, bus.wake, watchers.publish, background)

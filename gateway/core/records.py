@@ -97,3 +97,13 @@ class ConsoleLease:
 
 # How much of what was done stands below an answer.
 Trace = Literal["off", "summary", "full"]
+
+
+@frozen
+class TypedCommand:
+    """A message read as a command: "" names a word with a slash that is none. `at_once`: it goes
+    past the queue."""
+
+    name: str
+    argument: str
+    at_once: bool

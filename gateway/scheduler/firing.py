@@ -5,7 +5,7 @@ its slot, so that a crash before the commit repeats it and one behind it does no
 """
 
 import logging
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from agent.errors import KoreError
 from agent.i18n import plural, t, use_locale
@@ -15,9 +15,9 @@ from gateway.core.markdown import escape_markdown
 from gateway.core.messages import InboundMessage
 from gateway.core.timezones import quiet_until
 from gateway.scheduler.heartbeat import has_work
+from gateway.scheduler.job_context import FiredJobs, JobContext
 from gateway.scheduler.job_text import local_time, title
 from gateway.scheduler.recurrence import Recurrence
-from gateway.scheduler.service import JobContext
 from gateway.store.port import Transaction
 from gateway.store.repositories import inbox, jobs, outbox, session_admin, sessions
 from gateway.store.repositories.inbox import InboxBatch, InboxEntry
@@ -33,15 +33,6 @@ ON_TIME_S = 300.0
 CATCH_UP_MOST = 10
 
 _BATCH = 50
-
-
-@dataclass(slots=True)
-class FiredJobs:
-    """Lanes with a message and lanes with a letter; `more` jobs are due."""
-
-    lanes: set[str] = field(default_factory=set)
-    mail: set[str] = field(default_factory=set)
-    more: bool = False
 
 
 @frozen

@@ -15,8 +15,8 @@ from gateway.core.messages import InboundMessage
 from gateway.core.timezones import QUIET, zone_of
 from gateway.scheduler import job_editor, job_text
 from gateway.scheduler.firing import fire_now
+from gateway.scheduler.job_context import JobNotifier
 from gateway.scheduler.job_editor import JobAuthor, JobRequest
-from gateway.scheduler.service import JobService
 from gateway.store.port import Transaction
 from gateway.store.repositories import jobs, sessions
 from gateway.store.repositories.claims import TurnClaim
@@ -36,7 +36,7 @@ _HOW = mark_for_translation(
 
 def handle_chat(
     tx: Transaction,
-    timetable: JobService,
+    timetable: JobNotifier,
     message: InboundMessage,
     argument: str,
     session: str | None,
@@ -68,7 +68,7 @@ def handle_chat(
 
 
 def handle_cli(
-    tx: Transaction, timetable: JobService, action: str, wanted: Mapping[str, Any]
+    tx: Transaction, timetable: JobNotifier, action: str, wanted: Mapping[str, Any]
 ) -> str:
     """For `kore cron`, by the owner at the machine. Raises `KoreError`."""
     message = _terminal(tx, timetable)
@@ -99,7 +99,7 @@ def handle_cli(
 
 
 def handle_tool(
-    tx: Transaction, timetable: JobService, claim: TurnClaim, wish: JobRequest
+    tx: Transaction, timetable: JobNotifier, claim: TurnClaim, wish: JobRequest
 ) -> ToolResult:
     """For the model, in the name of whoever speaks. Raises `KoreError`."""
     with use_locale(ENGLISH):
@@ -107,7 +107,7 @@ def handle_tool(
 
 
 def _appoint(
-    tx: Transaction, timetable: JobService, claim: TurnClaim, wish: JobRequest
+    tx: Transaction, timetable: JobNotifier, claim: TurnClaim, wish: JobRequest
 ) -> ToolResult:
     message = claim.messages[-1]
     if message.job is not None:
@@ -166,7 +166,7 @@ def wish_of(text: str) -> JobRequest:
 
 
 def choices(
-    tx: Transaction, timetable: JobService, message: InboundMessage
+    tx: Transaction, timetable: JobNotifier, message: InboundMessage
 ) -> list[tuple[str, str]]:
     """Labels and arguments: what can be done with each of the first jobs that are listed."""
     found = []
@@ -179,7 +179,7 @@ def choices(
     return found
 
 
-def _list(tx: Transaction, timetable: JobService, message: InboundMessage) -> str:
+def _list(tx: Transaction, timetable: JobNotifier, message: InboundMessage) -> str:
     seen = job_editor.visible(tx, timetable.house, message)
     lines = [job_text.line(tx, job, escape_markdown) for job in seen]
     zone = job_editor.zone_for(tx, timetable.house, message)
@@ -192,7 +192,7 @@ def _list(tx: Transaction, timetable: JobService, message: InboundMessage) -> st
 
 
 def _set_clock(
-    tx: Transaction, timetable: JobService, message: InboundMessage, column: str, value: str
+    tx: Transaction, timetable: JobNotifier, message: InboundMessage, column: str, value: str
 ) -> str:
     """A person's own chat, or the owner's word for a group."""
     if not message.private and not timetable.house.rules.access.is_owner(message):
@@ -208,7 +208,7 @@ def _set_clock(
     return t("Quiet hours {hours}.", hours=hours) if hours != "off" else t("No quiet hours here.")
 
 
-def _zone_told(tx: Transaction, timetable: JobService, message: InboundMessage) -> str:
+def _zone_told(tx: Transaction, timetable: JobNotifier, message: InboundMessage) -> str:
     """The zone that holds now, and the jobs that keep the one they were made in."""
     zone = job_editor.zone_for(tx, timetable.house, message)
     seen = job_editor.visible(tx, timetable.house, message)
@@ -229,7 +229,7 @@ def _zone_told(tx: Transaction, timetable: JobService, message: InboundMessage) 
     return "\n".join([told, kept, *lines])
 
 
-def _change(tx: Transaction, timetable: JobService, job: Job, action: str) -> str:
+def _change(tx: Transaction, timetable: JobNotifier, job: Job, action: str) -> str:
     """Raises `KoreError`."""
     if action == "run":
         timetable.told(fire_now(tx, timetable.house, job, time.time()))
@@ -241,7 +241,7 @@ def _change(tx: Transaction, timetable: JobService, job: Job, action: str) -> st
     return said
 
 
-def _terminal(tx: Transaction, timetable: JobService) -> InboundMessage:
+def _terminal(tx: Transaction, timetable: JobNotifier) -> InboundMessage:
     """The owner at the machine; told where they read: in their private chat, else in the terminal
     that opens next."""
     owner = timetable.house.rules.access.chief

@@ -10,9 +10,9 @@ from agent.records import frozen
 from agent.types import Taint
 from gateway.core.messages import CONSOLE, ONCE, InboundMessage, Sender
 from gateway.core.timezones import is_zone, own_zone, told_in, zone_of
+from gateway.scheduler.job_context import JobContext
 from gateway.scheduler.job_text import describe_recurrence, local_time, title
 from gateway.scheduler.recurrence import Recurrence
-from gateway.scheduler.service import JobContext
 from gateway.scheduler.time_parser import parse_time
 from gateway.store.port import Transaction
 from gateway.store.repositories import approvals, jobs

@@ -1,11 +1,9 @@
 """The timetable: where jobs are made, changed and told of. What a job needs is imported with it."""
 
 import asyncio
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent.errors import KoreError
@@ -13,10 +11,9 @@ from agent.records import frozen
 from agent.tools.base import CallContext, ScheduleRequest
 from agent.tools.runner import Permissions
 from agent.types import ToolResult
-from gateway.channels.base import Channel
-from gateway.config.sections import ScheduleSection
 from gateway.core.messages import InboundMessage
 from gateway.delivery.sender import OutboxSender
+from gateway.scheduler.job_context import FiredJobs, JobContext
 from gateway.store.port import Transaction
 from gateway.store.repositories.claims import TurnClaim
 from gateway.store.sqlite.engine import SqliteStore
@@ -24,29 +21,7 @@ from gateway.turns.outcome import TurnOutcome
 from gateway.turns.permissions import TurnPermissions
 
 if TYPE_CHECKING:
-    from gateway.scheduler.firing import FiredJobs
     from gateway.scheduler.job_editor import JobRequest
-
-
-@frozen
-class JobContext:
-    """What a job meets: who may, ways to tell, and the owner's limits."""
-
-    rules: TurnPermissions
-    delivery: OutboxSender
-    ways: Mapping[tuple[str, str], Channel]
-
-    @property
-    def schedule(self) -> ScheduleSection:
-        return self.rules.schedule
-
-    @property
-    def workspace(self) -> Path:
-        return self.rules.workspace
-
-    @property
-    def open_ways(self) -> str:
-        return json.dumps([f"{name}:{account}" for name, account in self.ways])
 
 
 class JobService:
@@ -72,7 +47,7 @@ class JobService:
         """A job has changed; from any thread. Who looks then waits for this transaction."""
         self._loop.call_soon_threadsafe(self.news.set)
 
-    def told(self, fired: "FiredJobs") -> None:
+    def told(self, fired: FiredJobs) -> None:
         """Something was begun by hand; from any thread."""
         self._loop.call_soon_threadsafe(lambda: self.wake(fired))
 

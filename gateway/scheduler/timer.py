@@ -7,18 +7,15 @@ and looks at the wall clock anew twice a minute, because that may jump and a lap
 import logging
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from gateway.bus.bus import MessageBus
 from gateway.delivery.outbox_reader import Wait
 from gateway.delivery.sender import OutboxSender, wait_for
+from gateway.scheduler.job_context import FiredJobs
 from gateway.scheduler.service import JobService
 from gateway.store.errors import StoreError
 from gateway.store.port import Transaction
 from gateway.store.sqlite.engine import SqliteStore
-
-if TYPE_CHECKING:
-    from gateway.scheduler.firing import FiredJobs
 
 log = logging.getLogger(__name__)
 
@@ -101,7 +98,7 @@ class JobTimer:
             return self._clock() + _PAUSE_S
         return self._clock()
 
-    def _wake(self, fired: "FiredJobs") -> None:
+    def _wake(self, fired: FiredJobs) -> None:
         for lane in fired.lanes:
             self._bus.wake(lane)
         for lane in fired.mail:

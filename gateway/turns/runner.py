@@ -23,7 +23,6 @@ from gateway.core.link_defusing import defuse_answer
 from gateway.core.messages import ONCE, InboundMessage
 from gateway.delivery.preview import StreamingPreview
 from gateway.delivery.sender import OutboxSender
-from gateway.scheduler.service import JobService
 from gateway.sessions.background_work import BackgroundWork
 from gateway.sessions.conversation_search import ConversationSearch
 from gateway.sessions.window_cache import SessionWindowCache
@@ -40,6 +39,7 @@ from gateway.turns import outcome
 from gateway.turns.compaction import CompactionService
 from gateway.turns.disclosure_budget import StoredDisclosureBudget
 from gateway.turns.isolation import Isolation
+from gateway.turns.job_hooks import JobHooks
 from gateway.turns.journal import StoreTurnJournal
 from gateway.turns.live_preview import preview_for_turn
 from gateway.turns.outcome import FROM_AGENT, TurnOutcome
@@ -61,7 +61,7 @@ from gateway.turns.usage_meter import StoreUsageMeter
 class TurnRunner:
     """Runs claimed turns. One instance serves all lanes."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - its collaborators, named once in the container
         self,
         database: SqliteStore,
         agent: Agent,
@@ -69,6 +69,8 @@ class TurnRunner:
         watchers: EventHub,
         rules: TurnPermissions,
         spending: StoreUsageMeter,
+        jobs: JobHooks,
+        is_command: Callable[[InboundMessage], bool],
     ) -> None:
         self.histories = SessionWindowCache(database)
         self.isolation = Isolation()
@@ -84,7 +86,8 @@ class TurnRunner:
         )
         self.errands = SubagentCoordinator(database, agent, rules, delivery)
         self.background = BackgroundWork(agent, database, watchers)
-        self.timetable = JobService(database, delivery, rules)
+        self._jobs = jobs
+        self._is_command = is_command
 
     async def run(
         self, claim: TurnClaim, stop: CancelToken, has_news: Callable[[], bool] = lambda: True
@@ -120,6 +123,7 @@ class TurnRunner:
                 task.exposure,
                 lambda: claim.resumed or has_news(),
                 self._rules.is_stranger,
+                self._is_command,
             )
             journal.recall(task.known)
             if claim.stop_requested:
@@ -127,7 +131,7 @@ class TurnRunner:
             before = window.messages[max(len(window.messages) - claim.stored + 1, 0) :]
             found = await (self._watch(task, claim) if first is None else self._look(task, first))
             found.trace = self._trace(claim, before, found, meter.spent)
-            found.undone = self.timetable.left_undone(claim, task.permissions)
+            found.undone = self._jobs.left_undone(claim, task.permissions)
         await self._commit(claim, window, journal, found, task.exposure, errands)
         self.histories.count(claim.session)
         if first is None:
@@ -149,7 +153,7 @@ class TurnRunner:
         def store(tx: Transaction) -> list[str]:
             now = time.time()
             turns.give_up(tx, claim.turn, letters, sentence, now)
-            self.timetable.ended(tx, claim, sentence)
+            self._jobs.ended(tx, claim, sentence)
             return self.errands.end(tx, errands, ended, now)
 
         self._wake(letters, await self._database.transact(store))
@@ -208,7 +212,7 @@ class TurnRunner:
             progress=journal,
             stop=stop,
             recall=ConversationSearch(self._database, self._rules.access, claim),
-            schedule=self.timetable.of_turn(claim),
+            schedule=self._jobs.of_turn(claim),
         )
 
     def speaking(self, message: InboundMessage) -> PromptAudience:
@@ -289,7 +293,7 @@ class TurnRunner:
         rows = [*found.result.messages[journal.saved :], *outcome.closing_messages(found)]
         dropped = outcome.whole_rounds(found.dropped, window.messages)
         text = defuse_answer(outcome.answer(found), exposure)
-        is_told = not errands and not self.timetable.is_silent(claim, found)
+        is_told = not errands and not self._jobs.is_silent(claim, found)
         letter = replace(
             self._letter(claim, text), taint=exposure.taint, is_read=True, shown=found.shown
         )
@@ -299,7 +303,7 @@ class TurnRunner:
         def store(tx: Transaction) -> list[str]:
             now = time.time()
             turns.finish(tx, claim.turn, claim.session, turn_result, now)
-            self.timetable.ended(tx, claim, outcome.failure(found))
+            self._jobs.ended(tx, claim, outcome.failure(found))
             told = outcome.outcome(found, exposure.taint) if errands else None
             return self.errands.end(tx, errands, told, now) if told else []
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 from agent.security.taint.taint import NOTHING, UNTRUSTED, TaintState
 from agent.types import Message, Taint
-from gateway.commands import is_command
 from gateway.core.messages import InboundMessage
 from gateway.store.repositories import claims, sessions
 from gateway.store.repositories.claims import Joining, TurnClaim
@@ -32,6 +31,7 @@ class Steering:
     exposure: TaintState
     has_news: Callable[[], bool]
     is_stranger: Callable[[InboundMessage], bool]
+    is_command: Callable[[InboundMessage], bool]
     began: float = field(default_factory=time.monotonic)
     _joins: bool = True
 
@@ -43,7 +43,7 @@ class Steering:
     async def take(self, results: Sequence[Message], *, burst: bool = False) -> list[Message]:
         """What the history has grown by, on disk; `results` are put in front of what was said."""
         claim = self.claim
-        joining = Joining(is_command, build_user_message, self._taint, burst=burst)
+        joining = Joining(self.is_command, build_user_message, self._taint, burst=burst)
         found = await self.database.transact(
             claims.join_running_turn, claim, results, joining, time.time()
         )

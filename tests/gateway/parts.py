@@ -24,6 +24,7 @@ from gateway.bus.bus import MessageBus
 from gateway.bus.ingest import Ingestor
 from gateway.channels.base import Channel
 from gateway.channels.console import ConsoleChannel
+from gateway.commands import is_command, read_command
 from gateway.commands.dispatcher import CommandDispatcher, CommandServices
 from gateway.control.local_service import LocalService
 from gateway.core.event_hub import EventHub
@@ -32,6 +33,7 @@ from gateway.delivery.retry_policy import LONGEST_REST_S
 from gateway.delivery.sender import OutboxSender
 from gateway.ops.audit.log import AuditLog
 from gateway.ops.audit.relay import AuditRelay
+from gateway.scheduler.service import JobService
 from gateway.sessions.undo_ledger import open_change_log
 from gateway.store.cipher import Cipher
 from gateway.store.port import Transaction
@@ -136,7 +138,10 @@ async def opened(
         policies = RoleRegistry(PolicySettings(blocked_commands=("rm",), modes=modes or {}))
         rules = TurnPermissions(access, approvals, workspace, policies)
         meters = StoreUsageMeter(database, delivery, access, **(spending or {}))
-        turns = TurnRunner(database, agent, delivery, watchers, rules, meters)
+        timetable = JobService(database, delivery, rules)
+        turns = TurnRunner(
+            database, agent, delivery, watchers, rules, meters, timetable, is_command
+        )
         door = PairingService(access, delivery.render, delivery.languages)
         facts = {"Uptime": "short"}
         office = CommandServices(
@@ -150,15 +155,16 @@ async def opened(
             turns.speaking,
             rules,
             delivery.languages,
-            turns.timetable,
+            timetable,
             delivery.trace,
         )
         commands = CommandDispatcher(office)
-        intake = Ingestor(database, door, delivery, clerk, AuditRelay(database, audit))
+        notes = AuditRelay(database, audit)
+        intake = Ingestor(database, door, delivery, clerk, notes, read_command)
         bus = MessageBus(
             database, intake, commands, turns, approvals, concurrent_turns=concurrent_turns
         )
-        desk = LocalService(database, bus, watchers, approvals, turns, dict)
+        desk = LocalService(database, bus, watchers, approvals, turns, timetable, dict)
         yield Parts(
             *(database, bus, delivery, watchers, approvals, turns, desk, platform),
             agent,

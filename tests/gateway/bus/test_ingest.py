@@ -8,6 +8,7 @@ from gateway.access.control import AccessControl
 from gateway.access.pairing import OPEN_CODES
 from gateway.access.pairing_service import PairingService
 from gateway.bus.ingest import BackpressureLimits, Ingestor, IngestResult
+from gateway.commands import read_command
 from gateway.core.channel_events import Batch
 from gateway.core.messages import Sender
 from gateway.store.repositories.members import DENIED_KEPT
@@ -22,7 +23,7 @@ def intake(
 ) -> Ingestor:
     door = PairingService(access, parts.delivery.render, parts.delivery.languages)
     clerk, notes = parts.approvals.clerk, parts.bus.notes
-    return Ingestor(parts.database, door, parts.delivery, clerk, notes, limits)
+    return Ingestor(parts.database, door, parts.delivery, clerk, notes, read_command, limits)
 
 
 async def take(intake: Ingestor, text: str, offset: int) -> IngestResult:

@@ -36,7 +36,7 @@ class Kept:
     def __init__(self, parts: Parts, clock: Clock) -> None:
         self.parts = parts
         self.clock = clock
-        self.timetable = parts.turns.timetable
+        self.timetable = parts.desk.timetable
 
     async def asked(self, text: str, chat: str = "1", **more: Any) -> str:
         """What is answered to a message there, once it is."""
@@ -77,10 +77,10 @@ async def kept(
 ) -> AsyncIterator[Kept]:
     clock = clock or Clock()
     async with running(folder, provider, **more) as parts:
-        turns = parts.turns
-        turns.timetable.attended.set()
+        timetable = parts.desk.timetable
+        timetable.attended.set()
         scheduler = JobTimer(
-            *(parts.database, turns.timetable, parts.bus, parts.delivery),
+            *(parts.database, timetable, parts.bus, parts.delivery),
             clock=clock.time,
             wait=clock.wait,
         )

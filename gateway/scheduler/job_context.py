@@ -1,0 +1,52 @@
+"""What a job meets, and who is told of what became of jobs."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from agent.records import frozen
+from gateway.channels.base import Channel
+from gateway.config.sections import ScheduleSection
+from gateway.delivery.sender import OutboxSender
+from gateway.turns.permissions import TurnPermissions
+
+
+@frozen
+class JobContext:
+    """What a job meets: who may, ways to tell, and the owner's limits."""
+
+    rules: TurnPermissions
+    delivery: OutboxSender
+    ways: Mapping[tuple[str, str], Channel]
+
+    @property
+    def schedule(self) -> ScheduleSection:
+        return self.rules.schedule
+
+    @property
+    def workspace(self) -> Path:
+        return self.rules.workspace
+
+    @property
+    def open_ways(self) -> str:
+        return json.dumps([f"{name}:{account}" for name, account in self.ways])
+
+
+@dataclass(slots=True)
+class FiredJobs:
+    """Lanes with a message and lanes with a letter; `more` jobs are due."""
+
+    lanes: set[str] = field(default_factory=set)
+    mail: set[str] = field(default_factory=set)
+    more: bool = False
+
+
+class JobNotifier(Protocol):
+    """Told of changes, from any thread: `gateway.scheduler.service.JobService`."""
+
+    @property
+    def house(self) -> JobContext: ...
+    def touch(self) -> None: ...
+    def told(self, fired: FiredJobs) -> None: ...
