@@ -112,7 +112,7 @@ def find(tx: Transaction, number: int) -> Job | None:
 
 
 def made(tx: Transaction, made_by: str) -> Job | None:
-    row = tx.one(f"{_SELECT} WHERE made_by = ?", (made_by,))
+    row = tx.first(f"{_SELECT} WHERE made_by = ?", (made_by,))
     return _job(row) if row else None
 
 
