@@ -12,6 +12,7 @@ from gateway.runtime.paths import DataDir, find_data_dir
 
 if TYPE_CHECKING:
     from gateway.config import Settings
+    from gateway.config.sources import Sources
 
 
 def whole(text: str) -> int:
@@ -50,6 +51,19 @@ def _number(text: str, least: float, most: float, wrong: str) -> float:
 def data_dir_of(args: argparse.Namespace) -> DataDir:
     """The folder of `--home`, `KORE_HOME` or `~/.kore`. Raises `ConfigError`."""
     return find_data_dir(os.environ, args.home)
+
+
+def config_path(args: argparse.Namespace, home: DataDir) -> Path:
+    """The file that is written to: the one that is read."""
+    named = args.config or os.environ.get("KORE_CONFIG")
+    return Path(named).expanduser() if named else home.config
+
+
+def sources_of(args: argparse.Namespace) -> "Sources":
+    """Where the settings of this process come from."""
+    from gateway.config.sources import Sources
+
+    return Sources(args.config, data_dir_of(args).root, Path.cwd(), os.environ)
 
 
 def here() -> Path:

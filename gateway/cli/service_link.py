@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent.errors import ConfigError, KoreError
 from agent.i18n import t
-from gateway.cli.context import data_dir_of, settings_of
+from gateway.cli.context import data_dir_of, settings_of, sources_of
 from gateway.control.client import ControlClient
 from gateway.control.service import Service
 from gateway.runtime.paths import DataDir
@@ -121,7 +121,6 @@ def _last_good(
     own: Mapping[str, Any] | None = None,
 ) -> "Settings | None":
     """Those of the last good file, or of `own` in its place. None when they are wrong as well."""
-    from gateway.cli.verbs.config import sources_of
     from gateway.config.json_document import read_object
 
     home = data_dir_of(args)

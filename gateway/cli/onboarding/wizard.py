@@ -1,6 +1,5 @@
 """`kore init` as a conversation: steps to go back to and to leave out, one writing at the end."""
 
-import argparse
 import os
 import signal
 import sys
@@ -10,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agent.errors import KoreError
 from agent.i18n import (
     ENGLISH,
     LANGUAGES,
@@ -168,48 +166,3 @@ def _sandbox(talk: Dialogue, _: SetupPlan, place: SetupContext) -> None:
 
 
 _STEPS: tuple[Step, ...] = (_language, _model, _persona, _sandbox)
-
-
-def connect_telegram(talk: Dialogue, args: argparse.Namespace) -> int:
-    """Offer a bot and to start the gateway; whatever happens, say what works now."""
-    from gateway.cli.verbs import channel
-
-    talk.say()
-    try:
-        if talk.confirm(t("Connect a Telegram bot now?")):
-            args.token_env, args.name, args.no_wait = None, None, False
-            channel.add(args)
-    except (Back, Skip):
-        talk.say(t("Left as it is."))
-    except KoreError as exc:
-        talk.say(f"  {exc}" + (f"; {exc.hint}" if exc.hint else ""))
-    except KeyboardInterrupt:
-        talk.say()
-    _say_what_works(talk, args)
-    try:
-        wanted = channel.may_serve(args) and talk.confirm(t("Start it here now?"))
-    except (Back, Skip):
-        wanted = False
-    return channel.serve(args) if wanted else 0
-
-
-def _say_what_works(talk: Dialogue, args: argparse.Namespace) -> None:
-    """The last words on every path: what is usable, and the command for it."""
-    from agent.providers.registry import OFFLINE
-    from gateway.cli.context import settings_of
-    from gateway.config.model_entries import chosen_model, model_list
-
-    settings = settings_of(args)
-    name = chosen_model(settings, os.environ)
-    model = next((one.model for one in model_list(settings) if one.name == name), name)
-    talk.say()
-    talk.say(t("What works now:"))
-    talk.say("  " + t("`kore agent`: talk here, answered by {model}", model=model))
-    if model == OFFLINE:
-        talk.say("  " + t("No model is set up yet: `kore init` asks for one again."))
-    if settings.telegram.enabled and settings.telegram.token.get_secret_value():
-        talk.say(
-            "  " + t("`kore gateway`: answers in Telegram; `kore service install` keeps it running")
-        )
-    else:
-        talk.say("  " + t("Telegram is not connected: `kore channel add telegram` does that."))

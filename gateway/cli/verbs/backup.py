@@ -42,7 +42,7 @@ BESIDE = ("config.json", "secrets.json", "trust.json")
 
 def beside(args: argparse.Namespace) -> dict[str, Path]:
     """Where each of them lies: `--config` and `KORE_CONFIG` may name another configuration."""
-    from gateway.cli.verbs.config import sources_of
+    from gateway.cli.context import sources_of
 
     root = data_dir_of(args).root
     return {name: root / name for name in BESIDE} | {BESIDE[0]: sources_of(args).own}
@@ -338,7 +338,7 @@ def _is_ours(name: str) -> bool:
 
 def _check(args: argparse.Namespace, parts: Path) -> None:
     """Before anything is replaced: whether the configuration of the backup would load here."""
-    from gateway.cli.verbs.config import sources_of
+    from gateway.cli.context import sources_of
     from gateway.config.json_document import read_object
 
     config, secrets = read_object(parts / BESIDE[0]), read_object(parts / BESIDE[1])

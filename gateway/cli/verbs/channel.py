@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent.errors import ConfigError, KoreError
 from agent.i18n import t
-from gateway.cli.context import data_dir_of, settings_of
+from gateway.cli.context import config_path, data_dir_of, settings_of
 from gateway.cli.output import print_json, print_table
 from gateway.config.json_document import read_object
 
@@ -111,12 +111,6 @@ def _known(settings: "Settings", name: str | None) -> str:
         return telegram.token.get_secret_value() if telegram.enabled else ""
     found = (one.token for one in telegram.accounts if one.name == name)
     return next((token.get_secret_value() for token in found), "")
-
-
-def config_path(args: argparse.Namespace, home: "DataDir") -> Path:
-    """The file that is written to: the one that is read."""
-    named = args.config or os.environ.get("KORE_CONFIG")
-    return Path(named).expanduser() if named else home.config
 
 
 def _write(args: argparse.Namespace, token: "Token") -> None:

@@ -3,13 +3,11 @@
 import argparse
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agent.errors import ConfigError
 from agent.i18n import mark_for_translation, t
-
-if TYPE_CHECKING:
-    from gateway.config.sources import Sources
+from gateway.cli.context import sources_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,14 +50,6 @@ def run(args: argparse.Namespace) -> int:
     if args.file is not None:
         args.config = args.file
     return {"validate": _validate, "show": _show, "list": _list, "get": _get}[args.action](args)
-
-
-def sources_of(args: argparse.Namespace) -> "Sources":
-    """Where the settings of this process come from."""
-    from gateway.cli.context import data_dir_of
-    from gateway.config.sources import Sources
-
-    return Sources(args.config, data_dir_of(args).root, Path.cwd(), os.environ)
 
 
 def _validate(args: argparse.Namespace) -> int:

@@ -66,8 +66,8 @@ def _mend(args: argparse.Namespace) -> None:
     """Each thing by itself, asked about unless `--yes` says that nothing is to be asked."""
     import sys
 
+    from gateway.cli.context import config_path
     from gateway.cli.onboarding.dialogue import Back, Dialogue, Skip, somebody_is_there
-    from gateway.cli.verbs.channel import config_path
     from gateway.ops.doctor.repairs import find_repairs
 
     if not args.yes and not somebody_is_there():

@@ -140,7 +140,7 @@ def _reloader(
     """Takes in what changes in the files."""
     import os
 
-    from gateway.cli.verbs.config import sources_of
+    from gateway.cli.context import sources_of
     from gateway.ops.config_reload import ConfigReloader
     from gateway.runtime.secrets import secret_values
 

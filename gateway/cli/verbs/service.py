@@ -6,9 +6,8 @@ from pathlib import Path
 
 from agent.errors import KoreError
 from agent.i18n import t
-from gateway.cli.context import data_dir_of, settings_of
+from gateway.cli.context import data_dir_of, settings_of, sources_of
 from gateway.cli.output import clean_lines, print_json
-from gateway.cli.verbs.config import sources_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

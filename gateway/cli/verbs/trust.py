@@ -122,7 +122,7 @@ def _revoke(args: argparse.Namespace, folder: Path, home: Path) -> int:
 
 def _change(args: argparse.Namespace, made: Callable[[Sequence[str]], list[str]]) -> bool:
     """Write the list of trusted folders anew; False when it stays as it is."""
-    from gateway.cli.verbs.config import sources_of
+    from gateway.cli.context import sources_of
     from gateway.config import editing
     from gateway.config.atomic_write import file_lock
     from gateway.config.foreign_formats import is_foreign

@@ -7,15 +7,16 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agent.errors import ConfigError
+from agent.errors import ConfigError, KoreError
 from agent.i18n import t
 from agent.providers.registry import OFFLINE, default_model
 from agent.providers.vendors import VENDORS
 from agent.version import VERSION
-from gateway.cli.context import data_dir_of, settings_of
+from gateway.cli.context import config_path, data_dir_of, settings_of
 from gateway.runtime.paths import DataDir, write_private
 
 if TYPE_CHECKING:
+    from gateway.cli.onboarding.dialogue import Dialogue
     from gateway.config import Settings
 
 
@@ -28,7 +29,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from gateway.cli.onboarding.dialogue import somebody_is_there
-    from gateway.cli.verbs.channel import config_path
 
     home = data_dir_of(args)
     path = config_path(args, home)
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
 def _converse(args: argparse.Namespace, home: DataDir, path: Path) -> int:
     """Ask, then write, then offer Telegram."""
     from gateway.cli.onboarding.dialogue import Dialogue
-    from gateway.cli.onboarding.wizard import SetupContext, connect_telegram, converse
+    from gateway.cli.onboarding.wizard import SetupContext, converse
     from gateway.config.json_document import read_object
 
     args.live = False
@@ -70,7 +70,51 @@ def _converse(args: argparse.Namespace, home: DataDir, path: Path) -> int:
     plan.write(home, path, settings.agent.workspace)
     talk.say()
     talk.say(t("Written: {path} and {workspace}", path=path, workspace=settings.agent.workspace))
-    return connect_telegram(talk, args)
+    return _connect_telegram(talk, args)
+
+
+def _connect_telegram(talk: "Dialogue", args: argparse.Namespace) -> int:
+    """Offer a bot and to start the gateway; whatever happens, say what works now."""
+    from gateway.cli.onboarding.dialogue import Back, Skip
+    from gateway.cli.verbs import channel
+
+    talk.say()
+    try:
+        if talk.confirm(t("Connect a Telegram bot now?")):
+            args.token_env, args.name, args.no_wait = None, None, False
+            channel.add(args)
+    except (Back, Skip):
+        talk.say(t("Left as it is."))
+    except KoreError as exc:
+        talk.say(f"  {exc}" + (f"; {exc.hint}" if exc.hint else ""))
+    except KeyboardInterrupt:
+        talk.say()
+    _say_what_works(talk, args)
+    try:
+        wanted = channel.may_serve(args) and talk.confirm(t("Start it here now?"))
+    except (Back, Skip):
+        wanted = False
+    return channel.serve(args) if wanted else 0
+
+
+def _say_what_works(talk: "Dialogue", args: argparse.Namespace) -> None:
+    """The last words on every path: what is usable, and the command for it."""
+    from gateway.config.model_entries import chosen_model, model_list
+
+    settings = settings_of(args)
+    name = chosen_model(settings, os.environ)
+    model = next((one.model for one in model_list(settings) if one.name == name), name)
+    talk.say()
+    talk.say(t("What works now:"))
+    talk.say("  " + t("`kore agent`: talk here, answered by {model}", model=model))
+    if model == OFFLINE:
+        talk.say("  " + t("No model is set up yet: `kore init` asks for one again."))
+    if settings.telegram.enabled and settings.telegram.token.get_secret_value():
+        talk.say(
+            "  " + t("`kore gateway`: answers in Telegram; `kore service install` keeps it running")
+        )
+    else:
+        talk.say("  " + t("Telegram is not connected: `kore channel add telegram` does that."))
 
 
 def _without_a_file(args: argparse.Namespace) -> "Settings":
