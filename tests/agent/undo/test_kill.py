@@ -6,18 +6,19 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.agent.undo.scene import Scene
 from tests.agent.undo.writer import NAMES
 
-KILLS = 12
 
-
-def test_a_journal_survives_being_killed_at_any_moment(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", [3, pytest.param(12, marks=pytest.mark.slow)])
+def test_a_journal_survives_being_killed_at_any_moment(tmp_path: Path, kills: int) -> None:
     theirs = tmp_path / "workspace" / "theirs"
     theirs.mkdir(parents=True)
     (theirs / "file").write_text("theirs")
     command = [sys.executable, "-m", "tests.agent.undo.writer", str(tmp_path)]
-    for _ in range(KILLS):
+    for _ in range(kills):
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             assert process.stdout.readline() == "begun\n"

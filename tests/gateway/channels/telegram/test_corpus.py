@@ -18,7 +18,7 @@ CORPUS = Path(__file__).with_name("corpus")
 ANSWERS = sorted(path.name for path in CORPUS.iterdir() if path.name != "lost.json")
 # Words that may go, by file: LaTeX's commands, names of references, numbers that are counted anew.
 LOST = json.loads((CORPUS / "lost.json").read_text())
-PREFIXES = 40
+PREFIXES = 12
 
 _WORDS = re.compile(r"[A-Za-z0-9]+")
 _LONGEST = 3000
