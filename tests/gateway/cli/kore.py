@@ -1,10 +1,15 @@
-"""Runs the real program."""
+"""Runs the real program: as a process of its own, or, where only its words count, in this one."""
 
+import contextlib
+import io
 import os
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from unittest import mock
+
+from gateway.__main__ import main
 
 ROOT = Path(__file__).parents[3]
 
@@ -13,7 +18,7 @@ def kore(
     *words: str | Path, home: Path, environ: Mapping[str, str] | None = None, stdin: str = ""
 ) -> subprocess.CompletedProcess[str]:
     """Run `kore` in `home`'s parent with next to nothing in the environment."""
-    clean = {"PATH": os.environ["PATH"], "HOME": str(home.parent), "KORE_HOME": str(home)}
+    clean = _clean(home)
     return subprocess.run(
         [sys.executable, "-m", "gateway", *map(str, words)],
         cwd=home.parent,
@@ -24,3 +29,23 @@ def kore(
         timeout=60,
         check=False,
     )
+
+
+def kore_here(
+    *words: str | Path, home: Path, environ: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """The same without a process: for a verb that refuses its input and touches nothing."""
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
+    with (
+        mock.patch.dict(os.environ, {**_clean(home), **(environ or {})}, clear=True),
+        contextlib.chdir(home.parent),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        code = main(list(map(str, words)))
+    texts = [stream.buffer.getvalue().decode() for stream in (out, err)]  # type: ignore[attr-defined]
+    return subprocess.CompletedProcess(words, code, *texts)
+
+
+def _clean(home: Path) -> dict[str, str]:
+    return {"PATH": os.environ["PATH"], "HOME": str(home.parent), "KORE_HOME": str(home)}

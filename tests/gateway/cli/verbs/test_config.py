@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.gateway.cli.kore import ROOT, kore
+from tests.gateway.cli.kore import ROOT, kore, kore_here
 
 # What stands in the file, and what is said about it after the file's name.
 BROKEN = json.loads((Path(__file__).parent / "broken_configs.json").read_text())
@@ -14,7 +14,7 @@ BROKEN = json.loads((Path(__file__).parent / "broken_configs.json").read_text())
 def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, broken: dict[str, str]) -> None:
     file = tmp_path / "c.json"
     file.write_text(broken["content"])
-    done = kore("config", "validate", file, home=tmp_path / "h")
+    done = kore_here("config", "validate", file, home=tmp_path / "h")
     first, *rest = done.stderr.splitlines()
     assert done.returncode == 2
     assert first.startswith(f"kore: {file}{broken['said']}")
@@ -25,7 +25,7 @@ def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, broken: dict[str, str
 def test_several_mistakes_are_a_line_each(tmp_path: Path) -> None:
     file = tmp_path / "c.json"
     file.write_text('{"http": {"port": "x"}, "agnet": {}, "tools": {"exec_timeout_s": null}}')
-    done = kore("config", "validate", file, home=tmp_path / "h")
+    done = kore_here("config", "validate", file, home=tmp_path / "h")
     assert len(done.stderr.splitlines()) == 3
 
 
@@ -39,7 +39,7 @@ def test_several_mistakes_are_a_line_each(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_variable_is_named(tmp_path: Path, name: str, value: str, said: str) -> None:
-    done = kore("config", "validate", home=tmp_path / "h", environ={name: value})
+    done = kore_here("config", "validate", home=tmp_path / "h", environ={name: value})
     assert done.returncode == 2
     assert done.stderr.startswith(f"kore: environment variable {name}: {said}")
 
@@ -56,7 +56,7 @@ def test_what_is_no_file_is_said(tmp_path: Path) -> None:
         "big.json": "larger than 1,000,000 bytes, expected a small JSON file",
         "pipe": "not a regular file, expected a JSON file",
     }.items():
-        done = kore("config", "validate", tmp_path / name, home=home)
+        done = kore_here("config", "validate", tmp_path / name, home=home)
         assert done.returncode == 2
         assert done.stderr.splitlines()[0] == f"kore: {tmp_path / name}: {said}"
 

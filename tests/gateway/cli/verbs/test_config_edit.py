@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.gateway.cli.kore import kore
+from tests.gateway.cli.kore import kore, kore_here
 
 KEPT = """\
 {
@@ -39,7 +39,7 @@ def test_set_changes_one_value_and_leaves_the_rest_as_it_was_written(tmp_path: P
 )
 def test_get_says_that_there_is_no_such_entry(tmp_path: Path, key: str) -> None:
     file = written(tmp_path / "h", KEPT)
-    done = kore("config", "get", key, home=file.parent)
+    done = kore_here("config", "get", key, home=file.parent)
     assert done.returncode == 2
     assert f"{key}: {key.rpartition('.')[0]} has no such entry" in done.stderr
 
@@ -82,7 +82,7 @@ def test_what_would_not_be_valid_is_not_written(
 ) -> None:
     text = '{"model_list": [{"model_name": "x", "model": "ollama/x"}]}'
     file = written(tmp_path / "h", text)
-    done = kore("config", "set", key, value, home=file.parent)
+    done = kore_here("config", "set", key, value, home=file.parent)
     assert done.returncode == 2
     assert said in done.stderr
     assert file.read_text() == text
