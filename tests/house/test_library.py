@@ -56,6 +56,7 @@ def test_a_provider_is_registered_in_ten_lines() -> None:
     assert len(own) <= 10
 
 
+@pytest.mark.slow
 def test_the_examples_are_typed_strictly(tmp_path: Path) -> None:
     for (name, head), snippet in EXAMPLES.items():
         title = "".join(char if char.isalnum() else "_" for char in head.lower())

@@ -42,11 +42,13 @@ def test_nothing_escapes(tmp_path: Path) -> None:
     assert play(tmp_path, [])["uid"] == os.getuid()
 
 
+@pytest.mark.slow
 @only_linux
 def test_nothing_escapes_where_the_kernel_opens_no_path_in_one_step(tmp_path: Path) -> None:
     assert play(tmp_path, [], "--without-openat2")["openat2"] is False
 
 
+@pytest.mark.slow
 @is_root
 @only_linux
 def test_nothing_escapes_for_another_user() -> None:
@@ -60,6 +62,7 @@ def test_nothing_escapes_for_another_user() -> None:
             assert play(folder, [], "--as", str(NOBODY), *options)["uid"] == NOBODY
 
 
+@pytest.mark.slow
 @is_root
 @only_linux
 def test_nothing_escapes_into_mounts_of_the_kernel(tmp_path: Path) -> None:

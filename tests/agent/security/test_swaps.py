@@ -97,7 +97,13 @@ WAYS: dict[str, tuple[Tool, dict[str, Any], str, str]] = {
 NEVER_REFUSED = ("write a file", "list from above", "grep from above", "glob from above")
 
 
-@pytest.mark.parametrize("way", WAYS)
+# Searches from above take seconds each.
+_SLOW = ("grep from above", "glob from above")
+
+
+@pytest.mark.parametrize(
+    "way", [pytest.param(way, marks=pytest.mark.slow) if way in _SLOW else way for way in WAYS]
+)
 async def test_a_swapped_link_leads_nowhere(world: Path, way: str) -> None:
     tool, args, one, other = WAYS[way]
     ws = world / "ws"
