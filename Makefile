@@ -16,7 +16,7 @@ help:
 	@echo "make setup        install, then the first questions: model, name, Telegram"
 	@echo "make chat         talk to Kore in this terminal"
 	@echo "make test         run the suite, without the long proofs"
-	@echo "make proofs       the long proofs only: every escape, every attack, kills by the dozen"
+	@echo "make proofs       the long proofs only: every way out of the sandbox, kills by the dozen"
 	@echo "make test-all     both"
 	@echo "make check        lint, types, layering, house tests"
 	@echo "make format       put the code into its house form"

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
@@ -62,9 +63,10 @@ def test_a_run_tells_what_the_model_was_not_shown_of_a_result_and_where_it_is(
     check = validator()
     words = '!tool exec {"command": "seq 1 20000"}'
     ran = kore(
-        *("agent", "--cwd", str(tmp_path), "-m", words, "--model", "offline/echo"),
+        *("agent", "-y", "-m", words, "--model", "offline/echo"),
         *("--output-format", "stream-json"),
         home=tmp_path / "kore",
+        environ={"KORE_SECURITY_SANDBOX": "none"},
     )
     lines = [json.loads(line) for line in ran.stdout.splitlines()]
     for line in lines:
@@ -77,6 +79,7 @@ def test_a_run_tells_what_the_model_was_not_shown_of_a_result_and_where_it_is(
     assert 0 < len(whole) - result["cut_bytes"] <= 10_000
 
 
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
 async def test_a_long_run_of_the_program_prints_nothing_but_what_is_described(
     tmp_path: Path,
 ) -> None:

@@ -191,6 +191,8 @@ asyncio.run(main())
 
 @pytest.mark.parametrize("name", ["none", "bwrap"])
 async def test_none_survives_when_kore_is_killed(workspace: Path, name: str) -> None:
+    if name == "bwrap":
+        bubblewrap()  # skips without it
     command = lasting()
     words = [sys.executable, "-c", KORE, str(workspace), name, str(ROOT), command]
     kore = subprocess.Popen(words, cwd=ROOT)
@@ -232,6 +234,8 @@ asyncio.run(main())
 async def test_what_one_was_told_is_known_after_kore_was_killed(
     workspace: Path, name: str, taint: str
 ) -> None:
+    if name == "bwrap":
+        bubblewrap()  # skips without it
     words = [sys.executable, "-c", TOLD, str(workspace), name, str(ROOT), taint]
     kore = await asyncio.to_thread(subprocess.run, words, cwd=ROOT, timeout=60, check=False)
     assert kore.returncode == -9

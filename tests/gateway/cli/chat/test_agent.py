@@ -72,7 +72,7 @@ def test_a_broken_config_is_one_sentence_and_exit_2(
 def kore(home: Path, *words: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [sys.executable, "-m", "gateway", "agent", "--model", "offline/echo", *words],
-        env={"PATH": os.environ["PATH"], "KORE_HOME": str(home)},
+        env={"PATH": os.environ["PATH"], "KORE_HOME": str(home), "KORE_SECURITY_SANDBOX": "none"},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

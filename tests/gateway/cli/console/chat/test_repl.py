@@ -564,7 +564,8 @@ async def test_a_question_from_the_background_stays_until_it_is_answered(home: P
     """A command in between has an answer of its own, and ends no turn."""
     asks = r"!tool exec {\"command\":\"echo hi > made.txt\"}"
     line = f'!tool task {{"description":"make it","background":true,"prompt":"{asks}"}}'
-    async with kore_agent(home, "--model", "offline/echo") as terminal:
+    loose = {"KORE_SECURITY_SANDBOX": "none"}
+    async with kore_agent(home, "--model", "offline/echo", environ=loose) as terminal:
         await terminal.see(PROMPT)
         terminal.type(f"{line}\r")
         await terminal.see("sub-agent general (1)")
