@@ -7,7 +7,8 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from unittest import mock
+
+import pytest
 
 from gateway.__main__ import main
 
@@ -37,11 +38,16 @@ def kore_here(
     """The same without a process: for a verb that refuses its input and touches nothing."""
     out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
     with (
-        mock.patch.dict(os.environ, {**_clean(home), **(environ or {})}, clear=True),
+        pytest.MonkeyPatch.context() as patch,
         contextlib.chdir(home.parent),
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
     ):
+        clean = _clean(home)
+        for name in list(os.environ):
+            patch.delenv(name)
+        for name, value in {**clean, **(environ or {})}.items():
+            patch.setenv(name, value)
         code = main(list(map(str, words)))
     texts = [stream.buffer.getvalue().decode() for stream in (out, err)]  # type: ignore[attr-defined]
     return subprocess.CompletedProcess(words, code, *texts)
