@@ -85,7 +85,7 @@ class Agent:
             else SubagentCatalog(given=subagents)
         )
         self.subagents = found
-        self._speaks = self._chosen(agent)
+        self._speaks = self._resolve_profile(agent)
         self._history = history or MemoryHistory()
         self.changes = changes or _changes_of(self._history)
         self._approve, self._mode = approve, mode
@@ -98,7 +98,7 @@ class Agent:
         """
         with self._making:
             if self._toolbox is None:
-                own = default_tools(self.settings.tools, self._roster, self._held)
+                own = default_tools(self.settings.tools, self._subagent_listing, self._held)
                 self._toolbox = ToolRegistry([*own, *self._tools])
             return self._toolbox
 
@@ -107,7 +107,7 @@ class Agent:
         """Whether they are made: until then none of them does anything."""
         return self._toolbox is not None or self._held.begun
 
-    def adopt(self, other: "Agent") -> ModelPool | None:
+    def reconfigure(self, other: "Agent") -> ModelPool | None:
         """Be as another agent is, from the next turn on; one that runs keeps what it began with.
 
         What the tools hold (processes, what was seen of files) stays. Returns the models until
@@ -128,7 +128,7 @@ class Agent:
 
         return InProcessSubagents(self, self.subagents)
 
-    def _roster(self) -> str:
+    def _subagent_listing(self) -> str:
         from agent.subagents.profile import roster
 
         return roster(self.subagents.load())
@@ -165,7 +165,7 @@ class Agent:
         when = volatile_facts(datetime.now(), *await self.toolbox.facts(session))
         context = Context(f"{work}\n{when}" if work else when)
         asked = Message("user", (*said, context))
-        self.toolbox.told(session)
+        self.toolbox.mark_reported(session)
         messages = await self._history.load(session)
         # Here and not above: a gateway that is idle needs nothing of what a turn needs.
         from agent.context.compaction_marker import CompactionMarker, MarkerRecorder, MarkerStore
@@ -206,7 +206,7 @@ class Agent:
             if once:
                 await self.toolbox.end(session)
 
-    def _chosen(self, agent: str | SubagentDefinition | None) -> SubagentDefinition | None:
+    def _resolve_profile(self, agent: str | SubagentDefinition | None) -> SubagentDefinition | None:
         """Raises `ConfigError` for the name of an agent that there is not."""
         if agent is None or isinstance(agent, SubagentDefinition):
             return agent

@@ -1,4 +1,4 @@
-"""Where a turn's model calls are paid: asked before each, told after it."""
+"""Counts what a turn's model calls cost: limits are checked before each, usage is added after."""
 
 from collections.abc import Sequence
 
@@ -21,7 +21,7 @@ class CallMeter:
         self._asked = tariff
         self._tariffs = (tariff, *fallbacks)
         self._least = Usage()
-        self._heard: list[str] = []
+        self._received: list[str] = []
 
     @property
     def spent(self) -> UsageTotals:
@@ -30,23 +30,23 @@ class CallMeter:
     async def before(self, input_tokens: int, output_tokens: int) -> list[events.Notice]:
         """Raises `LimitReached` when a call with at least so many tokens must not be made."""
         self._least = Usage(input_tokens, output_tokens)
-        return await self._may_ask(0)
+        return await self._check_limits(0)
 
     async def before_retry(self, rank: int) -> list[events.Notice]:
         """The same question for another model, which has another price."""
-        return await self._may_ask(rank) if self._of(rank) != self._asked else []
+        return await self._check_limits(rank) if self._of(rank) != self._asked else []
 
-    def hear(self, event: events.ModelEvent) -> None:
-        """Whatever arrives is paid for, also when the rest of it never comes."""
+    def count_event(self, event: events.ModelEvent) -> None:
+        """Remember what arrived: it is paid for even if the rest of the reply never comes."""
         match event:
             case events.TextDelta(text) | events.ThinkingDelta(text):
-                self._heard.append(text)
+                self._received.append(text)
             case events.ToolCallDelta(_, _, piece):
-                self._heard.append(piece)
+                self._received.append(piece)
 
     async def after(self, reply: events.Reply) -> list[events.UsageReport | events.Notice]:
         """What watchers are told of it, once it is counted."""
-        self._heard.clear()
+        self._received.clear()
         tariff = self._of(reply.rank)
         usage = reply.usage
         # A vendor that does not count must not be free of limits; noughts are no count either.
@@ -63,18 +63,18 @@ class CallMeter:
         )
         return [report, *(events.Notice("warning", text) for text in receipt.warnings)]
 
-    async def broke_off(self) -> None:
-        """No reply comes any more: counts what was heard since the last one, if anything was."""
-        if self._heard:
-            usage = Usage(self._least.input, estimate_text("".join(self._heard)))
-            self._heard.clear()
+    async def count_partial(self) -> None:
+        """The reply broke off: count what arrived of it, if anything did."""
+        if self._received:
+            usage = Usage(self._least.input, estimate_text("".join(self._received)))
+            self._received.clear()
             await self._pay(self._asked.charge(usage, estimated=True))
 
     def _of(self, rank: int) -> Tariff:
         """A provider of somebody's own may have fallbacks that nobody has named a price for."""
         return self._tariffs[rank] if rank < len(self._tariffs) else self._tariffs[0]
 
-    async def _may_ask(self, rank: int) -> list[events.Notice]:
+    async def _check_limits(self, rank: int) -> list[events.Notice]:
         tariff = self._asked = self._of(rank)
         warnings = await self._meter.before(tariff.charge(self._least, estimated=True))
         return [events.Notice("warning", text) for text in warnings]

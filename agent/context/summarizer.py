@@ -151,16 +151,16 @@ async def _asked(opened: OpenModel, request: ModelRequest, meter: UsageMeter) ->
     try:
         async with aclosing(stream):
             async for said in stream:
-                till.hear(said)
+                till.count_event(said)
                 match said:
                     case events.Reply():
                         await till.after(said)
                         return said.message
                     case events.Retry(rank=rank):
-                        await till.broke_off()
+                        await till.count_partial()
                         await till.before_retry(rank)
     finally:
-        await till.broke_off()
+        await till.count_partial()
     raise BadReply("the model's stream ended without a reply")
 
 

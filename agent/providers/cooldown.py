@@ -99,14 +99,14 @@ class Cooldowns:
         self._rests[place] = _Rest(cause, str(error), now + rest_s, now + stated_s, failures)
         _release(before)
 
-    def given_up(self, account: KeyRef, model: str) -> None:
-        """Nobody waits for the answer any more, if there was a probe: the next request is one."""
+    def release_probe(self, account: KeyRef, model: str) -> None:
+        """Give up waiting for a probe: the next request becomes one."""
         for rest in self._of(account, model):
             _release(rest)
             rest.probe = None
 
-    def hurry(self, account: KeyRef, model: str) -> None:
-        """Somebody wants to know now: the next request is the probe."""
+    def expire_early(self, account: KeyRef, model: str) -> None:
+        """End the wait now: the next request becomes the probe."""
         for rest in self._of(account, model):
             rest.until = min(rest.until, self._clock())
 

@@ -131,11 +131,11 @@ class ModelPool:
         """What the name stands for. Raises `ConfigError`."""
         return resolve_model(self._named(name), self.known, self.environ)
 
-    def hurry(self, name: str) -> None:
-        """The next request asks this model, however long it should rest. Raises `ConfigError`."""
+    def expire_cooldowns(self, name: str) -> None:
+        """Let the next request try this model despite its cooldown. Raises `ConfigError`."""
         config = self.check(name)
         for account in _accounts(config):
-            self.cooldowns.hurry(account, config.model_id)
+            self.cooldowns.expire_early(account, config.model_id)
 
     def _named(self, name: str) -> str:
         """The model that a profile's name stands for; any other name as it is."""

@@ -138,7 +138,7 @@ class RetryingProvider:
             self._cooldowns.answered(*place)
             raise
         finally:
-            self._cooldowns.given_up(*place)
+            self._cooldowns.release_probe(*place)
 
     async def _next(self, this: _Attempt) -> int | None:
         """The first seat that may be asked now; None when there is a rest to wait for.

@@ -39,15 +39,17 @@ class CallDenied(PolicyDenied):
 
 @frozen
 class Authorizer:
-    """`reason = await consent.obtain(tool, args, plan, context)`; without an approver nobody can be
-    asked. `redactor` cleans what a person is shown."""
+    """Decides about a call: by the policy, and where that asks, by a person.
+
+    Without an approver nobody can be asked. `redactor` cleans what a person is shown.
+    """
 
     policy: Policy
     approver: Approver | None
     exposure: TaintState
     redactor: Redactor
 
-    async def obtain(
+    async def authorize(
         self, tool: Tool, args: Mapping[str, Any], plan: EffectPlan, context: CallContext
     ) -> str:
         """Why the call may run. Raises `CallDenied`, also when the call cannot be judged."""

@@ -72,14 +72,14 @@ class FileViews:
             return [self._named(session, path, found) for path, found in changed.items()]
 
     def facts(self, session: str) -> Sequence[str]:
-        """The same, for the beginning of a turn: it counts as said when `told` is called."""
+        """The same for the beginning of a turn; `mark_reported` confirms that it was shown."""
         changed = self._changed(session)
         with self._lock:
             if (seen := self._sessions.get(session)) is not None:
                 seen.telling = changed
         return [in_words(list(changed))] if changed else ()
 
-    def told(self, session: str) -> None:
+    def mark_reported(self, session: str) -> None:
         """The turn has begun."""
         with self._lock:
             if (seen := self._sessions.get(session)) is not None:

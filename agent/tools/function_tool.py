@@ -90,7 +90,7 @@ class FunctionTool(Generic[P, R]):
         limit = ToolSettings().output_limit_bytes
         with SpillBuffer(spill_folder(call.workspace), limit, marks) as output:
             output.feed(call.redactor.clean(text).encode("utf-8", "replace"))
-        return output.noted(ToolResult(output.text() or load_prompt("no_result")))
+        return output.with_truncation_note(ToolResult(output.text() or load_prompt("no_result")))
 
 
 @overload

@@ -86,7 +86,7 @@ class SpillBuffer:
         middle = f"\n… ({left_out:,} bytes left out; {where})\n"
         return head.decode("utf-8", "replace") + middle + tail.decode("utf-8", "replace")
 
-    def noted(self, result: ToolResult) -> ToolResult:
+    def with_truncation_note(self, result: ToolResult) -> ToolResult:
         """The result that holds `text`, with what of it was left out and where the whole is."""
         head, tail = self._ends()
         cut_bytes = self.total_bytes - len(head) - len(tail)
@@ -138,7 +138,7 @@ def bounded(result: ToolResult, workspace: Path, limit_bytes: int) -> ToolResult
     marks = workspace if "untrusted" in result.taint else None
     with SpillBuffer(spill_folder(workspace), limit_bytes, marks) as output:
         output.feed(data)
-    return output.noted(replace(result, for_model=output.text()))
+    return output.with_truncation_note(replace(result, for_model=output.text()))
 
 
 def _hide_from_git(own: Path) -> None:

@@ -78,15 +78,15 @@ class ToolRegistry:
         lingering = [fact for tool in self._lingering for fact in tool.facts(session)]
         return [*lingering, *await asyncio.to_thread(self.views.facts, session)]
 
-    def told(self, session: str) -> None:
+    def mark_reported(self, session: str) -> None:
         """A turn has begun, and knows the facts."""
-        self.views.told(session)
+        self.views.mark_reported(session)
         for tool in self._lingering:
-            tool.told(session)
+            tool.mark_reported(session)
 
-    def lingering(self, workspace: Path) -> frozenset[Taint]:
+    def background_taint(self, workspace: Path) -> frozenset[Taint]:
         """What work that goes on may bring into any file of a workspace."""
-        return NOTHING.union(*(tool.lingering(workspace) for tool in self._lingering))
+        return NOTHING.union(*(tool.background_taint(workspace) for tool in self._lingering))
 
     async def end(self, session: str) -> None:
         """Let go of what belongs to a session."""

@@ -110,9 +110,9 @@ class ToolRunner:
             # As it was judged: what it finds on the disk now could be judged otherwise.
             context = replace(context, read_only=plan.read_only)
             # Before as well as after: what works there may end meanwhile.
-            brings |= self.toolbox.lingering(context.workspace)
+            brings |= self.toolbox.background_taint(context.workspace)
             result = _checked(tool, await self._within(tool, tool.run(args, context)))
-            lingering = self.toolbox.lingering(context.workspace)
+            lingering = self.toolbox.background_taint(context.workspace)
             return replace(result, taint=result.taint | brings | lingering)
         except ToolError as exc:
             quoted = UNTRUSTED if exc.untrusted else NOTHING
@@ -187,7 +187,7 @@ class ToolRunner:
     ) -> None:
         """Raises `PolicyDenied`. What was decided is on record before anything happens."""
         try:
-            reason = await self._consent.obtain(tool, args, plan, context)
+            reason = await self._consent.authorize(tool, args, plan, context)
         except CallDenied as exc:
             await self._record_refusal(tool, args, context, exc.reason)
             raise

@@ -91,7 +91,7 @@ class AgentLoop:
         if self.asks:
             return
         for n in range(begun + 1, max_iterations + 1):
-            await self._hear()
+            await self._collect_steering()
             await self._outlet.emit(events.IterationStart(n, max_iterations))
             reply = await self._plan()
             await self._execute()
@@ -115,7 +115,7 @@ class AgentLoop:
             messages.append(assistant("".join(self._partial)))
         return messages
 
-    async def _hear(self) -> None:
+    async def _collect_steering(self) -> None:
         """Take in what people said meanwhile: the next model call knows it."""
         if isinstance(self._progress, SteeringSource):
             await self._take_in(await self._progress.heard())
@@ -135,7 +135,7 @@ class AgentLoop:
                 self._view.learn(reply.usage)
             told = await self._till.after(reply)
         finally:
-            await self._till.broke_off()
+            await self._till.count_partial()
         for event in told:
             await self._outlet.emit(event)
         await self._outlet.emit(events.StreamEnd(reply.finish_reason))
@@ -157,7 +157,7 @@ class AgentLoop:
                 return await self._ask_within_window()
             except _Interrupted:
                 self._partial = []
-                await self._till.broke_off()
+                await self._till.count_partial()
                 why = t("another message came")
                 await self._outlet.emit(events.Retry(why, 1, 1, 0.0))
 
@@ -182,7 +182,7 @@ class AgentLoop:
         # Providers are async generators; closing one ends its connection at once.
         async with aclosing(cast(AsyncGenerator[events.ModelEvent], stream)):
             async for said in stream:
-                self._till.hear(said)
+                self._till.count_event(said)
                 if isinstance(progress, Interrupts) and (heard := await progress.interrupted()):
                     await self._take_in(heard)
                     raise _Interrupted
@@ -194,7 +194,7 @@ class AgentLoop:
                             self._partial.append(text)
                         case events.Retry(rank=rank):
                             self._partial = []
-                            await self._till.broke_off()
+                            await self._till.count_partial()
                             # The stream rests until it is asked for more: nothing is sent yet.
                             for notice in await self._till.before_retry(rank):
                                 await self._outlet.emit(notice)

@@ -18,7 +18,7 @@ class LoopGuard:
     def __init__(self) -> None:
         self._seen: Counter[tuple[str, str, str]] = Counter()
 
-    def judge(self, call: ToolCall, result: ToolResult) -> Literal["fine", "warn", "stop"]:
+    def check(self, call: ToolCall, result: ToolResult) -> Literal["fine", "warn", "stop"]:
         key = (call.name, call.raw, _SPILLED.sub("", result.for_model))
         self._seen[key] += 1
         count = self._seen[key]

@@ -141,7 +141,7 @@ class AgentTurn:
             agent.workspace.origin,
         )
         executor = ToolExecutor(runner, place, task.progress, self._outlet, task.known)
-        await executor.tell_changes((), runner.views.noticed(task.session))
+        await executor.emit_file_changes((), runner.views.noticed(task.session))
         return AgentLoop(
             call, self._view(call, opened), executor, task.progress, self._outlet, task.meter
         )

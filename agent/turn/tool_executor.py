@@ -124,7 +124,7 @@ class ToolExecutor:
     async def _run(self, call: ToolCall) -> None:
         known = self._known.get(call.id)
         if known is not None:
-            self._guard.judge(call, known)
+            self._guard.check(call, known)
             self._keep(call, known)
             return
         began = time.monotonic()
@@ -142,10 +142,10 @@ class ToolExecutor:
             call.id, self._runner.toolbox.name(call.name), call.arguments or {}
         )
         context = self._context(call, live)
-        result = context.changes.told(await self._runner.run(context, start))
+        result = context.changes.with_notes(await self._runner.run(context, start))
         if not started:
             await self._outlet.emit(started_event)
-        verdict = self._guard.judge(call, result)
+        verdict = self._guard.check(call, result)
         if verdict != "fine":
             result = replace(result, for_model=f"{result.for_model}\n\n{load_prompt('repeated')}")
         diffs = [one.path for one in result.artifacts if one.kind == "diff"]
@@ -157,7 +157,7 @@ class ToolExecutor:
             result = _with_news(result, stale)
             self._keep(call, result)
         await self._progress.finish(call, result)
-        await self.tell_changes(touched, stale)
+        await self.emit_file_changes(touched, stale)
         await self._report(call, result, time.monotonic() - began)
         if verdict == "stop":
             raise TurnAborted("loop", render_prompt("stopped_loop", tool=call.name))
@@ -193,7 +193,7 @@ class ToolExecutor:
             places=place.places,
         )
 
-    async def tell_changes(self, touched: Sequence[str], stale: Sequence[StaleView]) -> None:
+    async def emit_file_changes(self, touched: Sequence[str], stale: Sequence[StaleView]) -> None:
         """Which files a call has changed, and which are no longer what was seen of them."""
         for path in dict.fromkeys(touched):
             await self._outlet.emit(events.FileChanged(path, "tool"))

@@ -41,7 +41,7 @@ class BlobStore:
         self.limit_bytes = limit_bytes
         self._seal = seal
         self._size_bytes: int | None = None
-        self._eased_at: float | None = None
+        self._expired_at: float | None = None
 
     def name(self, data: bytes) -> str:
         """The fingerprint of these bytes."""
@@ -62,7 +62,7 @@ class BlobStore:
         if self._seal:
             packed = self._seal.shut(packed, name)
         if self.size_bytes + len(packed) > self.limit_bytes:
-            self.ease(needed, room=len(packed))
+            self.enforce_limit(needed, room=len(packed))
         if self.size_bytes + len(packed) > self.limit_bytes:
             return name, False
         write_whole(path, packed)
@@ -88,7 +88,9 @@ class BlobStore:
             self._size_bytes = sum(size for _, _, size in self._stored())
         return self._size_bytes
 
-    def ease(self, needed: Collection[str], *, room: int = 0, now: float | None = None) -> None:
+    def enforce_limit(
+        self, needed: Collection[str], *, room: int = 0, now: float | None = None
+    ) -> None:
         """Give up what is old, and where there is no `room` in bytes also the oldest of the rest.
 
         What is `needed` stays.
@@ -106,12 +108,12 @@ class BlobStore:
                 total -= size
         self._size_bytes = total
 
-    def ease_sometimes(self) -> None:
+    def expire_hourly(self) -> None:
         """Give up what is old, once an hour."""
         now = time.monotonic()
-        if self._eased_at is None or now > self._eased_at + 3600:
-            self._eased_at = now
-            self.ease(())
+        if self._expired_at is None or now > self._expired_at + 3600:
+            self._expired_at = now
+            self.enforce_limit(())
 
     def names(self) -> set[str]:
         """All that is kept."""

@@ -76,7 +76,7 @@ class Recorder:
         finally:
             changes.close(window)
 
-    def told(self, result: ToolResult) -> ToolResult:
+    def with_notes(self, result: ToolResult) -> ToolResult:
         """The result, with what a person has to be told."""
         if not self.notes:
             return result

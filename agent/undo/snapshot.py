@@ -91,7 +91,7 @@ class SnapshotWalker:
         Raises OSError when the folder itself cannot be read, or contents cannot be kept.
         """
         tree = FolderSnapshot()
-        self.blobs.ease_sometimes()
+        self.blobs.expire_hourly()
         look = _Look(self, tree, known)
         with open_folder_beneath(self.root, flags=LISTED) as folder:
             look.folder(folder, ())

@@ -175,7 +175,7 @@ def answer_model(call: CommandCall, tx: Transaction) -> str:
             now_chosen=code(now_chosen),
         )
     # Whoever chooses a model, also the same one again, has a reason to think that it answers.
-    models.hurry(name)
+    models.expire_cooldowns(name)
     sessions.choose_model(tx, call.begun_session(tx), name)
     return t("Model of this conversation: {name}.", name=code(name))
 

@@ -75,7 +75,7 @@ class ReloadTargets:
         for way, allowed in access.allow.items():
             if "*" in allowed:
                 log.warning('%s: allow_from is ["*"]: everybody may use this bot', ":".join(way))
-        return self.agent.adopt(agent)
+        return self.agent.reconfigure(agent)
 
 
 log = logging.getLogger(__name__)

@@ -38,7 +38,7 @@ class BackgroundWork:
         if facts := await toolbox.facts(claim.session):
             asked = replace(asked, content=(*asked.content, Context(f"[{'; '.join(facts)}]")))
             await self._database.transact(sessions.amend, claim.session, claim.turn, asked)
-        toolbox.told(claim.session)
+        toolbox.mark_reported(claim.session)
         return asked
 
     def running(self, session: str) -> Sequence[str]:

@@ -13,7 +13,7 @@ def made(**tools: float) -> Agent:
 async def test_the_tools_are_made_anew_and_what_they_hold_stays() -> None:
     agent = made(exec_timeout_s=5)
     before = agent.toolbox
-    assert agent.adopt(made(exec_timeout_s=7)) is None
+    assert agent.reconfigure(made(exec_timeout_s=7)) is None
     after = agent.toolbox
     assert after is not before
     assert after.views is before.views
@@ -24,7 +24,7 @@ async def test_the_tools_are_made_anew_and_what_they_hold_stays() -> None:
 async def test_other_models_take_the_place_and_the_old_ones_are_handed_back() -> None:
     agent, other = made(), Agent(ModelPool("other/one"))
     old = agent.models
-    assert agent.adopt(other) is old
+    assert agent.reconfigure(other) is old
     assert agent.models.default == "other/one"
     await agent.aclose()
 
@@ -33,6 +33,8 @@ async def test_a_secret_that_is_new_is_hidden_where_the_old_ones_are() -> None:
     agent = made()
     redactor = agent.redactor
     assert redactor.clean("canary-one canary-two") == "*** canary-two"
-    agent.adopt(Agent(ModelPool("x/y"), settings=AgentSettings(secrets=frozenset({"canary-two"}))))
+    agent.reconfigure(
+        Agent(ModelPool("x/y"), settings=AgentSettings(secrets=frozenset({"canary-two"})))
+    )
     assert redactor.clean("canary-one canary-two") == "*** ***"
     await agent.aclose()

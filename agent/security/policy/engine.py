@@ -126,9 +126,9 @@ class RolePolicy:
 
     def decide(self, request: ToolRequest) -> Decision:
         """The verdict on one call; it touches the disk only to resolve links."""
-        return tightest_of(self.weigh(request))
+        return tightest_of(self.evaluate(request))
 
-    def weigh(self, request: ToolRequest) -> list[Decision]:
+    def evaluate(self, request: ToolRequest) -> list[Decision]:
         """Every rule's verdict: first the objections, the hardest in front, and last the mode's.
 
         A call that no rule can be put to (its path cannot be followed, a name in it is no name

@@ -72,7 +72,7 @@ class Glob:
     ) -> ToolResult:
         shown: list[str] = []
         room = self._limit_bytes
-        for line in map(sight.told, paths):
+        for line in map(sight.display_path, paths):
             room -= len(line.encode("utf-8", "replace")) + 1
             if room < 0:
                 break

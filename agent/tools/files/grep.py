@@ -161,7 +161,10 @@ class Grep:
             found.files += 1
             found.matches += len(hits)
             found.marked |= is_marked(path)
-            block = [f"{escape_line(sight.told(path))}", *_excerpt(text, hits, wanted.context)]
+            block = [
+                f"{escape_line(sight.display_path(path))}",
+                *_excerpt(text, hits, wanted.context),
+            ]
             for line in [*([""] if found.shown else []), *block]:
                 room -= len(line.encode("utf-8", "replace")) + 1
                 if room < 0:

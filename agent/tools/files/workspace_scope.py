@@ -225,7 +225,7 @@ class VisibleFiles:
         fits = all(in_paths(path, self.root, scope) for scope in self._paths)
         return path if fits else None
 
-    def told(self, path: Path) -> str:
+    def display_path(self, path: Path) -> str:
         """The path as other tools take it: from the workspace on, if it is in there."""
         inside = path.is_relative_to(self.root)
         return str(path.relative_to(self.root)) if inside else str(path)

@@ -234,4 +234,6 @@ async def report(
     if lost:
         text = f"[{lost:,} bytes were not looked at in time]\n{text}"
     shown = f"{text}\n[process {process.number}: {process.state}]".lstrip("\n")
-    return output.noted(ToolResult(shown, not process.succeeded, taint=process.taint))
+    return output.with_truncation_note(
+        ToolResult(shown, not process.succeeded, taint=process.taint)
+    )

@@ -105,7 +105,7 @@ class Exec:
         remark = ended.moved + (ended.refused or self._remark(line, ended.exit, text))
         shown = f"{text}\n{remark}{_ending(ended.exit, timeout_s)}".lstrip("\n")
         taint = UNTRUSTED if ended.reached else self._commands.taint(line)
-        return output.noted(
+        return output.with_truncation_note(
             ToolResult(shown, ended.exit.code != 0 or bool(ended.exit.why), taint=taint)
         )
 
@@ -127,11 +127,11 @@ class Exec:
     def facts(self, session: str) -> Sequence[str]:
         return self.processes.facts(session)
 
-    def told(self, session: str) -> None:
-        self.processes.told(session)
+    def mark_reported(self, session: str) -> None:
+        self.processes.mark_reported(session)
 
-    def lingering(self, workspace: Path) -> frozenset[Taint]:
-        return self.processes.lingering(workspace)
+    def background_taint(self, workspace: Path) -> frozenset[Taint]:
+        return self.processes.background_taint(workspace)
 
     def _remark(self, line: CommandLine, end: Exit, text: str) -> str:
         """Why a host was not found, or a file not written, when that is the sandbox's doing."""

@@ -87,14 +87,14 @@ class ProcessRegistry:
         """Those that run, and those that have ended since somebody was told."""
         return [_told(each) for each in self.of(session) if each.ended is None or each.news]
 
-    def told(self, session: str) -> None:
+    def mark_reported(self, session: str) -> None:
         """A turn has begun: what has ended is no news any more."""
         for process in self.of(session):
             process.touch()
             if process.reported:
                 process.news = process.reported = False
 
-    def lingering(self, workspace: Path) -> frozenset[Taint]:
+    def background_taint(self, workspace: Path) -> frozenset[Taint]:
         """What any file of a workspace may hold while processes work there."""
         for each in self._all():
             if each.ended is None and _meet(each.origin.workspace, workspace) and each.heard:

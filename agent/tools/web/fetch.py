@@ -94,7 +94,9 @@ class WebFetch:
         if page.cut:
             body += f"\n… (only the first {BODY_LIMIT_BYTES:,} bytes were read)"
         head = render_prompt("untrusted", source=page.url)
-        return output.noted(ToolResult(f"{head}\n\n{body}", for_user=f"Fetched {page.url}"))
+        return output.with_truncation_note(
+            ToolResult(f"{head}\n\n{body}", for_user=f"Fetched {page.url}")
+        )
 
     async def _page(self, url: str) -> _Page:
         from aiohttp import ClientSession, ClientTimeout, DummyCookieJar

@@ -165,7 +165,7 @@ def _verdicts(case: Case, words: list[str]) -> list[dict[str, str]]:
     from agent.security.shell.parser import parse_script
 
     request = case.request(words)
-    found = [{"part": "all", **_facts(decision)} for decision in case.policy.weigh(request)]
+    found = [{"part": "all", **_facts(decision)} for decision in case.policy.evaluate(request)]
     parts = [part.text for part in parse_script(request.command or "").commands if part.argv]
     if len(parts) > 1:
         for text in dict.fromkeys(parts):

@@ -250,7 +250,7 @@ async def test_whoever_chooses_a_resting_model_has_it_asked_at_once(world: World
     with pytest.raises(RateLimited):
         await answer(models)
     world.refused.clear()
-    models.hurry("big")
+    models.expire_cooldowns("big")
     assert (await answer(models))[0] == "big by k1"
 
 

@@ -119,7 +119,7 @@ def test_what_was_not_said_yet_stays_to_be_said(tmp_path: Path) -> None:
     assert len(seen.facts("s")) == 1
     # The turn did not begin.
     assert len(seen.facts("s")) == 1
-    seen.told("s")
+    seen.mark_reported("s")
     assert seen.facts("s") == ()
     assert [one.path for one in seen.noticed("s")] == [path]
     assert seen.noticed("s") == []

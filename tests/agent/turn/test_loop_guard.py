@@ -7,7 +7,7 @@ from agent.types import ToolCall, ToolResult
 def judged(results: list[str]) -> list[str]:
     guard = LoopGuard()
     call = ToolCall("1", "exec", {"command": "ls"}, '{"command": "ls"}')
-    return [guard.judge(call, ToolResult(text)) for text in results]
+    return [guard.check(call, ToolResult(text)) for text in results]
 
 
 def test_a_long_output_is_the_same_whatever_its_file_is_called() -> None:

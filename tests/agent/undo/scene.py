@@ -77,7 +77,7 @@ class Scene:
                 else EffectPlan()
             )
             given = replace(context, read_only=plan.read_only)
-            return context.changes.told(await tool.run(args, given))
+            return context.changes.with_notes(await tool.run(args, given))
 
         return asyncio.run(run())
 

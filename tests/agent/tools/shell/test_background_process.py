@@ -294,7 +294,7 @@ async def test_the_next_turn_is_told_of_it_and_of_an_end_once(
     await shell.start("until [ -e go ]; do sleep 0.02; done; echo bye")
     [fact] = shell.exec.facts("s1")
     assert fact.startswith("background process 1 (until [ -e go ]; do")
-    shell.exec.told("s1")
+    shell.exec.mark_reported("s1")
     assert "running" in shell.exec.facts("s1")[0]
     (workspace / "go").touch()
     async with asyncio.timeout(30):
@@ -303,7 +303,7 @@ async def test_the_next_turn_is_told_of_it_and_of_an_end_once(
     # A turn that could not begin has told nothing.
     for _ in range(2):
         assert shell.exec.facts("s1")[0].endswith("exit code 0, 4 new bytes")
-    shell.exec.told("s1")
+    shell.exec.mark_reported("s1")
     assert shell.exec.facts("s1") == []
 
 
@@ -329,7 +329,7 @@ async def test_strangers_words_taint_what_is_read_while_it_lives_and_what_it_wro
     if not _knows_marks(workspace):
         pytest.skip("this file system keeps no marks")
     await shell.start("read -r x; echo written >file; echo done")
-    assert not shell.exec.lingering(workspace)
+    assert not shell.exec.background_taint(workspace)
     shell.call = replace(shell.call, taint=UNTRUSTED)
     await shell("input", text="evil\n")
     async with asyncio.timeout(30):
@@ -337,9 +337,9 @@ async def test_strangers_words_taint_what_is_read_while_it_lives_and_what_it_wro
             await asyncio.sleep(0.01)
     assert is_marked(workspace / "file")
     await shell.start("sleep 60")
-    assert shell.exec.lingering(workspace) == UNTRUSTED
-    assert shell.exec.lingering(workspace / "sub") == UNTRUSTED
-    assert not shell.exec.lingering(workspace.parent.parent / "elsewhere")
+    assert shell.exec.background_taint(workspace) == UNTRUSTED
+    assert shell.exec.background_taint(workspace / "sub") == UNTRUSTED
+    assert not shell.exec.background_taint(workspace.parent.parent / "elsewhere")
 
 
 def _knows_marks(folder: Path) -> bool:
