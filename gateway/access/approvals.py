@@ -253,8 +253,8 @@ class ApprovalService:
     def tell_waiting(self, tx: Transaction, message: InboundMessage, now: float) -> bool:
         """Tell the first message behind an open question that it has to wait; False without one."""
         lane = message.session_key
-        waits = approvals.is_awaited(tx, lane)
         found = approvals.open_questions(tx, lane)
+        waits = bool(found) and approvals.is_awaited(tx, lane)
         open_here = [q for q in found if q.lane == lane or (waits and q.route.lane == lane)]
         for question in open_here[:1]:
             text = t(

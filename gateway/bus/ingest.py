@@ -27,7 +27,6 @@ from gateway.store.repositories import (
     inbox,
     members,
     outbox,
-    session_admin,
     sessions,
     undecoded_updates,
 )
@@ -304,10 +303,8 @@ class Ingestor:
         In the terminal everybody: it ends the waiting for an answer there.
         """
         lane = message.session_key
-        session = sessions.bound_session(tx, lane)
-        if session is None or self._read_command(message) is not None:
-            return False
-        if session_admin.status_of(tx, session) != "paused":
+        is_command = self._read_command(message) is not None
+        if is_command or sessions.status_of_lane(tx, lane) != "paused":
             return False
         if message.channel == CONSOLE or len(inbox.waiting_messages(tx, lane)) == 1:
             text = t(

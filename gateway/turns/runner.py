@@ -179,12 +179,13 @@ class TurnRunner:
             # It reads no file unasked; what it was told is in its taint already.
             taint = NOTHING
         taint |= shown_taint(claim.messages)
-        taint |= await self._database.transact(taint_of_quotes, claim.messages)
+        quoting = [one for one in claim.messages if one.quoted and not one.quoted_own]
+        if quoting:
+            taint |= await self._database.transact(taint_of_quotes, quoting)
         if not taint <= claim.taint:
             await self._database.transact(sessions.add_taint, claim.session, taint)
-        if not claim.resumed and any(
-            is_said(one) and not self._rules.is_stranger(one) for one in claim.messages
-        ):
+        by_person = (is_said(one) and not self._rules.is_stranger(one) for one in claim.messages)
+        if claim.bits and not claim.resumed and any(by_person):
             await self._database.transact(sessions.renew_bits, claim.session)
         limit = message.options.get("max_iterations")
         return Task(

@@ -13,11 +13,10 @@ from gateway.store.repositories import (
     approvals,
     chats,
     inbox,
-    session_admin,
     sessions,
     subagent_tasks,
 )
-from gateway.store.repositories.active_channels import TURN_RUN_HERE
+from gateway.store.repositories.active_channels import TURN_RUN_HERE, queue_default
 from gateway.store.repositories.inbox import LIVE, PAYLOAD, RUNNING, taint_of_quotes
 from gateway.store.repositories.sessions import ThinkingChoice
 
@@ -59,6 +58,8 @@ class TurnClaim:
     # What somebody chose about the trace below answers.
     trace: Trace | None = None
     taint: frozenset[Taint] = frozenset()
+    # What choices have told strangers since a person's last message there.
+    bits: float = 0
     stored: int = 1
     asked: Message | None = None
     begins: str | None = None
@@ -103,21 +104,22 @@ def claim(
         return resumed
     if approvals.is_awaited(tx, lane):
         return None
-    session = sessions.bound_session(tx, lane)
-    if session is not None and (status := session_admin.status_of(tx, session)) != "open":
-        if status == "paused":
+    here = sessions.row_of_lane(tx, lane)
+    if here is not None and here.status != "open":
+        if here.status == "paused":
             # What is said waits with it; commands do not, or nobody could ever resume it here.
             return claim_at_once(tx, lane, is_command)
         sessions.unbind(tx, lane)
-        session = None
-    mode = sessions.queue_mode_of_lane(tx, lane)
+        here = None
+    bound = here.id if here else None
+    mode = (here.queue if here else None) or queue_default(tx, lane)
     waiting = inbox.waiting_rows(tx, lane, together=mode != "queue")
     if not waiting:
         return None
     (seq, message), *_ = waiting
     if is_command(message):
-        return CommandClaim(seq, message, session)
-    bound, session = session, inbox.session_of_message(message) or session
+        return CommandClaim(seq, message, bound)
+    session = inbox.session_of_message(message) or bound
     if session is None:
         session = sessions.create_session(tx, message.principal, now, lane=lane)
     busy = tx.first(
@@ -143,8 +145,9 @@ def claim(
         asked = replace(asked, content=(*asked.content, Context(f"[{'; '.join(told)}]")))
     if heard := chats.take_group_context(tx, lane):
         asked = replace(asked, content=(*asked.content, Context(heard)))
-    is_new = sessions.is_untouched(tx, session)
-    sessions.append_messages(tx, session, turn, [asked], now)
+    row = here if here is not None and here.id == session else sessions.load_row(tx, session)
+    sessions.append_messages(tx, session, turn, [asked], now, last=row.last)
+    is_new = row.last == row.copied
     begins = sessions.recent(tx, 1, session=session)[0].name if is_new else None
     return TurnClaim(
         turn,
@@ -153,11 +156,12 @@ def claim(
         messages,
         asked=asked,
         begins=begins,
-        model=sessions.chosen_model(tx, session),
-        mode=sessions.chosen_mode(tx, session),
-        thinking=sessions.thinking_of_session(tx, session),
-        trace=sessions.trace_of_session(tx, session),
-        taint=sessions.taint_of(tx, session),
+        model=row.model,
+        mode=row.mode,
+        thinking=row.thinking,
+        trace=row.trace,
+        taint=row.taint,
+        bits=row.bits,
     )
 
 
@@ -205,6 +209,7 @@ def _resume(tx: Transaction, lane: str) -> TurnClaim | None:
         (turn,),
     )
     rows = tx.all(f"SELECT seq, {PAYLOAD} FROM inbox WHERE turn_id = ? ORDER BY seq", (turn,))
+    state = sessions.load_row(tx, session)
     return TurnClaim(
         turn=turn,
         seq=rows[0][0],
@@ -214,11 +219,12 @@ def _resume(tx: Transaction, lane: str) -> TurnClaim | None:
         stop_requested=bool(stop),
         exhausted=attempts > ATTEMPTS,
         stored=stored,
-        model=sessions.chosen_model(tx, session),
-        mode=sessions.chosen_mode(tx, session),
-        thinking=sessions.thinking_of_session(tx, session),
-        trace=sessions.trace_of_session(tx, session),
-        taint=sessions.taint_of(tx, session),
+        model=state.model,
+        mode=state.mode,
+        thinking=state.thinking,
+        trace=state.trace,
+        taint=state.taint,
+        bits=state.bits,
     )
 
 

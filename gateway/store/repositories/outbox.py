@@ -82,8 +82,7 @@ def put(tx: Transaction, turn: int | None, letters: Sequence[OutgoingReply], now
 
 def _inert(tx: Transaction, letter: OutgoingReply) -> Sequence[OutboundPart]:
     """Its parts as they may leave: the one place where a field becomes a row."""
-    session = sessions.bound_session(tx, letter.route.lane)
-    here = sessions.taint_of(tx, session) if session is not None else NOTHING
+    here = sessions.taint_of_lane(tx, letter.route.lane)
     if not (letter.taint | here) >= BOTH:
         return letter.parts
     is_markdown = letter.route.channel == CONSOLE

@@ -14,7 +14,7 @@ from agent.types import Message, Taint
 from gateway.core.messages import ONCE
 from gateway.core.records import QueueMode, SessionInfo, SessionState, Trace
 from gateway.store import search
-from gateway.store.port import Transaction
+from gateway.store.port import Row, Transaction
 from gateway.store.repositories.active_channels import queue_default
 from gateway.store.search import Scope
 
@@ -60,6 +60,74 @@ def bound_session(tx: Transaction, lane: str) -> str | None:
     return row[0] if row else None
 
 
+@frozen
+class ThinkingChoice:
+    """`wanted` is None where nobody chose; `shown` says whether screens get to see it."""
+
+    wanted: bool | None = None
+    shown: bool = True
+
+    def hides(self, event: Event) -> bool:
+        return not self.shown and isinstance(event, ThinkingDelta | ThinkingEnd)
+
+
+@frozen
+class SessionRow:
+    """A session as the work on its messages needs it, read at once.
+
+    `queue` is what somebody chose for messages that come while a turn runs, `last` the number of
+    the last message, `copied` of the last one that it was forked with. `bits` is what choices have
+    told strangers since a person's last message.
+    """
+
+    id: str
+    status: str
+    queue: QueueMode | None
+    model: str | None
+    mode: str | None
+    thinking: ThinkingChoice
+    trace: Trace | None
+    taint: frozenset[Taint]
+    bits: float
+    last: int
+    copied: int
+
+
+_ROW = (
+    "SELECT session.id, status, metadata, taint, coalesce(parent_n, 0),"
+    " (SELECT coalesce(max(n), 0) FROM message WHERE session = session.id) FROM session"
+)
+
+
+def load_row(tx: Transaction, session: str) -> SessionRow:
+    return _session_row(tx.one(f"{_ROW} WHERE id = ?", (session,)))
+
+
+def row_of_lane(tx: Transaction, lane: str) -> SessionRow | None:
+    """The session that a lane is in."""
+    row = tx.first(f"{_ROW} WHERE id = (SELECT session FROM binding WHERE lane = ?)", (lane,))
+    return None if row is None else _session_row(row)
+
+
+def _session_row(row: Row) -> SessionRow:
+    session, status, text, taint, copied, last = row
+    metadata: dict[str, Any] = json.loads(text)
+    thinking = metadata.get("thinking") or {}
+    return SessionRow(
+        id=session,
+        status=status,
+        queue=next((one for one in get_args(QueueMode) if one == metadata.get("queue")), None),
+        model=metadata.get("model"),
+        mode=metadata.get("mode"),
+        thinking=ThinkingChoice(thinking.get("wanted"), thinking.get("shown", True)),
+        trace=next((one for one in get_args(Trace) if one == metadata.get("trace")), None),
+        taint=taint_of_text(taint),
+        bits=float(metadata.get("bits") or 0),
+        last=last,
+        copied=copied,
+    )
+
+
 def lanes_of(tx: Transaction, session: str) -> list[str]:
     """The lanes that are in this session."""
     rows = tx.all("SELECT lane FROM binding WHERE session = ?", (session,))
@@ -98,6 +166,22 @@ def taint_of(tx: Transaction, session: str) -> frozenset[Taint]:
     """What the session has taken in so far."""
     (text,) = tx.one("SELECT taint FROM session WHERE id = ?", (session,))
     return taint_of_text(text)
+
+
+def status_of_lane(tx: Transaction, lane: str) -> str | None:
+    row = tx.first(
+        "SELECT status FROM session WHERE id = (SELECT session FROM binding WHERE lane = ?)",
+        (lane,),
+    )
+    return row[0] if row else None
+
+
+def taint_of_lane(tx: Transaction, lane: str) -> frozenset[Taint]:
+    """What the session that a lane is in has taken in."""
+    row = tx.first(
+        "SELECT taint FROM session WHERE id = (SELECT session FROM binding WHERE lane = ?)", (lane,)
+    )
+    return taint_of_text(row[0] if row else "")
 
 
 def add_taint(tx: Transaction, session: str, taint: frozenset[Taint]) -> None:
@@ -191,10 +275,18 @@ def choose_queue_mode(tx: Transaction, session: str, mode: QueueMode) -> None:
 
 
 def append_messages(
-    tx: Transaction, session: str, turn: int | None, messages: Sequence[Message], now: float
+    tx: Transaction,
+    session: str,
+    turn: int | None,
+    messages: Sequence[Message],
+    now: float,
+    *,
+    last: int | None = None,
 ) -> int:
-    """Store the messages behind the others; returns the number of the last one."""
-    (last,) = tx.one("SELECT coalesce(max(n), 0) FROM message WHERE session = ?", (session,))
+    """Store the messages behind the others; returns the number of the last one. `last` is the one
+    before them, where it is known."""
+    if last is None:
+        last = count_messages(tx, session)
     tx.many(
         "INSERT INTO message (session, n, turn_id, role, content, created_at)"
         " VALUES (?, ?, ?, ?, seal(?, 'message.content', ?, ?), ?)",
@@ -299,21 +391,8 @@ def _title(text: str) -> str:
     return line if len(line) <= _TITLE_CHARS else f"{line[: _TITLE_CHARS - 1]}…"
 
 
-@frozen
-class ThinkingChoice:
-    """`wanted` is None where nobody chose; `shown` says whether screens get to see it."""
-
-    wanted: bool | None = None
-    shown: bool = True
-
-    def hides(self, event: Event) -> bool:
-        return not self.shown and isinstance(event, ThinkingDelta | ThinkingEnd)
-
-
 def thinking_of_session(tx: Transaction, session: str) -> ThinkingChoice:
-    (text,) = tx.one("SELECT metadata -> 'thinking' FROM session WHERE id = ?", (session,))
-    data: dict[str, Any] = json.loads(text) if text else {}
-    return ThinkingChoice(data.get("wanted"), data.get("shown", True))
+    return load_row(tx, session).thinking
 
 
 def choose_thinking(tx: Transaction, session: str, thinking: ThinkingChoice) -> None:
@@ -326,8 +405,7 @@ def choose_thinking(tx: Transaction, session: str, thinking: ThinkingChoice) -> 
 
 def trace_of_session(tx: Transaction, session: str) -> Trace | None:
     """None where nobody chose."""
-    (found,) = tx.one("SELECT metadata ->> 'trace' FROM session WHERE id = ?", (session,))
-    return next((level for level in get_args(Trace) if level == found), None)
+    return load_row(tx, session).trace
 
 
 def choose_trace(tx: Transaction, session: str, level: Trace) -> None:
