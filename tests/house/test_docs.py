@@ -3,6 +3,7 @@
 import argparse
 import ast
 import re
+import tomllib
 from collections.abc import Iterator
 from dataclasses import fields
 
@@ -20,6 +21,7 @@ from tests.house.pages import (
     DOCS,
     README,
     anchors,
+    blocks,
     links,
     page,
     pages,
@@ -216,3 +218,20 @@ def test_every_vendor_is_described_with_its_keys_and_model() -> None:
 def test_every_error_code_is_described_and_no_other() -> None:
     described = {name for row in rows(page("errors")) for name in quoted(row[0])}
     assert described == error_codes()
+
+
+def test_the_layers_of_the_architecture_are_those_that_are_checked() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    contracts = {
+        contract["containers"][0]: contract["layers"]
+        for contract in project["tool"]["importlinter"]["contracts"]
+        if contract.get("containers") in (["agent"], ["gateway"])
+    }
+    checked = [
+        {room for part in layer.split("|") if (room := part.strip())[0] not in "(_"}
+        for package in ("gateway", "agent")
+        for layer in contracts[package]
+    ]
+    block = next(one for one in blocks(page("architecture"), "text") if one.startswith("gateway:"))
+    shown = [set(re.findall(r"\w+\b(?!:)", line)) for line in block.splitlines()]
+    assert shown == [layer for layer in checked if layer]
