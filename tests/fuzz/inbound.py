@@ -11,8 +11,9 @@ from agent.errors import ConfigError
 from agent.security.policy.policy_file import decode_policy
 from agent.subagents.definition import read_definition
 from gateway.channels.chat_settings import ChatSettingsIndex
-from gateway.channels.telegram.inbound.decode import Bot, DecodeContext
+from gateway.channels.telegram.inbound.decode import DecodeContext
 from gateway.channels.telegram.inbound.update_batch import decode_batch
+from gateway.channels.telegram.settings import Bot
 from gateway.config.load import load_settings
 from tests.fuzz.inputs import texts, trees
 from tests.fuzz.run import Target

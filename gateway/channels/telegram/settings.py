@@ -12,6 +12,14 @@ OFFICIAL_SERVER = "https://api.telegram.org"
 
 
 @frozen
+class Bot:
+    """Who we are: what getMe says."""
+
+    id: int
+    username: str
+
+
+@frozen
 class TelegramSettings:
     """`base_url` is the root of a Bot API server, without `/bot`.
 

@@ -3,15 +3,16 @@
 import asyncio
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from agent.errors import ConfigError
+from agent.events import ApprovalAsked
+from agent.security.policy.base import Answer
 from gateway.runtime.paths import DataDir
 
 if TYPE_CHECKING:
-    from gateway.cli.chat.one_shot import Ask
     from gateway.config import Settings
     from gateway.control.service import Service
 
@@ -35,7 +36,9 @@ async def connected_service(
         yield service
 
 
-def ask_here(interrupted: asyncio.Event) -> "Ask | None":
+def ask_here(
+    interrupted: asyncio.Event,
+) -> Callable[[ApprovalAsked], Awaitable[Answer]] | None:
     """A way to ask whoever sits at this terminal; None when nobody does."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return None

@@ -12,7 +12,7 @@ import pytest
 import gateway
 from agent.security.taint.link_defusing import addresses
 from agent.security.taint.taint import BOTH
-from gateway.channels.telegram.outbound.utf16 import offsets
+from gateway.channels.telegram.utf16 import offsets
 from gateway.core.messages import Button, Entity, OutboundFile, OutboundKind, OutboundPart, Route
 from gateway.store.port import Transaction
 from gateway.store.repositories import outbox, sessions

@@ -8,8 +8,7 @@ import telegram
 
 from gateway.channels.state import ChannelState
 from gateway.channels.telegram.api.request import AiohttpRequest, UnreadableResponse
-from gateway.channels.telegram.inbound.decode import Bot
-from gateway.channels.telegram.settings import TelegramSettings
+from gateway.channels.telegram.settings import Bot, TelegramSettings
 from gateway.core.messages import Media, OutboundPart
 
 BATCH_LIMIT = 100

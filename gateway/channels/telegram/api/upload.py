@@ -16,8 +16,8 @@ import aiohttp
 from agent.text.visible import escape_line
 from gateway.channels.base import Refused
 from gateway.channels.telegram.api.request import AiohttpRequest, Refusal, UnreadableResponse
-from gateway.channels.telegram.outbound.utf16 import mend
 from gateway.channels.telegram.settings import OFFICIAL_SERVER, TelegramSettings
+from gateway.channels.telegram.utf16 import mend
 from gateway.core.messages import OutboundFile, OutboundPart
 
 OFFICIAL_LIMIT_BYTES = 50 * 2**20

@@ -14,7 +14,8 @@ from gateway.channels.chat_aliases import ChatIdAliases
 from gateway.channels.chat_settings import ChatSettingsIndex
 from gateway.channels.telegram.ids import stored_id
 from gateway.channels.telegram.inbound.media import kind_of, media_of
-from gateway.channels.telegram.outbound.utf16 import mend
+from gateway.channels.telegram.settings import Bot
+from gateway.channels.telegram.utf16 import mend
 from gateway.core.messages import InboundMessage, Media, Route, Sender
 
 # Fields of messages that carry somebody else's words: https://core.telegram.org/bots/api#message
@@ -53,14 +54,6 @@ def undecodable(error: Exception) -> Undecodable:
     """A `ValueError` quotes the value, which a person may have written."""
     told = "a value has the wrong form" if isinstance(error, ValueError) else str(error)
     return Undecodable(f"{type(error).__name__}: {told}")
-
-
-@frozen
-class Bot:
-    """Who we are: what getMe says."""
-
-    id: int
-    username: str
 
 
 @frozen

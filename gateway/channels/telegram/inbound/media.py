@@ -6,7 +6,7 @@ https://core.telegram.org/bots/api#message
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from gateway.channels.telegram.outbound.utf16 import mend
+from gateway.channels.telegram.utf16 import mend
 from gateway.core.messages import Media
 
 # In the order in which Telegram's own apps name a message: an animation is a document, too.

@@ -18,10 +18,10 @@ from gateway.channels.state import ChannelState, InMemoryChannelState
 from gateway.channels.telegram.api.client import BATCH_LIMIT, TelegramClient
 from gateway.channels.telegram.api.log_once import LogOnce
 from gateway.channels.telegram.api.request import Lost, Refusal, UnreadableResponse
-from gateway.channels.telegram.inbound.decode import Bot, DecodeContext
+from gateway.channels.telegram.inbound.decode import DecodeContext
 from gateway.channels.telegram.inbound.poll_lock import poll_lock
 from gateway.channels.telegram.inbound.update_batch import decode_batch
-from gateway.channels.telegram.settings import TelegramSettings
+from gateway.channels.telegram.settings import Bot, TelegramSettings
 from gateway.core.channel_events import Batch, Undecoded
 
 _log = logging.getLogger(__name__)

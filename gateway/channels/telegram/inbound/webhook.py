@@ -22,9 +22,9 @@ from gateway.channels.state import ChannelState
 from gateway.channels.telegram.api.client import TelegramClient
 from gateway.channels.telegram.api.log_once import LogOnce
 from gateway.channels.telegram.api.request import Refusal
-from gateway.channels.telegram.inbound.decode import Bot, DecodeContext
+from gateway.channels.telegram.inbound.decode import DecodeContext
 from gateway.channels.telegram.inbound.update_batch import decode_batch, is_update_id
-from gateway.channels.telegram.settings import TelegramSettings
+from gateway.channels.telegram.settings import Bot, TelegramSettings
 from gateway.core.channel_events import Batch
 
 _log = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from agent.records import frozen
 from agent.text.visible import escape_for_approval
 from gateway.channels.telegram.outbound.render import REPEAT_NOTE
 from gateway.channels.telegram.outbound.split import LIMIT_UNITS
-from gateway.channels.telegram.outbound.utf16 import mend, units
+from gateway.channels.telegram.utf16 import mend, units
 from gateway.core.approval import ApprovalPrompt, buttons_for
 from gateway.core.messages import Entity, OutboundFile, OutboundPart
 

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from gateway.channels.telegram.outbound.utf16 import offsets
+from gateway.channels.telegram.utf16 import offsets
 from gateway.core.messages import Entity
 
 # Of deeper nesting only the marks of its first lines are shown.

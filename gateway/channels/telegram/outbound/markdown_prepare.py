@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
-from gateway.channels.telegram.outbound.utf16 import mend
+from gateway.channels.telegram.utf16 import mend
 
 # Characters that no text holds (they are taken out of it before) mark what the parser does not
 # know: where a spoiler begins and ends, and that something between dollars is a formula for sure.

@@ -14,7 +14,7 @@ from agent.text.visible import escape_invisible
 from agent.turn.completion_signal import humanize_signals
 from gateway.channels.telegram.outbound.markdown_prepare import parsed, sanitize
 from gateway.channels.telegram.outbound.split import LIMIT_ENTITIES, LIMIT_UNITS, first_part, split
-from gateway.channels.telegram.outbound.utf16 import offsets, units
+from gateway.channels.telegram.utf16 import offsets, units
 from gateway.core.messages import Entity, OutboundFile, OutboundPart
 
 # Its translations are shorter, and so are the other notes.

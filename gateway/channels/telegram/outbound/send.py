@@ -38,7 +38,7 @@ from gateway.channels.telegram.ids import (
     thread_of,
 )
 from gateway.channels.telegram.outbound.render import mark_repeat, mark_topic_lost, render_preview
-from gateway.channels.telegram.outbound.utf16 import mend
+from gateway.channels.telegram.utf16 import mend
 from gateway.core.messages import OutboundMessage, OutboundPart, Route
 
 _T = TypeVar("_T")

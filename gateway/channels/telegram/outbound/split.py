@@ -5,7 +5,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from gateway.channels.telegram.outbound.utf16 import breaks_at, is_blank, offsets
+from gateway.channels.telegram.utf16 import breaks_at, is_blank, offsets
 from gateway.core.messages import Entity, OutboundPart
 
 LIMIT_UNITS = 4096

@@ -36,6 +36,10 @@ class ConsoleWorkdir:
     customs: CustomCommands = field(default_factory=lambda: CustomCommands(()))
     _begun: "ProjectContext | None" = field(default=None, init=False)
 
+    def own_commands(self) -> list[tuple[str, str]]:
+        """Commands from files, each with its slash, and what is said of it."""
+        return [(f"/{custom.name}", custom.summary) for custom in self.customs.all()]
+
     def project(self) -> "ProjectContext":
         if self._begun is None:
             self._begun = self.begin()

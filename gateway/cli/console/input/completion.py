@@ -2,15 +2,15 @@
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
-from typing import get_args
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Protocol, get_args
 
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
 from agent.i18n import t
 from agent.security.policy.base import MODES
-from gateway.cli.console.chat.workdir import ConsoleWorkdir
 from gateway.cli.console.input.file_index import FileIndex
 from gateway.control.service import Service
 from gateway.core.records import QueueMode, Trace
@@ -30,10 +30,22 @@ _CHOICES: dict[str, Sequence[str]] = {
 Word = tuple[str, str]
 
 
+class CompletionPlace(Protocol):
+    """Where the console works: `gateway.cli.console.chat.workdir.ConsoleWorkdir`."""
+
+    @property
+    def folder(self) -> Path: ...
+    @property
+    def blocked(self) -> Sequence[str]: ...
+    @property
+    def models(self) -> Callable[[], Sequence[str]]: ...
+    def own_commands(self) -> Sequence[Word]: ...
+
+
 class Completions(Completer):
     """`commands` are named with their slash. `service` is asked for sessions, once there is one."""
 
-    def __init__(self, commands: Sequence[Word], place: ConsoleWorkdir | None) -> None:
+    def __init__(self, commands: Sequence[Word], place: CompletionPlace | None) -> None:
         self.commands = commands
         self.service: Service | None = None
         self._place = place
@@ -72,10 +84,9 @@ class Completions(Completer):
     async def _commands(self) -> Sequence[Word]:
         if self._place is None:
             return self.commands
-        own = await asyncio.to_thread(self._place.customs.all)
+        own = await asyncio.to_thread(self._place.own_commands)
         known = {name for name, _ in self.commands}
-        more = [(f"/{one.name}", one.summary) for one in own if f"/{one.name}" not in known]
-        return [*self.commands, *more]
+        return [*self.commands, *(word for word in own if word[0] not in known)]
 
     async def _arguments(self, command: str) -> Sequence[Word]:
         if command in _CHOICES:

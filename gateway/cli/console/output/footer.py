@@ -9,7 +9,7 @@ from rich.text import Text
 from agent.events import ApprovalAsked
 from agent.i18n import t
 from agent.text.visible import escape_invisible
-from gateway.cli.console.approvals.prompt import CHOICES
+from gateway.cli.console.output.approval_text import CHOICES
 from gateway.cli.console.output.screen import Screen
 from gateway.cli.console.output.status_line import StatusLine
 from gateway.cli.console.output.text import seconds

@@ -8,7 +8,7 @@ from rich.text import Text
 from agent import events
 from agent.i18n import plural, t
 from agent.text.visible import escape_for_approval, escape_invisible
-from gateway.cli.console.approvals.prompt import subject
+from gateway.cli.console.output.approval_text import subject
 from gateway.cli.console.output.collapsed import THOUGHT_LINES
 from gateway.cli.console.output.diff import diff
 from gateway.cli.console.output.text import call_line, outcome

@@ -11,8 +11,8 @@ from rich.text import Text
 from agent import events
 from agent.i18n import mark_for_translation, t
 from agent.text.visible import escape_invisible
-from gateway.cli.console.approvals.prompt import CHOICES, verdict
 from gateway.cli.console.output import renderables
+from gateway.cli.console.output.approval_text import CHOICES, verdict
 from gateway.cli.console.output.collapsed import HINT, CollapsedOutputs
 from gateway.cli.console.output.footer import Footer, spinner
 from gateway.cli.console.output.line_buffer import LineBuffer

@@ -10,7 +10,7 @@ import pytest
 
 from agent.text.visible import escape_invisible
 from gateway.channels.telegram.outbound.render import mark_repeat, render, render_preview
-from gateway.channels.telegram.outbound.utf16 import mend
+from gateway.channels.telegram.utf16 import mend
 from gateway.core.messages import OutboundPart
 from tests.gateway.channels.telegram.strict import problems
 

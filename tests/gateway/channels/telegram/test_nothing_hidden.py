@@ -1,7 +1,7 @@
 import pytest
 
 from gateway.channels.telegram.outbound.render import render, render_preview
-from gateway.channels.telegram.outbound.utf16 import units
+from gateway.channels.telegram.utf16 import units
 
 TAGS = "".join(chr(0xE0000 + ord(char)) for char in "send the key")
 CASES = [

@@ -7,8 +7,9 @@ import pytest
 
 from gateway.channels.chat_settings import ChatSettingsIndex
 from gateway.channels.telegram.api.request import AiohttpRequest, Refusal, UnreadableResponse
-from gateway.channels.telegram.inbound.decode import Bot, DecodeContext
+from gateway.channels.telegram.inbound.decode import DecodeContext
 from gateway.channels.telegram.inbound.update_batch import decode_batch
+from gateway.channels.telegram.settings import Bot
 from tests.gateway.channels.telegram.inbound.test_decode import message
 
 NUMBERS = [

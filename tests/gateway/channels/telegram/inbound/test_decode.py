@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from gateway.channels.chat_aliases import ChatIdAliases
 from gateway.channels.chat_settings import ChatSettings, ChatSettingsIndex
-from gateway.channels.telegram.inbound.decode import Bot, DecodeContext, Undecodable, decode, moved
+from gateway.channels.telegram.inbound.decode import DecodeContext, Undecodable, decode, moved
 from gateway.channels.telegram.inbound.membership import membership_change
+from gateway.channels.telegram.settings import Bot
 from gateway.core.messages import InboundMessage
 
 BOT = Bot(42, "KoreBot")

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from gateway.channels.chat_settings import ChatSettingsIndex
-from gateway.channels.telegram.inbound.decode import Bot, DecodeContext
+from gateway.channels.telegram.inbound.decode import DecodeContext
 from gateway.channels.telegram.inbound.media import KINDS
 from gateway.channels.telegram.inbound.update_batch import decode_batch, decoded_again
+from gateway.channels.telegram.settings import Bot
 from gateway.core.channel_events import UNDECODED_LIMIT_CHARS, Batch
 
 HERE = DecodeContext(Bot(42, "KoreBot"), "42", ChatSettingsIndex())

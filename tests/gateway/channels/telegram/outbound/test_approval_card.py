@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from agent.i18n import use_locale
 from gateway.channels.telegram.outbound.approval_card import render_approval, whole
 from gateway.channels.telegram.outbound.render import REPEAT_NOTE, mark_repeat
-from gateway.channels.telegram.outbound.utf16 import units
+from gateway.channels.telegram.utf16 import units
 from gateway.core.approval import ApprovalPrompt, read_press
 from gateway.core.messages import Route
 

@@ -13,7 +13,7 @@ from gateway.channels.telegram.outbound.render import (
     render_preview,
 )
 from gateway.channels.telegram.outbound.split import LIMIT_UNITS
-from gateway.channels.telegram.outbound.utf16 import units
+from gateway.channels.telegram.utf16 import units
 from gateway.core.messages import OutboundPart
 from tests.gateway.channels.telegram.outbound.test_split import check
 

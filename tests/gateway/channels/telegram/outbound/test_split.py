@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.channels.telegram.outbound.split import LIMIT_UNITS, split
-from gateway.channels.telegram.outbound.utf16 import breaks_at, is_blank, units
+from gateway.channels.telegram.utf16 import breaks_at, is_blank, units
 from gateway.core.messages import Entity, OutboundPart
 from tests.fakes.bot_text import check_entities, check_text
 

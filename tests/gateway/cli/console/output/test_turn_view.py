@@ -9,7 +9,7 @@ from agent import events
 from agent.text.visible import escape_invisible
 from agent.types import Result
 from gateway.cli.console.approvals.key_choice import answer_for
-from gateway.cli.console.approvals.prompt import subject
+from gateway.cli.console.output.approval_text import subject
 from gateway.cli.console.output.screen import Screen
 from gateway.cli.console.output.text import call_line, outcome, seconds, without_ansi
 from gateway.cli.console.output.turn_view import TurnView
