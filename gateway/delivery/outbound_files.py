@@ -4,7 +4,6 @@ A copy is private to Kore (0600) and is deleted once it is on record that it has
 will; what a crash leaves behind is swept up at the next start.
 """
 
-import json
 import os
 import secrets
 from collections.abc import Iterable
@@ -16,6 +15,7 @@ from agent.text.media_types import sniff_image_type
 from gateway.channels.base import Channel, Refused, SupportsMedia
 from gateway.core.messages import FileKind, OutboundFile, OutboundMessage
 from gateway.store.port import Transaction
+from gateway.store.repositories import outbox
 
 FOLDER = "outgoing"
 # What Telegram shows as a picture is smaller than what it carries.
@@ -76,11 +76,7 @@ def delete_orphans(tx: Transaction, folder: Path) -> int:
 
 def waiting(tx: Transaction) -> set[OutboundFile]:
     """What letters that are still to be sent take along."""
-    rows = tx.all(
-        "SELECT unseal(files, 'outbox.files', delivery_id, part) FROM outbox"
-        " WHERE state IN ('pending', 'inflight') AND files NOT IN ('', '[]')"
-    )
-    return {OutboundFile(**file) for (files,) in rows for file in json.loads(files)}
+    return {OutboundFile(**file) for file in outbox.files_to_send(tx)}
 
 
 def _kind_of(path: Path, size_bytes: int, head: bytes) -> FileKind:

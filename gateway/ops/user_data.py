@@ -22,7 +22,7 @@ from gateway.delivery.outbound_files import delete_snapshots, waiting
 from gateway.ops.zip_writer import ZipWriter
 from gateway.runtime.paths import DataDir
 from gateway.store.port import Transaction
-from gateway.store.repositories import preferences
+from gateway.store.repositories import file_changes, preferences
 from gateway.store.sqlite import migrator
 from gateway.store.sqlite.engine import SqliteStore
 
@@ -253,7 +253,6 @@ def _erase(tx: Transaction, plan: _Plan, now: float) -> tuple[list[str], set[Out
     """The sessions that have changed, and files that nobody waits for any more."""
     from gateway.store.repositories import user_data
 
-    tx.run("PRAGMA defer_foreign_keys=ON")
     before = waiting(tx)
     changed = user_data.erase(tx, plan.principal, now)
     preferences.put_state(tx, preferences.DELETION, json.dumps(asdict(plan)))
@@ -262,8 +261,7 @@ def _erase(tx: Transaction, plan: _Plan, now: float) -> tuple[list[str], set[Out
 
 def _needed(tx: Transaction) -> frozenset[str]:
     """Names of contents that somebody's undo still needs."""
-    entries = tx.all("SELECT unseal(entry, 'change.entry', step, n) FROM change")
-    return frozenset(name for (entry,) in entries for name in _BLOB.findall(entry))
+    return frozenset(name for entry in file_changes.entries(tx) for name in _BLOB.findall(entry))
 
 
 def _sender(principal: str) -> str:

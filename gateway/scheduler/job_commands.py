@@ -18,7 +18,7 @@ from gateway.scheduler.firing import fire_now
 from gateway.scheduler.job_context import JobNotifier
 from gateway.scheduler.job_editor import JobAuthor, JobRequest
 from gateway.store.port import Transaction
-from gateway.store.repositories import jobs, sessions
+from gateway.store.repositories import jobs, sessions, turns
 from gateway.store.repositories.claims import TurnClaim
 from gateway.store.repositories.jobs import CATCH_UPS, Job
 from gateway.store.repositories.sessions import taint_of_text
@@ -121,10 +121,7 @@ def _appoint(
     if wish.action != "add":
         job = job_editor.find(tx, timetable.house, message, wish.number)
         return ToolResult(_change(tx, timetable, job, wish.action))
-    (step,) = tx.one(
-        "SELECT coalesce(max(n), 0) FROM step WHERE turn_id = ? AND call_id = ?",
-        (claim.turn, wish.call),
-    )
+    step = turns.step_of_call(tx, claim.turn, wish.call)
     mode = timetable.house.rules.mode(message, claim.mode)
     maker = JobAuthor(message, mode, f"t:{claim.turn}:{step}", time.time(), by_model=True)
     said = job_editor.create_job(tx, timetable.house, maker, wish)

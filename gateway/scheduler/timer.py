@@ -14,7 +14,7 @@ from gateway.delivery.sender import OutboxSender, wait_for
 from gateway.scheduler.job_context import FiredJobs
 from gateway.scheduler.service import JobService
 from gateway.store.errors import StoreError
-from gateway.store.port import Transaction
+from gateway.store.repositories import jobs
 from gateway.store.sqlite.engine import SqliteStore
 
 log = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ class JobTimer:
         house = self._timetable.house
         wanted = house.schedule.heartbeat_minutes is not None
         try:
-            known, last = await self._database.transact(_known)
+            known, last = await self._database.transact(jobs.known)
             if known or wanted:
                 await self._database.transact(self._timetable.set_heartbeat, self._clock())
         except StoreError as exc:
@@ -87,7 +87,7 @@ class JobTimer:
 
                 await self._database.transact(shift_clock_back, now)
             self._seen = now
-            due_at = await self._database.transact(_next_due, self._timetable.house.open_ways)
+            due_at = await self._database.transact(jobs.next_due, self._timetable.house.open_ways)
             if due_at is None or due_at > now:
                 return due_at
             from gateway.scheduler.firing import fire_due
@@ -103,19 +103,3 @@ class JobTimer:
             self._bus.wake(lane)
         for lane in fired.mail:
             self._delivery.wake(lane)
-
-
-def _known(tx: Transaction) -> tuple[bool, float]:
-    """Whether there is any job, and when the last slot was begun."""
-    (any_,) = tx.one("SELECT EXISTS (SELECT 1 FROM job)")
-    (last,) = tx.one("SELECT coalesce(max(fired_at), 0) FROM slot")
-    return bool(any_), float(last)
-
-
-def _next_due(tx: Transaction, ways: str) -> float | None:
-    (found,) = tx.one(
-        "SELECT min(due_at) FROM job WHERE state = 'on' AND channel || ':' || account IN"
-        " (SELECT value FROM json_each(?))",
-        (ways,),
-    )
-    return None if found is None else float(found)

@@ -81,8 +81,7 @@ class ConversationSearch:
 
     def _asked(self, tx: Transaction) -> set[tuple[str, int]]:
         """This turn's own messages: the question is no answer to itself."""
-        rows = tx.all("SELECT n FROM message WHERE turn_id = ?", (self.claim.turn,))
-        return {(self.claim.session, n) for (n,) in rows}
+        return {(self.claim.session, n) for n in sessions.numbers_of(tx, self.claim.turn)}
 
 
 def _place(hit: SearchHit) -> str:

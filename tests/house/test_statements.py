@@ -1,5 +1,6 @@
 """No statement of the program goes through a table that grows: EXPLAIN QUERY PLAN of every one."""
 
+import ast
 import re
 import sqlite3
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from gateway.store.sqlite.backup import _COUNTED
 from gateway.store.sqlite.engine import connect
 from gateway.store.sqlite.transaction import SqliteTransaction
 from tests.house.statements import Given, Statement, Unreadable, collect, texts_of
+from tests.house.tree import ROOT, parse, python_files
 
 # Tables that stay small, however long Kore runs; every other one grows.
 SMALL = {
@@ -51,8 +53,10 @@ UNSELECTIVE = {"account", "channel", "kind", "principal", "role", "state"}
 
 BY_HAND = "asked for at the machine, seldom, and about everything that there is"
 _SQL = "gateway/store/repositories"
+# The search index is full text of SQLite itself.
+_WITH_SQL = f"{_SQL}/", "gateway/store/sqlite/", "gateway/store/search.py"
 MAY_SCAN = {
-    "gateway/ops/user_data.py:_needed": BY_HAND,
+    f"{_SQL}/file_changes.py:entries": BY_HAND,
     f"{_SQL}/user_data.py": BY_HAND,
     f"{_SQL}/user_export.py": BY_HAND,
     "gateway/store/sqlite/backup.py:read_back": BY_HAND,
@@ -64,7 +68,7 @@ MAY_SCAN = {
     "gateway/store/search.py:_named": "a search: the names of conversations",
     f"{_SQL}/approvals.py:private_route": "one person's, newest first, up to a private one",
     f"{_SQL}/usage.py:private_route": "the same",
-    "gateway/scheduler/timer.py:_known": "once, at the start; a job keeps a hundred slots",
+    f"{_SQL}/jobs.py:known": "once, at the start; a job keeps a hundred slots",
     "gateway/store/sqlite/sealing.py:_is_empty": "whether there is any row",
 }
 
@@ -174,6 +178,23 @@ def test_the_exceptions_are_needed(database: sqlite3.Connection) -> None:
     }
     assert MAY_SCAN.keys() - scanning == set()
     assert SMALL.keys() - _tables(database) == set()
+
+
+def test_statements_stand_in_the_repositories_and_the_store_s_own_modules() -> None:
+    stray = [one.place for one in collect(GIVEN) if not one.site.startswith(_WITH_SQL)]
+    assert stray == []
+
+
+def test_nothing_but_sqlite_s_own_folder_knows_sqlite() -> None:
+    knowing = {
+        str(path.relative_to(ROOT))
+        for path in python_files("agent", "gateway", "kore")
+        for node in ast.walk(parse(path))
+        if (isinstance(node, ast.ImportFrom) and node.module == "sqlite3")
+        or (isinstance(node, ast.Import) and any(one.name == "sqlite3" for one in node.names))
+    }
+    assert knowing
+    assert all(file.startswith("gateway/store/sqlite/") for file in knowing), knowing
 
 
 def test_the_rule_notices_what_it_forbids(database: sqlite3.Connection) -> None:

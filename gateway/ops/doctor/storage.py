@@ -2,17 +2,17 @@
 
 import os
 import shlex
-import sqlite3
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from urllib.parse import quote
 
 from agent.i18n import t
 from gateway.config import Settings
 from gateway.config.json_document import private
 from gateway.ops.doctor.checks import Check
 from gateway.runtime.paths import DataDir
+from gateway.store.errors import StoreBusy
+from gateway.store.sqlite.file_check import check_file
 
 
 def check_home(home: DataDir) -> Check:
@@ -58,18 +58,11 @@ def check_database(path: Path) -> Check:
             "database", "ok", t("{path} is not there yet; the first start makes it", path=path)
         )
     try:
-        database = sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=1)
-        try:
-            verdict = str(database.execute("PRAGMA quick_check(1)").fetchone()[0])
-            version = database.execute("PRAGMA user_version").fetchone()[0]
-        finally:
-            database.close()
-    except sqlite3.Error as exc:
-        if getattr(exc, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
-            return Check(
-                "database", "ok", t("{path}, in use; stop Kore to have it looked into", path=path)
-            )
-        verdict, version = str(exc), None
+        verdict, version = check_file(path)
+    except StoreBusy:
+        return Check(
+            "database", "ok", t("{path}, in use; stop Kore to have it looked into", path=path)
+        )
     if verdict != "ok":
         return Check(
             "database",

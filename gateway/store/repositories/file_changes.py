@@ -101,3 +101,10 @@ def _step(session: str, number: int, rows: list[tuple[Any, ...]]) -> ChangeStep:
         shared=bool(shared),
         id=number,
     )
+
+
+def entries(tx: Transaction) -> list[str]:
+    """Every stored change, as JSON."""
+    return [
+        entry for (entry,) in tx.all("SELECT unseal(entry, 'change.entry', step, n) FROM change")
+    ]

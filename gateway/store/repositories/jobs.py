@@ -266,3 +266,19 @@ def _job(row: Sequence[Any]) -> Job:
     for name in ("urgent", "own", "held"):
         values[name] = bool(values[name])
     return Job(id_, made_by, kind, InboundMessage.from_json(template), **values)
+
+
+def known(tx: Transaction) -> tuple[bool, float]:
+    """Whether there is any job, and when the last slot was begun."""
+    (any_,) = tx.one("SELECT EXISTS (SELECT 1 FROM job)")
+    (last,) = tx.one("SELECT coalesce(max(fired_at), 0) FROM slot")
+    return bool(any_), float(last)
+
+
+def next_due(tx: Transaction, ways: str) -> float | None:
+    (at,) = tx.one(
+        "SELECT min(due_at) FROM job WHERE state = 'on' AND channel || ':' || account IN"
+        " (SELECT value FROM json_each(?))",
+        (ways,),
+    )
+    return None if at is None else float(at)

@@ -1,5 +1,6 @@
 """What goes out: a row for each part of a reply, sent in order on its route."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from math import inf
@@ -375,3 +376,12 @@ def give_up_unreadable(tx: Transaction, lane: str, reason: str) -> int:
 def set_sent(tx: Transaction, seq: int, provider_msg: str) -> None:
     """The row has arrived; what stands behind it is not looked at."""
     tx.run("UPDATE outbox SET state = 'sent', provider_msg = ? WHERE seq = ?", (provider_msg, seq))
+
+
+def files_to_send(tx: Transaction) -> list[dict[str, Any]]:
+    """The files that letters still to be sent take along, as they are stored."""
+    rows = tx.all(
+        "SELECT unseal(files, 'outbox.files', delivery_id, part) FROM outbox"
+        " WHERE state IN ('pending', 'inflight') AND files NOT IN ('', '[]')"
+    )
+    return [file for (files,) in rows for file in json.loads(files)]

@@ -419,3 +419,8 @@ def carry_trace(tx: Transaction, old: str, new: str) -> None:
     """What was chosen in the old conversation holds in the new one."""
     if (level := trace_of_session(tx, old)) is not None:
         choose_trace(tx, new, level)
+
+
+def numbers_of(tx: Transaction, turn: int) -> list[int]:
+    """Of the messages that a turn has stored."""
+    return [n for (n,) in tx.all("SELECT n FROM message WHERE turn_id = ?", (turn,))]

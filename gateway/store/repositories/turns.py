@@ -266,3 +266,11 @@ def _refuse_errand(tx: Transaction, seq: int) -> None:
             f"message {seq} is what sub-agent {number} was told to do; nobody would hear of it",
             hint=f"ask for it again where it was asked for{again}",
         )
+
+
+def step_of_call(tx: Transaction, turn: int, call: str) -> int:
+    """The newest step of the turn that answers this call; 0 without any."""
+    (step,) = tx.one(
+        "SELECT coalesce(max(n), 0) FROM step WHERE turn_id = ? AND call_id = ?", (turn, call)
+    )
+    return int(step)

@@ -91,7 +91,6 @@ async def test_a_start_finishes_what_a_killed_deletion_left(alone: GatewayProces
     plan = {"principal": principal, "workspace": str(alone.workspace), "owner": False}
     with open_transaction(alone.home / "kore.db") as tx:
         tx.run("BEGIN")
-        tx.run("PRAGMA defer_foreign_keys=ON")
         user_data.erase(tx, principal, 0.0)
         preferences.put_state(tx, preferences.DELETION, json.dumps({**plan, "copies": False}))
         tx.run("COMMIT")

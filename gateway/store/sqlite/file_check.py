@@ -1,0 +1,26 @@
+"""Whether a database file is whole, without changing anything in it."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from urllib.parse import quote
+
+from gateway.store.errors import StoreBusy
+
+
+def check_file(path: Path) -> tuple[str, int | None]:
+    """ "ok" or what is wrong with it, and the number of its schema.
+
+    It is opened for reading only. Raises `StoreBusy` when a program keeps it to itself.
+    """
+    try:
+        with closing(
+            sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=1)
+        ) as database:
+            (verdict,) = database.execute("PRAGMA quick_check(1)").fetchone()
+            (version,) = database.execute("PRAGMA user_version").fetchone()
+    except sqlite3.Error as exc:
+        if getattr(exc, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
+            raise StoreBusy(f"the database {path} is in use by another program") from exc
+        return str(exc), None
+    return str(verdict), int(version)
