@@ -12,11 +12,12 @@ from agent.prompts import load_prompt
 from agent.security.taint.taint import BOTH
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
-from agent.tools.docstring import Docstring
 from agent.tools.output_spill import SpillBuffer, spill_folder
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 
 if TYPE_CHECKING:
+    from docstring_parser import Docstring
+
     from agent.tools.function_schema import FunctionSchema
 
 P = ParamSpec("P")
@@ -49,8 +50,7 @@ class FunctionTool(Generic[P, R]):
         self.brings = BOTH if brings is None else frozenset(brings)
         self.__wrapped__ = function
         self.__doc__ = function.__doc__
-        self._told = Docstring.of(function.__doc__ or "")
-        if not self._told.text:
+        if not (function.__doc__ or "").strip():
             raise TypeError(f"{self.name} needs a docstring: it tells the model what the tool does")
         _refuse_unusable(self.name, function)
 
@@ -59,14 +59,26 @@ class FunctionTool(Generic[P, R]):
 
     @property
     def description(self) -> str:
-        return self._told.text
+        return (self._docstring.description or self.__doc__ or "").strip()
+
+    @cached_property
+    def _docstring(self) -> "Docstring":
+        # Here and not above: a tool that is only defined costs nothing.
+        from docstring_parser import parse
+
+        return parse(self.__doc__ or "")
 
     @cached_property
     def _signature(self) -> "FunctionSchema":
         # Here and not above: it loads pydantic.
         from agent.tools.function_schema import FunctionSchema
 
-        return FunctionSchema.of(self.name, self.__wrapped__, self._told.arguments)
+        described = {
+            each.arg_name.lstrip("*"): " ".join(each.description.split())
+            for each in self._docstring.params
+            if each.description
+        }
+        return FunctionSchema.of(self.name, self.__wrapped__, described)
 
     @property
     def parameters(self) -> JsonSchema:

@@ -48,7 +48,10 @@ EXPORTS = [
     "stream",
     "tool",
 ]
-HEAVY = ("aiohttp", "openai", "pydantic", "sqlite3", "telegram", "lxml", "fastjsonschema", "rich")
+HEAVY = (
+    *("aiohttp", "openai", "pydantic", "sqlite3", "telegram", "lxml", "fastjsonschema", "rich"),
+    *("docstring_parser", "pathspec", "re2", "telegramify_markdown"),
+)
 
 
 def test_the_library_offers_these_names_and_no_others() -> None:

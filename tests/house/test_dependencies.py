@@ -1,0 +1,65 @@
+"""What the three packages import is declared, and what is declared is imported."""
+
+import ast
+import re
+import sys
+import tomllib
+from importlib.metadata import packages_distributions
+from pathlib import Path
+from typing import Any
+
+from tests.house.tree import PACKAGES, ROOT, parse, python_files
+
+
+def project() -> dict[str, Any]:
+    loaded: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return loaded
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", re.split(r"[\[<>=!~; ]", name, maxsplit=1)[0]).lower()
+
+
+def imports(path: Path) -> set[str]:
+    """Names of the distributions' packages that a module imports, wherever in it."""
+    found = set()
+    for node in ast.walk(parse(path)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            found.add(node.module.split(".")[0])
+    return found - sys.stdlib_module_names - set(PACKAGES)
+
+
+def imported() -> dict[str, str]:
+    """Each distribution that is imported, and one module that does so."""
+    owners = packages_distributions()
+    found = {}
+    for path in python_files(*PACKAGES):
+        for name in imports(path):
+            for owner in owners.get(name, [name]):
+                found[normal(owner)] = str(path.relative_to(ROOT))
+    return found
+
+
+def test_everything_that_is_imported_is_declared() -> None:
+    declared = {normal(one) for one in project()["dependencies"]}
+    extras = project()["optional-dependencies"]
+    declared |= {
+        normal(one) for name in extras if name not in ("dev", "docs") for one in extras[name]
+    }
+    assert {name: path for name, path in imported().items() if name not in declared} == {}
+
+
+def test_everything_that_is_declared_is_imported() -> None:
+    declared = {normal(one) for one in project()["dependencies"]}
+    assert declared - imported().keys() == set()
+
+
+def test_the_pinned_list_names_every_dependency_and_no_registry() -> None:
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    assert [one for one in lines if not re.fullmatch(r"[a-z0-9-]+==[0-9][0-9a-z.]*", one)] == []
+    pinned = {one.split("==")[0] for one in lines}
+    extras = project()["optional-dependencies"].values()
+    wanted = [*project()["dependencies"], *(one for extra in extras for one in extra)]
+    assert {normal(one) for one in wanted} - pinned == set()
