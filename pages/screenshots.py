@@ -143,6 +143,7 @@ async def terminal(folder: Path) -> None:
 def _type_and_look(folder: Path) -> None:
     shell = Terminal(folder, 86, 28)
     try:
+        shell.until("$")
         shell.type("kore agent --cwd .")
         shell.until("/exit")
         shell.type("average() crashes for new customers. Fix it.")
@@ -152,6 +153,7 @@ def _type_and_look(folder: Path) -> None:
         shell.close()
     shell = Terminal(folder, 86, 28)
     try:
+        shell.until("$")
         # The address of the scripted model means nothing to anybody.
         shell.type("clear; KORE_AGENT_MODEL=offline/echo kore doctor")
         seen = shell.until("clock")
