@@ -17,13 +17,13 @@ _MADE = "Made of the code when this site was built."
 def commands() -> str:
     """Every verb with its options, and every command of a chat."""
     lines = ["# Every command", "", _MADE, "What they mean: [cli.md](cli.md).", ""]
-    lines += ["| in a shell | options | what it does |", "| --- | --- | --- |"]
+    lines += ["| in a shell | options | description |", "| --- | --- | --- |"]
     for verb in VERBS:
         parser = argparse.ArgumentParser(prog=f"kore {verb.name}", add_help=False)
         verb.add_arguments(parser)
         lines += list(_rows(parser, f"kore {verb.name}", verb.summary))
     lines += ["", "In a chat ([chat-commands.md](chat-commands.md)):", ""]
-    lines += ["| command | what it does |", "| --- | --- |"]
+    lines += ["| command | description |", "| --- | --- |"]
     lines += [f"| `/{name}` | {_cell(one.summary)} |" for name, one in COMMANDS.items()]
     return "\n".join([*lines, ""])
 

@@ -110,10 +110,10 @@ class Summariser:
             async with asyncio.timeout(_TIMEOUT_S):
                 reply = await _asked(opened, request, meter)
         except TimeoutError as exc:
-            raise TimedOut(t("the summary took too long")) from exc
+            raise TimedOut(t("the summary timed out")) from exc
         text = self.redactor.clean(reply.text.strip())
         if not text:
-            raise BadReply(t("the model gave no summary"))
+            raise BadReply(t("the model returned no summary"))
         text = middle_out(text, leaving.most)
         before = leaving.before
         taint = leaving.taint.union(*(message.taint for message in leaving.messages))

@@ -51,7 +51,7 @@ def usage_chart(room: ContextBudget, found: Mapping[str, int]) -> str:
         f"{padded(names[name], columns)} {_bar(tokens, room.window)} {tokens:>9,}"
         for name, tokens in found.items()
     ]
-    lines.append(t("old messages become a summary at {n:.0f} %", n=FULL * 100))
+    lines.append(t("older messages are summarized at {n:.0f} %", n=FULL * 100))
     return "\n".join(lines)
 
 

@@ -115,7 +115,7 @@ class CapabilityFallback:
             except BadImage as exc:
                 self._blur(request, exc, every=blurred)
                 blurred = True
-                yield Notice("warning", t("going on without a picture: {exc}", exc=exc))
+                yield Notice("warning", t("retrying without the picture: {exc}", exc=exc))
             except Rejected as exc:
                 told = self._done_without(kind, exc)
                 if told:
@@ -134,10 +134,10 @@ class CapabilityFallback:
                 return None
             case NoThinking() if kind.thinking and not lacks.thinking:
                 lacks.thinking = True
-                return Notice("info", t("going on without thinking: {exc}", exc=exc))
+                return Notice("info", t("retrying without thinking: {exc}", exc=exc))
             case NoImages() if kind.images and not lacks.images:
                 lacks.images = True
-                return Notice("warning", t("going on without pictures: {exc}", exc=exc))
+                return Notice("warning", t("retrying without pictures: {exc}", exc=exc))
         raise exc
 
     def _rethought(self, request: ModelRequest, exc: BadThoughts) -> ModelRequest:
@@ -262,13 +262,13 @@ class CapabilityFallback:
 def _written_as_text(model: str, *, chosen: bool) -> str:
     if chosen:
         return t(
-            "{model} writes tool calls as text, so they do not run. Its model_list entry says "
-            'tools: "native"; take that out, or set tools: "xml".',
+            "{model} writes tool calls as plain text, so they cannot run. Its model_list "
+            'entry sets tools: "native"; remove that or set tools: "xml".',
             model=model,
         )
     return t(
-        "{model} writes tool calls as text; from now on its prompt describes the tools. Set "
-        'tools: "xml" in its model_list entry to start that way.',
+        "{model} writes tool calls as plain text; tools are now described in the prompt "
+        'instead. To start that way, set tools: "xml" in its model_list entry.',
         model=model,
     )
 

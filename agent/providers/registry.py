@@ -225,8 +225,8 @@ def _keys(config: ModelConfig, vendor: Vendor, environ: Mapping[str, str]) -> di
     if not keys and vendor.key_variables and not config.api_base:
         raise ConfigError(
             t(
-                "model {config!r} needs a key for {vendor}: set the environment variable "
-                "{key_variables}, or api_key in model_list",
+                "model {config!r} needs an API key for {vendor}: set the environment "
+                "variable {key_variables}, or api_key in model_list",
                 config=config.name,
                 vendor=vendor.name,
                 key_variables=vendor.key_variables[0],
@@ -236,8 +236,8 @@ def _keys(config: ModelConfig, vendor: Vendor, environ: Mapping[str, str]) -> di
     if not all(map(_KEY.fullmatch, keys)):
         raise ConfigError(
             t(
-                "model {config!r}: its key holds blanks, line ends or letters outside of "
-                "ASCII; copy it again",
+                "model {config!r}: the API key contains spaces, line breaks or non-ASCII "
+                "characters; copy it again",
                 config=config.name,
             )
         )
@@ -274,8 +274,8 @@ def _expanded(config: ModelConfig, key: str, environ: Mapping[str, str]) -> str:
     if not found:
         raise ConfigError(
             t(
-                "model {config!r}: its key names the environment variable {reference}, which "
-                "is not set",
+                "model {config!r}: its key refers to the environment variable "
+                "{reference}, which is not set",
                 config=config.name,
                 reference=reference[1],
             )
@@ -288,7 +288,7 @@ def _unknown_name(name: str, known: Sequence[ModelConfig]) -> ConfigError:
     guess = suggest_names(name, [*names, *PROFILES])
     return ConfigError(
         t(
-            "there is no model {name!r}: expected a model_name of model_list ({known}) or "
+            "unknown model {name!r}: expected a model_name from model_list ({known}) or "
             "vendor/model, such as openai/gpt-5{guess}",
             name=name,
             known=", ".join(names) or t("which is empty"),
@@ -304,7 +304,7 @@ def _unknown_vendor(config: ModelConfig) -> ConfigError:
         guess = t("; did you mean {found!r}?", found=OFFLINE)
     return ConfigError(
         t(
-            "model {name!r}: there is no such vendor or model; known vendors are {known}{guess}",
+            "unknown vendor or model {name!r}; known vendors: {known}{guess}",
             name=config.model,
             known=", ".join([*VENDORS, *_registered, "offline"]),
             guess=guess,

@@ -202,7 +202,7 @@ class RetryingProvider:
         if seat.rank == this.rank:
             told: list[ModelEvent] = [self._retry(this, 0.0)] if this.void else []
             if told and isinstance(error, KeyRefused):
-                told.append(Notice("warning", t("{error}; another key is asked", error=error)))
+                told.append(Notice("warning", t("{error}; trying another key", error=error)))
             return told
         before = next(n for n, one in enumerate(self._seats) if one.rank == this.rank)
         reason = str(error) if error else self._cause(this, before)[1]
@@ -215,9 +215,9 @@ class RetryingProvider:
                 Notice(
                     "warning",
                     t(
-                        "{model} failed, asking {other}: {reason}"
+                        "{model} failed, trying {other}: {reason}"
                         if error
-                        else "{model} rests, asking {other}: {reason}",
+                        else "{model} is cooling down, trying {other}: {reason}",
                         model=names[0],
                         other=names[1],
                         reason=reason,
@@ -244,20 +244,20 @@ class RetryingProvider:
         limits = [n for n in left if left[n] and self._cause(this, n)[0] == "limit"]
         if limits:
             return self._resting(this, min(limits, key=lambda n: left[n]))
-        return this.error or Unavailable(t("no model could be asked"))
+        return this.error or Unavailable(t("no model is available"))
 
     def _resting(self, this: _Attempt, n: int) -> RateLimited:
         left_s = self._left_s(this, n)
         stated_s = self._cooldowns.stated_s(*self._place(this, n))
-        again = t("it is asked again in {spelled}", spelled=humanize_seconds(left_s))
+        again = t("retry in {spelled}", spelled=humanize_seconds(left_s))
         if stated_s > left_s + 1:
             again = t("for {spelled}; {again}", spelled=humanize_seconds(stated_s), again=again)
         return RateLimited(
             t("{cause} ({again})", cause=self._cause(this, n)[1], again=again),
             retry_after_s=left_s,
             hint=t(
-                "Write again then, or choose another model: /model in a conversation, --model "
-                "for one run."
+                "Try again then, or choose another model: /model in a conversation, "
+                "--model for one run."
             ),
         )
 

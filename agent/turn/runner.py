@@ -29,7 +29,7 @@ from agent.types import Message, Result, Stopping, assistant
 from agent.usage import UsageTotals
 
 T = TypeVar("T")
-_SILENCE = mark_for_translation("The model gave no answer. Ask again, or try another model.")
+_SILENCE = mark_for_translation("The model returned no answer. Try again, or choose another model.")
 
 
 class AgentTurn:

@@ -23,11 +23,11 @@ _AHEAD = {
 }
 Pairs = Mapping[Path, tuple[FileState | None, FileState | None]]
 _WHY = {
-    "changed": mark_for_translation("somebody else has changed it since"),
+    "changed": mark_for_translation("someone else has changed it since"),
     "shared": mark_for_translation("another command ran at the same time and may have changed it"),
-    "closed": mark_for_translation("it is off limits"),
-    "lost": mark_for_translation("what it held is no longer kept"),
-    "go": mark_for_translation("it could not be changed back"),
+    "closed": mark_for_translation("access to it is blocked"),
+    "lost": mark_for_translation("its earlier contents are no longer stored"),
+    "go": mark_for_translation("it could not be restored"),
 }
 
 
@@ -136,9 +136,9 @@ def describe(done: UndoneStep, direction: Direction, root: Path, *, would: bool 
             said = _AHEAD[word] if would else _DONE[word]
             lines.append(t(said, files=list_paths(paths, root)))
     alone = (
-        mark_for_translation("Would leave alone {files}: {why}.")
+        mark_for_translation("Would skip {files}: {why}.")
         if would
-        else mark_for_translation("Left alone {files}: {why}.")
+        else mark_for_translation("Skipped {files}: {why}.")
     )
     for why, paths in left.items():
         lines.append(t(alone, files=list_paths(paths, root), why=t(why)))

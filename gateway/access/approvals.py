@@ -23,7 +23,7 @@ from gateway.store.repositories.outbox import OutgoingReply
 EXPIRES_S = 3600.0
 CONSOLE_EXPIRES_S = 300.0
 # Who decided, where it was not a person.
-_UNSEEN = mark_for_translation("Kore (the file with all of it could not be sent)")
+_UNSEEN = mark_for_translation("Kore (the file with the full text could not be sent)")
 
 
 @frozen
@@ -134,12 +134,10 @@ class ApprovalService:
             principal = self._access.chief or ""
             known = approvals.private_route(tx, principal)
             if known is None:
-                raise KoreError(
-                    t("this needs an approval, and the owner cannot be asked in private")
-                )
+                raise KoreError(t("this needs approval, and the owner has no private chat with me"))
             found = known
         if found.channel != CONSOLE and self._delivery.asks(found) is None:
-            raise KoreError(t("this needs an approval, and nobody can be asked in that chat"))
+            raise KoreError(t("this needs approval, and nobody can be asked in that chat"))
         return found, principal
 
     def _letters(self, question: ApprovalPrompt, message: InboundMessage) -> list[OutgoingReply]:
@@ -154,13 +152,13 @@ class ApprovalService:
                 part = channel.show(question)
                 file = channel.whole(question)
                 if file is not None:
-                    caption = t("🔐 All of question {n}", n=question.number)
+                    caption = t("🔐 Question {n} in full", n=question.number)
                     above = [OutboundPart(caption, files=(file,))]
                     file_name = _file_of(question.number)
                     letters.append(OutgoingReply(file_name, question.route, above, "notice"))
             letters.append(OutgoingReply(name, question.route, [part], "approval", reply_to))
         if elsewhere:
-            told = [OutboundPart(t("⏸ This needs the owner's approval; I have asked for it."))]
+            told = [OutboundPart(t("⏸ This needs the owner's approval. I've asked for it."))]
             letters.append(OutgoingReply(f"q{question.number}.told", message.route, told, "notice"))
         return letters
 
@@ -188,8 +186,8 @@ class ApprovalService:
             settled.append(self._close(tx, question, "deny", t(_UNSEEN), now))
             with use_locale(self._delivery.languages.of_person(question.principal)):
                 text = t(
-                    "⛔ Question {n} ({title}) is denied: the file with all of it could not be "
-                    "sent here.",
+                    "⛔ Question {n} ({title}) is denied: the file with the full text "
+                    "could not be sent here.",
                     n=question.number,
                     title=escape_markdown(question.title),
                 )
@@ -222,11 +220,11 @@ class ApprovalService:
         pressed = read_press(message.content)
         asked = approvals.find(tx, pressed[0]) if pressed else None
         if pressed is None or asked is None:
-            return ButtonOutcome(message, t("I do not know this button (any more)."))
+            return ButtonOutcome(message, t("This button no longer works."))
         question = asked.question
         route = (message.channel, message.account, message.chat_id)
         if route != (question.route.channel, question.route.account, question.route.chat_id):
-            return ButtonOutcome(message, t("This question was not asked in this chat."))
+            return ButtonOutcome(message, t("This question belongs to another chat."))
         if message.principal != question.principal or not self._access.is_owner(message):
             return ButtonOutcome(message, t("Only the owner may answer this question."))
         if asked.state != "open":
@@ -234,7 +232,7 @@ class ApprovalService:
             return ButtonOutcome(message, t("Too late: {decided}.", decided=decided))
         if question.expires_at <= self.clock():
             settled = self._close(tx, question, "expired", None, now)
-            late = t("Too late: the question has expired, which is a no.")
+            late = t("Too late: the question has expired and counts as denied.")
             return ButtonOutcome(message, late, settled)
         name = message.sender.name
         by = f"{name} ({message.principal})" if name else message.principal
@@ -258,11 +256,11 @@ class ApprovalService:
         open_here = [q for q in found if q.lane == lane or (waits and q.route.lane == lane)]
         for question in open_here[:1]:
             text = t(
-                "⏸ I wait for an answer to question {n} ({title}). What you write is done after "
-                "it; /stop withdraws it."
+                "⏸ Waiting for your answer to question {n} ({title}). Your message is "
+                "queued; /stop withdraws the question."
                 if question.route.lane == lane
-                else "⏸ I wait for the owner's answer to question {n} ({title}). What you write "
-                "is done after it; /stop withdraws it.",
+                else "⏸ Waiting for the owner's answer to question {n} ({title}). Your "
+                "message is queued; /stop withdraws the question.",
                 n=question.number,
                 title=escape_markdown(question.title),
             )

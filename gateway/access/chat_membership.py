@@ -67,7 +67,7 @@ class ChatMembership:
                 name=escape_markdown(standing.by),
             )
         return (
-            t("{name} has blocked me; what waited for them is given up.", name=chat)
+            t("{name} has blocked me. Their queued messages were dropped.", name=chat)
             if lost
             else None
         )

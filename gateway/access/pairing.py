@@ -192,12 +192,12 @@ def _fast_hash(code: str) -> bytes:
 def refusal(verdict: PairingResult) -> str:
     """Why a code opened nothing."""
     if verdict.why == "locked":
-        return t("Too many wrong codes: try again in {time}.", time=_duration(verdict.wait_s))
+        return t("Too many wrong codes. Try again in {time}.", time=_duration(verdict.wait_s))
     if verdict.why == "unknown":
-        said = t("No open request has this code: it is wrong, used or older than an hour.")
+        said = t("This code is wrong, already used, or expired (codes are valid for one hour).")
         if not verdict.wait_s:
             return said
-        wait = t("Too many of them: wait {time}.", time=_duration(verdict.wait_s))
+        wait = t("Too many requests. Try again in {time}.", time=_duration(verdict.wait_s))
         return f"{said} {wait}"
     return ""
 

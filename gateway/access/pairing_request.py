@@ -37,8 +37,9 @@ class PairingRequestCard:
     def shown(self, code: str) -> str:
         """The letter, as markdown."""
         return t(
-            "{name} asks to talk to me. Approve it only if they told you this code: `{code}`\n\n"
-            "`/pair approve {code}` lets them in, `/pair deny {code}` turns them down for a day.",
+            "{name} wants to talk to me. Approve only if they told you this code: "
+            "`{code}`\n\n`/pair approve {code}` lets them in; `/pair deny {code}` blocks "
+            "them for a day.",
             name=display_name(self.person),
             code=code,
         )
@@ -46,7 +47,7 @@ class PairingRequestCard:
     def settled(self, decided: str) -> str:
         """What takes the letter's place; it holds no code."""
         return t(
-            "{name} asked to talk to me.\n\n{decided}.",
+            "{name} wanted to talk to me.\n\n{decided}.",
             name=display_name(self.person),
             decided=decided,
         )
@@ -68,19 +69,19 @@ def read_press(message: InboundMessage) -> tuple[PairingRequestCard, bool] | Non
 
 def display_name(person: Person) -> str:
     """Somebody as the owner reads of them: the name is theirs to choose, the number is not."""
-    return f"{person.name or t('Somebody')} ({person.principal})"
+    return f"{person.name or t('Someone')} ({person.principal})"
 
 
 def for_stranger(code: str, owner: str | None) -> str:
     """What somebody unknown is told."""
     if owner is None:
         return t(
-            "I do not know you yet. On the machine where I run, this lets you in:\n\n"
-            "`kore pair approve {code}`\n\nThe code holds for an hour.",
+            "I don't recognize you yet. To get access, run this on the machine where I "
+            "run:\n\n`kore pair approve {code}`\n\nThe code is valid for one hour.",
             code=code,
         )
     return t(
-        "I do not know you yet. Tell my owner this code, and you may talk to me: `{code}`\n\n"
-        "It holds for an hour.",
+        "I don't recognize you yet. To get access, give my owner this code: `{code}`\n\n"
+        "It is valid for one hour.",
         code=code,
     )

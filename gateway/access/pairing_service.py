@@ -68,7 +68,7 @@ class PairingService:
     def invite(self, tx: Transaction, channel: str, account: str, now: float) -> tuple[bool, str]:
         """Whether somebody can be invited to be the owner, and the code; else why not."""
         if self.access.chief is not None:
-            return False, t("This Kore has an owner already: {name}.", name=self.access.chief)
+            return False, t("This Kore already has an owner: {name}.", name=self.access.chief)
         return True, self.pairing.invite(tx, channel, account, now)
 
     def welcome(self, tx: Transaction, message: InboundMessage, code: str, now: float) -> bool:
@@ -84,11 +84,11 @@ class PairingService:
         pressed = read_press(message)
         route = outbox.route_of(tx, pressed[0].name) if pressed else None
         if pressed is None or route is None:
-            return t("I do not know this button (any more).")
+            return t("This button no longer works.")
         if not message.private or message.chat_id != route.chat_id:
-            return t("I did not ask this in this chat.")
+            return t("This request belongs to another chat.")
         if not self.access.is_owner(message):
-            return t("Only my owner can do this.")
+            return t("Only my owner can do that.")
         petition, approved = pressed
         for asking in _requests(tx, now):
             if PairingRequestCard.of(asking).name == petition.name:
@@ -98,15 +98,15 @@ class PairingService:
                     return self._let_in(tx, verdict, by, now)
                 self.pairing.turn_down(tx, asking, now)
                 return self._turned_down(tx, asking, by, now)
-        self._settle(tx, petition, lambda: t("⌛ Not open any more"), now)
-        return t("Too late: this was decided already, or the hour is over.")
+        self._settle(tx, petition, lambda: t("⌛ Expired"), now)
+        return t("Too late: this was already decided, or the code has expired.")
 
     def command(self, tx: Transaction, message: InboundMessage, words: str, now: float) -> str:
         """What `/pair` comes to; returns the answer as markdown."""
         if not self.access.is_owner(message):
-            return t("Only my owner can do this.")
+            return t("Only my owner can do that.")
         if not message.private:
-            return t("Write this to me in private: everybody here would read it.")
+            return t("Send me this in a private chat: everyone here would see it.")
         action, _, argument = words.partition(" ")
         argument = argument.strip()
         match action, argument:
@@ -120,7 +120,7 @@ class PairingService:
                 return self.revoke(tx, argument, message.principal, now)[1]
             case _, "":
                 return self.approve(tx, action, message.principal, now)[1]
-        return t("I know {commands}.", commands=_USAGE)
+        return t("Available: {commands}.", commands=_USAGE)
 
     def approve(self, tx: Transaction, code: str, by: str, now: float) -> tuple[bool, str]:
         """Whether somebody was let in, and a sentence about it; they are told, too."""
@@ -135,19 +135,17 @@ class PairingService:
         route = Route(person.channel, person.account, chat)
         with use_locale(self._languages.of_route(route)):
             welcome = t(
-                "You may talk to me now. You are my owner. /help shows what can be typed."
+                "You're approved, and you are my owner. /help lists the commands."
                 if verdict.owner
-                else "You may talk to me now."
+                else "You're approved. Send me a message anytime."
             )
         self._post(tx, f"paired:{route.lane}:{now}", route, welcome, now)
         role = " as the owner" if verdict.owner else ""
         _note(tx, person.principal, f"let in{role} by {by}", now, allowed=True)
         decided = PairingRequestCard.of(verdict.asking)
-        self._settle(tx, decided, lambda: t("✅ Let in by {name}", name=by), now)
+        self._settle(tx, decided, lambda: t("✅ Approved by {name}", name=by), now)
         return t(
-            "{name} may talk to me now, as my owner."
-            if verdict.owner
-            else "{name} may talk to me now.",
+            "{name} is approved and is my owner now." if verdict.owner else "{name} is approved.",
             name=display_name(person),
         )
 
@@ -162,7 +160,7 @@ class PairingService:
         person = asking.person
         _note(tx, person.principal, f"turned down by {by}", now, allowed=False)
         self._settle(tx, PairingRequestCard.of(asking), lambda: _turned_down_by(by), now)
-        return t("{name} was turned down.", name=display_name(person))
+        return t("{name} was denied.", name=display_name(person))
 
     def revoke(self, tx: Transaction, who: str, by: str, now: float) -> tuple[bool, str]:
         """Whether somebody was turned out, and a sentence about it."""
@@ -175,20 +173,22 @@ class PairingService:
         channel, _, sender = principal.partition(":")
         listed = self._is_listed(sender, channel)
         if not done and not listed:
-            return False, t("Nobody with the id {id!r} was paired or asks to be.", id=who[:80])
+            return False, t("No paired user or pending request has the id {id!r}.", id=who[:80])
         if done:
             _note(tx, principal, f"turned out by {by}", now, allowed=False)
             if not listed and not self._is_listed("*", channel):
                 members.refuse_waiting(tx, principal)
         sentences = [
-            t("{name} is not paired any more." if done else "{name} is not paired.", name=principal)
+            t("{name} is no longer paired." if done else "{name} is not paired.", name=principal)
         ]
         if listed:
             sentences.append(
-                t("The configuration still lets them in: take them off allow_from, too.")
+                t("The configuration still allows them: remove them from allow_from too.")
             )
         if was_chief and self.access.chief is None:
-            sentences.append(t("Nobody is the owner now; the next one approved will be."))
+            sentences.append(
+                t("There is no owner now; the next person approved becomes the owner.")
+            )
         return done, " ".join(sentences)
 
     def people(self, tx: Transaction, now: float) -> dict[str, Any]:
@@ -205,7 +205,7 @@ class PairingService:
     def _listed(self, tx: Transaction, now: float) -> str:
         people = self.people(tx, now)
         lines = [
-            t("{name} ({id}) asks to talk to me", name=one["name"], id=one["id"])
+            t("{name} ({id}) wants to talk to me", name=one["name"], id=one["id"])
             for one in people["asking"]
         ]
         for one in people["paired"]:
@@ -216,9 +216,9 @@ class PairingService:
                     id=one["id"],
                 )
             )
-        known = t("I know {commands}.", commands=_USAGE)
+        known = t("Available: {commands}.", commands=_USAGE)
         listed = "\n".join(f"- {line}" for line in lines)
-        return f"{listed or t('Nobody asks, and nobody is paired.')}\n\n{known}"
+        return f"{listed or t('No paired users and no pending requests.')}\n\n{known}"
 
     def _is_listed(self, whom: str, channel: str) -> bool:
         """Whether the configuration lets a sender, or `"*"`, in on a channel."""
@@ -241,8 +241,9 @@ class PairingService:
         )
         with use_locale(self._languages.of_route(owner)):
             text = t(
-                "{name} wrote to me in a group ({chat}). I don't know them, so I didn't answer."
-                " If they write to me in private, they get a pairing code for you to approve.",
+                "{name} wrote to me in a group ({chat}). I don't recognize them, so I "
+                "didn't answer. If they write to me in private, they get a pairing code "
+                "for you to approve.",
                 name=display_name(person),
                 chat=message.chat_id,
             )
@@ -285,7 +286,7 @@ class PairingService:
 
 
 def _turned_down_by(name: str) -> str:
-    return t("⛔ Turned down by {name}", name=name)
+    return t("⛔ Denied by {name}", name=name)
 
 
 def _note(tx: Transaction, who: str, reason: str, now: float, *, allowed: bool) -> None:

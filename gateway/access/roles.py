@@ -100,7 +100,7 @@ class RoleRegistry:
             meant = guess(name, self.names)
             raise ConfigError(
                 t(
-                    '{key}: found "{name}", which is no role{guess}',
+                    '{key}: unknown role "{name}"{guess}',
                     key=key,
                     name=name,
                     guess=meant,

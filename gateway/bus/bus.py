@@ -300,7 +300,9 @@ class MessageBus:
 
     async def _apologise(self, claim: TurnClaim | CommandClaim) -> None:
         """End what a bug has broken; the chat is told."""
-        sentence = t("⚠️ Something in me broke while I worked on this (message {n}).", n=claim.seq)
+        sentence = t(
+            "⚠️ Internal error while handling message {n}. It is logged; try again.", n=claim.seq
+        )
         if isinstance(claim, TurnClaim):
             await self._turns.give_up(claim, sentence)
         else:
@@ -310,9 +312,11 @@ class MessageBus:
 
     async def _run_turn(self, claim: TurnClaim, lane: Lane, stop: CancelToken) -> None:
         if claim.exhausted:
-            sentence = t("⚠️ I gave up on this message after several broken attempts.")
+            sentence = t("⚠️ I gave up on this message after several failed attempts.")
             if not claim.messages[-1].lane:  # a sub-agent's task is not replayed
-                sentence += " " + t("It is kept: `kore replay {n}` tries again.", n=claim.seq)
+                sentence += " " + t(
+                    "The message is saved: `kore replay {n}` retries it.", n=claim.seq
+                )
             await self._turns.give_up(claim, sentence)
         elif self._turns.draining:
             raise TurnSuspended

@@ -34,9 +34,9 @@ from gateway.store.repositories.inbox import DENIED, InboxBatch, InboxEntry
 from gateway.store.repositories.outbox import OutgoingReply
 from gateway.store.sqlite.engine import SqliteStore
 
-NO_DISK = mark_for_translation("less than {n} MB of disk are free")
+NO_DISK = mark_for_translation("less than {n} MB of disk space is free")
 
-CROWDED = mark_for_translation("{n} messages wait already")
+CROWDED = mark_for_translation("the queue is full ({n} messages)")
 
 
 @frozen
@@ -51,8 +51,8 @@ class IngestBlocked:
 
     def refusal(self) -> KoreError:
         """For a source that keeps no message until there is room."""
-        why = t("nothing is taken in: {why}", why=t(self.text, n=self.n))
-        return KoreError(why, hint=t("It was not stored: send it again when there is room."))
+        why = t("message not accepted: {why}", why=t(self.text, n=self.n))
+        return KoreError(why, hint=t("It was not stored. Send it again later."))
 
 
 log = logging.getLogger(__name__)
@@ -307,9 +307,7 @@ class Ingestor:
         if is_command or sessions.status_of_lane(tx, lane) != "paused":
             return False
         if message.channel == CONSOLE or len(inbox.waiting_messages(tx, lane)) == 1:
-            text = t(
-                "⏸ This conversation is paused: what you write waits. /resume goes on with it."
-            )
+            text = t("⏸ This conversation is paused; your message is queued. /resume continues it.")
             letter = self._letter(message, text)
             name = f"paused:{lane}:{message.event_id}"
             told = replace(letter, delivery_id=name, kind="notice")
@@ -363,8 +361,8 @@ class Ingestor:
             return ButtonOutcome(message, self.door.press(tx, message, now))
         if keyboard.is_choice(message):
             if not self.door.access.is_allowed(message):
-                return ButtonOutcome(message, t("Only people who may talk to me may press this."))
-            late = t("This button is out of date: send the command again.")
+                return ButtonOutcome(message, t("Only approved users can use this button."))
+            late = t("This button is outdated. Send the command again.")
             return ButtonOutcome(message, late, closes=True)
         return self._clerk.press(tx, message, now)
 

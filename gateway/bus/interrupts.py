@@ -52,11 +52,11 @@ def stop_subagent(
     errand = subagent_tasks.at_work(tx, number, lane)
     if errand is None:
         return halted, t(
-            "No sub-agent {n} works here; `/tasks` lists them.", n=escape_markdown(str(number))
+            "There is no sub-agent {n} here; `/tasks` lists them.", n=escape_markdown(str(number))
         )
     _end(tx, clerk, [errand, *subagent_tasks.below(tx, errand.lane)], halted, now)
     return halted, t(
-        "⏹ Sub-agent {name} ({n}) is stopped.", name=escape_markdown(errand.agent), n=errand.id
+        "⏹ Sub-agent {name} ({n}) stopped.", name=escape_markdown(errand.agent), n=errand.id
     )
 
 

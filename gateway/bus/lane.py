@@ -34,7 +34,9 @@ class Lane:
         """It waits for the disk. Said once: it is tried again every few seconds."""
         if not self.waits:
             log.error("lane %s waits: %s", self.name, why)
-            told = t("⏳ Nothing can be stored right now; this goes on as soon as it can.")
+            told = t(
+                "⏳ The database cannot be written right now. This continues as soon as it can."
+            )
             watchers.publish(self.name, Notice("warning", told))
         self.waits = True
 

@@ -45,7 +45,9 @@ class Point:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="whose language to print")
+    parser.add_argument(
+        "shell", choices=("bash", "zsh", "fish"), help="shell to generate completions for"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -19,7 +19,7 @@ def whole(text: str) -> int:
     """A count from 1 on the command line."""
     if not text.isdecimal() or len(text) > 9 or int(text) < 1:
         raise argparse.ArgumentTypeError(
-            t("found {text!r}, expected a whole number from 1", text=text)
+            t("found {text!r}, expected a whole number of at least 1", text=text)
         )
     return int(text)
 
@@ -72,8 +72,8 @@ def here() -> Path:
         return Path.cwd()
     except FileNotFoundError:
         raise ConfigError(
-            t("the folder that this terminal is in no longer exists"),
-            hint=t("cd into another one, and try again"),
+            t("the current folder no longer exists"),
+            hint=t("cd to another folder and try again"),
         ) from None
 
 

@@ -83,9 +83,9 @@ class Parser(argparse.ArgumentParser):
                 name = str(one.metavar or one.dest)
                 if one.choices and not one.option_strings and message.endswith(f" {name}"):
                     known = ", ".join(map(str, one.choices))
-                    message = t("say what it is to do: {known}", known=known)
+                    message = t("choose a subcommand: {known}", known=known)
 
-        usage = t("`{command} --help` shows how it is used", command=self.prog)
+        usage = t("see `{command} --help`", command=self.prog)
         told = as_installed(f"{translate_argparse_error(message)}{more}\n{usage}\n")
         self.exit(USAGE, f"{self.prog}: {told}")
 
@@ -112,7 +112,7 @@ def run(words: Sequence[str]) -> int:
         if exc.errno != ENOSPC:
             raise
         _drop_output()
-        return complain(KoreError(t("no space is left: {reason}", reason=exc)))
+        return complain(KoreError(t("disk full: {reason}", reason=exc)))
     except KeyboardInterrupt:
         if sys.stderr.isatty():
             # The shell's next line would begin behind the "^C".
@@ -171,7 +171,7 @@ def _dispatch(words: Sequence[str]) -> int:
     if rest or talks or (after and _is_text(after[0])):
         return _run_verb(_AGENT, [*rest, *after], args)
     if not after:
-        top.error(t("a verb is missing"))
+        top.error(t("no command given"))
     verb = find_verb(after[0])
     if verb is None:
         top.error(_unknown(after))
@@ -241,8 +241,8 @@ def _top_parser() -> Parser:
     parser = Parser(
         prog="kore",
         usage="kore [--config FILE] [--home FOLDER] [VERB … | TEXT | OPTIONS of agent]",
-        description="\n".join([t("A self-hosted assistant."), "", t("verbs:"), *lines]),
-        epilog=t("`kore VERB --help` says more about one of them.")
+        description="\n".join([t("A self-hosted assistant."), "", t("commands:"), *lines]),
+        epilog=t("Run `kore COMMAND --help` for details.")
         + "\n\n"
         + _examples(
             ("kore init", "kore", 'kore "what is in this folder?"', "kore -c", "kore gateway")
@@ -250,8 +250,8 @@ def _top_parser() -> Parser:
         formatter_class=HelpFormatter,
         add_help=False,
     )
-    parser.add_argument("-h", "--help", action="store_true", help="show this and stop")
-    parser.add_argument("-V", "--version", action="store_true", help="show the version and stop")
+    parser.add_argument("-h", "--help", action="store_true", help="show this help and exit")
+    parser.add_argument("-V", "--version", action="store_true", help="show the version and exit")
     _add_places(parser, default=None)
     return parser
 
@@ -261,13 +261,13 @@ def _add_places(parser: argparse.ArgumentParser, default: str | None) -> None:
         "--config",
         metavar="FILE",
         default=default,
-        help="the configuration to use (else KORE_CONFIG, else config.json in Kore's folder)",
+        help="configuration file (default: KORE_CONFIG, or config.json in Kore's folder)",
     )
     parser.add_argument(
         "--home",
         metavar="FOLDER",
         default=default,
-        help="Kore's folder (else KORE_HOME, else ~/.kore)",
+        help="Kore's folder (default: KORE_HOME, or ~/.kore)",
     )
 
 
@@ -308,10 +308,10 @@ def _unknown(words: Sequence[str]) -> str:
     # "what is this" is no misspelt "chat".
     close = get_close_matches(word, all_words(), n=1, cutoff=0.78 if words[1:] else 0.6)
     if close:
-        return t('"{word}" is not a verb; did you mean "{close}"?', word=word, close=close[0])
+        return t('Unknown command "{word}"; did you mean "{close}"?', word=word, close=close[0])
     text = " ".join(words)
     how = f'kore "{text}", or kore -p "{text}"' if words[1:] else f'kore -p "{text}"'
-    return t('"{word}" is not a verb; text stands in quotes: {how}', word=word, how=how)
+    return t('Unknown command "{word}"; put a message in quotes: {how}', word=word, how=how)
 
 
 def _examples(lines: Sequence[str]) -> str:

@@ -39,7 +39,7 @@ async def open_service(
         yield client
         return
     if not own:
-        raise NotRunning(t("Kore is not running"), hint=t("`kore gateway` starts it"))
+        raise NotRunning(t("Kore is not running"), hint=t("start it with `kore gateway`"))
     from gateway.app import open_app
 
     async with open_app(settings, home, channels=False, attended=attended) as app:
@@ -101,7 +101,7 @@ def settings_to_copy(args: argparse.Namespace) -> tuple["Settings", bool]:
         else:
             database, workspace = settings.store.path, settings.agent.workspace
             told = t(
-                "a copy is made of {database} and {workspace}: there they were until now",
+                "copying {database} and {workspace}: their location until now",
                 database=database,
                 workspace=workspace,
             )
@@ -136,7 +136,7 @@ def _last_good(
 
 
 def _warn(args: argparse.Namespace, error: ConfigError) -> None:
-    _complain(args, error, t("the Kore that is running goes on with the last good configuration"))
+    _complain(args, error, t("the running Kore keeps using the last valid configuration"))
 
 
 def _complain(args: argparse.Namespace, error: ConfigError, told: str) -> None:

@@ -49,7 +49,7 @@ _SHARED = {
 VERBS = (
     Verb(
         "agent",
-        "talk to the agent here, or ask it one thing",
+        "chat with the agent here, or ask one question",
         (
             "kore agent",
             'kore agent -m "what is in this folder?"',
@@ -57,11 +57,11 @@ VERBS = (
         ),
         ("chat", "run"),
     ),
-    Verb("gateway", "run the service: Telegram and every other enabled channel", ("kore gateway",)),
-    Verb("init", "make a first configuration and workspace", ("kore init", "kore init --yes")),
+    Verb("gateway", "run the gateway: Telegram and every other enabled channel", ("kore gateway",)),
+    Verb("init", "create a configuration and a workspace", ("kore init", "kore init --yes")),
     Verb(
         "channel",
-        "connect a chat app: add, list, test, remove",
+        "manage chat apps: add, list, test, remove",
         (
             "kore channel add telegram",
             "kore channel add telegram --token-env TELEGRAM_BOT_TOKEN --no-wait",
@@ -70,7 +70,7 @@ VERBS = (
     ),
     Verb(
         "config",
-        "check, show or change the configuration",
+        "check, show or edit the configuration",
         (
             "kore config validate",
             "kore config set agent.model openai/gpt-5",
@@ -78,31 +78,31 @@ VERBS = (
             "kore config edit",
         ),
     ),
-    Verb("status", "what is running, and how it is", ("kore status", "kore status --json")),
+    Verb("status", "show the status", ("kore status", "kore status --json")),
     Verb(
         "trust",
-        "let the files of a folder count as your own",
+        "trust a folder's configuration and files",
         ("kore trust", "kore trust ~/code/mine", "kore trust --revoke"),
     ),
-    Verb("logs", "what the gateway logged", ("kore logs -f", "kore logs -n 200 --level warning")),
+    Verb("logs", "show the gateway's log", ("kore logs -f", "kore logs -n 200 --level warning")),
     Verb(
         "reload",
-        "have the running gateway read its configuration again",
+        "reload the configuration of the running gateway",
         ("kore reload", "kore reload --json"),
     ),
     Verb(
         "doctor",
-        "look for what is wrong and say how to mend it",
+        "diagnose problems and suggest fixes",
         ("kore doctor", "kore doctor --live"),
     ),
     Verb(
         "models",
-        "which models there are, and whether they answer",
+        "list models and test them",
         ("kore models list", "kore models test", "kore models test quick"),
     ),
     Verb(
         "sessions",
-        "list, show or export conversations",
+        "list, show or export sessions",
         (
             "kore sessions list",
             "kore sessions show 20250218_001946",
@@ -112,22 +112,22 @@ VERBS = (
     ),
     Verb(
         "agents",
-        "who can be sent out to do a piece of work: list, show, new",
+        "manage agents: list, show, new",
         (
             "kore agents list",
             "kore agents show explore",
             "kore agents new critic --tools Read,Grep",
         ),
     ),
-    Verb("tools", "what the model can do, under which names", ("kore tools list",)),
+    Verb("tools", "list the tools the model can use", ("kore tools list",)),
     Verb(
         "audit",
-        "who was allowed to do what, and whether the record of it is whole",
+        "show, search and verify the audit log",
         ("kore audit tail --follow", "kore audit search --denied --since 7d", "kore audit verify"),
     ),
     Verb(
         "cron",
-        "reminders and tasks that come due by themselves: list, add, change, run now",
+        "scheduled reminders and tasks: list, add, change, run now",
         (
             "kore cron list",
             'kore cron add "tomorrow 9:00" "call the dentist"',
@@ -137,12 +137,12 @@ VERBS = (
     ),
     Verb(
         "pair",
-        "who may write to Kore: list, approve, revoke",
+        "manage access: list, approve, revoke",
         ("kore pair list", "kore pair approve ABCD-EFGH", "kore pair revoke telegram:123"),
     ),
     Verb(
         "policy",
-        "what would happen to a command, and what was allowed for longer than once",
+        "explain permissions and manage permanent grants",
         (
             'kore policy check "git push"',
             "kore policy check --role general --channel telegram --json ls",
@@ -150,11 +150,11 @@ VERBS = (
             "kore policy grants",
             "kore policy revoke 3",
         ),
-        unknown="a command with options goes in quotes: kore policy check 'ls -la'",
+        unknown="put a command with options in quotes: kore policy check 'ls -la'",
     ),
     Verb(
         "user",
-        "give out all that is kept of one person, or delete it",
+        "export or delete a person's data",
         (
             "kore user show telegram:123",
             "kore user export telegram:123 -o theirs.zip",
@@ -163,33 +163,33 @@ VERBS = (
     ),
     Verb(
         "service",
-        "keep the gateway running: install, status, logs, uninstall",
+        "run the gateway as a service: install, status, logs, uninstall",
         ("kore service install", "kore service logs --follow"),
     ),
-    Verb("replay", "queue a message again that was given up on", ("kore replay 42",)),
+    Verb("replay", "retry a failed message", ("kore replay 42",)),
     Verb(
         "store",
-        "seal the stored messages with another key, or none",
+        "change or remove the encryption key of stored messages",
         ("kore store rekey --to NEW_KORE_KEY", "kore store rekey --plain"),
     ),
     Verb(
         "eval",
-        "try the agent on test cases, with a model or by script",
+        "run evaluation cases, with a model or a script",
         ("kore eval", "kore eval --model openai/gpt-5 --repeat 3 evals", "kore eval --scripted"),
     ),
     Verb(
         "backup",
-        "copy the database while it is in use, or all there is",
+        "back up the database, or everything",
         ("kore backup ~/kore-backup.db", "kore backup ~/kore-all.zip"),
     ),
     Verb(
         "restore",
-        "put a backup in the place of what there is",
+        "restore from a backup",
         ("kore restore ~/kore-all.zip", "kore restore ~/kore-backup.db --yes"),
     ),
     Verb(
         "completion",
-        "what lets Tab complete this in bash, zsh or fish",
+        "generate shell completions for bash, zsh or fish",
         ("source <(kore completion bash)", "kore completion fish | source"),
     ),
 )

@@ -27,12 +27,13 @@ async def answer_context(call: CommandCall) -> str:
     told = counted_as(office.agent.models.open(speaking.model))
     if found.factor != 1:
         head = t(
-            "Window of {model} (my estimate, times {factor:.2f} as the model counts):",
+            "Context window of {model} (estimate, scaled by {factor:.2f} to match the "
+            "model's count):",
             model=escape_markdown(told),
             factor=found.factor,
         )
     else:
-        head = t("Window of {model} (estimated):", model=escape_markdown(told))
+        head = t("Context window of {model} (estimated):", model=escape_markdown(told))
     return f"{head}\n```\n{usage_chart(found, filled)}\n```"
 
 

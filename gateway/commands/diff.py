@@ -22,11 +22,9 @@ async def answer_diff(call: CommandCall) -> str:
     name = (rest[0] if rest else "") if last else call.argument
     pairs = await undoing.run(lambda: _pairs(undoing, name, last))
     if not pairs and name:
-        return t(
-            "Nothing at {escaped} has changed in this conversation.", escaped=escape_markdown(name)
-        )
+        return t("No changes to {escaped} in this conversation.", escaped=escape_markdown(name))
     if not pairs:
-        return t("This conversation has changed no file, or it was all changed back.")
+        return t("This conversation has no file changes, or all of them were undone.")
     if not undoing.may_see(list(pairs)):
         return t("Your role does not allow you to see these files.")
     names = escape_markdown(report.list_paths(pairs, undoing.root))

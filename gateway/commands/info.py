@@ -45,8 +45,8 @@ def answer_status(call: CommandCall, tx: Transaction) -> str:
         if lost := undecoded_updates.count(tx):
             text = plural(
                 lost,
-                "{n} update could not be decoded; the log has its number for `kore replay`",
-                "{n} updates could not be decoded; the log has their numbers for `kore replay`",
+                "{n} update could not be decoded; see the log for its number for `kore replay`",
+                "{n} updates could not be decoded; see the log for their numbers for `kore replay`",
             )
             lines.append(f"⚠️ {text}")
         out = chats.unreachable_chats(tx)
@@ -84,7 +84,7 @@ async def answer_agents(call: CommandCall) -> str:
         lines.append(f"- {code(one.name)}{where}: {told}")
     if len(found) > _MAX_AGENTS:
         lines.append(t("… and {found} more: `kore agents list`", found=len(found) - _MAX_AGENTS))
-    return "\n".join([*lines, "", t("Ask me to have one of them do something.")])
+    return "\n".join([*lines, "", t("Ask me to give one of them a task.")])
 
 
 def answer_cost(call: CommandCall, tx: Transaction) -> str:
@@ -114,7 +114,7 @@ def answer_help(call: CommandCall, tx: Transaction) -> str:
 
 
 def answer_start(call: CommandCall, tx: Transaction) -> str:
-    return t("Hello, I am Kore. Write to me as you would to a person; /help lists more.")
+    return t("Hello, I'm Kore. Just write to me; /help lists what I can do.")
 
 
 def answer_tools(call: CommandCall, tx: Transaction) -> str:
@@ -128,11 +128,11 @@ def answer_tools(call: CommandCall, tx: Transaction) -> str:
         for one in tools
         if speaks is None or speaks.chooses(one.name)
     ]
-    return "\n".join([*lines, "", t("`/mode` says how much of it runs without a question.")])
+    return "\n".join([*lines, "", t("`/mode` sets what runs without asking.")])
 
 
 _NO_EXIT = mark_for_translation(
-    "A chat has no end; write whenever you like. /new starts a new conversation."
+    "There is nothing to exit in a chat. /new starts a new conversation."
 )
 _NO_PLUGINS = mark_for_translation(
     "This version of Kore has no plugins. /tools lists what I can do."
@@ -141,7 +141,7 @@ _ELSEWHERE = {
     "exit": _NO_EXIT,
     "quit": _NO_EXIT,
     "doctor": mark_for_translation(
-        "Run `kore doctor` on the machine where Kore runs. /status shows how I am doing here."
+        "Run `kore doctor` on the machine where Kore runs. /status shows the status here."
     ),
     "skills": mark_for_translation(
         "This version of Kore has no skills. /tools lists what I can do, /agents my sub-agents."

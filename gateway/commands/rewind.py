@@ -33,10 +33,11 @@ async def answer_rewind(call: CommandCall) -> str:
         if not await call.office.database.transact(rewinding.is_copy, undoing.session):
             raise KoreError(t("there is no message to go back to yet"))
         raise KoreError(
-            t("there is no message to go back to: a copy begins behind what was said before it"),
-            hint=t(
-                "/sessions shows the conversation that it was made of, /resume goes on with it."
+            t(
+                "there is no message to go back to: a copy does not include the original's "
+                "earlier messages"
             ),
+            hint=t("/sessions shows the original conversation; /resume continues it."),
         )
     words = call.argument.lower().split()
     if not words:
@@ -48,7 +49,7 @@ async def answer_rewind(call: CommandCall) -> str:
         return _preview(undoing, moves, words[0], since)
     undoing.require(moves, "undo")
     done = await undoing.carry_out(moves, "undo")
-    told = undoing.told(done, "undo") or t("No file had to be changed back.")
+    told = undoing.told(done, "undo") or t("No files needed restoring.")
     if "both" not in wanted:
         return told
     owner = SessionOwner(call.message.principal, call.message.session_key)
@@ -73,7 +74,7 @@ def _chosen(words: list[str], asked: list[RewindPoint]) -> RewindPoint:
     if unknown := set(words[1:]) - _WORDS:
         raise KoreError(
             t(
-                "found {unknown!r}, expected `files` or `both`, and perhaps `force`",
+                "found {unknown!r}, expected `files` or `both`, optionally with `force`",
                 unknown=min(unknown)[:20],
             )
         )
@@ -98,7 +99,7 @@ def _list(undoing: "UndoService", asked: list[RewindPoint]) -> str:
         files = plural(count, ", {n} file changed", ", {n} files changed") if count else ""
         at = time.strftime("%H:%M", time.localtime(one.at))
         lines.append(f"`{number}` {at}{files}: {escape_markdown(one.title)}")
-    lines.append(t("`/rewind N` shows what going back to before a message would change."))
+    lines.append(t("`/rewind N` previews going back to before a message."))
     return "\n".join(lines)
 
 
@@ -109,7 +110,7 @@ def _preview(
     from agent.undo.ledger import UndoneStep
 
     told = report.describe(UndoneStep(moves), "undo", undoing.root, would=True)
-    would = told or t("No file would change.")
+    would = told or t("No files would change.")
     lines = [
         t(
             "Back to before message {number}: {escaped}",
@@ -120,9 +121,8 @@ def _preview(
     lines += [escape_markdown(line) for line in would.splitlines()]
     lines.append(
         t(
-            "`/rewind {number} files` does it; `/rewind {number} both` also takes the "
-            "conversation back. With `force` behind it also what others have changed since "
-            "is overwritten.",
+            "`/rewind {number} files` restores the files; `/rewind {number} both` also "
+            "rewinds the conversation. Add `force` to overwrite changes made by others.",
             number=number,
         )
     )
@@ -130,7 +130,7 @@ def _preview(
 
 
 def _forked(fork: str) -> str:
-    return t("This is conversation `{fork}` now, which ends before that message.", fork=fork)
+    return t("This is now conversation `{fork}`, which ends before that message.", fork=fork)
 
 
 def _is_file(change: "object") -> bool:

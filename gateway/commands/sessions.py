@@ -35,11 +35,11 @@ def answer_sessions(call: CommandCall, tx: Transaction) -> str:
         return _search(call, tx)
     listed = sessions.recent(tx, MAX_SESSIONS, scope_of(call))
     if not listed:
-        return t("There are no conversations of yours here yet.")
+        return t("You have no conversations here yet.")
     return "\n".join([t("Your conversations here:"), *session_lines(call, listed), "", t(_HOW)])
 
 
-_HOW = mark_for_translation("`/resume N` goes on with one, `/sessions WORDS` finds words in them.")
+_HOW = mark_for_translation("`/resume N` continues one, `/sessions WORDS` searches them.")
 
 
 def scope_of(call: CommandCall) -> Scope:
@@ -79,7 +79,7 @@ def _search(call: CommandCall, tx: Transaction) -> str:
         f"- `{hit.session}` {_date_text(hit.at)}: {escape_markdown(hit.snippet)}" for hit in found
     ]
     if not whole:
-        told.append(t("Older messages are still being read in; ask again for those."))
+        told.append(t("Older messages are still being indexed; try again later to search them."))
     return "\n".join(told) or t("Nothing found in your conversations here.")
 
 
@@ -95,13 +95,13 @@ def _date_text(at: float) -> str:
 
 def answer_fork(call: CommandCall, tx: Transaction) -> str:
     if call.session is None:
-        return t("There is nothing to fork: this conversation has not begun.")
+        return t("Nothing to fork: this conversation is empty.")
     lane = call.message.session_key
     owner = SessionOwner(call.message.principal, lane)
     fork = session_admin.fork(tx, call.session, owner, call.now)
     sessions.bind(tx, lane, fork)
     return t(
-        "This is conversation `{fork}` now, a copy. `/resume {session}` goes back.",
+        "This is now conversation `{fork}`, a copy. `/resume {session}` goes back.",
         fork=fork,
         session=call.session,
     )
@@ -109,7 +109,7 @@ def answer_fork(call: CommandCall, tx: Transaction) -> str:
 
 async def answer_new(call: CommandCall) -> str:
     begun, is_left = await call.office.database.transact(_begin_session, call)
-    told = t("New conversation `{id}`. The earlier one is kept.", id=begun)
+    told = t("New conversation `{id}`. The previous one is saved.", id=begun)
     if call.session is None or not is_left:
         return told
     toolbox = call.office.agent.toolbox
@@ -140,8 +140,8 @@ def answer_rename(call: CommandCall, tx: Transaction) -> str:
         if not name:
             return t("What should this conversation be called? Send `/rename NAME`.")
         return t(
-            "This conversation is called “{name}”. `/rename NAME` changes that, `/rename auto`"
-            " goes back to the automatic name.",
+            "This conversation is called “{name}”. `/rename NAME` changes it; `/rename "
+            "auto` restores the automatic name.",
             name=escape_markdown(name),
         )
     wanted = "" if call.argument == _AUTOMATIC_NAME else call.argument
@@ -151,18 +151,18 @@ def answer_rename(call: CommandCall, tx: Transaction) -> str:
         return t("Not renamed: {exc}.", exc=escape_markdown(str(exc)))
     if kept:
         return t("This conversation is now called “{name}”.", name=escape_markdown(kept))
-    return t("This conversation has its automatic name again.")
+    return t("Automatic name restored for this conversation.")
 
 
 def answer_resume(call: CommandCall, tx: Transaction) -> str:
     wanted, here = call.argument, call.session
     if not wanted and here and session_admin.status_of(tx, here) == "paused":
         session_admin.set_status(tx, here, "open")
-        return t("Conversation `{here}` goes on.", here=here)
+        return t("Continuing conversation `{here}`.", here=here)
     listed = sessions.recent(tx, MAX_SESSIONS, scope_of(call))
     if not wanted:
-        told = session_lines(call, listed) or [t("There is none yet.")]
-        return "\n".join([t("`/resume N` goes on with one of these:"), *told])
+        told = session_lines(call, listed) or [t("There are none yet.")]
+        return "\n".join([t("`/resume N` continues one of these:"), *told])
     if wanted.isdecimal() and len(wanted) <= len(str(MAX_SESSIONS)):
         if not 1 <= int(wanted) <= len(listed):
             return t(
@@ -173,9 +173,9 @@ def answer_resume(call: CommandCall, tx: Transaction) -> str:
         names = session_admin.named(tx, wanted, scope_of(call))
         if len(names) != 1:
             return t(
-                "Several conversations begin with that; `/sessions` lists them."
+                "Several conversations match; `/sessions` lists them."
                 if names
-                else "No conversation of yours begins with that; `/sessions` lists them."
+                else "None of your conversations match; `/sessions` lists them."
             )
         (found,) = names
     session_admin.set_status(tx, found, "open")
@@ -183,7 +183,7 @@ def answer_resume(call: CommandCall, tx: Transaction) -> str:
     (info,) = sessions.recent(tx, 1, session=found)
     return plural(
         info.messages,
-        "This is conversation `{id}` again, with {n} message.",
-        "This is conversation `{id}` again, with {n} messages.",
+        "Back in conversation `{id}` ({n} message).",
+        "Back in conversation `{id}` ({n} messages).",
         id=found,
     )

@@ -21,12 +21,12 @@ from gateway.store.repositories.sessions import ThinkingChoice
 from gateway.turns.agent_profiles import with_model
 
 _MODE_MEANINGS: dict[PermissionMode, str] = {
-    "plan": mark_for_translation("looks and answers, changes nothing"),
-    "ask": mark_for_translation("asks before commands and changes of existing files"),
+    "plan": mark_for_translation("reads and answers; changes nothing"),
+    "ask": mark_for_translation("asks before running commands and changing existing files"),
     "accept-edits": mark_for_translation(
-        "changes files of the workspace without asking, asks before most commands"
+        "changes workspace files without asking; asks before most commands"
     ),
-    "auto": mark_for_translation("runs all that your role allows, without asking"),
+    "auto": mark_for_translation("runs everything your role allows without asking"),
 }
 
 
@@ -45,19 +45,19 @@ def answer_mode(call: CommandCall, tx: Transaction) -> str:
     current = mode_of(message, stored, first, owner=call.is_owner)
     wanted = call.argument.casefold() if call.name == "mode" else call.name
     if not wanted:
-        lines = [t("Mode: `{current}`. `/mode NAME` chooses another:", current=current)]
+        lines = [t("Mode: `{current}`. `/mode NAME` changes it:", current=current)]
         return "\n".join([*lines, *(f"- `{mode}` {t(_MODE_MEANINGS[mode])}" for mode in MODES)])
     if not is_mode(wanted):
         known = ", ".join(f"`{mode}`" for mode in MODES)
         return t(
-            "There is no such mode; there are {known}. It stays `{current}`.",
+            "Unknown mode; choose one of {known}. Still using `{current}`.",
             known=known,
             current=current,
         )
     limit = first if message.private else current
     if not call.is_owner and MODES.index(wanted) > MODES.index(limit):
         return t(
-            "Only the owner may choose `{wanted}` here. It stays `{current}`.",
+            "Only the owner can choose `{wanted}` here. Still using `{current}`.",
             wanted=wanted,
             current=current,
         )
@@ -102,13 +102,13 @@ def answer_language(call: CommandCall, tx: Transaction) -> str:
     found = _parse_language(wanted)
     if found is None:
         return (
-            t("I do not speak {name} yet.", name=escape_markdown(wanted[:40]))
+            t("Language {name} is not supported yet.", name=escape_markdown(wanted[:40]))
             + f"\n{_language_lines()}"
         )
     languages.choose(tx, message.principal, None if found == AUTO_LANGUAGE else found)
     current = languages.of(message)
     with use_locale(current):
-        return t("From now on I speak {name} to you.", name=LANGUAGE_NAMES[current])
+        return t("Language set to {name}.", name=LANGUAGE_NAMES[current])
 
 
 def _parse_language(wanted: str) -> str | None:
@@ -123,15 +123,13 @@ def _parse_language(wanted: str) -> str | None:
 
 
 def _language_text(current: str) -> str:
-    head = t(
-        "I speak {name} to you. `/language NAME` chooses another:", name=LANGUAGE_NAMES[current]
-    )
+    head = t("Language: {name}. `/language NAME` changes it:", name=LANGUAGE_NAMES[current])
     return f"{head}\n{_language_lines()}"
 
 
 def _language_lines() -> str:
     lines = [f"- `{language}` {LANGUAGE_NAMES[language]}" for language in LANGUAGES]
-    return "\n".join([*lines, t("- `auto` as your app or terminal is set")])
+    return "\n".join([*lines, t("- `auto`: same as your app or terminal")])
 
 
 _MAX_MODEL_BUTTONS = 12
@@ -152,10 +150,9 @@ def answer_model(call: CommandCall, tx: Transaction) -> str:
         known = ", ".join(code(model.name) for model in models.known)
         profiles = ", ".join(f"`{profile}`" for profile in PROFILES)
         return t(
-            "Model: {model}. Configured: {known}. `/model NAME` chooses another, or a profile: "
-            "{profiles}."
+            "Model: {model}. Configured: {known}. `/model NAME` changes it; profiles: {profiles}."
             if known
-            else "Model: {model}. `/model NAME` chooses another, or a profile: {profiles}.",
+            else "Model: {model}. `/model NAME` changes it; profiles: {profiles}.",
             model=code(now_chosen),
             known=known,
             profiles=profiles,
@@ -163,21 +160,21 @@ def answer_model(call: CommandCall, tx: Transaction) -> str:
     offered = {models.default, *PROFILES, *(model.name for model in models.known)}
     if not call.is_owner and name not in offered:
         return t(
-            "Only the owner may choose a model that is not configured. It stays {now_chosen}.",
+            "Only the owner can choose a model that is not configured. Still using {now_chosen}.",
             now_chosen=code(now_chosen),
         )
     try:
         models.check(name)
     except ConfigError as exc:
         return t(
-            "{exc}. It stays {now_chosen}.",
+            "{exc}. Still using {now_chosen}.",
             exc=escape_markdown(str(exc)),
             now_chosen=code(now_chosen),
         )
     # Whoever chooses a model, also the same one again, has a reason to think that it answers.
     models.expire_cooldowns(name)
     sessions.choose_model(tx, call.begun_session(tx), name)
-    return t("Model of this conversation: {name}.", name=code(name))
+    return t("Model for this conversation: {name}.", name=code(name))
 
 
 def model_of_call(call: CommandCall, tx: Transaction) -> str:
@@ -188,11 +185,9 @@ def model_of_call(call: CommandCall, tx: Transaction) -> str:
 
 
 _QUEUE_MEANINGS: dict[QueueMode, str] = {
-    "queue": mark_for_translation("each message gets an answer of its own, one after the other"),
-    "join": mark_for_translation("all messages that wait get one answer together"),
-    "steer": mark_for_translation(
-        "a message joins the work that is under way, before its next step"
-    ),
+    "queue": mark_for_translation("messages are answered one at a time"),
+    "join": mark_for_translation("queued messages get one combined answer"),
+    "steer": mark_for_translation("a message joins the running turn before its next step"),
 }
 
 _MAX_WAITING = 5
@@ -209,11 +204,11 @@ def answer_queue(call: CommandCall, tx: Transaction) -> str:
     if chosen is None:
         known = ", ".join(f"`{name}`" for name in _QUEUE_MEANINGS)
         return t(
-            "There is no such way; there are {known}. It stays `{mode}`.", known=known, mode=mode
+            "Unknown mode; choose one of {known}. Still using `{mode}`.", known=known, mode=mode
         )
     sessions.choose_queue_mode(tx, call.begun_session(tx), chosen)
     meaning = t(_QUEUE_MEANINGS[chosen])
-    return t("While I work here: `{mode}`, {meaning}.", mode=chosen, meaning=meaning)
+    return t("Messages sent while I work: `{mode}`, {meaning}.", mode=chosen, meaning=meaning)
 
 
 def _waiting_lines(call: CommandCall, tx: Transaction) -> list[str]:
@@ -223,8 +218,8 @@ def _waiting_lines(call: CommandCall, tx: Transaction) -> list[str]:
         if not (is_command(message) and message.event_id == call.message.event_id)
     ]
     if not waiting:
-        return [t("Nothing waits here.")]
-    lines = [t("{n} waiting here:", n=len(waiting))]
+        return [t("The queue is empty.")]
+    lines = [t("{n} queued:", n=len(waiting))]
     lines += [f"- {_shorten(message.content)}" for message in waiting[:_MAX_WAITING]]
     if len(waiting) > _MAX_WAITING:
         lines.append(t("- and {n} more", n=len(waiting) - _MAX_WAITING))
@@ -232,7 +227,7 @@ def _waiting_lines(call: CommandCall, tx: Transaction) -> list[str]:
 
 
 def _queue_mode_lines(mode: str) -> list[str]:
-    lines = [t("While I work: `{mode}`. `/queue NAME` chooses another:", mode=mode)]
+    lines = [t("Messages sent while I work: `{mode}`. `/queue NAME` changes it:", mode=mode)]
     return [*lines, *(f"- `{name}`: {t(meaning)}" for name, meaning in _QUEUE_MEANINGS.items())]
 
 
@@ -258,7 +253,7 @@ def answer_thinking(call: CommandCall, tx: Transaction) -> str:
     general = call.office.agent.settings.thinking
     word = call.argument.casefold()
     known = ", ".join(f"`{choice}`" for choice in _THINKING_CHOICES)
-    usage, current = t("`/thinking` takes {known}.", known=known), _thinking_text(now, general)
+    usage, current = t("`/thinking` accepts {known}.", known=known), _thinking_text(now, general)
     if not word:
         return f"{current} {usage}"
     if word not in _THINKING_CHOICES:
@@ -273,7 +268,7 @@ def _thinking_text(now: ThinkingChoice, general: bool | None) -> str:
     words = {
         True: mark_for_translation("on"),
         False: mark_for_translation("off"),
-        None: mark_for_translation("as the model does by itself"),
+        None: mark_for_translation("model default"),
     }
     return t(
         "Thinking in this conversation: {wanted}, shown."
@@ -284,26 +279,28 @@ def _thinking_text(now: ThinkingChoice, general: bool | None) -> str:
 
 
 _TRACE_MEANINGS: dict[Trace, str] = {
-    "off": mark_for_translation("the answer alone"),
-    "summary": mark_for_translation("one line with tools, changed files and costs below it"),
-    "full": mark_for_translation("each step, too"),
+    "off": mark_for_translation("the answer only"),
+    "summary": mark_for_translation("a line below with tools, changed files and cost"),
+    "full": mark_for_translation("every step as well"),
 }
 
 
 def answer_verbose(call: CommandCall, tx: Transaction) -> str:
     first = call.office.first_trace(call.message.route)
     if first is None:
-        return t("The terminal shows what is done by itself; `/verbose` is for chats.")
+        return t("The terminal always shows the steps; `/verbose` is for chats.")
     chosen = sessions.trace_of_session(tx, call.session) if call.session else None
     wanted = call.argument.casefold()
     level = next((one for one in get_args(Trace) if one == wanted), None)
     if level is None:
         head = t(
-            "Below answers here: `{level}`. `/verbose NAME` chooses another:",
+            "Detail below answers: `{level}`. `/verbose NAME` changes it:",
             level=chosen or first,
         )
         return "\n".join([head, *(f"- `{one}` {t(told)}" for one, told in _TRACE_MEANINGS.items())])
     sessions.choose_trace(tx, call.begun_session(tx), level)
     return t(
-        "Below answers here: `{level}`, {meaning}.", level=level, meaning=t(_TRACE_MEANINGS[level])
+        "Detail below answers: `{level}`, {meaning}.",
+        level=level,
+        meaning=t(_TRACE_MEANINGS[level]),
     )

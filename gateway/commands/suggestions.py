@@ -44,5 +44,5 @@ def command_in(text: str) -> ChatCommand | None:
 def answer_mistyped(call: "CommandCall", tx: Transaction) -> str:
     word = call.message.content.strip()
     if name := suggest(word):
-        return t("There is no `{word}`; did you mean `/{meant}`?", word=word, meant=name)
-    return t("There is no command `{word}`. /help lists the commands.", word=word)
+        return t("Unknown command `{word}`; did you mean `/{meant}`?", word=word, meant=name)
+    return t("Unknown command `{word}`. /help lists the commands.", word=word)

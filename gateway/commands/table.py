@@ -31,30 +31,30 @@ class ChatCommand:
 # `/stop` is carried out while it is taken in; what is not `at_once` waits its turn.
 COMMANDS = {
     "help": ChatCommand(
-        mark_for_translation("what you can type here"), "info.answer_help", at_once=True
+        mark_for_translation("list the commands"), "info.answer_help", at_once=True
     ),
     "new": ChatCommand(
         mark_for_translation("start a new conversation"), "sessions.answer_new", takes_time=True
     ),
     "sessions": ChatCommand(
-        mark_for_translation("your conversations here, or words in them"),
+        mark_for_translation("list or search your conversations here"),
         "sessions.answer_sessions",
         choices="sessions.session_choices",
         at_once=True,
     ),
     "resume": ChatCommand(
-        mark_for_translation("go on with an earlier conversation"),
+        mark_for_translation("resume an earlier conversation"),
         "sessions.answer_resume",
         choices="sessions.session_choices",
     ),
     "fork": ChatCommand(
-        mark_for_translation("go on in a copy of this conversation"), "sessions.answer_fork"
+        mark_for_translation("continue in a copy of this conversation"), "sessions.answer_fork"
     ),
     "rename": ChatCommand(
-        mark_for_translation("give this conversation a name"), "sessions.answer_rename"
+        mark_for_translation("rename this conversation"), "sessions.answer_rename"
     ),
     "status": ChatCommand(
-        mark_for_translation("model, conversation and connection"),
+        mark_for_translation("show model, conversation and connection"),
         "info.answer_status",
         at_once=True,
     ),
@@ -64,89 +64,89 @@ COMMANDS = {
         choices="settings.model_choices",
     ),
     "thinking": ChatCommand(
-        mark_for_translation("whether the model thinks first, and whether you see it"),
+        mark_for_translation("show or set thinking, and whether you see it"),
         "settings.answer_thinking",
     ),
     "mode": ChatCommand(
-        mark_for_translation("how much runs without a question: plan, ask, accept-edits, auto"),
+        mark_for_translation("permission mode: plan, ask, accept-edits, auto"),
         "settings.answer_mode",
         choices="settings.mode_choices",
     ),
     "plan": ChatCommand(
-        mark_for_translation("look and answer only, change nothing"),
+        mark_for_translation("plan mode: read and answer, change nothing"),
         "settings.answer_mode",
         choices="settings.mode_choices",
     ),
     "auto": ChatCommand(
-        mark_for_translation("run without asking (the owner only)"),
+        mark_for_translation("auto mode: run without asking (owner only)"),
         "settings.answer_mode",
         choices="settings.mode_choices",
     ),
     "language": ChatCommand(
-        mark_for_translation("the language that I speak to you"),
+        mark_for_translation("show or change my language"),
         "settings.answer_language",
         choices="settings.language_choices",
         at_once=True,
     ),
     "verbose": ChatCommand(
-        mark_for_translation("whether what was done stays below answers: off, summary, full"),
+        mark_for_translation("detail below answers: off, summary, full"),
         "settings.answer_verbose",
     ),
     "cost": ChatCommand(
-        mark_for_translation("what was spent: this conversation, this chat today"),
+        mark_for_translation("cost of this conversation and this chat today"),
         "info.answer_cost",
         at_once=True,
     ),
     "compact": ChatCommand(
-        mark_for_translation("make room: old messages become a summary"),
+        mark_for_translation("summarize older messages to free context"),
         "context.answer_compact",
         takes_time=True,
     ),
     "context": ChatCommand(
-        mark_for_translation("what fills the model's window"),
+        mark_for_translation("show what uses the context window"),
         "context.answer_context",
         takes_time=True,
     ),
     "queue": ChatCommand(
-        mark_for_translation("what waits here: queue, join or steer"),
+        mark_for_translation("show the queue; set queue, join or steer"),
         "settings.answer_queue",
         at_once=True,
     ),
     "undo": ChatCommand(
-        mark_for_translation("take back what was done to files"),
+        mark_for_translation("undo file changes"),
         "undo.answer_undo",
         takes_time=True,
     ),
     "redo": ChatCommand(
-        mark_for_translation("do again what was taken back"), "undo.answer_undo", takes_time=True
+        mark_for_translation("redo undone changes"), "undo.answer_undo", takes_time=True
     ),
     "rewind": ChatCommand(
         mark_for_translation("go back to before a message"), "rewind.answer_rewind", takes_time=True
     ),
     "diff": ChatCommand(
-        mark_for_translation("what this conversation has changed"),
+        mark_for_translation("show what this conversation changed"),
         "diff.answer_diff",
         takes_time=True,
     ),
     "agents": ChatCommand(
-        mark_for_translation("who can be sent out to do a piece of work"),
+        mark_for_translation("list the sub-agents"),
         "info.answer_agents",
         takes_time=True,
     ),
-    "tools": ChatCommand(mark_for_translation("what I can do here"), "info.answer_tools"),
+    "tools": ChatCommand(
+        mark_for_translation("list the tools available here"), "info.answer_tools"
+    ),
     "tasks": ChatCommand(
-        mark_for_translation("what runs in the background here"), "tasks.answer_tasks", at_once=True
+        mark_for_translation("list background tasks"), "tasks.answer_tasks", at_once=True
     ),
     "cron": ChatCommand(
-        mark_for_translation("reminders, and what I do by myself at a time"),
+        mark_for_translation("reminders and scheduled tasks"),
         "info.answer_cron",
         choices="info.cron_choices",
         at_once=True,
     ),
-    "pair": ChatCommand(mark_for_translation("let people in (the owner only)"), "info.answer_pair"),
-    "stop": ChatCommand(
-        mark_for_translation("stop the answer that is under way"), "info.answer_help"
-    ),
+    "pair": ChatCommand(mark_for_translation("manage access (owner only)"), "info.answer_pair"),
+    "stop": ChatCommand(mark_for_translation("stop the current answer"), "info.answer_help"),
     "start": ChatCommand(mark_for_translation("say hello"), "info.answer_start", at_once=True),
 }
 # Under which titles /help lists them; "start" is what programs send, not people.

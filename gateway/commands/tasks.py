@@ -22,19 +22,19 @@ def answer_tasks(call: CommandCall, tx: Transaction) -> str:
     toolbox, session = call.office.agent.toolbox, call.session
     action, _, name = call.argument.partition(" ")
     if action and (action.casefold() != "kill" or not name.strip()):
-        return t("`/tasks` lists what runs in the background, `/tasks kill ID` ends one of it.")
+        return t("`/tasks` lists background tasks; `/tasks kill ID` stops one.")
     tasks = toolbox.tasks(session) if session else []
     if action:
         return _kill(call, session or "", name.strip())
     found = store.latest(tx, call.message.session_key, _MAX_SUBAGENTS)
     errands = list(_subagent_lines(call, found))
     if any(one.state == "running" for one in found):
-        errands.append(t("`/stop NUMBER` ends a sub-agent, `/stop` all that goes on."))
+        errands.append(t("`/stop NUMBER` stops a sub-agent; `/stop` stops everything."))
     if not tasks:
-        nothing = t("Nothing runs in the background of this conversation.")
+        nothing = t("No background tasks in this conversation.")
         return "\n".join(errands) or nothing
     lines = [*errands, *(f"- `{task.id}` {_title(task.title)}: {task.state}" for task in tasks)]
-    return "\n".join([*lines, t("`/tasks kill ID` ends one (the owner only).")])
+    return "\n".join([*lines, t("`/tasks kill ID` stops one (owner only).")])
 
 
 def _subagent_lines(call: CommandCall, found: Sequence[SubagentTask]) -> Iterator[str]:
@@ -50,12 +50,12 @@ def _subagent_lines(call: CommandCall, found: Sequence[SubagentTask]) -> Iterato
 
 def _kill(call: CommandCall, session: str, name: str) -> str:
     if not call.is_owner:
-        return t("Only the owner may end what runs here.")
+        return t("Only the owner can stop background tasks here.")
     if not call.office.agent.toolbox.kill(session, name):
-        said = t("Nothing that runs here is called {name}; `/tasks` lists it.", name=code(name))
-        other = t("`/stop NUMBER` ends a sub-agent.") if name.isdecimal() else ""
+        said = t("No background task is called {name}; see `/tasks`.", name=code(name))
+        other = t("`/stop NUMBER` stops a sub-agent.") if name.isdecimal() else ""
         return f"{said} {other}".rstrip()
-    return t("{name} is being ended, with all that it started.", name=code(name))
+    return t("Stopping {name} and everything it started.", name=code(name))
 
 
 def _title(text: str) -> str:

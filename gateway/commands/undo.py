@@ -49,7 +49,7 @@ def _undo_request(undoing: "UndoService", call: CommandCall) -> "UndoRequest":
         if steps < 1:
             raise KoreError(
                 t(
-                    "found {steps} steps, expected 1 or more, as in `/{call} 2`",
+                    "found {steps} steps, expected at least 1, as in `/{call} 2`",
                     steps=steps,
                     call=call.name,
                 )

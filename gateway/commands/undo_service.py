@@ -30,7 +30,7 @@ class UndoService:
     def __init__(self, call: CommandCall) -> None:
         office, message = call.office, call.message
         if call.session is None or office.agent.changes is None:
-            raise KoreError(t("nothing was changed in this conversation yet"))
+            raise KoreError(t("this conversation has no changes yet"))
         self.call = call
         self.session = call.session
         self.root = call.folder.resolve()
@@ -66,7 +66,7 @@ class UndoService:
         creates = tuple(path for path, (now, _) in pairs.items() if now is None)
         request = self._request("undo", changes=changes, creates=creates)
         if not (self.call.is_owner or self._allows(request)):
-            raise KoreError(t("your role does not allow that: only the owner may undo here"))
+            raise KoreError(t("your role does not allow this: only the owner can undo here"))
 
     async def carry_out(self, moves: Sequence[PathChange], direction: Direction) -> UndoneStep:
         """Do it, once for this command, however often it is repeated."""
@@ -80,9 +80,7 @@ class UndoService:
             for line in report.describe(done, direction, self.root).splitlines()
         ]
         if any(move.verdict in ("changed", "shared") for move in done.moves):
-            lines.append(
-                t("`/undo force` undoes also what others have changed; /redo takes it back.")
-            )
+            lines.append(t("`/undo force` also undoes changes made by others; /redo reverts it."))
         return "\n".join(lines)
 
     def _request(self, tool: str, **paths: tuple[Path, ...]) -> ToolRequest:

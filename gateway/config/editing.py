@@ -58,7 +58,7 @@ def path_of(key: str, content: Any, *, ours: bool) -> Path_:
                 where = ".".join(path[:n])
                 raise ConfigError(
                     t(
-                        '{where}: no entry is called "{name}"{more}',
+                        '{where}: no entry named "{name}"{more}',
                         where=where,
                         name=printable(part),
                         more=more,
@@ -101,7 +101,7 @@ def meant(path: Path_, text: str) -> Any:
         return parse(text)
     except ValueError:
         if text[:1] in '{["':
-            said = t("{path}: found a text that is no valid JSON", path=".".join(path))
+            said = t("{path}: the value is not valid JSON", path=".".join(path))
             raise ConfigError(said) from None
         return text
 
@@ -166,7 +166,9 @@ def _object(change: ConfigEdit) -> dict[str, Any]:
         said = t("{path}: not valid JSON: {reason}", path=change.file, reason=exc)
         raise ConfigError(said) from None
     if not isinstance(found, dict):
-        raise ConfigError(t("{file}: expected an object with the sections in it", file=change.file))
+        raise ConfigError(
+            t("{file}: expected an object that contains the sections", file=change.file)
+        )
     return found
 
 

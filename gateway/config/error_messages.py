@@ -27,7 +27,7 @@ _EXPECTED = {
     "model_type": mark_for_translation("an object"),
     "model_attributes_type": mark_for_translation("an object"),
     "path_type": mark_for_translation("a path"),
-    "string_too_short": mark_for_translation("a string that is not empty"),
+    "string_too_short": mark_for_translation("a non-empty string"),
 }
 _LIMITS = {
     "ge": mark_for_translation("at least {n}"),

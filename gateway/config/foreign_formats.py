@@ -92,13 +92,15 @@ def _kode(content: Mapping[str, Any]) -> Foreign:
             for name in (one.get("name"), one.get("id"), _model(one)):
                 called.setdefault(str(name or ""), entry["model_name"])
         where = f"modelProfiles.{one.get('name') or one.get('id') or _model(one)}"
-        left += [t("{key}: not taken", key=f"{where}.{key}") for key in one.keys() - _PROFILE_KEYS]
+        left += [
+            t("{key}: not imported", key=f"{where}.{key}") for key in one.keys() - _PROFILE_KEYS
+        ]
     values: dict[Key, Any] = {("model_list",): entries} if entries else {}
     for profile, name in _wanted(content, left):
         if name in called and name:
             values.setdefault(("profiles", profile), called[name])
         elif name:
-            left.append(t("{profile}: no model is called {name!r}", profile=profile, name=name))
+            left.append(t("{profile}: no model named {name!r}", profile=profile, name=name))
     _servers(content.get("mcpServers"), values, left)
     known = {"modelProfiles", "modelPointers", "mcpServers", *_KODE_NAMES}
     return Foreign(values, (*left, *_unknown(content, known)))
@@ -124,10 +126,10 @@ def _wanted(content: Mapping[str, Any], left: list[str]) -> list[tuple[str, str]
     if compact and not quick:
         wanted.append(("quick", compact))
     elif compact and compact != quick:
-        left.append(t("{key}: not taken", key=f"modelPointers.{_COMPACT}"))
+        left.append(t("{key}: not imported", key=f"modelPointers.{_COMPACT}"))
     known = {*_KODE_POINTERS, _COMPACT}
     left += [
-        t("{key}: not taken", key=f"modelPointers.{key}") for key in pointers if key not in known
+        t("{key}: not imported", key=f"modelPointers.{key}") for key in pointers if key not in known
     ]
     return wanted
 
@@ -151,12 +153,12 @@ def _entry(one: Mapping[str, Any], left: list[str]) -> dict[str, Any] | None:
     vendor = _vendor_of(one, base)
     spoken = VENDORS[vendor].protocol if vendor in VENDORS else "openai"
     if (adapt := one.get("adapt")) and str(adapt).lower() not in (vendor, spoken):
-        left.append(t("model {name!r}: adapt {adapt!r} is not taken", name=name, adapt=adapt))
+        left.append(t("model {name!r}: adapt {adapt!r} is not supported", name=name, adapt=adapt))
     if vendor not in VENDORS:
         if not base:
             left.append(
                 t(
-                    "model {name!r}: the provider {provider!r} is not known here",
+                    "model {name!r}: unknown provider {provider!r}",
                     name=name,
                     provider=provider,
                 )
@@ -165,7 +167,7 @@ def _entry(one: Mapping[str, Any], left: list[str]) -> dict[str, Any] | None:
         # Whatever it is called, at an address of its own it speaks as OpenAI does.
         vendor = "openai"
     if not model:
-        left.append(t("model {name!r}: it has no name at its provider", name=name))
+        left.append(t("model {name!r}: its name at the provider is missing", name=name))
         return None
     found: dict[str, Any] = {"model_name": name.replace("/", "-"), "model": f"{vendor}/{model}"}
     for ours, theirs in (
@@ -213,7 +215,7 @@ def _kodax(content: Mapping[str, Any]) -> Foreign:
     elif vendor in VENDORS and (wanted or VENDORS[vendor].default_model):
         values["profiles", "default"] = f"{vendor}/{wanted or VENDORS[vendor].default_model}"
     elif provider:
-        left.append(t("provider: {provider!r} is not known here", provider=provider))
+        left.append(t("provider: unknown {provider!r}", provider=provider))
     if isinstance(content.get("thinking"), bool):
         values["agent", "thinking"] = content["thinking"]
     _servers(content.get("mcpServers"), values, left)
@@ -232,7 +234,7 @@ def _older(content: Mapping[str, Any]) -> Foreign:
         if entry is not None:
             values["model_list",] = [entry]
             values["profiles", "default"] = entry["model_name"]
-        left += [t("{key}: not taken", key=f"llm.{key}") for key in llm if key not in _LLM_KEYS]
+        left += [t("{key}: not imported", key=f"llm.{key}") for key in llm if key not in _LLM_KEYS]
     for section in ("context", "security"):
         for key, value in _map(content.get(section), section).items():
             name = str(key)
@@ -241,7 +243,7 @@ def _older(content: Mapping[str, Any]) -> Foreign:
             elif section == "security" and name in _BLOCKED:
                 values[section, _BLOCKED[name]] = _added(_BLOCKED[name], value)
             else:
-                left.append(t("{key}: not taken", key=f"{section}.{name}"))
+                left.append(t("{key}: not imported", key=f"{section}.{name}"))
     return Foreign(values, (*left, *_unknown(content, {"llm", "context", "security"})))
 
 
@@ -268,7 +270,7 @@ def _servers(servers: Any, values: dict[Key, Any], left: list[str]) -> None:
     found = {}
     for name, one in _map(servers, "mcpServers").items():
         if not _object(one) or one.get("type") == "ws":
-            left.append(t("server {name!r}: of a kind that is not known here", name=name))
+            left.append(t("server {name!r}: unknown server type", name=name))
             continue
         found[name] = {key: one[key] for key in _SERVER_KEYS if key in one}
     if found:
@@ -313,10 +315,10 @@ def _yaml(text: str) -> Any:
 
     try:
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
-            raise ValueError(t("an alias (*name), which is not read here"))
+            raise ValueError(t("an alias (*name), which is not supported"))
         return parse(json.dumps(yaml.safe_load(text), default=str))
     except TypeError:
-        raise ValueError(t("a key that is no text")) from None
+        raise ValueError(t("a key that is not a string")) from None
     except (yaml.YAMLError, RecursionError) as exc:
         mark = getattr(exc, "problem_mark", None)
         where = t("line {line}: ", line=mark.line + 1) if mark else ""

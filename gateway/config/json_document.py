@@ -34,7 +34,7 @@ def read_object(path: Path, raw: bytes | None = None) -> dict[str, Any] | None:
                 column=exc.colno,
                 reason=_plain(exc.msg),
             ),
-            hint=t("strict JSON has no comments and no comma after the last entry"),
+            hint=t("strict JSON allows no comments and no trailing comma"),
         ) from None
     except ValueError as exc:
         raise ConfigError(t("{path}: not valid JSON: {reason}", path=path, reason=exc)) from None
@@ -93,7 +93,7 @@ def read_text(path: Path, raw: bytes | None = None) -> str | None:
     if len(raw) > SIZE_LIMIT_BYTES:
         raise ConfigError(
             t(
-                "{path}: larger than {limit:,} bytes, expected a small JSON file",
+                "{path}: larger than the limit of {limit:,} bytes",
                 path=path,
                 limit=SIZE_LIMIT_BYTES,
             )
@@ -126,10 +126,10 @@ def _read(path: Path) -> bytes | None:
         return None
     except ValueError:
         named = printable(str(path))
-        raise ConfigError(t("{named!r} cannot be the name of a file", named=named)) from None
+        raise ConfigError(t("{named!r} is not a valid file name", named=named)) from None
     except PermissionError:
         raise ConfigError(
-            t("{path}: no permission to read it; it must belong to who runs kore", path=path)
+            t("{path}: permission denied; it must belong to the user who runs kore", path=path)
         ) from None
     except OSError as exc:
         raise ConfigError(
@@ -141,7 +141,7 @@ def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
-            raise ValueError(t('the key "{key}" stands there twice', key=printable(key)))
+            raise ValueError(t('duplicate key "{key}"', key=printable(key)))
         found[key] = value
     return found
 
@@ -158,7 +158,7 @@ def _check_text(value: Any, depth: int = 0) -> None:
         case str():
             if "\0" in value or any("\ud800" <= char <= "\udfff" for char in value):
                 raise ValueError(
-                    t("a string holds a character that is not text (NUL or half a pair)")
+                    t("a string contains an invalid character (NUL or an unpaired surrogate)")
                 )
         case list():
             for item in value:

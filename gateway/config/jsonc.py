@@ -111,9 +111,11 @@ class _JsoncReader:
         try:
             found: tuple[str, int] = scanstring(self.text, at + 1, True)
         except ValueError:
-            raise self.wrong(at, t("a string does not end, or holds what no string may")) from None
+            raise self.wrong(
+                at, t("a string is not terminated or contains an invalid character")
+            ) from None
         if "\0" in found[0] or any("\ud800" <= c <= "\udfff" for c in found[0]):
-            raise self.wrong(at, t("a string holds a character that is not text"))
+            raise self.wrong(at, t("a string contains an invalid character"))
         return found
 
     def _entries(self, start: int, depth: int, close: str) -> Node:
@@ -124,7 +126,7 @@ class _JsoncReader:
                 raise self.wrong(at, t('expected "," or "{close}"', close=close))
             entry = self._entry(at, depth, close == "}")
             if close == "}" and any(entry.key == one.key for one in found):
-                raise self.wrong(at, t("the same key stands there twice"))
+                raise self.wrong(at, t("duplicate key"))
             found.append(entry)
             at = self.space(entry.node.end)
             if self.text[at : at + 1] == ",":

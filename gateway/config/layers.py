@@ -81,7 +81,7 @@ class Layer(PydanticBaseSettingsSource):
         try:
             path = self.references.absolute(key, str(held.value), held.place)
         except (RuntimeError, ValueError):
-            said = t("found a ~name that is nobody's home, expected a path")
+            said = t("found a ~name without a home folder, expected a path")
             self._complain(held.place, key, said)
             return held
         return Value(path, held.place, held.quotable)
@@ -218,7 +218,7 @@ class File(Layer):
 
     def _put(self, key: Key, value: Any, place: ValueOrigin) -> None:
         if place.kind == "project" and key not in HARMLESS and key[0] not in HARMLESS_SECTIONS:
-            said = t("a project's own file may not set this; put it into the user's config.json")
+            said = t("a project's own file cannot set this; set it in the user's config.json")
             self._complain(place, key, said)
         else:
             self.values[key] = Value(value, place)

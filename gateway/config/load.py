@@ -48,7 +48,7 @@ def load_settings(
             found[place] = content
         elif required:
             raise ConfigError(
-                t("{place}: no such file", place=place), hint=t("`kore init` writes a first one")
+                t("{place}: no such file", place=place), hint=t("create one with `kore init`")
             )
     kept = home / "secrets.json"
     more = drafts.get(kept, {})
@@ -99,7 +99,7 @@ def _borrowed(
 
         raw = trusted(path, home) if path in projects else None
         if path in projects and raw is None:
-            said = t("{path}: not read before `kore trust`: it came with this folder", path=path)
+            said = t("{path}: ignored until you trust this folder with `kore trust`", path=path)
             notes.append(said)
             continue
         place = ValueOrigin("file", str(path), path.parent)
@@ -112,7 +112,7 @@ def _borrowed(
             _build(alone, references, ())
         except (ValueError, ConfigError) as exc:
             reason = str(exc).splitlines()[0]
-            notes.append(t("{path}: left out: {reason}", path=path, reason=reason))
+            notes.append(t("{path}: ignored: {reason}", path=path, reason=reason))
             continue
         found[place] = theirs.values
     return found, notes

@@ -47,7 +47,7 @@ class Missing:
     def __str__(self) -> str:
         return t(
             "{where}: found ${{{name}}}, but the environment variable {name} is not set; "
-            "set it, or put it into secrets.json",
+            "set it or add it to secrets.json",
             where=f"{self.place}: {dotted(self.loc)}",
             name=self.name,
         )

@@ -141,7 +141,7 @@ def read_secrets(path: Path) -> dict[str, str]:
         mode = path.stat().st_mode & 0o777
         raise ConfigError(
             t(
-                "{path}: others can read it (mode {mode:04o}), expected mode 0600",
+                "{path}: readable by other users (mode {mode:04o}), expected mode 0600",
                 path=path,
                 mode=mode,
             ),

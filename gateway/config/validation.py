@@ -22,7 +22,7 @@ def check_references(settings: Settings, values: Mapping[Key, Value]) -> list[st
             place = values[("model_list",)].place
             found.append(
                 t(
-                    '{where}: "{name}" stands there twice',
+                    '{where}: duplicate "{name}"',
                     where=f"{place}: model_list[{n}].model_name",
                     name=printable(name),
                 )
@@ -32,7 +32,7 @@ def check_references(settings: Settings, values: Mapping[Key, Value]) -> list[st
             place = values[("model_list",)].place
             found.append(
                 t(
-                    "{where}: found beside api_key, expected one of the two",
+                    "{where}: cannot be combined with api_key; keep one of them",
                     where=f"{place}: model_list[{n}].api_keys",
                 )
             )
@@ -86,11 +86,8 @@ def require_telegram(settings: Settings) -> None:
             raise ConfigError(str(lack))
     if not settings.telegram.token.get_secret_value():
         raise ConfigError(
-            t(
-                "telegram.token: found nothing, expected the bot's token, "
-                "as telegram.enabled is true"
-            ),
-            hint=t("`kore channel add telegram` asks for it; or set KORE_TELEGRAM_TOKEN"),
+            t("telegram.token is required when telegram.enabled is true"),
+            hint=t("run `kore channel add telegram` or set KORE_TELEGRAM_TOKEN"),
         )
     if settings.telegram.mode == "webhook":
         _require_webhook(settings.telegram)
@@ -101,15 +98,13 @@ def _require_webhook(telegram: TelegramSection) -> None:
     if url is None:
         raise ConfigError(
             t(
-                "telegram.webhook_url: found nothing, expected the address by which Telegram "
-                'reaches this Kore, as telegram.mode is "webhook"'
+                'telegram.webhook_url is required when telegram.mode is "webhook": the '
+                "URL at which Telegram reaches this Kore"
             ),
-            hint=t('such as "https://kore.example.org"; a proxy there passes it on to http.port'),
+            hint=t('such as "https://kore.example.org", with a proxy that forwards to http.port'),
         )
     if not url.startswith("https://") and telegram.base_url == OFFICIAL:
-        raise ConfigError(
-            t("telegram.webhook_url: found http://, expected https://: Telegram calls nothing else")
-        )
+        raise ConfigError(t("telegram.webhook_url: found http://, but Telegram requires https://"))
     # What setWebhook takes: https://core.telegram.org/bots/api#setwebhook
     if secret and not re.fullmatch(r"[A-Za-z0-9_-]{1,256}", secret.get_secret_value()):
         raise ConfigError(

@@ -16,7 +16,7 @@ def _url(text: str) -> str:
     except ValueError:
         is_one = False
     if not is_one:
-        raise ValueError(t("an address that starts with http:// or https://"))
+        raise ValueError(t("a URL that starts with http:// or https://"))
     return text.rstrip("/")
 
 
@@ -29,13 +29,13 @@ def _bot_token(token: SecretStr) -> SecretStr:
     """Empty when there is none yet. Local servers and emulators make shorter ones."""
     text = token.get_secret_value()
     if text and not re.fullmatch(r"[0-9]+:[\x21-\x7e]+", text):
-        raise ValueError(t("the token that @BotFather shows, such as 123456789:AAF0…"))
+        raise ValueError(t("a token from @BotFather, such as 123456789:AAF0…"))
     return token
 
 
 def _store_url(text: str) -> str:
     if not text.startswith("sqlite:///") or len(text) == len("sqlite:///"):
-        raise ValueError(t("sqlite:///PATH, the only kind of store there is yet"))
+        raise ValueError(t("sqlite:///PATH, the only supported database"))
     return text
 
 
@@ -59,7 +59,7 @@ def _zone(text: str) -> str:
     try:
         ZoneInfo(text)
     except (ValueError, OSError, KeyError) as exc:
-        raise ValueError(t('a time zone by its IANA name, such as "Europe/Berlin"')) from exc
+        raise ValueError(t('an IANA time zone, such as "Europe/Berlin"')) from exc
     return text
 
 
@@ -107,7 +107,7 @@ def _sender(value: Any) -> Any:
         return str(value)
     if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,20}", value):
         return value
-    raise ValueError(t('a numeric id (never a name), or "*" for everybody'))
+    raise ValueError(t('a numeric id (not a name), or "*" for everyone'))
 
 
 def _principal(value: Any) -> Any:

@@ -67,9 +67,9 @@ class ControlClient:
                 hello = await client._call("hello")
         except TimeoutError as exc:
             raise ConnectionLost(
-                t("the Kore that is running does not answer"),
+                t("the running Kore does not respond"),
                 hint=t(
-                    "It may be stopped (Ctrl-Z) or busy; `cat {path}` names it.",
+                    "It may be suspended (Ctrl-Z) or busy; `cat {path}` shows its process.",
                     path=path.with_name("kore.lock"),
                 ),
             ) from exc
@@ -79,7 +79,7 @@ class ControlClient:
             raise KoreError(t("{path} belongs to another user", path=path)) from exc
         if hello.get("protocol") != PROTOCOL:
             raise KoreError(
-                t("the Kore that is running is of another version"), hint=t("Restart the gateway.")
+                t("the running Kore is a different version"), hint=t("Restart the gateway.")
             )
         return client
 
@@ -261,7 +261,7 @@ class ControlClient:
                 reader, writer = await asyncio.open_unix_connection(address, limit=LINE_LIMIT_BYTES)
         try:
             if not is_own_user(writer.get_extra_info("socket")):
-                raise KoreError(t("{path} is served by another user", path=self._path))
+                raise KoreError(t("{path} belongs to another user's process", path=self._path))
             fields = f"Content-Length: {len(body)}\r\nAccept-Language: {current_locale()}"
             head = f"POST /{name} HTTP/1.0\r\n{fields}\r\n\r\n"
             with _as_lost():
@@ -284,7 +284,10 @@ async def _status(reader: asyncio.StreamReader) -> int:
 async def _refusal(reader: asyncio.StreamReader, status: int) -> KoreError:
     body = await reader.read(LINE_LIMIT_BYTES)
     if status >= 500:
-        return KoreError(t("the running Kore failed at this call"), hint=t("Its log says why."))
+        return KoreError(
+            t("the running Kore failed to handle this request"),
+            hint=t("See its log for the reason."),
+        )
     return error_from_json(decode_object(body).get("error", {}))
 
 
@@ -303,11 +306,11 @@ def _as_lost() -> Iterator[None]:
     try:
         yield
     except (asyncio.IncompleteReadError, ConnectionError) as exc:
-        raise ConnectionLost(t("Kore stopped while it was being spoken to")) from exc
+        raise ConnectionLost(t("Kore stopped during the request")) from exc
     except asyncio.LimitOverrunError as exc:
         raise KoreError(
             t(
-                "Kore sent a line of over {LINE_LIMIT_BYTES:,} bytes",
+                "Kore sent a line longer than {LINE_LIMIT_BYTES:,} bytes",
                 LINE_LIMIT_BYTES=LINE_LIMIT_BYTES,
             )
         ) from exc

@@ -144,8 +144,8 @@ class LocalService(Upkept):
             reason = await self._database.transact(inbox.fate, message)
             if reason is not None:
                 raise KoreError(
-                    t("Kore was restarted meanwhile and gave this run up"),
-                    hint=t("what it did so far stands in its session: `kore agent -c`"),
+                    t("Kore was restarted and dropped this run"),
+                    hint=t("its progress is saved in the session: `kore agent -c`"),
                 )
 
     @asynccontextmanager
@@ -286,7 +286,7 @@ class LocalService(Upkept):
             return await self._decode_again(update)
         lane = await self._database.transact(turns.replay, seq)
         self._bus.wake(lane)
-        return t("Message {seq} waits again on {lane}.", seq=seq, lane=lane)
+        return t("Message {seq} is queued again on {lane}.", seq=seq, lane=lane)
 
     async def _decode_again(self, update: undecoded_updates.UndecodedUpdate) -> str:
         """Stored like any other batch, and once: its messages keep the platform's own ids."""
@@ -294,7 +294,7 @@ class LocalService(Upkept):
         if channel is None:
             raise KoreError(
                 t(
-                    "update {seq} is from {channel}, which does not run here",
+                    "update {seq} is from {channel}, which is not running here",
                     seq=update.seq,
                     channel=f"{update.channel}:{update.account}",
                 ),
@@ -312,9 +312,9 @@ class LocalService(Upkept):
         await self._bus.accept(update.channel, update.account, batch)
         await self._database.transact(undecoded_updates.mark_decoded, update.seq)
         if not batch.messages:
-            return t("Update {seq} is decoded; it holds no message for Kore.", seq=update.seq)
+            return t("Update {seq} is decoded; it contains no message for Kore.", seq=update.seq)
         return t(
-            "Update {seq} is decoded; its message waits on {lane}.",
+            "Update {seq} is decoded; its message is queued on {lane}.",
             seq=update.seq,
             lane=batch.messages[0].session_key,
         )
@@ -344,12 +344,12 @@ class LocalService(Upkept):
         gone = await self._database.transact(grants.revoke_grant, grant, by, time.time())
         await self._bus.notes.carry()
         if grant is None:
-            return t("{gone} taken back; from now on you are asked again.", gone=len(gone))
+            return t("{gone} revoked; you will be asked again.", gone=len(gone))
         if not gone:
             raise KoreError(
                 t("no grant {grant}", grant=grant), hint=t("`kore policy grants` lists them")
             )
-        return t("Taken back: {title}; from now on you are asked again.", title=gone[0].title)
+        return t("Revoked: {title}; you will be asked again.", title=gone[0].title)
 
     async def jobs(self) -> Sequence[Mapping[str, Any]]:
         return await self.timetable.jobs()

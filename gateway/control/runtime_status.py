@@ -27,7 +27,7 @@ _STATES = {
     "webhook": mark_for_translation("webhook"),
     "retrying": mark_for_translation("retrying"),
     "conflict": mark_for_translation("conflict"),
-    "storage": mark_for_translation("storage"),
+    "storage": mark_for_translation("storage error"),
     "refused": mark_for_translation("refused"),
     "stopped": mark_for_translation("stopped"),
 }
@@ -75,7 +75,7 @@ class RuntimeStatus:
         states = {name: _told(status) for name, status in self()["channels"].items()}
         return {
             **states,
-            mark_for_translation("Running for"): str(timedelta(seconds=self()["uptime_s"])),
+            mark_for_translation("Uptime"): str(timedelta(seconds=self()["uptime_s"])),
         }
 
 
@@ -92,13 +92,11 @@ def _told(status: Mapping[str, Any]) -> str:
     """A channel's state, in which nothing is told that is not known."""
     words = [t(_STATES[status["state"]])]
     if (at := status["last_poll_at"]) is not None:
-        words.append(t("last heard from {s:.0f} s ago", s=max(0.0, time.time() - at)))
+        words.append(t("last contact {s:.0f} s ago", s=max(0.0, time.time() - at)))
     if pending := status["pending"]:
-        words.append(plural(pending, "{n} update waits there", "{n} updates wait there"))
+        words.append(plural(pending, "{n} update pending", "{n} updates pending"))
     if waiting := status["waiting"]:
-        words.append(
-            plural(waiting, "its limits hold {n} chat back", "its limits hold {n} chats back")
-        )
+        words.append(plural(waiting, "rate-limited: {n} chat", "rate-limited: {n} chats"))
     if error := status["last_error"]:
         words.append(str(error))
     return t(", ").join(words)

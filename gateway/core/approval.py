@@ -32,9 +32,9 @@ _VERDICTS: dict[State, str] = {
     "open": mark_for_translation("Open"),
     "once": mark_for_translation("✅ Allowed once"),
     "session": mark_for_translation("✅ Allowed for this session"),
-    "always": mark_for_translation("✅ Always allowed, exactly this"),
+    "always": mark_for_translation("✅ Always allowed (exactly this)"),
     "deny": mark_for_translation("⛔ Denied"),
-    "expired": mark_for_translation("⌛ Not answered in time, which is a no"),
+    "expired": mark_for_translation("⌛ Expired, counted as denied"),
     "withdrawn": mark_for_translation("⏹ Withdrawn"),
 }
 

@@ -23,7 +23,7 @@ def zone_of(name: str) -> ZoneInfo:
         return ZoneInfo(name)
     except (ValueError, OSError, KeyError) as exc:
         raise KoreError(
-            t("the time zone {name!r} is not known; Europe/Berlin is one", name=name[:60])
+            t("unknown time zone {name!r}; expected one such as Europe/Berlin", name=name[:60])
         ) from exc
 
 

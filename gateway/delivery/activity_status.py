@@ -24,7 +24,7 @@ _RUNNING, _TESTING = (
 )
 _READING, _CHANGING = (
     mark_for_translation("Reading {what}"),
-    mark_for_translation("Changing {what}"),
+    mark_for_translation("Editing {what}"),
 )
 _USING = mark_for_translation("Using {what}")
 _LOOKING, _SEARCHING = (
@@ -43,7 +43,7 @@ _TOOLS = {
     "exec": (_RUNNING, "command"),
     "web_search": (mark_for_translation("Searching the web for {what}"), "query"),
     "web_fetch": (_READING, "url"),
-    "task": (mark_for_translation("Waiting for a helper: {what}"), "description"),
+    "task": (mark_for_translation("Waiting for a sub-agent: {what}"), "description"),
 }
 # What is shown in another way, or too small to be told.
 _SILENT = ("todo", "tool_search")
@@ -71,7 +71,7 @@ class ActivityStatus:
                 self._calls.pop(id_, None)
                 self._now(t("Thinking"))
             case events.Retry(_, attempt, most) if most > 1:
-                self._now(t("Trying again ({attempt} of {most})", attempt=attempt, most=most))
+                self._now(t("Retrying ({attempt} of {most})", attempt=attempt, most=most))
             case events.IterationStart() | events.ThinkingDelta() | events.Retry():
                 self._now(t("Thinking"))
             case events.TextDelta():

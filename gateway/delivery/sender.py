@@ -49,9 +49,7 @@ from gateway.store.sqlite.engine import SqliteStore
 
 log = logging.getLogger(__name__)
 
-LOST = mark_for_translation(
-    "⚠️ A part of my answer could not be sent here. Ask again, and I will repeat it."
-)
+LOST = mark_for_translation("⚠️ Part of my answer could not be sent. Ask again and I'll repeat it.")
 
 
 async def wait_for(wake: asyncio.Event, seconds: float) -> None:

@@ -36,8 +36,8 @@ AT_ONCE = 4
 AFTER_START_S = 3.0
 _WAITS_S = (1.0, 3.0, 10.0, 30.0)
 _STORE_PAUSE_S = 5.0
-_NOBODY = mark_for_translation("nothing here fetches files from where it was sent")
-_NOT_KEPT = mark_for_translation("it could not be written to the disk ({reason})")
+_NOBODY = mark_for_translation("downloads from its source are not supported")
+_NOT_KEPT = mark_for_translation("it could not be saved to disk ({reason})")
 _FULL = mark_for_translation("the disk is nearly full")
 # What has no name of its own.
 _CALLED = {
@@ -52,7 +52,7 @@ _CALLED = {
 }
 # Nobody is there to be told.
 _FORGOTTEN = "whoever sent it was deleted"
-_BROKE = mark_for_translation("something in me broke over it")
+_BROKE = mark_for_translation("an internal error occurred")
 
 
 class InboxPaths(Protocol):
@@ -263,8 +263,8 @@ def _told(media: Media, why: NotFetched) -> str:
         else t(_CALLED.get(media.kind, _CALLED["document"]))
     )
     if why.found is not None:
-        return t("⚠️ I cannot listen to {what}: {why}.", what=what, why=escape_markdown(why.told))
-    return t("⚠️ I cannot take {what} in: {why}.", what=what, why=escape_markdown(why.told))
+        return t("⚠️ I can't transcribe {what}: {why}.", what=what, why=escape_markdown(why.told))
+    return t("⚠️ I can't download {what}: {why}.", what=what, why=escape_markdown(why.told))
 
 
 def _place(media: Media, path: Path, workspace: Path) -> tuple[Path, Media | None]:

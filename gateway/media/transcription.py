@@ -29,13 +29,17 @@ _TEXT_CHARS = 20_000
 _ANSWER_BYTES = 1_000_000
 # Spoken to us, and so in need of an answer even where nobody writes it down.
 _SPOKEN = frozenset({"voice", "video_note"})
-_NO_SERVICE = mark_for_translation("no transcription service is set (`transcription.api_base`)")
-_TOO_LARGE = mark_for_translation("it is larger than the {limit} MB that can be written down")
-_REFUSED = mark_for_translation("the transcription service refused it (HTTP status {status})")
-_KEY = mark_for_translation("the transcription service refused the key (`transcription.api_key`)")
-_UNREACHABLE = mark_for_translation("the transcription service cannot be reached")
-_SLOW = mark_for_translation("the transcription service took longer than {n} s")
-_ODD = mark_for_translation("the transcription service answered with something else")
+_NO_SERVICE = mark_for_translation(
+    "no transcription service is configured (`transcription.api_base`)"
+)
+_TOO_LARGE = mark_for_translation("it exceeds the transcription limit of {limit} MB")
+_REFUSED = mark_for_translation("the transcription service rejected it (HTTP status {status})")
+_KEY = mark_for_translation(
+    "the transcription service rejected the API key (`transcription.api_key`)"
+)
+_UNREACHABLE = mark_for_translation("could not connect to the transcription service")
+_SLOW = mark_for_translation("the transcription service timed out after {n} s")
+_ODD = mark_for_translation("the transcription service returned an unexpected response")
 
 
 class Transcriber:

@@ -88,11 +88,9 @@ CALM_S = 0.3
 # Until then at least, something may use the models that it began with.
 RETIRE_S = 3600.0
 
-_NOT_RIGHT = mark_for_translation(
-    "⚠️ The configuration has changed and is not right. I go on with the last good one."
-)
+_NOT_RIGHT = mark_for_translation("⚠️ config.json has an error; still using the previous settings.")
 
-_RIGHT_AGAIN = mark_for_translation("The configuration is right again, and holds.")
+_RIGHT_AGAIN = mark_for_translation("Configuration fixed and reloaded.")
 
 Stamp = tuple[tuple[int, int, int, int] | None, ...]
 
@@ -156,7 +154,9 @@ class ConfigReloader:
                 found = await self._take()
             except ConfigError as exc:
                 await self._refuse(exc)
-                raise ConfigError(str(exc), hint=t("the last good configuration holds")) from exc
+                raise ConfigError(
+                    str(exc), hint=t("still using the last valid configuration")
+                ) from exc
             self._read_at, mended = time.time(), self._problem is not None
             self._problem = None
             if found.changed or found.waiting != self._waiting:

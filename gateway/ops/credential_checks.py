@@ -35,7 +35,7 @@ async def check_model_key(config: ModelConfig) -> str:
     finally:
         await provider.aclose()
     took = time.monotonic() - began
-    return t("{model} answered in {seconds:.1f} s", model=config.model, seconds=took)
+    return t("{model} responded in {seconds:.1f} s", model=config.model, seconds=took)
 
 
 class ServiceUnreachable(KoreError):
@@ -86,12 +86,12 @@ async def check_bot_token(token: str, base_url: str) -> BotIdentity:
             return BotIdentity(number, name, str(more.get("first_name") or name), skew_s)
         case {"error_code": 401 | 404}:
             raise KoreError(
-                t("Telegram does not know this token"),
-                hint=t("get the right one from @BotFather"),
+                t("Telegram rejected this token"),
+                hint=t("get a valid token from @BotFather"),
             )
         case _:
             raise KoreError(
-                t("getMe was answered with status {status} and no bot", status=response.status)
+                t("getMe returned status {status} without a bot", status=response.status)
             )
 
 
@@ -102,20 +102,21 @@ def _unreachable(base_url: str, exc: Exception) -> KoreError:
     hint = t("check the network and telegram.base_url")
     match exc:
         case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientConnectorSSLError():
-            said = t("the TLS certificate of {address} was not accepted", address=base_url)
-            hint = t("install the system's CA certificates, or those of your proxy")
+            said = t("the TLS certificate of {address} is not trusted", address=base_url)
+            hint = t("install the system's CA certificates, or your proxy's")
         case aiohttp.ClientHttpProxyError() | aiohttp.ClientProxyConnectionError():
             said = t(
-                "the proxy on the way to {address} refused or does not answer", address=base_url
+                "the proxy for {address} refused the connection or is not responding",
+                address=base_url,
             )
             hint = t("check HTTPS_PROXY")
         case aiohttp.ClientConnectorDNSError():
-            said = t("the name in {address} was not found", address=base_url)
+            said = t("could not resolve {address}", address=base_url)
         case TimeoutError():
-            said = t("{address} did not answer within {n} s", address=base_url, n=_ASK_S)
+            said = t("{address} timed out after {n} s", address=base_url, n=_ASK_S)
         case _:
             kind = type(exc).__name__
-            said = t("{address} cannot be asked ({kind})", address=base_url, kind=kind)
+            said = t("could not connect to {address} ({kind})", address=base_url, kind=kind)
     return ServiceUnreachable(said, hint=hint)
 
 

@@ -74,10 +74,10 @@ def unit_path(environ: Mapping[str, str]) -> Path:
 def require_systemd() -> None:
     """Raises `KoreError` where no systemd runs services for this user."""
     if find_trusted_program("systemctl") is None:
-        raise _without(t("there is no systemd here"))
+        raise _without(t("systemd not found"))
     ran = systemctl("show-environment")
     if ran.code:
-        raise _without(t("systemd runs no services for this user here"), ran.err)
+        raise _without(t("systemd user services are not available"), ran.err)
 
 
 def systemctl(*words: str) -> Ran:
@@ -102,7 +102,7 @@ def run(*words: str) -> Ran:
     except FileNotFoundError:
         return Ran(127, "", f"{words[0]}: not found")
     except subprocess.TimeoutExpired:
-        raise KoreError(t("{name} did not end within {n} s", name=words[0], n=_RUN_S)) from None
+        raise KoreError(t("{name} timed out after {n} s", name=words[0], n=_RUN_S)) from None
     return Ran(done.returncode, done.stdout, done.stderr)
 
 

@@ -29,9 +29,7 @@ def acquire(path: Path, what: str) -> Iterator[bool]:
             owner = file.read().strip() or "another kore"
             raise AlreadyRunning(
                 t("{parent} is in use by {owner}", parent=path.parent, owner=owner),
-                hint=t(
-                    "Stop that process first, or give this one a folder of its own (KORE_HOME)."
-                ),
+                hint=t("Stop that process first, or use another folder (KORE_HOME)."),
             ) from None
         unclean = bool(file.read())
         _write(file.fileno(), f"{what} (pid {os.getpid()})\n")

@@ -88,7 +88,7 @@ def _fail(tx: Transaction, job: Job, why: KoreError) -> None:
 def _fire(tx: Transaction, house: JobContext, job: Job, now: float, fired: FiredJobs) -> None:
     if not house.rules.access.is_allowed(job.message):
         log.warning("job %d is paused: %s is not let in any more", job.id, job.principal)
-        jobs.set_state(tx, job.id, "paused", t("its maker is not let in any more"))
+        jobs.set_state(tx, job.id, "paused", t("its creator no longer has access"))
         return
     assert job.slot_at is not None, "what is due has a slot"
     rule = Recurrence.stored(job.rule, job.zone)
@@ -137,7 +137,7 @@ def _begin(
     slot, late = told
     if job.kind != "reminder" and jobs.is_under_way(tx, job):
         if jobs.begin(tx, job, slot, "missed", now):
-            jobs.ended(tx, job.id, slot, "missed", t("the one before was still at work"))
+            jobs.ended(tx, job.id, slot, "missed", t("the previous run was still in progress"))
         return
     if not jobs.begin(tx, job, slot, "ran" if job.kind == "reminder" else "begun", now):
         return
@@ -186,7 +186,7 @@ def _is_unheard(tx: Transaction, house: JobContext, job: Job, now: float) -> boo
     if failures < house.schedule.max_failures:
         return False
     log.warning("job %d ends: %d reminders did not arrive", job.id, failures)
-    jobs.set_state(tx, job.id, "failed", t("what it said did not arrive"))
+    jobs.set_state(tx, job.id, "failed", t("its message could not be delivered"))
     return True
 
 
@@ -259,9 +259,9 @@ def record_result(
     )
     text = plural(
         failures,
-        "⚠️ Job {job}, {title}, has failed and is switched off. `/cron resume {job}` tries again.",
-        "⚠️ Job {job}, {title}, has failed {n} times in a row and is switched off. "
-        "`/cron resume {job}` tries again.",
+        "⚠️ Job {job}, {title}, failed and was disabled. `/cron resume {job}` enables it again.",
+        "⚠️ Job {job}, {title}, failed {n} times in a row and was disabled. `/cron "
+        "resume {job}` enables it again.",
         job=job.id,
         title=escape_markdown(title(job)),
     )

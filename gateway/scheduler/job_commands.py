@@ -29,8 +29,8 @@ _OPTION = re.compile(r"(?:--|[—–])[a-z][\w-]*")
 _BUTTON_JOBS = 8
 _CHANGES = ("remove", "pause", "resume")
 _HOW = mark_for_translation(
-    "`/cron add WHEN TEXT` reminds you, `/cron ask WHEN TASK` has me do something; "
-    "`/cron remove|pause|resume|run N`, `/cron zone NAME`, `/cron quiet 22:00-07:00`."
+    "`/cron add WHEN TEXT` sets a reminder, `/cron ask WHEN TASK` schedules a task for "
+    "me; `/cron remove|pause|resume|run N`, `/cron zone NAME`, `/cron quiet 22:00-07:00`."
 )
 
 
@@ -155,7 +155,7 @@ def wish_of(text: str) -> JobRequest:
             raise KoreError(told)
     if unknown := _OPTION.match(text):
         told = t(
-            "unknown option {found!r}; there are --urgent, --own, --zone and --catch-up",
+            "unknown option {found!r}; expected --urgent, --own, --zone or --catch-up",
             found=unknown[0][:40],
         )
         raise KoreError(told)
@@ -193,7 +193,7 @@ def _set_clock(
 ) -> str:
     """A person's own chat, or the owner's word for a group."""
     if not message.private and not timetable.house.rules.access.is_owner(message):
-        raise KoreError(t("only the owner may choose that for a group"))
+        raise KoreError(t("only the owner can set this for a group"))
     if column == "zone":
         jobs.set_clock(tx, message.route, "zone", zone_of(value).key if value else None)
         return _zone_told(tx, timetable, message)
@@ -221,7 +221,8 @@ def _zone_told(tx: Transaction, timetable: JobNotifier, message: InboundMessage)
         return told
     lines = [job_text.line(tx, job, escape_markdown) for job in older]
     kept = t(
-        "These jobs keep the time zone they were made in; to move one, remove it and add it again:"
+        "These jobs keep the time zone they were created in; to change one, remove it "
+        "and add it again:"
     )
     return "\n".join([told, kept, *lines])
 
@@ -230,9 +231,9 @@ def _change(tx: Transaction, timetable: JobNotifier, job: Job, action: str) -> s
     """Raises `KoreError`."""
     if action == "run":
         timetable.told(fire_now(tx, timetable.house, job, time.time()))
-        return t("Job {job} runs now.", job=job.id)
+        return t("Running job {job} now.", job=job.id)
     if action not in _CHANGES:
-        raise KoreError(t("there is no action {action!r}", action=action))
+        raise KoreError(t("unknown action {action!r}", action=action))
     said = job_editor.change_job(tx, job, action, time.time())
     timetable.touch()
     return said

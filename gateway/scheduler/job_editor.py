@@ -69,14 +69,14 @@ def create_job(tx: Transaction, house: JobContext, maker: JobAuthor, wish: JobRe
     rule, behind = reading.rule, reading.rest
     text = wish.text or behind
     if wish.text and behind:
-        words = t("when: {behind!r} is more than a time", behind=behind[:60])
+        words = t("when: unexpected {behind!r} after the time", behind=behind[:60])
         raise KoreError(words)
     _check(tx, house, maker, rule, text)
     began = int(maker.now)
     first = rule.after(maker.now, began)
     if first is None:
         when = local_time(int(rule.spec), rule.zone) if rule.kind == "at" else rule.spec
-        raise KoreError(t("when: {when} is over", when=when))
+        raise KoreError(t("when: {when} is in the past", when=when))
     job = Job(
         id=0,
         made_by=maker.made_by,
@@ -138,7 +138,7 @@ def find(tx: Transaction, house: JobContext, message: InboundMessage, number: in
     if job is None:
         raise KoreError(t("there is no job {job} here", job=number))
     if job.principal != message.principal and not house.rules.access.is_owner(message):
-        raise KoreError(t("job {job} is somebody else's", job=job.id))
+        raise KoreError(t("job {job} belongs to someone else", job=job.id))
     return job
 
 
@@ -146,13 +146,13 @@ def change_job(tx: Transaction, job: Job, action: str, now: float) -> str:
     """Remove, pause or resume it; returns a sentence."""
     if action == "remove":
         jobs.remove(tx, job)
-        return t("Job {job} is gone.", job=job.id)
+        return t("Job {job} removed.", job=job.id)
     if action == "pause":
         jobs.set_state(tx, job.id, "paused")
-        return t("Job {job} is paused.", job=job.id)
+        return t("Job {job} paused.", job=job.id)
     slot = Recurrence.stored(job.rule, job.zone).after(now, job.created_at)
     if slot is None:
-        raise KoreError(t("job {job} is over: make a new one", job=job.id))
+        raise KoreError(t("job {job} has ended: create a new one", job=job.id))
     jobs.set_state(tx, job.id, "on")
     # What was missed meanwhile was meant to be.
     jobs.advance(tx, job.id, slot)
@@ -167,9 +167,9 @@ def _check(
     role = house.rules.policies.role(house.rules.access.role(message))
     allowed = role.rule("schedule") if role is not None else None
     if allowed is None or not allowed.allow:
-        raise KoreError(t("your role may make no jobs"))
+        raise KoreError(t("your role cannot create jobs"))
     if not text:
-        raise KoreError(t("there is nothing to say: write it behind the time"))
+        raise KoreError(t("the text is missing: write it after the time"))
     if len(text) > TEXT_LIMIT_CHARS:
         raise KoreError(
             t("the text has {n:,} characters; keep it under {most:,}", n=len(text),
@@ -179,14 +179,14 @@ def _check(
         raise KoreError(
             plural(
                 limits.max_jobs,
-                "you have {n} job already, as many as schedule.max_jobs allows",
-                "you have {n} jobs already, as many as schedule.max_jobs allows",
+                "you have reached the limit of {n} job (schedule.max_jobs)",
+                "you have reached the limit of {n} jobs (schedule.max_jobs)",
             )
         )
     if (gap := rule.shortest_s(maker.now)) < limits.min_interval_s:
         raise KoreError(
             t(
-                "every {n:.0f} s is too often: schedule.min_interval_s asks for {least}",
+                "every {n:.0f} s is too often: the minimum is {least} (schedule.min_interval_s)",
                 n=gap,
                 least=limits.min_interval_s,
             )

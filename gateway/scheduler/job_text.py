@@ -125,9 +125,9 @@ def how(slot: Slot) -> str:
     if slot.state == "missed":
         return t("missed ({why})", why=slot.note) if slot.note else t("missed")
     if slot.state == "waits":
-        return t("waits")
+        return t("waiting")
     if slot.state == "runs":
-        return t("runs")
+        return t("running")
     ran = t("failed ({why})", why=slot.note) if slot.state == "failed" else t("ran")
     if slot.lost:
         return t("{ran}, not delivered ({why})", ran=ran, why=slot.lost)
@@ -135,7 +135,7 @@ def how(slot: Slot) -> str:
         return t("{ran}, delivered", ran=ran)
     if slot.parts:
         return t("{ran}, not delivered yet", ran=ran)
-    return t("{ran}, nothing to say", ran=ran)
+    return t("{ran}, no message", ran=ran)
 
 
 def facts(tx: Transaction, job: Job) -> dict[str, Any]:
@@ -176,4 +176,4 @@ def facts(tx: Transaction, job: Job) -> dict[str, Any]:
 
 
 def _state(job: Job) -> str:
-    return {"paused": t("paused"), "failed": t("switched off")}.get(job.state, job.state)
+    return {"paused": t("paused"), "failed": t("disabled")}.get(job.state, job.state)

@@ -13,11 +13,13 @@ from gateway.core.timezones import zone_of
 
 # What cronsim says of a line, in words.
 _WRONG = {
-    "Bad minute": mark_for_translation("minutes are 0 to 59"),
-    "Bad hour": mark_for_translation("hours are 0 to 23"),
-    "Bad day-of-month": mark_for_translation("there is no such day of the month"),
-    "Bad month": mark_for_translation("months are 1 to 12, or JAN to DEC"),
-    "Bad day-of-week": mark_for_translation("days of the week are 0 (Sunday) to 7, or MON to SUN"),
+    "Bad minute": mark_for_translation("minutes must be 0 to 59"),
+    "Bad hour": mark_for_translation("hours must be 0 to 23"),
+    "Bad day-of-month": mark_for_translation("days of the month must be 1 to 31"),
+    "Bad month": mark_for_translation("months must be 1 to 12, or JAN to DEC"),
+    "Bad day-of-week": mark_for_translation(
+        "days of the week must be 0 (Sunday) to 7, or MON to SUN"
+    ),
 }
 # More than anybody lists: a guard against a rule that never ends.
 _LOOK_AHEAD = 100

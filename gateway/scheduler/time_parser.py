@@ -142,9 +142,9 @@ def _refuse_more(plain: str, end: int, text: str) -> None:
         return
     raise KoreError(
         t(
-            "when: {rest!r} behind {time!r} looks like more of a time, which cannot be read; "
-            "write a time such as tomorrow at 9, every other day at 9, every monday and friday "
-            "9:00, or a colon before the text",
+            "when: {rest!r} after {time!r} looks like part of the time but cannot be "
+            "parsed; write a time such as tomorrow at 9, every other day at 9, every "
+            "monday and friday 9:00, or put a colon before the text",
             rest=text[end:].strip(_BEHIND)[:40],
             time=text[:end].strip(),
         )
@@ -195,11 +195,11 @@ def _counted(text: str, zone: str, now: float) -> _Match | None:
     clock = read_phrase(text, end, times_only=True)
     if is_loose and weekday is None and (clock is None or _BARE.fullmatch(text, end, clock.end)):
         return None
-    notes = [clock.note if clock else t("no time was named: 09:00 is taken")]
+    notes = [clock.note if clock else t("no time given: using 09:00")]
     if parts.get("nth") == "second" and parts.get("named"):
-        notes.append(t("“every second {day}” is taken as every two weeks", day=parts["named"]))
+        notes.append(t("“every second {day}” is read as every two weeks", day=parts["named"]))
     elif parts.get("skip") and days > 2 and days % 7:
-        notes.append(t("“{text}” is taken as every {n} days", text=found[0], n=days))
+        notes.append(t("“{text}” is read as every {n} days", text=found[0], n=days))
     hour, minute = clock.clock if clock else (9, 0)
     zone, end = _zoned(text, clock.end if clock else end, zone)
     here = datetime.fromtimestamp(now, zone_of(zone))
@@ -274,7 +274,7 @@ def _instant(text: str, zone: str, now: float) -> _Match | None:
     try:
         at = datetime.fromisoformat(written)
     except ValueError as exc:
-        told = t("when: {text} is no date and time that there is", text=written)
+        told = t("when: {text} is not a valid date and time", text=written)
         raise KoreError(told) from exc
     at = at if at.tzinfo else at.replace(tzinfo=zone_of(zone))
     return _Match(Recurrence("at", str(int(at.timestamp())), zone), end)
@@ -316,7 +316,7 @@ def _note_of_slash(phrase: Phrase, day: date, today: date) -> str:
         other = other.replace(year=today.year)
         other = other if other >= today else other.replace(year=today.year + 1)
     return t(
-        "{text} is read as {day}; {other} is {written}",
+        "{text} is read as {day}; for {other}, write {written}",
         text=phrase.slashed,
         day=day_in_words(day),
         other=day_in_words(other),
@@ -354,7 +354,7 @@ def _date(year: int, month: int, day: int) -> date:
         return date(year, month, day)
     except ValueError:
         text = f"{year}-{month:02}-{day:02}"
-        raise KoreError(t("when: {text} is no date and time that there is", text=text)) from None
+        raise KoreError(t("when: {text} is not a valid date and time", text=text)) from None
 
 
 def _plain_length(number: str, unit: str) -> str:
@@ -373,5 +373,5 @@ def _seconds(length: str) -> int:
         many += 0.5 if half or more else 0
         total += many * _UNITS[_NAMES.get(unit, unit)]
     if not 0 < total < 3_200_000_000:
-        raise KoreError(t("when: {length} is no length of time", length=length.strip()))
+        raise KoreError(t("when: {length} is not a valid duration", length=length.strip()))
     return int(total)

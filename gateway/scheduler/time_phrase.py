@@ -249,7 +249,7 @@ def _take_day(phrase: Phrase, parts: dict[str, str]) -> None:
         phrase.wraps_days = 7
         if parts.get("which", "").lower() == "next":
             phrase.weeks, phrase.wraps_days = 1, 0
-            phrase.note = t("“next {day}” is taken as that of the next week", day=name)
+            phrase.note = t("“next {day}” is read as the one next week", day=name)
     elif name := parts.get("zhday"):
         phrase.weekday = _ZH_DAYS.index(name[-1].replace("天", "日"))
         week = parts.get("zhweek")
@@ -353,7 +353,7 @@ def _whole(phrase: Phrase, seen: set[str], literal: bool) -> Phrase | None:
         if is_today and phrase.part is None:
             return None
         if phrase.part is None:
-            phrase.note = phrase.note or t("no time was named: 09:00 is taken")
+            phrase.note = phrase.note or t("no time given: using 09:00")
     else:
         hour, minute = phrase.time
         if phrase.part in _LATE and hour < 12 and not (phrase.part == "noon" and hour > 9):
@@ -362,7 +362,7 @@ def _whole(phrase: Phrase, seen: set[str], literal: bool) -> Phrase | None:
             hour = 24
         elif literal and phrase.part is None and 0 < hour < 7:
             phrase.note = phrase.note or t(
-                "{hour} is taken as {hour:02}:00; {afternoon}:00 is the afternoon",
+                "{hour} is read as {hour:02}:00; for the afternoon, write {afternoon}:00",
                 hour=hour,
                 afternoon=hour + 12,
             )

@@ -18,9 +18,7 @@ from gateway.store.sqlite.engine import SqliteStore
 def ended_now(tasks: Iterable[Running], shown: Callable[[str], str] = str) -> str:
     """A sentence about what ends with its conversation; '' when nothing does."""
     names = [shown(escape_invisible(task.title)) for task in tasks if task.running]
-    return (
-        t("What ran in the background was ended: {names}.", names=", ".join(names)) if names else ""
-    )
+    return t("Background tasks stopped: {names}.", names=", ".join(names)) if names else ""
 
 
 class BackgroundWork:

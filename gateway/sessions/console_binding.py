@@ -22,14 +22,12 @@ def bind(tx: Transaction, lane: str, session: str | None) -> str:
         if (channel := foreign_channel(tx, found)) is not None:
             raise KoreError(
                 t(
-                    "session {id} has an unfinished turn of {channel}, which this process does"
-                    " not run",
+                    "session {id} has an unfinished turn from {channel}, which this "
+                    "process does not run",
                     id=found,
                     channel=channel,
                 ),
-                hint=t(
-                    "`kore gateway` finishes it; to go on meanwhile, work in a copy: --fork-session"
-                ),
+                hint=t("`kore gateway` finishes it; to continue now, use a copy: --fork-session"),
             )
     sessions.bind(tx, lane, found)
     return found

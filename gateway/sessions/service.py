@@ -32,9 +32,9 @@ T = TypeVar("T")
 _FILE_BYTES = 100 * 1000**2
 
 _DONE: dict[Status, str] = {
-    "open": mark_for_translation("Session {id} goes on."),
-    "paused": mark_for_translation("Session {id} is paused: what is said there waits."),
-    "closed": mark_for_translation("Session {id} is closed: whoever was in it begins a new one."),
+    "open": mark_for_translation("Session {id} resumed."),
+    "paused": mark_for_translation("Session {id} paused: new messages are queued."),
+    "closed": mark_for_translation("Session {id} closed: its chat starts a new one."),
 }
 
 
@@ -61,11 +61,7 @@ class SessionService:
 
     async def rename(self, session: str, name: str) -> str:
         kept = await self._with(session_admin.rename, session, name)
-        return (
-            t('It is called "{kept}" now.', kept=kept)
-            if kept
-            else t("It has its automatic name again.")
-        )
+        return t('Renamed to "{kept}".', kept=kept) if kept else t("Automatic name restored.")
 
     async def lines(self, session: str) -> Sequence[str]:
         return await self._with(_lines, session)
@@ -127,7 +123,7 @@ def _text(file: Path) -> str:
     if len(content) > _FILE_BYTES:
         raise KoreError(
             t(
-                "{file}: found more than {FILE_BYTES:,} bytes, expected fewer",
+                "{file}: larger than the limit of {FILE_BYTES:,} bytes",
                 file=file,
                 FILE_BYTES=_FILE_BYTES,
             )
@@ -139,8 +135,8 @@ def _set_status(tx: Transaction, session: str, status: Status) -> tuple[SessionI
     found = sessions.find(tx, session)
     if status == "closed" and session_admin.is_at_work(tx, found):
         raise KoreError(
-            t("session {found} is at work", found=found),
-            hint=t("Stop it first, or wait for its answer."),
+            t("session {found} is busy", found=found),
+            hint=t("Stop it first or wait for its answer."),
         )
     lanes = session_admin.set_status(tx, found, status)
     return sessions.recent(tx, 1, session=found)[0], lanes

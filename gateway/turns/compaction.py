@@ -116,7 +116,7 @@ class CompactionService:
         session = claim.session
         turn = await self.database.transact(turns.last_of, session) if session else None
         if not session or not turn:
-            return t("There is nothing to make shorter yet.")
+            return t("There is nothing to summarize yet.")
         chosen = await self.database.transact(sessions.chosen_model, session)
         speaking = self.speaking(claim.message)
         speaking = with_model(speaking, claim.message, chosen, self.agent.models)
@@ -125,7 +125,7 @@ class CompactionService:
         if made is None or focus or not made.shorter.summarised:
             made = (await self._run(CompactionJob(payer, speaking, focus))).result() or made
         if made is None:
-            return t("There is nothing to make shorter: the newest messages stay as they are.")
+            return t("There is nothing to summarize: the newest messages stay as they are.")
         return sentence(made.shorter)
 
     async def join(self, session: str) -> CompactionOutcome | None:
@@ -296,11 +296,13 @@ async def _outcome(running: RunningCompaction) -> CompactionOutcome | None:
 
 def sentence(shorter: "CompactionResult") -> str:
     """What people are told of it."""
-    size = t("about {before:,} tokens became {after:,}", before=shorter.before, after=shorter.after)
+    size = t(
+        "about {before:,} tokens reduced to {after:,}", before=shorter.before, after=shorter.after
+    )
     if not shorter.summarised:
-        return t("Old results of tools were shortened: {size}.", size=size)
+        return t("Old tool results were shortened: {size}.", size=size)
     return t(
-        "{summarised:,} older messages are now a summary: {size}. /context shows more.",
+        "{summarised:,} older messages were summarized: {size}. /context shows more.",
         summarised=shorter.summarised,
         size=size,
     )

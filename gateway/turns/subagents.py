@@ -139,7 +139,7 @@ class SubagentCoordinator:
         models = self._agent.models
         _, note = profile.model_for(models, wanted.model, known.definition, order.model)
         if known.state == "running" and not known.background:
-            sentence = t("Waiting for a helper: {what}", what=f"`{known.agent}`")
+            sentence = t("Waiting for a sub-agent: {what}", what=f"`{known.agent}`")
             raise AwaitingAnswer(f"sub-agent {known.agent} ({known.id}) works", sentence)
         failed = known.state in ("failed", "stopped")
         if known.state == "running":

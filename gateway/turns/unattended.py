@@ -28,4 +28,4 @@ def denied_summary(permissions: Permissions) -> str:
     if not isinstance(approver, UnattendedApprover) or not approver.refused:
         return ""
     titles = ", ".join(f"`{title}`" for title in approver.refused)
-    return t("⏸ Left undone, since nobody was there to allow it: {titles}", titles=titles)
+    return t("⏸ Not done, because nobody was available to approve it: {titles}", titles=titles)

@@ -87,7 +87,7 @@ class UsageLimit:
 
     def warning(self, used: int) -> str:
         return t(
-            "{used} of {most} {what} is used. This limit ends {ends}.",
+            "{used} of {most} {what} used. This limit resets {ends}.",
             used=self.amount(used),
             most=self.amount(self.most),
             what=self.what,
@@ -97,11 +97,11 @@ class UsageLimit:
     def refusal(self, used: int, estimate: Charge) -> str:
         need = estimate.nano if self.money else estimate.usage.input + estimate.usage.output
         return t(
-            "I stopped here, before asking the model: the limit of {most} {what} is reached. "
-            "{used} is used, and the next call needs at least {need}. It ends {ends}."
+            "I stopped before calling the model: the limit of {most} {what} is reached. "
+            "{used} used, and the next call needs at least {need}. It resets {ends}."
             if need
-            else "I stopped here, before asking the model: the limit of {most} {what} is reached. "
-            "{used} is used. It ends {ends}.",
+            else "I stopped before calling the model: the limit of {most} {what} is reached. "
+            "{used} used. It resets {ends}.",
             most=self.amount(self.most),
             what=self.what,
             used=self.amount(used),
@@ -163,7 +163,7 @@ def _turn(payer: Payer, most: int) -> UsageLimit:
 
 def errand_cap(usd: float) -> UsageLimit:
     """What one sub-agent may cost."""
-    what, ends = t("for one sub-agent"), t("with this piece of work")
+    what, ends = t("for one sub-agent"), t("with the next sub-agent")
     return UsageLimit("max_cost_usd", _nano(usd), what, ends, lambda totals: totals.turn)
 
 
@@ -202,7 +202,7 @@ def unenforceable(limits: LimitsSection, model: ModelConfig) -> str | None:
 
 def unpriced(model: str) -> str:
     return t(
-        "The price of {model} is not known: limits on money cannot hold for it. Set "
+        "The price of {model} is unknown, so spending limits cannot be enforced. Set "
         "price_input_usd and price_output_usd in model_list, or limits.tokens_per_turn.",
         model=model,
     )

@@ -161,8 +161,8 @@ class StoreUsageMeter:
             return None
         with use_locale(self.delivery.languages.of_route(route)):
             text = t(
-                "The limit of {most} {what}{where} is reached: {used} is used. It ends {ends}. "
-                "`limits.{key}` in the configuration sets it.",
+                "The limit of {most} {what}{where} is reached: {used} used. It resets "
+                "{ends}. Change it with `limits.{key}` in the configuration.",
                 most=cap.amount(cap.most),
                 what=cap.what,
                 where=where,

@@ -234,7 +234,7 @@ async def test_a_reply_cut_at_its_limit_runs_no_half_call(bench: Bench) -> None:
 async def test_nobody_there_is_unavailable(bench: Bench, unused_tcp_port: int) -> None:
     error = await bench.failure(root=f"http://127.0.0.1:{unused_tcp_port}")
     assert isinstance(error, Unavailable)
-    assert "nothing answers" in str(error)
+    assert "could not connect to" in str(error)
 
 
 async def test_what_is_not_json_is_a_bad_reply(bench: Bench) -> None:
@@ -251,14 +251,14 @@ async def test_silence_is_timed_out(bench: Bench, after: int) -> None:
 @pytest.mark.parametrize(
     ("script", "kind", "words"),
     [
-        (refusal(401, f"Incorrect API key {KEY}"), KeyRefused, "did not accept the key"),
+        (refusal(401, f"Incorrect API key {KEY}"), KeyRefused, "rejected the API key"),
         (refusal(403, "no"), KeyRefused, "does not allow"),
         (refusal(404, "no such model"), Rejected, "'fake'"),
         (refusal(400, "bad temperature"), Rejected, "bad temperature"),
         (refusal(400, "fake does not support tools"), NoTools, "tools"),
         (refusal(400, '"fake" does not support thinking'), NoThinking, "thinking"),
         (refusal(400, "this model does not support image input"), NoImages, "image"),
-        (rate_limited("7"), RateLimited, "slow down"),
+        (rate_limited("7"), RateLimited, "rate limit reached"),
         (context_too_long(), ContextTooLong, "window"),
         (refusal(400, "prompt is too long: 9 tokens > 8 maximum"), ContextTooLong, "window"),
         (refusal(413, "request_too_large"), ContextTooLong, "window"),

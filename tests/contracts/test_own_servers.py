@@ -41,7 +41,7 @@ async def test_a_limit_that_the_server_does_not_know_is_not_sent(
     models: ModelPool, model_server: ModelServer
 ) -> None:
     def llama(body: Mapping[str, Any]) -> ReplyScript:
-        """It passes over what it does not know, and goes on without end."""
+        "It passes over description not know, and goes on without end."
         return ReplyScript(text="short" if body.get("max_tokens") == 50 else "endless " * 200)
 
     model_server.mind = llama  # type: ignore[assignment]

@@ -247,7 +247,7 @@ async def test_a_cut_stream_is_unavailable_and_never_a_reply(
 async def test_a_refused_connection_is_unavailable(open_to: Open, unused_tcp_port: int) -> None:
     error = await failure_of(open_to(f"http://127.0.0.1:{unused_tcp_port}/v1"))
     assert isinstance(error, Unavailable)
-    assert "nothing answers" in str(error)
+    assert "could not connect to" in str(error)
 
 
 async def test_a_reset_before_the_headers_is_unavailable(
@@ -283,15 +283,15 @@ async def test_silence_after_a_complete_reply_is_a_reply(
 @pytest.mark.parametrize(
     ("script", "kind", "words"),
     [
-        (refusal(401, f"Incorrect API key {KEY}"), KeyRefused, "did not accept the key"),
+        (refusal(401, f"Incorrect API key {KEY}"), KeyRefused, "rejected the API key"),
         (refusal(403, "no"), KeyRefused, "does not allow"),
         (refusal(404, "no such model"), Rejected, "'fake'"),
         (refusal(400, "bad temperature"), Rejected, "bad temperature"),
         (refusal(429, "quota", code="insufficient_quota"), KeyRefused, "no credit"),
-        (rate_limited(), RateLimited, "slow down"),
+        (rate_limited(), RateLimited, "rate limit reached"),
         (context_too_long(), ContextTooLong, "window"),
         (refusal(413, "too big"), ContextTooLong, "window"),
-        (refusal(408, "late"), TimedOut, "gave up"),
+        (refusal(408, "late"), TimedOut, "timed out"),
         (refusal(500, "oops"), Unavailable, "500"),
         (refusal(503, "overloaded"), Unavailable, "503"),
         (refusal(307, ""), Rejected, "redirects"),

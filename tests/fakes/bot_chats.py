@@ -74,7 +74,7 @@ class Chats:
         self._last_id: dict[int, int] = defaultdict(int)
 
     def share(self, me: Mapping[str, Any]) -> "Chats":
-        """The same chats, as another bot has them: what it does stands in a journal of its own."""
+        "The same chats, as another bot has them: description stands in a journal of its own."
         other = Chats(me)
         other.kinds, other._shown, other._last_id = self.kinds, self._shown, self._last_id
         self.bots[me["id"]] = me

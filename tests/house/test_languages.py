@@ -20,9 +20,9 @@ _NEVER_ONE = {
     "{n:,} lines",
     "{n:,} tokens",
     "… {n:,} characters …",
-    "{n} messages wait already",
-    "{n} sessions in a row changed neither {file} nor {progress}",
-    "“{text}” is taken as every {n} days",
+    "the queue is full ({n} messages)",
+    "{n} sessions in a row made no change to {file} or {progress}",
+    "“{text}” is read as every {n} days",
 }
 
 

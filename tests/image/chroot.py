@@ -35,7 +35,7 @@ class Chroot:
         self._service: asyncio.subprocess.Process | None = None
 
     async def make_base(self) -> str:
-        """A small Debian with Python, made by debootstrap when it is not there yet."""
+        "A small Debian with Python, made by debootstrap when it does not exist yet."
         if (await run(*self._words("inspect", "--type", "image", BASE), env=SETTINGS)).code:
             root = self._work / "base"
             packages = f"--include={BASE_PACKAGES}"

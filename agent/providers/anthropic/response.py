@@ -117,7 +117,7 @@ class AnthropicResponseBuilder:
     def finish(self, *, done: bool) -> Iterator[ModelEvent]:
         """The `Reply`. Raises `Unavailable` for a stream that was cut."""
         if not (self._ended or self.finish_reason):
-            raise Unavailable(t("the model's reply was cut off before its end"))
+            raise Unavailable(t("the model's reply was cut off"))
         blocks = [self._blocks[n] for n in sorted(self._blocks)]
         cut = self.finish_reason == "length"
         calls = tuple(block.call(cut=cut) for block in blocks if block.kind == "tool_use")

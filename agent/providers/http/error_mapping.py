@@ -125,7 +125,7 @@ def map_error(endpoint: Endpoint, model: str, fault: ErrorResponse) -> ProviderE
     if status >= 400 and (bad or missing):
         return BadThoughts(
             t(
-                "{vendor} does not take the conversation's earlier thoughts for {model}{said}",
+                "{vendor} rejected earlier thinking blocks in this conversation for {model}{said}",
                 vendor=vendor,
                 model=model,
                 said=said,
@@ -135,7 +135,7 @@ def map_error(endpoint: Endpoint, model: str, fault: ErrorResponse) -> ProviderE
     if _is_too_long(fault):
         return ContextTooLong(
             t(
-                "the conversation does not fit the window of {vendor}/{model}{said}",
+                "the conversation is too long for the context window of {vendor}/{model}{said}",
                 vendor=vendor,
                 model=model,
                 said=said,
@@ -148,11 +148,11 @@ def map_error(endpoint: Endpoint, model: str, fault: ErrorResponse) -> ProviderE
         )
     if status == 429:
         return RateLimited(
-            t("{vendor} asks to slow down{said}", vendor=vendor, said=said),
+            t("{vendor} rate limit reached{said}", vendor=vendor, said=said),
             retry_after_s=fault.retry_after_s,
         )
     if status == 408:
-        return TimedOut(t("{vendor} gave up waiting{said}", vendor=vendor, said=said))
+        return TimedOut(t("{vendor} timed out{said}", vendor=vendor, said=said))
     if status in (404, 500, 501) and _refused(said) is not Rejected:
         return _refused(said)(
             t(
@@ -166,7 +166,7 @@ def map_error(endpoint: Endpoint, model: str, fault: ErrorResponse) -> ProviderE
     if status >= 500 or status in (409, 425):
         return Unavailable(
             t(
-                "{vendor} has trouble (status {status}){said}",
+                "{vendor} returned an error (status {status}){said}",
                 vendor=vendor,
                 status=status,
                 said=said,
@@ -181,12 +181,12 @@ def _rejected(endpoint: Endpoint, model: str, status: int, said: str) -> Rejecte
     used = endpoint.key_source or key
     if status in (401, 403) and not endpoint.api_key:
         return KeyRefused(
-            t("{vendor} wants a key and none is set{said}", vendor=vendor, said=said),
+            t("{vendor} requires an API key, and none is set{said}", vendor=vendor, said=said),
             hint=t("Set {key}.", key=key),
         )
     if status == 401 or _BAD_KEY.search(said):
         return KeyRefused(
-            t("{vendor} did not accept the key{said}", vendor=vendor, said=said),
+            t("{vendor} rejected the API key{said}", vendor=vendor, said=said),
             hint=t("Check {key}.", key=used),
         )
     if status == 403:
@@ -197,7 +197,7 @@ def _rejected(endpoint: Endpoint, model: str, status: int, said: str) -> Rejecte
                 model=model,
                 said=said,
             ),
-            hint=t("Check {key} and what its account may use.", key=used),
+            hint=t("Check {key} and the permissions of its account.", key=used),
             every_model=False,
         )
     if status == 404:
@@ -214,11 +214,11 @@ def _rejected(endpoint: Endpoint, model: str, status: int, said: str) -> Rejecte
     if 300 <= status < 400:
         return Rejected(
             t(
-                "{api_base} redirects elsewhere (status {status})",
+                "{api_base} redirects to another address (status {status})",
                 api_base=endpoint.api_base,
                 status=status,
             ),
-            hint=t("Set api_base to the address that answers."),
+            hint=t("Set api_base to the final address."),
         )
     return _refused(said)(
         t(

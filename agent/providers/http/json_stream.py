@@ -40,7 +40,7 @@ class SseParser:
         """The objects that this portion completed."""
         self._size += len(chunk)
         if self._size > self._limit:
-            raise BadReply(t("the model's reply is over {limit} bytes long", limit=self._limit))
+            raise BadReply(t("the model's reply exceeds {limit} bytes", limit=self._limit))
         if self._plain is None:
             chunk = self._sniff(chunk)
         if self._plain is None or self._plain or b"\n" not in chunk:
@@ -79,7 +79,7 @@ class SseParser:
         if self._tail_size > self._line_limit:
             raise BadReply(
                 t(
-                    "a line of the model's reply is over {line_limit} bytes long",
+                    "a line in the model's reply exceeds {line_limit} bytes",
                     line_limit=self._line_limit,
                 )
             )
@@ -126,12 +126,12 @@ def _parse(text: str) -> JsonObject:
     try:
         return _object(json.loads(text))
     except (ValueError, RecursionError) as exc:
-        raise BadReply(t("the model's server sent what is not JSON")) from exc
+        raise BadReply(t("the model server sent invalid JSON")) from exc
 
 
 def _object(value: object) -> JsonObject:
     if not isinstance(value, dict):
-        raise BadReply(t("the model's server sent JSON that is not an object"))
+        raise BadReply(t("the model server sent JSON that is not an object"))
     return value
 
 
@@ -160,7 +160,7 @@ class NdjsonParser:
         self._tail.append(first)
         self._tail_size += len(first)
         if self._tail_size > _LINE_LIMIT_BYTES or self._size > _LIMIT_BYTES:
-            raise BadReply(t("the model's reply is too long to be one"))
+            raise BadReply(t("the model's reply is too long"))
         if not lines:
             return []
         lines.insert(0, b"".join(self._tail))
@@ -181,9 +181,9 @@ class NdjsonParser:
             try:
                 value = json.loads(line.decode("utf-8", "replace"))
             except (ValueError, RecursionError) as exc:
-                raise BadReply(t("the model's server sent what is not JSON")) from exc
+                raise BadReply(t("the model server sent invalid JSON")) from exc
             if not isinstance(value, dict):
-                raise BadReply(t("the model's server sent JSON that is not an object"))
+                raise BadReply(t("the model server sent JSON that is not an object"))
             self.done = value.get("done") is True
             found.append(value)
         return found

@@ -100,9 +100,9 @@ class SdkTransport:
             if isinstance(cause, httpx2.TimeoutException) and cause.__cause__ is None:
                 return TimedOut(
                     t(
-                        "no answer from {vendor} within the time allowed",
+                        "{vendor} timed out",
                         vendor=self._endpoint.vendor,
                     )
                 )
             cause = cause.__cause__
-        return Unavailable(t("the connection to {vendor} broke", vendor=self._endpoint.vendor))
+        return Unavailable(t("the connection to {vendor} was lost", vendor=self._endpoint.vendor))

@@ -180,7 +180,7 @@ class StreamingClient:
     def _silent(self, seconds: float) -> TimedOut:
         return TimedOut(
             t(
-                "{vendor} was silent for {seconds:g} seconds",
+                "{vendor} sent nothing for {seconds:g} seconds",
                 vendor=self._endpoint.vendor,
                 seconds=seconds,
             )

@@ -164,25 +164,25 @@ def connection_failure(exc: "aiohttp.ClientError", endpoint: Endpoint) -> Provid
     place = t("{vendor} at {api_base}", vendor=endpoint.vendor, api_base=endpoint.api_base)
     match exc:
         case aiohttp.ServerTimeoutError():
-            return TimedOut(t("no connection to {place} within the time allowed", place=place))
+            return TimedOut(t("connecting to {place} timed out", place=place))
         case aiohttp.ClientSSLError():
             return Rejected(
-                t("the TLS certificate of {place} was not accepted", place=place),
-                hint=t("Install the system's CA certificates, or correct api_base."),
+                t("the TLS certificate of {place} is not trusted", place=place),
+                hint=t("Install the system's CA certificates or fix api_base."),
             )
         case aiohttp.InvalidURL():
             return Rejected(
-                t("{api_base!r} is not an address; correct api_base", api_base=endpoint.api_base)
+                t("{api_base!r} is not a valid URL; fix api_base", api_base=endpoint.api_base)
             )
         case aiohttp.ClientConnectorDNSError():
             return Unavailable(
-                t("the name of {place} was not found; check the network or api_base", place=place)
+                t("could not resolve {place}; check the network or api_base", place=place)
             )
         case aiohttp.ClientConnectorError():
             return Unavailable(
-                t("nothing answers for {place}", place=place), hint=t("Is the server running?")
+                t("could not connect to {place}", place=place), hint=t("Is the server running?")
             )
         case aiohttp.ClientResponseError():
-            return BadReply(t("{place} does not speak HTTP as expected", place=place))
+            return BadReply(t("{place} sent an invalid HTTP response", place=place))
         case _:
-            return Unavailable(t("the connection to {place} broke", place=place))
+            return Unavailable(t("the connection to {place} was lost", place=place))

@@ -48,9 +48,9 @@ class OllamaResponseBuilder:
     def finish(self, *, done: bool) -> Iterator[ModelEvent]:
         """The last events, with the `Reply`. Raises `Unavailable` for a stream that was cut."""
         if self.finish_reason is None:
-            raise Unavailable(t("the model's reply was cut off before its end"))
+            raise Unavailable(t("the model's reply was cut off"))
         if self.finish_reason == "load":
-            raise Unavailable(t("Ollama has loaded the model and said nothing"))
+            raise Unavailable(t("Ollama loaded the model but returned nothing"))
         yield from self._speech.pause()
         content: list[Part] = []
         if self._speech.thinking:

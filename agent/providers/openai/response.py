@@ -81,17 +81,15 @@ class OpenAIResponseBuilder:
         reason = choice.get("finish_reason")
         if isinstance(reason, str) and reason:
             if reason in _FAILED:
-                raise Unavailable(
-                    t("the model stopped in the middle of its reply ({reason})", reason=reason)
-                )
+                raise Unavailable(t("the model stopped mid-reply ({reason})", reason=reason))
             self.finish_reason = FILTERED if _FILTERED.match(reason) else reason
 
     def finish(self, *, done: bool) -> Iterator[ModelEvent]:
         """The last events, with the `Reply`. Raises `Unavailable` for a stream that was cut."""
         if self._chunks == 0 and done:
-            raise BadReply(t("the model's server ended its reply without having begun one"))
+            raise BadReply(t("the model server closed the stream before the reply started"))
         if not (done or self.finish_reason):
-            raise Unavailable(t("the model's reply was cut off before its end"))
+            raise Unavailable(t("the model's reply was cut off"))
         yield from self._speech.pause()
         reason = FILTERED if self._refused else self.finish_reason
         yield Reply(self._message(), self._usage, reason)

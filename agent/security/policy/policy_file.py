@@ -26,10 +26,10 @@ _SHOWN = 20
 _TEXT, _FLAG, _SPECIAL = (
     mark_for_translation("a text"),
     mark_for_translation("true or false"),
-    mark_for_translation("something special"),
+    mark_for_translation("a special value"),
 )
 
-_KINDS = {"mapping": mark_for_translation("a map"), "sequence": mark_for_translation("a list")}
+_KINDS = {"mapping": mark_for_translation("a mapping"), "sequence": mark_for_translation("a list")}
 
 _SCALARS = {
     "str": _TEXT,
@@ -84,7 +84,7 @@ class NodeLocation:
     def first_time(self, node: "Node") -> bool:
         """False for a node that an alias (`*name`) has led to; that is a mistake."""
         if id(node) in self.mistakes.seen:
-            self.wrong(node, t("an alias (*name) leads here, expected the value written out"))
+            self.wrong(node, t("found an alias (*name), expected the value written out"))
             return False
         self.mistakes.seen.add(id(node))
         return True
@@ -97,7 +97,7 @@ def pairs(
     if not place.first_time(node):
         return
     if shape(node) != "mapping":
-        place.wrong(node, t("found {found}, expected a map of keys and values", found=kind(node)))
+        place.wrong(node, t("found {found}, expected a mapping", found=kind(node)))
         return
     taken: set[str] = set()
     for key_node, value in node.value:
@@ -106,7 +106,7 @@ def pairs(
             continue
         at = place.below(key)
         if key in taken:
-            at.wrong(key_node, t("stands there twice"))
+            at.wrong(key_node, t("is listed twice"))
         elif known and key not in known:
             at.wrong(key_node, t("unknown key{guess}", guess=guess(key, known)))
         else:
@@ -127,7 +127,7 @@ def text(node: "Node", place: NodeLocation) -> str | None:
         return None
     value = str(node.value)
     if not value.strip() or not value.isprintable():
-        place.wrong(node, t("found an empty or unprintable text, expected a plain one"))
+        place.wrong(node, t("found an empty or unprintable text, expected plain text"))
         return None
     return value
 
@@ -233,17 +233,17 @@ def read_raw(path: Path) -> bytes:
     """The bytes of a policy file. Raises `ConfigError`."""
     try:
         if not path.is_file():
-            raise ConfigError(t("{path}: there is no such policy file", path=path))
+            raise ConfigError(t("{path}: policy file not found", path=path))
         with path.open("rb") as file:
             raw = file.read(SIZE_LIMIT_BYTES + 1)
     except (OSError, ValueError) as exc:
-        reason = getattr(exc, "strerror", None) or t("it has no usable name")
+        reason = getattr(exc, "strerror", None) or t("the file name is not valid")
         said = t("{path}: the policy file cannot be read: {reason}", path=path, reason=reason)
         raise ConfigError(said) from None
     if len(raw) > SIZE_LIMIT_BYTES:
         raise ConfigError(
             t(
-                "{path}: larger than {limit:,} bytes, expected a short policy file",
+                "{path}: policy file is larger than {limit:,} bytes",
                 path=path,
                 limit=SIZE_LIMIT_BYTES,
             )
@@ -285,7 +285,7 @@ def _known(name: str) -> str | None:
 def _composed(content: str, source: str) -> "Node | None":
     import yaml
 
-    too_deep = t("{source}: nested too deep, expected a policy file", source=source)
+    too_deep = t("{source}: nested too deeply for a policy file", source=source)
     if _depth(content) > DEPTH_LIMIT:
         raise ConfigError(too_deep)
     try:
@@ -360,7 +360,7 @@ class _PolicyReader:
         else:
             tools = self._newer(*found["tools"])
             if "scopes" in found:
-                said = t("belongs to the shape with a list of tools; put the scopes into each tool")
+                said = t("only valid with a list of tools; put the scopes into each tool")
                 found["scopes"][1].wrong(found["scopes"][0], said)
         if not self._closed:
             tools.setdefault(ANY, ToolRule())
@@ -371,7 +371,7 @@ class _PolicyReader:
         for name, (value, at) in pairs(node, place):
             tool = self._tool(name, value, at)
             if tool in tools:
-                at.wrong(value, t("another name of {tool}, which stands here already", tool=tool))
+                at.wrong(value, t("an alias of {tool}, which is already listed", tool=tool))
             tools[tool] = _rule(value, at)
         return tools
 
@@ -395,7 +395,7 @@ class _PolicyReader:
         """
         is_own = name == ANY or name.startswith("mcp__") or self._canonical(name) is not None
         if self._closed and not is_own:
-            said = t('"{name}" is not a tool{guess}', name=name, guess=guess(name, TOOLS))
+            said = t('unknown tool "{name}"{guess}', name=name, guess=guess(name, TOOLS))
             self._notes.append(f"{place.where(node)}{said}")
             return name
         return self._tool(name, node, place)
@@ -406,7 +406,7 @@ class _PolicyReader:
         found = self._canonical(name)
         if found is None:
             meant = guess(name, TOOLS)
-            place.wrong(node, t('"{name}" is not a tool{guess}', name=name, guess=meant))
+            place.wrong(node, t('unknown tool "{name}"{guess}', name=name, guess=meant))
         return found or name
 
 

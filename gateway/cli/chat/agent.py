@@ -37,48 +37,68 @@ SANDBOXES = ("auto", "bwrap", "landlock", "container", "none")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("text", nargs="?", metavar="TEXT", help="say this, print the answer (- reads stdin)")
-    add("-m", "--message", metavar="TEXT", help="the same as TEXT")
-    add("-p", "--print", metavar="TEXT", dest="printed", help="the same; stdin is added to it")
+    add(
+        "text",
+        nargs="?",
+        metavar="TEXT",
+        help="send this, print the answer and exit (- reads stdin)",
+    )
+    add("-m", "--message", metavar="TEXT", help="same as TEXT")
+    add("-p", "--print", metavar="TEXT", dest="printed", help="same, with stdin appended")
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
-        "-c", "--continue", action="store_true", dest="latest", help="go on with the last session"
+        "-c", "--continue", action="store_true", dest="latest", help="continue the last session"
     )
-    where.add_argument("-s", "--session", metavar="ID", help="go on with this session")
+    where.add_argument("-s", "--session", metavar="ID", help="continue this session")
     where.add_argument(
-        "-r", "--resume", nargs="?", const="", metavar="ID", help="the same, or choose from a list"
+        "-r", "--resume", nargs="?", const="", metavar="ID", help="same, or choose from a list"
     )
-    add("--fork-session", action="store_true", help="go on in a copy; the session stays as it is")
-    add("--model", metavar="NAME", help="a name from model_list, vendor/model, or a profile")
-    add("--agent", metavar="NAME", help="speak with this agent (`kore agents list`)")
+    add(
+        "--fork-session",
+        action="store_true",
+        help="continue in a copy; the original session stays unchanged",
+    )
+    add("--model", metavar="NAME", help="a model_list name, vendor/model, or a profile")
+    add("--agent", metavar="NAME", help="use this agent (`kore agents list`)")
     add("--thinking", action="store_true", help="ask the model to think before it answers")
     how = parser.add_mutually_exclusive_group()
-    how.add_argument("-y", "--auto", action="store_true", help="approve what would be asked")
+    how.add_argument(
+        "-y",
+        "--auto",
+        action="store_true",
+        help="approve everything that would need a confirmation",
+    )
     how.add_argument(
         "--permission-mode",
         choices=MODES,
         metavar="MODE",
-        help="how far it goes by itself: plan, ask, accept-edits or auto",
+        help="permission mode: plan, ask, accept-edits or auto",
     )
-    add("--allowed-tools", metavar="A,B", help="use these tools only")
-    add("--disallowed-tools", metavar="A,B", help="use all tools but these")
+    add("--allowed-tools", metavar="A,B", help="allow only these tools")
+    add("--disallowed-tools", metavar="A,B", help="allow all tools except these")
     add("--cwd", type=Path, metavar="DIR", help="work in this folder")
-    add("-f", "--file", action="append", type=Path, metavar="PATH", help="show the model this file")
-    add("--sandbox", choices=SANDBOXES, help="what commands run in (default: security.sandbox)")
-    add("--max-cost", type=dollars, metavar="USD", help="stop a turn before it costs more")
+    add("-f", "--file", action="append", type=Path, metavar="PATH", help="attach this file")
+    add("--sandbox", choices=SANDBOXES, help="sandbox for commands (default: security.sandbox)")
+    add("--max-cost", type=dollars, metavar="USD", help="spending limit per turn")
     add("--max-iter", type=whole, metavar="N", help="at most N model calls in a turn")
     add(
         "--output-format",
         choices=("text", "json", "stream-json"),
         default="text",
-        help="of a single turn (default: text)",
+        help="output format of a single turn (default: text)",
     )
-    add("--profile", type=Path, metavar="FILE", help="write a profile of this run, for pstats")
-    add("--init", action="store_true", help="plan TEXT as long work: a checklist, and no more")
-    add("--auto-continue", action="store_true", help="session after session, until all is done")
+    add("--profile", type=Path, metavar="FILE", help="write a profile of this run (for pstats)")
+    add(
+        "--init", action="store_true", help="plan TEXT as a long task: write the checklist and stop"
+    )
+    add(
+        "--auto-continue",
+        action="store_true",
+        help="run session after session until everything is done",
+    )
     add("--max-sessions", type=whole, metavar="N", help="(default: 50)")
-    add("--max-hours", type=hours, metavar="H", help="(default: no end)")
-    add("--team", metavar="A,B", help="agents that work side by side")
+    add("--max-hours", type=hours, metavar="H", help="(default: no limit)")
+    add("--team", metavar="A,B", help="agents that work in parallel")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -141,7 +161,7 @@ def _text(args: argparse.Namespace) -> str | None:
     """What to say in a single turn; None for a conversation. Raises `ConfigError`."""
     given = [text for text in (args.text, args.message, args.printed) if text is not None]
     if len(given) > 1:
-        raise ConfigError(t("found several messages, expected one of TEXT, -m and -p"))
+        raise ConfigError(t("use only one of TEXT, -m and -p"))
     text: str | None = given[0] if given else None
     if text == "-" or (text is None and not args.auto_continue and not sys.stdin.isatty()):
         text = _stdin()
@@ -150,14 +170,16 @@ def _text(args: argparse.Namespace) -> str | None:
     if text is None:
         if args.output_format != "text" and not args.auto_continue:
             raise ConfigError(
-                t("--output-format is for a single turn"), hint="kore agent -m TEXT …"
+                t("--output-format only works for a single turn"), hint="kore agent -m TEXT …"
             )
         return None
     if not text.strip():
-        raise ConfigError(t("the message is empty"), hint=t("kore agent -m TEXT, or text on stdin"))
+        raise ConfigError(
+            t("the message is empty"), hint=t("use kore agent -m TEXT, or pipe text to stdin")
+        )
     if args.resume == "":
         raise ConfigError(
-            t("-r needs the ID of a session here"), hint=t("`kore sessions list` shows them")
+            t("-r needs a session ID here"), hint=t("`kore sessions list` shows them")
         )
     return text
 
@@ -165,7 +187,7 @@ def _text(args: argparse.Namespace) -> str | None:
 def _stdin() -> str:
     content = sys.stdin.buffer.read(_STDIN_LIMIT_BYTES + 1)
     if len(content) > _STDIN_LIMIT_BYTES:
-        raise ConfigError(t("stdin holds more than {limit:,} bytes", limit=_STDIN_LIMIT_BYTES))
+        raise ConfigError(t("stdin has more than {limit:,} bytes", limit=_STDIN_LIMIT_BYTES))
     return content.decode(errors="replace")
 
 
@@ -209,7 +231,7 @@ def _tools(names: str, flag: str) -> list[str]:
     for name in filter(None, (part.strip() for part in names.split(","))):
         tool = tool_name(name)
         if tool is None:
-            said = t('"{name}" is not a tool{guess}', name=name, guess=guess(name, TOOLS))
+            said = t('unknown tool "{name}"{guess}', name=name, guess=guess(name, TOOLS))
             raise ConfigError(f"{flag}: {said}")
         found.append(tool)
     return found

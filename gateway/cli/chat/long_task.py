@@ -86,8 +86,8 @@ class LongTaskRunner:
         folder = self._plan.folder
         if (folder / LIST).exists():
             raise ConfigError(
-                t("{path} is there already", path=folder / LIST),
-                hint=t("kore agent --auto-continue goes on with it; remove it to begin anew"),
+                t("{path} already exists", path=folder / LIST),
+                hint=t("kore agent --auto-continue continues it; delete it to start over"),
             )
         code, _ = await self._make_plan(await self._take_up(), interrupted)
         self._tally_file.close()
@@ -99,12 +99,12 @@ class LongTaskRunner:
         tally = await self._take_up()
         if features_of(folder) is None:
             if self._plan.text is None or (folder / LIST).exists():
-                lack = mark_for_translation("there is no {file} in {folder}")
+                lack = mark_for_translation("{file} not found in {folder}")
                 if (folder / LIST).exists():
-                    lack = mark_for_translation("there is no usable {file} in {folder}")
+                    lack = mark_for_translation("{file} in {folder} is not valid")
                 raise ConfigError(
                     t(lack, file=LIST, folder=folder),
-                    hint=t('kore agent --init "the task" makes one'),
+                    hint=t('create one with kore agent --init "the task"'),
                 )
             code, tally = await self._make_plan(tally, interrupted)
         if code == DONE:
@@ -121,8 +121,8 @@ class LongTaskRunner:
         _say(
             plural(
                 tally.done,
-                "going on where a command was cut off, after one session",
-                "going on where a command was cut off, after {n} sessions",
+                "resuming after an interrupted run, one session done",
+                "resuming after an interrupted run, {n} sessions done",
             )
         )
         # A running gateway works on when only the terminal was killed; two must not work at once.
@@ -130,7 +130,7 @@ class LongTaskRunner:
         while await self._line.service.stop(tally.lane):
             if self._clock() > until:
                 raise KoreError(
-                    t("the session that was cut off is still at work"),
+                    t("the interrupted session is still running"),
                     hint=t("`kore sessions list` shows it; try again, or stop Kore"),
                 )
             await asyncio.sleep(_AGAIN_S)
@@ -139,7 +139,7 @@ class LongTaskRunner:
         if tally.cuts >= _CUTS:
             _say(
                 t(
-                    "session {n} was cut off {cuts} times; it counts as done",
+                    "session {n} was interrupted {cuts} times; counting it as done",
                     n=tally.done + 1,
                     cuts=_CUTS,
                 )
@@ -163,8 +163,8 @@ class LongTaskRunner:
         if features is not None:
             told = plural(
                 len(features),
-                "{n} feature is in {path}",
-                "{n} features are in {path}",
+                "{path} lists {n} feature",
+                "{path} lists {n} features",
                 path=folder / LIST,
             )
             _say(told)
@@ -172,13 +172,14 @@ class LongTaskRunner:
             return DONE if is_late else code, tally
         if is_late:
             late = mark_for_translation(
-                "the hours are used up; no usable {file} was written in {folder}"
+                "time limit reached; no valid {file} was written in {folder}"
             )
             _say(t(late, file=LIST, folder=folder))
             return LIMIT, tally
         if code in (DONE, LIMIT):
             none = mark_for_translation(
-                "no usable {file} was written in {folder}: say more about the task, or try again"
+                "no valid {file} was written in {folder}: describe the task in more "
+                "detail, or try again"
             )
             _say(t(none, file=LIST, folder=folder))
             return FAILED, tally
@@ -200,9 +201,7 @@ class LongTaskRunner:
                     **standing,
                 )
                 if left_s <= 0:
-                    over = t(
-                        "the hours are used up; {passing} of {total} features pass", **standing
-                    )
+                    over = t("time limit reached; {passing} of {total} features pass", **standing)
                 _say(over)
                 return LIMIT
             before = _files(folder)
@@ -216,9 +215,7 @@ class LongTaskRunner:
             if interrupted.is_set():
                 return INTERRUPTED
             if not is_same_plan(before[0], after[0]):
-                _say(
-                    t("more than what passes has changed in {path}: look at it", path=folder / LIST)
-                )
+                _say(t("{path} has changed beyond its pass marks: check it", path=folder / LIST))
                 return FAILED
             if (end := _end(worked, tally)) is not None:
                 return end
@@ -242,7 +239,7 @@ def _end(worked: SessionOutcome, tally: LongTaskProgress) -> int | None:
         return LIMIT
     if tally.idle >= _IDLE:
         said = t(
-            "{n} sessions in a row changed neither {file} nor {progress}",
+            "{n} sessions in a row made no change to {file} or {progress}",
             n=_IDLE,
             file=LIST,
             progress=PROGRESS,

@@ -35,12 +35,12 @@ def plan_for(
 ) -> LongTaskOptions:
     """Raises `ConfigError` for flags that do not fit."""
     if args.session or args.resume is not None or args.latest:
-        raise ConfigError(t("each session of long work is a new one: -c, -s and -r do not fit"))
+        raise ConfigError(t("a long task starts new sessions: -c, -s and -r cannot be used"))
     if not args.auto_continue:
         if not order.text:
-            raise ConfigError(t("--init needs the task"), hint='kore agent --init "the task"')
+            raise ConfigError(t("--init needs a task"), hint='kore agent --init "the task"')
         if args.max_sessions or args.max_hours or args.team:
-            raise ConfigError(t("--max-sessions, --max-hours and --team belong to --auto-continue"))
+            raise ConfigError(t("--max-sessions, --max-hours and --team require --auto-continue"))
     folder = Path(order.options.get("cwd") or settings.agent.workspace)
     limit = args.max_sessions or MAX_SESSIONS
     team = _team(args.team or "", folder, settings, home)
@@ -56,10 +56,8 @@ def refuse_stand_in(options: Mapping[str, Any], status: Mapping[str, Any]) -> No
     model = options.get("model") or own or status.get("model")
     if model == OFFLINE:
         raise ConfigError(
-            t("long work needs a model, and the offline stand-in cannot do it"),
-            hint=t(
-                "Set a key such as OPENAI_API_KEY, name a model with --model, or run `kore init`."
-            ),
+            t("a long task needs a real model; the offline stand-in cannot do it"),
+            hint=t("Set a key such as OPENAI_API_KEY, pass --model, or run `kore init`."),
         )
 
 
@@ -71,12 +69,12 @@ def _team(names: str, folder: Path, settings: "Settings", home: DataDir) -> tupl
     from gateway.turns.agent_profiles import catalogue_of
 
     if settings.subagents.max_depth < 1:
-        raise ConfigError(t("--team: subagents.max_depth 0 lets nobody be sent out"))
+        raise ConfigError(t("--team: subagents.max_depth is 0, so no sub-agents can run"))
     catalogue = catalogue_of(home, settings)
     found = {name: catalogue.find(name, folder) for name in wanted}
     if missing := [name for name, one in found.items() if one is None]:
         raise ConfigError(
-            t("--team: there is no agent {name!r}", name=missing[0][:80]),
+            t("--team: unknown agent {name!r}", name=missing[0][:80]),
             hint=t("`kore agents list` shows them"),
         )
     return tuple(one.name for one in found.values() if one is not None)

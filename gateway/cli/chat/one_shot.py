@@ -31,7 +31,7 @@ OutputFormat = Literal["text", "json", "stream-json"]
 Ask = Callable[[events.ApprovalAsked], Awaitable[Answer]]
 
 _LOST = mark_for_translation(
-    "Kore stopped before the answer was complete; it goes on when Kore runs again"
+    "Kore stopped before the answer was complete; it continues when Kore runs again"
 )
 DONE, FAILED, USAGE, BLOCKED, DECIDE, LIMIT, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 
@@ -104,9 +104,7 @@ class OneShotTurn:
                 if self._streamed:
                     self._streamed.begin()
                 if isinstance(lost, HandedOver):
-                    self._note(
-                        t("· {why}; this run goes on there", why=escape_invisible(str(lost)))
-                    )
+                    self._note(t("· {why}; continuing there", why=escape_invisible(str(lost))))
                 await self._line.renew(lost, self.lane)
         self._close()
         return INTERRUPTED if interrupted.is_set() else self._exit_code()
@@ -203,9 +201,9 @@ class OneShotTurn:
         if self._ask is None:
             self._note(
                 t(
-                    "{call} needs an approval ({reason}) and was denied: nobody can be asked here. "
-                    "A conversation in the terminal can answer; -y allows what does not need a "
-                    "person in every mode.",
+                    "{call} needs approval ({reason}) and was denied: nobody can be "
+                    "asked here. An interactive session can approve it; -y allows "
+                    "everything that does not always need a person.",
                     call=call_line(asked.tool, asked.arguments),
                     reason=t(asked.reason),
                 )

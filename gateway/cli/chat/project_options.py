@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from gateway.config import Settings
 
 _STRANGE = mark_for_translation(
-    "This folder is not trusted: its files count as a stranger's words, and Kore asks before "
-    "anything leaves. If they are yours: {command}"
+    "This folder isn't trusted yet, so I'll ask before sending anything out. To trust it: {command}"
 )
 
 

@@ -79,11 +79,9 @@ class Dialogue:
         try:
             answer = read().strip()
         except EOFError:
-            raise KoreError(
-                t("the input ended before everything was answered; nothing was written")
-            ) from None
+            raise KoreError(t("the input ended early; nothing was written")) from None
         except UnicodeDecodeError:
-            self.say(t("That was no text in this terminal's encoding."))
+            self.say(t("That is not valid text in this terminal's encoding."))
             return self._read(read)
         if answer == BACK:
             raise Back

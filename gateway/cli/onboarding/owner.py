@@ -70,8 +70,8 @@ async def _beside(home: DataDir, candidate: Candidate, say: Say) -> str:
         if not told:
             say(
                 t(
-                    "Kore is running already and does not know this bot yet. Restart it (Ctrl-C and"
-                    " `kore gateway`, or `systemctl --user restart kore`); I wait."
+                    "Kore is already running without this bot. Restart it (Ctrl-C and "
+                    "`kore gateway`, or `systemctl --user restart kore`); waiting."
                 )
             )
             told = True
@@ -96,7 +96,8 @@ async def _wait(service: Service, candidate: Candidate, say: Say) -> str:
                 _name_who_asks(people, told, say)
     except TimeoutError:
         raise KoreError(
-            t("nobody opened the link within the hour"), hint="kore channel add telegram"
+            t("the link expired: nobody opened it within one hour"),
+            hint="kore channel add telegram",
         ) from None
 
 
@@ -120,8 +121,9 @@ def _name_who_asks(people: Any, told: set[str], say: Say) -> None:
         if one["id"] not in told:
             told.add(one["id"])
             said = t(
-                "{name} ({id}) wrote without the link. If that is you, open the link all the same,"
-                " or run `kore pair approve CODE` with the code that the bot answered.",
+                "{name} ({id}) wrote without the link. If that is you, open the link "
+                "anyway, or run `kore pair approve CODE` with the code that the bot sent "
+                "you.",
                 name=one["name"],
                 id=one["id"],
             )
@@ -142,10 +144,10 @@ def show_link(link: str, say: Say) -> None:
         code = qr_lines(link, columns, encoding=encoding, colours=colours)
     for line in code:
         say(line)
-    way = t("Scan this with your phone, or open it where Telegram is installed, and press Start:")
-    say(way if code else t("Open this where Telegram is installed, and press Start:"))
+    way = t("Scan this with your phone, or open it on a device with Telegram, and press Start:")
+    say(way if code else t("Open this on a device with Telegram, and press Start:"))
     say(f"  {link}")
-    say(t("Whoever opens it first is the owner, so keep it to yourself. It holds for an hour."))
+    say(t("The first person to open it becomes the owner, so keep it private. Valid for one hour."))
 
 
 def _link(bot: BotIdentity, code: str) -> str:
@@ -156,4 +158,4 @@ def _link(bot: BotIdentity, code: str) -> str:
 def _owned(people: Any) -> str:
     owner = people["owner"]
     name = next((one["name"] for one in people["paired"] if one["id"] == owner), "")
-    return t("{name} is the owner.", name=f"{name} ({owner})" if name else owner)
+    return t("{name} is now the owner.", name=f"{name} ({owner})" if name else owner)

@@ -21,7 +21,7 @@ _IDENTITY = re.compile(r"^You are (.{1,60}?), a personal assistant\.", re.MULTIL
 _NAME_CHARS = 60
 # What people choose, and what the model reads of it.
 _MANNERS = (
-    (mark_for_translation("warm and plain, like a capable friend"), ""),
+    (mark_for_translation("warm and direct, like a capable friend"), ""),
     (
         mark_for_translation("brief and factual"),
         "Brief and factual: the answer first, few words, no small talk.",
@@ -51,16 +51,16 @@ class Persona:
 def ask_persona(talk: Dialogue, persona: Persona, workspace: Path) -> None:
     """The questions; what the workspace says already is what Enter keeps."""
     found = _IDENTITY.search(_text(workspace / "IDENTITY.md"))
-    name = _plain(talk.ask(t("What shall I be called?"), found[1] if found else _NAME))
-    labels = [*(t(label) for label, _ in _MANNERS), t("in other words, which you type")]
-    chosen = talk.choose(t("How shall I speak?"), labels)
+    name = _plain(talk.ask(t("What should I be called?"), found[1] if found else _NAME))
+    labels = [*(t(label) for label, _ in _MANNERS), t("in your own words")]
+    chosen = talk.choose(t("What tone should I use?"), labels)
     manner = (
         _MANNERS[chosen][1]
         if chosen < len(_MANNERS)
-        else _plain(talk.ask(t("In which words")), 300)
+        else _plain(talk.ask(t("Describe the tone")), 300)
     )
     held = _text(workspace / "USER.md")
-    person = _plain(talk.ask(t("And what shall I call you?"), _after(held, _CALLED)))
+    person = _plain(talk.ask(t("What should I call you?"), _after(held, _CALLED)))
     zone = talk.ask(t("Your time zone"), _after(held, _ZONE) or here(), _judge_zone)
     # Only now: who leaves the step out in the middle has answered nothing.
     persona.name, persona.manner, persona.person, persona.zone = name, manner, person, zone
@@ -122,8 +122,8 @@ def _judge_zone(name: str) -> str | None:
     by_city = {zone.rpartition("/")[2].lower(): zone for zone in sorted(available_timezones())}
     close = get_close_matches(name.lower().replace(" ", "_"), by_city, n=1)
     if close:
-        return t("That is no time zone; did you mean {zone}?", zone=by_city[close[0]])
-    return t("That is no time zone; expected one such as Europe/Berlin or Asia/Taipei.")
+        return t("Unknown time zone; did you mean {zone}?", zone=by_city[close[0]])
+    return t("Unknown time zone; expected one such as Europe/Berlin or Asia/Taipei.")
 
 
 def _put(text: str, place: re.Pattern[str], line: str) -> str:

@@ -74,12 +74,12 @@ def offered(servers: Sequence[LocalServer], environ: Mapping[str, str]) -> list[
     ]
     found += [Choice(v.name, v) for v in vendors if not ready[v.name]]
     if all(one.vendor != _OLLAMA for one in servers):
-        label = t("{name}: models of your own (does not run here now)", name=_OLLAMA)
+        label = t("{name}: local models (not running now)", name=_OLLAMA)
         usual = VENDORS[_OLLAMA].api_base
         found.append(Choice(label, VENDORS[_OLLAMA], asks_address=True, usual=usual))
-    other = t("another server with an OpenAI-compatible address")
+    other = t("another OpenAI-compatible server")
     found.append(Choice(other, VENDORS[_OTHER], asks_address=True))
-    found.append(Choice(t("none for now: an offline stand-in that repeats what you write"), None))
+    found.append(Choice(t("none for now (an offline stand-in that repeats what you write)"), None))
     return found
 
 
@@ -99,7 +99,7 @@ def _details(talk: Dialogue, choice: Choice, environ: Mapping[str, str]) -> Chos
         model = _ask_model(talk, vendor, choice)
     while True:
         config = ModelConfig(NAME, f"{vendor.name}/{model}", address, key or None)
-        talk.say(t("Asking {model} for one word …", model=config.model))
+        talk.say(t("Testing {model} …", model=config.model))
         failure = tried(config, environ)
         if failure is None:
             break
@@ -114,7 +114,7 @@ def _details(talk: Dialogue, choice: Choice, environ: Mapping[str, str]) -> Chos
             case "keep":
                 break
     if failure is None:
-        talk.say(t("It answers."))
+        talk.say(t("It works."))
     return _chosen(config, vendor, variable, key)
 
 
@@ -125,8 +125,8 @@ def _ask_further(talk: Dialogue, failure: KoreError, choice: Choice) -> Further:
         ways["key"] = t("another key")
     ways["model"] = t("another model")
     if choice.asks_address:
-        ways["address"] = t("another address")
-    ways["keep"] = t("keep it all the same")
+        ways["address"] = t("another URL")
+    ways["keep"] = t("keep it anyway")
     likely = "key" if failure.code == "key-refused" else "again"
     named = sorted(ways, key=lambda way: way != likely)
     return named[talk.choose(t("What now?"), [ways[way] for way in named])]
@@ -145,7 +145,7 @@ def _explain(talk: Dialogue, failure: KoreError, environ: Mapping[str, str]) -> 
     talk.say(f"  {failure}" + (f"\n  {failure.hint}" if failure.hint else ""))
     proxy = next((n for n in ("HTTPS_PROXY", "https_proxy") if environ.get(n)), None)
     if proxy and failure.code in ("unavailable", "timed-out"):
-        talk.say(t("  {name} is set, but models are asked directly, without a proxy.", name=proxy))
+        talk.say(t("  {name} is set, but model requests do not use a proxy.", name=proxy))
 
 
 def _chosen(config: ModelConfig, vendor: Vendor, variable: str | None, key: str) -> Chosen:
@@ -175,9 +175,9 @@ def _ask_address(talk: Dialogue, vendor: Vendor, choice: Choice) -> str:
             return str(exc)
         return None
 
-    question = t("Its address, such as http://192.168.1.5:8080/v1")
+    question = t("Its URL, such as http://192.168.1.5:8080/v1")
     if choice.usual:
-        question = t("Its address")
+        question = t("Its URL")
     return normalise_base(_with_scheme(talk.ask(question, choice.usual, judge)), vendor.version)
 
 
@@ -197,9 +197,9 @@ def _with_models(talk: Dialogue, choice: Choice, vendor: Vendor, address: str, k
     is_ollama = vendor.protocol == "ollama"
     models = asyncio.run(models_at(address, key, is_ollama=is_ollama))
     if not models:
-        talk.say(t("{address} does not list its models.", address=address))
+        talk.say(t("{address} did not return a list of models.", address=address))
         if is_ollama:
-            talk.say(t("Start it with `ollama serve`; `ollama pull llama3.2` gets a model."))
+            talk.say(t("Start it with `ollama serve`; get a model with `ollama pull llama3.2`."))
     return replace(choice, models=tuple(models))
 
 
@@ -223,15 +223,15 @@ def _ask_key(talk: Dialogue, vendor: Vendor, *, optional: bool) -> str:
     if not vendor.key_variables:
         return ""
     question = (
-        t("Its key, if it asks for one (not shown while you paste it; Enter: none)")
+        t("API key, if it needs one (hidden while you paste; Enter: none)")
         if optional
-        else t("Key for {name} (not shown while you paste it)", name=vendor.name)
+        else t("API key for {name} (hidden while you paste)", name=vendor.name)
     )
     while True:
         key = talk.secret(question)
         if key.isascii() and " " not in key and (key or optional):
             return key
-        talk.say(t("That is no key: expected one word of plain letters, digits and signs."))
+        talk.say(t("That is not a valid key: expected one word of letters, digits and symbols."))
 
 
 def _exported(vendor: Vendor, environ: Mapping[str, str]) -> str | None:

@@ -50,8 +50,8 @@ def check(text: str, base_url: str, variable: str | None = None) -> Token:
     """Ask Telegram whose token it is. Raises `KoreError` with the reason."""
     if not shaped(text):
         raise KoreError(
-            t("this is no bot token, which looks like 123456789:AAF0…"),
-            hint=t("copy the whole line that @BotFather shows"),
+            t("this is not a bot token; expected something like 123456789:AAF0…"),
+            hint=t("copy the complete token from @BotFather"),
         )
     return Token(text, asyncio.run(check_bot_token(text, base_url)), variable)
 
@@ -62,7 +62,7 @@ def from_variable(name: str, environ: Mapping[str, str], base_url: str) -> Token
     if not text:
         raise ConfigError(
             t("the environment variable {name} is not set", name=name),
-            hint=t("export it, or leave --token-env out to be asked"),
+            hint=t("export it, or omit --token-env to be asked"),
         )
     return check(text, base_url, name)
 
@@ -74,14 +74,14 @@ def asked(talk: Dialogue, environ: Mapping[str, str], base_url: str) -> Token:
         token = _checked(talk, environ[variable].strip(), base_url, variable)
         if token is not None:
             return token
-    talk.say(t("A bot and its token come from @BotFather: https://t.me/BotFather"))
-    talk.say(t("Send it /newbot, answer its two questions, and copy the token that it shows."))
+    talk.say(t("Create a bot with @BotFather: https://t.me/BotFather"))
+    talk.say(t("Send it /newbot, answer its two questions, and copy the token."))
     for _ in range(_TRIES):
-        text = talk.secret(t("Token (not shown while you paste it)"))
+        text = talk.secret(t("Token (hidden while you paste)"))
         token = _checked(talk, text, base_url, None)
         if token is not None:
             return token
-    raise KoreError(t("no token was found; nothing was written"))
+    raise KoreError(t("no token given; nothing was written"))
 
 
 def _checked(talk: Dialogue, text: str, base_url: str, variable: str | None) -> Token | None:
@@ -91,7 +91,7 @@ def _checked(talk: Dialogue, text: str, base_url: str, variable: str | None) -> 
             return check(text, base_url, variable)
         except ServiceUnreachable as exc:
             _complain(talk, exc)
-            ways = [t("try again"), t("keep the token and check it later"), t("another token")]
+            ways = [t("try again"), t("keep the token and verify it later"), t("another token")]
             match talk.choose(t("What now?"), ways, default=1):
                 case 1:
                     return Token(text, None, variable)
@@ -127,7 +127,9 @@ def addition(token: Token, name: str | None, settings: Settings, raw: Mapping[st
         return Change(config, _kept(token, variable))
     telegram = settings.telegram
     if not telegram.enabled or not telegram.token.get_secret_value():
-        raise ConfigError(t("there is no first bot yet"), hint=t("add that one without --name"))
+        raise ConfigError(
+            t("no bot is connected yet"), hint=t("connect the first one without --name")
+        )
     variable = token.variable or _free(f"{VARIABLE}_{name.upper()}", token, settings)
     entry = {"name": name, "token": f"${{{variable}}}"}
     accounts = [one for one in _accounts(raw) if isinstance(one, dict) and one.get("name") != name]

@@ -17,27 +17,27 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _SHOWN_CHARS = 60
 
 _REFUSED = mark_for_translation(
-    "{path} is not used: its folder is not trusted, and there is an agent {name} already"
+    "{path} is ignored: its folder is not trusted, and an agent {name} already exists"
 )
 
 _HERE = mark_for_translation(
-    "those of this folder: `kore agent --agent NAME`, or where work is done here: `--cwd .`"
+    "agents of this folder: `kore agent --agent NAME`, or from a chat started with `--cwd .`"
 )
 
 
 def add_agents_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    listing = actions.add_parser("list", help="all agents that can be used in this folder")
-    show = actions.add_parser("show", help="one of them, with its text and what is odd about it")
+    listing = actions.add_parser("list", help="list the agents available in this folder")
+    show = actions.add_parser("show", help="show an agent, with its text and warnings")
     show.add_argument("name", metavar="NAME")
     for action in (listing, show):
         action.add_argument("--json", action="store_true", help="print JSON")
-    new = actions.add_parser("new", help="write a first file to edit")
+    new = actions.add_parser("new", help="create an agent file to edit")
     add = new.add_argument
-    add("name", metavar="NAME", help="lower-case letters, digits and -")
-    add("--description", metavar="TEXT", help="when it is to be used, for the model to read")
-    add("--tools", metavar="A,B", help="the tools that it is given (default: all)")
-    add("--model", metavar="NAME", help="a profile or model (default: inherit)")
+    add("name", metavar="NAME", help="lowercase letters, digits and -")
+    add("--description", metavar="TEXT", help="when to use it (the model reads this)")
+    add("--tools", metavar="A,B", help="the tools it may use (default: all)")
+    add("--model", metavar="NAME", help="profile or model (default: inherit)")
     add("--project", action="store_true", help="in ./.kore/agents instead of Kore's folder")
 
 
@@ -55,7 +55,8 @@ def run_agents(args: argparse.Namespace) -> int:
         agent = found.find(args.name, Path.cwd())
         if agent is None:
             raise KoreError(
-                t("no agent {args!r}", args=args.name[:80]), hint=t("`kore agents list` shows them")
+                t("unknown agent {args!r}", args=args.name[:80]),
+                hint=t("`kore agents list` shows them"),
             )
         if args.json:
             print_json({**facts(agent, tools), "prompt": agent.prompt})
@@ -88,7 +89,7 @@ def _list(agents: list[SubagentDefinition], tools: list[str]) -> None:
         )
         for one in agents
     ]
-    print_table(("name", "for", "model", "tools", "from", "remarks"), rows)
+    print_table(("name", "for", "model", "tools", "from", "warnings"), rows)
 
 
 def _show(agent: SubagentDefinition, tools: list[str]) -> None:
@@ -103,16 +104,16 @@ def _show(agent: SubagentDefinition, tools: list[str]) -> None:
         (mark_for_translation("tools"), tools_in_words(agent)),
         (
             mark_for_translation("permission mode"),
-            t("at most {mode}", mode=agent.mode) if agent.mode else t("that of the conversation"),
+            t("at most {mode}", mode=agent.mode) if agent.mode else t("same as the conversation"),
         ),
         (
             mark_for_translation("turns"),
-            str(agent.max_turns) if agent.max_turns else t("as agent.max_iterations says"),
+            str(agent.max_turns) if agent.max_turns else t("agent.max_iterations"),
         ),
         (mark_for_translation("background"), t("yes") if agent.background else t("no")),
         *([(mark_for_translation("skills"), ", ".join(agent.skills))] if agent.skills else ()),
         *([(mark_for_translation("colour"), agent.color)] if agent.color else ()),
-        *((mark_for_translation("remark"), remark) for remark in warnings_of(agent, tools)),
+        *((mark_for_translation("warning"), remark) for remark in warnings_of(agent, tools)),
     ]
     print(clean(agent.name))
     for name, value in rows:
@@ -127,7 +128,7 @@ def _new(args: argparse.Namespace) -> int:
     if not _NAME.fullmatch(args.name):
         raise KoreError(
             t(
-                "found the name {args!r}, expected lower-case letters, digits and -",
+                "found the name {args!r}, expected lowercase letters, digits and -",
                 args=args.name[:80],
             )
         )
@@ -135,7 +136,7 @@ def _new(args: argparse.Namespace) -> int:
     text = render_prompt(
         "new_agent",
         called=args.name,
-        description=_quoted(args.description or t("Say when this agent is to be used.")),
+        description=_quoted(args.description or t("Describe when to use this agent.")),
         tools=_quoted(args.tools or "*"),
         model=_quoted(args.model or "inherit"),
     )
@@ -145,7 +146,7 @@ def _new(args: argparse.Namespace) -> int:
         write_private(path, f"{text}\n")
     except FileExistsError:
         raise KoreError(
-            t("{path} is there already", path=path), hint=t("edit it, or choose a name")
+            t("{path} already exists", path=path), hint=t("edit it, or choose another name")
         ) from None
     except OSError as exc:
         raise KoreError(
@@ -154,7 +155,7 @@ def _new(args: argparse.Namespace) -> int:
     print(path)
     speak = f"kore agent --agent {args.name}"
     print(
-        t("write there what it is for and how it works, then try it: {speak}", speak=speak),
+        t("describe its purpose and how it works there, then try it: {speak}", speak=speak),
         file=sys.stderr,
     )
     return 0
@@ -175,7 +176,7 @@ def _short(text: str) -> str:
 
 def add_tools_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    listing = actions.add_parser("list", help="names, aliases, effects, and who may")
+    listing = actions.add_parser("list", help="list tools with aliases, effects and roles")
     listing.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -201,5 +202,5 @@ def run_tools(args: argparse.Namespace) -> int:
         )
         for one in found
     ]
-    print_table(("name", "effect", "roles that may", "also called", "what it does"), rows)
+    print_table(("name", "effect", "roles", "aliases", "description"), rows)
     return 0

@@ -27,17 +27,17 @@ _UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="tail|search|verify")
-    tail = actions.add_parser("tail", help="the newest entries")
-    tail.add_argument("-n", type=whole, default=20, metavar="N", help="so many (20)")
-    tail.add_argument("--follow", action="store_true", help="and those that come, until Ctrl-C")
-    search = actions.add_parser("search", help="entries that fit, oldest first")
-    search.add_argument("text", nargs="?", metavar="TEXT", help="stands anywhere in the entry")
-    search.add_argument("--tool", metavar="NAME", help="of this tool")
-    search.add_argument("--session", metavar="ID", help="of sessions that begin like this")
-    search.add_argument("--denied", action="store_true", help="only what was not allowed")
+    tail = actions.add_parser("tail", help="show the latest entries")
+    tail.add_argument("-n", type=whole, default=20, metavar="N", help="number of entries (20)")
+    tail.add_argument("--follow", action="store_true", help="follow new entries until Ctrl-C")
+    search = actions.add_parser("search", help="search entries, oldest first")
+    search.add_argument("text", nargs="?", metavar="TEXT", help="text anywhere in the entry")
+    search.add_argument("--tool", metavar="NAME", help="by tool")
+    search.add_argument("--session", metavar="ID", help="session id prefix")
+    search.add_argument("--denied", action="store_true", help="only denied calls")
     search.add_argument("--since", type=_moment, metavar="WHEN", help="2h, 7d, or 2026-01-31")
-    check = actions.add_parser("verify", help="look for cuts, edits and moved entries")
-    check.add_argument("--head", metavar="HASH", help="an earlier head that must still be there")
+    check = actions.add_parser("verify", help="check for deleted, edited and moved entries")
+    check.add_argument("--head", metavar="HASH", help="an earlier head hash that must still exist")
     for one in (tail, search, check):
         one.add_argument("--json", action="store_true", help="print JSON")
 
@@ -53,13 +53,13 @@ def run(args: argparse.Namespace) -> int:
         for shown, entry in enumerate(found, 1):  # noqa: B007 - how many there were
             _show(entry, as_json=args.json)
         if not shown and not args.json:
-            print(t("no entry fits"), file=sys.stderr)
+            print(t("no matching entries"), file=sys.stderr)
         return 0
     newest = deque(entries(folder), maxlen=args.n)
     for entry in newest:
         _show(entry, as_json=args.json)
     if not newest and not args.json:
-        print(t("no entries yet; each call of a tool makes one"), file=sys.stderr)
+        print(t("no entries yet; each tool call adds one"), file=sys.stderr)
     if args.follow:
         for entry in _coming(folder, newest[-1]["hash"] if newest else None):
             _show(entry, as_json=args.json)
@@ -84,12 +84,12 @@ def _lines(report: Report, head: str | None) -> Iterator[str]:
         yield f"{place}: {fault.what}"
     if report.known is False:
         yield t(
-            "no entry has the hash {head}: the trail was made anew, or is not that one", head=head
+            "no entry has the hash {head}: the log was recreated, or this is another log", head=head
         )
     for repair in report.repairs:
-        yield t("noted at a start: {repair}", repair=repair)
+        yield t("noted at startup: {repair}", repair=repair)
     bad = report.faults or report.known is False
-    verdict = t("not what was written" if bad else "whole")
+    verdict = t("does not match the original" if bad else "intact")
     counted = plural(report.entries, "{n:,} entry", "{n:,} entries")
     files = plural(report.files, "{n} file", "{n} files")
     yield t("{entries} in {files}: {verdict}", entries=counted, files=files, verdict=verdict)
@@ -170,8 +170,8 @@ def _moment(text: str) -> float:
         return datetime.fromisoformat(text).timestamp()
     except ValueError:
         said = t(
-            "found {text!r}, expected a time ago (30m, 2h, 7d) or a date "
-            "(2026-01-31, 2026-01-31T08:00)",
+            "found {text!r}, expected an age (30m, 2h, 7d) or a date (2026-01-31, "
+            "2026-01-31T08:00)",
             text=text,
         )
         raise argparse.ArgumentTypeError(said) from None

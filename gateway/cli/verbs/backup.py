@@ -53,7 +53,7 @@ def add_backup_arguments(parser: argparse.ArgumentParser) -> None:
         "file",
         type=Path,
         metavar="FILE",
-        help="the copy; a name with .zip takes configuration, secrets and workspace along",
+        help="the backup file; a .zip also includes configuration, secrets and workspace",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
@@ -62,7 +62,7 @@ def run_backup(args: argparse.Namespace) -> int:
     target = (Path.cwd() / args.file.expanduser()).resolve()
     if target.exists():
         raise KoreError(
-            t("{path} exists already", path=target), hint=t("name a file that does not")
+            t("{path} exists already", path=target), hint=t("choose a file that does not exist")
         )
     if not target.parent.is_dir():
         raise KoreError(t("{path}: no such folder", path=target.parent))
@@ -74,27 +74,30 @@ def run_backup(args: argparse.Namespace) -> int:
         facts |= {"counts": found.counts, "sealed": found.sealed, "with": names}
         print_json({**facts, "left_out": missing})
         return 0
-    print(
-        t("{path}: {size}, read back: {found}", path=target, size=size(copied), found=found.words)
-    )
+    print(t("{path}: {size}, verified: {found}", path=target, size=size(copied), found=found.words))
     if names:
-        print(t("with {names}; it holds your keys: keep it safe", names=", ".join(names)))
+        print(t("includes {names}; it contains your keys, so keep it safe", names=", ".join(names)))
     else:
-        print(t("the database alone; FILE.zip takes configuration, secrets and workspace along"))
+        print(t("database only; use FILE.zip to include configuration, secrets and workspace"))
     if missing:
         print(left_out(missing))
     if found.sealed:
-        print(t("its texts are sealed: without the key that it was made with nobody can read it"))
+        print(
+            t(
+                "its messages are encrypted: they cannot be read without the key they were "
+                "encrypted with"
+            )
+        )
     return 0
 
 
 def left_out(count: int) -> str:
     return plural(
         count,
-        "left out: {n:,} file or folder that lies too deep, has no readable name or cannot be"
-        " opened",
-        "left out: {n:,} files or folders that lie too deep, have no readable name or cannot be"
-        " opened",
+        "skipped: {n:,} file or folder that is nested too deeply, has an invalid name or "
+        "cannot be read",
+        "skipped: {n:,} files or folders that are nested too deeply, have invalid names "
+        "or cannot be read",
     )
 
 
@@ -152,7 +155,7 @@ def _pack(
             own = [path.stat() for path in (copy, part)]
             if workspace.is_dir():
                 _pack_workspace(workspace.resolve(), packing, [(s.st_dev, s.st_ino) for s in own])
-            names.append(t("{path} (links left out)", path=workspace))
+            names.append(t("{path} (links skipped)", path=workspace))
         with zipfile.ZipFile(part) as packed:
             if (broken := packed.testzip()) is not None:
                 raise KoreError(f"the backup did not verify: {broken} is damaged in it")
@@ -191,10 +194,10 @@ _SHARE = 0.9
 
 
 def add_restore_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", type=Path, metavar="FILE", help="what `kore backup` has made")
-    parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
+    parser.add_argument("file", type=Path, metavar="FILE", help="a file created by `kore backup`")
+    parser.add_argument("-y", "--yes", action="store_true", help="do not ask for confirmation")
     parser.add_argument(
-        "--database-only", action="store_true", help="leave configuration and workspace as they are"
+        "--database-only", action="store_true", help="keep the current configuration and workspace"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
@@ -234,10 +237,10 @@ def run_restore(args: argparse.Namespace) -> int:
     if args.json:
         print_json({"counts": now.counts, "schema": now.schema, "kept": kept})
         return 0
-    print(t("restored and read back: {found}", found=now.words))
+    print(t("restored and verified: {found}", found=now.words))
     for path in kept:
-        print(t("what was there before: {path}", path=path))
-    print(t("Messages that came after the backup and were confirmed are in what was there before."))
+        print(t("previous version: {path}", path=path))
+    print(t("Messages received and confirmed after the backup are only in the previous version."))
     return 0
 
 
@@ -245,8 +248,8 @@ def _ask(args: argparse.Namespace) -> None:
     if args.yes:
         return
     if not sys.stdin.isatty():
-        raise KoreError(t("nothing was restored"), hint=t("--yes does it without a question"))
-    asked = t("Put it in the place of what there is now? Type yes: ")
+        raise KoreError(t("nothing was restored"), hint=t("use --yes to skip the question"))
+    asked = t("Replace the current data? Type yes: ")
     print(asked, end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip() != "yes":
         raise KoreError(t("nothing was restored"))
@@ -265,7 +268,7 @@ def _unpack(file: Path, folder: Path) -> None:
             names = [info.filename for info in packed.infolist() if not info.is_dir()]
             strange = [name for name in names if not _is_ours(name)]
             if strange or DATABASE not in names:
-                raise KoreError(t("{path} is no backup of Kore's", path=file))
+                raise KoreError(t("{path} is not a Kore backup", path=file))
             _check_room(file, packed.infolist(), folder)
             with open_folder_beneath(folder.resolve()) as root, FolderCursor(root) as place:
                 for info in packed.infolist():
@@ -298,8 +301,8 @@ def _check_directory(file: Path) -> None:
     # A size that says "look into the larger record" is none.
     if any(_DIRECTORY_BYTES < size_bytes != 0xFFFFFFFF for size_bytes in found):
         raise KoreError(
-            t("{path} lists too many files to be unpacked", path=file),
-            hint=t("A list may have {size} at most.", size=size(_DIRECTORY_BYTES)),
+            t("{path} contains too many files", path=file),
+            hint=t("The limit is {size}.", size=size(_DIRECTORY_BYTES)),
         )
 
 
@@ -323,9 +326,10 @@ def _check_room(file: Path, packed: "Sequence[ZipInfo]", folder: Path) -> None:
     free = int(shutil.disk_usage(folder).free * _SHARE)
     if wanted > free:
         raise KoreError(
-            t("{path} needs {wanted}, and {free} may be used", path=file, wanted=size(wanted),
+            t("{path} needs {wanted}, but only {free} is available", path=file, wanted=size(wanted),
               free=size(free)),
-            hint=t("nothing was restored; make room, or look into the file: it may be no backup"),
+            hint=t("nothing was restored; free some space or check the file: it may not be a "
+"backup"),
         )  # fmt: skip
 
 
@@ -387,7 +391,7 @@ def _put_folder(source: Path, workspace: Path) -> list[str]:
         fresh.rename(workspace)
     except OSError as exc:
         raise KoreError(
-            t("{path} could not be put in place: {reason}", path=workspace, reason=exc)
+            t("{path} could not be replaced: {reason}", path=workspace, reason=exc)
         ) from exc
     return kept
 

@@ -26,24 +26,22 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="add|list|remove|test")
-    add = actions.add_parser("add", help="connect a bot, and become its owner")
+    add = actions.add_parser("add", help="connect a bot and become its owner")
     add.add_argument(
-        "--token-env", metavar="NAME", help="take the token from this environment variable"
+        "--token-env", metavar="NAME", help="read the token from this environment variable"
     )
     add.add_argument(
-        "--no-wait", action="store_true", help="print the link and do not wait for who opens it"
+        "--no-wait", action="store_true", help="print the link and do not wait until it is opened"
     )
-    listing = actions.add_parser("list", help="which there are, and how they are")
+    listing = actions.add_parser("list", help="list channels and their status")
     listing.add_argument("--json", action="store_true", help="print JSON")
     remove = actions.add_parser("remove", help="disconnect a bot and forget its token")
-    remove.add_argument("-y", "--yes", action="store_true", help="ask nothing")
-    test = actions.add_parser("test", help="ask the platform whether it knows the bot")
+    remove.add_argument("-y", "--yes", action="store_true", help="do not ask for confirmation")
+    test = actions.add_parser("test", help="test whether the platform accepts the bot")
     test.add_argument("--json", action="store_true", help="print JSON")
     for action in (add, remove, test):
         action.add_argument("channel", choices=["telegram"], metavar="telegram")
-        action.add_argument(
-            "--name", metavar="NAME", type=_account, help="a further bot beside the first one"
-        )
+        action.add_argument("--name", metavar="NAME", type=_account, help="an additional bot")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -64,15 +62,17 @@ def add(args: argparse.Namespace) -> int:
     try:
         token, fresh = _token(args, talk)
     except (Back, Skip):
-        talk.say(t("Left out; nothing was written."))
+        talk.say(t("Skipped; nothing was written."))
         return 0
     if fresh:
         _write(args, token)
         if token.bot is not None:
             talk.say(t("@{name} is connected.", name=token.bot.username))
     if token.bot is None:
-        talk.say(t("The token is kept, and not checked yet: Telegram could not be reached."))
-        talk.say(t("When the network is back: `kore channel add telegram` makes you its owner."))
+        talk.say(t("The token is saved but not verified: Telegram could not be reached."))
+        talk.say(
+            t("When the network is back, run `kore channel add telegram` to become its owner.")
+        )
         return 0
     return _meet(args, token, token.bot, talk)
 
@@ -87,7 +87,7 @@ def _token(args: argparse.Namespace, talk: "Dialogue") -> "tuple[Token, bool]":
     if args.token_env:
         return from_variable(args.token_env, os.environ, base_url), True
     if somebody_is_there():
-        said = t("A bot is connected already. Put another one in its place?")
+        said = t("A bot is already connected. Replace it?")
         if known and not talk.confirm(said, default=False):
             return check(known, base_url), False
         return asked(talk, os.environ, base_url), True
@@ -98,8 +98,8 @@ def _token(args: argparse.Namespace, talk: "Dialogue") -> "tuple[Token, bool]":
     variable = exported(os.environ)
     if variable is None:
         raise ConfigError(
-            t("kore channel add asks for the bot's token, and nobody is there"),
-            hint=t("give it on stdin, or its variable: --token-env TELEGRAM_BOT_TOKEN"),
+            t("kore channel add asks for the bot's token and needs a terminal"),
+            hint=t("pass it on stdin, or name its variable: --token-env TELEGRAM_BOT_TOKEN"),
         )
     return check(os.environ[variable].strip(), base_url, variable), True
 
@@ -151,14 +151,12 @@ def _meet(args: argparse.Namespace, token: "Token", bot: "BotIdentity", talk: "D
     if running is not None:
         known = candidate.way in running
         talk.say(
-            t("The gateway that runs answers.")
+            t("The running gateway uses it now.")
             if known
-            else t("Next: restart the gateway that runs; it does not know this bot yet.")
+            else t("Next: restart the running gateway; it does not know this bot yet.")
         )
         return 0
-    talk.say(
-        t("Next: `kore gateway` answers from now on; `kore service install` keeps it running.")
-    )
+    talk.say(t("Next: start `kore gateway`; `kore service install` keeps it running."))
     return 0
 
 
@@ -178,7 +176,9 @@ def _awaited(
         return asyncio.run(await_owner(settings, home, candidate, talk.say))
     except KeyboardInterrupt:
         talk.say()
-        return t("Nobody owns it yet. The link holds on: `kore gateway`, then open it.")
+        return t(
+            "It has no owner yet. The link is still valid: start `kore gateway`, then open it."
+        )
 
 
 def may_serve(args: argparse.Namespace) -> bool:
@@ -212,7 +212,7 @@ def _list(args: argparse.Namespace) -> int:
         ]
         print_table(tuple(rows[0]), shown)
     else:
-        print(t("No channel is connected; `kore channel add telegram` connects one."))
+        print(t("No channel is connected. To connect one: `kore channel add telegram`"))
     return 0
 
 
@@ -250,7 +250,7 @@ def _connected(settings: "Settings", name: str | None) -> str:
     known = _known(settings, name)
     if not known:
         raise KoreError(
-            t("no such bot is connected"), hint=t("`kore channel list` shows which are")
+            t("this bot is not connected"), hint=t("`kore channel list` shows the connected bots")
         )
     return known
 
@@ -265,14 +265,14 @@ def _remove(args: argparse.Namespace) -> int:
     if not args.yes:
         if not somebody_is_there():
             raise ConfigError(
-                t("kore channel remove asks first, and nobody is there"), hint="--yes"
+                t("kore channel remove asks for confirmation and needs a terminal"), hint="--yes"
             )
         if not Dialogue().confirm(t("Disconnect the bot and forget its token?"), default=False):
             return 0
     _apply(removal(args.name, read_object(path) or {}), path, home)
-    print(t("Disconnected. A gateway that is running goes on with it until it is restarted."))
+    print(t("Disconnected. A running gateway keeps using it until it is restarted."))
     if os.environ.get(OWN_VARIABLE) and args.name is None:
-        print(t("{name} is still exported: take it out, too.", name=OWN_VARIABLE))
+        print(t("{name} is still exported: unset it too.", name=OWN_VARIABLE))
     return 0
 
 

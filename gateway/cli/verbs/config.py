@@ -13,30 +13,34 @@ from gateway.cli.context import sources_of
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     for name, words in {
-        "validate": mark_for_translation("check it"),
-        "show": mark_for_translation("print what it comes to"),
+        "validate": mark_for_translation("validate the configuration"),
+        "show": mark_for_translation("print the effective configuration"),
     }.items():
         part = actions.add_parser(name, help=words)
-        part.add_argument("file", nargs="?", type=Path, metavar="FILE", help="instead of your own")
+        part.add_argument(
+            "file", nargs="?", type=Path, metavar="FILE", help="instead of your own configuration"
+        )
         part.add_argument("--json", action="store_true", help="print JSON")
-    listing = actions.add_parser("list", help="every key, its value, and where it was set")
-    listing.add_argument("--set", action="store_true", help="only what is not at its default")
-    reading = actions.add_parser("get", help="one value")
-    setting = actions.add_parser("set", help="change one value in the file")
-    unsetting = actions.add_parser("unset", help="take one value out of the file")
+    listing = actions.add_parser("list", help="list every key with its value and origin")
+    listing.add_argument(
+        "--set", action="store_true", help="only values that differ from the default"
+    )
+    reading = actions.add_parser("get", help="show one value")
+    setting = actions.add_parser("set", help="set one value in the file")
+    unsetting = actions.add_parser("unset", help="remove one value from the file")
     editing = actions.add_parser("edit", help="open the file in $VISUAL or $EDITOR, then check it")
     for part in (reading, setting, unsetting):
         part.add_argument("key", metavar="SECTION.KEY", help="such as agent.model")
     setting.add_argument(
-        "value", nargs="?", metavar="VALUE", help="text or JSON; without it, it is asked for"
+        "value", nargs="?", metavar="VALUE", help="text or JSON (default: ask for it)"
     )
-    importing = actions.add_parser("import", help="take over what files of other programs say")
-    importing.add_argument("file", nargs="?", type=Path, metavar="FILE", help="this one alone")
+    importing = actions.add_parser("import", help="import settings from other programs")
+    importing.add_argument("file", nargs="?", type=Path, metavar="FILE", help="only this file")
     importing.add_argument("--json", action="store_true", help="print JSON")
-    reverting = actions.add_parser("revert", help="put back the last file that a gateway ran with")
+    reverting = actions.add_parser("revert", help="restore the last configuration a gateway used")
     reverting.add_argument("--json", action="store_true", help="print JSON")
     for part in (listing, reading, setting, unsetting, editing):
-        part.add_argument("--file", type=Path, metavar="FILE", help="another file than your own")
+        part.add_argument("--file", type=Path, metavar="FILE", help="another configuration file")
         part.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -70,7 +74,7 @@ def _validate(args: argparse.Namespace) -> int:
     if args.json:
         print_json({"valid": True, "files": files, "errors": [], "notes": notes})
         return 0
-    print(t("valid: {files}", files=", ".join(files) or t("no file, the defaults hold")))
+    print(t("valid: {files}", files=", ".join(files) or t("no file; using the defaults")))
     for note in notes:
         print(t("note: {text}", text=note))
     return 0
@@ -141,7 +145,7 @@ def _get(args: argparse.Namespace) -> int:
         else:
             raise ConfigError(
                 t(
-                    "{key}: {above} has no such entry",
+                    "{key}: no such entry in {above}",
                     key=printable(args.key),
                     above=printable(".".join(path[:n])),
                 )

@@ -56,8 +56,8 @@ def unset(args: argparse.Namespace, sources: Sources) -> int:
         # Only now: a file never refers to what is not there.
         gone = _drop_orphans(sources, file, before)
     if gone and not args.json:
-        print(t("taken out of {path}: {names}", path=sources.secrets, names=", ".join(gone)))
-    return _tell(args, sources, made, t("{key} is not set here any more", key=args.key))
+        print(t("removed from {path}: {names}", path=sources.secrets, names=", ".join(gone)))
+    return _tell(args, sources, made, t("{key} is no longer set here", key=args.key))
 
 
 def _drop_orphans(sources: Sources, file: Path, before: str) -> list[str]:
@@ -79,7 +79,7 @@ def edit(args: argparse.Namespace, sources: Sources) -> int:
     aside = _aside(file)
     before = editing.text_of(file)
     if aside.exists():
-        said = t("{path}: goes on from there; delete it to begin anew", path=aside)
+        said = t("{path}: continuing from this draft; delete it to start over", path=aside)
         print(said, file=sys.stderr)
     else:
         with file_lock(file):  # which makes the folder, too
@@ -98,14 +98,19 @@ def edit(args: argparse.Namespace, sources: Sources) -> int:
     with file_lock(file):
         if editing.text_of(file) != before:
             raise ConfigError(
-                t("{file} was changed meanwhile; yours is in {aside}", file=file, aside=aside)
+                t(
+                    "{file} was changed in the meantime; your version is in {aside}",
+                    file=file,
+                    aside=aside,
+                )
             )
         try:
             made = editing.rewriting(sources, file, text)
         except ConfigError as exc:
             lines = str(exc).replace(str(aside), str(file))
             hint = t(
-                "{file} is as it was; yours is kept in {aside}, and the next edit goes on there",
+                "{file} is unchanged; your version is in {aside}, and the next edit "
+                "continues there",
                 file=file,
                 aside=aside,
             )
@@ -121,18 +126,20 @@ def revert(args: argparse.Namespace, sources: Sources) -> int:
     text = read_text(good)
     if text is None:
         raise KoreError(
-            t("there is no {path} yet", path=good), hint=t("a gateway that runs keeps it")
+            t("{path} does not exist yet", path=good), hint=t("a running gateway saves it")
         )
     with file_lock(file):
         now = read_text(file)
         if now == text:
-            print(t("{file}: nothing to put back, it is what a gateway ran with last", file=file))
+            print(t("{file}: nothing to restore, the last gateway used this version", file=file))
             return 0
         made = editing.rewriting(sources, file, text)
         if now is not None:
             write_atomic(_aside(file), now)
         made.write(sources)
-    return _tell(args, sources, made, t("is what {good} holds; `edit` has the other", good=good))
+    return _tell(
+        args, sources, made, t("now matches {good}; `edit` opens your other version", good=good)
+    )
 
 
 def _aside(file: Path) -> Path:
@@ -156,7 +163,7 @@ def _asked(key: str) -> str:
             return getpass(f"{key}: ").strip()
         return input(f"{key}: ").strip()
     except EOFError:
-        raise KoreError(t("the input ended before a value was given")) from None
+        raise KoreError(t("no value given")) from None
 
 
 def _edited(file: Path, before: str) -> None:
@@ -168,13 +175,13 @@ def _edited(file: Path, before: str) -> None:
             t(
                 "the editor {name} cannot be started: {reason}",
                 name=named,
-                reason=t("an open quote"),
+                reason=t("unclosed quote"),
             )
         ) from None
     if not words:
         words = [found for name in ("nano", "vi") if (found := find_trusted_program(name))][:1]
     if not words:
-        raise KoreError(t("no editor is known"), hint=t("set EDITOR to the one to use"))
+        raise KoreError(t("no editor is configured"), hint=t("set EDITOR"))
     try:
         code = subprocess.run([*words, str(file)], check=False).returncode
     except OSError as exc:
@@ -182,18 +189,18 @@ def _edited(file: Path, before: str) -> None:
             t("the editor {name} cannot be started: {reason}", name=words[0], reason=exc.strerror)
         ) from None
     if code != 0:
-        hint = t("what you wrote is in {file}, and the next edit goes on there", file=file)
+        hint = t("your changes are in {file}; the next edit continues there", file=file)
         if read_text(file) == before:
-            hint = t("EDITOR chooses another one")
+            hint = t("set EDITOR to use another one")
         raise KoreError(
-            t("the editor ended with {code}; nothing was changed", code=code), hint=hint
+            t("the editor exited with code {code}; nothing was changed", code=code), hint=hint
         )
 
 
 def _read(file: Path) -> str:
     text = read_text(file)
     if text is None:
-        raise KoreError(t("the editor left no file; nothing was changed"))
+        raise KoreError(t("the editor saved no file; nothing was changed"))
     return text
 
 
@@ -210,7 +217,7 @@ def _tell(args: argparse.Namespace, sources: Sources, made: editing.ConfigEdit, 
             args.crash.redactor = redactor_of(settings, os.environ)
             place = settings.places.get(tuple(getattr(args, "key", "").split(".")[:2]))
             if place and place != str(made.file) and args.action == "set":
-                notes.append(t("{place} sets it too, and wins", place=place))
+                notes.append(t("{place} also sets it and takes precedence", place=place))
             check_usable(settings, os.environ)
         except ConfigError as exc:
             notes += str(exc).splitlines()

@@ -31,7 +31,8 @@ def import_foreign(args: argparse.Namespace, sources: Sources) -> int:
     files = {named: None} if named else _there(sources)
     if not files:
         raise KoreError(
-            t("there is no file of another program"), hint=t("name one: kore config import FILE")
+            t("no configuration of another program found"),
+            hint=t("name a file: kore config import FILE"),
         )
     file, taken, left = sources.own, [], []
     with file_lock(file):
@@ -49,7 +50,7 @@ def import_foreign(args: argparse.Namespace, sources: Sources) -> int:
             for key, value in theirs.values.items():
                 fresh = _merged(_present(content, key), value)
                 if fresh is None:
-                    left.append(t("{where}: set already", where=f"{path}: {'.'.join(key)}"))
+                    left.append(t("{where}: already set", where=f"{path}: {'.'.join(key)}"))
                     continue
                 kept, apart = extract_secret(key, fresh)
                 text, secrets = set_value(text, key, kept), {**secrets, **apart}
@@ -60,11 +61,11 @@ def import_foreign(args: argparse.Namespace, sources: Sources) -> int:
         print_json({"file": str(file), "taken": taken, "left": left, "secrets": list(secrets)})
         return 0
     for line in taken:
-        print(t("taken: {what}", what=clean(line)))
+        print(t("imported: {what}", what=clean(line)))
     if secrets:
-        print(t("kept in {path}: {names}", path=sources.secrets, names=", ".join(secrets)))
+        print(t("saved in {path}: {names}", path=sources.secrets, names=", ".join(secrets)))
     for line in left:
-        print(t("not taken: {what}", what=clean(line)))
+        print(t("not imported: {what}", what=clean(line)))
     return 0
 
 
@@ -76,7 +77,7 @@ def set_there(args: argparse.Namespace, file: Path, text: str | None) -> int:
         key = _their_key(args.key, content) if file.name == ".kode.json" else args.key
         path = editing.path_of(key, content, ours=False)
         if path[0] in Settings.model_fields and path[0] not in content:
-            raise ConfigError(t("{file} has no place for {key}", file=file, key=args.key))
+            raise ConfigError(t("{file} cannot store {key}", file=file, key=args.key))
         if text is None:
             fresh = editing.without(file, path)
         else:
@@ -94,7 +95,7 @@ def set_there(args: argparse.Namespace, file: Path, text: str | None) -> int:
     if args.json:
         print_json({"file": str(file), "key": ".".join(path)})
     else:
-        what = t("is taken out") if text is None else f"= {clean(str(shown))}"
+        what = t("is removed") if text is None else f"= {clean(str(shown))}"
         print(f"{file}: {'.'.join(path)} {what}")
     return 0
 
@@ -150,6 +151,6 @@ def _their_name(name: str, content: Mapping[str, Any]) -> str:
     if name not in known:
         names = ", ".join(known) or "none"
         raise ConfigError(
-            t("no model is called {name!r} there; there are {names}", name=name, names=names)
+            t("no model named {name!r} there; available: {names}", name=name, names=names)
         )
     return known[name]

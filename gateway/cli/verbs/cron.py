@@ -11,10 +11,10 @@ from gateway.cli.output import moment, print_json, print_table
 from gateway.cli.service_link import service_of
 
 _CHANGES = {
-    "remove": mark_for_translation("take a job out"),
-    "pause": mark_for_translation("let a job rest"),
-    "resume": mark_for_translation("go on with a job that rests or was switched off"),
-    "run": mark_for_translation("have a job done now"),
+    "remove": mark_for_translation("remove a job"),
+    "pause": mark_for_translation("pause a job"),
+    "resume": mark_for_translation("resume a paused or disabled job"),
+    "run": mark_for_translation("run a job now"),
 }
 
 _KINDS = {
@@ -24,7 +24,7 @@ _KINDS = {
 }
 _STATES = {
     "paused": mark_for_translation("paused"),
-    "failed": mark_for_translation("switched off"),
+    "failed": mark_for_translation("disabled"),
     "done": mark_for_translation("done"),
 }
 
@@ -32,20 +32,22 @@ _STATES = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     names = "list|add|" + "|".join(_CHANGES)
     actions = parser.add_subparsers(dest="action", required=True, metavar=names)
-    listing = actions.add_parser("list", help="all jobs, and how each last went")
+    listing = actions.add_parser("list", help="list jobs with their last result")
     listing.add_argument("--json", action="store_true", help="print JSON")
-    adding = actions.add_parser("add", help="a reminder, or with --ask a task for the agent")
+    adding = actions.add_parser("add", help="add a reminder, or with --ask a task for the agent")
     adding.add_argument("when", metavar="WHEN", help='"tomorrow at 9", "every 2h", "0 9 * * 1-5"')
-    adding.add_argument("text", metavar="TEXT", help="what is said, or asked")
-    adding.add_argument("--ask", action="store_true", help="the text is a task, not a reminder")
-    adding.add_argument("--own", action="store_true", help="each time in a new conversation")
-    adding.add_argument("--urgent", action="store_true", help="quiet hours do not hold it")
+    adding.add_argument("text", metavar="TEXT", help="text of the reminder or task")
+    adding.add_argument(
+        "--ask", action="store_true", help="treat the text as a task, not a reminder"
+    )
+    adding.add_argument("--own", action="store_true", help="start a new conversation each time")
+    adding.add_argument("--urgent", action="store_true", help="ignore quiet hours")
     adding.add_argument("--zone", metavar="NAME", help="time zone, such as Europe/Berlin")
     adding.add_argument(
         "--catch-up",
         choices=("skip", "once", "all"),
         default="once",
-        help="what becomes of times that were missed (default: once)",
+        help="how to handle missed runs (default: once)",
     )
     adding.add_argument("--json", action="store_true", help="print JSON")
     for name, summary in _CHANGES.items():
@@ -99,7 +101,7 @@ def _list(found: list[Mapping[str, Any]] | Any, *, as_json: bool) -> None:
         )
         for one in found
     ]
-    print_table(("id", "kind", "what", "rule", "next", "last", "told at"), rows)
+    print_table(("id", "kind", "what", "rule", "next", "last", "chat"), rows)
 
 
 def _state(job: Mapping[str, Any]) -> str:

@@ -26,13 +26,15 @@ _MARGIN = 18
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--live", action="store_true", help="also ask the model one tiny question, and Telegram"
+        "--live", action="store_true", help="also test the model and Telegram with a request"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument(
-        "--fix", action="store_true", help="offer to mend what can be mended, then look again"
+        "--fix", action="store_true", help="offer to fix problems, then check again"
     )
-    parser.add_argument("-y", "--yes", action="store_true", help="with --fix: ask nothing")
+    parser.add_argument(
+        "-y", "--yes", action="store_true", help="with --fix: do not ask for confirmation"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -71,7 +73,7 @@ def _mend(args: argparse.Namespace) -> None:
     from gateway.ops.doctor.repairs import find_repairs
 
     if not args.yes and not somebody_is_there():
-        said = t("kore doctor --fix asks first, and nobody is there")
+        said = t("kore doctor --fix asks for confirmation and needs a terminal")
         raise ConfigError(said, hint="kore doctor --fix --yes")
     home, talk = data_dir_of(args), Dialogue()
     try:
@@ -86,7 +88,7 @@ def _mend(args: argparse.Namespace) -> None:
             continue
         if wanted:
             remedy.act()
-            print(t("mended: {what}", what=said), file=sys.stderr)
+            print(t("fixed: {what}", what=said), file=sys.stderr)
 
 
 async def _checks(args: argparse.Namespace) -> list[Check]:
@@ -98,7 +100,7 @@ async def _checks(args: argparse.Namespace) -> list[Check]:
         lines = str(exc).splitlines()
         broken = [Check("config", "fail", line, exc.hint) for line in lines]
         return [*first, *broken, checks.check_packages(), checks.check_clock(home)]
-    files = ", ".join(map(str, settings.files)) or t("no file, the defaults hold")
+    files = ", ".join(map(str, settings.files)) or t("no file; using the defaults")
     results = [*first, Check("config", "ok", files)]
     results += _local(settings, home)
     skew_s = None
@@ -140,7 +142,7 @@ async def _ask_telegram(settings: Settings) -> tuple[Check, float | None]:
     from gateway.ops.credential_checks import try_telegram
 
     if not settings.telegram.enabled or not settings.telegram.token.get_secret_value():
-        return Check("bot", "ok", t("not asked: telegram is not enabled")), None
+        return Check("bot", "ok", t("not tested: Telegram is not enabled")), None
     try:
         name, skew_s = await try_telegram(settings)
     except KoreError as exc:

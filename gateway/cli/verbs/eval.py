@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("places", nargs="*", type=Path, metavar="FILE|FOLDER", help="cases (default: ./evals)")
-    add("--model", metavar="NAME", help="the model to try (default: the configured one)")
-    add("--scripted", action="store_true", help="no model: each case's own script replies")
+    add("--model", metavar="NAME", help="model to evaluate (default: the configured one)")
+    add("--scripted", action="store_true", help="no model: replay each case's script")
     add("--repeat", type=whole, default=1, metavar="N", help="run each case N times")
-    add("-j", "--parallel", type=whole, default=1, metavar="N", help="so many cases at a time")
+    add("-j", "--parallel", type=whole, default=1, metavar="N", help="number of parallel cases")
     add("--json", action="store_true", help="print JSON")
 
 

@@ -80,11 +80,8 @@ def _require_anything(settings: "Settings") -> None:
     asked = settings.files or settings.telegram.enabled or settings.agent.model == OFFLINE
     if not asked and chosen_model(settings, os.environ) == OFFLINE:
         raise ConfigError(
-            t("nothing is configured yet: no model, and no chat to answer in"),
-            hint=t(
-                "`kore init` asks a few questions; in a container set KORE_TELEGRAM_TOKEN and"
-                " OPENAI_API_KEY"
-            ),
+            t("nothing is configured yet: no model and no chat app"),
+            hint=t("run `kore init`; in a container set KORE_TELEGRAM_TOKEN and OPENAI_API_KEY"),
         )
 
 

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-y", "--yes", action="store_true", help="ask nothing")
+    parser.add_argument("-y", "--yes", action="store_true", help="do not ask for confirmation")
     parser.add_argument(
-        "--live", action="store_true", help="try the key with one tiny question to the model"
+        "--live", action="store_true", help="test the key with one short question to the model"
     )
 
 
@@ -35,12 +35,12 @@ def run(args: argparse.Namespace) -> int:
     if not args.yes:
         if not somebody_is_there():
             raise ConfigError(
-                t("kore init asks questions, and nobody is there"), hint="kore init --yes"
+                t("kore init is interactive and needs a terminal"), hint="kore init --yes"
             )
         return _converse(args, home, path)
     home.ensure()
     if path.exists():
-        print(t("{path}: exists already, left as it is", path=path))
+        print(t("{path}: already exists, unchanged", path=path))
     else:
         content = starter_config(_found_model())
         try:
@@ -61,7 +61,7 @@ def _converse(args: argparse.Namespace, home: DataDir, path: Path) -> int:
     # A file that is named but not there is about to be made.
     settings = settings_of(args) if path.exists() else _without_a_file(args)
     talk = Dialogue()
-    talk.say(t("Kore {version}: a few questions, most of them answered by Enter.", version=VERSION))
+    talk.say(t("Kore {version}: a few questions; press Enter for the defaults.", version=VERSION))
     try:
         plan = converse(talk, SetupContext(home, settings, read_object(path) or {}))
     except KeyboardInterrupt:
@@ -151,15 +151,13 @@ def _finish(args: argparse.Namespace) -> int:
     made = ensure_workspace(settings.agent.workspace)
     path = settings.agent.workspace
     print(
-        t("{path}: made", path=path)
+        t("{path}: created", path=path)
         if made
-        else t("{path}: exists already, left as it is", path=path)
+        else t("{path}: already exists, unchanged", path=path)
     )
     chosen = chosen_model(settings, os.environ)
     if chosen == OFFLINE:
-        print(
-            t("no key was found: `kore agent` answers with the offline stand-in until there is one")
-        )
+        print(t("no API key found: until there is one, `kore agent` uses the offline stand-in"))
     elif args.live:
         from agent.providers.registry import resolve_model
         from gateway.ops.credential_checks import check_model_key

@@ -24,11 +24,13 @@ _PIECE_BYTES = 1 << 16
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-n", "--lines", type=whole, default=50, metavar="N", help="so many (50)")
-    parser.add_argument("-f", "--follow", action="store_true", help="and those that come")
-    parser.add_argument("--level", choices=_LEVELS, default="debug", help="at least that bad")
-    parser.add_argument("--agent", action="store_true", help="of terminals without a gateway")
-    parser.add_argument("--json", action="store_true", help="print JSON lines, as in the file")
+    parser.add_argument(
+        "-n", "--lines", type=whole, default=50, metavar="N", help="number of lines (50)"
+    )
+    parser.add_argument("-f", "--follow", action="store_true", help="follow new lines")
+    parser.add_argument("--level", choices=_LEVELS, default="debug", help="minimum level")
+    parser.add_argument("--agent", action="store_true", help="log of terminals without a gateway")
+    parser.add_argument("--json", action="store_true", help="print raw JSON lines")
 
 
 def run(args: argparse.Namespace) -> int:

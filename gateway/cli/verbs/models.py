@@ -30,10 +30,10 @@ _SOURCES = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    listing = actions.add_parser("list", help="configured, with a key at hand, or local")
-    test = actions.add_parser("test", help="ask a tiny question and have a tool called")
+    listing = actions.add_parser("list", help="list configured, available and local models")
+    test = actions.add_parser("test", help="test with a short question and a tool call")
     test.add_argument(
-        "name", nargs="?", metavar="NAME", help="a model or a profile (none: all that are in use)"
+        "name", nargs="?", metavar="NAME", help="a model or profile (default: all in use)"
     )
     for one in (listing, test):
         one.add_argument("--json", action="store_true", help="print JSON")
@@ -116,7 +116,7 @@ def _say(trials: "Sequence[ProbeResult]", args: argparse.Namespace) -> None:
         model = "" if one.model == one.name else f" = {one.model}"
         if one.ok:
             took = t(
-                "first token after {first:.2f} s, a tool called and the answer after {whole:.2f} s",
+                "first token {first:.2f} s, tool call and answer {whole:.2f} s",
                 first=one.first_token_s,
                 whole=one.answer_s,
             )

@@ -16,16 +16,16 @@ from gateway.control.service import Service
 
 def add_user_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    showing = actions.add_parser("show", help="how much is kept of somebody")
-    exporting = actions.add_parser("export", help="all of it in a zip file")
-    deleting = actions.add_parser("delete", help="do away with all of it")
+    showing = actions.add_parser("show", help="show how much data is stored about a person")
+    exporting = actions.add_parser("export", help="export it as a zip file")
+    deleting = actions.add_parser("delete", help="delete all of it")
     for part in (showing, exporting, deleting):
-        part.add_argument("who", metavar="ID", help="such as telegram:123, as `kore pair list`")
+        part.add_argument("who", metavar="ID", help="such as telegram:123 (see `kore pair list`)")
         part.add_argument("--json", action="store_true", help="print JSON")
     exporting.add_argument("-o", "--output", type=Path, metavar="FILE", help="the zip file")
-    deleting.add_argument("-y", "--yes", action="store_true", help="do not ask")
+    deleting.add_argument("-y", "--yes", action="store_true", help="do not ask for confirmation")
     deleting.add_argument(
-        "--with-copies", action="store_true", help="delete the copies of upgrades, too"
+        "--with-copies", action="store_true", help="also delete backups made by upgrades"
     )
 
 
@@ -37,7 +37,7 @@ async def _user(args: argparse.Namespace) -> int:
     async with service_of(args) as service:
         found = await service.person(args.who)
         if not found["found"] and not found["files"]:
-            raise KoreError(t("nothing is kept of {who}", who=args.who), hint="kore pair list")
+            raise KoreError(t("no data is stored about {who}", who=args.who), hint="kore pair list")
         if args.action == "export":
             return await _export_user(args, service)
         if args.action == "delete":
@@ -65,8 +65,8 @@ async def _delete_user(args: argparse.Namespace, service: Service, found: Mappin
     if not args.yes:
         _print_user(args, found, to=sys.stderr)
         if not sys.stdin.isatty():
-            raise KoreError(t("nothing was deleted"), hint=t("--yes does it without a question"))
-        asked = t("Delete all of this for good? Type yes: ")
+            raise KoreError(t("nothing was deleted"), hint=t("use --yes to skip the question"))
+        asked = t("Delete all of this permanently? Type yes: ")
         print(asked, end="", file=sys.stderr, flush=True)
         if (await asyncio.to_thread(sys.stdin.readline)).strip() != "yes":
             raise KoreError(t("nothing was deleted"))
@@ -79,10 +79,10 @@ async def _delete_user(args: argparse.Namespace, service: Service, found: Mappin
         print(
             plural(
                 gone["left_out"],
-                "{n:,} file or folder could not be deleted: look into the inbox and memory folders"
-                " of the workspace.",
-                "{n:,} files or folders could not be deleted: look into the inbox and memory"
-                " folders of the workspace.",
+                "{n:,} file or folder could not be deleted: check the inbox and memory "
+                "folders of the workspace.",
+                "{n:,} files or folders could not be deleted: check the inbox and memory "
+                "folders of the workspace.",
             )
         )
     for line in _remaining_lines(args.who, gone):
@@ -122,31 +122,34 @@ def _remaining_lines(who: str, found: Mapping[str, Any]) -> list[str]:
     """What a deletion does not reach."""
     lines = [
         t(
-            "Not reached: the audit log (who was allowed to do what; kore audit search), your own"
-            " backups, what others said of them, the platform's own copy. What was spent stays as"
-            " sums without a name, and numbers of messages, so that none comes back."
+            "Not included: the audit log (kore audit search), your own backups, what "
+            "others said about them, and the platform's own copy. Total costs stay "
+            "without a name; message numbers stay so that none is reused."
         )
     ]
     if found["copies"]:
         copies = t(", ").join(found["copies"])
         lines.append(
-            t("Copies from before upgrades hold it still: {copies} (--with-copies)", copies=copies)
+            t(
+                "Backups made before upgrades still contain it: {copies} (--with-copies)",
+                copies=copies,
+            )
         )
     if found["allowed"]:
         lines.append(
-            t("{who} stands in the configuration (allow_from) and may write again.", who=who)
+            t("{who} is listed in the configuration (allow_from) and can still write.", who=who)
         )
     return lines
 
 
 def add_pair_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="list|approve|revoke")
-    listing = actions.add_parser("list", help="who was let in, and who asks to be")
+    listing = actions.add_parser("list", help="list paired users and pending requests")
     listing.add_argument("--json", action="store_true", help="print JSON")
-    approve = actions.add_parser("approve", help="let somebody in")
-    approve.add_argument("code", metavar="CODE", help="the code that they were sent")
-    revoke = actions.add_parser("revoke", help="turn somebody out")
-    revoke.add_argument("id", metavar="ID", help="as the list shows it, such as telegram:123")
+    approve = actions.add_parser("approve", help="approve a request")
+    approve.add_argument("code", metavar="CODE", help="the pairing code they received")
+    revoke = actions.add_parser("revoke", help="revoke a user's access")
+    revoke.add_argument("id", metavar="ID", help="id as listed, such as telegram:123")
 
 
 def run_pair(args: argparse.Namespace) -> int:
@@ -169,7 +172,7 @@ def _list_people(people: Mapping[str, Any], *, as_json: bool) -> None:
         print_json(people)
         return
     if people["owner"] is None:
-        print(t("Nobody is the owner yet; the first one who is approved will be."))
+        print(t("There is no owner yet; the first person approved becomes the owner."))
     rows = [
         (
             one["id"],
@@ -193,4 +196,4 @@ def _list_people(people: Mapping[str, Any], *, as_json: bool) -> None:
     if rows:
         print_table(("id", "account", "is", "when", "name"), rows)
     else:
-        print(t("Nobody asks, and nobody is paired."))
+        print(t("No paired users and no pending requests."))

@@ -27,17 +27,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     check = actions.add_parser("check", help="allow, ask or deny")
     check.add_argument("words", nargs="+", metavar="COMMAND", help="a shell command, in quotes")
-    explain = actions.add_parser("explain", help="a role, or every rule's verdict")
+    explain = actions.add_parser("explain", help="show a role, or every rule's verdict")
     explain.add_argument("words", nargs="*", metavar="COMMAND", help="a command, or a tool's name")
-    grants = actions.add_parser("grants", help="what people allowed for longer than once")
+    grants = actions.add_parser("grants", help="list permanent grants")
     grants.add_argument("--json", action="store_true", help="print JSON")
-    revoke = actions.add_parser("revoke", help="take such an answer back")
-    revoke.add_argument("id", metavar="ID|all", help="the number that `grants` shows, or all")
+    revoke = actions.add_parser("revoke", help="revoke a grant")
+    revoke.add_argument("id", metavar="ID|all", help="number from `grants`, or all")
     for action in (check, explain):
         add = action.add_argument
-        add("--role", metavar="R", default="build", help="whose role (default: build)")
+        add("--role", metavar="R", default="build", help="role (default: build)")
         add("--mode", choices=MODES, help="the permission mode (default: the channel's)")
-        add("--channel", metavar="C", default=CONSOLE, help="from where (default: cli)")
+        add("--channel", metavar="C", default=CONSOLE, help="source (default: cli)")
         add("--json", action="store_true", help="print JSON")
 
 
@@ -227,7 +227,7 @@ def _grant_number(text: str) -> int | None:
     if not text.isdecimal():
         found = text[:80]
         raise KoreError(
-            t("expected the number of a grant or the word all, found {found!r}", found=found),
+            t('expected a grant number or "all", found {found!r}', found=found),
             hint=t("`kore policy grants` lists them"),
         )
     return int(text)
@@ -237,7 +237,7 @@ def _list_grants(grants: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
     if as_json:
         print_json(grants)
     elif not grants:
-        print(t("Nothing is allowed for longer than once."))
+        print(t("There are no permanent grants."))
     else:
         rows = [
             (

@@ -25,7 +25,7 @@ def run_status(args: argparse.Namespace) -> int:
     else:
         print_table(("fact", "value"), _fact_rows(facts))
         if not facts["running"]:
-            print(t("`kore gateway` starts it; `kore agent` needs none"), file=sys.stderr)
+            print(t("start it with `kore gateway`; `kore agent` works without it"), file=sys.stderr)
     return 0
 
 
@@ -95,12 +95,12 @@ async def _reload(args: argparse.Namespace) -> Mapping[str, Any]:
     # Without the settings: what the files say now may be just what is wrong.
     client = await ControlClient.connect(data_dir_of(args).socket)
     if client is None:
-        raise NotRunning(t("Kore is not running"), hint=t("`kore gateway` starts it"))
+        raise NotRunning(t("Kore is not running"), hint=t("start it with `kore gateway`"))
     return await client.reload()
 
 
 def add_replay_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("seq", type=whole, metavar="SEQ", help="its number in the inbox")
+    parser.add_argument("seq", type=whole, metavar="SEQ", help="message number in the inbox")
 
 
 def run_replay(args: argparse.Namespace) -> int:

@@ -13,13 +13,13 @@ from gateway.cli.output import clean_lines, print_json
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     metavar = "install|status|logs|uninstall"
     actions = parser.add_subparsers(dest="action", required=True, metavar=metavar)
-    install = actions.add_parser("install", help="make it a service of yours, and start it")
-    install.add_argument("--print", action="store_true", help="only show the unit")
-    status = actions.add_parser("status", help="whether it is installed and runs")
+    install = actions.add_parser("install", help="install and start a user service")
+    install.add_argument("--print", action="store_true", help="only print the unit")
+    status = actions.add_parser("status", help="show whether it is installed and running")
     status.add_argument("--json", action="store_true", help="print JSON")
-    logs = actions.add_parser("logs", help="what it said")
-    logs.add_argument("-f", "--follow", action="store_true", help="and what it goes on to say")
-    actions.add_parser("uninstall", help="stop it, and take it out")
+    logs = actions.add_parser("logs", help="show its log")
+    logs.add_argument("-f", "--follow", action="store_true", help="follow the log")
+    actions.add_parser("uninstall", help="stop and remove it")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -59,11 +59,11 @@ def _install(args: argparse.Namespace) -> int:
             )
     print(t("{path}: written, enabled and started", path=path))
     for name in _exported():
-        print(t("{name} is exported in this shell only; the service does not see it.", name=name))
+        print(t("{name} is only exported in this shell; the service cannot see it.", name=name))
     if _exported():
-        print(t("`kore init` and `kore channel add telegram` keep keys in secrets.json."))
+        print(t("`kore init` and `kore channel add telegram` save keys in secrets.json."))
     if not lingers():
-        print(t("It ends when you log out. To keep it running: loginctl enable-linger"))
+        print(t("It stops when you log out. To keep it running: loginctl enable-linger"))
     return 0
 
 
@@ -104,9 +104,9 @@ def _status(args: argparse.Namespace) -> int:
     elif facts["installed"]:
         print(t("{unit}: {active}, {enabled}", **facts))
         if not facts["lingers"]:
-            print(t("It ends when you log out. To keep it running: loginctl enable-linger"))
+            print(t("It stops when you log out. To keep it running: loginctl enable-linger"))
     else:
-        print(t("Not installed; `kore service install` does it."))
+        print(t("Not installed; run `kore service install`."))
     return 0 if facts["active"] == "active" else 1
 
 
@@ -119,9 +119,7 @@ def _logs(args: argparse.Namespace) -> int:
 
     journal = find_trusted_program("journalctl")
     if journal is None:
-        raise KoreError(
-            t("there is no journalctl here"), hint=str(data_dir_of(args).logs / "kore.log")
-        )
+        raise KoreError(t("journalctl not found"), hint=str(data_dir_of(args).logs / "kore.log"))
     if args.follow:
         words = [journal, "--user", "--unit", NAME, "--lines=50", "--follow"]
         return subprocess.run(words, check=False).returncode
@@ -136,10 +134,10 @@ def _uninstall(args: argparse.Namespace) -> int:
 
     path = unit_path(os.environ)
     if not path.exists():
-        raise KoreError(t("{path}: no such unit; nothing was taken out", path=path))
+        raise KoreError(t("{path}: unit not found; nothing was removed", path=path))
     require_systemd()
     systemctl("disable", "--now", NAME)
     path.unlink()
     systemctl("daemon-reload")
-    print(t("{path}: stopped and taken out; what Kore stored stays where it is", path=path))
+    print(t("{path}: stopped and removed; Kore's data is unchanged", path=path))
     return 0

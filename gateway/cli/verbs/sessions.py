@@ -22,10 +22,10 @@ from gateway.core.records import SearchHit, SessionInfo
 from gateway.sessions.transcript import readable
 
 _STATES = {
-    "pause": mark_for_translation("let what is said there wait"),
-    "resume": mark_for_translation("let a paused or closed one go on"),
+    "pause": mark_for_translation("pause a session; new messages are queued"),
+    "resume": mark_for_translation("resume a paused or closed session"),
     "close": mark_for_translation(
-        "end one: its chat begins a new one; it can still be read, searched and resumed"
+        "close a session: its chat starts a new one; you can still read, search and resume it"
     ),
 }
 
@@ -34,22 +34,26 @@ _WHO = {"user": "you", "name": "its name"}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    listing = actions.add_parser("list", help="the latest sessions")
+    listing = actions.add_parser("list", help="list the latest sessions")
     listing.add_argument("-n", "--limit", type=whole, default=50, metavar="N", help="at most N")
-    show = actions.add_parser("show", help="read one")
-    export = actions.add_parser("export", help="one session on stdout, for other programs")
+    show = actions.add_parser("show", help="show a session")
+    export = actions.add_parser("export", help="print a session for other programs")
     export.add_argument("--format", choices=("jsonl", "markdown"), default="jsonl")
-    search = actions.add_parser("search", help="find messages by their words")
-    search.add_argument("words", nargs="+", metavar="WORDS", help='all of them; "words together"')
+    search = actions.add_parser("search", help="search messages")
+    search.add_argument(
+        "words", nargs="+", metavar="WORDS", help='words that must all match; "exact phrase"'
+    )
     search.add_argument("-n", "--limit", type=whole, default=20, metavar="N", help="at most N")
-    fork = actions.add_parser("fork", help="a new session that begins with all of this one")
-    rename = actions.add_parser("rename", help="give one a name")
-    taking = actions.add_parser("import", help="make a session of a file, also of KodaX's")
+    fork = actions.add_parser("fork", help="copy a session into a new one")
+    rename = actions.add_parser("rename", help="rename a session")
+    taking = actions.add_parser("import", help="import a session from a file (also KodaX)")
     taking.add_argument("file", type=Path, metavar="FILE")
     states = [actions.add_parser(name, help=text) for name, text in _STATES.items()]
     for one in (show, export, fork, rename, *states):
-        one.add_argument("id", metavar="ID", help="the session, or an unambiguous start of its id")
-    rename.add_argument("name", nargs="*", metavar="NAME", help="(none: the automatic one again)")
+        one.add_argument("id", metavar="ID", help="session id, or an unambiguous prefix")
+    rename.add_argument(
+        "name", nargs="*", metavar="NAME", help="(none: restore the automatic name)"
+    )
     for one in (listing, show, search, fork, taking):
         one.add_argument("--json", action="store_true", help="print JSON")
 
@@ -116,7 +120,7 @@ async def _fork(service: Service, args: argparse.Namespace) -> None:
         print(
             as_installed(
                 t(
-                    "Session {fork} begins with all of {args}; `kore -r {fork}` goes on with it",
+                    "Session {fork} is a copy of {args}; `kore -r {fork}` continues it",
                     fork=fork,
                     args=args.id,
                 )
@@ -129,7 +133,7 @@ async def _take_in(service: Service, args: argparse.Namespace) -> None:
     if args.json:
         print_json({"id": made})
     else:
-        print(as_installed(t("Session {made}; `kore -r {made}` goes on with it", made=made)))
+        print(as_installed(t("Session {made}; `kore -r {made}` continues it", made=made)))
 
 
 async def _rename(service: Service, args: argparse.Namespace) -> None:
@@ -158,7 +162,7 @@ def _list(sessions: Sequence[SessionInfo], *, as_json: bool) -> None:
         print_json([asdict(info) for info in sessions])
         return
     if not sessions:
-        print(as_installed(t("no sessions yet; `kore` begins one")), file=sys.stderr)
+        print(as_installed(t("no sessions yet; start one with `kore`")), file=sys.stderr)
         return
     rows = [
         (s.id, s.status, str(s.messages), moment(s.last_active_at), _where(s.lane or ""), s.name)
@@ -177,5 +181,5 @@ def _show(info: SessionInfo, messages: Sequence[Message], *, as_json: bool) -> N
         print_json([message_to_json(message) for message in messages])
         return
     if info.taint:
-        print(t("> taken in so far: {replace}\n", replace=info.taint.replace(",", ", ")))
+        print(t("> received so far: {replace}\n", replace=info.taint.replace(",", ", ")))
     print(clean_lines(readable(messages)))

@@ -21,7 +21,9 @@ _SETTING = "store.encryption_key_env"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="rekey")
-    rekey = actions.add_parser("rekey", help="seal all stored messages with another key, or none")
+    rekey = actions.add_parser(
+        "rekey", help="change or remove the key that encrypts all stored messages"
+    )
     rekey.add_argument(
         "--from",
         dest="source",
@@ -32,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     target.add_argument(
         "--to", metavar="ENV_NAME", help=f"the variable with the new key (else that of {_SETTING})"
     )
-    target.add_argument("--plain", action="store_true", help="store them readable from now on")
+    target.add_argument("--plain", action="store_true", help="store them unencrypted from now on")
     rekey.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -55,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     path = settings.store.path
     if not path.exists():
         raise KoreError(
-            t("there is no database at {path} yet", path=path), hint=t("The first start makes it.")
+            t("no database at {path} yet", path=path), hint=t("It is created at the first start.")
         )
     old = KeyName(args.source, "--from") if args.source else KeyName(configured)
     new = KeyName(args.to, "--to") if args.to else KeyName(None if args.plain else configured)
@@ -74,12 +76,12 @@ def run(args: argparse.Namespace) -> int:
         print_json({"texts": texts, "key": name, "configured": configured})
         return 0
     if name is None:
-        print(plural(texts, "{n:,} row is readable", "{n:,} rows are readable"))
+        print(plural(texts, "{n:,} row is unencrypted", "{n:,} rows are unencrypted"))
     else:
         told = plural(
             texts,
-            "{n:,} row is sealed with the key in {name}",
-            "{n:,} rows are sealed with the key in {name}",
+            "{n:,} row is encrypted with the key in {name}",
+            "{n:,} rows are encrypted with the key in {name}",
             name=name,
         )
         print(told)
@@ -88,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
             t(
                 "The setting {setting} is {now}: set it to {name} before the next start."
                 if name
-                else "The setting {setting} is {now}: take it out before the next start.",
+                else "The setting {setting} is {now}: remove it before the next start.",
                 setting=_SETTING,
                 now=configured,
                 name=name,
@@ -105,22 +107,24 @@ def _rekey(path: Path, old: KeyName, new: KeyName, forget: Callable[[], None]) -
         if old.variable is None:
             raise ConfigError(
                 t(
-                    "the database {path} is sealed, and {setting} names no key",
+                    "the database {path} is encrypted, and {setting} names no key",
                     path=path,
                     setting=_SETTING,
                 ),
-                hint=t("--from NAME_OF_VARIABLE gives it"),
+                hint=t("pass it with --from NAME_OF_VARIABLE"),
             )
         if old.variable == new.variable:
             raise ConfigError(
                 t(
-                    "the database {path} is sealed with the key in {name} already",
+                    "the database {path} is already encrypted with the key in {name}",
                     path=path,
                     name=old.variable,
                 ),
-                hint=t("--to NAME_OF_VARIABLE gives the new key, --plain takes it away"),
+                hint=t(
+                    "set the new key with --to NAME_OF_VARIABLE, or remove encryption with --plain"
+                ),
             )
         cipher = old.cipher()
     elif new.variable is None:
-        raise KoreError(t("the database {path} is not sealed; there is nothing to do", path=path))
+        raise KoreError(t("the database {path} is not encrypted; nothing to do", path=path))
     return rekey(path, cipher, new.cipher(), forget)

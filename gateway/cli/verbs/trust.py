@@ -14,9 +14,11 @@ _KEY = ("security", "trusted_folders")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", nargs="?", type=Path, metavar="FOLDER", help="else this one")
-    parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
-    parser.add_argument("--revoke", action="store_true", help="take it back")
+    parser.add_argument(
+        "folder", nargs="?", type=Path, metavar="FOLDER", help="default: this folder"
+    )
+    parser.add_argument("-y", "--yes", action="store_true", help="do not ask for confirmation")
+    parser.add_argument("--revoke", action="store_true", help="revoke the trust")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -28,8 +30,11 @@ def run(args: argparse.Namespace) -> int:
         raise KoreError(t("{folder}: no such folder", folder=folder))
     if home.resolve().is_relative_to(folder):
         raise KoreError(
-            t("{folder} holds Kore's own folder and cannot be trusted as a whole", folder=folder),
-            hint=t("name a project in it: kore trust FOLDER"),
+            t(
+                "{folder} contains Kore's own folder and cannot be trusted as a whole",
+                folder=folder,
+            ),
+            hint=t("choose a project inside it: kore trust FOLDER"),
         )
     held = _files(args, folder, home)
     from agent.security.taint.file_marks import unmark
@@ -39,8 +44,8 @@ def run(args: argparse.Namespace) -> int:
         remember(held, home)
     if changed := [path for path, one in held.items() if digest(path) != one]:
         raise KoreError(
-            t("{path} was changed meanwhile; it is not trusted as it is now", path=changed[0]),
-            hint=t("look at it again: kore trust"),
+            t("{path} changed in the meantime; this version is not trusted", path=changed[0]),
+            hint=t("review it again: kore trust"),
         )
     count = unmark(folder)
     is_new = folder.is_dir() and _add(args, folder)
@@ -48,11 +53,11 @@ def run(args: argparse.Namespace) -> int:
         print_json({"folder": str(folder), "trusted": [str(path) for path in held]})
         return 0
     for path in held:
-        print(t("trusted as it is now: {path}", path=path))
+        print(t("trusted in its current version: {path}", path=path))
     if is_new:
-        print(t("{folder}: its files count as yours from now on", folder=folder))
+        print(t("{folder}: its files are now trusted", folder=folder))
     elif count:
-        print(t("{folder}: what it holds now counts as yours", folder=folder))
+        print(t("{folder}: its current contents are now trusted", folder=folder))
     elif not held:
         print(t("{folder} is trusted already", folder=folder))
     return 0
@@ -74,16 +79,16 @@ def _files(args: argparse.Namespace, folder: Path, home: Path) -> dict[Path, str
         for path in new:
             print(f"{path}:\n{clean(_shown(path, read[path]))}\n", file=sys.stderr)
         if not sys.stdin.isatty():
-            raise KoreError(t("nothing was changed"), hint=t("--yes does it without a question"))
+            raise KoreError(t("nothing was changed"), hint=t("use --yes to skip the question"))
         if new:
-            print(t("They may then set models, addresses and servers to start."), file=sys.stderr)
+            print(t("They can then set models, URLs and servers to start."), file=sys.stderr)
         said = t(
-            "All files in {folder} then count as your own words: what they tell the model to do "
-            "may leave this machine without a question.",
+            "All files in {folder} are then trusted like your own messages: instructions "
+            "in them can send data off this machine without asking.",
             folder=folder,
         )
         print(said, file=sys.stderr)
-        print(t("Trust it as it is? Type yes: "), end="", file=sys.stderr, flush=True)
+        print(t("Trust its current version? Type yes: "), end="", file=sys.stderr, flush=True)
         if sys.stdin.readline().strip() != "yes":
             raise KoreError(t("nothing was changed"))
     if unread := [path for path in read if not held[path]]:
@@ -101,7 +106,7 @@ def _add(args: argparse.Namespace, folder: Path) -> bool:
     _change(args, lambda known: [*known, str(folder)])
     if not origin_of(settings_of(args)).is_own(folder):
         raise KoreError(
-            t("security.trusted_folders is set elsewhere too, and that wins"),
+            t("security.trusted_folders is also set elsewhere, which takes precedence"),
             hint=t("`kore config list` shows where"),
         )
     return True
@@ -131,8 +136,8 @@ def _change(args: argparse.Namespace, made: Callable[[Sequence[str]], list[str]]
     file = sources.own
     if is_foreign(file):
         raise KoreError(
-            t("{path} belongs to another program and cannot hold this", path=file),
-            hint=t("`kore init` makes a configuration of Kore's own"),
+            t("{path} belongs to another program and cannot store this", path=file),
+            hint=t("create Kore's own configuration with `kore init`"),
         )
     with file_lock(file):
         found = editing.inside(editing.content_of(file, editing.text_of(file)), _KEY)

@@ -83,8 +83,8 @@ def verify(folder: Path, expected: str | None = None, mark: Path | None = None) 
     if mark is not None and marked.hash != GENESIS and marked.hash not in walk.seen:
         gone = plural(
             marked.count,
-            "{n:,} entry was written, and it is gone",
-            "{n:,} entries were written, and the newest is gone",
+            "{n:,} written entry is missing",
+            "the newest of {n:,} written entries is missing",
         )
         report.blame(folder, 0, gone)
     return report
@@ -99,8 +99,8 @@ def _marked(path: Path, report: Report) -> AuditCheckpoint:
     if mark.removed:
         gone = plural(
             mark.removed,
-            "{n:,} entry of an earlier trail is gone",
-            "{n:,} entries of an earlier trail are gone",
+            "{n:,} entry of an earlier log is missing",
+            "{n:,} entries of an earlier log are missing",
         )
         report.blame(path, 0, gone)
     return mark
@@ -168,8 +168,8 @@ class _TrailWalk:
             missing = head.count - self._count
             told = plural(
                 missing,
-                "{n:,} entry is missing: {count:,} were written",
-                "{n:,} entries are missing: {count:,} were written",
+                "{n:,} entry of {count:,} is missing",
+                "{n:,} entries of {count:,} are missing",
                 count=head.count,
             )
             self._report.blame(last, 0, told)

@@ -47,10 +47,13 @@ def check_packages() -> Check:
         return Check(
             "packages",
             "fail",
-            t("also installed, with packages of the same name: {rivals}", rivals=", ".join(rivals)),
-            t("install Kore into a virtual environment of its own"),
+            t(
+                "conflicts with installed packages of the same name: {rivals}",
+                rivals=", ".join(rivals),
+            ),
+            t("install Kore in its own virtual environment"),
         )
-    return Check("packages", "ok", t("agent, gateway and kore are ours alone"))
+    return Check("packages", "ok", t("no name conflicts"))
 
 
 def _rivals() -> Iterator[str]:
@@ -67,11 +70,13 @@ def _rivals() -> Iterator[str]:
 def check_disk(folder: Path) -> Check:
     there = next(path for path in (folder, *folder.parents) if path.exists())
     free = shutil.disk_usage(there).free
-    detail = t("{free:.1f} GB free for {folder}", free=free / 1000000000.0, folder=folder)
+    detail = t("{free:.1f} GB free in {folder}", free=free / 1000000000.0, folder=folder)
     if free < _FULL_BYTES:
-        return Check("disk", "fail", detail, t("make room; Kore cannot keep messages without it"))
+        return Check(
+            "disk", "fail", detail, t("free some disk space; Kore cannot store messages without it")
+        )
     if free < _LOW_BYTES:
-        return Check("disk", "warn", detail, t("make room soon"))
+        return Check("disk", "warn", detail, t("free some disk space soon"))
     return Check("disk", "ok", detail)
 
 
@@ -81,10 +86,10 @@ def check_clock(home: DataDir, skew_s: float | None = None) -> Check:
     newest = max((p.stat().st_mtime for p in (home.config, home.database) if p.exists()), default=0)
     fix = t("set the clock, or run a time service such as systemd-timesyncd")
     if now < _WRITTEN_AT or newest > now + _SKEW_S:
-        return Check("clock", "fail", t("the clock is behind what it has already shown"), fix)
+        return Check("clock", "fail", t("the clock went backwards"), fix)
     if skew_s is not None and abs(skew_s) > _SKEW_S:
         return Check(
-            "clock", "warn", t("{abs:.0f} s away from the server's clock", abs=abs(skew_s)), fix
+            "clock", "warn", t("{abs:.0f} s off from the server's clock", abs=abs(skew_s)), fix
         )
     return Check("clock", "ok", time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(now)))
 
@@ -92,12 +97,12 @@ def check_clock(home: DataDir, skew_s: float | None = None) -> Check:
 def check_owner(home: DataDir, running: bool) -> Check:
     if running:
         return Check(
-            "owner", "ok", t("Kore is running; it listens at {socket}", socket=home.socket)
+            "owner", "ok", t("Kore is running and listens at {socket}", socket=home.socket)
         )
     if home.socket.exists():
         return Check(
             "owner",
             "ok",
-            t("not running; {socket} is left over and does no harm", socket=home.socket),
+            t("not running; leftover {socket} (harmless)", socket=home.socket),
         )
     return Check("owner", "ok", t("not running"))

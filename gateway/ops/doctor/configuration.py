@@ -17,7 +17,7 @@ from gateway.turns.usage_limits import has_money_limits, unenforceable
 
 _NO_SANDBOX = mark_for_translation('set security.sandbox to "auto"')
 _NO_WAY_OUT = mark_for_translation(
-    "install bubblewrap (apt install bubblewrap), or empty security.exec_hosts"
+    "install bubblewrap (apt install bubblewrap), or clear security.exec_hosts"
 )
 
 
@@ -28,11 +28,11 @@ def check_model(settings: Settings, environ: Mapping[str, str]) -> Check:
         config = resolve_model(chosen_model(settings, environ), model_list(settings), environ)
     except KoreError as exc:
         return Check(
-            "model", "fail", str(exc), exc.hint or t("set the key, or another agent.model")
+            "model", "fail", str(exc), exc.hint or t("set the key, or choose another agent.model")
         )
     if config.model == OFFLINE:
         fix = t("set OPENAI_API_KEY or another vendor's key")
-        return Check("model", "warn", t("offline/echo, a stand-in that does not think"), fix)
+        return Check("model", "warn", t("offline/echo, a stand-in without a model"), fix)
     return Check(
         "model", "ok", t("{model} at {api_base}", model=config.model, api_base=config.api_base)
     )
@@ -43,12 +43,12 @@ def check_limits(settings: Settings, environ: Mapping[str, str]) -> Check:
     try:
         config = resolve_model(chosen_model(settings, environ), model_list(settings), environ)
     except KoreError:
-        return Check("limits", "ok", t("not looked at: there is no model"))
+        return Check("limits", "ok", t("not checked: no model is configured"))
     if found := unenforceable(settings.limits, config):
         sentence, _, fix = found.partition(". ")
         return Check("limits", "warn", sentence, fix)
     return Check(
-        "limits", "ok", t("money") if has_money_limits(settings.limits) else t("none on money")
+        "limits", "ok", t("spending limits") if has_money_limits(settings.limits) else t("none")
     )
 
 
@@ -59,9 +59,9 @@ def check_policy(settings: Settings) -> Check:
     try:
         RoleRegistry.of(settings)
     except KoreError as exc:
-        return Check("policy", "fail", str(exc), exc.hint or t("mend the file"))
+        return Check("policy", "fail", str(exc), exc.hint or t("fix the file"))
     file = settings.security.policy_file
-    return Check("policy", "ok", str(file) if file else t("no file, the built-in roles hold"))
+    return Check("policy", "ok", str(file) if file else t("no policy file; using built-in roles"))
 
 
 def check_telegram(settings: Settings) -> Check:
@@ -75,15 +75,13 @@ def check_telegram(settings: Settings) -> Check:
         return Check(
             "telegram",
             "warn",
-            t('allow_from is ["*"]: everybody may use the agent'),
+            t('allow_from is ["*"]: anyone can use this bot'),
             t("list numeric ids in telegram.allow_from"),
         )
     if not settings.telegram.allow_from:
-        return Check(
-            "telegram", "ok", t("who writes to the bot gets a code: `kore pair approve CODE`")
-        )
+        return Check("telegram", "ok", t("new users get a pairing code: `kore pair approve CODE`"))
     return Check(
-        "telegram", "ok", t("{allow_from} may use it", allow_from=len(settings.telegram.allow_from))
+        "telegram", "ok", t("allowed: {allow_from}", allow_from=len(settings.telegram.allow_from))
     )
 
 
@@ -99,17 +97,19 @@ def check_sandbox(settings: Settings, home: DataDir) -> Check:
             return Check("sandbox", "fail", str(exc), exc.hint)
     before = "; ".join(f"{name}: {reason}" for name, reason in choice.failures.items())
     if choice.sandbox.confines:
-        held = t("{sandbox}, tried: every escape failed", sandbox=choice.sandbox.name)
+        held = t("{sandbox} (tested, working)", sandbox=choice.sandbox.name)
         if hosts := ", ".join(settings.security.exec_hosts):
             if not choice.sandbox.leads_out:
                 held = t(
-                    "{sandbox} cannot hold commands to {hosts}: they are refused",
+                    "{sandbox} cannot restrict the network to {hosts}: commands are refused",
                     sandbox=choice.sandbox.name,
                     hosts=hosts,
                 )
                 return Check("sandbox", "warn", held, t(_NO_WAY_OUT))
-            held += t("; commands reach {hosts}", hosts=hosts)
+            held += t("; network access: {hosts}", hosts=hosts)
         return Check("sandbox", "ok", f"{held} ({before})" if before else held)
     if settings.security.sandbox == "none":
-        return Check("sandbox", "warn", t("none: commands can do all that you can"), t(_NO_SANDBOX))
+        return Check(
+            "sandbox", "warn", t("none: commands run with your full permissions"), t(_NO_SANDBOX)
+        )
     return Check("sandbox", "warn", t("none ({before})", before=before), way_to_one())

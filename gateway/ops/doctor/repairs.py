@@ -34,17 +34,17 @@ def find_repairs(home: DataDir, config: Path, workspace: Path | None) -> Iterato
     `workspace` is None where the configuration cannot be read.
     """
     if not all(folder.is_dir() for folder in (home.root, home.logs, home.audit)):
-        yield Repair(t("make the folders in {path}", path=home.root), home.ensure)
+        yield Repair(t("create the folders in {path}", path=home.root), home.ensure)
     for path in _open_to_others(home, config):
-        yield Repair(t("take {path} from others' eyes", path=path), partial(_close, path))
+        yield Repair(t("make {path} private", path=path), partial(_close, path))
     yield from _misspelt(config)
     if workspace is not None and not workspace.is_dir():
         from gateway.runtime.workspace import ensure_workspace
 
-        said = t("make the workspace {path}", path=workspace)
+        said = t("create the workspace {path}", path=workspace)
         yield Repair(said, lambda: _ignore(ensure_workspace(workspace)))
     if _is_left_over(home.socket):
-        said = t("remove {path}, which nobody listens at any more", path=home.socket)
+        said = t("remove the leftover socket {path}", path=home.socket)
         yield Repair(said, lambda: home.socket.unlink(missing_ok=True))
 
 
@@ -87,7 +87,9 @@ def _slip(
 ) -> Iterator[Repair]:
     close = get_close_matches(path[-1].lower(), known, n=1, cutoff=0.75)
     if close and close[0] not in beside:
-        said = t('in {path}: call "{found}" "{meant}"', path=config, found=path[-1], meant=close[0])
+        said = t(
+            'in {path}: rename "{found}" to "{meant}"', path=config, found=path[-1], meant=close[0]
+        )
         yield Repair(said, lambda: _rename(config, path, close[0]))
 
 

@@ -109,7 +109,7 @@ def rename(tx: Transaction, session: str, name: str) -> str:
     if len(line) > NAME_CHARS:
         raise KoreError(
             t(
-                "a name has at most {NAME_CHARS} characters, found {line}",
+                "names are limited to {NAME_CHARS} characters, found {line}",
                 NAME_CHARS=NAME_CHARS,
                 line=len(line),
             )

@@ -344,8 +344,8 @@ def find(tx: Transaction, session: str) -> str:
         )
     if len(rows) > 1 and rows[0][0] != session:
         raise KoreError(
-            t("several sessions begin with {session!r}", session=session),
-            hint=t("Give more of the id."),
+            t("several sessions match {session!r}", session=session),
+            hint=t("Use a longer prefix of the id."),
         )
     return str(rows[0][0])
 

@@ -226,10 +226,10 @@ def replay(tx: Transaction, seq: int) -> str:
         raise KoreError(t("there is no message {seq} to replay", seq=seq))
     lane, state, dead_reason = row
     if dead_reason == DENIED:
-        raise KoreError(t("message {seq} is from somebody who was not let in", seq=seq))
+        raise KoreError(t("message {seq} is from a user without access", seq=seq))
     if lane.startswith(ONCE):
         raise KoreError(
-            t("message {seq} came from a one-shot run, which waits for no answer", seq=seq)
+            t("message {seq} came from a one-shot run that no longer waits for an answer", seq=seq)
         )
     if state in ("running", "waiting"):
         raise KoreError(t("message {seq} is being answered right now", seq=seq))
@@ -242,8 +242,8 @@ def replay(tx: Transaction, seq: int) -> str:
     if worked_for:
         # Whose rights it has, and whom its result is told, stands in that message.
         raise KoreError(
-            t("a sub-agent still works for message {seq}", seq=seq),
-            hint=t("/tasks shows it in its chat, /stop ends it"),
+            t("a sub-agent is still working on message {seq}", seq=seq),
+            hint=t("in its chat, /tasks shows it and /stop stops it"),
         )
     tx.run("UPDATE inbox SET turn_id = NULL, dead_reason = NULL WHERE seq = ?", (seq,))
     return str(lane)

@@ -80,10 +80,11 @@ def _of_turn(tx: Transaction, turn: int) -> list[tuple[int, InboundMessage]]:
 def _letter(rows: Sequence[tuple[int, InboundMessage]], name: str) -> OutgoingReply:
     text = plural(
         len(rows),
-        "⚠️ A backup was restored. It was made while I worked on message {which}, which may be done"
-        " already, so I stopped. `kore replay {first}` does it again.",
-        "⚠️ A backup was restored. It was made while I worked on messages {which}, which may be"
-        " done already, so I stopped. `kore replay {first}` does the first again.",
+        "⚠️ A backup was restored. It was made while I was working on message {which}, "
+        "which may already be done, so I stopped. `kore replay {first}` runs it again.",
+        "⚠️ A backup was restored. It was made while I was working on messages {which}, "
+        "which may already be done, so I stopped. `kore replay {first}` runs the first "
+        "one again.",
         which=", ".join(str(seq) for seq, _ in rows),
         first=rows[0][0],
     )

@@ -154,7 +154,7 @@ async def test_an_outage_goes_to_another_model_and_no_other_model_rests(world: W
     assert text == "small by other"
     assert world.asked() == ["k1/big"] * 3 + ["other/small"]
     (notice,) = [event for event in seen if isinstance(event, Notice)]
-    assert "openai/big failed, asking openai/small" in notice.text
+    assert "openai/big failed, trying openai/small" in notice.text
     # The same keys answer for another model of that vendor: only (key, model) rests.
     models.known = [*models.known, ModelConfig("third", "openai/third", world.server.base_url,
                                                api_keys=("k1", "k2"))]  # fmt: skip
@@ -172,7 +172,7 @@ async def test_a_resting_model_is_passed_over_and_comes_back(world: World) -> No
     assert isinstance(retry, Retry)
     assert retry.rank == 1
     assert isinstance(notice, Notice)
-    assert "openai/big rests, asking openai/small" in notice.text
+    assert "openai/big is cooling down, trying openai/small" in notice.text
     world.refused.clear()
     world.now += 30
     assert (await answer(models))[0] == "big by k1"
@@ -218,7 +218,7 @@ async def test_with_nobody_else_to_ask_a_limit_is_kept_and_named(world: World) -
         await answer(models)
     world.asked()
     world.now += 200
-    with pytest.raises(RateLimited, match="asked again in 2 minutes") as caught:
+    with pytest.raises(RateLimited, match="retry in 2 minutes") as caught:
         await answer(models)
     assert "/model" in str(caught.value.hint)
     assert world.asked() == []
@@ -228,11 +228,11 @@ async def test_a_long_limit_is_told_at_once_and_probed_before_its_end(world: Wor
     """Whoever tops up the account need not wait for an hour that is over."""
     models = world.models(("k1",), spare=False)
     world.refused["k1", "big"] = refusal(429, "slow down", retry_after="3600")
-    with pytest.raises(RateLimited, match=r"\(for 60 minutes; it is asked again in 5 minutes\)"):
+    with pytest.raises(RateLimited, match="\\(for 60 minutes; retry in 5 minutes\\)"):
         await answer(models)
     world.asked()
     world.now += 210
-    with pytest.raises(RateLimited, match=r"\(for 57 minutes; it is asked again in 90 seconds\)"):
+    with pytest.raises(RateLimited, match="\\(for 57 minutes; retry in 90 seconds\\)"):
         await answer(models)
     assert world.asked() == []
     world.now += 90

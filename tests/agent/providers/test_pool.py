@@ -53,7 +53,7 @@ def test_a_model_that_is_called_like_a_profile_wins() -> None:
 
 
 def test_a_name_that_is_neither_is_an_error() -> None:
-    with pytest.raises(ConfigError, match="there is no model 'fast'"):
+    with pytest.raises(ConfigError, match="unknown model 'fast'"):
         ModelPool("offline/echo", [LOCAL]).open("fast")
 
 

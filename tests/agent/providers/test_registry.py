@@ -71,7 +71,7 @@ def test_aliases_are_their_vendors() -> None:
         ("locla", ["'locla'", "did you mean 'local'?", "model_list (local)"]),
         ("openai/", ["'openai/'"]),
         ("offline/ecko", ["did you mean 'offline/echo'?"]),
-        ("", ["there is no model ''"]),
+        ("", ["unknown model ''"]),
     ],
 )
 def test_what_is_wrong_is_said_with_the_fix(name: str, words: list[str]) -> None:

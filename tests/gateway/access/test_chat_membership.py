@@ -82,7 +82,7 @@ async def test_a_person_who_blocks_is_told_of_only_when_something_waited(tmp_pat
         assert await took(parts, standing(person, **gone)) == []
         await parts.bus.accept("chat", "bot", Batch([said("/stop", "8")]))
         assert await took(parts, standing(person, **gone)) == [
-            ("7", "'Bob' (8) has blocked me; what waited for them is given up.")
+            ("7", "'Bob' (8) has blocked me. Their queued messages were dropped.")
         ]
         owner = Route("chat", "bot", "7")
         assert await took(parts, standing(owner, **gone)) == []

@@ -57,7 +57,7 @@ def test_a_letter_and_its_buttons_are_forgotten_once_it_is_out(
 ) -> None:
     ((name, body, buttons, _),) = letters(tx)
     assert name == LETTER
-    assert "Ann (chat:9) asks to talk to me" in body
+    assert "Ann (chat:9) wants to talk to me" in body
     assert buttons == ["pair:y:9:1000000062", "pair:n:9:1000000062"]
     sent(tx)
     assert letters(tx) == [(LETTER, "", [], None)]
@@ -80,7 +80,7 @@ def test_an_expired_request_is_refused_and_its_buttons_go(
     assert not door.access.is_allowed(said("hi", "9", sender=Sender("9")))
     _, (name, body, buttons, edits) = letters(tx)
     assert (name, buttons, edits) == (f"{LETTER}:done", [], LETTER)
-    assert body == "Somebody (chat:9) asked to talk to me.\n\n⌛ Not open any more."
+    assert body == "Someone (chat:9) wanted to talk to me.\n\n⌛ Expired."
 
 
 def test_a_request_of_a_day_later_has_buttons_of_its_own(
@@ -148,7 +148,7 @@ def test_the_list_tells_who_asks_who_is_in_and_who_owns(tx: Transaction) -> None
             assert door.approve(tx, code, "cli:0", NOW)[0]
     told = door.command(tx, said("/pair", OWNER, sender=Sender(OWNER)), "list", NOW)
     assert told.split("\n")[:3] == [
-        "- Ann (chat:9) asks to talk to me",
+        "- Ann (chat:9) wants to talk to me",
         "- Olga (chat:7) is the owner",
         "- Bob (chat:8) is paired",
     ]

@@ -234,7 +234,7 @@ async def test_a_bug_costs_one_answer_and_the_chat_goes_on(
     async with running(tmp_path, [RuntimeError("a bug"), "fine"]) as parts:
         await take(parts, said("one"), said("two"))
         broken, answer = await parts.platform.answers("1", 2)
-        assert "Something in me broke" in broken
+        assert "⚠️ Internal error while handling message" in broken
         assert answer == "fine"
         assert is_valid(await history(parts))
     assert any(record.exc_info for record in caplog.records)
@@ -271,7 +271,7 @@ async def test_a_bug_in_a_command_costs_one_answer(tmp_path: Path) -> None:
     async with running(tmp_path, Broken("offline/echo"), owner="chat:7") as parts:
         await take(parts, said("/model x/y"), said("/mode"))
         broken, answer = await parts.platform.answers("1", 2)
-        assert "Something in me broke" in broken
+        assert "⚠️ Internal error while handling message" in broken
         assert answer.startswith("Mode:")
 
 
@@ -295,7 +295,7 @@ async def test_what_the_database_refuses_costs_one_answer_and_the_chat_goes_on(
         )
         await take(parts, said(what))
         _, broken = await parts.platform.answers("1", 2)
-        assert "Something in me broke" in broken
+        assert "⚠️ Internal error while handling message" in broken
         assert "the database refused: not full" in caplog.text
         await parts.rows("DROP TRIGGER refused")
         await take(parts, said("next"))
@@ -430,7 +430,10 @@ async def test_a_wait_for_the_disk_is_told_to_who_watches(tmp_path: Path) -> Non
             async for event in events:
                 if isinstance(event, Notice):
                     break
-            assert "can be stored" in event.text
+            assert (
+                "⏳ The database cannot be written right now. This continues as soon as it can"
+                in event.text
+            )
             await parts.rows(f"PRAGMA max_page_count = {pages + 1000}")
             async for event in events:
                 if isinstance(event, Delivered):

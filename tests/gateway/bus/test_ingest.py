@@ -98,7 +98,7 @@ async def test_without_disk_space_nothing_is_taken_and_that_is_said_once(
 async def test_who_keeps_no_message_is_told_that_there_is_no_room(tmp_path: Path) -> None:
     async with opened(tmp_path, Gated()) as parts:
         full = intake(parts, BackpressureLimits(free_bytes=2**60))
-        with pytest.raises(KoreError, match="MB of disk are free") as refused:
+        with pytest.raises(KoreError, match="MB of disk space is free") as refused:
             await full.take("chat", "bot", Batch([said("a")], waits=False))
         assert "not stored" in (refused.value.hint or "")
         assert await parts.rows("SELECT count(*) FROM inbox") == [(0,)]

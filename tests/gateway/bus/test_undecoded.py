@@ -74,7 +74,7 @@ async def test_a_replay_cut_short_before_the_end_stores_nothing_twice(tmp_path: 
 async def test_an_update_of_a_channel_that_does_not_run_says_so(tmp_path: Path) -> None:
     async with opened(tmp_path, Gated()) as parts:
         seq = await lose(parts)
-        with pytest.raises(KoreError, match="does not run here") as refused:
+        with pytest.raises(KoreError, match="which is not running here") as refused:
             await parts.desk.replay(seq)
         assert "kore gateway" in str(refused.value.hint)
 

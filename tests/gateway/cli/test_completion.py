@@ -48,7 +48,7 @@ def test_zsh_gets_the_same_and_fish_what_is_said_of_each(tmp_path: Path, script:
     assert kore("completion", "zsh", home=tmp_path).stdout.endswith(script)
     lines = kore("completion", "fish", home=tmp_path).stdout.splitlines()
     start = "complete -c kore -n '__fish_use_subcommand' -f -a reload -d "
-    assert start + "'have the running gateway read its configuration again'" in lines
+    assert start + "'reload the configuration of the running gateway'" in lines
     within = "complete -c kore -n '__fish_seen_subcommand_from channel; and "
     assert any(
         line.startswith(f"{within}__fish_seen_subcommand_from add' -l token-env -r -d '")

@@ -125,20 +125,23 @@ def test_every_verb_helps_with_examples(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["sesions"], 'kore: "sesions" is not a verb; did you mean "sessions"?'),
+        (["sesions"], 'kore: "sesions"; did you mean "sessions"?'),
         (["--nonsense", "status"], "kore: unknown option --nonsense"),
-        (["statsu"], 'kore: "statsu" is not a verb; did you mean "status"?'),
-        (["statsu", "--json"], 'kore: "statsu" is not a verb; did you mean "status"?'),
+        (["statsu"], 'kore: "statsu"; did you mean "status"?'),
+        (["statsu", "--json"], 'kore: "statsu"; did you mean "status"?'),
         (
             ["what", "is", "this"],
-            'kore: "what" is not a verb; text stands in quotes: kore "what is this", or kore -p',
+            'kore: "what"; put a message in quotes: kore "what is this", or kore -p',
         ),
-        (["hello"], 'kore: "hello" is not a verb; text stands in quotes: kore -p "hello"'),
-        (["replay", "x"], "kore replay: argument SEQ: found 'x', expected a whole number from 1"),
+        (["hello"], 'kore: "hello"; put a message in quotes: kore -p "hello"'),
+        (
+            ["replay", "x"],
+            "kore replay: argument SEQ: found 'x', expected a whole number of at least 1",
+        ),
         (["sessions", "list", "-n", "-1"], "kore sessions list: argument -n/--limit: found '-1'"),
         (
             ["config"],
-            "kore config: say what it is to do: validate, show, list, get, set, ",
+            "kore config: choose a subcommand: validate, show, list, get, set, ",
         ),
         (["models"], "kore models: say what it is to do: list, test\n"),
         (["sessions", "show"], "kore sessions show: the following arguments are required: ID\n"),
@@ -207,13 +210,13 @@ def test_text_without_blanks_is_known_by_its_letters(tmp_path: Path) -> None:
 async def test_no_words_open_the_conversation_and_c_goes_on(tmp_path: Path) -> None:
     home = tmp_path / "h"
     async with kore_there(home) as terminal:
-        await terminal.see("leaves.")
+        await terminal.see("quits.")
         terminal.type("the first\r")
         await terminal.see("repeat what you write")
         terminal.type("/exit\r")
-        await terminal.see("To go on later: ")
+        await terminal.see("To resume later: ")
         assert await terminal.ended() == 0
-    assert "To go on later: kore -r" in " ".join(terminal.text.split())
+    assert "To resume later: kore -r" in " ".join(terminal.text.split())
     async with kore_there(home, "-c") as terminal:
         await terminal.see("the first")
         await terminal.see("repeat what you write")
@@ -355,7 +358,7 @@ def test_a_folder_that_is_gone_is_told_in_a_sentence(tmp_path: Path) -> None:
         check=False,
     )
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("kore: the folder that this terminal is in no longer exists")
+    assert done.stderr.startswith("kore: the current folder no longer exists")
 
 
 def test_on_windows_one_sentence_names_the_way() -> None:

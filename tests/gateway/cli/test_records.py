@@ -84,7 +84,7 @@ async def test_status_without_an_owner_says_so(tmp_path: Path) -> None:
     assert (done.returncode, json.loads(done.stdout)["running"]) == (0, False)
     done = await asyncio.to_thread(kore, "status", home=tmp_path / "h")
     assert done.stdout.splitlines()[1].split() == ["running", "no"]
-    assert "`kore gateway` starts it" in done.stderr
+    assert "start it with `kore gateway`" in done.stderr
 
 
 def test_no_sessions_are_a_sentence_and_an_empty_answer(tmp_path: Path) -> None:

@@ -69,7 +69,9 @@ async def test_what_broke_is_said_in_the_language_of_whoever_asked(tmp_path: Pat
             raise RuntimeError("a bug")
 
     async with running(tmp_path, Broken([])) as parts:
-        assert "出了问题" in await told(parts, said("hello", language=HANS))
+        assert "时发生内部错误，已写入日志；请重试。" in await told(
+            parts, said("hello", language=HANS)
+        )
 
 
 async def test_a_transaction_speaks_the_language_of_its_caller(tmp_path: Path) -> None:

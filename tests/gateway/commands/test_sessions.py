@@ -32,7 +32,7 @@ async def test_an_earlier_conversation_is_listed_and_gone_on_with(tmp_path: Path
         first, second = await session(parts, "apples"), await session(parts, "pears")
         assert f"1. `{second}` about pears" in listed
         assert f"2. `{first}` about \\*apples\\*" in listed
-        assert f"This is conversation `{first}` again" in await tell(parts, "/resume 2")
+        assert f"Back in conversation `{first}`" in await tell(parts, "/resume 2")
         await tell(parts, "once more")
         assert await session(parts, "once more") == first
         assert f"`{second}` again" in await tell(parts, f"/resume {second}")
@@ -45,11 +45,15 @@ async def test_nobody_sees_or_resumes_what_others_said(tmp_path: Path) -> None:
         hers = await session(parts, "secret")
         bob = {"sender": Sender("8", "Bob")}
         assert "secret" not in await tell(parts, "/sessions", "2", **bob)
-        assert "No conversation of yours" in await tell(parts, f"/resume {hers}", "2", **bob)
+        assert "None of your conversations match" in await tell(
+            parts, f"/resume {hers}", "2", **bob
+        )
         assert "Nothing found" in await tell(parts, "/sessions secret", "2", **bob)
         # Nor does she carry it into a group.
         assert "secret" not in await tell(parts, "/sessions", "-5", private=False)
-        assert "No conversation" in await tell(parts, f"/resume {hers}", "-5", private=False)
+        assert "None of your conversations match" in await tell(
+            parts, f"/resume {hers}", "-5", private=False
+        )
         found = await tell(parts, "/sessions secret")
         assert f"`{hers}`" in found
         assert "a secret of Ann" in found
@@ -68,7 +72,7 @@ async def test_the_owner_goes_on_in_private_with_what_was_said_at_the_terminal(
 
 async def test_a_fork_goes_on_in_a_copy(tmp_path: Path) -> None:
     async with running(tmp_path, EchoProvider()) as parts:
-        assert "not begun" in await tell(parts, "/fork")
+        assert "Nothing to fork: this conversation is empty" in await tell(parts, "/fork")
         await tell(parts, "one")
         old = await session(parts, "one")
         assert f"`/resume {old}` goes back" in await tell(parts, "/fork")

@@ -34,7 +34,7 @@ async def test_the_mode_is_shown_and_chosen(tmp_path: Path) -> None:
         assert (await told(parts, said("/mode"))).startswith("Mode: `plan`")
         assert "`accept-edits`" in await told(parts, said("/mode accept-edits"))
         assert "`auto`" in await told(parts, said("/auto"))
-        assert "no such mode" in await told(parts, said("/mode everything"))
+        assert "Unknown mode; choose one of" in await told(parts, said("/mode everything"))
         assert (await told(parts, said("/mode"))).startswith("Mode: `auto`")
 
 

@@ -44,11 +44,11 @@ async def test_the_model_is_not_asked_what_was_meant(tmp_path: Path) -> None:
     async with running(tmp_path, EchoProvider()) as parts:
         await parts.bus.submit(said("/statsu"))
         await parts.platform.answers("1", 1)
-        assert parts.platform.texts("1") == ["There is no `/statsu`; did you mean `/status`?"]
+        assert parts.platform.texts("1") == ["Unknown command `/statsu`; did you mean `/status`?"]
         assert await parts.rows("SELECT 1 FROM message") == []
         await parts.bus.submit(said("/nosuch"))
         unknown = (await parts.platform.answers("1", 2))[1]
-        assert unknown == "There is no command `/nosuch`. /help lists the commands."
+        assert unknown == "Unknown command `/nosuch`. /help lists the commands."
         for n, word in enumerate(("/skills", "/mcp list", "/plugin add x", "/doctor", "/exit"), 3):
             await parts.bus.submit(said(word))
             assert "/nosuch" not in (await parts.platform.answers("1", n))[-1]

@@ -56,7 +56,7 @@ async def test_the_next_turn_tasks_and_kill_know_of_it(tmp_path: Path) -> None:
     command = lasting()
     model = ScriptedProvider([start(command), "it runs", "still there", "gone"])
     async with console(tmp_path, model) as say:
-        assert "Nothing runs" in await say("/tasks")
+        assert "No background tasks in this conversation" in await say("/tasks")
         assert await say("start it") == "it runs"
         assert await say("and now?") == "still there"
         told = f"background process 1 ({command}): running for"
@@ -93,7 +93,7 @@ async def test_a_conversation_that_is_closed_ends_what_ran_in_it(tmp_path: Path)
         (session,) = await parts.desk.sessions()
         assert await parts.desk.background(session.id) == [command]
         told = await parts.desk.set_status(session.id, "closed")
-        assert told.endswith(f"What ran in the background was ended: {command}.")
+        assert told.endswith(f"Background tasks stopped: {command}.")
         assert await gone(command)
         assert await parts.desk.background(session.id) == []
 
@@ -110,7 +110,7 @@ async def test_a_one_shot_run_leaves_nothing_and_says_what_it_ends(tmp_path: Pat
                 told.append(event)
                 if isinstance(event, Delivered):
                     break
-        assert Notice("info", f"What ran in the background was ended: {command}.") in told
+        assert Notice("info", f"Background tasks stopped: {command}.") in told
         assert await gone(command)
 
 

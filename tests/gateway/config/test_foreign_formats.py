@@ -249,7 +249,7 @@ def test_a_trusted_project_file_of_ours_may_set_what_ones_own_may(tmp_path: Path
     file = tmp_path / "work" / ".kore" / "config.json"
     file.parent.mkdir(parents=True)
     file.write_text('{"agent": {"model": "openai/x"}}')
-    with pytest.raises(Exception, match="may not set this"):
+    with pytest.raises(Exception, match="cannot set this"):
         loaded(tmp_path, tmp_path / "work")
     trust([file], tmp_path / "kore")
     assert loaded(tmp_path, tmp_path / "work").agent.model == "openai/x"

@@ -280,7 +280,7 @@ def test_a_missing_token_matters_once_telegram_is_enabled(tmp_path: Path) -> Non
     ],
 )
 def test_a_projects_file_may_set_harmless_keys_only(tmp_path: Path, content: Any) -> None:
-    with pytest.raises(ConfigError, match="a project's own file may not set this"):
+    with pytest.raises(ConfigError, match="a project's own file cannot set this"):
         load(tmp_path, project=content)
 
 

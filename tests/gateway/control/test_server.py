@@ -204,7 +204,7 @@ async def test_a_bug_in_one_call_leaves_the_others_alone(
     path = tmp_path / "kore.sock"
     async with Broken() as broken, ControlServer(broken, path):
         client = await connected(path)
-        with pytest.raises(KoreError, match="failed at this call"):
+        with pytest.raises(KoreError, match="the running Kore failed to handle this request"):
             await client.stop(LANE)
         assert (await client.status())["pid"] == 1
     assert "ZeroDivisionError" in caplog.text

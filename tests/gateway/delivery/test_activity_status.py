@@ -52,7 +52,7 @@ def test_it_thinks_until_it_speaks_and_again_when_the_model_is_asked_again(
         (start("exec", command="npm test"), "⏳ Running the tests: `npm test`"),
         (start("exec", command="echo `x`"), "⏳ Running `` echo `x` ``"),
         (start("web_fetch", url="https://e.example/secret?k=1"), "⏳ Reading `e.example`"),
-        (start("task", description="review it"), "⏳ Waiting for a helper: `review it`"),
+        (start("task", description="review it"), "⏳ Waiting for a sub-agent: `review it`"),
         (start("mcp__git__log", repo="x"), "⏳ Using `mcp__git__log`"),
         (start("read_file"), "⏳ Using `read_file`"),
         (start("todo", items=[]), "⏳ Thinking"),
@@ -95,7 +95,7 @@ def test_what_lasts_says_how_long_in_steps(doing: ActivityStatus, clock: Clock) 
 
 def test_a_retry_is_told(doing: ActivityStatus) -> None:
     doing.feed(Retry("cut", 1, 3, 0.1))
-    assert doing.line == "⏳ Trying again (1 of 3)"
+    assert doing.line == "⏳ Retrying (1 of 3)"
 
 
 def test_a_turn_that_is_put_down_says_why(doing: ActivityStatus) -> None:

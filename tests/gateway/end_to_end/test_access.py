@@ -23,6 +23,6 @@ async def test_a_listed_number_is_let_in_and_no_other(alone: GatewayProcess) -> 
         assert await alone.told(77, "a") == ["echo: a"]
         assert await alone.told(78, "b") == ["echo: b"]
         (answer,) = await alone.told(79, "c")
-        assert "I do not know you yet" in answer
+        assert "I don't recognize you yet" in answer
         # A group is no way around the list.
         assert await alone.told(-100_1, "@kore_test_bot d", user_id=79) == []

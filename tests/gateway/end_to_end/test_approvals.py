@@ -39,7 +39,7 @@ async def test_only_the_owner_may_answer(gateway: GatewayProcess) -> None:
     copy = gateway.api.chats.get(OWNER, said.message_id)
     assert copy is not None
     told = await push(gateway, copy, button(question, "Allow once"), user_id=OWNER)
-    assert told == "This question was not asked in this chat."
+    assert told == "This question belongs to another chat."
     assert await press(gateway, question, "Deny", user_id=OWNER) == "⛔ Denied."
     await gateway.idle()
     assert notes(gateway) == "old\n"
@@ -55,7 +55,7 @@ async def test_somebody_else_s_question_goes_to_the_owner(
     gateway.model.script(ReplyScript(tool_calls=(Call("remember", {"text": "tea"}),)), "Noted.")
     await gateway.api.user_says(chat, "remember that I like tea")
     (question,) = await asked(gateway)
-    assert f"Asked for by telegram:{chat}" in question.text
+    assert f"Requested by telegram:{chat}" in question.text
     await gateway.until(lambda: gateway.api.answers(chat))
     assert "needs the owner's approval" in gateway.api.answers(chat)[0]
     await press(gateway, question, "Allow once")
@@ -69,7 +69,7 @@ async def test_what_is_written_meanwhile_is_answered_afterwards(gateway: Gateway
     await gateway.api.user_says(OWNER, "change it")
     (question,) = await asked(gateway)
     await gateway.api.user_says(OWNER, "yes, allow it")
-    waits = f"⏸ I wait for an answer to question {question.text.split()[2].rstrip(':')}"
+    waits = f"⏸ Waiting for your answer to question {question.text.split()[2].rstrip(':')}"
     await gateway.until(lambda: gateway.api.answers(OWNER)[-1].startswith(waits))
     await gateway.api.user_says(OWNER, "once more")
     await gateway.api.user_says(5, "and I?")
@@ -211,7 +211,7 @@ async def test_what_does_not_fit_stands_above_as_a_file(gateway: GatewayProcess)
     gateway.model.script(ReplyScript(tool_calls=(write(content),)))
     await gateway.api.user_says(OWNER, "write much")
     (question,) = await asked(gateway)
-    assert "the file above holds all of it" in (question.text or "")
+    assert "⚠️ The middle is cut; the file above has the full text" in (question.text or "")
     (sent,) = [effect for effect in gateway.api.sent if effect.method == "sendDocument"]
     assert sent.message_id is not None
     assert sent.message_id < question.message_id
@@ -232,7 +232,7 @@ async def test_a_question_whose_file_is_refused_is_denied(gateway: GatewayProces
     await gateway.idle()
     assert questions(gateway) == []
     assert (
-        "is denied: the file with all of it could not be sent here"
+        "is denied: the file with the full text could not be sent here"
         in (gateway.api.answers(OWNER)[-2])
     )
     assert notes(gateway) == before

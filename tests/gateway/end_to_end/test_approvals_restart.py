@@ -74,5 +74,5 @@ async def test_silence_is_a_no(alone: GatewayProcess) -> None:
     await alone.until(lambda: "As you wish." in alone.api.answers(OWNER))
     await alone.idle()
     (question, _) = (shown for shown in alone.api.chat(OWNER) if shown.from_bot)
-    assert "Not answered in time" in question.text
+    assert "⌛ Expired, counted as denied" in question.text
     assert notes(alone) == "old\n"

@@ -45,7 +45,7 @@ async def test_what_speaks_to_the_gateway_goes_on(alone: GatewayProcess) -> None
 async def test_a_conversation_goes_on(alone: GatewayProcess) -> None:
     await broken(alone)
     async with kore_agent(alone.home, environ=_ENVIRON) as terminal:
-        await terminal.see("leaves.")
+        await terminal.see("quits.")
         # A long path breaks the line of the terminal somewhere.
         assert _BROKEN in " ".join(terminal.text.split())
         terminal.type("hello\r")
@@ -61,7 +61,7 @@ async def test_other_files_that_are_broken_stop_no_verb_that_needs_none(
     secrets.chmod(0o644)
     ran = await alone.kore("cron", "list")
     assert ran.code == 0
-    assert ran.err.count("secrets.json: others can read it") == 1
+    assert ran.err.count("secrets.json: readable by other users: it") == 1
 
 
 async def test_without_a_gateway_it_is_an_error(alone: GatewayProcess) -> None:

@@ -10,7 +10,7 @@ from tests.fakes.model_script import ReplyScript
 from tests.gateway.end_to_end.gateway_process import GatewayProcess
 
 CHAT = 7
-_UNSURE = "an unfinished version may be above"
+_UNSURE = "↻ Full answer; an incomplete version may be above"
 BURST = ("job 1", "job 2", "job 3 slow")
 
 

@@ -44,7 +44,9 @@ async def test_a_kill_while_a_summary_is_told_loses_nothing_and_the_next_one_is_
         count += 1
         assert (await alone.told(7, f"{count} {LONG}")).count("Read.") == count
         assert count < 40
-    await alone.until(lambda: any("now a summary" in text for text in alone.api.answers(7)))
+    await alone.until(
+        lambda: any("older messages were summarized" in text for text in alone.api.answers(7))
+    )
     assert summaries() == 2
     assert (await alone.told(7, "go on"))[-1] == "Read."
     first = alone.model.requests[-1].body["messages"][1]

@@ -18,7 +18,7 @@ async def test_the_owner_is_told_in_private_of_groups(gateway: GatewayProcess) -
     await gateway.until(lambda: "I was removed" in gateway.api.answers(OWNER)[-1])
     status = (await gateway.told(OWNER, "/status"))[-1]
     assert "Chats I cannot write to: telegram:123456:-81 (removed from the group)" in status
-    assert "polling, last heard from" in status
+    assert "polling, last contact" in status
     listed = await gateway.kore("status")
     assert "telegram:123456:-81: removed from the group" in listed.out
 
@@ -48,7 +48,7 @@ async def test_an_answer_to_a_topic_that_was_closed_goes_to_the_chat_around_it(
     gateway.api.chats.closed_threads.add((group, 5))
     await gateway.idle()
     (shown,) = [shown for shown in gateway.api.chat(group) if shown.from_bot]
-    assert shown.text == "↪ From a topic that is closed or gone:\nThe answer."
+    assert shown.text == "↪ From a closed or deleted topic:\nThe answer."
     assert shown.thread_id is None
     (italic,) = shown.entities
     assert shown.text[italic["offset"] :][: italic["length"]] == "answer"
@@ -61,8 +61,8 @@ async def test_an_answer_to_a_topic_that_was_closed_goes_to_the_chat_around_it(
     gateway.api.chats.closed_threads.add((group, 5))
     await gateway.idle()
     assert gateway.api.answers(group)[-2:] == [
-        "↪ From a topic that is closed or gone:",
-        "↪ From a topic that is closed or gone:\nDone.",
+        "↪ From a closed or deleted topic:",
+        "↪ From a closed or deleted topic:\nDone.",
     ]
     # The topic's conversation is still its own.
     gateway.api.chats.closed_threads.clear()

@@ -31,19 +31,19 @@ def effects(gateway: GatewayProcess) -> list[str]:
 
 async def test_an_open_terminal_gives_way_and_goes_on(alone: GatewayProcess) -> None:
     async with kore_agent(alone.home, environ=_ENVIRON) as terminal:
-        await terminal.see("leaves.")
+        await terminal.see("quits.")
         terminal.type("hello\r")
         await terminal.see("echo: hello")
         terminal.type("half a ")
         await terminal.see("half a")
         await alone.start()
-        await terminal.see("takes over: this conversation goes on through it.")
+        await terminal.see("takes over: this conversation now uses it.")
         terminal.type("sentence\r")
         await terminal.see("echo: half a sentence")
         assert await alone.told(OWNER, "and I") == ["echo: and I"]
         await alone.kill()
-        await terminal.see("looking for it again")
-        await terminal.see("this terminal works by itself")
+        await terminal.see("reconnecting …")
+        await terminal.see("· No gateway is running: this terminal works on its own; chats need")
         terminal.type("still there?\r")
         await terminal.see("echo: still there?")
         await alone.start()
@@ -57,7 +57,7 @@ async def test_a_turn_that_runs_goes_on_in_the_gateway(alone: GatewayProcess) ->
     (alone.workspace / "effects").mkdir(parents=True)
     alone.model.script(ReplyScript(tool_calls=(run(_LASTING),)), "Done.")
     async with kore_agent(alone.home, "-y", environ=_ENVIRON) as terminal:
-        await terminal.see("leaves.")
+        await terminal.see("quits.")
         terminal.type("do it\r")
         while not effects(alone):
             await asyncio.sleep(0.01)
@@ -92,9 +92,9 @@ async def test_two_terminals_both_go_on(alone: GatewayProcess) -> None:
     async with (
         kore_agent(alone.home, environ=_ENVIRON) as first,
     ):
-        await first.see("leaves.")
+        await first.see("quits.")
         async with kore_agent(alone.home, environ=_ENVIRON) as second:
-            await second.see("leaves.")
+            await second.see("quits.")
             await alone.start()
             for terminal in (first, second):
                 await terminal.see("takes over")
@@ -102,7 +102,7 @@ async def test_two_terminals_both_go_on(alone: GatewayProcess) -> None:
                 await terminal.see("echo: here?")
             await alone.stop()
             for terminal in (first, second):
-                await terminal.see("looking for it again")
+                await terminal.see("reconnecting …")
                 terminal.type("and now?\r")
                 await terminal.see("echo: and now?")
 
@@ -111,7 +111,7 @@ async def test_a_terminal_that_is_stopped_keeps_the_data_and_is_named(
     alone: GatewayProcess,
 ) -> None:
     async with kore_agent(alone.home, environ=_ENVIRON) as terminal:
-        await terminal.see("leaves.")
+        await terminal.see("quits.")
         terminal.process.send_signal(signal.SIGSTOP)
         with (
             ExitStack() as stack,
@@ -137,7 +137,7 @@ async def test_a_kill_at_any_moment_of_a_handover_loses_nothing(
     alone.model.mind = worker(done)
     for n in range(rounds):
         async with kore_agent(alone.home, "-c", "-y", environ=_ENVIRON) as terminal:
-            await terminal.see("leaves.")
+            await terminal.see("quits.")
             terminal.type(f"job {n} tool slow\r")
             await terminal.see(f"job {n} tool slow")
             await alone.api.user_says(OWNER, f"job {100 + n}")

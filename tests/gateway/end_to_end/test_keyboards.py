@@ -67,7 +67,7 @@ async def test_conversations_and_models_have_buttons(alone: GatewayProcess) -> N
         assert data.startswith("c:resume:-:")
         assert "one" not in json.dumps(shown.reply_markup)
         assert (await press(alone, shown, "2", user_id=OWNER)).startswith("/resume ")
-        assert "This is conversation" in await answer(alone)
+        assert "Back in conversation" in await answer(alone)
     shown = await menu(alone, "/model")
     label = str(shown.reply_markup["inline_keyboard"][0][0]["text"])
     data = button(shown, label)
@@ -75,14 +75,14 @@ async def test_conversations_and_models_have_buttons(alone: GatewayProcess) -> N
     assert label in await answer(alone)
     await alone.told(OWNER, "/new")
     told = await push(alone, shown, data, user_id=OWNER)
-    assert told == "This button is out of date: send the command again."
+    assert told == "This button is outdated. Send the command again."
 
 
 @pytest.mark.parametrize(
     ("allowed", "told"),
     [
         (["*"], "/mode auto"),
-        ([], "Only people who may talk to me may press this."),
+        ([], "Only approved users can use this button."),
     ],
 )
 async def test_the_rights_are_those_of_whoever_presses(
@@ -99,5 +99,5 @@ async def test_the_rights_are_those_of_whoever_presses(
     else:
         assert shown.reply_markup
     news = alone.api.answers(GROUP)[len(before) :]
-    assert all("Only the owner may choose" in one for one in news)
+    assert all("Only the owner can choose" in one for one in news)
     assert len(news) == len(allowed)

@@ -9,7 +9,7 @@ async def test_a_limit_is_told_and_the_key_rests(alone: GatewayProcess) -> None:
         alone.model.script(rate_limited("3600"))
         (answer,) = await alone.told(OWNER, "hi")
         assert answer.startswith("⚠️ I could not answer: ")
-        assert "(for 60 minutes; it is asked again in 5 minutes) (rate-limited)" in answer
+        assert "(for 60 minutes; retry in 5 minutes) (rate-limited)" in answer
         assert "/model" in answer
         assert "(rate-limited)" in (await alone.told(OWNER, "next"))[-1]
         assert len(alone.model.requests) == 1

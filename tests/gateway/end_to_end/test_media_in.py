@@ -166,11 +166,9 @@ async def test_what_is_too_large_is_said_to_both(gateway: GatewayProcess, chat: 
     await gateway.api.user_sends(chat, "video", b"x", name="long.mp4", size=size, caption="see?")
     await gateway.idle()
     notice, answer = gateway.api.answers(chat)
-    assert notice == (
-        "⚠️ I cannot take long.mp4 in: it is larger than the 20 MB that I can take here."
-    )
+    assert notice == ("⚠️ I can't download long.mp4 in: it exceeds the limit of 20 MB.")
     assert answer == "echo: [video] see?"
-    assert "it cannot be used: it is larger than the 20 MB" in asked(gateway)
+    assert "it cannot be used: it exceeds the limit of 20 MB" in asked(gateway)
     assert not inbox(gateway, chat)
 
 
@@ -178,7 +176,7 @@ async def test_what_is_larger_than_was_told_is_cut_off(gateway: GatewayProcess, 
     data = bytes(20 * 2**20 + 1)
     await gateway.api.user_sends(chat, "document", data, name="liar.bin", size=3)
     await gateway.idle()
-    assert "larger than the 20 MB" in gateway.api.answers(chat)[0]
+    assert "limit of 20 MB" in gateway.api.answers(chat)[0]
     assert not inbox(gateway, chat)
 
 
@@ -227,8 +225,8 @@ async def test_without_a_service_a_voice_message_is_kept_and_said_not_to_be_hear
     await gateway.idle()
     notice, answer = gateway.api.answers(chat)
     assert notice == (
-        "⚠️ I cannot listen to the voice message: no transcription service is set"
-        " (transcription.api_base)."
+        "⚠️ I can't transcribe the voice message: no transcription service is set "
+        "(transcription.api_base)."
     )
     assert answer == "echo: [voice]"
     assert [file.read_bytes() for file in inbox(gateway, chat)] == [b"OggS"]

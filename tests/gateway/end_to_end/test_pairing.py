@@ -46,7 +46,7 @@ async def test_the_first_stranger_who_is_approved_is_answered_and_owns_the_place
         wrong = await alone.kore("pair", "approve", "ABCD-EFGH")
         assert (wrong.code, wrong.out) == (1, "")
         approved = await alone.kore("pair", "approve", code.lower())
-        assert (approved.code, "as my owner" in approved.out) == (0, True)
+        assert (approved.code, "is approved and is my owner now" in approved.out) == (0, True)
         assert "my owner" in (await alone.told(77, "thanks"))[-2]
         assert alone.api.answers(77)[-1] == "echo: thanks"
         assert "telegram:77" in (await alone.kore("pair", "list", "--json")).out
@@ -56,7 +56,7 @@ async def test_the_first_stranger_who_is_approved_is_answered_and_owns_the_place
         await alone.until(lambda: any(other in text for text in alone.api.answers(77)))
         assert "78" in (await alone.told(77, f"/pair approve {other}"))[-1]
         assert (await alone.told(78, "hi"))[-1] == "echo: hi"
-        assert (await alone.told(78, f"/pair approve {other}"))[-1] == "Only my owner can do this."
+        assert (await alone.told(78, f"/pair approve {other}"))[-1] == "Only my owner can do that."
     assert code not in alone.written()
     assert other not in alone.written()
 
@@ -80,7 +80,7 @@ async def test_without_a_gateway_the_verbs_work_on_what_is_stored(alone: Gateway
         assert (await alone.told(77, "hi"))[-1] == "echo: hi"
         await alone.until(lambda: any("my owner" in text for text in alone.api.answers(77)))
     gone = await alone.kore("pair", "revoke", "77")
-    assert "the next one approved" in gone.out
+    assert "There is no owner now; the next person approved becomes the owner" in gone.out
     async with alone:
         answers = alone.api.answers(77)
         assert await alone.told(77, "hi") == answers
@@ -109,22 +109,22 @@ async def test_one_tap_of_the_owner_lets_a_stranger_in(alone: GatewayProcess) ->
         assert code in letter.text
         approve = button(letter, "Approve")
         # Neither somebody else's press counts nor one in another chat.
-        assert await push(alone, letter, approve, user_id=77) == "Only my owner can do this."
+        assert await push(alone, letter, approve, user_id=77) == "Only my owner can do that."
         await alone.told(-100_5, "@kore_test_bot hi", user_id=OWNER)
         (group,) = [shown for shown in alone.api.chat(-100_5) if shown.from_bot]
         told = await push(alone, group, approve, user_id=OWNER)
-        assert told == "I did not ask this in this chat."
+        assert told == "This request belongs to another chat."
         assert await alone.told(77, "hello?") == alone.api.answers(77)
         assert "echo: hello?" not in alone.api.answers(77)
 
         told = await press(alone, letter, "Approve")
-        assert told == "Person 77 (telegram:77) may talk to me now."
+        assert told == "Person 77 (telegram:77) is approved."
         assert (await alone.told(77, "hi"))[-1] == "echo: hi"
-        assert "You may talk to me now." in alone.api.answers(77)
+        assert "You're approved. Send me a message anytime." in alone.api.answers(77)
         assert not questions(alone)
         after = alone.api.chats.get(OWNER, letter.message_id)
         assert after is not None
-        assert after.text.endswith("✅ Let in by telegram:1.")
+        assert after.text.endswith("✅ Approved by telegram:1.")
         assert code not in after.text
         assert (await push(alone, letter, approve)).startswith("Too late")
     assert code not in stored(alone)
@@ -143,15 +143,15 @@ async def test_an_invitation_survives_a_kill_and_makes_its_first_bearer_the_owne
         await alone.kill()
         await alone.start()
         await alone.told(66, "/start guessed")
-        assert "I do not know you yet" in alone.api.answers(66)[-1]
+        assert "I don't recognize you yet" in alone.api.answers(66)[-1]
         await alone.told(77, f"/start {code}")
         await alone.until(lambda: alone.api.answers(77))
         (welcome,) = alone.api.answers(77)
-        assert "You are my owner." in welcome
+        assert "You're approved, and you are my owner. /help lists the commands" in welcome
         assert (await alone.told(77, "hi"))[-1] == "echo: hi"
         await alone.told(66, f"/start {code}")
-        assert not any("You may talk" in text for text in alone.api.answers(66))
-        with pytest.raises(KoreError, match="has an owner already: telegram:77"):
+        assert not any("You're approved" in text for text in alone.api.answers(66))
+        with pytest.raises(KoreError, match="already has an owner: telegram:77"):
             await client.invite("telegram", bot)
 
 
@@ -164,7 +164,7 @@ async def test_the_owner_turns_a_stranger_down_and_buttons_follow_what_was_typed
         await code_for(alone, 77)
         (letter,) = await asked(alone)
         told = await press(alone, letter, "Deny")
-        assert told == "Person 77 (telegram:77) was turned down."
+        assert told == "Person 77 (telegram:77) was denied."
         await alone.until(lambda: not questions(alone))
         assert await alone.told(77, "hi") == alone.api.answers(77)
         typed = await code_for(alone, 78)
@@ -172,7 +172,7 @@ async def test_the_owner_turns_a_stranger_down_and_buttons_follow_what_was_typed
         assert (await alone.kore("pair", "approve", typed)).code == 0
         await alone.until(lambda: not questions(alone))
         await alone.until(lambda: any("Let in by cli:" in t for t in alone.api.answers(OWNER)))
-        assert (await push(alone, letter, "pair:y:77:1")).startswith("I do not know this button")
+        assert (await push(alone, letter, "pair:y:77:1")).startswith("This button no longer works")
 
 
 async def test_a_lock_out_survives_a_restart(alone: GatewayProcess) -> None:
@@ -180,7 +180,10 @@ async def test_a_lock_out_survives_a_restart(alone: GatewayProcess) -> None:
     async with alone:
         code = await code_for(alone, 77)
         for _ in range(5):
-            assert "No open request" in (await alone.told(OWNER, "/pair ABCD-EFGH"))[-1]
+            assert (
+                "This code is wrong, already used, or expired (codes are valid for one hour"
+                in (await alone.told(OWNER, "/pair ABCD-EFGH"))[-1]
+            )
         assert "Too many wrong codes" in (await alone.told(OWNER, f"/pair {code}"))[-1]
     async with alone:
         assert "Too many wrong codes" in (await alone.told(OWNER, f"/pair {code}"))[-1]
@@ -212,7 +215,7 @@ async def test_names_and_usernames_open_nothing(alone: GatewayProcess) -> None:
         await alone.api.user_says(66, "", raw=forged)
         await alone.idle()
         await alone.until(lambda: alone.api.answers(66))
-        assert "I do not know you yet" in alone.api.answers(66)[-1]
+        assert "I don't recognize you yet" in alone.api.answers(66)[-1]
         # What the owner is told of the stranger carries the number, whatever the name says.
         assert any("(telegram:66)" in text for text in alone.api.answers(OWNER))
         assert (await alone.told(66, "/pair list"))[1:] == []

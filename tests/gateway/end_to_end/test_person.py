@@ -78,7 +78,7 @@ async def test_after_a_deletion_no_byte_of_it_is_found(alone: GatewayProcess) ->
         assert "Marigold" in found.out
         assert (await alone.kore("sessions", "search", WORDS[0])).out.count(WORDS[0]) == 0
         gone = await alone.kore("user", "show", f"telegram:{PERSON}")
-        assert (gone.code, "nothing is kept" in gone.err) == (1, True)
+        assert (gone.code, "no data is stored about" in gone.err) == (1, True)
         # They may come again, and begin anew.
         assert (await alone.told(PERSON, "hello"))[-1] == "echo: hello"
     assert holding(alone.home, WORDS[0]) == []

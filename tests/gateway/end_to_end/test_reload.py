@@ -89,20 +89,33 @@ async def test_a_broken_file_keeps_the_last_good_one_and_the_owner_hears_once(
             return (await config_of(alone))["problem"]
 
         await until(is_told, alone.written())
-        await alone.until(lambda: any("last good one" in a for a in alone.api.answers(OWNER)))
+        await alone.until(
+            lambda: any(
+                "⚠️ config.json has an error; still using the previous settings" in a
+                for a in alone.api.answers(OWNER)
+            )
+        )
         for _ in range(2):
             ran = await alone.kore("reload")
             assert ran.code == 2
             assert 'agent.modl: unknown key; did you mean "model"?' in ran.err
         assert (await alone.told(OWNER, "still there?"))[-1] == "echo: still there?"
-        assert alone.output().count("the last good configuration holds") == 1
-        assert sum("last good one" in a for a in alone.api.answers(OWNER)) == 1
+        assert alone.output().count("still using the last valid configuration") == 1
+        assert (
+            sum(
+                "⚠️ config.json has an error; still using the previous settings" in a
+                for a in alone.api.answers(OWNER)
+            )
+            == 1
+        )
         shown = await alone.kore("status")
         assert "agent.modl" in shown.out
         alone.config.write_text(good)
         assert (await alone.kore("reload")).code == 0
         assert (await config_of(alone))["problem"] is None
-        await alone.until(lambda: any("right again" in a for a in alone.api.answers(OWNER)))
+        await alone.until(
+            lambda: any("Configuration fixed and reloaded" in a for a in alone.api.answers(OWNER))
+        )
 
 
 async def test_a_broken_file_is_told_once_in_the_language_of_each(alone: GatewayProcess) -> None:
@@ -117,7 +130,7 @@ async def test_a_broken_file_is_told_once_in_the_language_of_each(alone: Gateway
         await alone.idle()
         (told,) = (a for a in alone.api.answers(OWNER) if "agent.modl" in a)
         assert "未知的鍵" in told
-        assert alone.output().count("the last good configuration holds") == 1
+        assert alone.output().count("still using the last valid configuration") == 1
         assert "unknown key" in alone.output()
         assert "未知" not in alone.output()
 
@@ -139,7 +152,10 @@ async def test_a_start_with_a_broken_file_is_one_line_and_the_good_one_can_be_pu
     assert ran.code == 0
     assert alone.config.read_text() == good
     assert (alone.home / "config.edit.json").read_text() == "{"
-    assert "nothing to put back" in (await alone.kore("config", "revert")).out
+    assert (
+        "nothing to restore, the last gateway used this version"
+        in (await alone.kore("config", "revert")).out
+    )
     async with alone:
         assert (await alone.told(7, "back"))[-1] == "echo: back"
 

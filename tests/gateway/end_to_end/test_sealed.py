@@ -88,7 +88,7 @@ async def test_what_does_not_fit_is_one_sentence_and_plain_is_a_way_back(
     opened = await gateway.kore("store", "rekey", "--plain", "--from", "ONE_KEY")
     assert opened.code == 0, opened.err
     again = await gateway.kore("store", "rekey", "--plain")
-    assert (again.code, "is not sealed" in again.err) == (1, True)
+    assert (again.code, "is not encrypted; nothing to do" in again.err) == (1, True)
     which = await gateway.kore("store", "rekey")
     assert (which.code, "which key?" in which.err) == (2, True)
     async with gateway:

@@ -6,7 +6,7 @@ from tests.fakes.faults import Fault, lost_response, reset, status, truncated
 from tests.gateway.end_to_end.gateway_process import GatewayProcess
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-MARK = "↻ This may be a repeat: the connection broke while sending.\n"
+MARK = "↻ Possible duplicate: the connection was lost while sending.\n"
 
 
 async def test_an_answer_that_arrived_unheard_is_repeated_once_and_marked(

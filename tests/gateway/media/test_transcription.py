@@ -65,7 +65,9 @@ async def test_an_answer_that_comes_in_pieces_is_read_to_its_end(
 
 async def test_an_answer_without_an_end_is_not_kept(listener: Listener, spoken: Path) -> None:
     listener.answers.append((200, ['{"text": "', *["a" * 100_000] * 11, '"}']))
-    with pytest.raises(NotFetched, match="something else"):
+    with pytest.raises(
+        NotFetched, match="the transcription service returned an unexpected response"
+    ):
         await transcriber(listener).hear(VOICE, spoken)
 
 
@@ -79,7 +81,7 @@ async def test_without_a_service_what_was_spoken_to_us_is_said_not_to_be_heard(
     spoken: Path,
 ) -> None:
     nobody = Transcriber(TranscriptionSection())
-    with pytest.raises(NotFetched, match="no transcription service is set"):
+    with pytest.raises(NotFetched, match="no transcription service is configured"):
         await nobody.hear(VOICE, spoken)
     song = Media("audio", path="inbox/a.mp3")
     assert await nobody.hear(song, spoken) is song
@@ -88,12 +90,12 @@ async def test_without_a_service_what_was_spoken_to_us_is_said_not_to_be_heard(
 @pytest.mark.parametrize(
     ("status", "body", "why", "again"),
     [
-        (401, {"error": {}}, "refused the key", False),
+        (401, {"error": {}}, "rejected the API key", False),
         (400, {"error": {}}, "HTTP status 400", False),
         (429, {"error": {}}, "HTTP status 429", True),
         (503, "busy", "HTTP status 503", True),
-        (200, "not JSON", "something else", False),
-        (200, {"text": None}, "something else", False),
+        (200, "not JSON", "unexpected response", False),
+        (200, {"text": None}, "unexpected response", False),
     ],
 )
 async def test_a_refusal_is_a_sentence(
@@ -108,7 +110,9 @@ async def test_a_refusal_is_a_sentence(
 async def test_a_service_that_is_not_there_may_be_later(spoken: Path) -> None:
     async with Listener() as listener:
         service = transcriber(listener)
-    with pytest.raises(NotFetched, match="cannot be reached") as refused:
+    with pytest.raises(
+        NotFetched, match="could not connect to the transcription service"
+    ) as refused:
         await service.hear(VOICE, spoken)
     assert refused.value.again
 
@@ -125,6 +129,6 @@ async def test_a_service_that_takes_too_long_is_not_asked_again(
 
 async def test_what_is_too_large_is_not_sent(listener: Listener, spoken: Path) -> None:
     large = Media("voice", path="inbox/v.ogg", size_bytes=LIMIT_BYTES + 1)
-    with pytest.raises(NotFetched, match="larger than the 25 MB"):
+    with pytest.raises(NotFetched, match="limit of 25 MB"):
         await transcriber(listener).hear(large, spoken)
     assert listener.heard == []

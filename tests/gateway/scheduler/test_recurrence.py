@@ -47,10 +47,13 @@ def test_a_text_begins_with_when(text: str, rest: str, slot: str) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("whenever you like", "expected one of 2026-11-22 09:00"),
-        ("0 9 31 2 * never", "the cron line '0 9 31 2 *': there is no such day of the month"),
-        ("2026-02-30 09:00 x", "no date and time that there is"),
-        ("every 0m x", "no length of time"),
+        (
+            "whenever you like",
+            "expected one of 2026-11-22 09:00",
+        ),
+        ("0 9 31 2 * never", "the cron line '0 9 31 2 *': days of the month must be 1 to 31"),
+        ("2026-02-30 09:00 x", "is not a valid date and time"),
+        ("every 0m x", "is not a valid duration"),
         ("in 20 times", "found 'in 20 times'"),
     ],
 )

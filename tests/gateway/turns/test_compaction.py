@@ -171,9 +171,20 @@ async def test_compact_answers_with_the_summary_that_is_under_way_already(tmp_pa
             lambda: any(one.answered for one in parts.turns.compactions._running.values())
         )
         model.go.set()
-        await parts.platform.until(lambda: "now a summary" in " ".join(parts.platform.texts("1")))
+        await parts.platform.until(
+            lambda: "older messages were summarized" in " ".join(parts.platform.texts("1"))
+        )
         assert len(model.asked) == 1
-        assert len([text for text in parts.platform.texts("1") if "now a summary" in text]) == 1
+        assert (
+            len(
+                [
+                    text
+                    for text in parts.platform.texts("1")
+                    if "older messages were summarized" in text
+                ]
+            )
+            == 1
+        )
 
 
 async def test_a_turn_in_another_chat_waits_for_the_summary_of_a_command(tmp_path: Path) -> None:
@@ -191,7 +202,9 @@ async def test_a_turn_in_another_chat_waits_for_the_summary_of_a_command(tmp_pat
         assert made is not None
         assert made.shorter.summarised
         assert len(model.asked) == 1
-        await parts.platform.until(lambda: "now a summary" in " ".join(parts.platform.texts("1")))
+        await parts.platform.until(
+            lambda: "older messages were summarized" in " ".join(parts.platform.texts("1"))
+        )
 
 
 class Gated(Speaks):
@@ -255,7 +268,9 @@ async def test_compact_asks_for_what_is_to_be_kept(tmp_path: Path) -> None:
     async with running(tmp_path, small(model, 100_000)) as parts:
         await fill(parts, 4)
         await parts.bus.submit(said("/compact the colours"))
-        await parts.platform.until(lambda: "now a summary" in " ".join(parts.platform.texts("1")))
+        await parts.platform.until(
+            lambda: "older messages were summarized" in " ".join(parts.platform.texts("1"))
+        )
         assert "the colours" in model.asked[0].messages[0].text
         window = await window_of(parts, await session_of(parts))
         assert len(window.messages) == 6
@@ -280,7 +295,7 @@ async def test_compact_that_fails_says_that_nothing_was_changed(tmp_path: Path) 
         await parts.bus.submit(said("/compact"))
         await parts.platform.until(lambda: "⚠️" in " ".join(parts.platform.texts("1")))
         told = parts.platform.texts("1")[-1]
-        assert "Nothing was changed: the model gave no summary" in told
+        assert "Nothing was changed: the model returned no summary" in told
         assert (await window_of(parts, await session_of(parts))).messages == before
 
 
@@ -293,7 +308,7 @@ async def test_context_shows_what_fills_the_window(tmp_path: Path) -> None:
         for part in ("prompt", "tools", "memory", "summary", "messages", "results", "free"):
             assert f"\n{part}" in shown
         assert "█" in shown
-        assert shown.startswith("Window of ")
+        assert shown.startswith("Context window of ")
         assert "a summary at 75 %" in shown
 
 

@@ -189,7 +189,7 @@ async def test_the_way_that_was_chosen_is_kept_over_new(tmp_path: Path) -> None:
         await take(parts, said("/new"))
         await parts.platform.answers("1", 2)
         await take(parts, said("/queue"))
-        assert "While I work: `steer`" in (await parts.platform.answers("1", 3))[-1]
+        assert "Messages sent while I work: `steer`" in (await parts.platform.answers("1", 3))[-1]
 
 
 async def test_what_comes_too_late_to_steer_is_answered_afterwards(tmp_path: Path) -> None:
@@ -343,7 +343,7 @@ async def test_queue_shows_what_waits_and_refuses_an_unknown_way(tmp_path: Path)
         await take(parts, said("two `three`"), said("/queue"))
         (shown,) = await parts.platform.answers("1", 1)
         assert "1 waiting here:\n- `` two `three` ``" in shown
-        assert "While I work: `queue`" in shown
+        assert "Messages sent while I work: `queue`" in shown
         await take(parts, said("/queue fast"))
         assert "It stays `queue`" in (await parts.platform.answers("1", 2))[1]
 

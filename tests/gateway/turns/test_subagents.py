@@ -287,7 +287,7 @@ async def test_who_sent_out_a_sub_agent_that_is_given_up_is_told_of_no_replay(
             await parts.until(begun, attempt)
     async with running(tmp_path, EchoProvider()) as parts:
         told = (await answered(parts, 2))[1]
-        assert "several broken attempts" in told
+        assert "⚠️ I gave up on this message after several failed attempts" in told
         assert "kore replay" not in told
 
 
@@ -466,7 +466,7 @@ async def test_tasks_lists_the_sub_agents_of_the_chat(tmp_path: Path) -> None:
         lines = event.text.splitlines()
         assert lines[0].startswith("- explore (2) do meet: works in the background, ")
         assert lines[1].startswith("- general (1) do it works: done, ")
-        assert lines[2].startswith("`/stop NUMBER` ends a sub-agent")
+        assert lines[2].startswith("stops a sub-agent")
 
 
 def define(folder: Path, name: str, head: str) -> None:
@@ -644,7 +644,7 @@ async def test_nobody_stops_a_sub_agent_of_another_chat(tmp_path: Path) -> None:
                 async for event in seen:
                     if isinstance(event, Delivered):
                         break
-        assert event.text == "No sub-agent 1 works here; `/tasks` lists them."
+        assert event.text == "There is no sub-agent 1 here; `/tasks` lists them."
         assert await states(parts) == ["running"]
 
 

@@ -131,12 +131,12 @@ async def test_a_turn_stops_before_the_call_that_its_limit_forbids(
         await take(parts, said("go"))
         warning, answer = await parts.platform.answers("1", 2)
         assert warning == (
-            "⚠️ $0.2000 of $0.2500 for one message is used. This limit ends with your next message."
+            "⚠️ $0.2000 of $0.2500 for one message used. This limit resets with your next message."
         )
         assert answer == (
-            "I stopped here, before asking the model: the limit of $0.2500 for one message is "
-            "reached. $0.3000 is used, and the next call needs at least "
-            f"{answer.split('at least ')[1].split('. It')[0]}. It ends with your next message."
+            "I stopped before calling the model: the limit of $0.2500 for one message is "
+            "reached. $0.3000 used, and the next call needs at least "
+            f"{answer.split('at least ')[1].split('. It')[0]}. It resets with your next message."
         )
         assert len(model_server.requests) == 3
         model_server.forget_script()
@@ -245,7 +245,7 @@ async def test_two_chats_cannot_both_take_the_last_cent(
     async with running(tmp_path / "one", models(2000.0), spending=low) as parts:
         await take(parts, said("a"))
         (refusal,) = await parts.platform.answers("1", 1)
-        least = float(refusal.split("at least $")[1].split(". It ends")[0])
+        least = float(refusal.split("at least $")[1].split(". It resets")[0])
     model_server.script(ReplyScript(text="slow", latency_s=60))
     spending = limits(cost_per_day_usd=1.5 * least)
     async with running(tmp_path, models(2000.0), spending=spending) as parts:

@@ -24,10 +24,10 @@ from gateway.core.messages import Media
 # What Telegram's own server gives out at most; one that is run by oneself sets no limit.
 OFFICIAL_LIMIT_BYTES = 20 * 2**20
 _CHUNK_BYTES = 256 * 1024
-_TOO_LARGE = mark_for_translation("it is larger than the {limit} MB that I can take here")
-_UNWILLING = mark_for_translation("Telegram does not give it out ({reason})")
-_BROKEN = mark_for_translation("the connection to Telegram broke again and again")
-_CLOSED = mark_for_translation("the Bot API server has it in a file that I cannot open ({reason})")
+_TOO_LARGE = mark_for_translation("it exceeds the limit of {limit} MB")
+_UNWILLING = mark_for_translation("Telegram refused the download ({reason})")
+_BROKEN = mark_for_translation("the connection to Telegram kept failing")
+_CLOSED = mark_for_translation("I cannot open the file on the Bot API server ({reason})")
 
 
 async def fetch(

@@ -34,7 +34,7 @@ def render_approval(question: ApprovalPrompt, decided: str | None = None) -> Out
     cut = _cut(code)
     pieces = [*_pieces(question, cut, language)]
     if cut != code:
-        note = t("⚠️ The middle did not fit here: the file above holds all of it.")
+        note = t("⚠️ The middle is cut; the file above has the full text.")
         pieces.append(_Piece(f"\n{note}"))
     if decided:
         pieces.append(_Piece(f"\n\n{escape_for_approval(decided)[:_LINE_CHARS]}", "bold"))
@@ -64,7 +64,7 @@ def _pieces(question: ApprovalPrompt, code: str, language: str | None) -> Iterat
     yield _Piece(code, "pre", language)
     yield _Piece(f"\n{escape_for_approval(t(question.reason))[:_LINE_CHARS]}")
     if question.asker != question.principal:
-        asker = t("Asked for by {name}", name=escape_for_approval(question.asker)[:_LINE_CHARS])
+        asker = t("Requested by {name}", name=escape_for_approval(question.asker)[:_LINE_CHARS])
         yield _Piece(f"\n{asker}")
 
 

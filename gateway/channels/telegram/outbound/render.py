@@ -18,13 +18,11 @@ from gateway.channels.telegram.utf16 import offsets, units
 from gateway.core.messages import Entity, OutboundFile, OutboundPart
 
 # Its translations are shorter, and so are the other notes.
-REPEAT_NOTE = mark_for_translation("↻ This may be a repeat: the connection broke while sending.\n")
-PREVIEW_NOTE = mark_for_translation("↻ The whole answer; an unfinished version may be above.\n")
-PAGE_NOTE = mark_for_translation("↻ An unfinished version of this part may be above.\n")
-STRAYED_NOTE = mark_for_translation("↪ From a topic that is closed or gone:\n")
-EMPTY_ANSWER = mark_for_translation(
-    "The answer was empty. Please ask again, perhaps in other words."
-)
+REPEAT_NOTE = mark_for_translation("↻ Possible duplicate: the connection was lost while sending.\n")
+PREVIEW_NOTE = mark_for_translation("↻ Full answer; an incomplete version may be above.\n")
+PAGE_NOTE = mark_for_translation("↻ An incomplete version of this part may be above.\n")
+STRAYED_NOTE = mark_for_translation("↪ From a closed or deleted topic:\n")
+EMPTY_ANSWER = mark_for_translation("The answer was empty. Please ask again or rephrase.")
 
 # A part leaves room for the note that a later retry may have to put in front.
 _PART_UNITS = LIMIT_UNITS - units(REPEAT_NOTE)
@@ -68,8 +66,8 @@ def as_file_if_long(
     whole = OutboundFile("answer.md", text=text, size_bytes=len(text.encode()))
     caption = plural(
         len(parts) - kept,
-        "The answer goes on for one more message. This file holds all of it.",
-        "The answer goes on for {n} more messages. This file holds all of it.",
+        "The answer continues in one more message. This file has the full text.",
+        "The answer continues in {n} more messages. This file has the full text.",
     )
     return *parts[:kept], OutboundPart("\n".join([caption, *_outline(text)]), files=(whole,))
 

@@ -82,14 +82,14 @@ async def _converse(
         assert lost is not None, "only a loss comes here"
         tries = 1 if repl is not None and repl.spoke else tries + 1
         if tries > _TRIES or (repl is None and left is None):
-            raise KoreError(t("Kore stopped and cannot be reached again")) from lost
+            raise KoreError(t("Kore stopped and the connection could not be restored")) from lost
         # The same lane again: that is where the answer to an unfinished turn will come.
         left, unsent = (repl.place, repl.unsent) if repl is not None else (left, unsent)
         await asyncio.sleep(_PAUSE_S * (tries - 1))
         start = replace(start, choose=False)
         if not isinstance(lost, HandedOver):
             why = escape_invisible(str(lost))
-            screen.print(Text(t("! {why}; looking for it again …", why=why), "yellow"))
+            screen.print(Text(t("! {why}; reconnecting …", why=why), "yellow"))
 
 
 async def _found(service: Service, lost: ConnectionLost) -> str:
@@ -97,11 +97,11 @@ async def _found(service: Service, lost: ConnectionLost) -> str:
     status = await service.status()
     if status.get("pid") == os.getpid():
         return t(
-            "· No gateway runs: this terminal works by itself, and chats wait for `kore gateway`."
+            "· No gateway is running: this terminal works on its own; chats need `kore gateway`."
         )
     if isinstance(lost, HandedOver):
-        return t("· {why}: this conversation goes on through it.", why=escape_invisible(str(lost)))
-    return t("· Connected again.")
+        return t("· {why}: this conversation now uses it.", why=escape_invisible(str(lost)))
+    return t("· Reconnected.")
 
 
 def _first(group: BaseExceptionGroup[ConnectionLost]) -> ConnectionLost:

@@ -29,29 +29,30 @@ if TYPE_CHECKING:
 # Those of every chat are listed for completion; the gateway answers them.
 CONSOLE_COMMANDS = (
     ("/sessions", mark_for_translation("list the sessions")),
-    ("/resume", mark_for_translation("go on with a session: /resume ID, or choose from the list")),
+    ("/resume", mark_for_translation("resume a session: /resume ID, or choose from a list")),
     (
         "/export",
-        mark_for_translation("write this session to a file: /export FILE (.md: for reading)"),
+        mark_for_translation("export this session: /export FILE (.md for reading)"),
     ),
     (
         "/output",
-        mark_for_translation("show the last result whole, then the one before (also Ctrl-O)"),
+        mark_for_translation("expand the last result, then earlier ones (also Ctrl-O)"),
     ),
     (
         "/review",
-        mark_for_translation(
-            "have the model look over what is not committed: /review, or /review WHAT"
-        ),
+        mark_for_translation("review uncommitted changes: /review, or /review WHAT"),
     ),
     (
         "/init",
-        mark_for_translation("have the model write AGENTS.md for the folder; you see it first"),
+        mark_for_translation("write AGENTS.md for this folder; you see it first"),
     ),
-    ("/exit", mark_for_translation("leave; the session stays")),
+    ("/exit", mark_for_translation("exit; the session is kept")),
 )
-FILE = ("@path", mark_for_translation("show it a file, a folder or a picture with the message"))
-BY_HAND = ("!command", mark_for_translation("run it here yourself; the model sees what it printed"))
+FILE = ("@path", mark_for_translation("attach a file, folder or picture to the message"))
+BY_HAND = (
+    "!command",
+    mark_for_translation("run a shell command yourself; the model sees its output"),
+)
 # What begins like a command and is none: the stand-in model's own word, and a picture in markdown.
 _NOT_BY_HAND = ("!tool ", "![")
 _WORD = re.compile(r"/[A-Za-z]{3,20}")
@@ -66,12 +67,12 @@ CONSOLE_WORDS = frozenset({"/quit", "/help", *(name for name, _ in CONSOLE_COMMA
 KEYS_HELP = (
     ("Enter", mark_for_translation("send")),
     ("Alt-Enter, Ctrl-J", mark_for_translation("new line")),
-    ("Tab", mark_for_translation("take what the menu offers")),
-    ("Up, Down", mark_for_translation("earlier lines")),
-    ("Ctrl-O", mark_for_translation("show the last result whole")),
-    ("Ctrl-R", mark_for_translation("search in what was typed")),
+    ("Tab", mark_for_translation("accept the suggestion")),
+    ("Up, Down", mark_for_translation("input history")),
+    ("Ctrl-O", mark_for_translation("expand the last result")),
+    ("Ctrl-R", mark_for_translation("search the input history")),
     ("Esc, Ctrl-C", mark_for_translation("stop the turn; Ctrl-C also clears the line")),
-    ("Ctrl-D", mark_for_translation("leave")),
+    ("Ctrl-D", mark_for_translation("exit")),
 )
 _TERMINAL, _CUSTOM, _KEYS = (
     mark_for_translation("Terminal"),
@@ -130,7 +131,7 @@ def misspelt(text: str) -> str | None:
     # Words behind a command of the chats are judged there.
     if not close or (close[0] not in CONSOLE_WORDS and word != text.strip()):
         return None
-    return t("There is no {word}; did you mean {meant}?", word=word, meant=close[0])
+    return t("Unknown command {word}; did you mean {meant}?", word=word, meant=close[0])
 
 
 class SessionCommands:
@@ -185,7 +186,7 @@ class SessionCommands:
             if not 1 <= int(wanted) <= len(found):
                 raise KoreError(
                     t(
-                        "found number {wanted}, expected 1 to {found}",
+                        "found {wanted}, expected a number from 1 to {found}",
                         wanted=wanted,
                         found=len(found),
                     )
@@ -199,7 +200,7 @@ class SessionCommands:
         """Write the lane's session to a new file. Raises `KoreError` when that cannot be."""
         session = await self._service.bound(lane)
         if session is None:
-            raise KoreError(t("there is nothing to export yet: this session has not begun"))
+            raise KoreError(t("nothing to export yet: this session is empty"))
         wanted = wanted or f"{session}.jsonl"
         if wanted.endswith(".md"):
             from gateway.sessions.transcript import readable
@@ -266,7 +267,7 @@ def _write(name: str, text: str) -> str:
             opened.write(text)
     except FileExistsError as exc:
         raise KoreError(
-            t("{file} is there already", file=file), hint=t("/export FILE takes a new name")
+            t("{file} already exists", file=file), hint=t("/export FILE needs a new file name")
         ) from exc
     except OSError as exc:
         raise KoreError(f"{file}: {exc.strerror}") from exc

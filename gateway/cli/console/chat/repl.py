@@ -113,7 +113,11 @@ class Repl:
             await self._say_what_runs(session)
             self._screen.print(
                 Text(
-                    t("To go on later: {command} -r {id}", command=self._start.command, id=session),
+                    t(
+                        "To resume later: {command} -r {id}",
+                        command=self._start.command,
+                        id=session,
+                    ),
                     "dim",
                 )
             )
@@ -135,9 +139,9 @@ class Repl:
         status = await self._service.status()
         ends = status.get("pid") == os.getpid()
         becomes = t(
-            "Ends now, with Kore: {names}"
+            "Stops now, together with Kore: {names}"
             if ends
-            else "Goes on in the background (/tasks shows it): {names}",
+            else "Continues in the background (see /tasks): {names}",
             names=", ".join(map(escape_invisible, running)),
         )
         self._screen.print(Text(becomes, "yellow"))
@@ -160,9 +164,9 @@ class Repl:
         if (project := self._start.project) is not None and project.remark:
             self._screen.print(Text(project.remark, "yellow"))
         if self._opened.unfinished:
-            waiting = t("An earlier answer is still under way; it will appear here.")
+            waiting = t("An earlier answer is still in progress; it will appear here.")
             self._screen.print(Text(waiting, "dim"))
-        self._screen.print(Text(t("/help shows what can be typed, /exit leaves."), "dim"))
+        self._screen.print(Text(t("/help lists the commands, /exit quits."), "dim"))
         self._screen.print()
         if self.session is not None:
             await self._sessions.recall(self.session)
@@ -184,7 +188,7 @@ class Repl:
                 if warned:
                     return
                 warned = True
-                self._screen.print(Text(t("/exit, Ctrl-D or Ctrl-C again leaves."), "dim"))
+                self._screen.print(Text(t("/exit, Ctrl-D or Ctrl-C again quits."), "dim"))
                 continue
             warned = False
             text = self._prompt.pastes.whole(text or "")

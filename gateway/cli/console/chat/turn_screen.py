@@ -212,7 +212,7 @@ class Stage:
 
     def unfold(self) -> None:
         if not self._view.unfold():
-            self._view.say(t("nothing more is folded"))
+            self._view.say(t("nothing more to expand"))
 
     def interrupt(self) -> None:
         if self._command is not None:
@@ -269,7 +269,7 @@ class Stage:
     async def _reply(self, asked: events.ApprovalAsked, answer: Answer) -> None:
         with self._refusals():
             if not await self._service.answer(asked.nonce, answer, principal()):
-                said = t("that question has expired or was answered elsewhere")
+                said = t("this question has expired or was answered elsewhere")
                 self._view.say(f"  {said}")
 
     @contextmanager

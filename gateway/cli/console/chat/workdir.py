@@ -100,12 +100,12 @@ def remarks(named: "FileMention") -> list[str]:
     said = []
     shown = [path.name + "/" * path.is_dir() for path in (*named.files, *named.pictures)]
     if shown:
-        said.append(t("shown to the model: {names}", names=", ".join(shown)))
-    said += [t("{path} is blocked: the model does not see it", path=path) for path in named.blocked]
+        said.append(t("attached: {names}", names=", ".join(shown)))
+    said += [t("{path} is blocked and was not attached", path=path) for path in named.blocked]
     for path in named.binary:
-        said.append(t("{path} is no text: the model has to open it itself", path=path))
+        said.append(t("{path} is not text; the model can open it with a tool", path=path))
     for name in named.missing:
-        said.append(t("there is no {name} here: the model sees the name alone", name=name))
+        said.append(t("{name} not found; only the name was sent", name=name))
     return said
 
 

@@ -124,7 +124,7 @@ class Picker:
             mark, style = ("› ", "reverse") if n == self._at else ("  ", "")
             text = f"{mark}{choice.id}  {choice.when}  {escape_invisible(choice.name)}"
             fragments += [(style, shortened(text, columns - 1)), ("", "\n")]
-        return fragments or [("", f"  {t('nothing fits')}")]
+        return fragments or [("", f"  {t('no matches')}")]
 
     def _previewed(self, columns: int) -> StyleAndTextTuples:
         lines = self._lines.get(self._chosen() or "", ())

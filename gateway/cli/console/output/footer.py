@@ -76,7 +76,7 @@ class Footer:
     def _choices(self) -> Text:
         assert self.asked is not None
         left = max(0.0, self.asked.expires_s - (self._clock() - self._asked_at))
-        choices = f"  {t('Enter sends the line below; then:')} " if self.typed else "  "
+        choices = f"  {t('Enter sends the line below, then:')} " if self.typed else "  "
         # Keys that were meant for something else do not count, and one sees when they do.
         style, note = "dim", "…"
         if self._is_armed():

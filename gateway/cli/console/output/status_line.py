@@ -98,7 +98,7 @@ class StatusLine:
             self.mode,
             self._gauge(columns),
             f"${self._cost:.2f}" if self._cost else "",
-            plural(waiting, "{n} waits", "{n} wait") if waiting else "",
+            t("{n} queued", n=waiting) if waiting else "",
             self._runs(),
         ]
 

@@ -88,7 +88,7 @@ def event_line(event: events.Event) -> str | None:
             return _step(event)
         case events.Retry(reason=reason, attempt=attempt, max_attempts=most):
             return t(
-                "asking again ({n} of {most}): {why}",
+                "retry {n} of {most}: {why}",
                 n=attempt,
                 most=most,
                 why=escape_invisible(reason),
@@ -96,13 +96,13 @@ def event_line(event: events.Event) -> str | None:
         case events.Steered(text=text):
             return t("↪ heard: {text}", text=escape_invisible(cut(text)))
         case events.Compacted(summarised=summarised) if summarised:
-            return t("{n:,} older messages are a summary now (/context)", n=summarised)
+            return t("{n:,} older messages were summarized (/context)", n=summarised)
         case events.Compacted(dropped=0):
-            return t("old results of tools were shortened to make room")
+            return t("old tool results were shortened to save context")
         case events.Compacted(dropped=dropped):
-            return t("{n} older messages have left the model's window", n=dropped)
+            return t("{n} older messages were dropped from the context", n=dropped)
         case events.SessionClosed(session_id=id_):
-            return t("conversation {id} was closed: what you say next begins a new one", id=id_)
+            return t("conversation {id} was closed; your next message starts a new one", id=id_)
         case events.Evicted(reason=reason):
             return reason
         case events.Signalled(signal=signal, reason=reason):
@@ -121,7 +121,7 @@ def _step(told: events.FromAgent) -> str | None:
         case "tool_start":
             return f"{name} ● {call_line(str(event.get('name')), event.get('arguments') or {})}"
         case "done":
-            return t("{name} has ended", name=name)
+            return t("{name} finished", name=name)
     return None
 
 

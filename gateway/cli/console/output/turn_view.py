@@ -94,7 +94,7 @@ class TurnView:
                 self._blocks = MarkdownBlocks()
                 self._thinking = ""
                 self._said[-1] = self._said_before
-                self.say(f"↻ {event_line(event)}; {t('what was said since then is void')}")
+                self.say(f"↻ {event_line(event)}; {t('partial output discarded')}")
             case events.ThinkingDelta() | events.ThinkingEnd():
                 self._take_thinking(event)
             case events.ToolStart() | events.ToolOutput() | events.ToolResulted():
@@ -220,7 +220,7 @@ class TurnView:
             return
         self._flush()
         if delivered.maybe_duplicate:
-            self.say(f"↻ {t('you may have seen this already')}")
+            self.say(f"↻ {t('possible duplicate')}")
         for block in blocks:
             self._print_block(block)
         if delivered.last:

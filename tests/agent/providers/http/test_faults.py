@@ -46,7 +46,7 @@ def test_vendors_words_for_a_full_window_are_known(said: object) -> None:
 def test_any_body_gives_one_sentence(body: bytes) -> None:
     error = refused(502, body)
     assert isinstance(error, Unavailable)
-    assert str(error).startswith("groq has trouble (status 502)")
+    assert str(error).startswith("groq returned an error (status 502)")
 
 
 def test_keys_are_never_repeated() -> None:

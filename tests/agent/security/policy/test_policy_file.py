@@ -73,14 +73,14 @@ def test_a_file_may_say_nothing(text: str) -> None:
     ("text", "line"),
     [
         ("rolse: {}", '1: rolse: unknown key; did you mean "roles"?'),
-        ("\n\nroles: [a]", "3: roles: found a list, expected a map of keys and values"),
+        ("\n\nroles: [a]", "3: roles: found a list, expected a mapping"),
         ("default:\n  audit_level: sum", '2: default.audit_level: found "sum", expected none'),
         ("default: {deny_by_default: 1}", '1: default.deny_by_default: found a number "1"'),
         ("roles:\n  a: {}", '2: roles.a: the key "tools" is missing'),
         ("roles:\n  a:\n    tool: {}", '3: roles.a.tool: unknown key; did you mean "tools"?'),
         (
             "roles: {a: {tools: {read_fil: {}}}}",
-            '1: roles.a.tools.read_fil: "read_fil" is not a tool; did you mean "read_file"?',
+            '1: roles.a.tools.read_fil: unknown tool "read_fil"; did you mean "read_file"?',
         ),
         (
             "roles:\n  a:\n    tools:\n      exec: {comands: [ls]}",
@@ -102,12 +102,12 @@ def test_a_file_may_say_nothing(text: str) -> None:
             "roles: {a: {tools: [on]}}",
             '1: roles.a.tools: found true or false "on", expected a text',
         ),
-        ("roles: {a: {tools: {}}, a: {tools: {}}}", "1: roles.a: stands there twice"),
-        ("roles: {a: &x {tools: {}}, b: *x}", "1: roles.b: an alias (*name) leads here"),
-        ("roles: &a {b: *a}", "1: roles.b: an alias (*name) leads here"),
+        ("roles: {a: {tools: {}}, a: {tools: {}}}", "1: roles.a: is listed twice"),
+        ("roles: {a: &x {tools: {}}, b: *x}", "1: roles.b: found an alias (*name)"),
+        ("roles: &a {b: *a}", "1: roles.b: found an alias (*name)"),
         (
             "roles: {a: {tools: {exec: {}}, scopes: {}}}",
-            "1: roles.a.scopes: belongs to the shape with a list of tools",
+            "1: roles.a.scopes: only valid with a list of tools",
         ),
         ("roles: {a: {tools: [exec], scopes: {path: [x]}}}", "1: roles.a.scopes.path: unknown key"),
         (
@@ -116,7 +116,7 @@ def test_a_file_may_say_nothing(text: str) -> None:
         ),
         ("roles: [", "1: not valid YAML: "),
         ("roles:\n\tx", "2: not valid YAML: "),
-        ("just text", "1: found a text, expected a map of keys and values"),
+        ("just text", "1: found a text, expected a mapping"),
     ],
 )
 def test_a_mistake_is_one_line_that_says_where(text: str, line: str) -> None:
@@ -136,12 +136,12 @@ def test_all_mistakes_are_told_at_once_in_the_order_of_the_file() -> None:
 
 def test_a_role_is_refused_when_two_names_mean_one_tool() -> None:
     text = "roles: {a: {tools: {exec: {allow: false}, Bash: {}}}}"
-    with pytest.raises(ConfigError, match=r"Bash: another name of exec"):
+    with pytest.raises(ConfigError, match="Bash: an alias of exec"):
         parse_policy(text, "p", {"exec": "exec", "Bash": "exec"}.get)
 
 
 def test_what_is_nested_too_deep_is_refused() -> None:
-    assert complaints("[" * 5000) == ["policy.yaml: nested too deep, expected a policy file"]
+    assert complaints("[" * 5000) == ["policy.yaml: nested too deeply for a policy file"]
 
 
 def test_bytes_that_are_no_text_name_their_line() -> None:
@@ -150,9 +150,9 @@ def test_bytes_that_are_no_text_name_their_line() -> None:
 
 
 def test_files_that_are_no_policy(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no such policy file"):
+    with pytest.raises(ConfigError, match="policy file not found"):
         read_raw(tmp_path / "missing.yaml")
-    with pytest.raises(ConfigError, match="no such policy file"):
+    with pytest.raises(ConfigError, match="policy file not found"):
         read_raw(tmp_path)
     (tmp_path / "huge.yaml").write_bytes(b"#" * (SIZE_LIMIT_BYTES + 1))
     with pytest.raises(ConfigError, match="larger than"):
@@ -169,10 +169,10 @@ def test_a_tool_that_kore_does_not_have_is_a_note_in_the_older_shape() -> None:
     policy = parse_policy(MATRIX, "policy.yaml")
     assert policy.roles["coder"].tools["read_file"].paths == ("src/**",)
     first, second = policy.notes
-    assert first.startswith('policy.yaml: line 3: roles.coder.tools: "http_fetch" is not a tool')
-    assert second.startswith('policy.yaml: line 3: roles.coder.tools: "run_tests" is not a tool')
+    assert first.startswith('policy.yaml: line 3: roles.coder.tools: unknown tool "http_fetch"')
+    assert second.startswith('policy.yaml: line 3: roles.coder.tools: "run_tests"')
 
 
 def test_where_all_else_is_allowed_an_unknown_tool_stays_a_mistake() -> None:
-    with pytest.raises(ConfigError, match='"http_fetch" is not a tool'):
+    with pytest.raises(ConfigError, match='"http_fetch"'):
         parse_policy("default: {deny_by_default: false}\n" + MATRIX, "policy.yaml")

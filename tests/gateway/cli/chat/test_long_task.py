@@ -23,14 +23,14 @@ async def test_a_plan_is_made_and_nothing_else(place: Place) -> None:
     assert (place.work / ".kore" / "session_plan.md").exists()
     assert "an account page" in place.asked()[0]
     code, err = await place.run("--init", "again")
-    assert (code, "is there already" in err) == (2, True)
+    assert (code, "already exists" in err) == (2, True)
 
 
 async def test_a_plan_that_never_came_is_an_error(place: Place) -> None:
     place.server.script("I would rather not")
     code, err = await place.run("--init", "x")
     assert code == 1
-    assert "no usable feature_list.json" in err
+    assert "no valid feature_list.json" in err
 
 
 @pytest.mark.parametrize("flag", ["--init", "--auto-continue"])
@@ -81,14 +81,14 @@ async def test_the_time_has_an_end_also_within_a_session(place: Place) -> None:
     place.server.latency_s = 30
     code, err = await place.run("--auto-continue", "--max-hours", "0.0005")
     assert code == 5
-    assert "the hours are used up" in err
+    assert "time limit reached" in err
 
 
 async def test_the_time_has_an_end_also_within_the_planning(place: Place) -> None:
     place.server.latency_s = 30
     code, err = await place.run("--auto-continue", "an account page", "--max-hours", "0.0005")
     assert code == 5
-    assert "the hours are used up; no usable feature_list.json" in err
+    assert "time limit reached; no valid feature_list.json" in err
     # The server may hear of the broken connection later than we of the end of the process.
     await place.server.wait_for(lambda: place.server.abandoned == len(place.asked()))
     assert len(place.asked()) <= 1
@@ -109,7 +109,7 @@ async def test_sessions_that_change_nothing_end_it(place: Place) -> None:
     place.mind.works = False
     code, err = await place.run("--auto-continue")
     assert code == 5
-    assert "2 sessions in a row changed neither" in err
+    assert "2 sessions in a row made no change to" in err
 
 
 async def test_a_command_that_takes_features_away_is_seen(place: Place) -> None:
@@ -124,7 +124,7 @@ async def test_a_command_that_takes_features_away_is_seen(place: Place) -> None:
     )
     code, err = await place.run("--auto-continue")
     assert code == 1
-    assert "more than what passes has changed" in err
+    assert "has changed beyond its pass marks: check it" in err
 
 
 async def test_two_commands_do_not_work_in_one_folder(place: Place) -> None:
@@ -142,9 +142,15 @@ async def test_two_commands_do_not_work_in_one_folder(place: Place) -> None:
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (("--auto-continue", "-c"), "each session of long work is a new one"),
-        (("--init", "x", "--max-hours", "1"), "belong to --auto-continue"),
-        (("--auto-continue", "--team", "explore,astronaut"), "there is no agent 'astronaut'"),
+        (
+            ("--auto-continue", "-c"),
+            "a long task starts new sessions: -c, -s and -r cannot be used",
+        ),
+        (
+            ("--init", "x", "--max-hours", "1"),
+            "--max-sessions, --max-hours and --team require --auto-continue",
+        ),
+        (("--auto-continue", "--team", "explore,astronaut"), "unknown agent 'astronaut'"),
         (("--auto-continue", "--max-hours", "soon"), "expected hours such as 1.5"),
     ],
 )

@@ -148,7 +148,7 @@ async def test_a_file_is_completed_and_shown_to_the_model(
         terminal.type("\tand @my")
         await terminal.see("my notes.md")
         terminal.type("\t\r")
-        await terminal.see("shown to the model: orchard.py, my notes.md")
+        await terminal.see("attached: orchard.py, my notes.md")
         await terminal.see("echo: look at")
     (text,) = await submitted(owner, 1)
     assert text == 'look at @src/orchard.py and @"my notes.md" '
@@ -161,7 +161,7 @@ async def test_a_picture_goes_along_as_one(owner: MemoryService, home: Path, pla
     async with kore_agent(home, "--cwd", str(place)) as terminal:
         await terminal.see(PROMPT)
         terminal.type("what is @tree.png?\r")
-        await terminal.see("shown to the model: tree.png")
+        await terminal.see("attached: tree.png")
         await terminal.see("echo: what is")
     (media,) = owner.submitted[0].media
     assert (media.kind, media.path) == ("photo", str(place / "tree.png"))
@@ -191,7 +191,7 @@ async def test_a_misspelt_word_of_the_console_goes_to_nobody(
     async with kore_agent(home) as terminal:
         await terminal.see(PROMPT)
         terminal.type("/exti\r")
-        await terminal.see("There is no /exti; did you mean /exit?")
+        await terminal.see("Unknown command /exti; did you mean /exit?")
         await terminal.see(PROMPT)
         terminal.type("/exit\r")
         assert await terminal.ended() == 0
@@ -212,7 +212,7 @@ async def test_a_folders_command_is_sent_filled_and_counts_as_a_strangers_words(
         terminal.type("/expl")
         await terminal.see("say what a file does")
         terminal.type("\t a child\r")
-        await terminal.see("shown to the model: orchard.py")
+        await terminal.see("attached: orchard.py")
         await terminal.see("echo: Explain")
         await terminal.see(PROMPT)
         terminal.type("/greet Ann\r")

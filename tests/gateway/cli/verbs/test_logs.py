@@ -97,9 +97,9 @@ def test_following_goes_on_in_the_file_that_takes_its_place(tmp_path: Path) -> N
 def test_a_configuration_that_is_wrong_hides_no_log(tmp_path: Path) -> None:
     """What is wrong with it stands there."""
     home = tmp_path / "h"
-    written(home, "kore.log", line("the last good configuration holds", "error"))
+    written(home, "kore.log", line("still using the last valid configuration", "error"))
     (home / "config.json").write_text('{"agent": {"modl": "x"}}')
     done = kore("logs", home=home)
     assert done.returncode == 0
-    assert "the last good configuration holds" in done.stdout
+    assert "still using the last valid configuration" in done.stdout
     assert "agent.modl: unknown key" in done.stderr

@@ -68,7 +68,7 @@ async def test_a_test_tries_each_key_and_says_why_one_fails(
     assert first.endswith("[key-refused]")
     assert "first-key" not in done.stdout
     assert hint.strip()
-    assert second.startswith("ok    big = openai/gpt-5 (key 2 of 2): first token after ")
+    assert second.startswith("ok    big = openai/gpt-5 (key 2 of 2): first token ")
 
 
 async def test_without_a_name_all_models_in_use_are_tested(
@@ -104,4 +104,4 @@ def test_a_profile_is_tested_by_its_name_and_an_unknown_one_is_one_line(tmp_path
     assert done.stdout.startswith("ok    offline/echo: ")
     done = kore("models", "test", "fast", home=home)
     assert done.returncode == 2
-    assert done.stderr.startswith("kore: there is no model 'fast'")
+    assert done.stderr.startswith("kore: unknown model 'fast'")

@@ -146,7 +146,7 @@ def test_no_tool_opens_the_policy_file_wherever_it_lies(home: Path, name: str) -
     ("words", "said"),
     [
         (("--allowed-tools", "reed_file"), 'did you mean "read_file"?'),
-        (("--disallowed-tools", "exec,deploy"), '"deploy" is not a tool'),
+        (("--disallowed-tools", "exec,deploy"), '"deploy"'),
         (("--permission-mode", "everything"), "everything"),
         (("-y", "--permission-mode", "plan"), "not allowed with"),
     ],

@@ -80,7 +80,7 @@ def test_without_systemd_it_says_so_and_still_shows_the_unit(tmp_path: Path) -> 
     nowhere = {"PATH": str(tmp_path)}
     done = kore("service", "install", home=tmp_path / "h", environ=nowhere)
     assert done.returncode == 1
-    assert "no systemd here" in done.stderr
+    assert "systemd not found" in done.stderr
     shown = kore("service", "install", "--print", home=tmp_path / "h", environ=nowhere)
     assert shown.stdout.startswith("[Unit]")
     assert not (tmp_path / "h").exists()

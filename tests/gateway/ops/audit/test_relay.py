@@ -49,11 +49,16 @@ async def test_who_was_let_in_turned_down_and_turned_out_is_on_record(tmp_path: 
         await parts.desk.approve(by_verb)
         words = f"approve {in_chat}", f"deny {refused}"
         await take(parts, *(said(f"/pair {text}", "7") for text in words))
-        await parts.platform.until(lambda: "turned down" in " ".join(parts.platform.texts("7")))
+        await parts.platform.until(lambda: "was denied" in " ".join(parts.platform.texts("7")))
         await parts.desk.revoke("chat:8")
         # A code that fits nobody changes nothing.
         await take(parts, said("/pair deny ABCD-EFGH", "7"))
-        await parts.platform.until(lambda: "No open request" in parts.platform.texts("7")[-1])
+        await parts.platform.until(
+            lambda: (
+                "This code is wrong, already used, or expired (codes are valid for one hour"
+                in parts.platform.texts("7")[-1]
+            )
+        )
         assert await parts.rows("SELECT * FROM note") == []
     machine = next(iter(noted(tmp_path)))[2].removeprefix("let in by ")
     assert re.fullmatch(r"cli:\d+", machine)

@@ -123,9 +123,9 @@ def test_two_cases_cannot_share_a_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("model", "said"),
     [
-        ((), "there is no model to try"),
-        (("--model", "nobody/x"), "no such vendor"),
-        (("--model", "openai/gpt-5"), "needs a key"),
+        ((), "unknown model to try"),
+        (("--model", "nobody/x"), "unknown vendor or model"),
+        (("--model", "openai/gpt-5"), "needs an API key"),
     ],
 )
 def test_a_model_that_cannot_be_tried_is_said_before_any_case_runs(

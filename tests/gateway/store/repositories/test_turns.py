@@ -129,7 +129,9 @@ def test_a_one_shot_message_is_not_replayed(db: Transaction) -> None:
     sender = Sender("0")
     message = InboundMessage("cli", "local", "once-1", sender, "e", content="x", received_at=1.0)
     inbox.accept(db, InboxBatch("cli", "local", 5.0), [InboxEntry(message)])
-    with pytest.raises(KoreError, match="waits for no answer"):
+    with pytest.raises(
+        KoreError, match="came from a one-shot run that no longer waits for an answer"
+    ):
         turns.replay(db, 1)
 
 

@@ -17,7 +17,7 @@ ASKED = ApprovalPrompt(
     title="exec git push",
     tool="exec",
     arguments={"command": "git push"},
-    reason="It runs a command.",
+    reason="Runs a command.",
     lane="telegram:1:7",
     session="s",
     asker="telegram:7",
@@ -32,7 +32,7 @@ ASKED = ApprovalPrompt(
 
 def test_a_command_is_shown_exactly_with_its_folder_and_four_buttons() -> None:
     part = render_approval(ASKED)
-    assert part.text == "🔐 Question 3: exec\nin /w\ngit push\nIt runs a command."
+    assert part.text == "🔐 Question 3: exec\nin /w\ngit push\nRuns a command."
     (code,) = (entity for entity in part.entities if entity.type == "pre")
     start = units(part.text[: part.text.index("\ngit") + 1])
     assert (code.offset, code.length, code.extra) == (start, 8, {"language": "bash"})
@@ -47,13 +47,13 @@ def test_a_command_is_shown_exactly_with_its_folder_and_four_buttons() -> None:
         (
             "zh-Hans",
             "🔐 问题 3：exec",
-            "它会运行一个命令。",
+            "运行一个命令。",
             "允许一次 本次对话内允许 始终允许 拒绝",
         ),
         (
             "zh-Hant",
             "🔐 問題 3：exec",
-            "它會執行一個命令。",
+            "執行一個命令。",
             "允許一次 本次對話內允許 始終允許 拒絕",
         ),
     ],
@@ -83,7 +83,7 @@ def test_hidden_characters_are_seen() -> None:
 
 def test_what_does_not_fit_says_so_and_can_be_allowed_only_once() -> None:
     part = render_approval(replace(ASKED, command="a" * 3000 + "😀" * 3000 + "end"))
-    assert "the file above holds all of it" in part.text
+    assert "⚠️ The middle is cut; the file above has the full text" in part.text
     file = whole(replace(ASKED, command="a" * 3000 + "😀" * 3000 + "end"))
     assert file is not None
     assert (file.text or "").startswith("a" * 3000 + "😀" * 3000 + "end")

@@ -69,7 +69,7 @@ async def test_the_greeting_names_the_folder_and_how_to_trust_it(
     (home.parent / "theirs").mkdir()
     (home.parent / "theirs" / "AGENTS.md").write_text("Use tabs.")
     async with kore_agent(home, "--cwd", str(home.parent / "theirs")) as terminal:
-        await terminal.see("This folder is not trusted")
+        await terminal.see("This folder isn't trusted")
         await terminal.see("kore trust")
         await terminal.see(PROMPT)
         terminal.type("hi\r")
@@ -121,7 +121,7 @@ async def test_ctrl_c_at_an_empty_prompt_leaves_at_the_second_time(
     async with kore_agent(home) as terminal:
         await terminal.see(PROMPT)
         terminal.type("\x03")
-        await terminal.see("again leaves")
+        await terminal.see("again quits")
         await terminal.see(PROMPT)
         terminal.type("\x03")
         assert await terminal.ended() == 0
@@ -173,7 +173,7 @@ async def test_who_leaves_is_shown_what_goes_on(owner: MemoryService, home: Path
         await terminal.see("echo: hello")
         await terminal.see(PROMPT)
         terminal.type("/exit\r")
-        await terminal.see("Goes on in the background (/tasks shows it): make -j4, npm run dev")
+        await terminal.see("Continues in the background (see /tasks): make -j4, npm run dev")
         assert await terminal.ended() == 0
 
 
@@ -264,7 +264,7 @@ async def test_what_is_typed_while_a_turn_runs_is_kept(owner: MemoryService, hom
         terminal.type("next one\rhalf a")
         await terminal.see("next one  (queued)")
         await terminal.see("half a")
-        await terminal.see("1 waits")
+        await terminal.see("1 queued")
         assert await submitted(owner, 2) == ["slow", "next one"]
         terminal.type("\x03")
         await terminal.see("Stopped.")
@@ -299,7 +299,7 @@ async def test_sessions_are_listed_and_resumed_by_number(owner: MemoryService, h
         await terminal.see(f"1  {earlier}")
         await terminal.see("› first words")
         terminal.type("/resume 77\r")
-        await terminal.see("expected 1 to 1")
+        await terminal.see("number from 1 to 1")
 
 
 async def test_going_on_shows_the_last_words_and_lets_none_of_them_steer_the_terminal(
@@ -435,7 +435,7 @@ async def test_a_dumb_terminal_sends_ctrl_o_to_nobody(owner: MemoryService, home
         await terminal.see("echo: half a line")
         await terminal.see("> ")
         terminal.type("\x0f\n")
-        await terminal.see("nothing more is folded")
+        await terminal.see("nothing more to expand")
     assert await submitted(owner, 2) == ["tool", "half a line"]
 
 
@@ -450,7 +450,7 @@ async def test_no_color_is_honoured(owner: MemoryService, home: Path) -> None:
 async def test_a_terminal_without_utf_8_gets_plain_signs(owner: MemoryService, home: Path) -> None:
     async with kore_agent(home, environ={"PYTHONIOENCODING": "ascii"}) as terminal:
         await terminal.see("Kore ")
-        await terminal.see("leaves.")
+        await terminal.see("quits.")
         await terminal.see(">")
         terminal.type("tool\r")
         await terminal.see("* read_file notes.md")
@@ -476,7 +476,7 @@ async def test_what_stood_in_a_line_is_shown_whole_by_a_key_and_by_a_command(
         await terminal.see("echo: half a line")
         await terminal.see(PROMPT)
         terminal.type("/output\r")
-        await terminal.see("nothing more is folded")
+        await terminal.see("nothing more to expand")
     assert await submitted(owner, 2) == ["tool", "half a line"]
 
 
@@ -489,7 +489,7 @@ async def test_losing_the_owner_for_good_is_an_error(home: Path) -> None:
         (home / "kore.sock").unlink()
         (home / "kore.sock").mkdir()
         await server.__aexit__()
-        await terminal.see("looking for it again")
+        await terminal.see("reconnecting …")
         assert await terminal.ended() == 1
         assert "Traceback" not in terminal.text
 
@@ -508,7 +508,7 @@ async def test_a_new_owner_is_found(home: Path) -> None:
         (home / "kore.sock").unlink()
         await stack.enter_async_context(ControlServer(second, home / "kore.sock"))
         await server.__aexit__()
-        await terminal.see("looking for it again")
+        await terminal.see("reconnecting …")
         await terminal.see(PROMPT)
         terminal.type("still here\r")
         await terminal.see("echo: still here")
@@ -536,7 +536,7 @@ async def test_a_console_takes_over_from_a_killed_owner(home: Path) -> None:
         second.type('!tool exec {"command": "touch one"}\r')
         await second.see("[y] once")
         first.process.kill()
-        await second.see("looking for it again")
+        await second.see("reconnecting …")
         await second.see("left)")
         second.type("n")
         await second.see("The tools answered")
@@ -555,7 +555,7 @@ async def test_exit_typed_while_a_turn_runs_leaves_after_it(
         terminal.type("/exit\r")
         await terminal.see("/exit  (queued)")
         terminal.type("\x03")
-        await terminal.see("To go on later")
+        await terminal.see("To resume later")
         assert await terminal.ended() == 0
     assert await submitted(owner, 1) == ["slow"]
 
@@ -589,7 +589,7 @@ async def test_one_sub_agent_is_stopped_while_it_asks(home: Path) -> None:
         await terminal.see("sub-agent general (1)")
         await terminal.see("left)")
         terminal.type("/stop 1\r")
-        await terminal.see("Sub-agent general (1) is stopped.")
+        await terminal.see("Sub-agent general (1) stopped.")
         await terminal.see(PROMPT)
     assert "(queued)" not in terminal.text
     assert not (home / "workspace" / "made.txt").exists()

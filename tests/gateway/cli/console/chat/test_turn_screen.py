@@ -79,7 +79,7 @@ async def test_the_summary_of_an_own_command_is_said_once_and_that_of_others_too
                 assert "command /compact" in screen.getvalue()
                 await stage.submit("hello")
                 await stage.until_idle()
-    assert screen.getvalue().count("older messages are a summary") == 1
+    assert screen.getvalue().count("older messages were summarized (/context") == 1
 
 
 async def test_what_a_refused_message_was_to_tell_goes_with_the_next_one(tmp_path: Path) -> None:

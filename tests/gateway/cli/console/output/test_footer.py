@@ -11,7 +11,7 @@ def test_the_clock_of_the_work_rests_while_a_person_is_asked() -> None:
     now = 100.0
     below.begin()
     now = 102.0
-    below.ask(ApprovalAsked("n", "exec", {}, "It runs a command.", None, 300), lambda: True)
+    below.ask(ApprovalAsked("n", "exec", {}, "Runs a command.", None, 300), lambda: True)
     now = 162.0
     assert below.worked_s == 2
     assert "4:00" in below.lines(thinking=False)[0]
@@ -23,7 +23,7 @@ def test_the_clock_of_the_work_rests_while_a_person_is_asked() -> None:
 def test_a_question_that_was_there_before_the_work_takes_none_of_its_time() -> None:
     now = 0.0
     below = Footer(Screen(io.StringIO()), lambda: now)
-    below.ask(ApprovalAsked("n", "exec", {}, "It runs a command.", None, 300), lambda: True)
+    below.ask(ApprovalAsked("n", "exec", {}, "Runs a command.", None, 300), lambda: True)
     now = 10.0
     below.begin()
     assert below.worked_s == 0

@@ -47,7 +47,7 @@ def test_an_answer_that_was_not_streamed_is_shown_whole() -> None:
 
 def test_a_possible_repeat_says_so() -> None:
     text = shown(delivered("again", maybe_duplicate=True))
-    assert text.index("seen this already") < text.index("again")
+    assert text.index("possible duplicate") < text.index("again")
 
 
 def test_a_delivery_after_the_next_turn_has_begun_is_recognised() -> None:
