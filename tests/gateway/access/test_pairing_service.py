@@ -93,7 +93,7 @@ def test_a_request_of_a_day_later_has_buttons_of_its_own(
     assert not door.access.is_allowed(said("hi", "9", sender=Sender("9")))
     new = round(later * 1000)
     told = door.press(tx, pressed(f"pair:y:9:{new}"), later)
-    assert told == "Ann (chat:9) may talk to me now."
+    assert told == "Ann (chat:9) is approved."
     assert door.access.is_allowed(said("hi", "9", sender=Sender("9")))
 
 
@@ -104,7 +104,7 @@ def test_a_request_of_a_day_later_has_buttons_of_its_own(
 def test_a_button_that_is_none_of_ours_does_nothing(
     door: PairingService, tx: Transaction, data: str
 ) -> None:
-    assert door.press(tx, pressed(data), NOW) == "I do not know this button (any more)."
+    assert door.press(tx, pressed(data), NOW) == "This button no longer works."
 
 
 @pytest.mark.parametrize(("listed", "waiting"), [((), 0), (("9",), 2), (("*",), 2)])
@@ -126,7 +126,7 @@ def test_what_somebody_wrote_before_they_were_turned_out_is_not_answered_after_i
 
 def test_in_a_group_the_owner_s_press_does_not_count(door: PairingService, tx: Transaction) -> None:
     press = pressed("pair:y:9:1000000062", private=False)
-    assert door.press(tx, press, NOW) == "I did not ask this in this chat."
+    assert door.press(tx, press, NOW) == "This request belongs to another chat."
 
 
 def test_what_was_decided_before_the_letter_went_out_is_not_asked(

@@ -125,15 +125,15 @@ def test_every_verb_helps_with_examples(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["sesions"], 'kore: "sesions"; did you mean "sessions"?'),
+        (["sesions"], 'kore: Unknown command "sesions"; did you mean "sessions"?'),
         (["--nonsense", "status"], "kore: unknown option --nonsense"),
-        (["statsu"], 'kore: "statsu"; did you mean "status"?'),
-        (["statsu", "--json"], 'kore: "statsu"; did you mean "status"?'),
+        (["statsu"], 'kore: Unknown command "statsu"; did you mean "status"?'),
+        (["statsu", "--json"], 'kore: Unknown command "statsu"; did you mean "status"?'),
         (
             ["what", "is", "this"],
-            'kore: "what"; put a message in quotes: kore "what is this", or kore -p',
+            'kore: Unknown command "what"; put a message in quotes: kore "what is this", or kore -p',
         ),
-        (["hello"], 'kore: "hello"; put a message in quotes: kore -p "hello"'),
+        (["hello"], 'kore: Unknown command "hello"; put a message in quotes: kore -p "hello"'),
         (
             ["replay", "x"],
             "kore replay: argument SEQ: found 'x', expected a whole number of at least 1",
@@ -143,7 +143,7 @@ def test_every_verb_helps_with_examples(tmp_path: Path) -> None:
             ["config"],
             "kore config: choose a subcommand: validate, show, list, get, set, ",
         ),
-        (["models"], "kore models: say what it is to do: list, test\n"),
+        (["models"], "kore models: choose a subcommand: list, test\n"),
         (["sessions", "show"], "kore sessions show: the following arguments are required: ID\n"),
     ],
 )
@@ -340,7 +340,7 @@ def test_a_full_disk_is_told_in_a_sentence(tmp_path: Path, words: Sequence[str])
             check=False,
         )
     assert done.returncode == 1
-    assert done.stderr.endswith("kore: no space is left: [Errno 28] No space left on device\n")
+    assert done.stderr.endswith("kore: disk full: [Errno 28] No space left on device\n")
     assert "bug in Kore" not in done.stderr
 
 

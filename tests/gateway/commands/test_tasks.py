@@ -36,7 +36,7 @@ class Console:
             async for event in self._watched:
                 if isinstance(event, Delivered) and event.event_id == message.event_id:
                     return event.text
-        raise AssertionError("the watch has ended")
+        raise AssertionError("the watch finished")
 
 
 @asynccontextmanager

@@ -113,9 +113,9 @@ async def test_the_terminal_makes_and_changes_jobs_of_a_running_gateway(
     assert made.out.startswith("Job 1: stand up, daily at 09:00 (Europe/Berlin), next ")
     (job,) = await jobs(alone)
     assert (job["rule"], job["zone"]) == ("cron 0 9 * * *", "Europe/Berlin")
-    assert (await alone.kore("cron", "run", "1")).out == "Job 1 runs now.\n"
+    assert (await alone.kore("cron", "run", "1")).out == "Running job 1 now.\n"
     await alone.until(lambda: said(alone, "⏰ stand up"))
-    assert (await alone.kore("cron", "pause", "1")).out == "Job 1 is paused.\n"
+    assert (await alone.kore("cron", "pause", "1")).out == "Job 1 paused.\n"
     _, row = (await alone.kore("cron", "list")).out.splitlines()
     cells = [cell.strip() for cell in row.split("  ") if cell]
     assert cells[:5] == ["1", "reminder", "stand up", "daily at 09:00 (Europe/Berlin)", "paused"]

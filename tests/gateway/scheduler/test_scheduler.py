@@ -263,7 +263,7 @@ async def test_who_is_not_let_in_any_more_is_told_nothing(tmp_path: Path) -> Non
 async def test_a_pause_rests_and_what_was_missed_in_it_is_not_made_good(tmp_path: Path) -> None:
     async with kept(tmp_path) as place:
         await place.asked("/cron add every 1h stretch")
-        assert await place.asked("/cron pause 1") == "Job 1 is paused."
+        assert await place.asked("/cron pause 1") == "Job 1 paused."
         place.clock.ahead += 5 * 3_600
         await place.rests()
         assert len(place.shown()) == 2

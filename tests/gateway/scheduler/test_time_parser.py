@@ -192,9 +192,19 @@ def test_what_is_no_time_is_refused_or_left_to_the_text(text: str) -> None:
 @pytest.mark.parametrize(
     ("language", "locale", "slot", "note"),
     [
-        ("en", "en_GB.UTF-8", "Wed 05-12", "12/05 is read as 12 May; 5 December is 2026-12-05"),
-        ("en", "C.UTF-8", "Wed 05-12", "12/05 is read as 12 May; 5 December is 2026-12-05"),
-        ("en", "en_US.UTF-8", "Sat 12-05", "12/05 is read as 5 December; 12 May is 2027-05-12"),
+        (
+            "en",
+            "en_GB.UTF-8",
+            "Wed 05-12",
+            "12/05 is read as 12 May; for 5 December, write 2026-12-05",
+        ),
+        ("en", "C.UTF-8", "Wed 05-12", "12/05 is read as 12 May; for 5 December, write 2026-12-05"),
+        (
+            "en",
+            "en_US.UTF-8",
+            "Sat 12-05",
+            "12/05 is read as 5 December; for 12 May, write 2027-05-12",
+        ),
         ("zh-Hans", "C.UTF-8", "Sat 12-05", "12/05 理解为 12 月 5 日；5 月 12 日请写 2027-05-12"),
     ],
 )

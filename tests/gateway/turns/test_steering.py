@@ -342,7 +342,7 @@ async def test_queue_shows_what_waits_and_refuses_an_unknown_way(tmp_path: Path)
         await model.was_asked("one")
         await take(parts, said("two `three`"), said("/queue"))
         (shown,) = await parts.platform.answers("1", 1)
-        assert "1 waiting here:\n- `` two `three` ``" in shown
+        assert "1 queued:\n- `` two `three` ``" in shown
         assert "Messages sent while I work: `queue`" in shown
         await take(parts, said("/queue fast"))
         assert "It stays `queue`" in (await parts.platform.answers("1", 2))[1]

@@ -170,7 +170,7 @@ def test_a_tool_that_kore_does_not_have_is_a_note_in_the_older_shape() -> None:
     assert policy.roles["coder"].tools["read_file"].paths == ("src/**",)
     first, second = policy.notes
     assert first.startswith('policy.yaml: line 3: roles.coder.tools: unknown tool "http_fetch"')
-    assert second.startswith('policy.yaml: line 3: roles.coder.tools: "run_tests"')
+    assert second.startswith('policy.yaml: line 3: roles.coder.tools: unknown tool "run_tests"')
 
 
 def test_where_all_else_is_allowed_an_unknown_tool_stays_a_mistake() -> None:

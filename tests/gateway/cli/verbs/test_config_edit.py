@@ -194,7 +194,7 @@ def test_an_editor_with_an_open_quote_is_told(tmp_path: Path) -> None:
     done = kore("config", "edit", home=tmp_path / "h", environ={"EDITOR": "'vi"})
     assert (done.returncode, done.stderr) == (
         1,
-        "kore: the editor 'vi cannot be started: an open quote\n",
+        "kore: the editor 'vi cannot be started: unclosed quote\n",
     )
 
 

@@ -34,7 +34,7 @@ def test_the_line_of_one_that_was_given_up_ends() -> None:
 def test_steps_and_calls_are_one_line_each() -> None:
     step = told("tool_start", name="exec", arguments={"command": "ls"})
     assert event_line(step) == "explore (1) ● exec ls"
-    assert event_line(told("done")) == "explore (1) has ended"
+    assert event_line(told("done")) == "explore (1) finished"
     assert event_line(told("tool_result")) is None
     args = {"subagent_type": "explore", "description": "look", "prompt": "x"}
     assert call_line("task", args) == "task explore: look"
