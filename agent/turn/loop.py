@@ -28,8 +28,8 @@ from agent.usage import Tariff, UsageMeter, UsageTotals
 
 _SHRINKS = 5
 _FILTERED = mark_for_translation(
-    "⚠️ The model's content filter ended this answer, so it is not complete. Ask in other words, or "
-    "try another model."
+    "⚠️ The model's content filter cut this answer off, so it is incomplete. Rephrase "
+    "the question or try another model."
 )
 
 
@@ -158,7 +158,7 @@ class AgentLoop:
             except _Interrupted:
                 self._partial = []
                 await self._till.count_partial()
-                why = t("another message came")
+                why = t("a new message arrived")
                 await self._outlet.emit(events.Retry(why, 1, 1, 0.0))
 
     async def _ask_within_window(self) -> events.Reply:
@@ -199,7 +199,7 @@ class AgentLoop:
                             for notice in await self._till.before_retry(rank):
                                 await self._outlet.emit(notice)
                     await self._outlet.emit(event)
-        raise BadReply(t("the model's stream ended without a reply"))
+        raise BadReply(t("the model returned no reply"))
 
     async def _request(self) -> ModelRequest:
         call = self._call

@@ -100,7 +100,7 @@ def converse(talk: Dialogue, place: SetupContext) -> SetupPlan:
             at -= 1 if talk.answered == began else 0
             at = max(at, 0)
         except Skip:
-            talk.say(t("Left as it is."))
+            talk.say(t("Unchanged."))
             at += 1
         else:
             at += 1
@@ -124,8 +124,8 @@ def _language(talk: Dialogue, plan: SetupPlan, place: SetupContext) -> None:
         plan.config["agent", "language"] = language
     talk.say(
         t(
-            "Enter takes what stands in [brackets]; {back} goes back, {skip} leaves a step out,"
-            " Ctrl-C leaves without writing anything.",
+            "Enter = default in [brackets]; {back} back; {skip} skip; Ctrl-C quits "
+            "without writing anything.",
             back=BACK,
             skip=SKIP,
         )
@@ -160,7 +160,7 @@ def _sandbox(talk: Dialogue, _: SetupPlan, place: SetupContext) -> None:
     from gateway.ops.doctor.configuration import check_sandbox
 
     talk.say()
-    talk.say(t("Looking for a sandbox that holds the commands I run …"))
+    talk.say(t("Looking for a sandbox for the commands I run …"))
     check = check_sandbox(place.settings, place.home)
     talk.say(f"  {check.detail}" + (f"\n  {check.fix}" if check.fix else ""))
 

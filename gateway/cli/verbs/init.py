@@ -84,7 +84,7 @@ def _connect_telegram(talk: "Dialogue", args: argparse.Namespace) -> int:
             args.token_env, args.name, args.no_wait = None, None, False
             channel.add(args)
     except (Back, Skip):
-        talk.say(t("Left as it is."))
+        talk.say(t("Unchanged."))
     except KoreError as exc:
         talk.say(f"  {exc}" + (f"; {exc.hint}" if exc.hint else ""))
     except KeyboardInterrupt:
@@ -105,16 +105,16 @@ def _say_what_works(talk: "Dialogue", args: argparse.Namespace) -> None:
     name = chosen_model(settings, os.environ)
     model = next((one.model for one in model_list(settings) if one.name == name), name)
     talk.say()
-    talk.say(t("What works now:"))
-    talk.say("  " + t("`kore agent`: talk here, answered by {model}", model=model))
+    talk.say(t("Ready to use:"))
+    talk.say("  " + t("`kore agent`: chat here with {model}", model=model))
     if model == OFFLINE:
-        talk.say("  " + t("No model is set up yet: `kore init` asks for one again."))
+        talk.say("  " + t("No model is set up yet: run `kore init` again to choose one."))
     if settings.telegram.enabled and settings.telegram.token.get_secret_value():
         talk.say(
-            "  " + t("`kore gateway`: answers in Telegram; `kore service install` keeps it running")
+            "  " + t("`kore gateway`: answer in Telegram; `kore service install` keeps it running")
         )
     else:
-        talk.say("  " + t("Telegram is not connected: `kore channel add telegram` does that."))
+        talk.say("  " + t("Telegram is not connected yet: `kore channel add telegram`."))
 
 
 def _without_a_file(args: argparse.Namespace) -> "Settings":

@@ -54,7 +54,7 @@ async def test_a_replay_decodes_it_and_its_message_is_stored_once(tmp_path: Path
         with pytest.raises(KoreError, match="still cannot be decoded: KeyError"):
             await parts.desk.replay(seq)
         platform.batch = Batch([said("hi")])
-        assert "waits on chat:bot:1" in await parts.desk.replay(seq)
+        assert "queued on chat:bot:1" in await parts.desk.replay(seq)
         assert (await parts.desk.status())["updates_undecoded"] is None
         assert await parts.rows("SELECT count(*) FROM inbox WHERE lane = 'chat:bot:1'") == [(1,)]
         with pytest.raises(KoreError, match=f"no message {seq}"):
