@@ -18,10 +18,10 @@ from gateway.store.sqlite.file_check import check_file
 def check_home(home: DataDir) -> Check:
     """Kore's folder and the files with secrets in it belong to their owner only."""
     if not home.root.is_dir():
-        return Check("home", "warn", t("{root} is not there yet", root=home.root), "kore init")
+        return Check("home", "warn", t("{root} does not exist yet", root=home.root), "kore init")
     if not os.access(home.root, os.W_OK | os.X_OK):
         return Check(
-            "home", "fail", t("{root} cannot be written to", root=home.root), t("check who owns it")
+            "home", "fail", t("{root} is not writable", root=home.root), t("check its owner")
         )
     folders = (home.root, home.logs, home.audit)
     within = {path for folder in folders for path in folder.glob("*")} - {home.workspace}
@@ -31,7 +31,7 @@ def check_home(home: DataDir) -> Check:
 def check_files(settings: Settings) -> Check:
     """What was put elsewhere belongs to its owner only, too."""
     files = [*settings.store.files, *filter(None, [settings.logging.file])]
-    return _private("files", files) or Check("files", "ok", t("nobody else can read them"))
+    return _private("files", files) or Check("files", "ok", t("private"))
 
 
 def _private(name: str, paths: Sequence[Path]) -> Check | None:
@@ -45,7 +45,9 @@ def _private(name: str, paths: Sequence[Path]) -> Check | None:
         return None
     more = t(" and {n} more", n=len(found) - 1) if len(found) > 1 else ""
     fix = f"chmod go= {' '.join(shlex.quote(str(path)) for path in found)}"
-    return Check(name, "warn", t("others can read {found}{more}", found=found[0], more=more), fix)
+    return Check(
+        name, "warn", t("readable by other users: {found}{more}", found=found[0], more=more), fix
+    )
 
 
 def check_database(path: Path) -> Check:
@@ -55,20 +57,20 @@ def check_database(path: Path) -> Check:
     """
     if not path.exists():
         return Check(
-            "database", "ok", t("{path} is not there yet; the first start makes it", path=path)
+            "database",
+            "ok",
+            t("{path} does not exist yet; it is created at the first start", path=path),
         )
     try:
         verdict, version = check_file(path)
     except StoreBusy:
-        return Check(
-            "database", "ok", t("{path}, in use; stop Kore to have it looked into", path=path)
-        )
+        return Check("database", "ok", t("{path}, in use; stop Kore to check it", path=path))
     if verdict != "ok":
         return Check(
             "database",
             "fail",
             f"{path}: {verdict}",
-            t("stop kore, keep a copy of the file, and put a backup in its place (kore backup)"),
+            t("stop Kore, keep a copy of the file and restore a backup (kore backup)"),
         )
     return Check(
         "database",

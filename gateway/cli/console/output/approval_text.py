@@ -9,7 +9,7 @@ CHOICES = mark_for_translation("[y] once  [s] for this session  [a] always  [n] 
 _VERDICTS: dict[Answer, str] = {
     "once": mark_for_translation("allowed once"),
     "session": mark_for_translation("allowed for this session"),
-    "always": mark_for_translation("always allowed, exactly this"),
+    "always": mark_for_translation("always allowed (exactly this)"),
     "deny": mark_for_translation("denied"),
 }
 
