@@ -131,7 +131,7 @@ def test_every_verb_helps_with_examples(tmp_path: Path) -> None:
         (["statsu", "--json"], 'kore: Unknown command "statsu"; did you mean "status"?'),
         (
             ["what", "is", "this"],
-            'kore: Unknown command "what"; put a message in quotes: kore "what is this", or kore -p',
+            'kore: Unknown command "what"; put a message in quotes: kore "what is this", or kore',
         ),
         (["hello"], 'kore: Unknown command "hello"; put a message in quotes: kore -p "hello"'),
         (

@@ -167,7 +167,7 @@ def test_the_time_ends_where_the_text_begins(text: str, rest: str) -> None:
 @pytest.mark.parametrize(
     ("text", "note"),
     [
-        ("at 5 x", "5 is taken as 05:00; 17:00"),
+        ("at 5 x", "5 is read as 05:00; for the afternoon, write 17:00"),
         ("friday x", "no time given: using 09:00"),
         ("next friday 9:00 x", "“next friday” is read as the one next week"),
         ("5pm x", ""),
