@@ -36,7 +36,7 @@ class Console:
             async for event in self._watched:
                 if isinstance(event, Delivered) and event.event_id == message.event_id:
                     return event.text
-        raise AssertionError("the watch finished")
+        raise AssertionError("the watch has ended")
 
 
 @asynccontextmanager
@@ -63,7 +63,7 @@ async def test_the_next_turn_tasks_and_kill_know_of_it(tmp_path: Path) -> None:
         assert told in str(model.requests[-1].messages[-1].content)
         assert f"- `1` {command}: running for" in await say("/tasks")
         assert "is called `2`" in await say("/tasks kill 2")
-        assert "`1` is being ended" in await say("/tasks kill 1")
+        assert "Stopping `1` and everything" in await say("/tasks kill 1")
         await told_as_killed(say, command)
         assert await gone(command)
         assert await say("and now?") == "gone"
@@ -79,7 +79,7 @@ async def test_a_new_conversation_ends_what_ran_in_the_old_one(tmp_path: Path) -
     async with console(tmp_path, model) as say:
         await say("start it")
         assert await runs(command)
-        assert f"was ended: `{command}`." in await say("/new")
+        assert f"tasks stopped: `{command}`." in await say("/new")
         assert await gone(command)
         await say("hello")
         assert "background" not in str(model.requests[-1].messages[-1].content)
