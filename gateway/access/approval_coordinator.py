@@ -16,9 +16,8 @@ from gateway.core.errors import AwaitingAnswer
 from gateway.core.event_hub import EventHub
 from gateway.delivery.sender import OutboxSender, wait_for
 from gateway.store.errors import StoreError
-from gateway.store.port import Transaction
+from gateway.store.port import Store, Transaction
 from gateway.store.repositories import approvals
-from gateway.store.sqlite.engine import SqliteStore
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +29,7 @@ class ApprovalCoordinator:
 
     def __init__(
         self,
-        database: SqliteStore,
+        database: Store,
         delivery: OutboxSender,
         watchers: EventHub,
         clerk: ApprovalService,

@@ -19,11 +19,10 @@ from gateway.core.link_defusing import quiet
 from gateway.core.messages import Button, InboundMessage
 from gateway.core.records import TypedCommand
 from gateway.store.errors import StoreBusy, StoreCorrupt, StoreError
-from gateway.store.port import Transaction
+from gateway.store.port import Store, Transaction
 from gateway.store.repositories import claims, inbox, sessions, turns
 from gateway.store.repositories.claims import CommandClaim, SessionBusy, TurnClaim
 from gateway.store.repositories.outbox import OutgoingReply
-from gateway.store.sqlite.engine import SqliteStore
 from gateway.turns.runner import TurnRunner
 
 log = logging.getLogger(__name__)
@@ -48,7 +47,7 @@ class MessageBus:
 
     def __init__(
         self,
-        database: SqliteStore,
+        database: Store,
         intake: Ingestor,
         commands: Commands,
         turns: TurnRunner,

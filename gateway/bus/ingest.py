@@ -21,7 +21,7 @@ from gateway.core.channel_events import Batch, Undecoded
 from gateway.core.messages import CONSOLE, InboundMessage
 from gateway.core.records import TypedCommand
 from gateway.delivery.sender import OutboxSender
-from gateway.store.port import Transaction
+from gateway.store.port import Store, Transaction
 from gateway.store.repositories import (
     approvals,
     inbox,
@@ -32,7 +32,6 @@ from gateway.store.repositories import (
 )
 from gateway.store.repositories.inbox import DENIED, InboxBatch, InboxEntry
 from gateway.store.repositories.outbox import OutgoingReply
-from gateway.store.sqlite.engine import SqliteStore
 
 NO_DISK = mark_for_translation("less than {n} MB of disk space is free")
 
@@ -112,7 +111,7 @@ class Ingestor:
 
     def __init__(  # noqa: PLR0913 - its collaborators, named once in the container
         self,
-        database: SqliteStore,
+        database: Store,
         door: PairingService,
         delivery: OutboxSender,
         clerk: ApprovalService,

@@ -11,14 +11,14 @@ from gateway.channels.chat_settings import ChatSettings, ChatSettingsIndex
 from gateway.channels.state import StoreChannelState
 from gateway.config import Settings
 from gateway.runtime.import_trimming import drop_docstrings, hidden, leave_out_httpx
+from gateway.store.port import Store
 from gateway.store.repositories import chats as stored_moves
 from gateway.store.repositories import inbox, members
-from gateway.store.sqlite.engine import SqliteStore
 
 log = logging.getLogger(__name__)
 
 
-async def places_of(settings: Settings, database: SqliteStore) -> ChatSettingsIndex:
+async def places_of(settings: Settings, database: Store) -> ChatSettingsIndex:
     """What is said of single chats, and which of them have another id by now."""
     named = {
         key: ChatSettings(chat.persona, chat.model, chat.role, chat.listen)
@@ -30,7 +30,7 @@ async def places_of(settings: Settings, database: SqliteStore) -> ChatSettingsIn
 
 async def open_channels(
     settings: Settings,
-    database: SqliteStore,
+    database: Store,
     stack: AsyncExitStack,
     places: ChatSettingsIndex,
     *,
@@ -78,7 +78,7 @@ async def open_channels(
     return opened
 
 
-async def _owner_of(settings: Settings, database: SqliteStore) -> str | None:
+async def _owner_of(settings: Settings, database: Store) -> str | None:
     """The owner's id in Telegram, as far as it is known at the start."""
     owner = sole_owner(settings.access.owner, settings.telegram.allow_from)
     if owner is None:

@@ -4,8 +4,8 @@ from contextlib import suppress
 from typing import Protocol
 
 from gateway.store.errors import StoreBusy
+from gateway.store.port import Store
 from gateway.store.repositories import preferences
-from gateway.store.sqlite.engine import SqliteStore
 
 
 class ChannelState(Protocol):
@@ -31,7 +31,7 @@ class InMemoryChannelState:
 class StoreChannelState:
     """In the database."""
 
-    def __init__(self, database: SqliteStore) -> None:
+    def __init__(self, database: Store) -> None:
         self._database = database
 
     async def get(self, name: str) -> str | None:

@@ -20,10 +20,9 @@ from gateway.core.messages import Button, InboundMessage, Route
 from gateway.core.records import Trace, TypedCommand
 from gateway.delivery.user_language import UserLanguages
 from gateway.sessions.window_cache import SessionWindowCache
-from gateway.store.port import Transaction
+from gateway.store.port import Store, Transaction
 from gateway.store.repositories import sessions
 from gateway.store.repositories.claims import CommandClaim
-from gateway.store.sqlite.engine import SqliteStore
 
 
 class Ground(Protocol):
@@ -57,7 +56,7 @@ class CommandServices:
     """
 
     agent: Agent
-    database: SqliteStore
+    database: Store
     histories: SessionWindowCache
     door: PairingService
     facts: Callable[[], dict[str, Any]]

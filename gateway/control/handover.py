@@ -21,9 +21,8 @@ from gateway.core.event_hub import EventHub
 from gateway.core.messages import ONCE
 from gateway.runtime.lock import AlreadyRunning, acquire
 from gateway.runtime.paths import DataDir
-from gateway.store.port import Transaction
+from gateway.store.port import Store, Transaction
 from gateway.store.repositories import inbox
-from gateway.store.sqlite.engine import SqliteStore
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +46,7 @@ class DataOwnership:
 class Handover:
     """The side that lets go: `request` it, and `run` does it."""
 
-    def __init__(self, database: SqliteStore, bus: MessageBus, watchers: EventHub) -> None:
+    def __init__(self, database: Store, bus: MessageBus, watchers: EventHub) -> None:
         self._database = database
         self._bus = bus
         self._watchers = watchers

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 
 from gateway.channels.base import SupportsReactions
 from gateway.core.messages import OutboundMessage
+from gateway.store.port import Store
 from gateway.store.repositories import inbox
-from gateway.store.sqlite.engine import SqliteStore
 
 log = logging.getLogger(__name__)
 
@@ -17,7 +17,7 @@ LASTS_S = 20.0
 
 
 async def clear_reactions(
-    database: SqliteStore, channel: SupportsReactions, message: OutboundMessage
+    database: Store, channel: SupportsReactions, message: OutboundMessage
 ) -> None:
     """The answer stands there: its questions are done, what was said behind them is not."""
     left = await database.transact(inbox.unfinished, message.route.lane)

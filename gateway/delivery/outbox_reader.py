@@ -6,10 +6,9 @@ from collections.abc import Awaitable, Callable
 from typing import Concatenate, ParamSpec, TypeVar
 
 from gateway.store.errors import StoreBusy, StoreCorrupt, StoreError
-from gateway.store.port import Transaction
+from gateway.store.port import Store, Transaction
 from gateway.store.repositories import outbox
 from gateway.store.repositories.outbox import PendingPart
-from gateway.store.sqlite.engine import SqliteStore
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -25,7 +24,7 @@ TRIES = 12
 class OutboxReader:
     """`clock` tells Unix time in seconds, `wait` is how it rests until the next try."""
 
-    def __init__(self, database: SqliteStore, clock: Callable[[], float], wait: Wait) -> None:
+    def __init__(self, database: Store, clock: Callable[[], float], wait: Wait) -> None:
         self._database = database
         self._clock = clock
         self._wait = wait

@@ -25,9 +25,9 @@ from gateway.channels.base import (
 from gateway.core.messages import OutboundPart
 from gateway.delivery.activity_status import ActivityStatus
 from gateway.store.errors import StoreError
+from gateway.store.port import Store
 from gateway.store.repositories import outbox
 from gateway.store.repositories.outbox import OutgoingReply
-from gateway.store.sqlite.engine import SqliteStore
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ class StreamingPreview:
 
     def __init__(
         self,
-        database: SqliteStore,
+        database: Store,
         channel: SupportsPreview,
         turn: int,
         letter: OutgoingReply,

@@ -42,10 +42,9 @@ from gateway.delivery.retry_policy import (
 from gateway.delivery.user_language import UserLanguages
 from gateway.runtime.clock import SteadyClock
 from gateway.store.errors import StoreError
-from gateway.store.port import Transaction
+from gateway.store.port import Store, Transaction
 from gateway.store.repositories import chats, outbox
 from gateway.store.repositories.outbox import OutgoingReply, PendingPart
-from gateway.store.sqlite.engine import SqliteStore
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +74,7 @@ class OutboxSender:
 
     def __init__(
         self,
-        database: SqliteStore,
+        database: Store,
         channels: Mapping[tuple[str, str], Channel],
         *,
         clock: Callable[[], float] | None = None,

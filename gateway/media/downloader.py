@@ -20,11 +20,10 @@ from gateway.core.messages import InboundMessage, Media
 from gateway.delivery.sender import OutboxSender
 from gateway.media.storage import delete_expired_daily
 from gateway.store.errors import StoreError
-from gateway.store.port import Transaction
+from gateway.store.port import Store, Transaction
 from gateway.store.repositories import pending_media
 from gateway.store.repositories.outbox import OutgoingReply
 from gateway.store.repositories.pending_media import PendingMessage
-from gateway.store.sqlite.engine import SqliteStore
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -74,7 +73,7 @@ class MediaDownloader:
 
     def __init__(
         self,
-        database: SqliteStore,
+        database: Store,
         delivery: OutboxSender,
         inboxes: InboxPaths,
         *,

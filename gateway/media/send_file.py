@@ -16,10 +16,10 @@ from gateway.core.link_defusing import defuse_answer
 from gateway.core.messages import OutboundFile, OutboundPart
 from gateway.delivery.outbound_files import FOLDER, delete_snapshots, snapshot_file
 from gateway.delivery.sender import OutboxSender
+from gateway.store.port import Store
 from gateway.store.repositories import outbox
 from gateway.store.repositories.claims import TurnClaim
 from gateway.store.repositories.outbox import OutgoingReply
-from gateway.store.sqlite.engine import SqliteStore
 
 # https://core.telegram.org/bots/api#sendmediagroup
 ALBUM = 10
@@ -29,7 +29,7 @@ _TOGETHER = {"photo": "seen", "video": "seen", "document": "document", "audio": 
 
 
 def file_sender(
-    database: SqliteStore, delivery: OutboxSender, claim: TurnClaim, exposure: TaintState
+    database: Store, delivery: OutboxSender, claim: TurnClaim, exposure: TaintState
 ) -> Send:
     """For a turn: returns when the files are in the outbox, and says so to the model. Their caption
     is the model's word like any answer."""

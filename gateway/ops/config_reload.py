@@ -32,11 +32,10 @@ from gateway.delivery.sender import OutboxSender, wait_for
 from gateway.ops.config_check import check_usable
 from gateway.runtime.paths import DataDir
 from gateway.store.errors import StoreError
-from gateway.store.port import Transaction
+from gateway.store.port import Store, Transaction
 from gateway.store.repositories import outbox
 from gateway.store.repositories.outbox import OutgoingReply
 from gateway.store.repositories.usage import private_route
-from gateway.store.sqlite.engine import SqliteStore
 from gateway.turns.agent_factory import build_agent
 from gateway.turns.usage_meter import StoreUsageMeter
 
@@ -105,7 +104,7 @@ class ConfigReloader:
     def __init__(
         self,
         parts: ReloadTargets,
-        database: SqliteStore,
+        database: Store,
         home: DataDir,
         sources: Sources,
         settings: Settings,

@@ -14,9 +14,8 @@ from agent.types import ToolResult
 from gateway.core.messages import InboundMessage
 from gateway.delivery.sender import OutboxSender
 from gateway.scheduler.job_context import FiredJobs, JobContext
-from gateway.store.port import Transaction
+from gateway.store.port import Store, Transaction
 from gateway.store.repositories.claims import TurnClaim
-from gateway.store.sqlite.engine import SqliteStore
 from gateway.turns.outcome import TurnOutcome
 from gateway.turns.permissions import TurnPermissions
 
@@ -28,9 +27,7 @@ class JobService:
     """`news` is set when a job has changed; `attended` once somebody is there to be told: a gateway
     that runs, a terminal that is open. `wake` is told of what was begun by hand."""
 
-    def __init__(
-        self, database: SqliteStore, delivery: OutboxSender, rules: TurnPermissions
-    ) -> None:
+    def __init__(self, database: Store, delivery: OutboxSender, rules: TurnPermissions) -> None:
         self.news = asyncio.Event()
         self.attended = asyncio.Event()
         self.wake: Callable[[FiredJobs], None] = lambda fired: None

@@ -14,8 +14,8 @@ from gateway.delivery.sender import OutboxSender, wait_for
 from gateway.scheduler.job_context import FiredJobs
 from gateway.scheduler.service import JobService
 from gateway.store.errors import StoreError
+from gateway.store.port import Store
 from gateway.store.repositories import jobs
-from gateway.store.sqlite.engine import SqliteStore
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ class JobTimer:
 
     def __init__(
         self,
-        database: SqliteStore,
+        database: Store,
         timetable: JobService,
         bus: MessageBus,
         delivery: OutboxSender,

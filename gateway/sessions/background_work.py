@@ -10,9 +10,9 @@ from agent.text.visible import escape_invisible
 from agent.tools.base import Running
 from agent.types import Context, Message
 from gateway.core.event_hub import EventHub
+from gateway.store.port import Store
 from gateway.store.repositories import sessions
 from gateway.store.repositories.claims import TurnClaim
-from gateway.store.sqlite.engine import SqliteStore
 
 
 def ended_now(tasks: Iterable[Running], shown: Callable[[str], str] = str) -> str:
@@ -24,7 +24,7 @@ def ended_now(tasks: Iterable[Running], shown: Callable[[str], str] = str) -> st
 class BackgroundWork:
     """The work that tools go on with between turns."""
 
-    def __init__(self, agent: Agent, database: SqliteStore, watchers: EventHub) -> None:
+    def __init__(self, agent: Agent, database: Store, watchers: EventHub) -> None:
         self._agent = agent
         self._database = database
         self._watchers = watchers

@@ -11,11 +11,10 @@ from agent.tools.base import MemoryHit
 from gateway.core.messages import CONSOLE, InboundMessage, Route
 from gateway.core.records import SearchHit
 from gateway.store import search
-from gateway.store.port import Transaction
+from gateway.store.port import Store, Transaction
 from gateway.store.repositories import sessions
 from gateway.store.repositories.claims import TurnClaim
 from gateway.store.search import Scope
-from gateway.store.sqlite.engine import SqliteStore
 
 # When no message holds all the words, those that hold one of the longest are shown.
 _SINGLE_WORDS = 3
@@ -36,7 +35,7 @@ class ConversationSearch:
     """Searches for one turn. Whose words it finds is decided at each search, since others may have
     joined the turn."""
 
-    database: SqliteStore
+    database: Store
     access: Ownership
     claim: TurnClaim
 

@@ -15,11 +15,10 @@ from gateway.core.messages import CONSOLE
 from gateway.core.records import SearchHit, SessionInfo, SessionPreview
 from gateway.sessions.background_work import BackgroundWork
 from gateway.store import search
-from gateway.store.port import Transaction
+from gateway.store.port import Store, Transaction
 from gateway.store.repositories import inbox, session_admin, sessions, usage
 from gateway.store.repositories.session_admin import SessionOwner, Status
 from gateway.store.search import Scope
-from gateway.store.sqlite.engine import SqliteStore
 
 if TYPE_CHECKING:
     from gateway.sessions.transcript import Transcript
@@ -42,7 +41,7 @@ _DONE: dict[Status, str] = {
 class SessionService:
     """Implements `gateway.control.service.Archive` for the owner of the machine, who sees all."""
 
-    database: SqliteStore
+    database: Store
     wake: Callable[[str], None]
     publish: Callable[[str, SessionClosed], None]
     background: BackgroundWork

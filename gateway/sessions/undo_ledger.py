@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from gateway.store.cipher import Cipher
-from gateway.store.sqlite.engine import SqliteStore
+from gateway.store.port import Store
 
 if TYPE_CHECKING:
     from agent.undo.change_log import ChangeLog
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 def open_change_log(
-    database: SqliteStore, folder: Path, cipher: Cipher | None
+    database: Store, folder: Path, cipher: Cipher | None
 ) -> "Callable[[], ChangeLog]":
     """Opens the journal when it is first needed. Call it where the database's loop runs."""
     loop = asyncio.get_running_loop()
@@ -40,7 +40,7 @@ def open_change_log(
 class StoreLedger:
     """Implements `agent.undo.Ledger`: hands each transaction over to the database's thread."""
 
-    def __init__(self, database: SqliteStore, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, database: Store, loop: asyncio.AbstractEventLoop) -> None:
         self._database = database
         self._loop = loop
 

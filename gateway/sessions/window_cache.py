@@ -5,9 +5,9 @@ from collections.abc import Iterable
 
 from agent.records import frozen
 from agent.types import Message
+from gateway.store.port import Store
 from gateway.store.repositories import windows
 from gateway.store.repositories.windows import SessionWindow
-from gateway.store.sqlite.engine import SqliteStore
 
 # Those used last; all others are on disk, and are read again in a few milliseconds.
 LIMIT_BYTES = 8 * 2**20
@@ -26,7 +26,7 @@ class _Size:
 class SessionWindowCache:
     """Keeps the sessions used last. Only the turn that runs in a session changes it."""
 
-    def __init__(self, database: SqliteStore, *, limit_bytes: int = LIMIT_BYTES) -> None:
+    def __init__(self, database: Store, *, limit_bytes: int = LIMIT_BYTES) -> None:
         self._database = database
         self._limit_bytes = limit_bytes
         self._windows: OrderedDict[str, SessionWindow] = OrderedDict()

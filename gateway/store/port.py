@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
+from gateway.store.errors import StoreCorrupt
+
 P = ParamSpec("P")
 T = TypeVar("T")
 # The values of a statement, in the order of its question marks or by the names in it.
@@ -50,6 +52,11 @@ class Store(Protocol):
 
     @property
     def folder(self) -> Path: ...
+
+    @property
+    def damage(self) -> StoreCorrupt | None:
+        """Set for good when the database turns out not to be whole."""
+        ...
 
     async def transact(
         self,

@@ -19,11 +19,12 @@ from gateway.core.event_hub import EventHub
 from gateway.core.messages import CONSOLE, InboundMessage
 from gateway.delivery.sender import OutboxSender
 from gateway.sessions.window_cache import SessionWindowCache
+from gateway.store.port import Store
 from gateway.store.repositories import sessions, turns, windows
 from gateway.store.repositories.claims import CommandClaim, TurnClaim
 from gateway.store.repositories.outbox import OutgoingReply
 from gateway.store.repositories.windows import SessionWindow, StoredSummary
-from gateway.store.sqlite.engine import SqliteStore, to_its_end
+from gateway.store.sqlite.engine import to_its_end
 from gateway.turns.agent_profiles import with_model
 from gateway.turns.usage_meter import StoreUsageMeter
 
@@ -73,7 +74,7 @@ class CompactionService:
     """Makes sessions shorter. What it comes to is one transaction: a kill at any point leaves the
     old state or the new one."""
 
-    database: SqliteStore
+    database: Store
     agent: Agent
     histories: SessionWindowCache
     delivery: OutboxSender

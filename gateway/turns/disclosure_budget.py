@@ -2,8 +2,8 @@
 
 from agent.records import frozen
 from agent.security.taint.taint import CHOICE_BITS
+from gateway.store.port import Store
 from gateway.store.repositories import sessions
-from gateway.store.sqlite.engine import SqliteStore
 
 
 @frozen
@@ -13,7 +13,7 @@ class StoredDisclosureBudget:
     It survives restarts, and every turn and sub-agent of the session spends from the same.
     """
 
-    database: SqliteStore
+    database: Store
     session: str
 
     async def spend(self, bits: float) -> bool:

@@ -8,9 +8,10 @@ from agent.history_validation import close_unanswered_calls, result_message
 from agent.tools.registry import ToolRegistry
 from agent.types import Effect, Message, ToolCall, ToolResult
 from gateway.core.errors import TurnSuspended
+from gateway.store.port import Store
 from gateway.store.repositories import turns
 from gateway.store.repositories.claims import TurnClaim
-from gateway.store.sqlite.engine import SqliteStore, to_its_end
+from gateway.store.sqlite.engine import to_its_end
 from gateway.turns.steering import Steering
 
 
@@ -24,7 +25,7 @@ class StoreTurnJournal:
 
     def __init__(
         self,
-        database: SqliteStore,
+        database: Store,
         claim: TurnClaim,
         history: list[Message],
         toolbox: ToolRegistry,

@@ -13,13 +13,13 @@ from gateway.delivery.preview import (
     SupportsPreview,
 )
 from gateway.delivery.sender import OutboxSender
+from gateway.store.port import Store
 from gateway.store.repositories.claims import TurnClaim
 from gateway.store.repositories.outbox import OutgoingReply
-from gateway.store.sqlite.engine import SqliteStore
 
 
 def preview_for_turn(
-    database: SqliteStore, delivery: OutboxSender, claim: TurnClaim, task: Task, said: Sequence[str]
+    database: Store, delivery: OutboxSender, claim: TurnClaim, task: Task, said: Sequence[str]
 ) -> StreamingPreview | None:
     """None where nothing can be shown, and for a job, whose answer comes whole.
 

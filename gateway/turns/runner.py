@@ -26,7 +26,7 @@ from gateway.delivery.sender import OutboxSender
 from gateway.sessions.background_work import BackgroundWork
 from gateway.sessions.conversation_search import ConversationSearch
 from gateway.sessions.window_cache import SessionWindowCache
-from gateway.store.port import Transaction
+from gateway.store.port import Store, Transaction
 from gateway.store.repositories import sessions, subagent_tasks, turns
 from gateway.store.repositories.claims import TurnClaim
 from gateway.store.repositories.inbox import taint_of_quotes
@@ -34,7 +34,6 @@ from gateway.store.repositories.outbox import OutgoingReply
 from gateway.store.repositories.subagent_tasks import SubagentTask
 from gateway.store.repositories.turns import FinishedTurn
 from gateway.store.repositories.windows import SessionWindow
-from gateway.store.sqlite.engine import SqliteStore
 from gateway.turns import outcome
 from gateway.turns.compaction import CompactionService
 from gateway.turns.disclosure_budget import StoredDisclosureBudget
@@ -63,7 +62,7 @@ class TurnRunner:
 
     def __init__(  # noqa: PLR0913 - its collaborators, named once in the container
         self,
-        database: SqliteStore,
+        database: Store,
         agent: Agent,
         delivery: OutboxSender,
         watchers: EventHub,

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from agent.security.taint.taint import NOTHING, UNTRUSTED, TaintState
 from agent.types import Message, Taint
 from gateway.core.messages import InboundMessage
+from gateway.store.port import Store
 from gateway.store.repositories import claims, sessions
 from gateway.store.repositories.claims import Joining, TurnClaim
 from gateway.store.repositories.sessions import taint_of_text
-from gateway.store.sqlite.engine import SqliteStore
 from gateway.turns.prompt import build_user_message, is_said, shown_taint
 
 # Messages that follow the first of a turn so soon are one question with it, where messages are
@@ -26,7 +26,7 @@ class Steering:
     count them, also after a restart, because the inbox rows belong to the turn.
     """
 
-    database: SqliteStore
+    database: Store
     claim: TurnClaim
     exposure: TaintState
     has_news: Callable[[], bool]

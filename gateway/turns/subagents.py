@@ -28,11 +28,10 @@ from agent.types import ToolResult
 from gateway.core.errors import AwaitingAnswer
 from gateway.delivery.sender import OutboxSender
 from gateway.media.send_file import file_sender, nowhere
-from gateway.store.port import Transaction
+from gateway.store.port import Store, Transaction
 from gateway.store.repositories import sessions, subagent_tasks
 from gateway.store.repositories.claims import TurnClaim
 from gateway.store.repositories.subagent_tasks import SubagentTask, TaskOutcome
-from gateway.store.sqlite.engine import SqliteStore
 from gateway.turns import subagent_launch
 from gateway.turns.agent_profiles import profile_for
 from gateway.turns.disclosure_budget import StoredDisclosureBudget
@@ -43,7 +42,7 @@ class SubagentCoordinator:
     """Sends out sub-agents and takes in what they come to. `wake` lets a lane go on."""
 
     def __init__(
-        self, database: SqliteStore, agent: Agent, rules: TurnPermissions, delivery: OutboxSender
+        self, database: Store, agent: Agent, rules: TurnPermissions, delivery: OutboxSender
     ) -> None:
         self.wake: Callable[[str], None] = lambda lane: None
         self._database = database

@@ -14,14 +14,13 @@ from gateway.access.control import AccessControl
 from gateway.config.sections import LimitsSection
 from gateway.core.messages import CONSOLE, Route
 from gateway.delivery.sender import OutboxSender
-from gateway.store.port import Transaction
+from gateway.store.port import Store, Transaction
 from gateway.store.repositories import outbox
 from gateway.store.repositories import usage as store
 from gateway.store.repositories.claims import TurnClaim
 from gateway.store.repositories.outbox import OutgoingReply
 from gateway.store.repositories.subagent_tasks import SubagentTask
 from gateway.store.repositories.usage import Payer, Totals
-from gateway.store.sqlite.engine import SqliteStore
 from gateway.turns.usage_limits import BillingDay, UsageLimit, caps, errand_cap, unpriced
 
 log = logging.getLogger(__name__)
@@ -43,7 +42,7 @@ class _Promise:
 class StoreUsageMeter:
     """What all turns spend. `clock` tells Unix time in seconds."""
 
-    database: SqliteStore
+    database: Store
     delivery: OutboxSender
     access: AccessControl
     limits: LimitsSection = field(default_factory=LimitsSection)

@@ -5,8 +5,8 @@ import logging
 
 from agent.errors import KoreError
 from agent.security.audit import AuditSink
+from gateway.store.port import Store
 from gateway.store.repositories import audit_outbox
-from gateway.store.sqlite.engine import SqliteStore
 
 log = logging.getLogger(__name__)
 
@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 class AuditRelay:
     """One instance for a process: two would write the same notes."""
 
-    def __init__(self, database: SqliteStore, audit: AuditSink) -> None:
+    def __init__(self, database: Store, audit: AuditSink) -> None:
         self._database = database
         self._audit = audit
         self._lock = asyncio.Lock()
