@@ -48,18 +48,23 @@ class PairingResult:
 
 
 class PairingCodes:
-    """Works inside the caller's transactions, and keeps `access` in step with what is stored."""
+    """Works in the caller's transactions; `access` learns what they changed once it is stored."""
 
     def __init__(self, access: AccessControl) -> None:
         self._access = access
 
     def load(self, tx: Transaction) -> None:
-        """Tell `access` who was let in."""
-        let_in = members.members(tx)
-        self._access.circle = PairedMembers(
-            next((member.person.principal for member in let_in if member.owner), None),
-            frozenset((m.person.channel, m.person.account, m.person.sender) for m in let_in),
-        )
+        """Tell `access` who is let in, as soon as that is stored."""
+        circle = _members(tx)
+
+        def keep() -> None:
+            self._access.circle = circle
+
+        tx.after_commit(keep)
+
+    def owner(self, tx: Transaction) -> str | None:
+        """The owner, with what this transaction has changed."""
+        return self._access.owner or _members(tx).owner
 
     def ask(self, tx: Transaction, message: InboundMessage, now: float) -> str | None:
         """A new code for a stranger's private message; None when there is none to give.
@@ -87,10 +92,8 @@ class PairingCodes:
 
     def admit(self, tx: Transaction, asking: PairingRequest, by: str, now: float) -> PairingResult:
         """Let in who asks; their request is open, and whoever says so needs no code."""
-        # An approval before this one may have failed to reach the disk.
-        self.load(tx)
         person = asking.person
-        owner = self._access.chief is None
+        owner = self.owner(tx) is None
         members.add_member(tx, person, owner=owner, approved_by=by, now=now)
         members.close_request(tx, person)
         self.load(tx)
@@ -114,7 +117,7 @@ class PairingCodes:
         None when it is no such code, or somebody owns the place meanwhile.
         """
         held = members.invitation(tx, message.channel, message.account, now)
-        if held is None or not message.private or self._access.chief is not None:
+        if held is None or not message.private or self.owner(tx) is not None:
             return None
         if not hmac.compare_digest(held, _fast_hash(code)):
             return None
@@ -166,6 +169,14 @@ class PairingCodes:
         wait_s = _lock_s(wrong)
         members.set_guesses(tx, by, wrong, now + wait_s)
         return PairingResult(why="unknown", wait_s=wait_s)
+
+
+def _members(tx: Transaction) -> PairedMembers:
+    let_in = members.members(tx)
+    return PairedMembers(
+        next((member.person.principal for member in let_in if member.owner), None),
+        frozenset((m.person.channel, m.person.account, m.person.sender) for m in let_in),
+    )
 
 
 def plain_name(name: str) -> str:

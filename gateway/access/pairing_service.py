@@ -67,8 +67,9 @@ class PairingService:
 
     def invite(self, tx: Transaction, channel: str, account: str, now: float) -> tuple[bool, str]:
         """Whether somebody can be invited to be the owner, and the code; else why not."""
-        if self.access.chief is not None:
-            return False, t("This Kore already has an owner: {name}.", name=self.access.chief)
+        owner = self.pairing.owner(tx)
+        if owner is not None:
+            return False, t("This Kore already has an owner: {name}.", name=owner)
         return True, self.pairing.invite(tx, channel, account, now)
 
     def welcome(self, tx: Transaction, message: InboundMessage, code: str, now: float) -> bool:
@@ -185,7 +186,7 @@ class PairingService:
             sentences.append(
                 t("The configuration still allows them: remove them from allow_from too.")
             )
-        if was_chief and self.access.chief is None:
+        if was_chief and self.pairing.owner(tx) is None:
             sentences.append(
                 t("There is no owner now; the next person approved becomes the owner.")
             )

@@ -105,8 +105,7 @@ def answer_language(call: CommandCall, tx: Transaction) -> str:
             t("Language {name} is not supported yet.", name=escape_markdown(wanted[:40]))
             + f"\n{_language_lines()}"
         )
-    languages.choose(tx, message.principal, None if found == AUTO_LANGUAGE else found)
-    current = languages.of(message)
+    current = languages.choose(tx, message, None if found == AUTO_LANGUAGE else found)
     with use_locale(current):
         return t("Language set to {name}.", name=LANGUAGE_NAMES[current])
 

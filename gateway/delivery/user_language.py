@@ -33,8 +33,7 @@ class UserLanguages:
 
     def of(self, message: InboundMessage) -> str:
         """For whoever sent it."""
-        said = message.language if message.language in LANGUAGES else None
-        return self._known(message.principal) or said or self._last(message.principal)
+        return self._known(message.principal) or self._client_language(message)
 
     def of_claim(self, claim: TurnClaim | CommandClaim) -> str:
         """For whoever is answered: of several, the last."""
@@ -60,15 +59,26 @@ class UserLanguages:
         """Remember what somebody's app says, for what is written to them unasked."""
         if message.language in LANGUAGES and message.language != self._heard.get(message.principal):
             preferences.record_client_language(tx, message.principal, message.language)
-            self._heard[message.principal] = message.language
+            update = {message.principal: message.language}
+            tx.after_commit(lambda: self._heard.update(update))
 
-    def choose(self, tx: Transaction, principal: str, language: str | None) -> None:
-        """From now on; None takes it back."""
+    def choose(self, tx: Transaction, message: InboundMessage, language: str | None) -> str:
+        """From now on; None takes it back. Returns what its sender is spoken to in then."""
+        principal = message.principal
         preferences.choose_language(tx, principal, language)
-        if language is None:
-            self._chosen.pop(principal, None)
-        else:
-            self._chosen[principal] = language
+
+        def keep() -> None:
+            if language is None:
+                self._chosen.pop(principal, None)
+            else:
+                self._chosen[principal] = language
+
+        tx.after_commit(keep)
+        return language or self._configured or self._client_language(message)
+
+    def _client_language(self, message: InboundMessage) -> str:
+        said = message.language if message.language in LANGUAGES else None
+        return said or self._last(message.principal)
 
     def _known(self, principal: str) -> str | None:
         return self._chosen.get(principal) or self._configured

@@ -1,5 +1,6 @@
 """A transaction for tests of functions that run in one, on a real database."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
@@ -16,6 +17,9 @@ class OpenTransaction(SqliteTransaction):
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
+
+    def after_commit(self, action: Callable[[], None]) -> None:
+        action()
 
     def close(self) -> None:
         self._connection.close()

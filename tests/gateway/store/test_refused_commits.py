@@ -1,0 +1,66 @@
+"""What a transaction changed in memory holds only when the transaction is stored."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from gateway.access.control import AccessControl
+from gateway.access.pairing import PairingCodes
+from gateway.core.messages import Sender
+from gateway.delivery.user_language import UserLanguages
+from gateway.store.port import Transaction
+from gateway.store.repositories import members, preferences
+from gateway.store.sqlite.engine import SqliteStore
+from tests.gateway.parts import said
+
+NOW = 1_000_000.0
+
+
+class RefusedError(Exception):
+    pass
+
+
+@pytest_asyncio.fixture
+async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
+    store = SqliteStore.open(tmp_path / "kore.db")
+    yield store
+    await store.close()
+
+
+async def test_nobody_is_let_in_by_an_approval_that_was_not_stored(store: SqliteStore) -> None:
+    access = AccessControl(None, {("chat", "bot"): ()})
+    pairing = PairingCodes(access)
+    message = said("hi", "8", sender=Sender("8", "Eve"))
+    code = await store.transact(pairing.ask, message, NOW)
+    assert code is not None
+
+    def refused(tx: Transaction) -> None:
+        assert pairing.approve(tx, code, "cli:0", NOW).owner
+        raise RefusedError
+
+    with pytest.raises(RefusedError):
+        await store.transact(refused)
+    assert access.circle.owner is None
+    assert not access.circle.people
+    assert await store.transact(members.members) == []
+    await store.transact(pairing.approve, code, "cli:0", NOW)
+    assert access.circle.owner == message.principal
+
+
+async def test_a_language_that_was_not_stored_is_stored_the_next_time(store: SqliteStore) -> None:
+    languages, message = UserLanguages(), said("你好", language="zh-Hans")
+
+    def refused(tx: Transaction) -> None:
+        languages.hear(tx, message)
+        languages.choose(tx, message, "en")
+        raise RefusedError
+
+    with pytest.raises(RefusedError):
+        await store.transact(refused)
+    assert languages.chosen(message.principal) is None
+    await store.transact(languages.hear, message)
+    assert await store.transact(preferences.client_languages) == [
+        (message.principal, "zh-Hans", None)
+    ]
