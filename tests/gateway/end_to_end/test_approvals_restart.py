@@ -1,5 +1,9 @@
 """Approvals across kills, restarts and time."""
 
+import shutil
+
+import pytest
+
 from tests.fakes.model_script import ReplyScript
 from tests.gateway.end_to_end.asking import (
     NOTES,
@@ -44,6 +48,7 @@ async def test_a_kill_while_a_person_thinks_costs_nothing(alone: GatewayProcess)
     assert notes(alone) == "mine\n"
 
 
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
 async def test_a_press_that_is_stored_is_carried_out_after_a_kill(alone: GatewayProcess) -> None:
     await alone.start()
     (alone.workspace / "effects").mkdir()

@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import shutil
 import stat
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -17,6 +18,8 @@ from tests.fakes.bot_api import BotApi
 from tests.fakes.model import ModelServer
 from tests.fakes.model_script import Call, ReplyScript, refusal
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
+
+pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
 
 TOKEN = "123456:AAcanary-Bot_token0123456789"
 MODEL_KEY = "sk-Canary/Model+key0123456789=="

@@ -1,5 +1,6 @@
 """What can be typed in a chat, and what an edit of a message does."""
 
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -39,6 +40,7 @@ async def test_stop_before_the_first_word(gateway: GatewayProcess, chat: int) ->
     assert await gateway.told(chat, "next") == ["⏹ Stopped.", "echo: next"]
 
 
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
 async def test_stop_ends_a_running_tool_and_its_process(gateway: GatewayProcess) -> None:
     # Only the terminal may run commands; its messages come through the control socket.
     command = lasting()

@@ -1,6 +1,7 @@
 """Sub-agents across kills of the whole gateway."""
 
 import json
+import shutil
 from collections.abc import Mapping
 from itertools import count
 from typing import Any
@@ -11,6 +12,8 @@ from tests.fakes.model_mind import Mind, echo, said
 from tests.fakes.model_script import Call, ReplyScript
 from tests.gateway.end_to_end.asking import asked, button, push, questions, run
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
+
+pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
 
 
 def send_out(prompt: str, *, background: bool = False) -> Call:

@@ -1,5 +1,6 @@
 """The gateway dies with work open, and terminals own its data until it is back."""
 
+import shutil
 import sqlite3
 
 import pytest
@@ -13,6 +14,7 @@ from tests.gateway.end_to_end.test_media_in import inbox, png
 _EFFECTS = "effects/ran"
 
 
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
 async def test_a_one_shot_run_leaves_the_chats_to_the_gateway(alone: GatewayProcess) -> None:
     """One chat is in the middle of its turn, one waits behind a download, one for an approval, one
     for its answer to be sent, one for a reminder."""

@@ -1,5 +1,6 @@
 """What people may have done from a chat, whose memory is whose, and what the model is sent."""
 
+import shutil
 from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
@@ -41,6 +42,7 @@ async def test_overwriting_is_refused_with_a_reason(gateway: GatewayProcess, cha
     assert "terminal" in result(gateway)
 
 
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
 async def test_commands_are_off_for_others(gateway: GatewayProcess, chat: int) -> None:
     gateway.model.script(calls("exec", command="touch ran"), "No.")
     assert await gateway.told(chat, "run it") == ["No."]
