@@ -35,7 +35,7 @@ async def test_an_earlier_conversation_is_listed_and_gone_on_with(tmp_path: Path
         assert f"Back in conversation `{first}`" in await tell(parts, "/resume 2")
         await tell(parts, "once more")
         assert await session(parts, "once more") == first
-        assert f"`{second}` again" in await tell(parts, f"/resume {second}")
+        assert f"Back in conversation `{second}`" in await tell(parts, f"/resume {second}")
         assert "no conversation number 9" in await tell(parts, "/resume 9")
 
 
@@ -67,7 +67,7 @@ async def test_the_owner_goes_on_in_private_with_what_was_said_at_the_terminal(
         there = await session(parts, "from the terminal")
         assert there in await tell(parts, "/sessions")
         assert there not in await tell(parts, "/sessions", "-5", private=False)
-        assert "again" in await tell(parts, f"/resume {there}")
+        assert "Back in conversation" in await tell(parts, f"/resume {there}")
 
 
 async def test_a_fork_goes_on_in_a_copy(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ async def test_a_paused_conversation_says_so_once_and_goes_on_when_told(tmp_path
         await parts.desk.set_status(here, "paused")
         assert "paused" in await tell(parts, "two")
         await parts.bus.accept("chat", "bot", Batch([said("three")]))
-        assert "goes on" in await tell(parts, "/resume")
+        assert "Continuing conversation" in await tell(parts, "/resume")
         answers = await parts.platform.answers("1", 5)
         assert [text for text in answers if "paused" in text] == [answers[1]]
         assert answers[3].endswith("two")

@@ -45,7 +45,7 @@ async def test_what_turns_changed_is_undone_and_redone(tmp_path: Path) -> None:
         assert not file.exists()
         assert "nothing to undo" in await told(parts, said("/undo"))
         assert "a\\_b.txt" in await told(parts, said("/undo a_b.txt"))
-        assert "Nothing at a\\_b.txt" in await told(parts, said("/diff a_b.txt"))
+        assert "No changes to a\\_b.txt" in await told(parts, said("/diff a_b.txt"))
         assert await told(parts, said("/redo 2")) == "Restored a.txt."
         assert file.read_text() == "two"
 
@@ -70,7 +70,7 @@ async def test_what_somebody_else_changed_is_left_alone_unless_forced(tmp_path: 
         file = await written(parts, "one", "two")
         file.write_text("theirs")
         answer = await told(parts, said("/undo"))
-        assert "Left alone a.txt: someone else has changed it since" in answer
+        assert "Skipped a.txt: someone else has changed it since" in answer
         assert "/undo force" in answer
         assert file.read_text() == "theirs"
         assert await told(parts, said("/undo force a.txt")) == "Restored a.txt."
@@ -113,7 +113,7 @@ async def test_a_long_difference_is_cut(tmp_path: Path) -> None:
 async def test_a_conversation_that_has_not_begun_has_nothing_to_undo(tmp_path: Path) -> None:
     async with running(tmp_path, ScriptedProvider([]), **OWNER) as parts:
         for command in ("/undo", "/redo", "/diff"):
-            assert "nothing was changed" in await told(parts, said(command))
+            assert "has no changes yet" in await told(parts, said(command))
 
 
 async def test_a_rewind_shows_first_what_it_would_change(tmp_path: Path) -> None:
