@@ -21,7 +21,7 @@ from gateway.store.repositories.session_admin import SessionOwner, Status
 from gateway.store.search import Scope
 
 if TYPE_CHECKING:
-    from gateway.sessions.transcript import Transcript
+    from gateway.core.transcript import Transcript
 
 
 P = ParamSpec("P")
@@ -66,7 +66,7 @@ class SessionService:
         return await self._with(_lines, session)
 
     async def take_in(self, file: Path) -> str:
-        from gateway.sessions.transcript import read
+        from gateway.core.transcript import read
 
         text = await asyncio.to_thread(_text, file)
         try:

@@ -19,7 +19,7 @@ from gateway.cli.service_link import service_of
 from gateway.control.service import Service
 from gateway.core.messages import ONCE
 from gateway.core.records import SearchHit, SessionInfo
-from gateway.sessions.transcript import readable
+from gateway.core.transcript import readable
 
 _STATES = {
     "pause": mark_for_translation("pause a session; new messages are queued"),

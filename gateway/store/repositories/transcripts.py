@@ -8,8 +8,8 @@ from typing import Any
 
 from agent.security.taint.taint import BOTH
 from agent.serialization import dumps, message_from_json
-from gateway.sessions import transcript
-from gateway.sessions.transcript import Transcript
+from gateway.core import transcript
+from gateway.core.transcript import Transcript
 from gateway.store.port import Transaction
 from gateway.store.repositories import session_admin, sessions
 from gateway.store.repositories.session_admin import SessionOwner

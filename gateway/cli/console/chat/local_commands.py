@@ -203,7 +203,7 @@ class SessionCommands:
             raise KoreError(t("nothing to export yet: this session is empty"))
         wanted = wanted or f"{session}.jsonl"
         if wanted.endswith(".md"):
-            from gateway.sessions.transcript import readable
+            from gateway.core.transcript import readable
 
             text = readable(await self._service.messages(session)) + "\n"
         else:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from agent.errors import KoreError
 from agent.security.taint.taint import TaintState
 from agent.types import Image, Message, Text, Thinking, ToolCall, assistant, user
-from gateway.sessions.transcript import read
+from gateway.core.transcript import read
 from gateway.store.port import Transaction
 from gateway.store.repositories import session_admin, sessions, transcripts
 from gateway.store.repositories.session_admin import SessionOwner

@@ -16,7 +16,7 @@ from agent.errors import KoreError
 from agent.records import frozen
 from agent.serialization import dumps, message_from_json, message_to_json, safe_text
 from agent.types import Image, ImageFile, Message, Part, RedactedThinking, Text, Thinking, ToolCall
-from gateway.sessions import kodax_import
+from gateway.core import kodax_import
 
 _ROLES = ("user", "assistant", "tool")
 # An own message line says when it was said beside the message.
