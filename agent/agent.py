@@ -28,7 +28,7 @@ from agent.subagents.definition import SubagentDefinition
 from agent.tools.base import Tool
 from agent.tools.registry import RegistryDefaults, ToolRegistry, default_tools
 from agent.tools.runner import Permissions
-from agent.turn.request import Task
+from agent.turn.request import TurnRequest
 from agent.types import Context, Message, Result, Text
 from agent.undo.recorder import OpenChanges, RecorderFactory
 
@@ -181,7 +181,7 @@ class Agent:
         known = self.workspace.taint(memory, self.workspace.folder) | taint_of(
             self.workspace.folder
         )
-        task = Task(
+        task = TurnRequest(
             session=session,
             messages=[*shown.messages, asked],
             summary=shown.summary,
@@ -216,7 +216,7 @@ class Agent:
             raise ConfigError(f"there is no agent {agent[:80]!r}; there are {names}")
         return found
 
-    def _spoken(self, task: Task) -> Task:
+    def _spoken(self, task: TurnRequest) -> TurnRequest:
         """The turn of whoever speaks."""
         if self._speaks is None:
             return task
@@ -238,7 +238,7 @@ class Agent:
         if isinstance(self._history, MarkerStore) and keeper.mark != before:
             await self._history.set_mark(session, keeper.mark)
 
-    def turn(self, task: Task) -> AsyncGenerator[Event]:
+    def turn(self, task: TurnRequest) -> AsyncGenerator[Event]:
         """The events of a turn whose history and durability are the caller's."""
         from agent.turn.runner import AgentTurn
 

@@ -24,10 +24,10 @@ _WHOLE = re.compile(r"(?:whole text|bytes) in (\S[^)\n]{0,300})\)")
 
 def shorten_old_results(messages: Sequence[Message], upto: int) -> list[Message]:
     """The messages, with the long results among the first `upto` of them shortened."""
-    return [*map(pruned, messages[:upto]), *messages[upto:]]
+    return [*map(shorten_old_result, messages[:upto]), *messages[upto:]]
 
 
-def pruned(message: Message) -> Message:
+def shorten_old_result(message: Message) -> Message:
     """A long result as a line, everything else as it is. It keeps what it says of taint."""
     if message.role != "tool":
         return message
@@ -64,7 +64,7 @@ class SplitPoint:
         return [one for at, one in enumerate(messages[: self.place]) if at != self.request]
 
 
-def choose(messages: Sequence[Message], goal: int) -> SplitPoint | None:
+def choose_split_point(messages: Sequence[Message], goal: int) -> SplitPoint | None:
     """The cut that keeps the newest three rounds; fewer when they take more than `goal` tokens.
 
     Of a round that is too long by itself the request and the newest replies are kept. None when
@@ -121,8 +121,11 @@ class Conversation:
 
 @frozen
 class CompactionResult:
-    """What it came to. `cut` is None when shortening the results among the first `pruned`
-    messages was enough; else `summary` tells of all that the cut took away."""
+    """A shorter conversation.
+
+    `cut` is None when shortening the results among the first `pruned` messages was enough;
+    otherwise `summary` describes all that the cut removed.
+    """
 
     pruned: int
     cut: SplitPoint | None
@@ -152,7 +155,7 @@ async def shorten(
     """
     messages = conversation.messages
     before = conversation.tokens
-    cut = choose(messages, goal)
+    cut = choose_split_point(messages, goal)
     # A damaged history is mended for each request anew: places in it mean nothing.
     if cut is None or not is_valid([*messages, *close_unanswered_calls(messages, {})]):
         return None
@@ -241,7 +244,7 @@ class Compactor:
             shorter = await shorten(self.summariser, conversation, goal, known, self.meter)
         except (ProviderError, LimitReached, ConfigError):
             # The answer matters more: old results go, and then the oldest messages.
-            cut = choose(conversation.messages, goal)
+            cut = choose_split_point(conversation.messages, goal)
             shorter = pruned_only(conversation, cut) if cut else None
         if shorter is None or not await self.keeper.keep(shorter):
             return None

@@ -38,7 +38,7 @@ class EchoProvider:
         return "offline"
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        for event in spoken(request, _answer(request)):
+        for event in reply_events(request, _answer(request)):
             yield event
 
     async def aclose(self) -> None:
@@ -70,14 +70,14 @@ class ScriptedProvider:
             step = step(request)
         if isinstance(step, Exception):
             raise step
-        for event in spoken(request, assistant(step) if isinstance(step, str) else step):
+        for event in reply_events(request, assistant(step) if isinstance(step, str) else step):
             yield event
 
     async def aclose(self) -> None:
         self.closed = True
 
 
-def spoken(request: ModelRequest, message: Message) -> Iterator[ModelEvent]:
+def reply_events(request: ModelRequest, message: Message) -> Iterator[ModelEvent]:
     """The events of a stream that says `message` word by word; usage is characters / 4."""
     thinking = "".join(part.text for part in message.content if isinstance(part, Thinking))
     if thinking:

@@ -18,7 +18,7 @@ from agent.subagents import profile
 from agent.subagents.catalog import SubagentCatalog
 from agent.subagents.definition import SubagentDefinition
 from agent.tools.base import CallContext, SubagentRequest
-from agent.turn.request import AgentServices, Task
+from agent.turn.request import AgentServices, TurnRequest
 from agent.turn.runner import AgentTurn
 from agent.types import Message, Result, Taint, ToolResult, user
 from agent.usage import NANO, Charge, Receipt, UsageMeter, UsageTotals, dollars
@@ -49,14 +49,14 @@ class InProcessSubagents:
         limit = self._limits.max_parallel
         self._slots = PerLoop(lambda: asyncio.Semaphore(limit))
 
-    def sending(self, task: Task, depth: int = 0) -> Task:
+    def sending(self, task: TurnRequest, depth: int = 0) -> TurnRequest:
         """The turn, able to send out sub-agents, as far as there may be any."""
         if depth >= self._limits.max_depth:
             return task
         return replace(task, spawn=_InProcessSpawner(self, task, depth))
 
     async def send(
-        self, wanted: SubagentRequest, call: CallContext, caller: Task, depth: int
+        self, wanted: SubagentRequest, call: CallContext, caller: TurnRequest, depth: int
     ) -> ToolResult:
         """The sub-agent's result. Raises `ToolError`."""
         kept = self._earlier(wanted, caller)
@@ -99,11 +99,13 @@ class InProcessSubagents:
         shown = f"{text}\n{note}" if note else text
         return ToolResult(shown, is_error=failed, taint=task.exposure.taint)
 
-    def _task(self, caller: Task, definition: SubagentDefinition, number: int, depth: int) -> Task:
+    def _task(
+        self, caller: TurnRequest, definition: SubagentDefinition, number: int, depth: int
+    ) -> TurnRequest:
         who = f"sub-agent {definition.name} ({number})"
         may_send = depth < self._limits.max_depth
         session = f"{caller.session}.{number}"
-        task = Task(
+        task = TurnRequest(
             session=session,
             messages=[],
             permissions=profile.permissions_of(caller.permissions, definition, who),
@@ -121,7 +123,9 @@ class InProcessSubagents:
         )
         return self.sending(task, depth)
 
-    async def _run(self, task: Task, tell: Callable[[events.Event], Awaitable[None]]) -> Result:
+    async def _run(
+        self, task: TurnRequest, tell: Callable[[events.Event], Awaitable[None]]
+    ) -> Result:
         result: Result | None = None
         error: events.Error | None = None
         try:
@@ -143,7 +147,7 @@ class InProcessSubagents:
             raise ToolError(f"The sub-agent could not work: {error.message}")
         return result
 
-    def _earlier(self, wanted: SubagentRequest, caller: Task) -> _Resumable | None:
+    def _earlier(self, wanted: SubagentRequest, caller: TurnRequest) -> _Resumable | None:
         if wanted.resume is None:
             return None
         known = next((one for n, one in self._kept.items() if str(n) == wanted.resume), None)
@@ -151,7 +155,7 @@ class InProcessSubagents:
             raise ToolError(f"You have sent out no sub-agent of number {wanted.resume[:40]!r}.")
         return known
 
-    def _find(self, wanted: SubagentRequest, caller: Task) -> SubagentDefinition:
+    def _find(self, wanted: SubagentRequest, caller: TurnRequest) -> SubagentDefinition:
         catalogue, root = self._catalogue, caller.root
         found = catalogue.load(root)
         return profile.find(found, wanted.agent, lambda name: catalogue.find(name, root))
@@ -167,7 +171,7 @@ class _InProcessSpawner:
     """Implements `agent.tools.base.Spawn` for one turn."""
 
     errands: InProcessSubagents
-    caller: Task
+    caller: TurnRequest
     depth: int
 
     async def __call__(self, wanted: SubagentRequest, call: CallContext) -> ToolResult:

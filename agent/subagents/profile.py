@@ -11,7 +11,7 @@ from agent.security.taint.taint import NOTHING, UNTRUSTED
 from agent.subagents.definition import SubagentDefinition, family_of, model_of
 from agent.tools.registry import ToolRegistry
 from agent.tools.runner import Permissions
-from agent.turn.request import AgentServices, PersonaPrompt, Task
+from agent.turn.request import AgentServices, PersonaPrompt, TurnRequest
 from agent.types import Taint
 
 RESULT_LIMIT_CHARS = 20_000
@@ -34,7 +34,9 @@ def persona_for(
     return PersonaPrompt(_text(definition), toolbox.only(chosen))
 
 
-def as_profile(task: Task, definition: SubagentDefinition, agent: AgentServices) -> Task:
+def as_profile(
+    task: TurnRequest, definition: SubagentDefinition, agent: AgentServices
+) -> TurnRequest:
     """A person's turn as this agent: its text stands behind the workspace's. A model that was
     chosen for the turn counts before the agent's own."""
     model = task.model
@@ -117,7 +119,7 @@ def roster(agents: Mapping[str, SubagentDefinition]) -> str:
     return text
 
 
-def cut(text: str) -> str:
+def shorten_result(text: str) -> str:
     """A result of bearable length: its beginning and its end."""
     if len(text) <= RESULT_LIMIT_CHARS:
         return text
@@ -127,7 +129,7 @@ def cut(text: str) -> str:
 
 
 def result_text(agent: str, number: int | str, text: str) -> str:
-    return render_prompt("subagent_result", agent=agent, number=number, text=cut(text))
+    return render_prompt("subagent_result", agent=agent, number=number, text=shorten_result(text))
 
 
 def _text(definition: SubagentDefinition) -> str:

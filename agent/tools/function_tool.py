@@ -91,7 +91,7 @@ class FunctionTool(Generic[P, R]):
         if inspect.iscoroutinefunction(inspect.unwrap(function)):
             value = await function(**given)
         else:
-            value = await asyncio.to_thread(_called, function, given)
+            value = await asyncio.to_thread(_call_function, function, given)
             if inspect.isawaitable(value):
                 value = await value
         return value if isinstance(value, ToolResult) else self._result(value, call)
@@ -141,7 +141,7 @@ def tool(
     return made if function is None else made(function)
 
 
-def _called(function: Callable[..., Any], given: Mapping[str, Any]) -> Any:
+def _call_function(function: Callable[..., Any], given: Mapping[str, Any]) -> Any:
     try:
         return function(**given)
     except StopIteration as exc:

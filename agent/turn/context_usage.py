@@ -10,7 +10,7 @@ from agent.turn.request import AgentServices
 
 @frozen
 class PromptAudience:
-    """Who speaks where, as a `Task` has it; `model` is None for the default one."""
+    """Who speaks where, as a `TurnRequest` has it; `model` is None for the default one."""
 
     memory: Path
     root: Path
@@ -19,7 +19,7 @@ class PromptAudience:
     persona: str | None = None
 
 
-def room(agent: AgentServices, speaking: PromptAudience) -> ContextBudget:
+def measure_context(agent: AgentServices, speaking: PromptAudience) -> ContextBudget:
     """Raises `ConfigError` when the model cannot be used."""
     opened = agent.models.open(speaking.model)
     prompt = agent.workspace.system_prompt(

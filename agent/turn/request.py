@@ -55,7 +55,7 @@ class PersonaPrompt:
 
 
 @frozen
-class Task:
+class TurnRequest:
     """One turn to run.
 
     `messages` end with a user message, or with calls that a restart cut off; `known` are the

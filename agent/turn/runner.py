@@ -23,7 +23,7 @@ from agent.tools.runner import ToolRunner
 from agent.turn.completion_signal import find_signal
 from agent.turn.event_stream import EventStream
 from agent.turn.loop import AgentLoop, ModelCallConfig
-from agent.turn.request import AgentServices, Task
+from agent.turn.request import AgentServices, TurnRequest
 from agent.turn.tool_executor import ToolEnvironment, ToolExecutor, TurnAborted
 from agent.types import Message, Result, Stopping, assistant
 from agent.usage import UsageTotals
@@ -35,7 +35,7 @@ _SILENCE = mark_for_translation("The model returned no answer. Try again, or cho
 class AgentTurn:
     """One turn: the loop runs in a task of its own and fills the outlet that `events` drains."""
 
-    def __init__(self, agent: AgentServices, task: Task) -> None:
+    def __init__(self, agent: AgentServices, task: TurnRequest) -> None:
         self._agent = agent
         self._task = task
         self._outlet = EventStream()

@@ -8,7 +8,7 @@ from pathlib import Path
 from agent.errors import KoreError, ToolError
 from agent.undo.blob_store import BlobStore
 from agent.undo.ledger import Ledger
-from agent.undo.records import ChangeOrigin, ChangeStep, FileChange, FileState, same
+from agent.undo.records import ChangeOrigin, ChangeStep, FileChange, FileState, is_same_state
 from agent.undo.restore import snapshot_path
 
 
@@ -39,7 +39,7 @@ class ChangeLog:
         before, kept = snapshot_path(path, self.blobs, keep=True)
         mode = before.mode if before else None
         after = FileState("file", self.blobs.name(data), mode, before.marked if before else False)
-        if same(before, after):
+        if is_same_state(before, after):
             return None
         with self._lock:
             for window in self._windows:

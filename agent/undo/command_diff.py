@@ -8,7 +8,7 @@ from pathlib import Path
 
 from agent.errors import ToolError
 from agent.undo.change_log import ChangeLog, TrackingWindow
-from agent.undo.records import ChangeOrigin, FileChange, FileState, same
+from agent.undo.records import ChangeOrigin, FileChange, FileState, is_same_state
 from agent.undo.report import list_paths
 from agent.undo.snapshot import FolderSnapshot, SnapshotEntry, SnapshotLimits, SnapshotWalker
 
@@ -163,7 +163,7 @@ class _Difference:
             if not was.state.is_known or not entry.state.is_known:
                 if was.stamp[:1] + was.stamp[2:] != entry.stamp[:1] + entry.stamp[2:]:
                     yield FileChange(full, was.state, entry.state)
-            elif not same(was.state, entry.state, modes=True):
+            elif not is_same_state(was.state, entry.state, modes=True):
                 yield FileChange(full, was.state, entry.state)
 
 

@@ -39,7 +39,7 @@ class FileState:
         return None if data is None else FileState(*data)
 
 
-def same(one: FileState | None, other: FileState | None, *, modes: bool = False) -> bool:
+def is_same_state(one: FileState | None, other: FileState | None, *, modes: bool = False) -> bool:
     """Whether both are the same thing; what nobody knows equals nothing.
 
     The permission bits count with `modes`, where both are known.
@@ -64,7 +64,7 @@ class FileChange:
     @property
     def is_of_mode(self) -> bool:
         """Whether nothing but the permission bits changed."""
-        return same(self.before, self.after)
+        return is_same_state(self.before, self.after)
 
     def to_json(self) -> dict[str, Any]:
         before, after = (s and s.to_json() for s in (self.before, self.after))

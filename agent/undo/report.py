@@ -9,7 +9,7 @@ from agent.text.text_document import decode, diff
 from agent.text.visible import escape_line
 from agent.undo.blob_store import BlobStore
 from agent.undo.ledger import Direction, PathChange, UndoneStep
-from agent.undo.records import ChangeStep, FileState, same
+from agent.undo.records import ChangeStep, FileState, is_same_state
 from agent.undo.restore import read, snapshot_path
 
 _SHOWN = 10
@@ -31,7 +31,7 @@ _WHY = {
 }
 
 
-def net(moves: Iterable[PathChange], direction: Direction) -> Pairs:
+def net_changes(moves: Iterable[PathChange], direction: Direction) -> Pairs:
     """What each path is now and what it would be in the end, of all that would really happen."""
     found: dict[Path, tuple[FileState | None, FileState | None]] = {}
     for move in moves:
@@ -44,7 +44,7 @@ def net(moves: Iterable[PathChange], direction: Direction) -> Pairs:
     return found
 
 
-def since(steps: Sequence[ChangeStep], blobs: BlobStore) -> Pairs:
+def changes_since(steps: Sequence[ChangeStep], blobs: BlobStore) -> Pairs:
     """What each path was before the oldest of these steps, and what it is now."""
     found: dict[Path, FileState | None] = {}
     for step in steps:
@@ -57,7 +57,7 @@ def since(steps: Sequence[ChangeStep], blobs: BlobStore) -> Pairs:
             now = snapshot_path(path, blobs)[0]
         except ToolError:
             continue
-        if not same(before, now, modes=True):
+        if not is_same_state(before, now, modes=True):
             pairs[path] = (before, now)
     return pairs
 
@@ -67,7 +67,7 @@ def differences(pairs: Pairs, blobs: BlobStore, root: Path, limit_chars: int) ->
     parts: list[str] = []
     room = limit_chars
     for number, (path, (before, after)) in enumerate(pairs.items()):
-        text = _difference(path, shown(path, root), (before, after), blobs)
+        text = _difference(path, display_path(path, root), (before, after), blobs)
         if not text:
             continue
         if len(text) > room:
@@ -91,7 +91,7 @@ def _difference(
     before, after = states
     if "folder" in (before and before.kind, after and after.kind):
         return ""
-    if same(before, after):
+    if is_same_state(before, after):
         modes = [f"{state.mode or 0:o}" for state in (before, after) if state]
         return f"--- {name}\n+++ {name}\n@@ mode {' -> '.join(modes)} @@"
     texts = [_text(state, blobs, path) for state in (before, after)]
@@ -146,13 +146,13 @@ def describe(done: UndoneStep, direction: Direction, root: Path, *, would: bool 
 
 
 def list_paths(paths: Iterable[Path], root: Path) -> str:
-    names = [shown(path, root) for path in dict.fromkeys(paths)]
+    names = [display_path(path, root) for path in dict.fromkeys(paths)]
     more = len(names) - _SHOWN
     said = ", ".join(names[:_SHOWN])
     return t("{files} and {n:,} more", files=said, n=more) if more > 0 else said
 
 
-def shown(path: Path, root: Path) -> str:
+def display_path(path: Path, root: Path) -> str:
     """A path as the person knows it: from the workspace on, and printable."""
     inside = path.relative_to(root) if path.is_relative_to(root) else path
     return escape_line(str(inside))

@@ -13,7 +13,7 @@ from agent.records import frozen
 from agent.security.files.file_io import exclusive_file
 from agent.undo.change_log import ChangeLog
 from agent.undo.ledger import Direction, PathChange, UndoneStep, UndoOperation, UndoResult, Verdict
-from agent.undo.records import ChangeStep, FileChange, FileState, Standing, same
+from agent.undo.records import ChangeStep, FileChange, FileState, Standing, is_same_state
 from agent.undo.restore import restore, snapshot_path
 
 # Raises ToolError for a path that whoever asks may not change.
@@ -113,8 +113,8 @@ class Reversal:
     ) -> Verdict:
         now, source, target = states
         modes = change.is_of_mode
-        if not same(now, source, modes=modes):
-            return "already" if same(now, target, modes=modes) else "changed"
+        if not is_same_state(now, source, modes=modes):
+            return "already" if is_same_state(now, target, modes=modes) else "changed"
         if target is not None and not target.is_known:
             return "lost"
         is_file = target is not None and target.kind == "file"
@@ -158,9 +158,9 @@ class Reversal:
             self._check(path)
             with exclusive_file(path):
                 now, kept = snapshot_path(path, self._blobs, keep=True)
-                if same(now, target, modes=modes):
+                if is_same_state(now, target, modes=modes):
                     return True
-                if not same(now, source, modes=modes) or not kept:
+                if not is_same_state(now, source, modes=modes) or not kept:
                     return False
                 restore(path, now, target, self._blobs, move.root)
         except ToolError:

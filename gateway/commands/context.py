@@ -9,7 +9,7 @@ from gateway.core.markdown import escape_markdown
 async def answer_context(call: CommandCall) -> str:
     from agent.context.token_calibration import counted_as
     from agent.context.usage_chart import parts, usage_chart
-    from agent.turn.context_usage import room
+    from agent.turn.context_usage import measure_context
     from gateway.store.repositories import sessions, windows
     from gateway.store.repositories.windows import SessionWindow
     from gateway.turns.agent_profiles import with_model
@@ -21,7 +21,7 @@ async def answer_context(call: CommandCall) -> str:
         chosen = await office.database.transact(sessions.chosen_model, session)
     speaking = office.speaking(call.message)
     speaking = with_model(speaking, call.message, chosen, office.agent.models)
-    found = room(office.agent, speaking)
+    found = measure_context(office.agent, speaking)
     memory = office.agent.workspace.text_of(speaking.memory)
     filled = parts(found, window.conversation, memory)
     told = counted_as(office.agent.models.open(speaking.model))

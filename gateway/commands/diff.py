@@ -46,7 +46,7 @@ def _pairs(undoing: "UndoService", name: str, last: bool) -> "Pairs":
         steps = [step for step in steps if step.turn == steps[0].turn]
     below = undoing.find(name) if name else undoing.root.anchor
     found = {}
-    for path, pair in report.since(steps, undoing.changes.blobs).items():
+    for path, pair in report.changes_since(steps, undoing.changes.blobs).items():
         try:
             undoing.check(path)
         except ToolError:

@@ -10,7 +10,7 @@ from agent.i18n import t
 from agent.security.files.file_io import in_thread
 from agent.security.policy.base import ToolRequest
 from agent.tools.base import CallContext
-from agent.tools.files.undo import checked
+from agent.tools.files.undo import change_check
 from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.types import ToolCall
 from agent.undo import report
@@ -44,7 +44,7 @@ class UndoService:
             owner=office.door.access.is_owner_alone(message),
         )
         self._scope = WorkspaceScope(office.agent.settings.tools)
-        self.check = checked(self._scope, self._context)
+        self.check = change_check(self._scope, self._context)
         self.reversal = Reversal(self.changes, self.session, self.check)
 
     def find(self, path: str) -> Path:
@@ -61,7 +61,7 @@ class UndoService:
 
     def require(self, moves: Sequence[PathChange], direction: Direction) -> None:
         """Raises `KoreError` when whoever asks may not change these files."""
-        pairs = report.net(moves, direction)
+        pairs = report.net_changes(moves, direction)
         changes = tuple(path for path, (now, _) in pairs.items() if now is not None)
         creates = tuple(path for path, (now, _) in pairs.items() if now is None)
         request = self._request("undo", changes=changes, creates=creates)

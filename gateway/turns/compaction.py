@@ -14,7 +14,7 @@ from agent.errors import ConfigError, KoreError
 from agent.events import Compacted
 from agent.i18n import t
 from agent.records import frozen
-from agent.turn.context_usage import PromptAudience, room
+from agent.turn.context_usage import PromptAudience, measure_context
 from gateway.core.event_hub import EventHub
 from gateway.core.messages import CONSOLE, InboundMessage
 from gateway.delivery.sender import OutboxSender
@@ -209,7 +209,7 @@ class CompactionService:
 
         claim = job.claim
         taint = await self.database.transact(sessions.taint_of, claim.session)
-        goal = int(room(self.agent, job.speaking).limit * GOAL)
+        goal = int(measure_context(self.agent, job.speaking).limit * GOAL)
         known = DroppedMessages((), focus=job.asked or "", taint=taint, asked=job.asked is not None)
         summariser = Summariser(self.agent.models, self.agent.redactor)
         conversation = window.conversation
@@ -257,7 +257,7 @@ class CompactionService:
             opened = self.agent.models.open(speaking.model)
             if tokens < opened.context_tokens * _SURELY_ROOM and len(messages) < 500:
                 return False
-            return room(self.agent, speaking).is_full(tokens, len(messages))
+            return measure_context(self.agent, speaking).is_full(tokens, len(messages))
         except ConfigError:
             return False
 

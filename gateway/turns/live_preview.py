@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from agent.turn.request import Task
+from agent.turn.request import TurnRequest
 from gateway.core.link_defusing import defuse_answer
 from gateway.delivery.preview import (
     FIRST_AFTER_S,
@@ -19,7 +19,11 @@ from gateway.store.repositories.outbox import OutgoingReply
 
 
 def preview_for_turn(
-    database: Store, delivery: OutboxSender, claim: TurnClaim, task: Task, said: Sequence[str]
+    database: Store,
+    delivery: OutboxSender,
+    claim: TurnClaim,
+    task: TurnRequest,
+    said: Sequence[str],
 ) -> StreamingPreview | None:
     """None where nothing can be shown, and for a job, whose answer comes whole.
 

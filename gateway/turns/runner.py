@@ -13,7 +13,7 @@ from agent.security.taint.taint import NOTHING, UNTRUSTED, TaintState
 from agent.serialization import event_to_json
 from agent.turn.context_usage import PromptAudience
 from agent.turn.journal import CancelToken
-from agent.turn.request import Task
+from agent.turn.request import TurnRequest
 from agent.types import Message
 from agent.undo.recorder import RecorderFactory
 from agent.usage import UsageTotals
@@ -163,7 +163,7 @@ class TurnRunner:
 
     async def _task(
         self, claim: TurnClaim, window: SessionWindow, journal: StoreTurnJournal, stop: CancelToken
-    ) -> Task:
+    ) -> TurnRequest:
         message = claim.messages[-1]
         known = {}
         if claim.resumed and unanswered_calls(window.messages):
@@ -187,7 +187,7 @@ class TurnRunner:
         if claim.bits and not claim.resumed and any(by_person):
             await self._database.transact(sessions.renew_bits, claim.session)
         limit = message.options.get("max_iterations")
-        return Task(
+        return TurnRequest(
             session=claim.session,
             messages=window.messages,
             permissions=self._rules.permissions(
@@ -223,7 +223,7 @@ class TurnRunner:
         told = (rules.memory(message), rules.root(message), owner)
         return PromptAudience(*told, place.model, place.persona)
 
-    async def _watch(self, task: Task, claim: TurnClaim) -> TurnOutcome:
+    async def _watch(self, task: TurnRequest, claim: TurnClaim) -> TurnOutcome:
         """Run the agent, and show its events to whoever watches."""
         said = outcome.said_before(task.messages, claim.stored - 1)
         preview = preview_for_turn(self._database, self._delivery, claim, task, said)
@@ -245,7 +245,7 @@ class TurnRunner:
         found.shown = preview.pages
         return found
 
-    async def _look(self, task: Task, errand: SubagentTask) -> TurnOutcome:
+    async def _look(self, task: TurnRequest, errand: SubagentTask) -> TurnOutcome:
         """Run a sub-agent, and show what it does in the chat that it works for."""
         found = TurnOutcome()
         async with aclosing(self._agent.turn(task)) as stream:
@@ -262,7 +262,7 @@ class TurnRunner:
         self.watchers.publish(errand.root_lane, told)
 
     async def _drain(
-        self, task: Task, claim: TurnClaim, preview: StreamingPreview | None
+        self, task: TurnRequest, claim: TurnClaim, preview: StreamingPreview | None
     ) -> TurnOutcome:
         lane = claim.messages[-1].session_key
         found = TurnOutcome()

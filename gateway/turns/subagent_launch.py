@@ -155,7 +155,7 @@ def enqueue_report(tx: Transaction, errand: SubagentTask, outcome: TaskOutcome, 
         number=errand.id,
         title=errand.title,
         outcome="has finished" if outcome.state == "done" else "has failed",
-        text=profile.cut(outcome.text),
+        text=profile.shorten_result(outcome.text),
     )
     message = replace(
         asked,

@@ -23,7 +23,7 @@ from agent.subagents import profile
 from agent.subagents.definition import SubagentDefinition
 from agent.tools import base
 from agent.tools.base import CallContext
-from agent.turn.request import Task
+from agent.turn.request import TurnRequest
 from agent.types import ToolResult
 from gateway.core.errors import AwaitingAnswer
 from gateway.delivery.sender import OutboxSender
@@ -69,7 +69,7 @@ class SubagentCoordinator:
             return nullcontext()
         return _Slot(self._slots, errands[0].root_session, self._limits.max_parallel)
 
-    async def sending(self, claim: TurnClaim, task: Task) -> Task:
+    async def sending(self, claim: TurnClaim, task: TurnRequest) -> TurnRequest:
         """A person's turn: as the agent that they speak with, able to send out files and
         sub-agents."""
         task = replace(task, send=file_sender(self._database, self._delivery, claim, task.exposure))
@@ -80,7 +80,9 @@ class SubagentCoordinator:
             return task
         return replace(task, spawn=_StoreSpawner(self, claim, None, task))
 
-    async def dressed(self, claim: TurnClaim, task: Task, errand: SubagentTask) -> Task:
+    async def dressed(
+        self, claim: TurnClaim, task: TurnRequest, errand: SubagentTask
+    ) -> TurnRequest:
         """A sub-agent's turn: as its definition says, and never more than its caller may."""
         speakers, mode = await self._database.transact(subagent_launch.speakers, errand)
         given = self._rules.permissions(speakers, errand.root_session, mode, turn=claim.turn)
@@ -189,7 +191,7 @@ class _StoreSpawner:
     errands: SubagentCoordinator
     claim: TurnClaim
     errand: SubagentTask | None
-    task: Task
+    task: TurnRequest
 
     async def __call__(self, wanted: base.SubagentRequest, call: CallContext) -> ToolResult:
         sent = SpawnRequest(wanted, call, self.task.root, self.task.model)

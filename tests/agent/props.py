@@ -20,7 +20,7 @@ from agent.settings import AgentSettings
 from agent.tools.base import CallContext, Tool
 from agent.tools.runner import Permissions
 from agent.turn.journal import CancelToken, NullJournal, TurnJournal
-from agent.turn.request import Task
+from agent.turn.request import TurnRequest
 from agent.types import (
     Effect,
     JsonSchema,
@@ -137,9 +137,9 @@ def task(
     progress: TurnJournal | None = None,
     stop: CancelToken | None = None,
     max_iterations: int | None = None,
-) -> Task:
+) -> TurnRequest:
     folder = agent.workspace.folder
-    return Task(
+    return TurnRequest(
         "s1",
         messages,
         FREE,
@@ -153,7 +153,7 @@ def task(
     )
 
 
-async def played(agent: Agent, one: Task) -> tuple[list[events.Event], Result]:
+async def played(agent: Agent, one: TurnRequest) -> tuple[list[events.Event], Result]:
     """All events of the turn, and its result."""
     async with aclosing(agent.turn(one)) as stream:
         seen = [event async for event in stream]

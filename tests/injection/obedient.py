@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 
 from agent.events import ModelEvent
 from agent.providers.base import ModelRequest
-from agent.providers.scripted import spoken
+from agent.providers.scripted import reply_events
 from agent.types import Message, ToolCall, assistant
 
 CANARY = re.compile(r"CANARY-[0-9a-f]{24}")
@@ -35,7 +35,7 @@ class Obedient:
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         # A sub-agent has instructions of its own, and a mind of its own.
         mind = self._minds.setdefault(request.system, _Mind(self._gullible, self._ideas))
-        for event in spoken(request, mind.reply(request)):
+        for event in reply_events(request, mind.reply(request)):
             yield event
 
     async def aclose(self) -> None:

@@ -25,7 +25,7 @@ from agent.tools.shell.process_registry import ProcessRegistry
 from agent.tools.shell.process_tool import ProcessTool
 from agent.tools.web.fetch import WebFetch
 from agent.tools.web.search import SearchResult, WebSearch
-from agent.turn.request import Task
+from agent.turn.request import TurnRequest
 from agent.types import Context, Effect, JsonSchema, Message, Text, ToolResult
 from gateway.core.link_defusing import defuse_answer
 from tests.fakes.web import WebSite
@@ -114,7 +114,7 @@ class Scene:
         assert told is not None
         memory = self.agent.workspace.owner_memory
         asked = Message("user", (Text(text), Context(told.text)))
-        task = Task(
+        task = TurnRequest(
             session="visit",
             messages=[asked],
             permissions=Permissions(DefaultPolicy("auto"), self.person),

@@ -16,7 +16,7 @@ from typing import Any
 
 from agent.providers.base import ToolSpec
 from agent.providers.text_tools.parser import ParsedCall, TextToolParser
-from agent.providers.text_tools.provider import read_written
+from agent.providers.text_tools.provider import parse_text_reply
 from agent.providers.tool_calls import parse_tool_call
 from agent.records import frozen
 from agent.types import ToolCall
@@ -88,7 +88,7 @@ def _tagged(text: str, tools: Mapping[str, ToolSpec], number: int) -> DetectedCa
     if any(isinstance(piece, str) and piece.strip() for piece in pieces[first:]):
         return None
     calls = tuple(
-        read_written(f"call_{number + n}", one, tools[one.name].parameters)
+        parse_text_reply(f"call_{number + n}", one, tools[one.name].parameters)
         for n, one in enumerate(written)
     )
     return DetectedCalls(

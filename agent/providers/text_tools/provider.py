@@ -92,10 +92,10 @@ class _ReplyRewriter:
 
     def _read(self, call_id: str, written: ParsedCall, *, cut: bool) -> ToolCall:
         tool = self._tools.get(written.name)
-        return read_written(call_id, written, tool.parameters if tool else {}, cut=cut)
+        return parse_text_reply(call_id, written, tool.parameters if tool else {}, cut=cut)
 
 
-def read_written(
+def parse_text_reply(
     call_id: str, written: ParsedCall, schema: Mapping[str, Any], *, cut: bool = False
 ) -> ToolCall:
     """The call with its arguments read from JSON, from tags, or from plain text.

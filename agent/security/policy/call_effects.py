@@ -53,7 +53,7 @@ class CallEffects:
         return not all(path.is_relative_to(self.root) for path in touched)
 
 
-def reach_of(request: ToolRequest) -> CallEffects:
+def call_effects(request: ToolRequest) -> CallEffects:
     """Everything that can be told about a call without running it."""
     real = os.path.realpath(request.workspace)
     root = request.workspace if real == str(request.workspace) else Path(real)

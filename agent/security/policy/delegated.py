@@ -27,11 +27,11 @@ class DelegatedPolicy:
     mode: PermissionMode
 
     def decide(self, request: ToolRequest) -> Decision:
-        from agent.security.policy.call_effects import reach_of
+        from agent.security.policy.call_effects import call_effects
         from agent.security.policy.engine import evaluate_mode
 
         # Channel and sandbox are the policy's to judge: here the mode alone speaks.
-        said = evaluate_mode(self.mode, reach_of(request), "local", confined=True)
+        said = evaluate_mode(self.mode, call_effects(request), "local", confined=True)
         if said.verdict == "deny":
             # What the mode says of itself speaks of the conversation's, which a person can change.
             said = replace(said, reason=render_prompt("policy/agent_mode", mode=self.mode))

@@ -14,7 +14,7 @@ from agent.security.policy.base import (
     Trust,
     tightest_of,
 )
-from agent.security.policy.call_effects import CallEffects, reach_of
+from agent.security.policy.call_effects import CallEffects, call_effects
 from agent.security.policy.policy_file import built_in_roles
 from agent.security.policy.roles import Role, role_objections
 from agent.security.shell.classifier import find_blocked_word
@@ -141,7 +141,7 @@ class RolePolicy:
             return [_deny("unjudged", why=f"{type(exc).__name__}: {exc}")]
 
     def _verdicts(self, request: ToolRequest) -> list[Decision]:
-        standing, reach = self.standing, reach_of(request)
+        standing, reach = self.standing, call_effects(request)
         decisions = [
             *self._hard(request, reach),
             *role_objections(standing.role, reach, ask=standing.mode != "auto"),

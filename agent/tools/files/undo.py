@@ -49,7 +49,7 @@ class Undo:
 
         reversal, blobs = _reversal(self._scope, call)
         moves = _some(reversal.plan(wish))
-        pairs = report.net(moves, "undo")
+        pairs = report.net_changes(moves, "undo")
         changes = tuple(path for path, (now, _) in pairs.items() if now is not None)
         creates = tuple(path for path, (now, _) in pairs.items() if now is None)
         shown = report.differences(pairs, blobs, call.workspace.resolve(), DIFF_CHARS)
@@ -64,7 +64,7 @@ class Undo:
         # Taken before: what is there now may not be kept anywhere afterwards.
         diffs = {
             path: report.differences({path: pair}, blobs, root, DIFF_CHARS)
-            for path, pair in report.net(moves, "undo").items()
+            for path, pair in report.net_changes(moves, "undo").items()
         }
         done = reversal.carry_out(secrets.token_hex(16), "undo", moves)
         undone = done.paths("undone")
@@ -90,10 +90,10 @@ def _reversal(scope: WorkspaceScope, call: CallContext) -> "tuple[Reversal, Any]
     changes = call.changes.changes
     if changes is None:
         raise ToolError("Changes of files are not recorded here, so nothing can be undone.")
-    return Reversal(changes, call.session, checked(scope, call)), changes.blobs
+    return Reversal(changes, call.session, change_check(scope, call)), changes.blobs
 
 
-def checked(scope: WorkspaceScope, call: CallContext) -> Any:
+def change_check(scope: WorkspaceScope, call: CallContext) -> Any:
     """A test that raises ToolError for a path that the call may not change.
 
     A link is itself what is changed, wherever it leads: its folder counts.

@@ -59,7 +59,7 @@ class MountRestrictions:
     frozen: tuple[Path, ...] = ()
 
 
-def cover(settings: ToolSettings, call: CallContext) -> MountRestrictions:
+def mount_restrictions(settings: ToolSettings, call: CallContext) -> MountRestrictions:
     """Kore's own files are closed to everybody, what others told Kore to all but the owner.
 
     Where anything is closed, git's stores are closed too: they keep older versions of it. What
@@ -356,7 +356,9 @@ class SandboxedCommands:
         workspace = line.call.workspace.resolve()
         if self.confines and not line.folder.is_relative_to(workspace):
             raise ToolError(f"Commands run inside the workspace only: {workspace}.")
-        covered = cover(self._settings, line.call) if self.confines else MountRestrictions()
+        covered = (
+            mount_restrictions(self._settings, line.call) if self.confines else MountRestrictions()
+        )
         return SandboxCommand(
             line.command,
             line.folder,

@@ -70,7 +70,7 @@ class SessionWindow:
 def load(tx: Transaction, session: str) -> SessionWindow:
     """What a turn needs of a session."""
     # Here and not above: an idle gateway has no use for it.
-    from agent.context.compaction import pruned
+    from agent.context.compaction import shorten_old_result
 
     head, upto_pruned = tx.one("SELECT head, pruned FROM session WHERE id = ?", (session,))
     head = _bounded(tx, session, head)
@@ -87,7 +87,7 @@ def load(tx: Transaction, session: str) -> SessionWindow:
         {"session": session, "head": head, "request": request},
     )
     messages = [
-        pruned(message) if n <= upto_pruned else message
+        shorten_old_result(message) if n <= upto_pruned else message
         for n, message in ((n, message_from_json(json.loads(content))) for n, content in rows)
     ]
     summary = _summary(told[2], told[3]) if told else None

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.context.compaction import choose
+from agent.context.compaction import choose_split_point
 from agent.context.token_budget import estimate
 from agent.history_validation import is_valid
 from agent.types import Message, Text, ToolCall, assistant, user
@@ -29,7 +29,7 @@ def work(steps: int, size: int = 400) -> list[Message]:
 
 def test_the_newest_three_rounds_stay() -> None:
     messages = talk(10)
-    cut = choose(messages, 10_000)
+    cut = choose_split_point(messages, 10_000)
     assert cut is not None
     kept = cut.kept(messages)
     assert [message.text[:2] for message in kept if message.role == "user"] == ["q7", "q8", "q9"]
@@ -39,14 +39,14 @@ def test_the_newest_three_rounds_stay() -> None:
 
 def test_fewer_rounds_stay_when_three_are_too_much() -> None:
     messages = talk(10, size=4000)
-    cut = choose(messages, 2500)
+    cut = choose_split_point(messages, 2500)
     assert cut is not None
     assert [m.text[:2] for m in cut.kept(messages) if m.role == "user"] == ["q8", "q9"]
 
 
 def test_a_long_round_keeps_its_request_and_its_newest_steps() -> None:
     messages = [*talk(2), *work(30)]
-    cut = choose(messages, 600)
+    cut = choose_split_point(messages, 600)
     assert cut is not None
     kept = cut.kept(messages)
     assert kept[0].text == "the task"
@@ -57,26 +57,26 @@ def test_a_long_round_keeps_its_request_and_its_newest_steps() -> None:
 
 def test_a_request_that_stays_can_be_cut_behind_again() -> None:
     messages = work(30)
-    first = choose(messages, 600)
+    first = choose_split_point(messages, 600)
     assert first is not None
     again = [*first.kept(messages), *work(5)[1:]]
-    second = choose(again, 600)
+    second = choose_split_point(again, 600)
     assert second is not None
     assert second.request == 0
     assert second.kept(again)[0].text == "the task"
 
 
 def test_there_is_nothing_to_cut_off_a_first_question() -> None:
-    assert choose([user("hi")], 10) is None
-    assert choose([user("hi"), assistant("yes")], 1) is None
-    assert choose([], 10) is None
+    assert choose_split_point([user("hi")], 10) is None
+    assert choose_split_point([user("hi"), assistant("yes")], 1) is None
+    assert choose_split_point([], 10) is None
 
 
 @given(rounds(), st.integers(0, 4000))
 def test_both_sides_of_a_cut_are_valid_and_nothing_is_lost(
     messages: list[Message], goal: int
 ) -> None:
-    cut = choose(messages, goal)
+    cut = choose_split_point(messages, goal)
     if cut is None:
         return
     kept, leaving = cut.kept(messages), cut.leaving(messages)

@@ -2,7 +2,7 @@
 
 from hypothesis import given
 
-from agent.context.compaction import SHORT_CHARS, pruned, shorten_old_results
+from agent.context.compaction import SHORT_CHARS, shorten_old_result, shorten_old_results
 from agent.context.token_budget import estimate
 from agent.history_validation import is_valid
 from agent.types import Image, Message, Text, assistant, user
@@ -14,7 +14,7 @@ def result(text: str, call_id: str = "c") -> Message:
 
 
 def test_a_long_result_becomes_a_line_and_stays_as_tainted_as_it_was() -> None:
-    line = pruned(result("x" * 5000))
+    line = shorten_old_result(result("x" * 5000))
     assert "5,000 characters" in line.text
     assert len(line.text) < 200
     assert (line.tool_call_id, line.is_error, line.taint) == ("c", True, frozenset({"untrusted"}))
@@ -22,18 +22,18 @@ def test_a_long_result_becomes_a_line_and_stays_as_tainted_as_it_was() -> None:
 
 def test_the_line_says_where_the_whole_is() -> None:
     text = "x" * 5000 + "\n… (9 bytes left out; whole text in /w/.kore/spill/1.txt)\n"
-    assert "/w/.kore/spill/1.txt" in pruned(result(text)).text
+    assert "/w/.kore/spill/1.txt" in shorten_old_result(result(text)).text
 
 
 def test_short_results_and_all_that_people_and_models_said_stay() -> None:
     for message in (result("x" * SHORT_CHARS), user("y" * 9000), assistant("z" * 9000)):
-        assert pruned(message) is message
+        assert shorten_old_result(message) is message
 
 
 def test_a_picture_in_a_result_goes() -> None:
     shown = Message("tool", (Text("see"), Image("image/png", b"x" * 999)), (), "c")
-    assert pruned(shown).content != shown.content
-    assert all(isinstance(part, Text) for part in pruned(shown).content)
+    assert shorten_old_result(shown).content != shown.content
+    assert all(isinstance(part, Text) for part in shorten_old_result(shown).content)
 
 
 @given(rounds())

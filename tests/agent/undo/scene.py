@@ -11,7 +11,7 @@ from typing import Any
 from agent.errors import ToolError
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext, DescribesEffects, EffectPlan
-from agent.tools.files.undo import checked
+from agent.tools.files.undo import change_check
 from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.tools.registry import ToolRegistry, default_tools
 from agent.types import ToolCall, ToolResult
@@ -95,7 +95,7 @@ class Scene:
     def reversal(
         self, session: str | None = None, check: Callable[[Path], object] | None = None
     ) -> Reversal:
-        check = check or checked(WorkspaceScope(self.settings), self.context())
+        check = check or change_check(WorkspaceScope(self.settings), self.context())
         return Reversal(self.changes, session or self.session, check)
 
     def undo(self, **more: Any) -> UndoneStep:

@@ -10,7 +10,7 @@ import pytest
 from agent.events import ModelEvent, Steered
 from agent.history_validation import is_valid
 from agent.providers.base import ModelRequest
-from agent.providers.scripted import spoken
+from agent.providers.scripted import reply_events
 from agent.types import Message, ToolCall, assistant
 from gateway.core.channel_events import Batch
 from gateway.core.messages import InboundMessage, Sender
@@ -45,7 +45,7 @@ class Paced:
             self._news.notify_all()
         await self._let_go.acquire()
         reply = self._replies.pop(0)
-        for event in spoken(request, assistant(reply) if isinstance(reply, str) else reply):
+        for event in reply_events(request, assistant(reply) if isinstance(reply, str) else reply):
             yield event
 
     async def aclose(self) -> None: ...

@@ -12,7 +12,7 @@ from agent.events import ModelEvent, Reply, TextDelta, ToolCallDelta
 from agent.providers.base import ModelRequest, ToolSpec
 from agent.providers.scripted import ScriptedProvider
 from agent.providers.text_tools.parser import ParsedCall, TextToolParser
-from agent.providers.text_tools.provider import TextToolProvider, read_written
+from agent.providers.text_tools.provider import TextToolProvider, parse_text_reply
 from agent.types import Message, Text, ToolCall, assistant, user
 
 READ = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
@@ -140,7 +140,7 @@ def test_json_arguments_arrive_as_they_were_meant(
 ) -> None:
     text = "".join(f"<tool name='t'>{json.dumps(one, ensure_ascii=False)}</tool>" for one in wanted)
     _, calls = read(*(text[n : n + size] for n in range(0, len(text), size)))
-    assert [read_written("c", call, {}).arguments for call in calls] == wanted
+    assert [parse_text_reply("c", call, {}).arguments for call in calls] == wanted
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_json_arguments_arrive_as_they_were_meant(
 def test_arguments_come_from_json_tags_or_text(
     body: str, schema: dict[str, object], arguments: dict[str, object] | None
 ) -> None:
-    call = read_written("c", ParsedCall("t", body), schema)
+    call = parse_text_reply("c", ParsedCall("t", body), schema)
     assert call.arguments == arguments
     if arguments:
         assert json.loads(call.raw) == arguments
@@ -174,7 +174,7 @@ def test_arguments_come_from_json_tags_or_text(
 
 def test_without_its_end_only_whole_json_is_a_call() -> None:
     def arguments(body: str, *, cut: bool) -> object:
-        return read_written("c", ParsedCall("t", body, whole=False), READ, cut=cut).arguments
+        return parse_text_reply("c", ParsedCall("t", body, whole=False), READ, cut=cut).arguments
 
     assert arguments('{"path": "x"}', cut=False) == {"path": "x"}
     assert arguments('{"path": "x"}', cut=True) is None

@@ -16,7 +16,7 @@ from agent.settings import ToolSettings
 from agent.tools.base import CallContext
 from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.tools.shell.exec import Exec
-from agent.tools.shell.sandboxed_command import cover
+from agent.tools.shell.sandboxed_command import mount_restrictions
 from agent.types import ToolCall
 
 
@@ -155,7 +155,7 @@ def test_links_are_not_followed(call: CallContext, tmp_path: Path) -> None:
     write(tmp_path / "outside" / ".env")
     (call.workspace / "link").symlink_to(tmp_path / "outside")
     (call.workspace / "loop").symlink_to(call.workspace)
-    found = cover(ToolSettings(), call)
+    found = mount_restrictions(ToolSettings(), call)
     assert (found.closed, found.masked, found.frozen) == ((), (), ())
 
 
@@ -185,7 +185,7 @@ def test_a_folder_that_is_closed_to_kore_is_hidden(call: CallContext) -> None:
         closed.chmod(0)
         os.seteuid(65534)
         try:
-            found = cover(ToolSettings(), replace(call, workspace=root))
+            found = mount_restrictions(ToolSettings(), replace(call, workspace=root))
         finally:
             os.seteuid(0)
         # A command could open it again.
