@@ -57,8 +57,8 @@ def run(command: list[str], cwd: Path, environ: Mapping[str, str]) -> str:
     return done.stdout
 
 
-def test_the_first_command_starts_a_conversation() -> None:
-    assert typed(TEXT)[0].split() == ["make", "chat"]
+def test_the_first_commands_start_a_conversation_and_run_the_suite() -> None:
+    assert typed(TEXT)[:2] == ["make chat", "make test"]
 
 
 def test_every_command_of_the_readme_runs(tmp_path: Path) -> None:
