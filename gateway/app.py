@@ -97,21 +97,21 @@ async def open_app(
         audit = await _record(policies, home, redactor, stack)
         safety = SecurityContext(policies, audit, redactor, str(choice), places)
         app = build_container(settings, database, agent, watchers, ways, safety)
-        app.desk.custodian = partial(_custodian, settings, home, app)
-        await database.transact(app.bus.door.pairing.load)
-        await database.transact(app.delivery.languages.load)
-        await app.bus.notes.carry()
+        app.service.custodian = partial(_custodian, settings, home, app)
+        await database.transact(app.bus.pairing.pairing.load)
+        await database.transact(app.sender.languages.load)
+        await app.bus.audit_relay.flush()
         if await database.transact(preferences.get_state, preferences.DELETION):
             log.info("finishing the deletion of a person's data that was cut off")
             if left := await _custodian(settings, home, app).finish():
                 log.warning("%d files or folders of theirs could not be deleted", left)
-        say_who_is_let_in(ways, app.bus.door.access)
+        say_who_is_let_in(ways, app.bus.pairing.access)
         handover = None
         if not channels:
-            handover = app.desk.handover = Handover(database, app.bus, watchers)
+            handover = app.service.handover = Handover(database, app.bus, watchers)
         async with _running(app, database, watchers, handover), _reachable(app, home):
             if channels:
-                app.desk.timetable.attended.set()
+                app.service.job_service.attended.set()
                 await stack.enter_async_context(_observable(app, settings, ways))
             yield app
 
@@ -139,10 +139,10 @@ def _custodian(settings: Settings, home: DataDir, app: Container) -> "UserDataSe
         app.database,
         home,
         settings.agent.workspace,
-        app.adjustable.access,
-        app.forget,
-        app.bus.door.pairing.load,
-        app.bus.notes.carry,
+        app.reload_targets.access,
+        app.evict_window,
+        app.bus.pairing.pairing.load,
+        app.bus.audit_relay.flush,
     )
 
 
@@ -154,7 +154,7 @@ async def _running(
     async with asyncio.TaskGroup() as group:
         work = [
             group.create_task(app.bus.run(), name="bus"),
-            group.create_task(app.delivery.run(), name="delivery"),
+            group.create_task(app.sender.run(), name="delivery"),
             group.create_task(app.compactions.run(), name="compactions"),
             group.create_task(app.scheduler.run(), name="scheduler"),
         ]
@@ -169,7 +169,7 @@ async def _running(
             try:
                 async with asyncio.timeout(STOP_S):
                     await app.bus.drain()
-                    await app.delivery.flush()
+                    await app.sender.flush()
             except TimeoutError:
                 log.warning("stopped with work under way; it goes on at the next start")
             watchers.close()
@@ -182,8 +182,8 @@ async def _running(
 async def _receive(app: Container) -> None:
     """What comes in, and the files that belong to it."""
     async with asyncio.TaskGroup() as group:
-        group.create_task(app.porter.run(app.bus.wake), name="porter")
-        group.create_task(app.reception.run(app.porter.beside(app.bus.accept)))
+        group.create_task(app.downloader.run(app.bus.wake), name="porter")
+        group.create_task(app.channels.run(app.downloader.wrap_accept(app.bus.accept)))
 
 
 @asynccontextmanager
@@ -191,7 +191,7 @@ async def _reachable(app: Container, home: DataDir) -> AsyncIterator[None]:
     """Other `kore` processes speak to this one."""
     from gateway.control.server import ControlServer
 
-    async with ControlServer(app.desk, home.socket):
+    async with ControlServer(app.service, home.socket):
         yield
 
 
@@ -205,9 +205,9 @@ def _observable(
         return {
             "messages_accepted": app.bus.accepted,
             "turns_handled": app.bus.handled,
-            "parts_sent": app.delivery.sent,
-            "sends_failed": app.delivery.failed,
-            "parts_given_up": app.delivery.given_up,
+            "parts_sent": app.sender.sent,
+            "sends_failed": app.sender.failed,
+            "parts_given_up": app.sender.given_up,
         }
 
     host, port = settings.http.host, settings.http.port
@@ -217,11 +217,11 @@ def _observable(
         if isinstance(channel, SupportsWebhook) and channel.hook_path
     }
     if not called:
-        return serve_health(host, port, app.desk, counts)
+        return serve_health(host, port, app.service, counts)
     from gateway.control.webhooks import serve_webhooks
 
     check_host(host)
-    return serve_webhooks(host, port, lambda head: page(head, app.desk, counts), called)
+    return serve_webhooks(host, port, lambda head: page(head, app.service, counts), called)
 
 
 def _add(ways: Channels, channel: Channel) -> None:

@@ -47,15 +47,15 @@ Channels = dict[tuple[str, str], Channel]
 class Container:
     """The running parts that others speak to; `forget` drops what is in memory of a session."""
 
-    desk: LocalService
+    service: LocalService
     bus: MessageBus
-    delivery: OutboxSender
-    reception: ChannelSupervisor
+    sender: OutboxSender
+    channels: ChannelSupervisor
     compactions: CompactionService
-    adjustable: ReloadTargets
+    reload_targets: ReloadTargets
     database: SqliteStore
-    porter: MediaDownloader
-    forget: Callable[[str], None]
+    downloader: MediaDownloader
+    evict_window: Callable[[str], None]
     scheduler: JobTimer
 
 
@@ -108,9 +108,9 @@ def build_container(
     facts = RuntimeStatus(
         models=lambda: agent.models,
         workspace=settings.agent.workspace,
-        ways=ways,
-        reception=reception,
-        began=time.monotonic(),
+        channels=ways,
+        supervisor=reception,
+        started_at=time.monotonic(),
         sandbox=safety.sandbox,
         exec_hosts=settings.security.exec_hosts if confined else (),
     )
@@ -118,45 +118,45 @@ def build_container(
     office = CommandServices(
         agent=agent,
         database=database,
-        histories=work.histories,
-        door=door,
-        facts=facts.for_chat,
-        first_mode=safety.policies.first_mode,
+        windows=work.windows,
+        pairing=door,
+        status=facts.for_chat,
+        default_mode=safety.policies.default_mode,
         compact=work.compactions.compact,
-        speaking=work.speaking,
-        rules=rules,
+        audience=work.speaking,
+        permissions=rules,
         languages=languages,
-        timetable=timetable,
-        first_trace=delivery.trace,
+        jobs=timetable,
+        default_trace=delivery.trace,
     )
     notes = AuditRelay(database, safety.audit)
     intake = Ingestor(database, door, delivery, clerk, notes, read_command)
     bus = MessageBus(database, intake, CommandDispatcher(office), work, approvals)
     return Container(
-        desk=LocalService(database, bus, watchers, approvals, work, timetable, facts),
+        service=LocalService(database, bus, watchers, approvals, work, timetable, facts),
         bus=bus,
-        delivery=delivery,
-        reception=reception,
+        sender=delivery,
+        channels=reception,
         compactions=work.compactions,
-        adjustable=ReloadTargets(
+        reload_targets=ReloadTargets(
             agent=agent,
             policies=safety.policies,
             access=access,
-            spending=spending,
-            delivery=delivery,
-            clerk=clerk,
-            ways=ways,
+            usage=spending,
+            sender=delivery,
+            approvals=clerk,
+            channels=ways,
             redactor=safety.redactor,
             bus=bus,
         ),
         database=database,
-        porter=MediaDownloader(
+        downloader=MediaDownloader(
             database,
             delivery,
             rules,
             media=settings.media,
-            hears=Transcriber(settings.transcription).hear,
+            hears=Transcriber(settings.transcription).transcribe,
         ),
-        forget=work.histories.forget,
+        evict_window=work.windows.evict,
         scheduler=JobTimer(database, timetable, bus, delivery),
     )

@@ -34,7 +34,7 @@ class ApprovalCoordinator:
         watchers: EventHub,
         clerk: ApprovalService,
     ) -> None:
-        self.clerk = clerk
+        self.service = clerk
         self.delivery = delivery
         self._database = database
         self._watchers = watchers
@@ -51,20 +51,20 @@ class ApprovalCoordinator:
         while True:
             self._news.clear()
             try:
-                self.tell(await self._database.transact(self.clerk.expire, time.time()))
+                self.publish_closed(await self._database.transact(self.service.expire, time.time()))
                 next_at = await self._database.transact(approvals.next_expiry)
             except StoreError as exc:
                 log.error("questions wait: %s", exc)
-                next_at = self.clerk.clock() + _PAUSE_S
+                next_at = self.service.clock() + _PAUSE_S
             if next_at is None:
                 await self._news.wait()
             else:
-                await wait_for(self._news, next_at - self.clerk.clock())
+                await wait_for(self._news, next_at - self.service.clock())
 
     async def ask(self, asking: ApprovalContext, request: ApprovalRequest) -> Answered:
         """The answer that is stored for this call. Raises `AwaitingAnswer` when there is none
         yet, and `KoreError` when nobody can be asked."""
-        found = await self._database.transact(self.clerk.ask, asking, request, time.time())
+        found = await self._database.transact(self.service.ask, asking, request, time.time())
         if isinstance(found, ApprovalPrompt):
             for lane in {found.lane, found.route.lane}:
                 self.delivery.wake(lane)
@@ -74,14 +74,14 @@ class ApprovalCoordinator:
 
     async def answer(self, nonce: str, answer: Answer, by: str) -> bool:
         """An answer from a screen of the owner; False when the question is not open any more."""
-        settled = await self._database.transact(self.clerk.answer, nonce, answer, by, time.time())
-        self.tell(settled)
+        settled = await self._database.transact(self.service.answer, nonce, answer, by, time.time())
+        self.publish_closed(settled)
         return any(one.state == answer for one in settled)
 
     async def open_questions(self, lane: str | None = None) -> Sequence[ApprovalPrompt]:
         return await self._database.transact(approvals.open_questions, lane)
 
-    async def announce(self, lane: str) -> None:
+    async def publish_open(self, lane: str) -> None:
         """Show a lane's open questions to whoever watches; who knows one is not shown it again."""
         for question in await self.open_questions(lane):
             for place in {question.lane, question.route.lane}:
@@ -95,13 +95,13 @@ class ApprovalCoordinator:
             arguments=question.arguments,
             reason=question.reason,
             diff=question.diff,
-            expires_s=max(0.0, round(question.expires_at - self.clerk.clock(), 1)),
+            expires_s=max(0.0, round(question.expires_at - self.service.clock(), 1)),
             number=question.number,
             folder=question.folder,
             sends=question.sends,
         )
 
-    def tell(self, settled: Iterable[ClosedApproval]) -> None:
+    def publish_closed(self, settled: Iterable[ClosedApproval]) -> None:
         """What was settled is on disk: screens, senders and lanes hear of it."""
         for one in settled:
             question = one.question
@@ -114,8 +114,8 @@ class ApprovalCoordinator:
             self._wake(question.lane)
 
     def _given_up(self, tx: Transaction, delivery_id: str) -> Callable[[], None]:
-        settled = self.clerk.unseen(tx, delivery_id, time.time())
-        return lambda: self.tell(settled)
+        settled = self.service.unseen(tx, delivery_id, time.time())
+        return lambda: self.publish_closed(settled)
 
     async def acknowledge(self, pressed: ButtonOutcome) -> None:
         """Show the presser what came of it, as long as the platform still can."""

@@ -55,7 +55,7 @@ class ButtonOutcome:
 
     message: InboundMessage
     sentence: str
-    settled: ClosedApproval | None = None
+    closed: ClosedApproval | None = None
     closes: bool = False
 
 
@@ -122,7 +122,7 @@ class ApprovalService:
             root=str(asking.root),
         )
         question = approvals.open_approval(tx, wish, question)
-        letters = self._letters(question, asking.message)
+        letters = self._render_prompt(question, asking.message)
         _put(tx, question, asking.turn, letters, now)
         return question
 
@@ -131,7 +131,7 @@ class ApprovalService:
         if self._access.is_owner(message):
             found, principal = message.route, message.principal
         else:
-            principal = self._access.chief or ""
+            principal = self._access.owner_id or ""
             known = approvals.private_route(tx, principal)
             if known is None:
                 raise KoreError(t("this needs approval, and the owner has no private chat with me"))
@@ -140,7 +140,9 @@ class ApprovalService:
             raise KoreError(t("this needs approval, and nobody can be asked in that chat"))
         return found, principal
 
-    def _letters(self, question: ApprovalPrompt, message: InboundMessage) -> list[OutgoingReply]:
+    def _render_prompt(
+        self, question: ApprovalPrompt, message: InboundMessage
+    ) -> list[OutgoingReply]:
         """The question, and a word to somebody else's chat that it was put."""
         letters = []
         channel = self._delivery.asks(question.route)
@@ -248,7 +250,7 @@ class ApprovalService:
             if question.lane == lane
         ]
 
-    def tell_waiting(self, tx: Transaction, message: InboundMessage, now: float) -> bool:
+    def notify_blocked(self, tx: Transaction, message: InboundMessage, now: float) -> bool:
         """Tell the first message behind an open question that it has to wait; False without one."""
         lane = message.session_key
         found = approvals.open_questions(tx, lane)

@@ -24,7 +24,7 @@ class ChatMembership:
         self._access = access
         self._delivery = delivery
 
-    def note(self, tx: Transaction, standings: Iterable[Standing], now: float) -> set[str]:
+    def record(self, tx: Transaction, standings: Iterable[Standing], now: float) -> set[str]:
         """Returns the lanes that got a letter by it."""
         told = set()
         for standing in standings:
@@ -32,10 +32,10 @@ class ChatMembership:
             is_owners = owner is not None and owner.chat_id == standing.route.chat_id
             languages = self._delivery.languages
             with use_locale(languages.of_route(owner or standing.route)):
-                text = self._noted(tx, standing, now)
+                text = self._notice_text(tx, standing, now)
             if owner is None or is_owners or text is None:
                 continue
-            if not standing.private and self._has_told_enough(tx, now):
+            if not standing.private and self._is_notice_limit_reached(tx, now):
                 continue
             name = f"{_NAME}{standing.event_id}"
             letter = OutgoingReply(name, owner, self._delivery.render(owner, text), "notice")
@@ -43,7 +43,7 @@ class ChatMembership:
             told.add(owner.lane)
         return told
 
-    def _noted(self, tx: Transaction, standing: Standing, now: float) -> str | None:
+    def _notice_text(self, tx: Transaction, standing: Standing, now: float) -> str | None:
         """What the owner is to hear; None when it is no news."""
         route, chat = standing.route, escape_markdown(standing.title)
         known_out = chats.is_unreachable(tx, route)
@@ -72,10 +72,10 @@ class ChatMembership:
             else None
         )
 
-    def _has_told_enough(self, tx: Transaction, now: float) -> bool:
+    def _is_notice_limit_reached(self, tx: Transaction, now: float) -> bool:
         return chats.notice_time(tx, _NAME, now - 3600) >= NOTICES_AN_HOUR
 
     def _owner_route(self, route: Route) -> Route | None:
         """The owner's private chat with the same bot: there, a chat is named like its person."""
-        channel, _, sender = (self._access.chief or "").partition(":")
+        channel, _, sender = (self._access.owner_id or "").partition(":")
         return Route(channel, route.account, sender) if channel == route.channel else None

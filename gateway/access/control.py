@@ -38,26 +38,26 @@ class AccessControl:
     owner: str | None
     allow: Mapping[tuple[str, str], Sequence[str]]
     roles: Mapping[str, str] = field(default_factory=dict)
-    circle: PairedMembers = field(default_factory=PairedMembers)
+    members: PairedMembers = field(default_factory=PairedMembers)
     places: ChatSettingsIndex = field(default_factory=ChatSettingsIndex)
 
     @property
-    def chief(self) -> str | None:
+    def owner_id(self) -> str | None:
         """The owner: the configured one beats the one that pairing has made."""
-        return self.owner or self.circle.owner
+        return self.owner or self.members.owner
 
     def is_allowed(self, message: InboundMessage) -> bool:
         allowed = self.allow.get((message.channel, message.account), ())
         return self.is_owner(message) or self._is_known(message) or "*" in allowed
 
     def is_owner(self, message: InboundMessage) -> bool:
-        return message.channel == CONSOLE or message.principal == self.chief
+        return message.channel == CONSOLE or message.principal == self.owner_id
 
-    def is_owner_alone(self, message: InboundMessage) -> bool:
+    def is_private_owner(self, message: InboundMessage) -> bool:
         """The owner, where nobody else reads along."""
         return message.private and self.is_owner(message)
 
-    def is_stranger(self, message: InboundMessage) -> bool:
+    def is_untrusted(self, message: InboundMessage) -> bool:
         """Whether what is said here may come from anybody: in a group, from people who are let in
         like everybody, and in what somebody passes on. Who is known speaks for themselves, in
         private."""
@@ -91,7 +91,7 @@ class AccessControl:
         read back by everybody there, so a group has its own memory.
         """
         folder = workspace / "memory"
-        if self.is_owner_alone(message):
+        if self.is_private_owner(message):
             return folder / "MEMORY.md"
         whose = message.sender.id if message.private else message.chat_id
         return folder / message.channel / folder_name(whose) / "MEMORY.md"
@@ -111,7 +111,7 @@ class AccessControl:
         """On the list by number, or paired."""
         where = message.channel, message.account
         return message.sender.id in self.allow.get(where, ()) or (
-            (*where, message.sender.id) in self.circle.people
+            (*where, message.sender.id) in self.members.people
         )
 
 
@@ -132,7 +132,7 @@ def say_who_is_let_in(ways: Iterable[tuple[str, str]], access: AccessControl) ->
             continue
         if "*" in allowed:
             log.warning('%s: allow_from is ["*"]: everybody may use this bot', name)
-        elif access.chief is None:
+        elif access.owner_id is None:
             log.warning(
                 "%s: nobody owns this Kore yet: write to the bot in private, then let yourself in "
                 "with `kore pair approve CODE` and the code that it answers",

@@ -58,7 +58,7 @@ class PairingCodes:
         circle = _members(tx)
 
         def keep() -> None:
-            self._access.circle = circle
+            self._access.members = circle
 
         tx.after_commit(keep)
 
@@ -86,7 +86,7 @@ class PairingCodes:
 
     def approve(self, tx: Transaction, code: str, by: str, now: float) -> PairingResult:
         """Let in whom the code was sent to; the first one becomes the owner if there is none."""
-        verdict = self._judge(tx, code, by, now)
+        verdict = self._match_code(tx, code, by, now)
         asking = verdict.asking
         return verdict if asking is None else self.admit(tx, asking, by, now)
 
@@ -130,12 +130,12 @@ class PairingCodes:
 
     def deny(self, tx: Transaction, code: str, by: str, now: float) -> PairingResult:
         """Turn down whom the code was sent to."""
-        verdict = self._judge(tx, code, by, now)
+        verdict = self._match_code(tx, code, by, now)
         if verdict.asking is not None:
-            self.turn_down(tx, verdict.asking, now)
+            self.reject(tx, verdict.asking, now)
         return verdict
 
-    def turn_down(self, tx: Transaction, asking: PairingRequest, now: float) -> None:
+    def reject(self, tx: Transaction, asking: PairingRequest, now: float) -> None:
         """No new code for a day."""
         person = asking.person
         members.reject(tx, person.channel, person.sender, now + TURNED_DOWN_S)
@@ -152,7 +152,7 @@ class PairingCodes:
         self.load(tx)
         return removed or turned_down
 
-    def _judge(self, tx: Transaction, code: str, by: str, now: float) -> PairingResult:
+    def _match_code(self, tx: Transaction, code: str, by: str, now: float) -> PairingResult:
         """Whose code it is. A wrong one counts against whoever tried it."""
         wrong, locked_until = members.guesses(tx, by)
         if locked_until > now:

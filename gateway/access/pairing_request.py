@@ -44,7 +44,7 @@ class PairingRequestCard:
             code=code,
         )
 
-    def settled(self, decided: str) -> str:
+    def decided_text(self, decided: str) -> str:
         """What takes the letter's place; it holds no code."""
         return t(
             "{name} wanted to talk to me.\n\n{decided}.",

@@ -38,14 +38,14 @@ class PairingService:
         self._languages = languages or UserLanguages()
         self.pairing = PairingCodes(access)
         self._render = render
-        self._told: set[str] = set()
+        self._mention_routes: set[str] = set()
 
-    def told(self) -> set[str]:
+    def mention_lanes(self) -> set[str]:
         """Lanes to wake, once the transaction is on disk; asking forgets them."""
-        told, self._told = self._told, set()
+        told, self._mention_routes = self._mention_routes, set()
         return told
 
-    def knock(self, tx: Transaction, message: InboundMessage, now: float) -> bool:
+    def handle_stranger(self, tx: Transaction, message: InboundMessage, now: float) -> bool:
         """A stranger has written: in private they get a code, and the owner hears of it.
 
         False when they get no answer. In a group only the owner hears, once a day and group.
@@ -57,12 +57,12 @@ class PairingService:
         if code is None:
             return False
         # So that the decision, too, comes in the language in which they asked.
-        self._languages.hear(tx, message)
+        self._languages.record_client_language(tx, message)
         name = f"pair:{message.session_key}:{message.event_id}"
-        self._post(tx, name, message.route, for_stranger(code, self.access.chief), now)
+        self._post(tx, name, message.route, for_stranger(code, self.access.owner_id), now)
         owner = self._owner_route(message)
         if owner is not None:
-            self._petition(tx, message, owner, code, now)
+            self._ask_owner(tx, message, owner, code, now)
         return True
 
     def invite(self, tx: Transaction, channel: str, account: str, now: float) -> tuple[bool, str]:
@@ -72,7 +72,9 @@ class PairingService:
             return False, t("This Kore already has an owner: {name}.", name=owner)
         return True, self.pairing.invite(tx, channel, account, now)
 
-    def welcome(self, tx: Transaction, message: InboundMessage, code: str, now: float) -> bool:
+    def redeem_invitation(
+        self, tx: Transaction, message: InboundMessage, code: str, now: float
+    ) -> bool:
         """Somebody came by a link with a code; whether that has made them the owner."""
         asking = self.pairing.redeem(tx, message, code, now)
         if asking is None:
@@ -97,9 +99,9 @@ class PairingService:
                 if approved:
                     verdict = self.pairing.admit(tx, asking, by, now)
                     return self._let_in(tx, verdict, by, now)
-                self.pairing.turn_down(tx, asking, now)
-                return self._turned_down(tx, asking, by, now)
-        self._settle(tx, petition, lambda: t("⌛ Expired"), now)
+                self.pairing.reject(tx, asking, now)
+                return self._reject(tx, asking, by, now)
+        self._close_cards(tx, petition, lambda: t("⌛ Expired"), now)
         return t("Too late: this was already decided, or the code has expired.")
 
     def command(self, tx: Transaction, message: InboundMessage, words: str, now: float) -> str:
@@ -144,7 +146,7 @@ class PairingService:
         role = " as the owner" if verdict.owner else ""
         _note(tx, person.principal, f"let in{role} by {by}", now, allowed=True)
         decided = PairingRequestCard.of(verdict.asking)
-        self._settle(tx, decided, lambda: t("✅ Approved by {name}", name=by), now)
+        self._close_cards(tx, decided, lambda: t("✅ Approved by {name}", name=by), now)
         return t(
             "{name} is approved and is my owner now." if verdict.owner else "{name} is approved.",
             name=display_name(person),
@@ -155,22 +157,22 @@ class PairingService:
         verdict = self.pairing.deny(tx, code, by, now)
         if verdict.asking is None:
             return refusal(verdict)
-        return self._turned_down(tx, verdict.asking, by, now)
+        return self._reject(tx, verdict.asking, by, now)
 
-    def _turned_down(self, tx: Transaction, asking: PairingRequest, by: str, now: float) -> str:
+    def _reject(self, tx: Transaction, asking: PairingRequest, by: str, now: float) -> str:
         person = asking.person
         _note(tx, person.principal, f"turned down by {by}", now, allowed=False)
-        self._settle(tx, PairingRequestCard.of(asking), lambda: _turned_down_by(by), now)
+        self._close_cards(tx, PairingRequestCard.of(asking), lambda: _turned_down_by(by), now)
         return t("{name} was denied.", name=display_name(person))
 
     def revoke(self, tx: Transaction, who: str, by: str, now: float) -> tuple[bool, str]:
         """Whether somebody was turned out, and a sentence about it."""
         principal = who if ":" in who else f"telegram:{who}"
-        was_chief = principal == self.access.chief
+        was_chief = principal == self.access.owner_id
         asking = [one for one in _requests(tx, now) if one.person.principal == principal]
         done = self.pairing.revoke(tx, principal, now)
         for one in asking:
-            self._settle(tx, PairingRequestCard.of(one), lambda: _turned_down_by(by), now)
+            self._close_cards(tx, PairingRequestCard.of(one), lambda: _turned_down_by(by), now)
         channel, _, sender = principal.partition(":")
         listed = self._is_listed(sender, channel)
         if not done and not listed:
@@ -195,10 +197,10 @@ class PairingService:
     def people(self, tx: Transaction, now: float) -> dict[str, Any]:
         """Who asks and who was let in, as JSON; never a code."""
         return {
-            "owner": self.access.chief,
+            "owner": self.access.owner_id,
             "asking": [_flat(asdict(asking)) for asking in _requests(tx, now)],
             "paired": [
-                _flat({**asdict(member), "owner": member.person.principal == self.access.chief})
+                _flat({**asdict(member), "owner": member.person.principal == self.access.owner_id})
                 for member in members.members(tx)
             ],
         }
@@ -227,7 +229,7 @@ class PairingService:
 
     def _owner_route(self, message: InboundMessage) -> Route | None:
         """The owner's private chat with the same bot: there, a chat is named like its person."""
-        channel, _, sender = (self.access.chief or "").partition(":")
+        channel, _, sender = (self.access.owner_id or "").partition(":")
         if channel != message.channel:
             return None
         return Route(message.channel, message.account, sender)
@@ -250,7 +252,7 @@ class PairingService:
             )
         self._post(tx, name, owner, text, now)
 
-    def _petition(
+    def _ask_owner(
         self, tx: Transaction, message: InboundMessage, owner: Route, code: str, now: float
     ) -> None:
         name = plain_name(message.sender.name)
@@ -261,7 +263,7 @@ class PairingService:
             parts.append(replace(last, buttons=petition.buttons))
         self._send(tx, OutgoingReply(petition.name, owner, parts, "notice"), now)
 
-    def _settle(
+    def _close_cards(
         self,
         tx: Transaction,
         petition: PairingRequestCard,
@@ -275,7 +277,7 @@ class PairingService:
             return
         if not outbox.drop_unsent(tx, name, "decided"):
             with use_locale(self._languages.of_route(route)):
-                parts = self._render(route, petition.settled(decided()))
+                parts = self._render(route, petition.decided_text(decided()))
             self._send(tx, OutgoingReply(done, route, parts, "notice", edits=name), now)
 
     def _post(self, tx: Transaction, name: str, route: Route, text: str, now: float) -> None:
@@ -283,7 +285,7 @@ class PairingService:
 
     def _send(self, tx: Transaction, letter: OutgoingReply, now: float) -> None:
         outbox.put(tx, None, [letter], now)
-        self._told.add(letter.route.lane)
+        self._mention_routes.add(letter.route.lane)
 
 
 def _turned_down_by(name: str) -> str:

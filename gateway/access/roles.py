@@ -82,7 +82,7 @@ class RoleRegistry:
                 found.check(name, key)
         return found
 
-    def adopt(self, other: "RoleRegistry") -> None:
+    def replace_with(self, other: "RoleRegistry") -> None:
         """Be as the other is, from the next question on."""
         self.blocked_commands = other.blocked_commands
         self._settings, self._file = other._settings, other._file
@@ -115,7 +115,7 @@ class RoleRegistry:
     def audit_level(self) -> AuditLevel:
         return self._current().audit_level
 
-    def first_mode(self, channel: str) -> PermissionMode:
+    def default_mode(self, channel: str) -> PermissionMode:
         """The mode of a channel's conversations until somebody chooses another."""
         return self._settings.modes.get(channel, "ask")
 

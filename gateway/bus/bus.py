@@ -56,9 +56,9 @@ class MessageBus:
         concurrent_turns: int = CONCURRENT_TURNS,
     ) -> None:
         self._database = database
-        self._intake = intake
-        self.door = intake.door
-        self.notes = intake.notes
+        self._ingestor = intake
+        self.pairing = intake.pairing
+        self.audit_relay = intake.audit_relay
         self._commands = commands
         self._turns = turns
         self._approvals = approvals
@@ -78,9 +78,9 @@ class MessageBus:
         Waits while too many messages wait or the disk is nearly full: as long as this has not
         returned, the channel confirms nothing. Raises `StoreError`; then nothing is stored.
         """
-        taken = await self._intake.take(channel, account, batch)
+        taken = await self._ingestor.take(channel, account, batch)
         if taken.pressed or taken.settled:
-            await self.notes.carry()
+            await self.audit_relay.flush()
         self.accepted += len(batch.messages)
         for lane in taken.lanes:
             self.wake(lane)
@@ -88,7 +88,7 @@ class MessageBus:
             self.wake(lane, aside=True)
         for lane in taken.told:
             self._delivery.wake(lane)
-        self._approvals.tell(taken.settled)
+        self._approvals.publish_closed(taken.settled)
         for pressed in taken.pressed:
             if self._group is not None:
                 self._group.create_task(self._approvals.acknowledge(pressed), name="a press")
@@ -119,7 +119,7 @@ class MessageBus:
         """Work until cancelled; starts with what an earlier process left."""
         async with asyncio.TaskGroup() as group:
             self._group = group
-            self._turns.errands.wake = self.wake
+            self._turns.subagents.wake = self.wake
             try:
                 self._turns.isolation.begin(await self._suspects())
                 for lane in await self._database.transact(inbox.lanes_with_work):
@@ -133,8 +133,8 @@ class MessageBus:
         """Stop the lane's running turn; False when none runs."""
         halted = await self._database.transact(self._store_stop, lane)
         if halted.settled:
-            await self.notes.carry()
-        self._approvals.tell(halted.settled)
+            await self.audit_relay.flush()
+        self._approvals.publish_closed(halted.settled)
         for stopped in halted.lanes:
             self._request_stop(stopped)
         for woken in halted.woken:
@@ -150,7 +150,7 @@ class MessageBus:
     @property
     def obstacle(self) -> str | None:
         """Why nothing is taken in now; None when all is well."""
-        return self._intake.obstacle
+        return self._ingestor.obstacle
 
     @property
     def lanes(self) -> int:
@@ -166,7 +166,7 @@ class MessageBus:
         return lanes
 
     def _store_stop(self, tx: Transaction, lane: str) -> StopResult:
-        return stop_lane(tx, self._approvals.clerk, lane, "", time.time())
+        return stop_lane(tx, self._approvals.service, lane, "", time.time())
 
     def _request_stop(self, name: str) -> None:
         """The journal knows it; the turn that runs hears of it now."""
@@ -176,21 +176,21 @@ class MessageBus:
     async def _work(self, lane: Lane) -> None:
         """Claim and handle until nothing is left."""
         try:
-            while await self._go_on(lane):
+            while await self._process_next(lane):
                 pass
         finally:
             del self._lanes[lane.name, lane.aside]
             if not self._lanes:
                 self._idle.set()
 
-    async def _go_on(self, lane: Lane) -> bool:
+    async def _process_next(self, lane: Lane) -> bool:
         """Do what is next on the lane; False when it has nothing to do or has to rest."""
         broken, lane.broken = lane.broken, None
         try:
             if broken is None:
                 lane.wake.clear()
-                return await self._step(lane) or lane.wake.is_set()
-            await self._apologise(broken)
+                return await self._claim_and_handle(lane) or lane.wake.is_set()
+            await self._fail_claim(broken)
             return True
         except TurnSuspended:
             return False
@@ -198,12 +198,12 @@ class MessageBus:
             # A person may have answered before the turn came to rest.
             return lane.wake.is_set()
         except StoreBusy as exc:
-            lane.hold(exc, self._turns.watchers)
+            lane.report_store_wait(exc, self._turns.events)
             lane.broken = broken
             await asyncio.sleep(_PAUSE_S)
             return True
         except StoreCorrupt as exc:
-            lane.fail(exc, self._turns.watchers)
+            lane.report_damage(exc, self._turns.events)
             return False
         except Exception:
             # A bug, also one that the database refuses, costs one answer, not the chat, and is not
@@ -218,7 +218,7 @@ class MessageBus:
             for other in () if lane.aside else self._waits_for.pop(lane.name, ()):
                 self.wake(other)
 
-    async def _step(self, lane: Lane) -> bool:
+    async def _claim_and_handle(self, lane: Lane) -> bool:
         """Handle what is next on the lane; False when there is nothing."""
         if not lane.aside:
             await self._turns.isolation.enter(lane.name)
@@ -252,7 +252,7 @@ class MessageBus:
             return None
         if lane.aside:
             return claims.claim_at_once(tx, lane.name, self._is_at_once)
-        reading = (self._is_command, self._turns.asked)
+        reading = (self._is_command, self._turns.user_message)
         claim = claims.claim(tx, lane.name, time.time(), *reading)
         if isinstance(claim, SessionBusy) and not inbox.is_run_here(tx, claim.lane):
             # Nothing here ends that turn: looking again would only cost.
@@ -283,21 +283,21 @@ class MessageBus:
                 self._delivery.wake(claim.message.session_key)
             elif isinstance(claim, CommandClaim):
                 await self._database.transact(self._carry_out, claim)
-                await self.notes.carry()
-                for told in (claim.message.session_key, *self.door.told()):
+                await self.audit_relay.flush()
+                for told in (claim.message.session_key, *self.pairing.mention_lanes()):
                     self._delivery.wake(told)
             else:
                 # A sub-agent waits for its conversation's room before it takes one from all chats.
-                async with await self._turns.errands.room(claim), self._slots:
+                async with await self._turns.subagents.slot(claim), self._slots:
                     await self._run_turn(claim, lane, stop)
         except (TurnSuspended, AwaitingAnswer, StoreError) as exc:
             if isinstance(claim, TurnClaim):
-                self._turns.histories.forget(claim.session)
+                self._turns.windows.evict(claim.session)
             if isinstance(exc, AwaitingAnswer):
-                await self._approvals.announce(lane.name)
+                await self._approvals.publish_open(lane.name)
             raise
 
-    async def _apologise(self, claim: TurnClaim | CommandClaim) -> None:
+    async def _fail_claim(self, claim: TurnClaim | CommandClaim) -> None:
         """End what a bug has broken; the chat is told."""
         sentence = t(
             "⚠️ Internal error while handling message {n}. It is logged; try again.", n=claim.seq

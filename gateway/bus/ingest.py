@@ -100,7 +100,7 @@ class AuditNotes(Protocol):
     """Brings what transactions have noted onto the audit's record:
     `gateway.ops.audit.relay.AuditRelay`."""
 
-    async def carry(self) -> None: ...
+    async def flush(self) -> None: ...
 
 
 class Ingestor:
@@ -120,14 +120,14 @@ class Ingestor:
         limits: BackpressureLimits | None = None,
     ) -> None:
         self._held: str | None = None
-        self.notes = notes
+        self.audit_relay = notes
         self._read_command = read_command
         self._database = database
-        self.door = door
+        self.pairing = door
         self._delivery = delivery
-        self._clerk = clerk
+        self._approvals = clerk
         self._named: set[str] = set()
-        self._presence = ChatMembership(door.access, delivery)
+        self._membership = ChatMembership(door.access, delivery)
         self._limits = limits or BackpressureLimits()
 
     @property
@@ -143,7 +143,7 @@ class Ingestor:
             self._entry(one)
             for one in batch.messages
             if not (one.overheard or one.follows)
-            or (one.follows and self.door.access.is_allowed(one))
+            or (one.follows and self.pairing.access.is_allowed(one))
         ]
         heard = [one for one in batch.messages if one.overheard]
         try:
@@ -162,7 +162,7 @@ class Ingestor:
             if batch.waits:
                 self._held = None
         for entry in entries:
-            if entry.dead_reason == DENIED and not self.door.access.is_allowed(entry.message):
+            if entry.dead_reason == DENIED and not self.pairing.access.is_allowed(entry.message):
                 self._tell_how_to_allow(entry.message)
         for seq, update in taken.undecoded:
             log.error(
@@ -178,7 +178,7 @@ class Ingestor:
     def _entry(self, message: InboundMessage) -> InboxEntry:
         if message.pressed:
             return InboxEntry(message, _PRESS)
-        if not self.door.access.is_allowed(message):
+        if not self.pairing.access.is_allowed(message):
             return InboxEntry(message, DENIED)
         if message.unknown:
             return InboxEntry(message, _UNKNOWN)
@@ -226,20 +226,20 @@ class Ingestor:
         languages = self._delivery.languages
         for message in (entry.message for entry in new):
             with use_locale(languages.of(message)):
-                self._greet(tx, message, arrival.now, stranger=message in strangers)
+                self._handle_start(tx, message, arrival.now, stranger=message in strangers)
         if strangers:
             members.forget_denied(tx)
         for entry in entries:
             if entry.dead_reason != DENIED:
-                languages.hear(tx, entry.message)
+                languages.record_client_language(tx, entry.message)
             if entry.dead_reason == _PRESS:
                 # Carrying it out twice is harmless: who presses again is told what was decided.
                 with use_locale(languages.of(entry.message)):
-                    pressed = self._press(tx, entry.message, arrival.now)
+                    pressed = self._handle_button(tx, entry.message, arrival.now)
                 taken.pressed.append(pressed)
-                taken.settled.extend([pressed.settled] if pressed.settled else [])
-        taken.told.update(self.door.told())
-        taken.told.update(self._presence.note(tx, arrival.standings, arrival.now))
+                taken.settled.extend([pressed.closed] if pressed.closed else [])
+        taken.told.update(self.pairing.mention_lanes())
+        taken.told.update(self._membership.record(tx, arrival.standings, arrival.now))
         for message in (entry.message for entry in new if entry.dead_reason == _STOP):
             with use_locale(languages.of(message)):
                 text = self._stop(tx, message, taken, arrival.now)
@@ -248,12 +248,12 @@ class Ingestor:
                 taken.told.add(message.session_key)
         for message in (entry.message for entry in new if entry.dead_reason == _UNKNOWN):
             with use_locale(languages.of(message)):
-                self._tell_unknown(tx, message, arrival.now)
+                self._answer_stranger(tx, message, arrival.now)
             taken.told.add(message.session_key)
         self._look_behind(tx, new, taken, arrival.now)
         return taken
 
-    def _tell_unknown(self, tx: Transaction, message: InboundMessage, now: float) -> None:
+    def _answer_stranger(self, tx: Transaction, message: InboundMessage, now: float) -> None:
         text = t("I can't read this kind of message. Send it as text, a photo or a file.")
         letter = replace(self._letter(message, text), delivery_id=_name("unknown", message))
         outbox.put(tx, None, [letter], now)
@@ -272,15 +272,15 @@ class Ingestor:
             with use_locale(self._delivery.languages.of(message)):
                 self._look_past_the_queue(tx, message, taken, now)
 
-    def _greet(
+    def _handle_start(
         self, tx: Transaction, message: InboundMessage, now: float, *, stranger: bool
     ) -> None:
         """Whoever brings an invitation is let in; another stranger knocks."""
         typed = self._read_command(message)
         code = typed.argument if typed is not None and typed.name == "start" else ""
-        welcome = code and self.door.welcome(tx, message, code, now)
+        welcome = code and self.pairing.redeem_invitation(tx, message, code, now)
         if stranger and not welcome:
-            self.door.knock(tx, message, now)
+            self.pairing.handle_stranger(tx, message, now)
 
     def _look_past_the_queue(
         self, tx: Transaction, message: InboundMessage, taken: IngestResult, now: float
@@ -293,7 +293,9 @@ class Ingestor:
         elif typed is not None and typed.name == "new" and approvals.is_awaited(tx, lane):
             # Nobody who begins anew will still answer: else all that is said would wait with it.
             self._halt(tx, message, taken, now)
-        elif self._clerk.tell_waiting(tx, message, now) or self._tell_paused(tx, message, now):
+        elif self._approvals.notify_blocked(tx, message, now) or self._tell_paused(
+            tx, message, now
+        ):
             taken.told.add(lane)
 
     def _tell_paused(self, tx: Transaction, message: InboundMessage, now: float) -> bool:
@@ -320,7 +322,7 @@ class Ingestor:
         typed = self._read_command(message)
         if typed is not None and (number := typed.argument):
             lane = message.session_key
-            halted, text = stop_subagent(tx, self._clerk, lane, number, now)
+            halted, text = stop_subagent(tx, self._approvals, lane, number, now)
             self._note(halted, taken)
             return text
         halted = self._halt(tx, message, taken, now)
@@ -331,7 +333,7 @@ class Ingestor:
     def _halt(
         self, tx: Transaction, message: InboundMessage, taken: IngestResult, now: float
     ) -> StopResult:
-        halted = stop_lane(tx, self._clerk, message.session_key, message.event_id, now)
+        halted = stop_lane(tx, self._approvals, message.session_key, message.event_id, now)
         self._note(halted, taken)
         return halted
 
@@ -350,20 +352,20 @@ class Ingestor:
             return entry
         session = sessions.bound_session(tx, message.session_key)
         text = keyboard.command_of_button(message, session)
-        if text is None or not self.door.access.is_allowed(message):
+        if text is None or not self.pairing.access.is_allowed(message):
             return entry
         pressed.append(ButtonOutcome(message, text, closes=True))
         return InboxEntry(replace(message, content=text, pressed=False))
 
-    def _press(self, tx: Transaction, message: InboundMessage, now: float) -> ButtonOutcome:
+    def _handle_button(self, tx: Transaction, message: InboundMessage, now: float) -> ButtonOutcome:
         if is_petition(message):
-            return ButtonOutcome(message, self.door.press(tx, message, now))
+            return ButtonOutcome(message, self.pairing.press(tx, message, now))
         if keyboard.is_choice(message):
-            if not self.door.access.is_allowed(message):
+            if not self.pairing.access.is_allowed(message):
                 return ButtonOutcome(message, t("Only approved users can use this button."))
             late = t("This button is outdated. Send the command again.")
             return ButtonOutcome(message, late, closes=True)
-        return self._clerk.press(tx, message, now)
+        return self._approvals.press(tx, message, now)
 
     def _tell_how_to_allow(self, message: InboundMessage) -> None:
         """Once for each stranger: their messages are theirs to count, the log is the owner's."""

@@ -30,7 +30,7 @@ class Lane:
         self.claim: TurnClaim | CommandClaim | None = None
         self.broken: TurnClaim | CommandClaim | None = None
 
-    def hold(self, why: StoreBusy, watchers: EventHub) -> None:
+    def report_store_wait(self, why: StoreBusy, watchers: EventHub) -> None:
         """It waits for the disk. Said once: it is tried again every few seconds."""
         if not self.waits:
             log.error("lane %s waits: %s", self.name, why)
@@ -40,7 +40,7 @@ class Lane:
             watchers.publish(self.name, Notice("warning", told))
         self.waits = True
 
-    def fail(self, why: StoreCorrupt, watchers: EventHub) -> None:
+    def report_damage(self, why: StoreCorrupt, watchers: EventHub) -> None:
         """It rests: nobody is answered from a damaged file, and nothing would be kept."""
         log.error("lane %s rests: %s", self.name, why)
         watchers.fail(self.name, why)

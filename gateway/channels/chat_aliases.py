@@ -14,23 +14,23 @@ class ChatIdAliases:
     """
 
     def __init__(self, now: Mapping[str, str] | None = None) -> None:
-        self._now = dict(now or {})
-        self._first = {now: first for first, now in self._now.items()}
+        self._current = dict(now or {})
+        self._canonical = {now: first for first, now in self._current.items()}
 
     def learn(self, first: str, now: str) -> None:
-        first = self.first(first)
+        first = self.canonical(first)
         if first != now:
-            self._now[first] = now
-            self._first[now] = first
+            self._current[first] = now
+            self._canonical[now] = first
 
-    def first(self, chat_id: str) -> str:
+    def canonical(self, chat_id: str) -> str:
         """What Kore calls the chat that the platform calls so."""
-        return self._first.get(chat_id, chat_id)
+        return self._canonical.get(chat_id, chat_id)
 
-    def now(self, chat_id: str) -> str:
+    def current(self, chat_id: str) -> str:
         """What the platform calls the chat that Kore calls so."""
-        return self._now.get(chat_id, chat_id)
+        return self._current.get(chat_id, chat_id)
 
     def names(self, chat_id: str) -> tuple[str, ...]:
         """Every id that people may know the chat by, the present one first."""
-        return tuple(dict.fromkeys((self.now(chat_id), chat_id)))
+        return tuple(dict.fromkeys((self.current(chat_id), chat_id)))

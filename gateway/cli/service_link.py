@@ -43,7 +43,7 @@ async def open_service(
     from gateway.app import open_app
 
     async with open_app(settings, home, channels=False, attended=attended) as app:
-        yield app.desk
+        yield app.service
 
 
 @asynccontextmanager
@@ -129,7 +129,7 @@ def _last_good(
         drafts: dict[Path, Mapping[str, Any] | None] = {sources.secrets: None}
         if sources.project.resolve() != sources.own.resolve():
             drafts[sources.project] = {}
-        if (good := read_object(home.good) if own is None else own) is not None:
+        if (good := read_object(home.last_good_config) if own is None else own) is not None:
             drafts[sources.own] = good
         return settings_of(args, overrides, drafts)
     return None

@@ -14,12 +14,12 @@ async def answer_context(call: CommandCall) -> str:
     from gateway.store.repositories.windows import SessionWindow
     from gateway.turns.agent_profiles import with_model
 
-    office, session = call.office, call.session
+    office, session = call.services, call.session
     window, chosen = SessionWindow([], trimmed=False), None
     if session is not None:
         window = await office.database.transact(windows.load, session)
         chosen = await office.database.transact(sessions.chosen_model, session)
-    speaking = office.speaking(call.message)
+    speaking = office.audience(call.message)
     speaking = with_model(speaking, call.message, chosen, office.agent.models)
     found = measure_context(office.agent, speaking)
     memory = office.agent.workspace.text_of(speaking.memory)
@@ -40,7 +40,7 @@ async def answer_context(call: CommandCall) -> str:
 async def answer_compact(call: CommandCall) -> str:
     """Repeated after a crash, it finds done what was done."""
     try:
-        return await call.office.compact(call.claim, call.argument)
+        return await call.services.compact(call.claim, call.argument)
     except KoreError as exc:
         # What it comes to is stored in one transaction: whatever failed, the old state stands.
         told = f"{exc}\n{exc.hint}" if exc.hint else str(exc)

@@ -29,7 +29,7 @@ class Ground(Protocol):
     """Where somebody's files are, and what they may do there: `gateway.turns.permissions`."""
 
     def memory(self, message: InboundMessage) -> Path: ...
-    def root(self, message: InboundMessage) -> Path: ...
+    def working_dir(self, message: InboundMessage) -> Path: ...
     def permissions(
         self, messages: Sequence[InboundMessage], session: str, mode: str | None, *, turn: int
     ) -> Permissions: ...
@@ -38,7 +38,7 @@ class Ground(Protocol):
 class Jobs(Protocol):
     """What comes due by itself: `gateway.scheduler.service.JobService`."""
 
-    def command(
+    def handle_chat(
         self, tx: Transaction, message: InboundMessage, argument: str, session: str | None
     ) -> str: ...
 
@@ -57,16 +57,16 @@ class CommandServices:
 
     agent: Agent
     database: Store
-    histories: SessionWindowCache
-    door: PairingService
-    facts: Callable[[], dict[str, Any]]
-    first_mode: Callable[[str], PermissionMode]
+    windows: SessionWindowCache
+    pairing: PairingService
+    status: Callable[[], dict[str, Any]]
+    default_mode: Callable[[str], PermissionMode]
     compact: Callable[[CommandClaim, str], Awaitable[str]]
-    speaking: Callable[[InboundMessage], PromptAudience]
-    rules: Ground
+    audience: Callable[[InboundMessage], PromptAudience]
+    permissions: Ground
     languages: UserLanguages
-    timetable: Jobs
-    first_trace: Callable[[Route], Trace | None]
+    jobs: Jobs
+    default_trace: Callable[[Route], Trace | None]
 
 
 @frozen
@@ -77,7 +77,7 @@ class CommandCall:
     argument: str
     claim: CommandClaim
     now: float
-    office: CommandServices
+    services: CommandServices
 
     @property
     def message(self) -> InboundMessage:
@@ -85,7 +85,7 @@ class CommandCall:
 
     @property
     def is_owner(self) -> bool:
-        return self.office.door.access.is_owner(self.claim.message)
+        return self.services.pairing.access.is_owner(self.claim.message)
 
     @property
     def session(self) -> str | None:
@@ -95,8 +95,8 @@ class CommandCall:
     @property
     def folder(self) -> Path:
         """Where relative paths of this chat start."""
-        access = self.office.door.access
-        return access.folder(self.office.agent.workspace.folder, self.message)
+        access = self.services.pairing.access
+        return access.folder(self.services.agent.workspace.folder, self.message)
 
     def begun_session(self, tx: Transaction) -> str:
         """The conversation that the chat is in; begins one."""
@@ -109,7 +109,7 @@ class CommandCall:
 class CommandDispatcher:
     """Carries commands out."""
 
-    office: CommandServices
+    services: CommandServices
 
     def read(self, message: InboundMessage) -> TypedCommand | None:
         return read_command(message)
@@ -142,7 +142,7 @@ class CommandDispatcher:
     def _call(self, claim: CommandClaim, now: float) -> CommandCall:
         name = command_of(claim.message)
         assert name is not None, "only commands are claimed as commands"
-        return CommandCall(name, argument_of(claim.message), claim, now, self.office)
+        return CommandCall(name, argument_of(claim.message), claim, now, self.services)
 
     def _command(self, claim: CommandClaim) -> ChatCommand:
         return carried_out_by(command_of(claim.message) or "")

@@ -40,7 +40,7 @@ def answer_status(call: CommandCall, tx: Transaction) -> str:
     if call.is_owner:
         lines += [
             f"{t(name)}: {escape_markdown(str(value))}"
-            for name, value in call.office.facts().items()
+            for name, value in call.services.status().items()
         ]
         if lost := undecoded_updates.count(tx):
             text = plural(
@@ -61,7 +61,7 @@ def answer_status(call: CommandCall, tx: Transaction) -> str:
 
 def _model_line(call: CommandCall, name: str) -> str:
     """With what a name of the configuration, such as "default", stands for."""
-    known = call.office.agent.models.known
+    known = call.services.agent.models.known
     entry = next((one.model for one in known if one.name == name != one.model), None)
     return t("Model: {model}", model=code(name)) + (f" ({escape_markdown(entry)})" if entry else "")
 
@@ -75,7 +75,7 @@ async def answer_agents(call: CommandCall) -> str:
 
     from gateway.turns.agent_profiles import origin, summary_of
 
-    office = call.office
+    office = call.services
     found = await asyncio.to_thread(office.agent.subagents.load, call.folder)
     lines = []
     for one in list(found.values())[:_MAX_AGENTS]:
@@ -100,7 +100,7 @@ def _cost_lines(call: CommandCall, tx: Transaction) -> Iterator[str]:
         yield t("This conversation: {spent}", spent=usage_text(session))
     chat = usage.of_chat(tx, usage.chat_of(call.message), began)
     yield t("This chat today: {spent}", spent=usage_text(chat))
-    if call.office.door.access.is_owner_alone(call.message):
+    if call.services.pairing.access.is_private_owner(call.message):
         yield t("All chats today: {spent}", spent=usage_text(usage.of_all(tx, began)))
 
 
@@ -122,7 +122,7 @@ def answer_tools(call: CommandCall, tx: Transaction) -> str:
     from gateway.turns.agent_profiles import profile_for
     from gateway.turns.tool_listing import beginning
 
-    speaks, tools = profile_for(call.message), call.office.agent.toolbox.specs()
+    speaks, tools = profile_for(call.message), call.services.agent.toolbox.specs()
     lines = [
         f"- {code(one.name)}: {escape_markdown(beginning(one.description))}"
         for one in tools
@@ -159,14 +159,14 @@ def answer_elsewhere(call: CommandCall, tx: Transaction) -> str:
 
 
 def cron_choices(call: CommandCall, tx: Transaction) -> list[KeyboardChoice]:
-    wanted = call.office.timetable.choices(tx, call.message)
+    wanted = call.services.jobs.choices(tx, call.message)
     return [KeyboardChoice(label, "cron", argument) for label, argument in wanted]
 
 
 def answer_cron(call: CommandCall, tx: Transaction) -> str:
-    timetable = call.office.timetable
-    return timetable.command(tx, call.message, call.argument, call.session)
+    timetable = call.services.jobs
+    return timetable.handle_chat(tx, call.message, call.argument, call.session)
 
 
 def answer_pair(call: CommandCall, tx: Transaction) -> str:
-    return call.office.door.command(tx, call.message, call.argument, call.now)
+    return call.services.pairing.command(tx, call.message, call.argument, call.now)

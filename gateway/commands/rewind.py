@@ -25,12 +25,12 @@ async def answer_rewind(call: CommandCall) -> str:
 
     key = f"command:{call.claim.seq}"
     # A repetition finds the chat in its new conversation, which knows no such message.
-    if (fork := await call.office.database.transact(rewinding.done, key)) is not None:
+    if (fork := await call.services.database.transact(rewinding.done, key)) is not None:
         return _forked(fork)
     undoing = UndoService(call)
-    asked = await call.office.database.transact(rewinding.asked, undoing.session)
+    asked = await call.services.database.transact(rewinding.asked, undoing.session)
     if not asked:
-        if not await call.office.database.transact(rewinding.is_copy, undoing.session):
+        if not await call.services.database.transact(rewinding.is_copy, undoing.session):
             raise KoreError(t("there is no message to go back to yet"))
         raise KoreError(
             t(
@@ -49,11 +49,11 @@ async def answer_rewind(call: CommandCall) -> str:
         return _preview(undoing, moves, words[0], since)
     undoing.require(moves, "undo")
     done = await undoing.carry_out(moves, "undo")
-    told = undoing.told(done, "undo") or t("No files needed restoring.")
+    told = undoing.describe(done, "undo") or t("No files needed restoring.")
     if "both" not in wanted:
         return told
     owner = SessionOwner(call.message.principal, call.message.session_key)
-    fork = await call.office.database.transact(
+    fork = await call.services.database.transact(
         rewinding.rewind, key, undoing.session, since.turn, owner, call.now
     )
     back = t("`/resume {id}` goes back.", id=undoing.session)

@@ -47,7 +47,7 @@ def scope_of(call: CommandCall) -> Scope:
     message = call.message
     if message.channel == CONSOLE:
         return Scope()
-    alone = call.office.door.access.is_owner_alone(message)
+    alone = call.services.pairing.access.is_private_owner(message)
     chat = Route(message.channel, message.account, message.chat_id).lane
     return Scope(message.principal, chat, console=alone)
 
@@ -108,11 +108,11 @@ def answer_fork(call: CommandCall, tx: Transaction) -> str:
 
 
 async def answer_new(call: CommandCall) -> str:
-    begun, is_left = await call.office.database.transact(_begin_session, call)
+    begun, is_left = await call.services.database.transact(_begin_session, call)
     told = t("New conversation `{id}`. The previous one is saved.", id=begun)
     if call.session is None or not is_left:
         return told
-    toolbox = call.office.agent.toolbox
+    toolbox = call.services.agent.toolbox
     ended = ended_now(toolbox.tasks(call.session), code)
     await toolbox.end(call.session)
     return f"{told} {ended}".rstrip()

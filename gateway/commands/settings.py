@@ -40,7 +40,7 @@ def answer_mode(call: CommandCall, tx: Transaction) -> str:
     Only the owner may loosen it; others may tighten it, and in their own chat take that back.
     """
     message, session = call.message, call.session
-    first = call.office.first_mode(message.channel)
+    first = call.services.default_mode(message.channel)
     stored = sessions.chosen_mode(tx, session) if session else None
     current = mode_of(message, stored, first, owner=call.is_owner)
     wanted = call.argument.casefold() if call.name == "mode" else call.name
@@ -95,7 +95,7 @@ def language_choices(call: CommandCall, tx: Transaction) -> list[KeyboardChoice]
 
 
 def answer_language(call: CommandCall, tx: Transaction) -> str:
-    languages, message = call.office.languages, call.message
+    languages, message = call.services.languages, call.message
     wanted = call.argument.strip()
     if not wanted:
         return _language_text(languages.of(message))
@@ -135,7 +135,7 @@ _MAX_MODEL_BUTTONS = 12
 
 
 def model_choices(call: CommandCall, tx: Transaction) -> list[KeyboardChoice]:
-    known = [model.name for model in call.office.agent.models.known]
+    known = [model.name for model in call.services.agent.models.known]
     names = dict.fromkeys([*known, *PROFILES])
     return [KeyboardChoice(name, "model", name, of_session=True) for name in names][
         :_MAX_MODEL_BUTTONS
@@ -143,7 +143,7 @@ def model_choices(call: CommandCall, tx: Transaction) -> list[KeyboardChoice]:
 
 
 def answer_model(call: CommandCall, tx: Transaction) -> str:
-    models, name = call.office.agent.models, call.argument
+    models, name = call.services.agent.models, call.argument
     now_chosen = model_of_call(call, tx)
     if not name:
         known = ", ".join(code(model.name) for model in models.known)
@@ -179,7 +179,7 @@ def answer_model(call: CommandCall, tx: Transaction) -> str:
 def model_of_call(call: CommandCall, tx: Transaction) -> str:
     """The model that this conversation is answered by."""
     own = sessions.chosen_model(tx, call.session) if call.session else None
-    models, speaking = call.office.agent.models, call.office.speaking(call.message)
+    models, speaking = call.services.agent.models, call.services.audience(call.message)
     return with_model(speaking, call.message, own, models).model or models.default
 
 
@@ -249,7 +249,7 @@ def answer_thinking(call: CommandCall, tx: Transaction) -> str:
     now = sessions.thinking_of_session(tx, call.session) if call.session else ThinkingChoice()
     if call.message.options.get("thinking") is True:
         now = replace(now, wanted=True)
-    general = call.office.agent.settings.thinking
+    general = call.services.agent.settings.thinking
     word = call.argument.casefold()
     known = ", ".join(f"`{choice}`" for choice in _THINKING_CHOICES)
     usage, current = t("`/thinking` accepts {known}.", known=known), _thinking_text(now, general)
@@ -285,7 +285,7 @@ _TRACE_MEANINGS: dict[Trace, str] = {
 
 
 def answer_verbose(call: CommandCall, tx: Transaction) -> str:
-    first = call.office.first_trace(call.message.route)
+    first = call.services.default_trace(call.message.route)
     if first is None:
         return t("The terminal always shows the steps; `/verbose` is for chats.")
     chosen = sessions.trace_of_session(tx, call.session) if call.session else None

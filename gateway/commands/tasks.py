@@ -19,7 +19,7 @@ _STATES = {
 
 
 def answer_tasks(call: CommandCall, tx: Transaction) -> str:
-    toolbox, session = call.office.agent.toolbox, call.session
+    toolbox, session = call.services.agent.toolbox, call.session
     action, _, name = call.argument.partition(" ")
     if action and (action.casefold() != "kill" or not name.strip()):
         return t("`/tasks` lists background tasks; `/tasks kill ID` stops one.")
@@ -51,7 +51,7 @@ def _subagent_lines(call: CommandCall, found: Sequence[SubagentTask]) -> Iterato
 def _kill(call: CommandCall, session: str, name: str) -> str:
     if not call.is_owner:
         return t("Only the owner can stop background tasks here.")
-    if not call.office.agent.toolbox.kill(session, name):
+    if not call.services.agent.toolbox.kill(session, name):
         said = t("No background task is called {name}; see `/tasks`.", name=code(name))
         other = t("`/stop NUMBER` stops a sub-agent.") if name.isdecimal() else ""
         return f"{said} {other}".rstrip()

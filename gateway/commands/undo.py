@@ -21,7 +21,7 @@ async def answer_undo(call: CommandCall) -> str:
     moves = await undoing.run(lambda: undoing.reversal.plan(wish))
     undoing.require(moves, wish.direction)
     done = await undoing.carry_out(moves, wish.direction)
-    if told := undoing.told(done, wish.direction):
+    if told := undoing.describe(done, wish.direction):
         return told
     undo = wish.direction == "undo"
     if wish.path:

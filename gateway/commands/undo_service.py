@@ -28,7 +28,7 @@ class UndoService:
     """The journal as the command of one person sees it. Raises `KoreError` where there is none."""
 
     def __init__(self, call: CommandCall) -> None:
-        office, message = call.office, call.message
+        office, message = call.services, call.message
         if call.session is None or office.agent.changes is None:
             raise KoreError(t("this conversation has no changes yet"))
         self.call = call
@@ -39,9 +39,9 @@ class UndoService:
             call=ToolCall("", "undo", {}, "{}"),
             session=self.session,
             workspace=self.root,
-            memory=office.rules.memory(message),
+            memory=office.permissions.memory(message),
             output=lambda text, stream: None,
-            owner=office.door.access.is_owner_alone(message),
+            owner=office.pairing.access.is_private_owner(message),
         )
         self._scope = WorkspaceScope(office.agent.settings.tools)
         self.check = change_check(self._scope, self._context)
@@ -73,7 +73,7 @@ class UndoService:
         key = f"command:{self.call.claim.seq}"
         return await self.run(lambda: self.reversal.carry_out(key, direction, moves))
 
-    def told(self, done: UndoneStep, direction: Direction) -> str:
+    def describe(self, done: UndoneStep, direction: Direction) -> str:
         """What it came to, as markdown."""
         lines = [
             escape_markdown(line)
@@ -88,7 +88,7 @@ class UndoService:
         return ToolRequest(tool, effect, {}, self.root, **paths)  # type: ignore[arg-type]
 
     def _allows(self, request: ToolRequest) -> bool:
-        rules, message = self.call.office.rules, self.call.message
+        rules, message = self.call.services.permissions, self.call.message
         policy = rules.permissions([message], self.session, None, turn=0).policy
         return policy.decide(request).verdict == "allow"
 

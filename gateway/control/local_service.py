@@ -60,7 +60,7 @@ class Reloads(Protocol):
 class Keeps(Protocol):
     """Knows what is kept of a person."""
 
-    async def look(self, principal: str) -> Mapping[str, Any]: ...
+    async def summarize(self, principal: str) -> Mapping[str, Any]: ...
 
     async def export(self, principal: str, target: Path) -> Mapping[str, Any]: ...
 
@@ -93,7 +93,7 @@ class Upkept:
         return await self.reloader.reload()
 
     async def person(self, principal: str) -> Mapping[str, Any]:
-        return await self._keeper.look(principal)
+        return await self._keeper.summarize(principal)
 
     async def export_person(self, principal: str, target: Path) -> Mapping[str, Any]:
         return await self._keeper.export(principal, target)
@@ -131,10 +131,10 @@ class LocalService(Upkept):
         self._watchers = watchers
         self._approvals = approvals
         background = work.background
-        self.timetable = timetable
+        self.job_service = timetable
         self._background = background
         self._facts = facts
-        self._archivist = SessionService(database, bus.wake, watchers.publish, background)
+        self._sessions = SessionService(database, bus.wake, watchers.publish, background)
         self._reserved: dict[str, float] = {}
 
     async def submit(self, message: InboundMessage) -> None:
@@ -159,7 +159,7 @@ class LocalService(Upkept):
 
     async def answer(self, nonce: str, answer: Answer, by: str) -> bool:
         held = await self._approvals.answer(nonce, answer, by)
-        await self._bus.notes.carry()
+        await self._bus.audit_relay.flush()
         return held
 
     async def approvals(self) -> Sequence[ApprovalPrompt]:
@@ -169,7 +169,7 @@ class LocalService(Upkept):
         return await self._bus.stop(lane)
 
     async def open_console(self, session: str | None, fresh: bool) -> ConsoleLease:
-        self.timetable.attended.set()
+        self.job_service.attended.set()
         known = (
             await self._database.transact(console_binding.consoles_of, session) if session else []
         )
@@ -200,7 +200,7 @@ class LocalService(Upkept):
         if opened is None:
             return None
         if opened.session is not None and not fresh:
-            await self._archivist.set_status(opened.session, "open")
+            await self._sessions.set_status(opened.session, "open")
         chosen = self._delivery.languages.chosen(f"{CONSOLE}:{os.getuid()}")
         return replace(opened, language=chosen)
 
@@ -214,7 +214,7 @@ class LocalService(Upkept):
         return await self._database.transact(sessions.last_of, principal)
 
     async def glimpse(self, session: str, first: int, last: int) -> SessionPreview:
-        return await self._archivist.glimpse(session, first, last)
+        return await self._sessions.preview(session, first, last)
 
     async def messages(self, session: str) -> Sequence[Message]:
         return await self._database.transact(sessions.load_all, session)
@@ -232,26 +232,26 @@ class LocalService(Upkept):
         bound = await self._database.transact(console_binding.bind, lane, session)
         if session is not None:
             # Whoever goes on with a paused session resumes it, for all who wait in it.
-            await self._archivist.set_status(bound, "open")
+            await self._sessions.set_status(bound, "open")
         return bound
 
     async def search(self, words: str, limit: int = 20) -> Sequence[SearchHit]:
-        return await self._archivist.search(words, limit)
+        return await self._sessions.search(words, limit)
 
     async def fork(self, session: str) -> str:
-        return await self._archivist.fork(session)
+        return await self._sessions.fork(session)
 
     async def rename(self, session: str, name: str) -> str:
-        return await self._archivist.rename(session, name)
+        return await self._sessions.rename(session, name)
 
     async def lines(self, session: str) -> Sequence[str]:
-        return await self._archivist.lines(session)
+        return await self._sessions.export_lines(session)
 
     async def take_in(self, file: Path) -> str:
-        return await self._archivist.take_in(file)
+        return await self._sessions.import_session(file)
 
     async def set_status(self, session: str, status: Status) -> str:
-        return await self._archivist.set_status(session, status)
+        return await self._sessions.set_status(session, status)
 
     async def status(self) -> Mapping[str, Any]:
         waiting = await self._database.transact(inbox.waiting_count)
@@ -323,18 +323,18 @@ class LocalService(Upkept):
         return await self._database.backup(target)
 
     async def people(self) -> Mapping[str, Any]:
-        return await self._database.transact(self._bus.door.people, time.time())
+        return await self._database.transact(self._bus.pairing.people, time.time())
 
     async def approve(self, code: str) -> str:
         by = f"{CONSOLE}:{os.getuid()}"
-        return await self._at_door(self._bus.door.approve, code, by, time.time())
+        return await self._run_pairing(self._bus.pairing.approve, code, by, time.time())
 
     async def invite(self, channel: str, account: str) -> str:
-        return await self._at_door(self._bus.door.invite, channel, account, time.time())
+        return await self._run_pairing(self._bus.pairing.invite, channel, account, time.time())
 
     async def revoke(self, who: str) -> str:
         by = f"{CONSOLE}:{os.getuid()}"
-        return await self._at_door(self._bus.door.revoke, who, by, time.time())
+        return await self._run_pairing(self._bus.pairing.revoke, who, by, time.time())
 
     async def grants(self) -> Sequence[Mapping[str, Any]]:
         return [asdict(grant) for grant in await self._database.transact(grants.list_grants)]
@@ -342,7 +342,7 @@ class LocalService(Upkept):
     async def take_back(self, grant: int | None) -> str:
         by = f"{CONSOLE}:{os.getuid()}"
         gone = await self._database.transact(grants.revoke_grant, grant, by, time.time())
-        await self._bus.notes.carry()
+        await self._bus.audit_relay.flush()
         if grant is None:
             return t("{gone} revoked; you will be asked again.", gone=len(gone))
         if not gone:
@@ -352,12 +352,12 @@ class LocalService(Upkept):
         return t("Revoked: {title}; you will be asked again.", title=gone[0].title)
 
     async def jobs(self) -> Sequence[Mapping[str, Any]]:
-        return await self.timetable.jobs()
+        return await self.job_service.jobs()
 
     async def schedule(self, action: str, wanted: Mapping[str, Any]) -> str:
-        return await self.timetable.serve(action, wanted)
+        return await self.job_service.handle_cli(action, wanted)
 
-    async def _at_door(
+    async def _run_pairing(
         self,
         act: Callable[Concatenate[Transaction, P], tuple[bool, str]],
         *args: P.args,
@@ -368,10 +368,10 @@ class LocalService(Upkept):
             done, sentence = await self._database.transact(act, *args, **kwargs)
         except StoreError:
             # What the door remembers must be what is stored.
-            await self._database.transact(self._bus.door.pairing.load)
+            await self._database.transact(self._bus.pairing.pairing.load)
             raise
-        await self._bus.notes.carry()
-        for lane in self._bus.door.told():
+        await self._bus.audit_relay.flush()
+        for lane in self._bus.pairing.mention_lanes():
             self._delivery.wake(lane)
         if not done:
             raise KoreError(sentence)

@@ -40,9 +40,9 @@ class RuntimeStatus:
 
     models: Callable[[], ModelPool]
     workspace: Path
-    ways: Mapping[tuple[str, str], Channel]
-    reception: ChannelSupervisor
-    began: float
+    channels: Mapping[tuple[str, str], Channel]
+    supervisor: ChannelSupervisor
+    started_at: float
     sandbox: str = "none"
     exec_hosts: tuple[str, ...] = ()
 
@@ -54,17 +54,17 @@ class RuntimeStatus:
             "workspace": str(self.workspace),
             "sandbox": self.sandbox,
             "exec_hosts": ", ".join(self.exec_hosts) or None,
-            "uptime_s": round(time.monotonic() - self.began),
+            "uptime_s": round(time.monotonic() - self.started_at),
             "channels": {
                 f"{channel.name}:{channel.account}": asdict(status)
-                for channel in self.ways.values()
+                for channel in self.channels.values()
                 if (status := self._status(channel)) is not None
             },
         }
 
     def _status(self, channel: Channel) -> ChannelStatus | None:
         own = channel.status if isinstance(channel, Reports) else None
-        failure = self.reception.failures.get((channel.name, channel.account))
+        failure = self.supervisor.failures.get((channel.name, channel.account))
         if failure is None:
             return own
         state: Any = own.state if own and own.state == "refused" else "stopped"

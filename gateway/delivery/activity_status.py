@@ -77,7 +77,7 @@ class ActivityStatus:
             case events.TextDelta():
                 self._now("")
 
-    def rest(self, sentence: str) -> None:
+    def set_paused(self, sentence: str) -> None:
         """It goes on when something has happened; the sentence says what."""
         self._calls.clear()
         self._now(sentence)

@@ -29,7 +29,7 @@ class OutboxReader:
         self._clock = clock
         self._wait = wait
 
-    async def stored(
+    async def retrying(
         self,
         work: Callable[Concatenate[Transaction, P], T],
         *args: P.args,
@@ -51,29 +51,29 @@ class OutboxReader:
                 log.error("sending waits: %s", exc)
                 await self._wait(asyncio.Event(), _PAUSE_S)
 
-    async def first(self, lane: str) -> PendingPart | float | None:
+    async def next_part(self, lane: str) -> PendingPart | float | None:
         """The head of a route (`outbox.head`). What cannot be read is buried: it would keep all
         that stands behind it from ever being sent. Raises `StoreError`."""
         while True:
             try:
-                return await self.stored(self._head, lane)
+                return await self.retrying(self._head, lane)
             except StoreCorrupt:
                 raise
             except StoreError as exc:
-                if not await self.stored(outbox.give_up_unreadable, lane, str(exc)):
+                if not await self.retrying(outbox.give_up_unreadable, lane, str(exc)):
                     raise
                 log.error("given up: a part to %s cannot be read: %s", lane, exc)
 
     async def sent(self, seq: int, provider_msg: str, lane: str) -> PendingPart | float | None:
         """The part has arrived; returns the route's next head. Raises `StoreError`."""
         try:
-            return await self.stored(outbox.sent, seq, provider_msg, lane, self._clock())
+            return await self.retrying(outbox.sent, seq, provider_msg, lane, self._clock())
         except StoreCorrupt:
             raise
         except StoreError:
             # That the next one cannot be read must not undo that this one has arrived.
-            await self.stored(outbox.set_sent, seq, provider_msg)
-            return await self.first(lane)
+            await self.retrying(outbox.set_sent, seq, provider_msg)
+            return await self.next_part(lane)
 
     def _head(self, tx: Transaction, lane: str) -> PendingPart | float | None:
         return outbox.head(tx, lane, self._clock())

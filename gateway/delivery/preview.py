@@ -92,7 +92,7 @@ class StreamingPreview:
         self._text = ""
         # The model's list of what is to be done: shown while it works, not part of the answer.
         self._list = ""
-        self._doing = ActivityStatus()
+        self._activity = ActivityStatus()
         self._began_at = time.monotonic()
         self._first_at: float | None = None
         # The platform's ids of the messages that it fills, and what each shows.
@@ -106,7 +106,7 @@ class StreamingPreview:
         self._closed = asyncio.Event()
 
     def feed(self, event: Event) -> None:
-        self._doing.feed(event)
+        self._activity.feed(event)
         match event:
             case events.IterationStart():
                 if self._text.strip():
@@ -132,9 +132,9 @@ class StreamingPreview:
         """What its messages show for sure, by their number."""
         return self._pages
 
-    def rest(self, sentence: str) -> None:
+    def set_paused(self, sentence: str) -> None:
         """The turn is put down until something has happened: what stands there says so."""
-        self._doing.rest(sentence)
+        self._activity.set_paused(sentence)
         self._waits = True
 
     def close(self) -> None:
@@ -179,7 +179,7 @@ class StreamingPreview:
                 self._changed.set()
                 continue
             if not self._ids and (way == "drafts" or not self._said()):
-                await self._sketch()
+                await self._send_draft()
             elif not await self._grow():
                 return False
         return True
@@ -193,9 +193,9 @@ class StreamingPreview:
     def _said(self) -> str:
         return "\n\n".join(filter(None, [*self._done_texts, self._text.strip(), self._list]))
 
-    async def _sketch(self) -> None:
+    async def _send_draft(self) -> None:
         """Show it where it vanishes by itself, if the platform has such a place."""
-        text = "\n\n".join(filter(None, [self._said(), self._doing.line]))
+        text = "\n\n".join(filter(None, [self._said(), self._activity.line]))
         now = time.monotonic()
         due = self._said() or now - self._began_at >= self._pace.line_after_s
         fresh = text == self._sketched and now - self._sketched_at < SKETCH_AGAIN_S
@@ -209,7 +209,7 @@ class StreamingPreview:
 
     async def _grow(self) -> bool:
         """Send or edit the messages, where there is news."""
-        now = (self._said(), self._doing.line)
+        now = (self._said(), self._activity.line)
         if not now[0] or now == self._shown:
             return True
         clean = self._pace.clean

@@ -86,7 +86,7 @@ class OutboxSender:
         self.channels = channels
         self._clock = clock or SteadyClock()
         self._wait = wait
-        self._box = OutboxReader(database, self._clock, wait)
+        self._reader = OutboxReader(database, self._clock, wait)
         self.redactor = redactor or Redactor()
         self.languages = languages or UserLanguages()
         self._routes: dict[str, asyncio.Event] = {}
@@ -95,7 +95,7 @@ class OutboxSender:
         # Routes whose platform has said how long they are to wait.
         self._limited: set[str] = set()
         self._group: asyncio.TaskGroup | None = None
-        self._aftermath = BestEffortTasks()
+        self._best_effort = BestEffortTasks()
         self._idle = asyncio.Event()
         self._idle.set()
         # What else follows when a part is given up: one call inside the transaction that notes it,
@@ -191,7 +191,7 @@ class OutboxSender:
             while True:
                 wake.clear()
                 self._begins(lane)
-                due = await self._box.first(lane)
+                due = await self._reader.next_part(lane)
                 while isinstance(due, PendingPart):
                     due = await self._send(lane, due)
                 if due is None and not wake.is_set():
@@ -235,14 +235,14 @@ class OutboxSender:
             await self._settle(due, Ambiguous(f"{type(exc).__name__}: {exc}"))
         else:
             self.sent += 1
-            following = await self._box.sent(due.seq, provider_msg, lane)
+            following = await self._reader.sent(due.seq, provider_msg, lane)
             delete_snapshots(due.message.content.files)
             answers = due.message.last and due.message.kind == "final"
             if answers and isinstance(channel, SupportsReactions) and self._group is not None:
                 work = partial(clear_reactions, self._database, channel, due.message)
-                self._aftermath.begin(self._group, work)
+                self._best_effort.begin(self._group, work)
             return following
-        return await self._box.first(lane)
+        return await self._reader.next_part(lane)
 
     async def _sent(self, channel: Channel, due: PendingPart) -> str:
         """Send it when the platform has room; returns the platform's id."""
@@ -252,13 +252,13 @@ class OutboxSender:
             await channel.probe()
         if isinstance(channel, SupportsAdmission):
             await channel.admit(route)
-        await self._box.stored(outbox.take, due.seq)
+        await self._reader.retrying(outbox.take, due.seq)
         with use_locale(self.languages.of_route(route)):
             return await send_message(channel, due.message)
 
     async def _settle(self, due: PendingPart, error: SendError) -> None:
         """Decide what becomes of a part that could not be sent."""
-        run = self._box.stored
+        run = self._reader.retrying
         now = self._clock()
         self.failed += 1
         log.log(
@@ -285,13 +285,13 @@ class OutboxSender:
             case Gone() if due.message.provider_msg is not None:
                 await run(outbox.make_new, due.seq)
             case Unreachable():
-                await self._bury(due, str(error), whole_lane=True)
+                await self._give_up(due, str(error), whole_lane=True)
             case Refused() | BadFormat() | Gone() | NoTopic():
-                await self._bury(due, str(error))
+                await self._give_up(due, str(error))
             case _ if is_given_up(due):
-                await self._bury(due, f"gave up after a day: {error}")
+                await self._give_up(due, f"gave up after a day: {error}")
             case Ambiguous() if is_last_try(due):
-                await self._bury(due, f"unclear {AMBIGUOUS_TRIES} times: {error}")
+                await self._give_up(due, f"unclear {AMBIGUOUS_TRIES} times: {error}")
             case _:
                 ambiguous = isinstance(error, Ambiguous)
                 wait_s = backoff_s(due, ambiguous=ambiguous) * random.uniform(*JITTER)  # noqa: S311 - jitter
@@ -309,7 +309,7 @@ class OutboxSender:
             notice = OutgoingReply(
                 delivery_id=f"{message.delivery_id}.lost",
                 route=message.route,
-                parts=[OutboundPart(self.languages.tell(message.route, LOST))],
+                parts=[OutboundPart(self.languages.text_for(message.route, LOST))],
                 kind="notice",
                 event_id=message.event_id,
             )
@@ -320,11 +320,11 @@ class OutboxSender:
         parts = outbox.give_up(tx, due.seq, reason, whole_lane=whole_lane) + max(0, others)
         return parts, follow
 
-    async def _bury(self, due: PendingPart, reason: str, *, whole_lane: bool = False) -> None:
+    async def _give_up(self, due: PendingPart, reason: str, *, whole_lane: bool = False) -> None:
         """End the part, and say so to the owner and, where somebody still listens, in the chat."""
         # A platform may quote the address that it was asked at, with the token in it.
         reason = self.redactor.clean(reason)
-        parts, follow = await self._box.stored(self._end, due, reason, whole_lane)
+        parts, follow = await self._reader.retrying(self._end, due, reason, whole_lane)
         follow()
         delete_snapshots(due.message.content.files)
         self.given_up += parts

@@ -19,7 +19,7 @@ class UserLanguages:
     def __init__(self, configured: str = "auto") -> None:
         self.configure(configured)
         self._default = current_locale()
-        self._heard: dict[str, str] = {}
+        self._client_languages: dict[str, str] = {}
         self._chosen: dict[str, str] = {}
 
     def configure(self, configured: str) -> None:
@@ -28,7 +28,7 @@ class UserLanguages:
     def load(self, tx: Transaction) -> None:
         rows = preferences.client_languages(tx)
         # A version of Kore that knows more languages may have stored one of them.
-        self._heard = {who: heard for who, heard, _ in rows if heard in LANGUAGES}
+        self._client_languages = {who: heard for who, heard, _ in rows if heard in LANGUAGES}
         self._chosen = {who: chosen for who, _, chosen in rows if chosen in LANGUAGES}
 
     def of(self, message: InboundMessage) -> str:
@@ -47,7 +47,7 @@ class UserLanguages:
         reader = str(os.getuid()) if route.channel == CONSOLE else route.chat_id
         return self.of_person(f"{route.channel}:{reader}")
 
-    def tell(self, route: Route, english: str) -> str:
+    def text_for(self, route: Route, english: str) -> str:
         """A text for whoever reads there."""
         with use_locale(self.of_route(route)):
             return t(english)
@@ -55,12 +55,14 @@ class UserLanguages:
     def chosen(self, principal: str) -> str | None:
         return self._chosen.get(principal)
 
-    def hear(self, tx: Transaction, message: InboundMessage) -> None:
+    def record_client_language(self, tx: Transaction, message: InboundMessage) -> None:
         """Remember what somebody's app says, for what is written to them unasked."""
-        if message.language in LANGUAGES and message.language != self._heard.get(message.principal):
+        if message.language in LANGUAGES and message.language != self._client_languages.get(
+            message.principal
+        ):
             preferences.record_client_language(tx, message.principal, message.language)
             update = {message.principal: message.language}
-            tx.after_commit(lambda: self._heard.update(update))
+            tx.after_commit(lambda: self._client_languages.update(update))
 
     def choose(self, tx: Transaction, message: InboundMessage, language: str | None) -> str:
         """From now on; None takes it back. Returns what its sender is spoken to in then."""
@@ -84,4 +86,4 @@ class UserLanguages:
         return self._chosen.get(principal) or self._configured
 
     def _last(self, principal: str) -> str:
-        return self._heard.get(principal) or self._default
+        return self._client_languages.get(principal) or self._default

@@ -86,7 +86,7 @@ class MediaDownloader:
         self._inboxes = inboxes
         self._limit_bytes = media.max_file_mb * 2**20
         self._keep_days = media.keep_days
-        self._hears = hears
+        self._transcribe = hears
         self._waits_s = waits_s
         self._news = asyncio.Event()
         # Whether there may be parts of albums that are not to be kept for long.
@@ -96,25 +96,25 @@ class MediaDownloader:
         # Files that are being fetched: a photo and the question that replies to it bring the same.
         self._coming: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()
 
-    def beside(self, accept: Accept) -> Accept:
+    def wrap_accept(self, accept: Accept) -> Accept:
         """`accept`, after which the porter looks for rows that wait."""
 
         async def accepted(channel: str, account: str, batch: Batch) -> None:
             await accept(channel, account, batch)
             if any(one.media or one.album for one in batch.messages):
                 self._early |= any(one.follows for one in batch.messages)
-                self.look()
+                self.notify()
 
         return accepted
 
-    def look(self) -> None:
+    def notify(self) -> None:
         self._news.set()
 
     async def run(self, wake: Callable[[str], None]) -> None:
         """Work until cancelled; starts with what an earlier process left. `wake` a lane whose row
         waits no more."""
         await self._stored(pending_media.begin_again, time.time() + AFTER_START_S)
-        self.look()
+        self.notify()
         rest_s: float | None = None
         async with asyncio.TaskGroup() as group:
             if self._keep_days is not None:
@@ -132,9 +132,9 @@ class MediaDownloader:
                 for seq in await self._stored(pending_media.rows):
                     if seq not in self._busy:
                         self._busy.add(seq)
-                        group.create_task(self._bring(seq, wake), name=f"files of {seq}")
+                        group.create_task(self._complete_message(seq, wake), name=f"files of {seq}")
 
-    async def _bring(self, seq: int, wake: Callable[[str], None]) -> None:
+    async def _complete_message(self, seq: int, wake: Callable[[str], None]) -> None:
         """Until the row needs nothing any more."""
         try:
             while (row := await self._stored(pending_media.find, seq)) is not None:
@@ -147,7 +147,7 @@ class MediaDownloader:
                     wake(lane)
         finally:
             self._busy.discard(seq)
-            self.look()
+            self.notify()
 
     async def _settle(self, row: PendingMessage, media: Media) -> None:
         letters = []
@@ -202,17 +202,19 @@ class MediaDownloader:
         folder = workspace / self._inboxes.inbox(message).relative_to(self._inboxes.workspace)
         path = folder / storage_name(media, message.account)
         async with self._coming.setdefault(path, asyncio.Lock()), self._slots:
-            found = await self._there(channel, row.seq, media, path, workspace)
+            found = await self._local_copy(channel, row.seq, media, path, workspace)
         try:
             # Nobody else's file waits for it: this may take minutes.
             return (
-                await self._hears(found, workspace / (found.path or "")) if self._hears else found
+                await self._transcribe(found, workspace / (found.path or ""))
+                if self._transcribe
+                else found
             )
         except NotFetched as exc:
             exc.found = found
             raise
 
-    async def _there(
+    async def _local_copy(
         self, channel: SupportsDownloads, seq: int, media: Media, path: Path, workspace: Path
     ) -> Media:
         """The file at `path` or beside it, fetched unless it came before."""

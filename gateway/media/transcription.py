@@ -50,7 +50,7 @@ class Transcriber:
         self._answer_s = answer_s
         self._slots = asyncio.Semaphore(AT_ONCE)
 
-    async def hear(self, media: Media, path: Path) -> Media:
+    async def transcribe(self, media: Media, path: Path) -> Media:
         """The media with its words, if any belong to it. Raises `NotFetched`."""
         if media.kind not in _SPOKEN | {"audio"}:
             return media

@@ -48,14 +48,14 @@ class ReloadTargets:
     agent: Agent
     policies: RoleRegistry
     access: AccessControl
-    spending: StoreUsageMeter
-    delivery: OutboxSender
-    clerk: ApprovalService
-    ways: Mapping[tuple[str, str], Channel]
+    usage: StoreUsageMeter
+    sender: OutboxSender
+    approvals: ApprovalService
+    channels: Mapping[tuple[str, str], Channel]
     redactor: Redactor
     bus: MessageBus
 
-    def take(self, settings: Settings, agent: Agent, policies: RoleRegistry) -> ModelPool | None:
+    def apply(self, settings: Settings, agent: Agent, policies: RoleRegistry) -> ModelPool | None:
         """Run with these settings; `agent` and `policies` are made of them and fit.
 
         Nothing is awaited: nobody sees a half of it. Returns the models until now, if there are
@@ -63,13 +63,13 @@ class ReloadTargets:
         """
         access = self.access
         access.owner = sole_owner(settings.access.owner, settings.telegram.allow_from)
-        access.allow = {way: allowed_senders(settings, way) for way in self.ways}
+        access.allow = {way: allowed_senders(settings, way) for way in self.channels}
         access.roles = settings.access.roles
-        self.policies.adopt(policies)
-        self.spending.limits = settings.limits
-        self.spending.errand_usd = settings.subagents.max_cost_usd
-        self.clerk.expires_s = settings.security.approval_timeout_s
-        self.delivery.languages.configure(settings.agent.language)
+        self.policies.replace_with(policies)
+        self.usage.limits = settings.limits
+        self.usage.errand_usd = settings.subagents.max_cost_usd
+        self.approvals.expires_s = settings.security.approval_timeout_s
+        self.sender.languages.configure(settings.agent.language)
         self.redactor.learn(agent.settings.secrets | agent.models.keys())
         for way, allowed in access.allow.items():
             if "*" in allowed:
@@ -139,7 +139,7 @@ class ConfigReloader:
                     await self._settle()
                     with suppress(ConfigError):  # said in the log, the status and to the owner
                         await self.reload()
-                await self._retire()
+                await self._close_retired_models()
         finally:
             for _, models in self._retired:
                 await models.aclose()
@@ -168,7 +168,7 @@ class ConfigReloader:
             self._waiting = found.waiting
             if mended:
                 log.info("the configuration is right again")
-                await self._tell(_RIGHT_AGAIN)
+                await self._notify_owner(_RIGHT_AGAIN)
             await asyncio.to_thread(self._keep)
             return {"changed": list(found.changed), "waiting": list(found.waiting)}
 
@@ -186,7 +186,7 @@ class ConfigReloader:
         sandbox = self._parts.agent.settings.tools.sandbox
         assert sandbox is not None, "a gateway has one, if only in name"
         agent = await build_agent(settings, self._home, sandbox)
-        old = self._parts.take(settings, agent, RoleRegistry.of(settings))
+        old = self._parts.apply(settings, agent, RoleRegistry.of(settings))
         if old is not None:
             self._retired.append((time.monotonic(), old))
         self.settings = settings
@@ -202,14 +202,14 @@ class ConfigReloader:
     async def _refuse(self, error: ConfigError) -> None:
         """Said once for each mistake, whoever asked: in the log and the status in English, to the
         owner in their language."""
-        problem = await self._worded(error, ENGLISH)
+        problem = await self._error_text(error, ENGLISH)
         if problem == self._problem:
             return
         self._problem = problem
         log.error("the last good configuration holds: %s", _short(problem, ENGLISH))
-        await self._tell(_NOT_RIGHT, error)
+        await self._notify_owner(_NOT_RIGHT, error)
 
-    async def _worded(self, error: ConfigError, language: str) -> str:
+    async def _error_text(self, error: ConfigError, language: str) -> str:
         """What is wrong in this language, as far as reading the files again finds it."""
         with use_locale(language):
             try:
@@ -218,37 +218,37 @@ class ConfigReloader:
                 return str(exc)
         return str(error)
 
-    async def _tell(self, english: str, error: ConfigError | None = None) -> None:
+    async def _notify_owner(self, english: str, error: ConfigError | None = None) -> None:
         """A letter to the owner, if they ever wrote."""
         try:
             route = await self._database.transact(self._owners_route)
             if route is None:
                 return
-            languages = self._parts.delivery.languages
-            said, spoken = languages.tell(route, english), languages.of_route(route)
+            languages = self._parts.sender.languages
+            said, spoken = languages.text_for(route, english), languages.of_route(route)
             if error is not None:
-                said += "\n\n" + _short(await self._worded(error, spoken), spoken)
+                said += "\n\n" + _short(await self._error_text(error, spoken), spoken)
             await self._database.transact(self._write, route, said, time.time())
         except (StoreError, KoreError) as exc:
             log.warning("the owner could not be told: %s", exc)
             return
-        self._parts.delivery.wake(route.lane)
+        self._parts.sender.wake(route.lane)
 
     def _owners_route(self, tx: Transaction) -> Route | None:
-        owner = self._parts.access.chief
+        owner = self._parts.access.owner_id
         return private_route(tx, owner) if owner else None
 
     def _write(self, tx: Transaction, route: Route, said: str, now: float) -> None:
         name = f"config:{hashlib.sha256(said.encode()).hexdigest()[:16]}:{now:.0f}"
-        parts = self._parts.delivery.render(route, said)
+        parts = self._parts.sender.render(route, said)
         outbox.put(tx, None, [OutgoingReply(name, route, parts, "notice")], now)
 
     def _keep(self) -> None:
         """Keep the user's file as it is now: it holds."""
         try:
             text = read_text(self._sources.own)
-            if text is not None and text != read_text(self._home.good):
-                write_atomic(self._home.good, text)
+            if text is not None and text != read_text(self._home.last_good_config):
+                write_atomic(self._home.last_good_config, text)
         except ConfigError as exc:
             log.warning("the good configuration could not be kept: %s", exc)
 
@@ -260,7 +260,7 @@ class ConfigReloader:
             if self._look() == before:
                 return
 
-    async def _retire(self) -> None:
+    async def _close_retired_models(self) -> None:
         due = time.monotonic() - RETIRE_S
         while self._retired and self._retired[0][0] < due and not self._parts.bus.lanes:
             await self._retired.pop(0)[1].aclose()

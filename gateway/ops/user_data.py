@@ -97,10 +97,10 @@ class UserDataService:
     workspace: Path
     access: AccessControl
     forget: Callable[[str], None]
-    reload_doors: Callable[[Transaction], None]
-    carry_notes: Callable[[], Awaitable[None]]
+    reload_members: Callable[[Transaction], None]
+    flush_audit: Callable[[], Awaitable[None]]
 
-    async def look(self, principal: str) -> Mapping[str, Any]:
+    async def summarize(self, principal: str) -> Mapping[str, Any]:
         """What is kept, in numbers. Raises `KoreError` for what is nobody's id."""
         from gateway.store.repositories import user_data
 
@@ -113,7 +113,7 @@ class UserDataService:
             "files": files,
             "file_bytes": file_bytes,
             "copies": [str(path) for path in migrator.copies(self.database.file)],
-            "owner": principal == self.access.chief,
+            "owner": principal == self.access.owner_id,
             "allowed": any(_sender(principal) in allowed for allowed in self.access.allow.values()),
         }
 
@@ -127,7 +127,7 @@ class UserDataService:
 
     async def delete(self, principal: str, *, copies: bool) -> Mapping[str, Any]:
         """Do away with it; what remains is told. Raises `KoreError` while it is at work."""
-        before = await self.look(principal)
+        before = await self.summarize(principal)
         if before["busy"]:
             raise KoreError(
                 f"an answer to {principal} is under way",
@@ -137,8 +137,8 @@ class UserDataService:
         changed, unsent = await self.database.transact(_erase, plan, time.time())
         for session in changed:
             self.forget(session)
-        await self.database.transact(self.reload_doors)
-        await self.carry_notes()
+        await self.database.transact(self.reload_members)
+        await self.flush_audit()
         await asyncio.to_thread(delete_snapshots, unsent)
         left = await self.finish()
         remaining = [str(path) for path in migrator.copies(self.database.file)]
@@ -168,7 +168,7 @@ class UserDataService:
         return left
 
     def _plan(self, principal: str, *, copies: bool = False) -> _Plan:
-        owner = principal == self.access.chief or principal.startswith("cli:")
+        owner = principal == self.access.owner_id or principal.startswith("cli:")
         return _Plan(principal, str(self.workspace), owner, copies)
 
     def _pack(self, principal: str, texts: Mapping[str, str], target: Path) -> Mapping[str, Any]:

@@ -25,7 +25,7 @@ class DataDir:
         return self.root / "config.edit.json"
 
     @property
-    def good(self) -> Path:
+    def last_good_config(self) -> Path:
         """The last configuration that a gateway ran with."""
         return self.root / "config.good.json"
 
@@ -106,7 +106,7 @@ class DataDir:
     def own(self) -> tuple[Path, ...]:
         """What no tool may open; the workspace is not among it."""
         return (
-            *(self.config, self.draft, self.good, self.trusted, self.secrets),
+            *(self.config, self.draft, self.last_good_config, self.trusted, self.secrets),
             *(self.socket, self.lock, self.backups),
             *(self.logs, self.audit, self.tried, self.agents, self.commands, self.undo),
             self.long_work,

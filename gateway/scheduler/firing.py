@@ -46,7 +46,7 @@ class _Due:
 
 def fire_due(tx: Transaction, house: JobContext, now: float) -> FiredJobs:
     fired = FiredJobs()
-    found = jobs.due(tx, house.open_ways, now, _BATCH)
+    found = jobs.due(tx, house.open_channels, now, _BATCH)
     for job in found:
         with use_locale(house.delivery.languages.of_route(job.route)):
             try:

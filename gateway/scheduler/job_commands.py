@@ -51,16 +51,16 @@ def handle_chat(
             return _set_clock(tx, timetable, message, action, rest.strip())
         if action in ("add", "ask") and rest.strip():
             chosen = sessions.chosen_mode(tx, session) if session else None
-            mode = timetable.house.rules.mode(message, chosen)
+            mode = timetable.context.rules.mode(message, chosen)
             maker = JobAuthor(message, mode, f"m:{message.channel}:{message.account}:"
                           f"{message.event_id}", time.time())  # fmt: skip
             wish = replace(wish_of(rest), prompt=action == "ask")
-            said = job_editor.create_job(tx, timetable.house, maker, wish)
-            timetable.touch()
+            said = job_editor.create_job(tx, timetable.context, maker, wish)
+            timetable.notify_changed()
             return escape_markdown(said)
         if action in (*_CHANGES, "run"):
             number = int(rest) if rest.strip().isdecimal() else None
-            job = job_editor.find(tx, timetable.house, message, number)
+            job = job_editor.find(tx, timetable.context, message, number)
             return escape_markdown(_change(tx, timetable, job, action))
     except KoreError as exc:
         return t("⚠️ {what}.", what=escape_markdown(f"{str(exc)[:1].upper()}{str(exc)[1:]}"))
@@ -75,7 +75,7 @@ def handle_cli(
     if action in ("add", "ask"):
         maker = JobAuthor(
             message,
-            timetable.house.rules.mode(message, None),
+            timetable.context.rules.mode(message, None),
             f"c:{wanted['key']}",
             time.time(),
         )
@@ -89,8 +89,8 @@ def handle_cli(
             catch_up=wanted.get("catch_up") or "once",
             zone=wanted.get("zone"),
         )
-        said = job_editor.create_job(tx, timetable.house, maker, wish)
-        timetable.touch()
+        said = job_editor.create_job(tx, timetable.context, maker, wish)
+        timetable.notify_changed()
         return said
     found = jobs.find(tx, int(wanted["number"]))
     if found is None:
@@ -113,19 +113,19 @@ def _appoint(
     if message.job is not None:
         raise ToolError("A scheduled job makes and changes no jobs: ask the person to.")
     if wish.action == "list":
-        seen = job_editor.visible(tx, timetable.house, message)
+        seen = job_editor.visible(tx, timetable.context, message)
         taint = PRIVATE.union(*(taint_of_text(",".join(job.message.options.get("taint", ())))
                                 for job in seen))  # fmt: skip
         told = "\n".join(job_text.line(tx, job) for job in seen)
         return ToolResult(told or "There are no jobs.", taint=taint)
     if wish.action != "add":
-        job = job_editor.find(tx, timetable.house, message, wish.number)
+        job = job_editor.find(tx, timetable.context, message, wish.number)
         return ToolResult(_change(tx, timetable, job, wish.action))
     step = turns.step_of_call(tx, claim.turn, wish.call)
-    mode = timetable.house.rules.mode(message, claim.mode)
+    mode = timetable.context.rules.mode(message, claim.mode)
     maker = JobAuthor(message, mode, f"t:{claim.turn}:{step}", time.time(), by_model=True)
-    said = job_editor.create_job(tx, timetable.house, maker, wish)
-    timetable.touch()
+    said = job_editor.create_job(tx, timetable.context, maker, wish)
+    timetable.notify_changed()
     return ToolResult(said)
 
 
@@ -167,7 +167,7 @@ def choices(
 ) -> list[tuple[str, str]]:
     """Labels and arguments: what can be done with each of the first jobs that are listed."""
     found = []
-    for job in job_editor.visible(tx, timetable.house, message)[:_BUTTON_JOBS]:
+    for job in job_editor.visible(tx, timetable.context, message)[:_BUTTON_JOBS]:
         if job.state == "on":
             found.append((t("Pause {n}", n=job.id), f"pause {job.id}"))
         else:
@@ -177,11 +177,11 @@ def choices(
 
 
 def _list(tx: Transaction, timetable: JobNotifier, message: InboundMessage) -> str:
-    seen = job_editor.visible(tx, timetable.house, message)
+    seen = job_editor.visible(tx, timetable.context, message)
     lines = [job_text.line(tx, job, escape_markdown) for job in seen]
-    zone = job_editor.zone_for(tx, timetable.house, message)
+    zone = job_editor.zone_for(tx, timetable.context, message)
     _, hours = jobs.clock_of(tx, message.route)
-    hours = hours or timetable.house.schedule.quiet_hours
+    hours = hours or timetable.context.schedule.quiet_hours
     clock = t("Time zone {zone}.", zone=zone)
     if hours and QUIET.fullmatch(hours):
         clock += " " + t("Quiet hours {hours}.", hours=hours)
@@ -192,7 +192,7 @@ def _set_clock(
     tx: Transaction, timetable: JobNotifier, message: InboundMessage, column: str, value: str
 ) -> str:
     """A person's own chat, or the owner's word for a group."""
-    if not message.private and not timetable.house.rules.access.is_owner(message):
+    if not message.private and not timetable.context.rules.access.is_owner(message):
         raise KoreError(t("only the owner can set this for a group"))
     if column == "zone":
         jobs.set_clock(tx, message.route, "zone", zone_of(value).key if value else None)
@@ -200,15 +200,15 @@ def _set_clock(
     if value and value != "off" and not QUIET.fullmatch(value):
         raise KoreError(t("quiet: found {found!r}, expected 22:00-07:00 or off", found=value[:40]))
     jobs.set_clock(tx, message.route, "quiet", value or None)
-    timetable.touch()
-    hours = value or timetable.house.schedule.quiet_hours or "off"
+    timetable.notify_changed()
+    hours = value or timetable.context.schedule.quiet_hours or "off"
     return t("Quiet hours {hours}.", hours=hours) if hours != "off" else t("No quiet hours here.")
 
 
 def _zone_told(tx: Transaction, timetable: JobNotifier, message: InboundMessage) -> str:
     """The zone that holds now, and the jobs that keep the one they were made in."""
-    zone = job_editor.zone_for(tx, timetable.house, message)
-    seen = job_editor.visible(tx, timetable.house, message)
+    zone = job_editor.zone_for(tx, timetable.context, message)
+    seen = job_editor.visible(tx, timetable.context, message)
     older = [
         job
         for job in seen
@@ -230,17 +230,17 @@ def _zone_told(tx: Transaction, timetable: JobNotifier, message: InboundMessage)
 def _change(tx: Transaction, timetable: JobNotifier, job: Job, action: str) -> str:
     """Raises `KoreError`."""
     if action == "run":
-        timetable.told(fire_now(tx, timetable.house, job, time.time()))
+        timetable.notify_fired(fire_now(tx, timetable.context, job, time.time()))
         return t("Running job {job} now.", job=job.id)
     if action not in _CHANGES:
         raise KoreError(t("unknown action {action!r}", action=action))
     said = job_editor.change_job(tx, job, action, time.time())
-    timetable.touch()
+    timetable.notify_changed()
     return said
 
 
 def _terminal(tx: Transaction, timetable: JobNotifier) -> InboundMessage:
     """The owner at the machine; told where they read: in their private chat, else in the terminal
     that opens next."""
-    owner = timetable.house.rules.access.chief
+    owner = timetable.context.rules.access.owner_id
     return job_editor.delivery_route(tx, owner, time.time())

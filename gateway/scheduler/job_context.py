@@ -19,7 +19,7 @@ class JobContext:
 
     rules: TurnPermissions
     delivery: OutboxSender
-    ways: Mapping[tuple[str, str], Channel]
+    channels: Mapping[tuple[str, str], Channel]
 
     @property
     def schedule(self) -> ScheduleSection:
@@ -30,8 +30,8 @@ class JobContext:
         return self.rules.workspace
 
     @property
-    def open_ways(self) -> str:
-        return json.dumps([f"{name}:{account}" for name, account in self.ways])
+    def open_channels(self) -> str:
+        return json.dumps([f"{name}:{account}" for name, account in self.channels])
 
 
 @dataclass(slots=True)
@@ -47,6 +47,6 @@ class JobNotifier(Protocol):
     """Told of changes, from any thread: `gateway.scheduler.service.JobService`."""
 
     @property
-    def house(self) -> JobContext: ...
-    def touch(self) -> None: ...
-    def told(self, fired: FiredJobs) -> None: ...
+    def context(self) -> JobContext: ...
+    def notify_changed(self) -> None: ...
+    def notify_fired(self, fired: FiredJobs) -> None: ...

@@ -61,7 +61,7 @@ def create_job(tx: Transaction, house: JobContext, maker: JobAuthor, wish: JobRe
         return made(known)
     if maker.message.route.lane.startswith(ONCE):
         # Its terminal is gone when the time has come.
-        told = delivery_route(tx, house.rules.access.chief, maker.now)
+        told = delivery_route(tx, house.rules.access.owner_id, maker.now)
         maker = replace(maker, message=told)
     zone = wish.zone or zone_for(tx, house, maker.message)
     zone_of(zone)
@@ -117,7 +117,7 @@ def zone_for(tx: Transaction, house: JobContext, message: InboundMessage) -> str
     if chosen is not None and is_zone(chosen):
         return chosen
     told = None
-    if house.rules.access.is_owner_alone(message):
+    if house.rules.access.is_private_owner(message):
         told = told_in(Path(house.workspace) / "USER.md")
     return told or house.schedule.zone or own_zone()
 

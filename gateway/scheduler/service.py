@@ -37,14 +37,14 @@ class JobService:
         self._loop = asyncio.get_running_loop()
 
     @cached_property
-    def house(self) -> JobContext:
+    def context(self) -> JobContext:
         return JobContext(self._rules, self._delivery, self._delivery.channels)
 
-    def touch(self) -> None:
+    def notify_changed(self) -> None:
         """A job has changed; from any thread. Who looks then waits for this transaction."""
         self._loop.call_soon_threadsafe(self.news.set)
 
-    def told(self, fired: FiredJobs) -> None:
+    def notify_fired(self, fired: FiredJobs) -> None:
         """Something was begun by hand; from any thread."""
         self._loop.call_soon_threadsafe(lambda: self.wake(fired))
 
@@ -53,9 +53,11 @@ class JobService:
         from gateway.scheduler.heartbeat import ensure_heartbeat_job
 
         limits = self._rules.schedule
-        ensure_heartbeat_job(tx, limits, self._rules.access.chief, limits.zone or own_zone(), now)
+        ensure_heartbeat_job(
+            tx, limits, self._rules.access.owner_id, limits.zone or own_zone(), now
+        )
 
-    def command(
+    def handle_chat(
         self, tx: Transaction, message: InboundMessage, argument: str, session: str | None
     ) -> str:
         """What `/cron` answers, in markdown."""
@@ -75,7 +77,7 @@ class JobService:
             if message.job is not None and message.task is None:
                 from gateway.scheduler.firing import record_result
 
-                record_result(tx, self.house, message, failed, time.time())
+                record_result(tx, self.context, message, failed, time.time())
 
     def is_silent(self, claim: TurnClaim, found: TurnOutcome) -> bool:
         """Whether a job has come to nothing that anybody need read."""
@@ -85,7 +87,7 @@ class JobService:
 
         return found.result is not None and is_silent(found.result.text)
 
-    def left_undone(self, claim: TurnClaim, permissions: Permissions) -> str:
+    def denied_summary(self, claim: TurnClaim, permissions: Permissions) -> str:
         """What a job's turn would have had to be allowed, in a sentence; '' for nothing."""
         if claim.messages[-1].job is None:
             return ""
@@ -98,7 +100,7 @@ class JobService:
 
         return await self._database.transact(all_facts)
 
-    async def serve(self, action: str, wanted: Mapping[str, Any]) -> str:
+    async def handle_cli(self, action: str, wanted: Mapping[str, Any]) -> str:
         """A sentence for the terminal. Raises `KoreError`."""
         from gateway.scheduler.job_commands import handle_cli
 
@@ -107,7 +109,7 @@ class JobService:
     def of_turn(self, claim: TurnClaim) -> "TurnTimetable":
         return TurnTimetable(self, claim)
 
-    async def appoint(self, claim: TurnClaim, wish: "JobRequest") -> ToolResult:
+    async def handle_tool(self, claim: TurnClaim, wish: "JobRequest") -> ToolResult:
         from gateway.scheduler.job_commands import handle_tool
 
         return await self._database.transact(handle_tool, self, claim, wish)
@@ -117,7 +119,7 @@ class JobService:
 class TurnTimetable:
     """Implements `agent.tools.base.Schedule` for one turn."""
 
-    timetable: JobService
+    service: JobService
     claim: TurnClaim
 
     async def __call__(self, wanted: ScheduleRequest, call: CallContext) -> ToolResult:
@@ -134,4 +136,4 @@ class TurnTimetable:
             call=call.call.id,
             taint=call.taint,
         )
-        return await self.timetable.appoint(self.claim, wish)
+        return await self.service.handle_tool(self.claim, wish)

@@ -39,7 +39,7 @@ class JobTimer:
         wait: Wait = wait_for,
     ) -> None:
         self._database = database
-        self._timetable = timetable
+        self._jobs = timetable
         self._bus = bus
         self._delivery = delivery
         self._clock = clock
@@ -48,9 +48,9 @@ class JobTimer:
 
     async def run(self) -> None:
         """Begin what comes due, until cancelled; once somebody is there for whom it counts."""
-        news = self._timetable.news
-        await self._timetable.attended.wait()
-        self._timetable.wake = self._wake
+        news = self._jobs.news
+        await self._jobs.attended.wait()
+        self._jobs.wake = self._wake
         self._seen = await self._begin()
         while True:
             news.clear()
@@ -66,12 +66,12 @@ class JobTimer:
 
     async def _begin(self) -> float:
         """The heartbeat is set up, or taken down; returns the latest time that is on record."""
-        house = self._timetable.house
+        house = self._jobs.context
         wanted = house.schedule.heartbeat_minutes is not None
         try:
             known, last = await self._database.transact(jobs.known)
             if known or wanted:
-                await self._database.transact(self._timetable.set_heartbeat, self._clock())
+                await self._database.transact(self._jobs.set_heartbeat, self._clock())
         except StoreError as exc:
             log.error("the scheduler begins without what is on record: %s", exc)
             return self._clock()
@@ -87,12 +87,12 @@ class JobTimer:
 
                 await self._database.transact(shift_clock_back, now)
             self._seen = now
-            due_at = await self._database.transact(jobs.next_due, self._timetable.house.open_ways)
+            due_at = await self._database.transact(jobs.next_due, self._jobs.context.open_channels)
             if due_at is None or due_at > now:
                 return due_at
             from gateway.scheduler.firing import fire_due
 
-            self._wake(await self._database.transact(fire_due, self._timetable.house, now))
+            self._wake(await self._database.transact(fire_due, self._jobs.context, now))
         except StoreError as exc:
             log.error("jobs wait: %s", exc)
             return self._clock() + _PAUSE_S

@@ -29,7 +29,7 @@ class BackgroundWork:
         self._database = database
         self._watchers = watchers
 
-    async def told(self, claim: TurnClaim, asked: Message) -> Message:
+    async def with_background_notes(self, claim: TurnClaim, asked: Message) -> Message:
         """What a new turn begins with: what was asked, and what goes on in its session, which
         counts as told from here on. Not a part of the claim, since it asks the disk."""
         toolbox = self._agent.toolbox
@@ -53,7 +53,7 @@ class BackgroundWork:
         await self._agent.toolbox.end(session)
         return told
 
-    async def is_left(self, session: str, lane: str) -> bool:
+    async def close_if_abandoned(self, session: str, lane: str) -> bool:
         """Whether nobody comes back to a session whose one-shot run is over: what it left running
         has to end then, and whoever watches is told."""
         if await self._database.transact(sessions.is_in_use, session):

@@ -26,8 +26,8 @@ class Ownership(Protocol):
     """Who owns the place: `gateway.access.control.AccessControl`."""
 
     @property
-    def chief(self) -> str | None: ...
-    def is_owner_alone(self, message: InboundMessage) -> bool: ...
+    def owner_id(self) -> str | None: ...
+    def is_private_owner(self, message: InboundMessage) -> bool: ...
 
 
 @frozen
@@ -56,9 +56,9 @@ class ConversationSearch:
             )
         message = messages[-1]
         if message.channel == CONSOLE:
-            return Scope(self.access.chief or message.principal, console=True)
+            return Scope(self.access.owner_id or message.principal, console=True)
         chat = Route(message.channel, message.account, message.chat_id).lane
-        return Scope(message.principal, chat, console=self.access.is_owner_alone(message))
+        return Scope(message.principal, chat, console=self.access.is_private_owner(message))
 
     def _found(self, tx: Transaction, words: str, most: int) -> list[MemoryHit]:
         # Only now: somebody may have joined while the index was brought up to date.

@@ -51,7 +51,7 @@ class SessionService:
             pass
         return await self.database.transact(search.look_up, words, Scope(), limit)
 
-    async def glimpse(self, session: str, first: int, last: int) -> SessionPreview:
+    async def preview(self, session: str, first: int, last: int) -> SessionPreview:
         return await self._with(session_admin.preview, session, first, last)
 
     async def fork(self, session: str) -> str:
@@ -62,10 +62,10 @@ class SessionService:
         kept = await self._with(session_admin.rename, session, name)
         return t('Renamed to "{kept}".', kept=kept) if kept else t("Automatic name restored.")
 
-    async def lines(self, session: str) -> Sequence[str]:
+    async def export_lines(self, session: str) -> Sequence[str]:
         return await self._with(_lines, session)
 
-    async def take_in(self, file: Path) -> str:
+    async def import_session(self, file: Path) -> str:
         from gateway.core.transcript import read
 
         text = await asyncio.to_thread(_text, file)

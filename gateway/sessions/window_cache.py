@@ -54,20 +54,20 @@ class SessionWindowCache:
         number = len(window.messages)
         # It grows at its end; one that a summary has shortened is counted anew.
         if number < known.messages:
-            known = self._forget_size(session)
+            known = self._drop_size(session)
         size = known.bytes + bytes_of(window.messages[known.messages :])
         self._bytes += size - self._sizes.get(session, _Size(0, 0)).bytes
         self._sizes[session] = _Size(number, size)
         while self._bytes > self._limit_bytes and len(self._windows) > 1:
             oldest, _ = self._windows.popitem(last=False)
-            self._forget_size(oldest)
+            self._drop_size(oldest)
 
-    def forget(self, session: str) -> None:
+    def evict(self, session: str) -> None:
         """The session was changed by somebody else than a turn."""
         self._windows.pop(session, None)
-        self._forget_size(session)
+        self._drop_size(session)
 
-    def _forget_size(self, session: str) -> _Size:
+    def _drop_size(self, session: str) -> _Size:
         self._bytes -= self._sizes.pop(session, _Size(0, 0)).bytes
         return _Size(0, 0)
 

@@ -76,11 +76,11 @@ class CompactionService:
 
     database: Store
     agent: Agent
-    histories: SessionWindowCache
+    windows: SessionWindowCache
     delivery: OutboxSender
-    watchers: EventHub
-    spending: StoreUsageMeter
-    speaking: Callable[[InboundMessage], PromptAudience]
+    events: EventHub
+    usage: StoreUsageMeter
+    audience: Callable[[InboundMessage], PromptAudience]
     _jobs: asyncio.Queue[CompactionJob] = field(default_factory=lambda: asyncio.Queue(_WAITING))
     _under_way: set[str] = field(default_factory=set)
     _running: dict[str, RunningCompaction] = field(default_factory=dict)
@@ -97,7 +97,7 @@ class CompactionService:
             return
         if self._failed.get(session, 0) >= _FAILURES:
             return
-        speaking = replace(self.speaking(claim.messages[-1]), model=model)
+        speaking = replace(self.audience(claim.messages[-1]), model=model)
         if not self._is_full(window, speaking) or self._jobs.full():
             return
         self._under_way.add(session)
@@ -119,7 +119,7 @@ class CompactionService:
         if not session or not turn:
             return t("There is nothing to summarize yet.")
         chosen = await self.database.transact(sessions.chosen_model, session)
-        speaking = self.speaking(claim.message)
+        speaking = self.audience(claim.message)
         speaking = with_model(speaking, claim.message, chosen, self.agent.models)
         payer = TurnClaim(turn, claim.seq, session, [claim.message], resumed=True)
         made = await self._answered(session)
@@ -190,13 +190,13 @@ class CompactionService:
                 shorter = await self._shortened(job, window)
         finally:
             # Whatever it came to: loading may have moved the place where the window begins.
-            self.histories.forget(job.claim.session)
+            self.windows.evict(job.claim.session)
         if shorter is None:
             return None
         if not self._running[job.claim.session].awaited:
             kept = len(shorter.of(window.messages))
             event = Compacted(shorter.before, shorter.after, kept, 0, shorter.summarised)
-            self.watchers.publish(job.claim.messages[-1].session_key, event)
+            self.events.publish(job.claim.messages[-1].session_key, event)
         return CompactionOutcome(window, shorter)
 
     async def _shortened(
@@ -213,7 +213,7 @@ class CompactionService:
         known = DroppedMessages((), focus=job.asked or "", taint=taint, asked=job.asked is not None)
         summariser = Summariser(self.agent.models, self.agent.redactor)
         conversation = window.conversation
-        async with self.spending.meter(replace(claim, resumed=True)) as meter:
+        async with self.usage.meter(replace(claim, resumed=True)) as meter:
             shorter = await shorten(summariser, conversation, goal, known, meter)
         if shorter is None:
             return None

@@ -16,7 +16,7 @@ class JobHooks(Protocol):
         """What the turn's tool asks for jobs with."""
         ...
 
-    def left_undone(self, claim: TurnClaim, permissions: Permissions) -> str:
+    def denied_summary(self, claim: TurnClaim, permissions: Permissions) -> str:
         """What a job's turn would have had to be allowed, in a sentence; '' for nothing."""
         ...
 

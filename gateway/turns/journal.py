@@ -79,7 +79,7 @@ class StoreTurnJournal:
             return ()
         results = close_unanswered_calls(self._history, self._results)
         # Bound to the turn is bound, also when it was stopped in the meantime.
-        grown = await to_its_end(self._steered(steering.take(results)))
+        grown = await to_its_end(self._steered(steering.absorb_new_messages(results)))
         return grown[len(results) :]
 
     async def interrupted(self) -> Sequence[Message]:
@@ -87,19 +87,19 @@ class StoreTurnJournal:
         steering = self.steering
         if steering is None or self._is_draining() or not steering.is_burst():
             return ()
-        return await to_its_end(self._steered(steering.take((), burst=True)))
+        return await to_its_end(self._steered(steering.absorb_new_messages((), burst=True)))
 
     async def _steered(self, work: Coroutine[Any, Any, list[Message]]) -> list[Message]:
         grown = await work
         if grown:
-            self.keep(grown)
+            self.mark_stored(grown)
         return grown
 
     async def _stored(self, work: Coroutine[Any, Any, None], rows: list[Message]) -> None:
         await work
-        self.keep(rows)
+        self.mark_stored(rows)
 
-    def keep(self, rows: list[Message]) -> None:
+    def mark_stored(self, rows: list[Message]) -> None:
         """The rows are on disk."""
         self._history.extend(rows)
         self.saved += len(rows)

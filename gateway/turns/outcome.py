@@ -36,7 +36,7 @@ class TurnOutcome:
     trace: str = ""
     shown: Mapping[int, OutboundPart] = field(default_factory=dict)
 
-    def note(self, event: events.Event) -> None:
+    def observe(self, event: events.Event) -> None:
         match event:
             case events.Done(result):
                 self.result = result

@@ -71,16 +71,20 @@ class TurnPermissions:
         def asking() -> ApprovalContext:
             # A turn that also answers somebody else is asked for as theirs.
             others = (one for one in _speakers(messages) if not self.access.is_owner(one))
-            return ApprovalContext(turn, next(others, messages[-1]), session, self.root(last))
+            return ApprovalContext(
+                turn, next(others, messages[-1]), session, self.working_dir(last)
+            )
 
         return self.approvals.approver(asking)
 
     def mode(self, message: InboundMessage, chosen: str | None) -> PermissionMode:
         """The mode that holds for a message; `chosen` is that of its conversation."""
-        first = self.policies.first_mode(message.channel)
+        first = self.policies.default_mode(message.channel)
         return mode_of(message, chosen, first, owner=self.access.is_owner(message))
 
-    def standing(self, message: InboundMessage, mode: str | None) -> "PrincipalContext | None":
+    def principal_context(
+        self, message: InboundMessage, mode: str | None
+    ) -> "PrincipalContext | None":
         """How whoever sent this stands now; None when the settings give them no known role."""
         # Until the first call of a tool nobody needs the engine.
         from agent.security.policy.engine import PrincipalContext
@@ -99,9 +103,9 @@ class TurnPermissions:
             without_tools=(local and _tools(message, "disallowed_tools")) or frozenset(),
         )
 
-    def is_stranger(self, message: InboundMessage) -> bool:
+    def is_untrusted(self, message: InboundMessage) -> bool:
         """Whether what is said here is untrusted."""
-        return self.access.is_stranger(message)
+        return self.access.is_untrusted(message)
 
     def memory(self, message: InboundMessage) -> Path:
         return self.access.memory(self.workspace, message)
@@ -109,7 +113,7 @@ class TurnPermissions:
     def inbox(self, message: InboundMessage) -> Path:
         return self.access.inbox(self.workspace, message)
 
-    def root(self, message: InboundMessage) -> Path:
+    def working_dir(self, message: InboundMessage) -> Path:
         """Where relative paths start."""
         return self.access.folder(self.workspace, message)
 
@@ -132,7 +136,7 @@ class CombinedPolicy:
         decisions = []
         seen: list[PrincipalContext] = []
         for message in _speakers(self.messages):
-            standing = self.rules.standing(message, self.mode)
+            standing = self.rules.principal_context(message, self.mode)
             if standing is None:
                 name = self.rules.access.role(message)
                 return Decision(
@@ -150,7 +154,7 @@ class CombinedPolicy:
 
         found: tuple[str, ...] | None = None
         for message in _speakers(self.messages):
-            standing = self.rules.standing(message, self.mode)
+            standing = self.rules.principal_context(message, self.mode)
             own = () if standing is None else RolePolicy(standing).hosts(tool)
             if own is not None:
                 found = own if found is None else shared_hosts(found, own)
@@ -162,7 +166,7 @@ class CombinedPolicy:
 
         found: list[tuple[str, ...]] = []
         for message in _speakers(self.messages):
-            standing = self.rules.standing(message, self.mode)
+            standing = self.rules.principal_context(message, self.mode)
             found += [()] if standing is None else RolePolicy(standing).paths(tool)
         return tuple(dict.fromkeys(found))
 

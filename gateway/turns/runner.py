@@ -71,19 +71,19 @@ class TurnRunner:
         jobs: JobHooks,
         is_command: Callable[[InboundMessage], bool],
     ) -> None:
-        self.histories = SessionWindowCache(database)
+        self.windows = SessionWindowCache(database)
         self.isolation = Isolation()
         self.draining = False
         self._database = database
         self._agent = agent
         self._delivery = delivery
-        self.watchers = watchers
+        self.events = watchers
         self._rules = rules
-        self._spending = spending
+        self._usage = spending
         self.compactions = CompactionService(
-            database, agent, self.histories, delivery, watchers, spending, self.speaking
+            database, agent, self.windows, delivery, watchers, spending, self.speaking
         )
-        self.errands = SubagentCoordinator(database, agent, rules, delivery)
+        self.subagents = SubagentCoordinator(database, agent, rules, delivery)
         self.background = BackgroundWork(agent, database, watchers)
         self._jobs = jobs
         self._is_command = is_command
@@ -96,10 +96,10 @@ class TurnRunner:
         Raises `TurnSuspended` when the process goes down meanwhile, and `AwaitingAnswer` when a
         person has to answer first.
         """
-        asked = claim.asked or self.asked(claim.messages)
+        asked = claim.asked or self.user_message(claim.messages)
         if not claim.resumed:
-            asked = await self.background.told(claim, asked)
-        window = await self.histories.open(claim.session, asked)
+            asked = await self.background.with_background_notes(claim, asked)
+        window = await self.windows.open(claim.session, asked)
         journal = StoreTurnJournal(
             self._database,
             claim,
@@ -108,35 +108,37 @@ class TurnRunner:
             lambda: self.draining,
             lambda: self.isolation.leave(claim.messages[-1].session_key),
         )
-        errands = await self.errands.of(claim)
+        errands = await self.subagents.of(claim)
         first = errands[0] if errands else None
-        async with self._spending.meter(claim, first) as meter:
+        async with self._usage.meter(claim, first) as meter:
             task = replace(await self._task(claim, window, journal, stop), meter=meter)
             if first is not None:
-                task = await self.errands.dressed(claim, task, first)
+                task = await self.subagents.subagent_request(claim, task, first)
             else:
-                task = await self.errands.sending(claim, task)
+                task = await self.subagents.user_request(claim, task)
             journal.steering = Steering(
                 self._database,
                 claim,
                 task.exposure,
                 lambda: claim.resumed or has_news(),
-                self._rules.is_stranger,
+                self._rules.is_untrusted,
                 self._is_command,
             )
             journal.recall(task.known)
             if claim.stop_requested:
                 stop.request()
             before = window.messages[max(len(window.messages) - claim.stored + 1, 0) :]
-            found = await (self._watch(task, claim) if first is None else self._look(task, first))
+            found = await (
+                self._watch(task, claim) if first is None else self._run_subagent(task, first)
+            )
             found.trace = self._trace(claim, before, found, meter.spent)
-            found.undone = self._jobs.left_undone(claim, task.permissions)
+            found.undone = self._jobs.denied_summary(claim, task.permissions)
         await self._commit(claim, window, journal, found, task.exposure, errands)
-        self.histories.count(claim.session)
+        self.windows.count(claim.session)
         if first is None:
             self.compactions.consider(claim, window, task.model)
 
-    def asked(self, messages: Sequence[InboundMessage]) -> Message:
+    def user_message(self, messages: Sequence[InboundMessage]) -> Message:
         """What a turn begins with that answers these."""
         last = messages[-1]
         work = long_task_note(last, self.speaking(last), self._agent.redactor.clean)
@@ -144,8 +146,8 @@ class TurnRunner:
 
     async def give_up(self, claim: TurnClaim, sentence: str) -> None:
         """End a turn that cannot be run; the chat is told."""
-        self.histories.forget(claim.session)
-        errands = await self.errands.of(claim)
+        self.windows.evict(claim.session)
+        errands = await self.subagents.of(claim)
         letters = [] if errands else [self._letter(claim, sentence)]
         ended = subagent_tasks.TaskOutcome("failed", sentence, claim.taint)
 
@@ -153,11 +155,11 @@ class TurnRunner:
             now = time.time()
             turns.give_up(tx, claim.turn, letters, sentence, now)
             self._jobs.ended(tx, claim, sentence)
-            return self.errands.end(tx, errands, ended, now)
+            return self.subagents.end(tx, errands, ended, now)
 
         self._wake(letters, await self._database.transact(store))
         for errand in errands:
-            self._tell(errand, events.Error("error", sentence, None))
+            self._publish_for_subagent(errand, events.Error("error", sentence, None))
         if errands:
             await self.background.end(claim.session)
 
@@ -172,7 +174,7 @@ class TurnRunner:
             )
         speaking = self.speaking(message)
         taint = initial_taint(self._agent.workspace, speaking)
-        if any(map(self._rules.is_stranger, claim.messages)):
+        if any(map(self._rules.is_untrusted, claim.messages)):
             taint |= UNTRUSTED
         if message.task is not None and message.lane:
             # It reads no file unasked; what it was told is in its taint already.
@@ -183,7 +185,7 @@ class TurnRunner:
             taint |= await self._database.transact(taint_of_quotes, quoting)
         if not taint <= claim.taint:
             await self._database.transact(sessions.add_taint, claim.session, taint)
-        by_person = (is_said(one) and not self._rules.is_stranger(one) for one in claim.messages)
+        by_person = (is_said(one) and not self._rules.is_untrusted(one) for one in claim.messages)
         if claim.bits and not claim.resumed and any(by_person):
             await self._database.transact(sessions.renew_bits, claim.session)
         limit = message.options.get("max_iterations")
@@ -218,9 +220,9 @@ class TurnRunner:
     def speaking(self, message: InboundMessage) -> PromptAudience:
         """For whom the prompt is made, and where."""
         rules = self._rules
-        owner = rules.access.is_owner_alone(message)
+        owner = rules.access.is_private_owner(message)
         place = rules.access.places.of(message.route)
-        told = (rules.memory(message), rules.root(message), owner)
+        told = (rules.memory(message), rules.working_dir(message), owner)
         return PromptAudience(*told, place.model, place.persona)
 
     async def _watch(self, task: TurnRequest, claim: TurnClaim) -> TurnOutcome:
@@ -235,7 +237,7 @@ class TurnRunner:
                 try:
                     found = await self._drain(task, claim, preview)
                 except AwaitingAnswer as exc:
-                    preview.rest(exc.sentence)
+                    preview.set_paused(exc.sentence)
                     raise
                 finally:
                     # The group waits for an update under way: the final must know its message.
@@ -245,21 +247,21 @@ class TurnRunner:
         found.shown = preview.pages
         return found
 
-    async def _look(self, task: TurnRequest, errand: SubagentTask) -> TurnOutcome:
+    async def _run_subagent(self, task: TurnRequest, errand: SubagentTask) -> TurnOutcome:
         """Run a sub-agent, and show what it does in the chat that it works for."""
         found = TurnOutcome()
         async with aclosing(self._agent.turn(task)) as stream:
             async for event in stream:
-                found.note(event)
+                found.observe(event)
                 if isinstance(event, events.Done):
                     event = events.Done(replace(event.result, messages=()))
                 if isinstance(event, FROM_AGENT):
-                    self._tell(errand, event)
+                    self._publish_for_subagent(errand, event)
         return found
 
-    def _tell(self, errand: SubagentTask, event: events.Event) -> None:
+    def _publish_for_subagent(self, errand: SubagentTask, event: events.Event) -> None:
         told = events.FromAgent(errand.agent, str(errand.id), errand.title, event_to_json(event))
-        self.watchers.publish(errand.root_lane, told)
+        self.events.publish(errand.root_lane, told)
 
     async def _drain(
         self, task: TurnRequest, claim: TurnClaim, preview: StreamingPreview | None
@@ -267,15 +269,15 @@ class TurnRunner:
         lane = claim.messages[-1].session_key
         found = TurnOutcome()
         for told in opening_events(claim):
-            self.watchers.publish(lane, told)
-        with self.watchers.turn(lane):
+            self.events.publish(lane, told)
+        with self.events.turn(lane):
             async with aclosing(self._agent.turn(task)) as stream:
                 async for event in stream:
-                    found.note(event)
+                    found.observe(event)
                     if preview is not None:
                         preview.feed(event)
                     if not claim.thinking.hides(event):
-                        self.watchers.publish(lane, event)
+                        self.events.publish(lane, event)
         return found
 
     async def _commit(
@@ -305,14 +307,16 @@ class TurnRunner:
             turns.finish(tx, claim.turn, claim.session, turn_result, now)
             self._jobs.ended(tx, claim, outcome.failure(found))
             told = outcome.outcome(found, exposure.taint) if errands else None
-            return self.errands.end(tx, errands, told, now) if told else []
+            return self.subagents.end(tx, errands, told, now) if told else []
 
         lanes = await self._database.transact(store)
-        journal.keep(rows)
+        journal.mark_stored(rows)
         if dropped:
             window.drop(dropped)
         lane = claim.messages[-1].route.lane
-        is_left = lane.startswith(ONCE) and await self.background.is_left(claim.session, lane)
+        is_left = lane.startswith(ONCE) and await self.background.close_if_abandoned(
+            claim.session, lane
+        )
         self._wake(letters, lanes)
         if errands or is_left:
             await self._agent.toolbox.end(claim.session)
@@ -330,7 +334,7 @@ class TurnRunner:
         for letter in letters:
             self._delivery.wake(letter.route.lane)
         for lane in lanes:
-            self.errands.wake(lane)
+            self.subagents.wake(lane)
 
     def _letter(self, claim: TurnClaim, markdown: str) -> OutgoingReply:
         message = claim.messages[-1]

@@ -30,7 +30,7 @@ class Steering:
     claim: TurnClaim
     exposure: TaintState
     has_news: Callable[[], bool]
-    is_stranger: Callable[[InboundMessage], bool]
+    is_untrusted: Callable[[InboundMessage], bool]
     is_command: Callable[[InboundMessage], bool]
     began: float = field(default_factory=time.monotonic)
     _joins: bool = True
@@ -40,7 +40,9 @@ class Steering:
         soon = time.monotonic() - self.began < BURST_S
         return self._joins and soon and not self.claim.resumed and self.has_news()
 
-    async def take(self, results: Sequence[Message], *, burst: bool = False) -> list[Message]:
+    async def absorb_new_messages(
+        self, results: Sequence[Message], *, burst: bool = False
+    ) -> list[Message]:
         """What the history has grown by, on disk; `results` are put in front of what was said."""
         claim = self.claim
         joining = Joining(self.is_command, build_user_message, self._taint, burst=burst)
@@ -51,7 +53,7 @@ class Steering:
             # Of a burst: a command stands in front, or messages are not joined here.
             self._joins = not burst
             return []
-        if any(is_said(one) and not self.is_stranger(one) for one in found.messages):
+        if any(is_said(one) and not self.is_untrusted(one) for one in found.messages):
             await self.database.transact(sessions.renew_bits, claim.session)
         # Before the model reads a word of it.
         claim.messages.extend(found.messages)
@@ -59,6 +61,6 @@ class Steering:
         return found.stored
 
     def _taint(self, messages: Sequence[InboundMessage]) -> frozenset[Taint]:
-        taint = UNTRUSTED if any(map(self.is_stranger, messages)) else NOTHING
+        taint = UNTRUSTED if any(map(self.is_untrusted, messages)) else NOTHING
         told = [name for one in messages if one.is_report for name in one.options["taint"]]
         return taint | taint_of_text(",".join(told)) | shown_taint(messages)

@@ -62,14 +62,14 @@ class SubagentCoordinator:
             return []
         return await self._database.transact(subagent_launch.get_all, numbers)
 
-    async def room(self, claim: TurnClaim) -> AbstractAsyncContextManager[object]:
+    async def slot(self, claim: TurnClaim) -> AbstractAsyncContextManager[object]:
         """Room to work: only so many sub-agents of one conversation do at a time."""
         errands = await self.of(claim)
         if not errands:
             return nullcontext()
         return _Slot(self._slots, errands[0].root_session, self._limits.max_parallel)
 
-    async def sending(self, claim: TurnClaim, task: TurnRequest) -> TurnRequest:
+    async def user_request(self, claim: TurnClaim, task: TurnRequest) -> TurnRequest:
         """A person's turn: as the agent that they speak with, able to send out files and
         sub-agents."""
         task = replace(task, send=file_sender(self._database, self._delivery, claim, task.exposure))
@@ -80,7 +80,7 @@ class SubagentCoordinator:
             return task
         return replace(task, spawn=_StoreSpawner(self, claim, None, task))
 
-    async def dressed(
+    async def subagent_request(
         self, claim: TurnClaim, task: TurnRequest, errand: SubagentTask
     ) -> TurnRequest:
         """A sub-agent's turn: as its definition says, and never more than its caller may."""

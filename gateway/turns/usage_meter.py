@@ -49,7 +49,7 @@ class StoreUsageMeter:
     clock: Callable[[], float] = time.time
     # What one sub-agent may cost.
     errand_usd: float | None = None
-    _promises: dict[int, _Promise] = field(default_factory=dict)
+    _reservations: dict[int, _Promise] = field(default_factory=dict)
     _unpriced: set[str] = field(default_factory=set)
 
     @asynccontextmanager
@@ -80,7 +80,7 @@ class StoreUsageMeter:
         try:
             yield kind(self, payer, route, own, before)
         finally:
-            self._promises.pop(claim.turn, None)
+            self._reservations.pop(claim.turn, None)
 
     async def before(self, payer: Payer, found: Sequence[UsageLimit], estimate: Charge) -> None:
         """Raises `LimitReached`; else the call's least cost is promised."""
@@ -88,15 +88,15 @@ class StoreUsageMeter:
             return
         totals = await self.database.transact(store.totals, payer, _since(found, self.clock()))
         # From here to the promise nothing else runs: two chats cannot both take the last cent.
-        self._promises.pop(payer.by, None)
+        self._reservations.pop(payer.by, None)
         for cap in found:
-            used = cap.used(totals) + self._promised(cap)
+            used = cap.used(totals) + self._reserved_nano(cap)
             if cap.forbids(used, estimate):
                 lane = await self.database.transact(self._tell_owner, cap, cap.amount(used))
                 if lane is not None:
                     self.delivery.wake(lane)
                 raise LimitReached(cap.refusal(used, estimate))
-        self._promises[payer.by] = _Promise(payer, estimate.nano or 0)
+        self._reservations[payer.by] = _Promise(payer, estimate.nano or 0)
 
     async def after(
         self, payer: Payer, found: Sequence[UsageLimit], charge: Charge, route: Route | None
@@ -104,21 +104,21 @@ class StoreUsageMeter:
         totals, warnings, told = await self.database.transact(
             self._count, payer, found, charge, route
         )
-        self._promises.pop(payer.by, None)
+        self._reservations.pop(payer.by, None)
         for lane in told:
             self.delivery.wake(lane)
         return Receipt(totals.turn, totals.session, tuple(warnings))
 
-    def knows_no_price(self, model: str) -> bool:
+    def has_no_price(self, model: str) -> bool:
         """Whether this is the first call of a model without a price."""
         new = model not in self._unpriced
         self._unpriced.add(model)
         return new
 
-    def _promised(self, cap: UsageLimit) -> int:
+    def _reserved_nano(self, cap: UsageLimit) -> int:
         if not cap.money:
             return 0
-        return sum(one.nano for one in self._promises.values() if one.counts_for(cap))
+        return sum(one.nano for one in self._reservations.values() if one.counts_for(cap))
 
     def _count(
         self,
@@ -154,7 +154,7 @@ class StoreUsageMeter:
             return None
         where = f" ({cap.scope})" if cap.scope else ""
         log.warning("limits.%s is reached%s", cap.key, where)
-        owner = self.access.chief
+        owner = self.access.owner_id
         route = store.private_route(tx, owner) if owner else None
         if route is None:
             return None
@@ -200,7 +200,7 @@ class TurnMeter:
         await self._spending.before(self._payer, found, estimate)
         if estimate.nano is not None or not any(cap.money for cap in found):
             return ()
-        if self._spending.knows_no_price(estimate.model) or self._max_cost_usd is not None:
+        if self._spending.has_no_price(estimate.model) or self._max_cost_usd is not None:
             return (unpriced(estimate.model),)
         return ()
 

@@ -46,7 +46,7 @@ async def desk(home: Path) -> AsyncIterator[Service]:
         config=None, home=home, cwd=home, environ={}, overrides={"agent.model": "offline/echo"}
     )
     async with open_app(settings, DataDir(home), channels=False) as app:
-        yield app.desk
+        yield app.service
 
 
 @asynccontextmanager

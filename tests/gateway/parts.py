@@ -147,10 +147,10 @@ async def opened(
         office = CommandServices(
             agent,
             database,
-            turns.histories,
+            turns.windows,
             door,
             lambda: facts,
-            policies.first_mode,
+            policies.default_mode,
             turns.compactions.compact,
             turns.speaking,
             rules,

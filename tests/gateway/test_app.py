@@ -36,12 +36,12 @@ async def test_a_wrong_token_is_told_in_the_status_and_everything_else_works(
             status: Mapping[str, object] = {}
             while status.get("state") != "refused":
                 await asyncio.sleep(0.01)
-                ((_, status),) = (await app.desk.status())["channels"].items()
+                ((_, status),) = (await app.service.status())["channels"].items()
         assert "telegram.token" in status["last_error"]
         assert "x" * 35 not in str(status)
         message = typed("hello")
-        async with asyncio.timeout(30), app.desk.watch(message.session_key) as events:
-            await app.desk.submit(message)
+        async with asyncio.timeout(30), app.service.watch(message.session_key) as events:
+            await app.service.submit(message)
             async for event in events:
                 if isinstance(event, Delivered):
                     break
@@ -55,10 +55,10 @@ async def test_a_good_token_polls(tmp_path: Path, bot_api: BotApi) -> None:
         async with asyncio.timeout(30):
             while not any(
                 status["state"] == "polling"
-                for status in (await app.desk.status())["channels"].values()
+                for status in (await app.service.status())["channels"].values()
             ):
                 await asyncio.sleep(0.01)
-        assert not app.reception.failures
+        assert not app.channels.failures
 
 
 async def test_tools_reach_nothing_of_kores_own_even_without_the_boundary_of_the_workspace(
@@ -77,9 +77,9 @@ async def test_tools_reach_nothing_of_kores_own_even_without_the_boundary_of_the
     async with (
         asyncio.timeout(30),
         open_app(settings, DataDir(tmp_path), channels=False) as app,
-        app.desk.watch(message.session_key) as events,
+        app.service.watch(message.session_key) as events,
     ):
-        await app.desk.submit(message)
+        await app.service.submit(message)
         async for event in events:
             if isinstance(event, Delivered):
                 break

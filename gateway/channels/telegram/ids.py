@@ -12,7 +12,7 @@ from gateway.core.messages import Route
 
 def telegram_chat_id(route: Route, moves: ChatIdAliases) -> int:
     """Where Telegram has the route's chat now."""
-    return int(moves.now(route.chat_id))
+    return int(moves.current(route.chat_id))
 
 
 def thread_of(route: Route) -> int | None:
@@ -22,10 +22,12 @@ def thread_of(route: Route) -> int | None:
 def telegram_message_id(route: Route, message_id: str, moves: ChatIdAliases) -> int | None:
     """A stored id as Telegram counts it; None for one of a group that is no more."""
     chat, slash, number = message_id.rpartition("/")
-    moved = moves.now(route.chat_id) != route.chat_id
-    return int(number) if bool(slash) == moved and chat in ("", moves.now(route.chat_id)) else None
+    moved = moves.current(route.chat_id) != route.chat_id
+    return (
+        int(number) if bool(slash) == moved and chat in ("", moves.current(route.chat_id)) else None
+    )
 
 
 def stored_id(chat_id: str, message_id: int, moves: ChatIdAliases) -> str:
     """The id of a message as it is stored; `chat_id` is Telegram's."""
-    return str(message_id) if moves.first(chat_id) == chat_id else f"{chat_id}/{message_id}"
+    return str(message_id) if moves.canonical(chat_id) == chat_id else f"{chat_id}/{message_id}"

@@ -54,7 +54,7 @@ async def await_owner(settings: Settings, home: DataDir, candidate: Candidate, s
     from gateway.app import open_app
 
     async with open_app(settings, home, channels=True) as app:
-        return await _wait(app.desk, candidate, say)
+        return await _wait(app.service, candidate, say)
 
 
 async def _beside(home: DataDir, candidate: Candidate, say: Say) -> str:

@@ -122,7 +122,7 @@ def edit(args: argparse.Namespace, sources: Sources) -> int:
 
 def revert(args: argparse.Namespace, sources: Sources) -> int:
     """Put back the last file that a gateway ran with; what stands there is kept for `edit`."""
-    file, good = sources.own, DataDir(sources.home).good
+    file, good = sources.own, DataDir(sources.home).last_good_config
     text = read_text(good)
     if text is None:
         raise KoreError(

@@ -64,7 +64,7 @@ def _settings(args: argparse.Namespace) -> "Settings":
         require_telegram(settings)
         _require_anything(settings)
     except ConfigError as exc:
-        if exc.hint is None and data_dir_of(args).good.exists():
+        if exc.hint is None and data_dir_of(args).last_good_config.exists():
             exc.hint = "`kore config revert` puts back the last file that a gateway ran with"
         raise
     return settings
@@ -110,9 +110,9 @@ async def _serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
     async with open_app(settings, home, channels=True) as app:
-        await _announce(app.desk)
+        await _announce(app.service)
         reloader = _reloader(args, settings, home, app, log_as)
-        app.desk.reloader = reloader
+        app.service.reloader = reloader
         if not (sys.stdin and sys.stdin.isatty()):
             # At a terminal it means that the window was closed.
             loop.add_signal_handler(signal.SIGHUP, reloader.ask)
@@ -150,7 +150,7 @@ def _reloader(
             log_as(settings)
             held = settings.logging
 
-    return ConfigReloader(app.adjustable, app.database, home, sources_of(args), settings, after)
+    return ConfigReloader(app.reload_targets, app.database, home, sources_of(args), settings, after)
 
 
 async def _announce(service: "Service") -> None:

@@ -88,7 +88,7 @@ def _case(args: argparse.Namespace) -> Case:
     assert role is not None, "it was just found"
     standing = PrincipalContext(
         role=role,
-        mode=args.mode or policies.first_mode(args.channel),
+        mode=args.mode or policies.default_mode(args.channel),
         trust="local" if args.channel == CONSOLE else "remote",
         confined=_confined(settings, data_dir_of(args)),
         blocked_commands=policies.blocked_commands,

@@ -19,7 +19,7 @@ class AuditRelay:
         self._audit = audit
         self._lock = asyncio.Lock()
 
-    async def carry(self) -> None:
+    async def flush(self) -> None:
         """Returns once every note is on record; what cannot be recorded stays for the next time.
 
         A kill in between leaves a note twice in the log, never in none.

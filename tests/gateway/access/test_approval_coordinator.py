@@ -202,7 +202,7 @@ async def test_what_may_have_begun_before_a_crash_is_not_told_as_never_run(tmp_p
     model = [assistant("", (change("1"), change("2", "b.txt")))]
     async with opened(tmp_path, model, owner=OWNER, platform=Asking()) as parts:
         await take(parts, said("go"))
-        reading = (lambda _: False, parts.turns.asked)
+        reading = (lambda _: False, parts.turns.user_message)
         claim = await parts.database.transact(claims.claim, LANE, time.time(), *reading)
         assert isinstance(claim, claims.TurnClaim)
         effects: dict[str, Effect] = {"1": "idempotent", "2": "idempotent"}
@@ -288,7 +288,7 @@ async def test_who_is_turned_out_comes_back_without_consent(tmp_path: Path) -> N
         await parts.desk.approve(letters[-1].split("`")[1])
 
     async with running(tmp_path, model, owner=OWNER, allow=(), platform=Asking()) as parts:
-        parts.bus.door.access.roles = {"chat:8": "build"}
+        parts.bus.pairing.access.roles = {"chat:8": "build"}
         await take(parts, said("hi", "7"))
         await parts.platform.until(lambda: "hello" in parts.platform.texts("7"))
         await let_in(parts, 1)

@@ -108,15 +108,15 @@ def test_ids_that_look_alike_are_told_apart() -> None:
 
 
 def test_a_known_person_in_private_is_no_stranger_and_everybody_in_a_group_is() -> None:
-    assert not ACCESS.is_stranger(said("x", sender=Sender("7")))
-    assert not ACCESS.is_stranger(said("x", sender=Sender("8")))
-    assert ACCESS.is_stranger(said("x", sender=Sender("9"), account="open"))
-    assert ACCESS.is_stranger(said("x", sender=Sender("7"), private=False))
+    assert not ACCESS.is_untrusted(said("x", sender=Sender("7")))
+    assert not ACCESS.is_untrusted(said("x", sender=Sender("8")))
+    assert ACCESS.is_untrusted(said("x", sender=Sender("9"), account="open"))
+    assert ACCESS.is_untrusted(said("x", sender=Sender("7"), private=False))
 
 
 def test_what_the_owner_passes_on_are_a_stranger_s_words_and_no_command() -> None:
     passed_on = said("/auto", sender=Sender("7"), forwarded=True)
-    assert ACCESS.is_stranger(passed_on)
+    assert ACCESS.is_untrusted(passed_on)
     assert ACCESS.is_allowed(passed_on)
     assert not is_command(passed_on)
     assert is_command(said("/auto", sender=Sender("7")))

@@ -83,7 +83,7 @@ def test_an_approval_that_could_not_be_stored_leaves_the_place_to_the_first(
     assert pairing.approve(tx, code, CLI, NOW).owner
     tx.run("ROLLBACK")
     assert pairing.approve(tx, code, CLI, NOW).owner
-    assert access.chief == "chat:9"
+    assert access.owner_id == "chat:9"
 
 
 def test_the_first_one_approved_becomes_the_owner_and_the_second_does_not(
@@ -92,7 +92,7 @@ def test_the_first_one_approved_becomes_the_owner_and_the_second_does_not(
     first, second = asked(pairing, tx, "9"), asked(pairing, tx, "8")
     assert pairing.approve(tx, second, CLI, NOW).owner
     assert not pairing.approve(tx, first, CLI, NOW).owner
-    assert access.chief == "chat:8"
+    assert access.owner_id == "chat:8"
     assert access.role(said("x", "9", sender=Sender("9"))) == "general"
 
 
@@ -102,7 +102,7 @@ def test_a_configured_owner_beats_the_one_that_pairing_made(
     pairing.approve(tx, asked(pairing, tx, "9"), CLI, NOW)
     configured = AccessControl("chat:7", {})
     PairingCodes(configured).load(tx)
-    assert configured.chief == "chat:7"
+    assert configured.owner_id == "chat:7"
     assert not configured.is_owner(said("x", "9", sender=Sender("9")))
     assert configured.is_allowed(said("x", "9", sender=Sender("9")))
 
@@ -165,7 +165,7 @@ def test_who_was_turned_down_or_out_gets_no_code_for_a_day(
     pairing.approve(tx, asked(pairing, tx, "8"), CLI, NOW)
     assert pairing.revoke(tx, "chat:8", NOW)
     assert not access.is_allowed(said("x", "8", sender=Sender("8")))
-    assert access.chief is None
+    assert access.owner_id is None
     assert not pairing.revoke(tx, "chat:8", NOW)
     for sender in ("8", "9"):
         assert ask(pairing, tx, sender, NOW + TURNED_DOWN_S - 1) is None
@@ -198,13 +198,13 @@ def test_an_invitation_makes_one_person_the_owner_once(
     bearer = said("hi", "9", sender=Sender("9", "Ann"))
     assert pairing.redeem(tx, bearer, f"{code}x", NOW) is None
     assert pairing.redeem(tx, said("hi", "9", private=False), code, NOW) is None
-    assert access.chief is None
+    assert access.owner_id is None
     asking = pairing.redeem(tx, bearer, code, NOW)
     assert asking is not None
     assert asking.person.name == "Ann"
-    assert access.chief == "chat:9"
+    assert access.owner_id == "chat:9"
     assert pairing.redeem(tx, said("hi", "8"), code, NOW) is None
-    assert access.chief == "chat:9"
+    assert access.owner_id == "chat:9"
 
 
 def test_an_invitation_is_void_after_its_time_and_once_there_is_another(
@@ -213,7 +213,7 @@ def test_an_invitation_is_void_after_its_time_and_once_there_is_another(
     first, second = invited(pairing, tx), invited(pairing, tx)
     assert pairing.redeem(tx, said("hi", "9"), first, NOW) is None
     assert pairing.redeem(tx, said("hi", "9"), second, NOW + CODE_LIFE_S) is None
-    assert access.chief is None
+    assert access.owner_id is None
 
 
 def test_an_invitation_is_for_one_bot_and_no_request_that_others_see_or_approve(
@@ -223,5 +223,5 @@ def test_an_invitation_is_for_one_bot_and_no_request_that_others_see_or_approve(
     assert pairing.redeem(tx, said("hi", "9"), code, NOW) is None
     assert members.requests(tx, NOW) == []
     assert pairing.approve(tx, code, CLI, NOW).why == "unknown"
-    assert access.chief is None
+    assert access.owner_id is None
     assert code not in tx.content().decode("latin-1")

@@ -32,7 +32,7 @@ def door(tx: Transaction) -> PairingService:
     door = PairingService(
         AccessControl("chat:7", {("chat", "bot"): ()}), lambda route, text: [OutboundPart(text)]
     )
-    assert door.knock(tx, said("hi", "9", sender=Sender("9", "Ann")), NOW)
+    assert door.handle_stranger(tx, said("hi", "9", sender=Sender("9", "Ann")), NOW)
     return door
 
 
@@ -88,7 +88,7 @@ def test_a_request_of_a_day_later_has_buttons_of_its_own(
 ) -> None:
     sent(tx)
     later = NOW + 24 * 3600
-    assert door.knock(tx, said("hi", "9", sender=Sender("9", "Ann")), later)
+    assert door.handle_stranger(tx, said("hi", "9", sender=Sender("9", "Ann")), later)
     assert door.press(tx, pressed("pair:y:9:1000000062"), later).startswith("Too late")
     assert not door.access.is_allowed(said("hi", "9", sender=Sender("9")))
     new = round(later * 1000)
@@ -114,7 +114,7 @@ def test_what_somebody_wrote_before_they_were_turned_out_is_not_answered_after_i
     door = PairingService(
         AccessControl("chat:7", {("chat", "bot"): listed}), lambda *_: [OutboundPart("x")]
     )
-    door.knock(tx, said("hi", "9", sender=Sender("9", "Ann")), NOW)
+    door.handle_stranger(tx, said("hi", "9", sender=Sender("9", "Ann")), NOW)
     door.press(tx, pressed("pair:y:9:1000000062"), NOW)
     for text, chat, who in (("a", "9", "9"), ("b", "-5", "9"), ("c", "-5", "7"), ("d", "8", "99")):
         message = said(text, chat, sender=Sender(who), private=chat != "-5")

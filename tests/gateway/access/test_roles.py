@@ -142,5 +142,5 @@ def test_a_setting_that_names_no_role_is_refused_with_a_guess(file: Path) -> Non
 
 def test_a_channel_begins_with_its_mode() -> None:
     policies = RoleRegistry(PolicySettings(modes={"telegram": "plan"}))
-    assert policies.first_mode("telegram") == "plan"
-    assert policies.first_mode("cli") == "ask"
+    assert policies.default_mode("telegram") == "plan"
+    assert policies.default_mode("cli") == "ask"

@@ -22,7 +22,7 @@ def intake(
     parts: Parts, limits: BackpressureLimits | None = None, access: AccessControl = ACCESS
 ) -> Ingestor:
     door = PairingService(access, parts.delivery.render, parts.delivery.languages)
-    clerk, notes = parts.approvals.clerk, parts.bus.notes
+    clerk, notes = parts.approvals.service, parts.bus.audit_relay
     return Ingestor(parts.database, door, parts.delivery, clerk, notes, read_command, limits)
 
 

@@ -100,5 +100,5 @@ def test_a_retry_is_told(doing: ActivityStatus) -> None:
 
 def test_a_turn_that_is_put_down_says_why(doing: ActivityStatus) -> None:
     doing.feed(start("exec", command="make"))
-    doing.rest("Waiting for an answer")
+    doing.set_paused("Waiting for an answer")
     assert doing.line == "⏳ Waiting for an answer"

@@ -269,5 +269,5 @@ async def test_a_turn_that_is_put_down_says_so_below_its_text(
     async with shown(parts) as preview:
         preview.feed(TextDelta("one"))
         await platform.until(lambda: platform.texts("1") == ["one"])
-        preview.rest("Waiting for an answer")
+        preview.set_paused("Waiting for an answer")
     assert platform.texts("1") == ["one\n⏳ Waiting for an answer"]

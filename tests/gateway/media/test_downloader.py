@@ -104,7 +104,7 @@ async def test_a_slow_ear_keeps_no_other_file_waiting(tmp_path: Path) -> None:
         work = asyncio.create_task(porter.run(woken.append))
         await settled(lambda: len(asked) == len(voices))
         await stored(parts, said("[photo]", "9", media=(Media("photo", remote="f", unique="p"),)))
-        porter.look()
+        porter.notify()
         await settled(lambda: woken)
         assert woken == ["chat:bot:9"]
         await ended(work)
@@ -128,7 +128,7 @@ async def test_a_file_that_somebody_changed_meanwhile_stays_and_the_other_lies_b
         work = asyncio.create_task(porter.run(woken.append))
         for _ in range(2):
             await stored(parts, said("[document]", media=(sent,)))
-            porter.look()
+            porter.notify()
             await settled(lambda: woken)
             woken.clear()
         await ended(work)
@@ -203,7 +203,7 @@ async def test_an_early_part_of_an_album_is_gone_after_a_while(tmp_path: Path) -
             parts.database, parts.delivery, Inboxes(tmp_path), media=MediaSection()
         )
         work = asyncio.create_task(porter.run(lambda lane: None))
-        accept = porter.beside(parts.bus.accept)
+        accept = porter.wrap_accept(parts.bus.accept)
         photo = Media("photo", remote="f", unique="u")
         part = said("[photo]", media=(photo,), album="1:9", follows=True)
         await accept("chat", "bot", Batch([part]))

@@ -36,7 +36,7 @@ def transcriber(listener: Listener, **more: Any) -> Transcriber:
 async def test_what_was_spoken_is_written_down(listener: Listener, spoken: Path) -> None:
     listener.text = "  good morning \ud83d\ude00 "
     service = transcriber(listener, api_key=SecretStr("sk-x"), model="large", language="de")
-    heard = await service.hear(VOICE, spoken)
+    heard = await service.transcribe(VOICE, spoken)
     assert heard.words == "good morning \U0001f600"
     (request,) = listener.heard
     assert (request.filename, request.data) == ("voice-1.ogg", b"OggS data")
@@ -52,7 +52,7 @@ async def test_what_it_costs_is_told_by_its_length(
     listener: Listener, spoken: Path, price: float | None, seconds: int | None, nano: int | None
 ) -> None:
     service = transcriber(listener, model="large", price_per_minute_usd=price)
-    heard = await service.hear(replace(VOICE, seconds=seconds), spoken)
+    heard = await service.transcribe(replace(VOICE, seconds=seconds), spoken)
     assert (heard.heard_by, heard.heard_nano) == ("transcription/large", nano)
 
 
@@ -60,7 +60,7 @@ async def test_an_answer_that_comes_in_pieces_is_read_to_its_end(
     listener: Listener, spoken: Path
 ) -> None:
     listener.answers.append((200, ['{"text": "good ', 'morning", ', '"language": "en"}']))
-    assert (await transcriber(listener).hear(VOICE, spoken)).words == "good morning"
+    assert (await transcriber(listener).transcribe(VOICE, spoken)).words == "good morning"
 
 
 async def test_an_answer_without_an_end_is_not_kept(listener: Listener, spoken: Path) -> None:
@@ -68,12 +68,12 @@ async def test_an_answer_without_an_end_is_not_kept(listener: Listener, spoken: 
     with pytest.raises(
         NotFetched, match="the transcription service returned an unexpected response"
     ):
-        await transcriber(listener).hear(VOICE, spoken)
+        await transcriber(listener).transcribe(VOICE, spoken)
 
 
 async def test_only_what_sounds_is_listened_to(listener: Listener, spoken: Path) -> None:
     picture = Media("photo", path="inbox/p.jpg")
-    assert await transcriber(listener).hear(picture, spoken) is picture
+    assert await transcriber(listener).transcribe(picture, spoken) is picture
     assert listener.heard == []
 
 
@@ -82,9 +82,9 @@ async def test_without_a_service_what_was_spoken_to_us_is_said_not_to_be_heard(
 ) -> None:
     nobody = Transcriber(TranscriptionSection())
     with pytest.raises(NotFetched, match="no transcription service is configured"):
-        await nobody.hear(VOICE, spoken)
+        await nobody.transcribe(VOICE, spoken)
     song = Media("audio", path="inbox/a.mp3")
-    assert await nobody.hear(song, spoken) is song
+    assert await nobody.transcribe(song, spoken) is song
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ async def test_a_refusal_is_a_sentence(
 ) -> None:
     listener.answers.append((status, body))
     with pytest.raises(NotFetched, match=why) as refused:
-        await transcriber(listener).hear(VOICE, spoken)
+        await transcriber(listener).transcribe(VOICE, spoken)
     assert refused.value.again is again
 
 
@@ -113,7 +113,7 @@ async def test_a_service_that_is_not_there_may_be_later(spoken: Path) -> None:
     with pytest.raises(
         NotFetched, match="could not connect to the transcription service"
     ) as refused:
-        await service.hear(VOICE, spoken)
+        await service.transcribe(VOICE, spoken)
     assert refused.value.again
 
 
@@ -123,12 +123,12 @@ async def test_a_service_that_takes_too_long_is_not_asked_again(
     listener.answers.append((200, None))
     section = TranscriptionSection(api_base=listener.base_url)
     with pytest.raises(NotFetched, match="took longer than 1 s") as refused:
-        await Transcriber(section, answer_s=1.0).hear(VOICE, spoken)
+        await Transcriber(section, answer_s=1.0).transcribe(VOICE, spoken)
     assert not refused.value.again
 
 
 async def test_what_is_too_large_is_not_sent(listener: Listener, spoken: Path) -> None:
     large = Media("voice", path="inbox/v.ogg", size_bytes=LIMIT_BYTES + 1)
     with pytest.raises(NotFetched, match="limit of 25 MB"):
-        await transcriber(listener).hear(large, spoken)
+        await transcriber(listener).transcribe(large, spoken)
     assert listener.heard == []

@@ -87,7 +87,7 @@ async def test_a_deletion_that_was_cut_off_is_finished(tmp_path: Path) -> None:
 
         custodian = custodian_of(parts, tmp_path)
         with pytest.raises(KeyboardInterrupt):
-            await replace(custodian, carry_notes=cut_off).delete("chat:71", copies=False)
+            await replace(custodian, flush_audit=cut_off).delete("chat:71", copies=False)
         assert theirs.exists()
         await custodian.finish()
         assert not theirs.parent.exists()
@@ -125,7 +125,7 @@ async def test_a_tower_of_folders_is_exported_as_far_as_it_has_names_and_deleted
             (theirs / os.fsdecode(b"odd\xff.txt")).write_text("x")
             (theirs / "z.txt").write_text("last")
             custodian, target = custodian_of(parts, tmp_path), tmp_path / "all.zip"
-            assert (await custodian.look("chat:71"))["files"] == 4
+            assert (await custodian.summarize("chat:71"))["files"] == 4
             made = await custodian.export("chat:71", target)
             assert made["left_out"] == 2
             with zipfile.ZipFile(target) as packed:
@@ -147,7 +147,7 @@ async def test_what_the_owner_has_goes_and_what_lies_in_a_channels_folder_stays(
             (inbox / path).parent.mkdir(parents=True, exist_ok=True)
             (inbox / path).write_text("x")
         custodian, target = custodian_of(parts, tmp_path), tmp_path / "all.zip"
-        assert (await custodian.look("cli:me"))["files"] == 3
+        assert (await custodian.summarize("cli:me"))["files"] == 3
         await custodian.export("cli:me", target)
         with zipfile.ZipFile(target) as packed:
             names = [name for name in packed.namelist() if name.startswith("inbox/")]

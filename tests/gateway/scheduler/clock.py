@@ -36,7 +36,7 @@ class Kept:
     def __init__(self, parts: Parts, clock: Clock) -> None:
         self.parts = parts
         self.clock = clock
-        self.timetable = parts.desk.timetable
+        self.timetable = parts.desk.job_service
 
     async def asked(self, text: str, chat: str = "1", **more: Any) -> str:
         """What is answered to a message there, once it is."""
@@ -57,7 +57,7 @@ class Kept:
 
     async def rests(self) -> None:
         """Returns once the scheduler has looked at all that is due by now."""
-        ways = self.timetable.house.open_ways
+        ways = self.timetable.context.open_channels
         while await self.parts.rows(
             "SELECT 1 FROM job WHERE state = 'on' AND due_at <= ? AND channel || ':' || account IN"
             " (SELECT value FROM json_each(?))",
@@ -77,7 +77,7 @@ async def kept(
 ) -> AsyncIterator[Kept]:
     clock = clock or Clock()
     async with running(folder, provider, **more) as parts:
-        timetable = parts.desk.timetable
+        timetable = parts.desk.job_service
         timetable.attended.set()
         scheduler = JobTimer(
             *(parts.database, timetable, parts.bus, parts.delivery),

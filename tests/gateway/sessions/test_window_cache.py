@@ -30,8 +30,8 @@ async def test_what_was_forgotten_is_read_again(database: SqliteStore) -> None:
     session = await database.transact(begin, "a")
     await texts(histories, session, "a")
     await database.transact(sessions.append_messages, session, None, [user("b")], 3.0)
-    histories.forget(session)
-    histories.forget("unknown")
+    histories.evict(session)
+    histories.evict("unknown")
     assert await texts(histories, session, "b") == ["a", "b"]
 
 

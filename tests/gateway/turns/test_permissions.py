@@ -91,9 +91,9 @@ def test_a_remote_sender_cannot_choose_permissions_or_folder() -> None:
     options = {"auto": True, "mode": "auto", "cwd": "/etc", "allowed_tools": ["exec"]}
     assert verdict(said("x", options=options)) == "deny"
     assert verdict(said("x", options=options), asked=request("write_file")) == "ask"
-    assert rules().root(said("x", options=options)) == HERE
-    assert rules().root(typed("x", options={"cwd": "/etc"})) == Path("/etc").resolve()
-    assert rules().root(typed("x")) == HERE
+    assert rules().working_dir(said("x", options=options)) == HERE
+    assert rules().working_dir(typed("x", options={"cwd": "/etc"})) == Path("/etc").resolve()
+    assert rules().working_dir(typed("x")) == HERE
 
 
 def test_the_tools_of_a_run_are_chosen_at_the_console() -> None:

@@ -570,7 +570,7 @@ async def test_an_errand_that_is_stored_and_not_begun_is_begun_after_a_crash(
     model = Counting()
     async with running(tmp_path, model) as parts:
         await parts.until("SELECT 1")
-        parts.turns.errands.wake = unheard
+        parts.turns.subagents.wake = unheard
         await parts.bus.submit(typed(task("hello you", background=background)))
         await parts.until("SELECT 1 FROM task")
         await settled(lambda: parts.bus.lanes == 0)
@@ -590,7 +590,7 @@ async def test_a_result_that_nobody_has_read_yet_is_read_after_a_crash_once(
     async with running(tmp_path, model) as parts:
         wake = parts.bus.wake
         await parts.until("SELECT 1")
-        parts.turns.errands.wake = lambda lane: wake(lane) if lane != LANE else None
+        parts.turns.subagents.wake = lambda lane: wake(lane) if lane != LANE else None
         await parts.bus.submit(typed(task("hello you", background=background)))
         await parts.until("SELECT 1 FROM task WHERE state = 'done'")
         await settled(lambda: parts.bus.lanes == 0)

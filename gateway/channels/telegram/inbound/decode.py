@@ -109,7 +109,7 @@ def _press(query: Mapping[str, Any], here: DecodeContext, received_at: float) ->
     return InboundMessage(
         channel="telegram",
         account=here.account,
-        chat_id=here.moves.first(str(int(chat["id"]))),
+        chat_id=here.moves.canonical(str(int(chat["id"]))),
         sender=sender,
         event_id=str(query["id"]),
         content=mend(str(query.get("data", ""))),
@@ -171,7 +171,7 @@ class _MessageDecoder:
         return InboundMessage(
             channel="telegram",
             account=self._here.account,
-            chat_id=self._here.moves.first(str(self._chat_id)),
+            chat_id=self._here.moves.canonical(str(self._chat_id)),
             sender=sender,
             event_id=event_id,
             content=content or "",
@@ -214,7 +214,7 @@ class _MessageDecoder:
         """Whether what is not for us is kept as context: in some groups, and no commands."""
         if self._private or self._text.startswith("/"):
             return False
-        chat_id = self._here.moves.first(str(self._chat_id))
+        chat_id = self._here.moves.canonical(str(self._chat_id))
         route = Route("telegram", self._here.account, chat_id, self._thread())
         return self._here.places.of(route).listen is True
 

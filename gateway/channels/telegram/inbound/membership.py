@@ -21,8 +21,8 @@ def membership_change(update: Mapping[str, Any], here: DecodeContext) -> Standin
         chat, author = change["chat"], person(change["from"])
         private = chat["type"] == "private"
         wire = str(int(chat["id"]))
-        first = here.moves.first(wire)
-        if here.moves.now(first) != wire:
+        first = here.moves.canonical(wire)
+        if here.moves.current(first) != wire:
             return None
         return Standing(
             route=Route("telegram", here.account, first),

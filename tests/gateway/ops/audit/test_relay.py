@@ -147,10 +147,10 @@ async def test_what_cannot_be_recorded_now_is_recorded_later(tmp_path: Path) -> 
     database, full = SqliteStore.open(tmp_path / "kore.db"), Full()
     await put(database, ["a", "b"])
     carrier = AuditRelay(database, full)
-    await carrier.carry()
+    await carrier.flush()
     assert full.kept == []
     full.room = True
-    await asyncio.gather(carrier.carry(), carrier.carry())
+    await asyncio.gather(carrier.flush(), carrier.flush())
     assert full.kept == ["a", "b"]
     await database.close()
 
@@ -160,7 +160,7 @@ async def test_a_kill_behind_the_change_forgets_no_note(tmp_path: Path) -> None:
     await put(database, ["let in"])
     await database.close()
     database, log = SqliteStore.open(tmp_path / "kore.db"), AuditLog(tmp_path / "audit")
-    await AuditRelay(database, log).carry()
+    await AuditRelay(database, log).flush()
     await log.close()
     await database.close()
     (entry,) = entries(tmp_path / "audit")
