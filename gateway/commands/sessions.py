@@ -11,11 +11,10 @@ from gateway.core.markdown import code, escape_markdown
 from gateway.core.messages import CONSOLE, Route
 from gateway.core.records import SessionInfo, SessionState
 from gateway.sessions.background_work import ended_now
-from gateway.store import search
 from gateway.store.port import Transaction
-from gateway.store.repositories import session_admin, sessions
+from gateway.store.repositories import search, session_admin, sessions
+from gateway.store.repositories.search import Scope
 from gateway.store.repositories.session_admin import SessionOwner
-from gateway.store.search import Scope
 
 MAX_SESSIONS = 10
 _MAX_HITS = 5

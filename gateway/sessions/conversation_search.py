@@ -10,11 +10,10 @@ from agent.records import frozen
 from agent.tools.base import MemoryHit
 from gateway.core.messages import CONSOLE, InboundMessage, Route
 from gateway.core.records import SearchHit
-from gateway.store import search
 from gateway.store.port import Store, Transaction
-from gateway.store.repositories import sessions
+from gateway.store.repositories import search, sessions
 from gateway.store.repositories.claims import TurnClaim
-from gateway.store.search import Scope
+from gateway.store.repositories.search import Scope
 
 # When no message holds all the words, those that hold one of the longest are shown.
 _SINGLE_WORDS = 3

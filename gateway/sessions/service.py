@@ -14,11 +14,10 @@ from agent.records import frozen
 from gateway.core.messages import CONSOLE
 from gateway.core.records import SearchHit, SessionInfo, SessionPreview
 from gateway.sessions.background_work import BackgroundWork
-from gateway.store import search
 from gateway.store.port import Store, Transaction
-from gateway.store.repositories import inbox, session_admin, sessions, usage
+from gateway.store.repositories import inbox, search, session_admin, sessions, usage
+from gateway.store.repositories.search import Scope
 from gateway.store.repositories.session_admin import SessionOwner, Status
-from gateway.store.search import Scope
 
 if TYPE_CHECKING:
     from gateway.core.transcript import Transcript

@@ -11,7 +11,7 @@ import pytest
 
 from gateway.store.cipher import SEALED
 from gateway.store.repositories import user_data
-from gateway.store.search import Scope
+from gateway.store.repositories.search import Scope
 from gateway.store.sqlite.backup import _COUNTED
 from gateway.store.sqlite.engine import connect
 from gateway.store.sqlite.transaction import SqliteTransaction
@@ -54,7 +54,7 @@ UNSELECTIVE = {"account", "channel", "kind", "principal", "role", "state"}
 BY_HAND = "asked for at the machine, seldom, and about everything that there is"
 _SQL = "gateway/store/repositories"
 # The search index is full text of SQLite itself.
-_WITH_SQL = f"{_SQL}/", "gateway/store/sqlite/", "gateway/store/search.py"
+_WITH_SQL = f"{_SQL}/", "gateway/store/sqlite/", "gateway/store/repositories/search.py"
 MAY_SCAN = {
     f"{_SQL}/file_changes.py:entries": BY_HAND,
     f"{_SQL}/user_data.py": BY_HAND,
@@ -65,7 +65,7 @@ MAY_SCAN = {
     f"{_SQL}/sessions.py:last_of": "one person's, newest first, up to an open one",
     f"{_SQL}/session_admin.py:_name_of_copy": "a fork: the names of one person's conversations",
     f"{_SQL}/session_admin.py:named": "/resume NAME: one person's conversations",
-    "gateway/store/search.py:_named": "a search: the names of conversations",
+    "gateway/store/repositories/search.py:_named": "a search: the names of conversations",
     f"{_SQL}/approvals.py:private_route": "one person's, newest first, up to a private one",
     f"{_SQL}/usage.py:private_route": "the same",
     f"{_SQL}/jobs.py:known": "once, at the start; a job keeps a hundred slots",
@@ -84,7 +84,7 @@ _SCOPES = sorted(
 _COLUMNS = "principal = ?", "channel = ? AND account = ? AND chat = ?"
 GIVEN: Given = {
     f"{_SQL}/session_admin.py": {"where": _SCOPES},
-    "gateway/store/search.py": {"where": _SCOPES},
+    "gateway/store/repositories/search.py": {"where": _SCOPES},
     f"{_SQL}/sessions.py": {"where": _SCOPES},
     "gateway/store/sqlite/sealing.py": {"one.table": [one.table for one in SEALED]},
     "gateway/store/sqlite/backup.py": {"table": list(_COUNTED.values())},

@@ -14,7 +14,7 @@ from gateway.core.records import Excerpt, SessionPreview
 from gateway.store.port import Transaction
 from gateway.store.repositories import sessions
 from gateway.store.repositories.inbox import LIVE
-from gateway.store.search import Scope
+from gateway.store.repositories.search import Scope
 
 Status = Literal["open", "paused", "closed"]
 NAME_CHARS = 200

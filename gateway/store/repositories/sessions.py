@@ -13,10 +13,10 @@ from agent.serialization import dumps, message_from_json, message_to_json
 from agent.types import Message, Taint
 from gateway.core.messages import ONCE
 from gateway.core.records import QueueMode, SessionInfo, SessionState, Trace
-from gateway.store import search
 from gateway.store.port import Row, Transaction
+from gateway.store.repositories import search
 from gateway.store.repositories.active_channels import queue_default
-from gateway.store.search import Scope
+from gateway.store.repositories.search import Scope
 
 _TITLE_CHARS = 50
 

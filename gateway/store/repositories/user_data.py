@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from agent.records import frozen
 from agent.serialization import message_to_json
 from agent.types import Message, Text
-from gateway.store import search
 from gateway.store.port import Transaction
+from gateway.store.repositories import search
 from gateway.store.repositories.inbox import LIVE
 
 DELETED = "deleted"

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from gateway.store import search
 from gateway.store.cipher import SEALED, Cipher, Value
 from gateway.store.errors import StoreError
+from gateway.store.repositories import search
 from gateway.store.sqlite.engine import connect
 from gateway.store.sqlite.errors import mapped
 from gateway.store.sqlite.migrator import copies

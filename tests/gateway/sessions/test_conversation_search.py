@@ -12,9 +12,8 @@ from agent.types import Taint, user
 from gateway.access.control import AccessControl
 from gateway.core.messages import InboundMessage, Sender
 from gateway.sessions.conversation_search import ConversationSearch
-from gateway.store import search
 from gateway.store.port import Transaction
-from gateway.store.repositories import sessions
+from gateway.store.repositories import search, sessions
 from gateway.store.repositories.claims import TurnClaim
 from gateway.store.sqlite.engine import SqliteStore
 from tests.gateway.parts import said, typed

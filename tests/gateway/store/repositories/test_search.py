@@ -4,12 +4,11 @@ import pytest
 
 from agent.errors import KoreError
 from agent.types import Message, Text, ToolCall, assistant, user
-from gateway.store import search
 from gateway.store.cipher import Cipher
 from gateway.store.port import Transaction
-from gateway.store.repositories import session_admin, sessions
+from gateway.store.repositories import search, session_admin, sessions
+from gateway.store.repositories.search import CHUNK, Scope
 from gateway.store.repositories.session_admin import SessionOwner
-from gateway.store.search import CHUNK, Scope
 from tests.gateway.store.repositories.test_inbox import db
 from tests.gateway.store.transactions import open_transaction
 
