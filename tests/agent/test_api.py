@@ -31,10 +31,11 @@ def test_what_the_readme_shows_runs(example: str, tmp_path: Path) -> None:
     assert "stand-in" in ran.stdout
 
 
-def test_the_readme_shows_both_calls() -> None:
-    shown = "\n".join(EXAMPLES)
-    assert "kore.run(" in shown
-    assert "kore.stream(" in shown
+def test_the_readme_shows_a_call_and_the_page_of_the_library_both() -> None:
+    assert "kore.run(" in "\n".join(EXAMPLES)
+    page = (ROOT / "docs" / "library.md").read_text("utf-8")
+    assert "kore.run(" in page
+    assert "kore.stream(" in page
 
 
 async def test_run_answers_in_one_call(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ PRINTED = {
     ("library", "Sessions"): "True",
     ("library", "Sub-agents"): "poet session_start",
     ("library", "Events"): "calls list_dir {'path': '.'}",
-    ("library", "An own provider"): "HELLO",
+    ("library", "A custom provider"): "HELLO",
     ("own-tools", "Tools"): "Oslo: sun, 21 degrees C",
     ("own-tools", "Approvals"): "exec - ",
 }
@@ -51,7 +51,7 @@ def test_an_example_runs_and_does_what_it_shows(name: str, head: str, tmp_path: 
 
 
 def test_a_provider_is_registered_in_ten_lines() -> None:
-    lines = [line for line in EXAMPLES["library", "An own provider"].splitlines() if line.strip()]
+    lines = [line for line in EXAMPLES["library", "A custom provider"].splitlines() if line.strip()]
     own = [line for line in lines if not line.startswith(("import ", "from ", "print("))]
     assert len(own) <= 10
 
