@@ -44,6 +44,7 @@ from gateway.turns.permissions import TurnPermissions
 from gateway.turns.runner import TurnRunner
 from gateway.turns.usage_meter import StoreUsageMeter
 from tests.fakes.platform import Platform
+from tests.fakes.rehearsing_store import RehearsingStore
 
 _numbers = itertools.count(1)
 
@@ -122,7 +123,7 @@ async def opened(
     models = provider if isinstance(provider, ModelPool) else ModelPool.of(provider, {})
     workspace = folder / "workspace"
     workspace.mkdir(exist_ok=True)
-    database = SqliteStore.open(folder / "kore.db", cipher=cipher)
+    database = RehearsingStore.open(folder / "kore.db", cipher=cipher)
     audit = AuditLog(folder / "audit")
     agents = SubagentCatalog(CatalogPaths(folder / "nobody", folder / "kore"))
     agent = Agent(models, workspace=workspace, subagents=agents)

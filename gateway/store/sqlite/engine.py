@@ -177,13 +177,16 @@ class SqliteStore:
             if job.alone:
                 job.outcome = job.work(self._connection)
             else:
-                transaction = SqliteTransaction(self._connection)
-                job.outcome = job.work(transaction)
-                job.actions = transaction.actions
+                job.outcome, job.actions = self._run(job.work)
         except sqlite3.Error as exc:
             job.error = self._mapped(exc)
         except BaseException as exc:  # noqa: BLE001 - handed to the caller, who awaits it
             job.error = exc
+
+    def _run(self, work: Callable[[Any], T]) -> tuple[T, Sequence[Callable[[], None]]]:
+        """Its result, and what it leaves to do after the commit."""
+        transaction = SqliteTransaction(self._connection)
+        return work(transaction), transaction.actions
 
     def _mapped(self, error: sqlite3.Error) -> StoreError:
         found = mapped(error, self.file)
