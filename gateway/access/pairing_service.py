@@ -41,7 +41,7 @@ class PairingService:
         self._mention_routes: set[str] = set()
 
     def mention_lanes(self) -> set[str]:
-        """Lanes to wake, once the transaction is on disk; asking forgets them."""
+        """Lanes to wake, of transactions that are on disk; asking forgets them."""
         told, self._mention_routes = self._mention_routes, set()
         return told
 
@@ -285,7 +285,7 @@ class PairingService:
 
     def _send(self, tx: Transaction, letter: OutgoingReply, now: float) -> None:
         outbox.put(tx, None, [letter], now)
-        self._mention_routes.add(letter.route.lane)
+        tx.after_commit(lambda: self._mention_routes.add(letter.route.lane))
 
 
 def _turned_down_by(name: str) -> str:

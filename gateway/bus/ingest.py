@@ -197,7 +197,10 @@ class Ingestor:
         if shutil.disk_usage(self._database.folder).free < self._limits.free_bytes:
             return IngestBlocked(NO_DISK, self._limits.free_bytes // 2**20)
         taken = await self._database.transact(self._store, arrival, entries, lost)
-        return IngestBlocked(CROWDED, self._limits.waiting) if taken is None else taken
+        if taken is None:
+            return IngestBlocked(CROWDED, self._limits.waiting)
+        taken.told.update(self.pairing.mention_lanes())
+        return taken
 
     def _hold(self, obstacle: str) -> None:
         """Said once for each obstacle: it is looked at every few seconds, and may last for days."""
@@ -238,7 +241,6 @@ class Ingestor:
                     pressed = self._handle_button(tx, entry.message, arrival.now)
                 taken.pressed.append(pressed)
                 taken.settled.extend([pressed.closed] if pressed.closed else [])
-        taken.told.update(self.pairing.mention_lanes())
         taken.told.update(self._membership.record(tx, arrival.standings, arrival.now))
         for message in (entry.message for entry in new if entry.dead_reason == _STOP):
             with use_locale(languages.of(message)):
