@@ -1,11 +1,14 @@
 """House rules that a reader of the tree could check by hand."""
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
 
 from tests.house.tree import PACKAGES, ROOT, parse, place, python_files, repository_files
 
 LONGEST_MODULE_LINES = 500
+# Of the statements, one module for each table or two; elsewhere fewer.
+MODULES_OF_A_FOLDER = 27
 # The tool runner and the lane; a send, whose bug counts as an unclear end; and the database's
 # thread, which hands every error to its caller.
 BROAD_EXCEPTS = {
@@ -102,3 +105,17 @@ def test_the_rules_notice_what_they_forbid() -> None:
     assert not list(broad_handlers(ast.parse("try: ...\nexcept BaseException: raise")))
     assert list(mock_imports(ast.parse("from unittest import mock")))
     assert list(mock_imports(ast.parse("import unittest.mock")))
+
+
+def test_a_class_name_stands_once() -> None:
+    places: dict[str, list[str]] = {}
+    for path in python_files(*PACKAGES):
+        for node in ast.walk(parse(path)):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(place(path, node))
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
+def test_a_folder_is_small_enough_to_read() -> None:
+    folders = Counter(path.parent for path in python_files(*PACKAGES))
+    assert [folder for folder, count in folders.items() if count > MODULES_OF_A_FOLDER] == []
