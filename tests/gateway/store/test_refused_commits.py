@@ -42,25 +42,25 @@ async def test_nobody_is_let_in_by_an_approval_that_was_not_stored(store: Sqlite
 
     with pytest.raises(RefusedError):
         await store.transact(refused)
-    assert access.circle.owner is None
-    assert not access.circle.people
+    assert access.members.owner is None
+    assert not access.members.people
     assert await store.transact(members.members) == []
     await store.transact(pairing.approve, code, "cli:0", NOW)
-    assert access.circle.owner == message.principal
+    assert access.members.owner == message.principal
 
 
 async def test_a_language_that_was_not_stored_is_stored_the_next_time(store: SqliteStore) -> None:
     languages, message = UserLanguages(), said("你好", language="zh-Hans")
 
     def refused(tx: Transaction) -> None:
-        languages.hear(tx, message)
+        languages.record_client_language(tx, message)
         languages.choose(tx, message, "en")
         raise RefusedError
 
     with pytest.raises(RefusedError):
         await store.transact(refused)
     assert languages.chosen(message.principal) is None
-    await store.transact(languages.hear, message)
+    await store.transact(languages.record_client_language, message)
     assert await store.transact(preferences.client_languages) == [
         (message.principal, "zh-Hans", None)
     ]
