@@ -278,7 +278,7 @@ def _servers(servers: Any, values: dict[Key, Any], left: list[str]) -> None:
 
 
 def _unknown(content: Mapping[str, Any], known: set[str]) -> list[str]:
-    return [f"{key}: not taken" for key in content if key not in known]
+    return [t("{key}: not imported", key=key) for key in content if key not in known]
 
 
 def _map(value: Any, name: str) -> Mapping[str, Any]:
