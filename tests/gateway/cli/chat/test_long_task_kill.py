@@ -61,7 +61,7 @@ async def test_a_session_that_is_cut_off_again_and_again_is_given_up(place: Plac
         tally_file.write(LongTaskProgress(lane=f"{ONCE}1", cuts=2))
     code, err = await place.run("--auto-continue", "an account page", "--max-sessions", "1")
     assert code == 5
-    assert "session 1 was cut off 3 times; counting it as done" in err
+    assert "session 1 was interrupted 3 times; counting it as done" in err
 
 
 class Slow(MemoryService):

@@ -98,7 +98,7 @@ async def test_a_step_can_be_gone_back_to_and_left_out_and_what_fails_says_why(
         await answer(terminal, "What now?", "<")
         await name_a_server(terminal, "http://127.0.0.1:9")
         await terminal.see("try again")
-        await answer(terminal, "What now?", "another ad")
+        await answer(terminal, "What now?", "another URL")
         await answer(terminal, "Its URL", model.url)
         await terminal.see("rejected the API key")
         await answer(terminal, "What now?", "1")

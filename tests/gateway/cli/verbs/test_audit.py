@@ -38,7 +38,7 @@ async def test_entries_are_shown_searched_and_verified_beside_a_writer(tmp_path:
     assert await out("search", "--tool", "exec", "nothing") == ""
     (line,) = (await out("search", "--denied", "--json")).splitlines()
     assert json.loads(line)["tool"] == "exec"
-    assert "2 entries in 1 file: whole" in await out("verify")
+    assert "2 entries in 1 file: intact" in await out("verify")
     await log.close()
 
 
@@ -62,7 +62,7 @@ async def test_a_removed_log_is_no_empty_one_also_after_the_next_start(tmp_path:
     await (await filled(home)).close()
     shutil.rmtree(home / "audit")
     ran = kore("audit", "verify", home=home)
-    assert (ran.returncode, "2 entries are missing" in ran.stdout) == (1, True)
+    assert (ran.returncode, "newest of 2 written entries is missing" in ran.stdout) == (1, True)
 
     await (await filled(home)).close()
     for _ in range(2):
@@ -87,7 +87,7 @@ async def test_a_damaged_mark_is_a_fault(tmp_path: Path) -> None:
 
 def test_nothing_yet_is_no_error(tmp_path: Path) -> None:
     ran = kore("audit", "verify", home=tmp_path / "h")
-    assert (ran.returncode, ran.stdout.splitlines()[0]) == (0, "0 entries in 0 files: whole")
+    assert (ran.returncode, ran.stdout.splitlines()[0]) == (0, "0 entries in 0 files: intact")
     assert kore("audit", "search", "--since", "soon", home=tmp_path / "h").returncode == 2
 
 

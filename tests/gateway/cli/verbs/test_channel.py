@@ -39,7 +39,7 @@ async def ran(
 
 async def code_in(terminal: Terminal) -> str:
     await terminal.see("?start=")
-    await terminal.see("Valid for one hour")
+    await terminal.see("Valid for one")
     return CODE.findall(terminal.text)[-1]
 
 
@@ -117,7 +117,7 @@ async def test_the_gateway_that_runs_is_asked_for_the_link(tmp_path: Path, bot_a
         async with kore_there(home, "channel", "add", "telegram", environ=environ) as terminal:
             await terminal.see("Token (hidden while you paste")
             terminal.type(f"{TOKEN}\r")
-            await terminal.see("does not know this bot yet")
+            await terminal.see("already running without this bot")
             without.process.send_signal(signal.SIGINT)
             assert await without.ended() == 0
             async with kore_there(home, "gateway", environ=environ):

@@ -53,7 +53,7 @@ def test_what_is_no_file_is_said(tmp_path: Path) -> None:
         "none.json": "no such file",
         "": "found a folder, expected a JSON file",
         "latin.json": "line 2: byte 0xe9 is not valid UTF-8; save it as UTF-8",
-        "big.json": "larger than 1,000,000 bytes",
+        "big.json": "larger than the limit of 1,000,000 bytes",
         "pipe": "not a regular file, expected a JSON file",
     }.items():
         done = kore_here("config", "validate", tmp_path / name, home=home)

@@ -19,7 +19,7 @@ def home(tmp_path: Path) -> Path:
 def test_import_takes_over_for_good_and_says_what_it_left(home: Path) -> None:
     done = kore("config", "import", home=home)
     assert done.returncode == 0, done.stderr
-    assert "taken: model_list from" in done.stdout
+    assert "imported: model_list from" in done.stdout
     assert "projects: not imported" in done.stdout
     assert "canary" not in done.stdout + done.stderr
     config = json.loads((home / "config.json").read_text())

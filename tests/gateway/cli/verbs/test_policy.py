@@ -168,7 +168,7 @@ def test_a_command_with_options_that_is_not_quoted_is_explained(
 ) -> None:
     assert main(["policy", "check", "ls", "-la"]) == 2
     told = capsys.readouterr().err
-    assert "unrecognized arguments: -la; a command with options goes in quotes" in told
+    assert "unrecognized arguments: -la; put a command with options in quotes" in told
 
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -99,7 +99,7 @@ def test_a_single_file_brings_the_database_alone(tmp_path: Path) -> None:
     said(home, "first")
     copy = tmp_path / "copy.db"
     done = kore("backup", copy, home=home)
-    assert "read back: 1 conversation, 2 messages" in done.stdout
+    assert "verified: 1 conversation, 2 messages" in done.stdout
     said(home, "second")
     (home / "workspace" / "mine.txt").write_text("kept")
     assert kore("restore", copy, "--yes", home=home).returncode == 0
@@ -245,7 +245,7 @@ def test_a_tower_of_folders_in_the_workspace_is_backed_up_as_far_as_it_has_names
         with towers(home / "workspace"):
             done = kore("backup", target, home=home)
             assert done.returncode == 0, done.stderr
-            assert "left out: 1 file or folder" in done.stdout
+            assert "skipped: 1 file or folder" in done.stdout
             with zipfile.ZipFile(target, "a") as archive:
                 assert "workspace/first.txt" in archive.namelist()
                 # As deep as the format allows.

@@ -40,7 +40,7 @@ def test_it_is_written_enabled_started_and_taken_out_again(
     home = tmp_path / "h"
     done = kore("service", "install", home=home, environ=systemd | {"OPENAI_API_KEY": "sk-7"})
     assert done.returncode == 0, done.stderr
-    assert "OPENAI_API_KEY is exported in this shell only" in done.stdout
+    assert "OPENAI_API_KEY is only exported in this shell" in done.stdout
     assert "sk-7" not in done.stdout + unit(tmp_path).read_text()
     assert "loginctl enable-linger" in done.stdout
     assert f'"--home" "{home}" "gateway"' in unit(tmp_path).read_text()
