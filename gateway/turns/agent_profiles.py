@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 # What Kore's own say of themselves: for the catalogues.
 PURPOSES = (
-    mark_for_translation("Self-contained tasks with several steps; all tools."),
-    mark_for_translation("Finds and reads where something is and how it works. Changes nothing."),
-    mark_for_translation("Reviews a change or a text for mistakes. Changes nothing."),
+    mark_for_translation("Any self-contained piece of work of several steps; all tools."),
+    mark_for_translation("Find and read where something is, how it works. Changes nothing."),
+    mark_for_translation("Look over a change or a text for mistakes. Changes nothing."),
 )
 
 

@@ -22,14 +22,16 @@ BEGINNINGS = (
     mark_for_translation("Background commands"),
     mark_for_translation("Search the web: titles, URLs, snippets"),
     mark_for_translation("Fetch a public web page as markdown"),
-    mark_for_translation("Remember a lasting fact about the user or their work"),
-    mark_for_translation("Search memory and past conversations by keyword"),
-    mark_for_translation("Update the to-do list"),
-    mark_for_translation("Undo the last file changes of this conversation"),
-    mark_for_translation("Ask the user, optionally with choices"),
-    mark_for_translation("Send files to the user, several as an album, with a caption"),
-    mark_for_translation("Scheduled jobs: add, list, remove, pause, resume, run"),
-    mark_for_translation("Give a task to a sub-agent"),
+    mark_for_translation("Keep one lasting fact about the person or their work"),
+    mark_for_translation("Search the person's memory and past conversations by words"),
+    mark_for_translation("Keep the list of what is to be done, whole each time"),
+    mark_for_translation(
+        "Takes back the last steps in which tools of this conversation changed files"
+    ),
+    mark_for_translation("Ask the person, with options if it helps"),
+    mark_for_translation("Send files to the person, several as an album, with a caption"),
+    mark_for_translation("Jobs: add, list, remove, pause, resume, run"),
+    mark_for_translation("Have a sub-agent do work"),
 )
 
 

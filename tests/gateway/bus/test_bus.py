@@ -180,7 +180,7 @@ async def test_a_model_that_cannot_be_used_changes_nothing(tmp_path: Path) -> No
     async with running(tmp_path, models, owner="chat:7") as parts:
         await take(parts, said("/model nobody/knows"), said("/model"))
         refused, asked = await parts.platform.answers("1", 2)
-        assert "It stays `offline/echo`" in refused
+        assert "Still using `offline/echo`" in refused
         assert asked.startswith("Model: `offline/echo`.")
 
 

@@ -87,7 +87,7 @@ async def test_a_fork_goes_on_in_a_copy(tmp_path: Path) -> None:
         await tell(parts, "/rename the plan")
         assert f"`{new}` the plan" in await tell(parts, "/sessions")
         assert "“the plan”" in await tell(parts, "/rename")
-        assert "again" in await tell(parts, "/rename auto")
+        assert "Automatic name restored" in await tell(parts, "/rename auto")
         assert f"`{new}` the plan" not in await tell(parts, "/sessions")
 
 

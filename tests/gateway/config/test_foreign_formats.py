@@ -197,7 +197,7 @@ def test_one_that_does_not_fit_harms_nobody_and_is_noted(tmp_path: Path, text: s
     (tmp_path / ".mcp.json").write_text('{"mcpServers": {"x": {"command": 7}}}')
     settings = loaded(tmp_path)
     assert settings.mcp_servers == {}
-    assert any(".mcp.json: left out" in note for note in settings.notes)
+    assert any(".mcp.json: ignored" in note for note in settings.notes)
 
 
 @pytest.mark.parametrize(
@@ -238,7 +238,7 @@ def test_what_a_folder_brings_counts_once_it_is_trusted_and_until_it_changes(
     file.write_text('{"mcpServers": {"evil": {"command": "sh"}}}')
     settings = loaded(tmp_path, work)
     assert settings.mcp_servers == {}
-    assert any(f"{file}: not read before `kore trust`" in note for note in settings.notes)
+    assert any(f"{file}: ignored until you trust" in note for note in settings.notes)
     trust([file], tmp_path / "kore")
     assert "evil" in loaded(tmp_path, work).mcp_servers
     file.write_text('{"mcpServers": {"worse": {"command": "sh"}}}')

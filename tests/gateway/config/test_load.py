@@ -262,7 +262,7 @@ def test_a_missing_token_matters_once_telegram_is_enabled(tmp_path: Path) -> Non
     require_telegram(load(tmp_path, {"telegram": {"token": "${T}"}}))
     with pytest.raises(ConfigError, match=r"telegram.token: found \$\{T\}"):
         require_telegram(load(tmp_path, {"telegram": {"token": "${T}", "enabled": True}}))
-    with pytest.raises(ConfigError, match=r"telegram\.token: found nothing"):
+    with pytest.raises(ConfigError, match=r"telegram\.token is required"):
         require_telegram(load(tmp_path, {"telegram": {"enabled": True}}))
 
 

@@ -67,7 +67,7 @@ def test_a_list_is_reached_by_numbers() -> None:
     text = '{"model_list": [{"model": "a/b"}, {"model": "c/d"}]}'
     assert set_value(text, ("model_list", "1", "model"), "e/f") == text.replace("c/d", "e/f")
     assert json.loads(set_value(text, ("model_list", "2"), {"model": "g/h"}))["model_list"][2]
-    with pytest.raises(ValueError, match="cannot store '7'"):
+    with pytest.raises(ValueError, match="has no place for '7'"):
         set_value(text, ("model_list", "7"), {})
 
 

@@ -45,7 +45,7 @@ def test_it_thinks_until_it_speaks_and_again_when_the_model_is_asked_again(
         (start("read_file", path="src/x.py"), "⏳ Reading `src/x.py`"),
         (
             start("edit_file", path="a/" * 40 + "x.py"),
-            "⏳ Changing `…" + ("a/" * 40)[-43:] + "x.py`",
+            "⏳ Editing `…" + ("a/" * 40)[-43:] + "x.py`",
         ),
         (start("exec", command="ls -l\nwc"), "⏳ Running `ls -l wc`"),
         (start("exec", command="uv run pytest -q"), "⏳ Running the tests: `uv run pytest -q`"),

@@ -120,7 +120,7 @@ async def test_the_terminal_makes_and_changes_jobs_of_a_running_gateway(
     cells = [cell.strip() for cell in row.split("  ") if cell]
     assert cells[:5] == ["1", "reminder", "stand up", "daily at 09:00 (Europe/Berlin)", "paused"]
     assert (await alone.kore("cron", "resume", "1")).code == 0
-    assert (await alone.kore("cron", "remove", "1")).out == "Job 1 is gone.\n"
+    assert (await alone.kore("cron", "remove", "1")).out == "Job 1 removed.\n"
     refused = await alone.kore("cron", "add", "whenever", "x")
     assert refused.code == 1
     assert "expected one of" in refused.err

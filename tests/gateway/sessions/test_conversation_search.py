@@ -17,7 +17,7 @@ from gateway.store.repositories import search, sessions
 from gateway.store.repositories.claims import TurnClaim
 from gateway.store.sqlite.engine import SqliteStore
 from tests.gateway.parts import said, typed
-from tests.gateway.store.test_search import talk
+from tests.gateway.store.repositories.test_search import talk
 
 OWNER, EIGHT = Sender("7"), Sender("8")
 

@@ -137,7 +137,7 @@ def test_the_same_text_is_never_sealed_the_same_way() -> None:
     ("made", "opened", "sentence"),
     [
         (KEY, OTHER, "sealed with another key than KORE_STORE_KEY holds"),
-        (KEY, None, "is encrypted, and store.encryption_key_env names no key"),
+        (KEY, None, "is sealed, and store.encryption_key_env names no key"),
         (None, KEY, "was made without a key"),
     ],
     # The keys are other ones in each process of a test run.

@@ -85,7 +85,7 @@ async def test_a_nearly_full_window_becomes_a_summary_after_the_answer(tmp_path:
         assert window.summary.first.startswith("question 0")
         assert not window.trimmed
         # The person is told once, and what it cost is in the session's sum.
-        await parts.platform.until(lambda: "summary" in " ".join(parts.platform.texts("1")))
+        await parts.platform.until(lambda: "summarized" in " ".join(parts.platform.texts("1")))
         ((calls,),) = await parts.rows("SELECT count(*) FROM usage")
         assert calls == 8
         await ask(parts, "and now?")
@@ -309,7 +309,7 @@ async def test_context_shows_what_fills_the_window(tmp_path: Path) -> None:
             assert f"\n{part}" in shown
         assert "█" in shown
         assert shown.startswith("Context window of ")
-        assert "a summary at 75 %" in shown
+        assert "summarized at 75 %" in shown
 
 
 async def test_what_strangers_said_stays_untrusted_in_a_summary(tmp_path: Path) -> None:

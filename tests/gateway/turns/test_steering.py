@@ -345,7 +345,7 @@ async def test_queue_shows_what_waits_and_refuses_an_unknown_way(tmp_path: Path)
         assert "1 queued:\n- `` two `three` ``" in shown
         assert "Messages sent while I work: `queue`" in shown
         await take(parts, said("/queue fast"))
-        assert "It stays `queue`" in (await parts.platform.answers("1", 2))[1]
+        assert "Still using `queue`" in (await parts.platform.answers("1", 2))[1]
 
 
 async def test_a_console_turn_names_the_newest_message_that_it_answers(tmp_path: Path) -> None:

@@ -242,7 +242,7 @@ async def test_a_message_is_not_replayed_while_a_sub_agent_works_for_it(tmp_path
     async with running(tmp_path, meeting) as parts:
         await parts.bus.submit(typed(task("meet", background=True)))
         await answered(parts)
-        with pytest.raises(KoreError, match="still works for message 1"):
+        with pytest.raises(KoreError, match="still working on message 1"):
             await parts.desk.replay(1)
         await parts.bus.submit(typed("meet", chat="main-2"))
         await parts.until("SELECT 1 FROM inbox WHERE event_id = 'report:1'")
@@ -466,7 +466,7 @@ async def test_tasks_lists_the_sub_agents_of_the_chat(tmp_path: Path) -> None:
         lines = event.text.splitlines()
         assert lines[0].startswith("- explore (2) do meet: works in the background, ")
         assert lines[1].startswith("- general (1) do it works: done, ")
-        assert lines[2].startswith("stops a sub-agent")
+        assert lines[2].endswith("stops everything.")
 
 
 def define(folder: Path, name: str, head: str) -> None:

@@ -175,7 +175,7 @@ async def test_an_estimate_alone_can_be_too_much(
     async with running(tmp_path, models(), spending=spending) as parts:
         await take(parts, said("go"))
         (answer,) = await parts.platform.answers("1", 1)
-        assert "the limit of $0.0001 for one message is reached. $0.00 is used" in answer
+        assert "the limit of $0.0001 for one message is reached. $0.00 used" in answer
         assert model_server.requests == []
 
 
@@ -287,7 +287,7 @@ async def test_an_unknown_price_is_said_once_and_tokens_still_have_a_limit(
             await parts.platform.until(lambda: "one" in parts.platform.texts("1"))
             parts.watchers.close()
             heard = [e.text async for e in seen if isinstance(e, events.Notice)]
-        assert [text for text in heard if "price of openai/fake is not known" in text] == heard[:1]
+        assert [text for text in heard if "price of openai/fake is unknown" in text] == heard[:1]
         assert await parts.rows("SELECT DISTINCT cost_nusd FROM usage") == [(None,)]
 
 

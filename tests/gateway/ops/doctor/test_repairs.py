@@ -79,7 +79,7 @@ def test_without_anybody_to_ask_nothing_is_mended_but_by_yes(home: DataDir) -> N
     done = kore("doctor", "--fix", "--yes", "--json", home=home.root)
     states = {check["name"]: check["state"] for check in json.loads(done.stdout)["checks"]}
     assert states["home"] == "ok"
-    assert "mended" in done.stderr
+    assert "fixed" in done.stderr
 
 
 async def test_a_person_is_asked_about_each_thing(home: DataDir) -> None:
@@ -90,7 +90,7 @@ async def test_a_person_is_asked_about_each_thing(home: DataDir) -> None:
         terminal.type("n\r")
         await terminal.see("[Y/n]")
         terminal.type("\r")
-        await terminal.see("mended")
+        await terminal.see("fixed")
         await terminal.ended()
     assert home.root.stat().st_mode & 0o777 == 0o755
     assert home.logs.stat().st_mode & 0o777 == 0o700

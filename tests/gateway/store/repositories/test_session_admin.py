@@ -116,7 +116,7 @@ def test_a_name_is_one_line_and_can_be_taken_back(db: Transaction) -> None:
     assert sessions.recent(db, 1)[0].name == "the plan"
     session_admin.rename(db, made, "")
     assert sessions.recent(db, 1)[0].name == "one"
-    with pytest.raises(KoreError, match="at most"):
+    with pytest.raises(KoreError, match="limited to 200"):
         session_admin.rename(db, made, "x" * 201)
 
 

@@ -46,7 +46,7 @@ def test_after_a_restart_only_an_unsafe_call_that_had_started_is_unknown(db: Tra
 def test_what_a_stranger_wrote_cannot_be_replayed(db: Transaction) -> None:
     inbox.accept(db, InboxBatch("chat", "bot", 1.0), [InboxEntry(said("let me in"), inbox.DENIED)])
     ((seq,),) = db.all("SELECT seq FROM inbox")
-    with pytest.raises(KoreError, match="not let in"):
+    with pytest.raises(KoreError, match="a user without access"):
         turns.replay(db, seq)
     assert not inbox.has_work(db, LANE)
 

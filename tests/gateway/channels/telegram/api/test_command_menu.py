@@ -35,7 +35,7 @@ async def test_people_groups_and_the_owner_have_menus_in_their_languages(bot_api
     assert names(found["chat", None]) == set(COMMANDS)
     assert found["chat", None]["scope"]["chat_id"] == OWNER
     english, chinese = (found["default", tag]["commands"][0] for tag in (None, "zh"))
-    assert english == {"command": "help", "description": "What you can type here"}
+    assert english == {"command": "help", "description": "List the commands"}
     assert not chinese["description"].isascii()
 
 
