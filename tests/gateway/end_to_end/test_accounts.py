@@ -97,7 +97,7 @@ async def test_one_run_can_have_a_limit(alone: GatewayProcess) -> None:
 async def test_a_limit_that_cannot_hold_is_said(alone: GatewayProcess) -> None:
     configure(alone, {"limits": {"cost_per_day_usd": 1}})
     await alone.start()
-    assert "price of openai/fake is not known" in alone.written()
+    assert "price of openai/fake is unknown" in alone.written()
     checks = json.loads((await alone.kore("doctor", "--json")).out)["checks"]
     (limits,) = [check for check in checks if check["name"] == "limits"]
     assert limits["state"] == "warn"

@@ -61,7 +61,7 @@ async def test_other_files_that_are_broken_stop_no_verb_that_needs_none(
     secrets.chmod(0o644)
     ran = await alone.kore("cron", "list")
     assert ran.code == 0
-    assert ran.err.count("secrets.json: readable by other users: it") == 1
+    assert ran.err.count("secrets.json: readable by other users (mode") == 1
 
 
 async def test_without_a_gateway_it_is_an_error(alone: GatewayProcess) -> None:
@@ -128,7 +128,7 @@ async def test_without_a_gateway_what_is_broken_is_backed_up(alone: GatewayProce
             ran = await alone.kore("backup", alone.home / name)
             assert ran.code == 0, ran.err
             assert ".json: line 1" in ran.err
-            assert "read back: 1 conversation, 2 messages" in ran.out
+            assert "verified: 1 conversation, 2 messages" in ran.out
         with ZipFile(alone.home / f"{wrong}.zip") as packed:
             assert "{ broken" in {packed.read(n).decode() for n in ("config.json", "secrets.json")
                                   if n in packed.namelist()}  # fmt: skip

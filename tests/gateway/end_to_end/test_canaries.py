@@ -163,7 +163,7 @@ async def _beside(gateway: Canaries) -> str:
     (gateway.workspace / "many.txt").write_text(f"{EVERYTHING}\n" * 200)
     commands = [
         "env; cat /proc/self/environ /proc/$PPID/environ; ps axeww",
-        f"cat {gateway.config} {gateway.runtime.paths}/*.db {LEAK}; cat many.txt many.txt; exit 3",
+        f"cat {gateway.config} {gateway.home}/*.db {LEAK}; cat many.txt many.txt; exit 3",
     ]
     for command in commands:
         model.script(ReplyScript(tool_calls=(Call("exec", {"command": command}),)), "done")

@@ -126,7 +126,7 @@ async def test_a_conversation_chooses_whether_the_model_thinks(
     assert "on, shown" in (await gateway.told(chat, "/thinking on"))[-1]
     assert await effort() == "high"
     assert "on, hidden" in (await gateway.told(chat, "/thinking hide"))[-1]
-    assert "takes" in (await gateway.told(chat, "/thinking a lot"))[-1]
+    assert "accepts" in (await gateway.told(chat, "/thinking a lot"))[-1]
     assert "off, hidden" in (await gateway.told(chat, "/thinking OFF"))[-1]
     assert await effort() is None
     await gateway.told(chat, "/new")
@@ -163,7 +163,7 @@ async def test_hidden_thoughts_reach_no_screen(gateway: GatewayProcess) -> None:
 async def test_a_model_that_does_not_exist_changes_nothing(gateway: GatewayProcess) -> None:
     answer = (await gateway.told(OWNER, "/model nonsense"))[-1]
     assert "nonsense" in answer
-    assert "It stays stand-in" in answer
+    assert "Still using stand-in" in answer
     assert (await gateway.told(OWNER, "hi"))[-1] == "echo: hi"
 
 
@@ -176,7 +176,7 @@ async def test_help_and_start_need_no_model(gateway: GatewayProcess, chat: int) 
 
 async def test_an_unknown_command_is_not_billed(gateway: GatewayProcess, chat: int) -> None:
     (answer,) = await gateway.told(chat, "/frobnicate")
-    assert answer == "There is no command /frobnicate. /help lists the commands."
+    assert answer == "Unknown command /frobnicate. /help lists the commands."
     assert gateway.model.requests == []
 
 

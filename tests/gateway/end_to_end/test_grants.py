@@ -53,5 +53,5 @@ async def test_a_standing_answer_is_listed_and_taken_back(alone: GatewayProcess)
         assert (await alone.kore("policy", "revoke", "both")).code == 1
     # Nothing runs any more: the verbs work on what is stored.
     assert len(await grants(alone)) == 2
-    assert (await alone.kore("policy", "revoke", "all")).out.startswith("2 taken back")
+    assert (await alone.kore("policy", "revoke", "all")).out.startswith("2 revoked")
     assert await grants(alone) == []

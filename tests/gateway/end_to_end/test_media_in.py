@@ -166,7 +166,7 @@ async def test_what_is_too_large_is_said_to_both(gateway: GatewayProcess, chat: 
     await gateway.api.user_sends(chat, "video", b"x", name="long.mp4", size=size, caption="see?")
     await gateway.idle()
     notice, answer = gateway.api.answers(chat)
-    assert notice == ("⚠️ I can't download long.mp4 in: it exceeds the limit of 20 MB.")
+    assert notice == ("⚠️ I can't download long.mp4: it exceeds the limit of 20 MB.")
     assert answer == "echo: [video] see?"
     assert "it cannot be used: it exceeds the limit of 20 MB" in asked(gateway)
     assert not inbox(gateway, chat)

@@ -68,7 +68,7 @@ async def test_what_cannot_be_had_is_told_once_over_a_kill(alone: GatewayProcess
     await alone.start()
     await alone.idle()
     notice, answer = alone.api.answers(7)
-    assert notice.startswith("⚠️ I can't download a.bin in: Telegram does not give it out")
+    assert notice.startswith("⚠️ I can't download a.bin: Telegram refused the download")
     assert answer == "echo: [document]"
     assert "it cannot be used: Telegram does not give it out" in asked(alone)
 

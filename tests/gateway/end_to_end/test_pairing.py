@@ -41,7 +41,7 @@ async def test_the_first_stranger_who_is_approved_is_answered_and_owns_the_place
         code = await code_for(alone, 77)
         listed = await alone.kore("pair", "list")
         assert "telegram:77" in listed.out
-        assert "first one" in listed.out
+        assert "first person" in listed.out
         assert code not in listed.out
         wrong = await alone.kore("pair", "approve", "ABCD-EFGH")
         assert (wrong.code, wrong.out) == (1, "")

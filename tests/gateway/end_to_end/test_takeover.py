@@ -111,7 +111,7 @@ async def test_a_session_that_a_chat_works_in_is_not_gone_on_with(alone: Gateway
     (session,) = await stored(alone, "SELECT session FROM turn WHERE lane LIKE '%:9'")
     ran = await alone.kore("agent", "-s", str(session), "-m", "hello")
     assert ran.code == 1
-    assert "unfinished turn of telegram" in ran.err
+    assert "unfinished turn from telegram" in ran.err
     assert "kore gateway" in ran.err
     ran = await alone.kore("agent", "-s", str(session), "--fork-session", "-m", "hello")
     assert (ran.code, ran.out) == (0, "echo: hello\n"), ran.err

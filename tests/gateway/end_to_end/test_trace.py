@@ -27,7 +27,7 @@ async def test_a_chat_chooses_its_trace_and_keeps_it(alone: GatewayProcess) -> N
     first, *steps = trace.splitlines()
     assert first.startswith("🔧 list_dir, write_file · 1 file changed · ")
     assert "tokens in" in first
-    assert [step.lstrip("•◦- ") for step in steps] == ["Looking through .", "Changing b.txt"]
+    assert [step.lstrip("•◦- ") for step in steps] == ["Looking through .", "Editing b.txt"]
     await alone.told(OWNER, "/verbose off")
     work(alone, "c.txt")
     assert (await alone.told(OWNER, "go"))[-1] == "Done."

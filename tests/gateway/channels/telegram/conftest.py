@@ -16,7 +16,7 @@ from tests.fakes.bot_api import TOKEN, BotApi
 
 QUICK = TelegramSettings(
     TOKEN, poll_s=1, answer_s=1.0, connect_s=1.0, conflict_s=0.1, backoff_s=0.01,
-    backoff_limit_s=0.05,
+    backoff_limit_s=0.05, menu=(("help", "List the commands"),),
 )  # fmt: skip
 
 
