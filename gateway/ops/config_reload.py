@@ -206,7 +206,7 @@ class ConfigReloader:
         if problem == self._problem:
             return
         self._problem = problem
-        log.error("the last good configuration holds: %s", _short(problem, ENGLISH))
+        log.error("still using the last valid configuration: %s", _short(problem, ENGLISH))
         await self._notify_owner(_NOT_RIGHT, error)
 
     async def _error_text(self, error: ConfigError, language: str) -> str:

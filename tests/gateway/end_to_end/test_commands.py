@@ -130,7 +130,7 @@ async def test_a_conversation_chooses_whether_the_model_thinks(
     assert "off, hidden" in (await gateway.told(chat, "/thinking OFF"))[-1]
     assert await effort() is None
     await gateway.told(chat, "/new")
-    assert "by itself, shown" in (await gateway.told(chat, "/thinking"))[-1]
+    assert "model default, shown" in (await gateway.told(chat, "/thinking"))[-1]
 
 
 async def test_hidden_thoughts_reach_no_screen(gateway: GatewayProcess) -> None:

@@ -225,8 +225,8 @@ async def test_without_a_service_a_voice_message_is_kept_and_said_not_to_be_hear
     await gateway.idle()
     notice, answer = gateway.api.answers(chat)
     assert notice == (
-        "⚠️ I can't transcribe the voice message: no transcription service is set "
-        "(transcription.api_base)."
+        "⚠️ I can't transcribe the voice message: no transcription service is configured "
+        "(`transcription.api_base`)."
     )
     assert answer == "echo: [voice]"
     assert [file.read_bytes() for file in inbox(gateway, chat)] == [b"OggS"]
