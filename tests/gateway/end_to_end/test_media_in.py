@@ -230,4 +230,4 @@ async def test_without_a_service_a_voice_message_is_kept_and_said_not_to_be_hear
     )
     assert answer == "echo: [voice]"
     assert [file.read_bytes() for file in inbox(gateway, chat)] == [b"OggS"]
-    assert "it cannot be heard: no transcription service is set" in asked(gateway)
+    assert "it cannot be heard: no transcription service is configured" in asked(gateway)

@@ -70,7 +70,7 @@ async def test_what_cannot_be_had_is_told_once_over_a_kill(alone: GatewayProcess
     notice, answer = alone.api.answers(7)
     assert notice.startswith("⚠️ I can't download a.bin: Telegram refused the download")
     assert answer == "echo: [document]"
-    assert "it cannot be used: Telegram does not give it out" in asked(alone)
+    assert "it cannot be used: Telegram refused the download" in asked(alone)
 
 
 async def test_a_voice_message_is_written_down_again_after_a_broken_try(
