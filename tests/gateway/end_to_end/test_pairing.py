@@ -171,7 +171,7 @@ async def test_the_owner_turns_a_stranger_down_and_buttons_follow_what_was_typed
         await asked(alone)
         assert (await alone.kore("pair", "approve", typed)).code == 0
         await alone.until(lambda: not questions(alone))
-        await alone.until(lambda: any("Let in by cli:" in t for t in alone.api.answers(OWNER)))
+        await alone.until(lambda: any("Approved by cli:" in t for t in alone.api.answers(OWNER)))
         assert (await push(alone, letter, "pair:y:77:1")).startswith("This button no longer works")
 
 
