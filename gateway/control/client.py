@@ -92,22 +92,22 @@ class ControlClient:
             await _line(reader)  # "watching": from here on nothing is missed
             yield self._events(reader)
 
-    async def answer(self, nonce: str, answer: Answer, by: str) -> bool:
+    async def answer_approval(self, nonce: str, answer: Answer, by: str) -> bool:
         return bool(await self._call("answer", nonce=nonce, answer=answer, by=by))
 
-    async def approvals(self) -> Sequence[ApprovalPrompt]:
+    async def list_approvals(self) -> Sequence[ApprovalPrompt]:
         return [question_from_json(item) for item in await self._call("approvals")]
 
-    async def stop(self, lane: str) -> bool:
+    async def stop_turn(self, lane: str) -> bool:
         return bool(await self._call("stop", lane=lane))
 
     async def open_console(self, session: str | None, fresh: bool) -> ConsoleLease:
         return opened_from_json(await self._call("open_console", session=session, fresh=fresh))
 
-    async def sessions(self, limit: int = 50) -> Sequence[SessionInfo]:
+    async def list_sessions(self, limit: int = 50) -> Sequence[SessionInfo]:
         return [session_from_json(item) for item in await self._call("sessions", limit=limit)]
 
-    async def bound(self, lane: str) -> str | None:
+    async def bound_session(self, lane: str) -> str | None:
         found: str | None = await self._call("bound", lane=lane)
         return found
 
@@ -115,11 +115,11 @@ class ControlClient:
         found: str | None = await self._call("last_session", principal=principal)
         return found
 
-    async def glimpse(self, session: str, first: int, last: int) -> SessionPreview:
+    async def preview_session(self, session: str, first: int, last: int) -> SessionPreview:
         found = await self._call("glimpse", session=session, first=first, last=last)
         return glimpse_from_json(found)
 
-    async def messages(self, session: str) -> Sequence[Message]:
+    async def load_messages(self, session: str) -> Sequence[Message]:
         found = []
         async with self._open("messages", {"session": session}) as reader:
             while (line := await _line(reader)).get("type") != "end":
@@ -130,37 +130,37 @@ class ControlClient:
         mode: QueueMode = await self._call("queue_mode", lane=lane)
         return mode
 
-    async def standing(self, lane: str) -> Mapping[str, Any]:
+    async def conversation_status(self, lane: str) -> Mapping[str, Any]:
         found: Mapping[str, Any] = await self._call("standing", lane=lane)
         return found
 
-    async def background(self, session: str) -> Sequence[str]:
+    async def background_tasks(self, session: str) -> Sequence[str]:
         return [str(each) for each in await self._call("background", session=session)]
 
-    async def bind(self, lane: str, session: str | None) -> str:
+    async def bind_session(self, lane: str, session: str | None) -> str:
         return str(await self._call("bind", lane=lane, session=session))
 
-    async def search(self, words: str, limit: int = 20) -> Sequence[SearchHit]:
+    async def search_messages(self, words: str, limit: int = 20) -> Sequence[SearchHit]:
         found = await self._call("search", words=words, limit=limit)
         return [found_from_json(item) for item in found]
 
-    async def fork(self, session: str) -> str:
+    async def fork_session(self, session: str) -> str:
         return str(await self._call("fork", session=session))
 
-    async def rename(self, session: str, name: str) -> str:
+    async def rename_session(self, session: str, name: str) -> str:
         return str(await self._call("rename", session=session, title=name))
 
-    async def lines(self, session: str) -> Sequence[str]:
+    async def export_session(self, session: str) -> Sequence[str]:
         found = []
         async with self._open("lines", {"session": session}) as reader:
             while (line := await _line(reader)).get("type") != "end":
                 found.append(str(line["line"]))
         return found
 
-    async def take_in(self, file: Path) -> str:
+    async def import_session(self, file: Path) -> str:
         return str(await self._call("take_in", file=os.path.join(os.getcwd(), file)))
 
-    async def set_status(self, session: str, status: str) -> str:
+    async def set_session_status(self, session: str, status: str) -> str:
         return str(await self._call("set_status", session=session, status=status))
 
     async def status(self) -> Mapping[str, Any]:
@@ -178,7 +178,7 @@ class ControlClient:
         found: Mapping[str, Any] = await self._call("reload")
         return found
 
-    async def person(self, principal: str) -> Mapping[str, Any]:
+    async def summarize_person(self, principal: str) -> Mapping[str, Any]:
         found: Mapping[str, Any] = await self._call("person", principal=principal)
         return found
 
@@ -198,31 +198,31 @@ class ControlClient:
     async def backup(self, target: Path) -> int:
         return int(await self._call("backup", target=os.path.join(os.getcwd(), target)))
 
-    async def people(self) -> Mapping[str, Any]:
+    async def list_people(self) -> Mapping[str, Any]:
         people: Mapping[str, Any] = await self._call("people")
         return people
 
-    async def approve(self, code: str) -> str:
+    async def approve_pairing(self, code: str) -> str:
         return str(await self._call("approve", code=code))
 
-    async def invite(self, channel: str, account: str) -> str:
+    async def invite_owner(self, channel: str, account: str) -> str:
         return str(await self._call("invite", channel=channel, account=account))
 
-    async def revoke(self, who: str) -> str:
+    async def revoke_pairing(self, who: str) -> str:
         return str(await self._call("revoke", who=who))
 
-    async def grants(self) -> Sequence[Mapping[str, Any]]:
+    async def list_grants(self) -> Sequence[Mapping[str, Any]]:
         grants: Sequence[Mapping[str, Any]] = await self._call("grants")
         return grants
 
-    async def take_back(self, grant: int | None) -> str:
+    async def revoke_grants(self, grant: int | None) -> str:
         return str(await self._call("take_back", grant=grant))
 
-    async def jobs(self) -> Sequence[Mapping[str, Any]]:
+    async def list_jobs(self) -> Sequence[Mapping[str, Any]]:
         jobs: Sequence[Mapping[str, Any]] = await self._call("jobs")
         return jobs
 
-    async def schedule(self, action: str, wanted: Mapping[str, Any]) -> str:
+    async def change_job(self, action: str, wanted: Mapping[str, Any]) -> str:
         return str(await self._call("schedule", action=action, wanted=dict(wanted)))
 
     async def _events(self, reader: asyncio.StreamReader) -> AsyncIterator[WatchEvent]:

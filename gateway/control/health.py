@@ -14,7 +14,7 @@ from typing import Any
 
 from agent.errors import ConfigError
 from gateway.control.runtime_status import resident_bytes
-from gateway.control.service import Upkeep
+from gateway.control.service import OperationsCalls
 
 log = logging.getLogger(__name__)
 
@@ -39,10 +39,12 @@ Page = tuple[int, str, str]
 
 
 @asynccontextmanager
-async def serve_health(host: str, port: int, upkeep: Upkeep, counts: Counts) -> AsyncIterator[None]:
+async def serve_health(
+    host: str, port: int, operations: OperationsCalls, counts: Counts
+) -> AsyncIterator[None]:
     """Answer until the block ends. Raises `ConfigError` when the address cannot be had.
 
-    `counts` are the monotonic counters; what /metrics shows besides comes from `upkeep.status`.
+    `counts` are the monotonic counters; what /metrics shows besides comes from `operations.status`.
     """
     check_host(host)
     tasks: set[asyncio.Task[None]] = set()
@@ -52,7 +54,7 @@ async def serve_health(host: str, port: int, upkeep: Upkeep, counts: Counts) -> 
             writer.close()
             return
         # This block is the parent: it ends every one of these before it ends itself.
-        task = asyncio.get_running_loop().create_task(_serve(reader, writer, upkeep, counts))
+        task = asyncio.get_running_loop().create_task(_serve(reader, writer, operations, counts))
         tasks.add(task)
         task.add_done_callback(tasks.discard)
 
@@ -86,13 +88,16 @@ def check_host(host: str) -> None:
 
 
 async def _serve(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, upkeep: Upkeep, counts: Counts
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    operations: OperationsCalls,
+    counts: Counts,
 ) -> None:
     """One request, one answer."""
     try:
         async with asyncio.timeout(_REQUEST_S):
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
-            status, kind, body = await page(head, upkeep, counts)
+            status, kind, body = await page(head, operations, counts)
             content = body.encode()
             lines = (
                 f"HTTP/1.0 {status} {_PHRASES[status]}",
@@ -109,7 +114,7 @@ async def _serve(
         writer.close()
 
 
-async def page(head: list[str], upkeep: Upkeep, counts: Counts) -> Page:
+async def page(head: list[str], operations: OperationsCalls, counts: Counts) -> Page:
     """Answers the head of a request, its lines without the last, empty one."""
     method, _, target = head[0].partition(" ")
     if method not in ("GET", "HEAD"):
@@ -118,9 +123,9 @@ async def page(head: list[str], upkeep: Upkeep, counts: Counts) -> Page:
         return 403, _TEXT, "ask by a loopback address\n"
     match target.split(" ")[0].partition("?")[0]:
         case "/healthz":
-            return _health(await upkeep.status())
+            return _health(await operations.status())
         case "/metrics":
-            lines = _lines(await upkeep.status(), counts())
+            lines = _lines(await operations.status(), counts())
             return 200, _PROMETHEUS, "\n".join(lines) + "\n"
     return 404, _TEXT, "there are /healthz and /metrics\n"
 

@@ -92,7 +92,7 @@ class Upkept:
             )
         return await self.reloader.reload()
 
-    async def person(self, principal: str) -> Mapping[str, Any]:
+    async def summarize_person(self, principal: str) -> Mapping[str, Any]:
         return await self._keeper.summarize(principal)
 
     async def export_person(self, principal: str, target: Path) -> Mapping[str, Any]:
@@ -157,15 +157,15 @@ class LocalService(Upkept):
             await self._delivery.retry_now(lane)
             yield aiter(watcher)
 
-    async def answer(self, nonce: str, answer: Answer, by: str) -> bool:
+    async def answer_approval(self, nonce: str, answer: Answer, by: str) -> bool:
         held = await self._approvals.answer(nonce, answer, by)
         await self._bus.audit_relay.flush()
         return held
 
-    async def approvals(self) -> Sequence[ApprovalPrompt]:
+    async def list_approvals(self) -> Sequence[ApprovalPrompt]:
         return await self._approvals.open_questions()
 
-    async def stop(self, lane: str) -> bool:
+    async def stop_turn(self, lane: str) -> bool:
         return await self._bus.stop(lane)
 
     async def open_console(self, session: str | None, fresh: bool) -> ConsoleLease:
@@ -204,53 +204,53 @@ class LocalService(Upkept):
         chosen = self._delivery.languages.chosen(f"{CONSOLE}:{os.getuid()}")
         return replace(opened, language=chosen)
 
-    async def sessions(self, limit: int = 50) -> Sequence[SessionInfo]:
+    async def list_sessions(self, limit: int = 50) -> Sequence[SessionInfo]:
         return await self._database.transact(sessions.recent, limit)
 
-    async def bound(self, lane: str) -> str | None:
+    async def bound_session(self, lane: str) -> str | None:
         return await self._database.transact(sessions.bound_session, lane)
 
     async def last_session(self, principal: str) -> str | None:
         return await self._database.transact(sessions.last_of, principal)
 
-    async def glimpse(self, session: str, first: int, last: int) -> SessionPreview:
+    async def preview_session(self, session: str, first: int, last: int) -> SessionPreview:
         return await self._sessions.preview(session, first, last)
 
-    async def messages(self, session: str) -> Sequence[Message]:
+    async def load_messages(self, session: str) -> Sequence[Message]:
         return await self._database.transact(sessions.load_all, session)
 
     async def queue_mode(self, lane: str) -> QueueMode:
         return await self._database.transact(sessions.queue_mode_of_lane, lane)
 
-    async def standing(self, lane: str) -> Mapping[str, Any]:
+    async def conversation_status(self, lane: str) -> Mapping[str, Any]:
         return await self._database.transact(conversation_status, lane)
 
-    async def background(self, session: str) -> Sequence[str]:
+    async def background_tasks(self, session: str) -> Sequence[str]:
         return self._background.running(session)
 
-    async def bind(self, lane: str, session: str | None) -> str:
+    async def bind_session(self, lane: str, session: str | None) -> str:
         bound = await self._database.transact(console_binding.bind, lane, session)
         if session is not None:
             # Whoever goes on with a paused session resumes it, for all who wait in it.
             await self._sessions.set_status(bound, "open")
         return bound
 
-    async def search(self, words: str, limit: int = 20) -> Sequence[SearchHit]:
+    async def search_messages(self, words: str, limit: int = 20) -> Sequence[SearchHit]:
         return await self._sessions.search(words, limit)
 
-    async def fork(self, session: str) -> str:
+    async def fork_session(self, session: str) -> str:
         return await self._sessions.fork(session)
 
-    async def rename(self, session: str, name: str) -> str:
+    async def rename_session(self, session: str, name: str) -> str:
         return await self._sessions.rename(session, name)
 
-    async def lines(self, session: str) -> Sequence[str]:
+    async def export_session(self, session: str) -> Sequence[str]:
         return await self._sessions.export_lines(session)
 
-    async def take_in(self, file: Path) -> str:
+    async def import_session(self, file: Path) -> str:
         return await self._sessions.import_session(file)
 
-    async def set_status(self, session: str, status: Status) -> str:
+    async def set_session_status(self, session: str, status: Status) -> str:
         return await self._sessions.set_status(session, status)
 
     async def status(self) -> Mapping[str, Any]:
@@ -322,24 +322,24 @@ class LocalService(Upkept):
     async def backup(self, target: Path) -> int:
         return await self._database.backup(target)
 
-    async def people(self) -> Mapping[str, Any]:
+    async def list_people(self) -> Mapping[str, Any]:
         return await self._database.transact(self._bus.pairing.people, time.time())
 
-    async def approve(self, code: str) -> str:
+    async def approve_pairing(self, code: str) -> str:
         by = f"{CONSOLE}:{os.getuid()}"
         return await self._run_pairing(self._bus.pairing.approve, code, by, time.time())
 
-    async def invite(self, channel: str, account: str) -> str:
+    async def invite_owner(self, channel: str, account: str) -> str:
         return await self._run_pairing(self._bus.pairing.invite, channel, account, time.time())
 
-    async def revoke(self, who: str) -> str:
+    async def revoke_pairing(self, who: str) -> str:
         by = f"{CONSOLE}:{os.getuid()}"
         return await self._run_pairing(self._bus.pairing.revoke, who, by, time.time())
 
-    async def grants(self) -> Sequence[Mapping[str, Any]]:
+    async def list_grants(self) -> Sequence[Mapping[str, Any]]:
         return [asdict(grant) for grant in await self._database.transact(grants.list_grants)]
 
-    async def take_back(self, grant: int | None) -> str:
+    async def revoke_grants(self, grant: int | None) -> str:
         by = f"{CONSOLE}:{os.getuid()}"
         gone = await self._database.transact(grants.revoke_grant, grant, by, time.time())
         await self._bus.audit_relay.flush()
@@ -351,10 +351,10 @@ class LocalService(Upkept):
             )
         return t("Revoked: {title}; you will be asked again.", title=gone[0].title)
 
-    async def jobs(self) -> Sequence[Mapping[str, Any]]:
+    async def list_jobs(self) -> Sequence[Mapping[str, Any]]:
         return await self.job_service.jobs()
 
-    async def schedule(self, action: str, wanted: Mapping[str, Any]) -> str:
+    async def change_job(self, action: str, wanted: Mapping[str, Any]) -> str:
         return await self.job_service.handle_cli(action, wanted)
 
     async def _run_pairing(

@@ -68,38 +68,38 @@ class ControlServer:
         self._calls: dict[str, Call] = {
             "hello": self._hello,
             "submit": self._submit,
-            "answer": lambda a: service.answer(a["nonce"], a["answer"], a["by"]),
+            "answer": lambda a: service.answer_approval(a["nonce"], a["answer"], a["by"]),
             "approvals": self._approvals,
-            "stop": lambda a: service.stop(a["lane"]),
+            "stop": lambda a: service.stop_turn(a["lane"]),
             "open_console": self._open_console,
             "sessions": self._sessions,
-            "bound": lambda a: service.bound(a["lane"]),
+            "bound": lambda a: service.bound_session(a["lane"]),
             "last_session": lambda a: service.last_session(a["principal"]),
             "glimpse": self._glimpse,
             "queue_mode": lambda a: service.queue_mode(a["lane"]),
-            "standing": lambda a: service.standing(a["lane"]),
-            "background": lambda a: service.background(a["session"]),
-            "bind": lambda a: service.bind(a["lane"], a["session"]),
+            "standing": lambda a: service.conversation_status(a["lane"]),
+            "background": lambda a: service.background_tasks(a["session"]),
+            "bind": lambda a: service.bind_session(a["lane"], a["session"]),
             "search": self._search,
-            "fork": lambda a: service.fork(a["session"]),
-            "rename": lambda a: service.rename(a["session"], a["title"]),
-            "take_in": lambda a: service.take_in(Path(a["file"])),
+            "fork": lambda a: service.fork_session(a["session"]),
+            "rename": lambda a: service.rename_session(a["session"], a["title"]),
+            "take_in": lambda a: service.import_session(Path(a["file"])),
             "set_status": self._set_status,
             "status": lambda _: service.status(),
-            "person": lambda a: service.person(a["principal"]),
+            "person": lambda a: service.summarize_person(a["principal"]),
             "export_person": lambda a: service.export_person(a["principal"], Path(a["target"])),
             "delete_person": lambda a: service.delete_person(a["principal"], bool(a["copies"])),
             "reload": lambda _: service.reload(),
             "hand_over": lambda a: service.hand_over(a["successor"]),
             "replay": lambda a: service.replay(int(a["seq"])),
-            "people": lambda _: service.people(),
-            "approve": lambda a: service.approve(a["code"]),
-            "invite": lambda a: service.invite(a["channel"], a["account"]),
-            "revoke": lambda a: service.revoke(a["who"]),
-            "grants": lambda _: service.grants(),
-            "jobs": lambda _: service.jobs(),
-            "schedule": lambda a: service.schedule(a["action"], a["wanted"]),
-            "take_back": lambda a: service.take_back(a["grant"]),
+            "people": lambda _: service.list_people(),
+            "approve": lambda a: service.approve_pairing(a["code"]),
+            "invite": lambda a: service.invite_owner(a["channel"], a["account"]),
+            "revoke": lambda a: service.revoke_pairing(a["who"]),
+            "grants": lambda _: service.list_grants(),
+            "jobs": lambda _: service.list_jobs(),
+            "schedule": lambda a: service.change_job(a["action"], a["wanted"]),
+            "take_back": lambda a: service.revoke_grants(a["grant"]),
             "backup": lambda a: service.backup(Path(a["target"])),
         }
 
@@ -201,12 +201,12 @@ class ControlServer:
                 yield watch_event_to_json(event)
 
     async def _messages(self, arguments: Arguments) -> AsyncIterator[Mapping[str, Any]]:
-        for message in await self._service.messages(arguments["session"]):
+        for message in await self._service.load_messages(arguments["session"]):
             yield message_to_json(message)
         yield {"type": "end"}
 
     async def _lines(self, arguments: Arguments) -> AsyncIterator[Mapping[str, Any]]:
-        for line in await self._service.lines(arguments["session"]):
+        for line in await self._service.export_session(arguments["session"]):
             yield {"type": "line", "line": line}
         yield {"type": "end"}
 
@@ -218,27 +218,29 @@ class ControlServer:
 
     async def _glimpse(self, arguments: Arguments) -> dict[str, Any]:
         first, last = int(arguments["first"]), int(arguments["last"])
-        return asdict(await self._service.glimpse(arguments["session"], first, last))
+        return asdict(await self._service.preview_session(arguments["session"], first, last))
 
     async def _search(self, arguments: Arguments) -> list[dict[str, Any]]:
-        found = await self._service.search(arguments["words"], arguments["limit"])
+        found = await self._service.search_messages(arguments["words"], arguments["limit"])
         return [asdict(one) for one in found]
 
     async def _set_status(self, arguments: Arguments) -> str:
         status = arguments["status"]
         if status not in ("open", "paused", "closed"):
             raise KoreError(f"no session can be {status!r}")
-        return await self._service.set_status(arguments["session"], status)
+        return await self._service.set_session_status(arguments["session"], status)
 
     async def _open_console(self, arguments: Arguments) -> dict[str, Any]:
         opened = await self._service.open_console(arguments["session"], arguments["fresh"])
         return asdict(opened)
 
     async def _approvals(self, _: Arguments) -> list[dict[str, Any]]:
-        return [asdict(question) for question in await self._service.approvals()]
+        return [asdict(question) for question in await self._service.list_approvals()]
 
     async def _sessions(self, arguments: Arguments) -> list[dict[str, Any]]:
-        return [asdict(session) for session in await self._service.sessions(arguments["limit"])]
+        return [
+            asdict(session) for session in await self._service.list_sessions(arguments["limit"])
+        ]
 
 
 async def _pump(lines: AsyncIterator[Mapping[str, Any]], writer: asyncio.StreamWriter) -> None:

@@ -23,20 +23,20 @@ from gateway.core.records import (
 )
 
 
-class JobsApi(Protocol):
+class JobCalls(Protocol):
     """What comes due by itself."""
 
-    async def jobs(self) -> Sequence[Mapping[str, Any]]:
+    async def list_jobs(self) -> Sequence[Mapping[str, Any]]:
         """All jobs with their latest slots, as `gateway.scheduler.job_text.facts` tells them."""
         ...
 
-    async def schedule(self, action: str, wanted: Mapping[str, Any]) -> str:
+    async def change_job(self, action: str, wanted: Mapping[str, Any]) -> str:
         """`add` or `ask` (key, when, text, and what the flags say), or `remove`, `pause`, `resume`
         or `run` a `number`; returns a sentence. Raises `KoreError`."""
         ...
 
 
-class Talk(Protocol):
+class MessageCalls(Protocol):
     """A conversation on one lane."""
 
     async def submit(self, message: InboundMessage) -> None:
@@ -48,20 +48,20 @@ class Talk(Protocol):
         questions that are open there, come first."""
         ...
 
-    async def answer(self, nonce: str, answer: Answer, by: str) -> bool:
+    async def answer_approval(self, nonce: str, answer: Answer, by: str) -> bool:
         """Answer an approval; False when it has expired or was answered already."""
         ...
 
-    async def approvals(self) -> Sequence[ApprovalPrompt]:
+    async def list_approvals(self) -> Sequence[ApprovalPrompt]:
         """The approvals that somebody is asked for now, oldest first."""
         ...
 
-    async def stop(self, lane: str) -> bool:
+    async def stop_turn(self, lane: str) -> bool:
         """Stop the turn that runs on the lane; False when none does."""
         ...
 
 
-class Records(Protocol):
+class SessionCalls(Protocol):
     """What is stored."""
 
     async def open_console(self, session: str | None, fresh: bool) -> ConsoleLease:
@@ -69,9 +69,9 @@ class Records(Protocol):
         (`fresh`), or to the lane's last one. Raises `KoreError` for an unknown session."""
         ...
 
-    async def sessions(self, limit: int = 50) -> Sequence[SessionInfo]: ...
+    async def list_sessions(self, limit: int = 50) -> Sequence[SessionInfo]: ...
 
-    async def bound(self, lane: str) -> str | None:
+    async def bound_session(self, lane: str) -> str | None:
         """The session that a lane is in; None until its next message begins one."""
         ...
 
@@ -79,11 +79,11 @@ class Records(Protocol):
         """The session that somebody used last and has not closed."""
         ...
 
-    async def glimpse(self, session: str, first: int, last: int) -> SessionPreview:
+    async def preview_session(self, session: str, first: int, last: int) -> SessionPreview:
         """A session's first and last words, also of an unambiguous prefix. Raises `KoreError`."""
         ...
 
-    async def messages(self, session: str) -> Sequence[Message]:
+    async def load_messages(self, session: str) -> Sequence[Message]:
         """The whole session, or that of an unambiguous prefix. Raises `KoreError`."""
         ...
 
@@ -91,54 +91,56 @@ class Records(Protocol):
         """What becomes of a message that is sent on the lane while a turn runs there."""
         ...
 
-    async def standing(self, lane: str) -> Mapping[str, Any]:
+    async def conversation_status(self, lane: str) -> Mapping[str, Any]:
         """How a lane's conversation stands: session, model, mode, waiting, cost_usd (see
         `gateway.sessions.service`)."""
         ...
 
-    async def background(self, session: str) -> Sequence[str]:
+    async def background_tasks(self, session: str) -> Sequence[str]:
         """What runs in the background of a session, as people call it."""
         ...
 
-    async def bind(self, lane: str, session: str | None) -> str:
+    async def bind_session(self, lane: str, session: str | None) -> str:
         """Put a lane into a session (None: a new one); returns the session's id."""
         ...
 
 
-class Archive(Protocol):
+class ArchiveCalls(Protocol):
     """What is done with whole conversations. All raise `KoreError` for an unknown session, which
     may be named by an unambiguous prefix."""
 
-    async def search(self, words: str, limit: int = 20) -> Sequence[SearchHit]:
+    async def search_messages(self, words: str, limit: int = 20) -> Sequence[SearchHit]:
         """The newest messages with all these words. Raises `KoreError` for a sealed database."""
         ...
 
-    async def fork(self, session: str) -> str:
+    async def fork_session(self, session: str) -> str:
         """A new session that begins with all of this one; returns its id."""
         ...
 
-    async def rename(self, session: str, name: str) -> str:
+    async def rename_session(self, session: str, name: str) -> str:
         """'' gives it its automatic name back; returns a sentence."""
         ...
 
-    async def set_status(self, session: str, status: Literal["open", "paused", "closed"]) -> str:
+    async def set_session_status(
+        self, session: str, status: Literal["open", "paused", "closed"]
+    ) -> str:
         """Returns a sentence. A session at work cannot be closed."""
         ...
 
 
-class Exchange(Protocol):
+class TransferCalls(Protocol):
     """Conversations in files."""
 
-    async def lines(self, session: str) -> Sequence[str]:
+    async def export_session(self, session: str) -> Sequence[str]:
         """The whole session as JSON lines, the first with its facts."""
         ...
 
-    async def take_in(self, file: Path) -> str:
+    async def import_session(self, file: Path) -> str:
         """A new session made of such a file, or of KodaX's; returns its id. Raises `KoreError`."""
         ...
 
 
-class Upkeep(Protocol):
+class OperationsCalls(Protocol):
     """Running the place."""
 
     async def status(self) -> Mapping[str, Any]:
@@ -164,10 +166,10 @@ class Upkeep(Protocol):
         ...
 
 
-class Keeping(Protocol):
+class PersonalDataCalls(Protocol):
     """What is kept of one person."""
 
-    async def person(self, principal: str) -> Mapping[str, Any]:
+    async def summarize_person(self, principal: str) -> Mapping[str, Any]:
         """How much there is. Raises `KoreError` for what is nobody's id."""
         ...
 
@@ -181,50 +183,50 @@ class Keeping(Protocol):
         ...
 
 
-class Doorkeeping(Protocol):
+class PairingCalls(Protocol):
     """Who may write to Kore."""
 
-    async def people(self) -> Mapping[str, Any]:
+    async def list_people(self) -> Mapping[str, Any]:
         """`owner`, `asking` and `paired`; never a code."""
         ...
 
-    async def approve(self, code: str) -> str:
+    async def approve_pairing(self, code: str) -> str:
         """Let in whom the code was sent to; returns a sentence. Raises `KoreError`."""
         ...
 
-    async def invite(self, channel: str, account: str) -> str:
+    async def invite_owner(self, channel: str, account: str) -> str:
         """A code that makes the first one who sends `/start CODE` there the owner, within an hour.
         Raises `KoreError` when there is an owner."""
         ...
 
-    async def revoke(self, who: str) -> str:
+    async def revoke_pairing(self, who: str) -> str:
         """Take somebody out; returns a sentence. Raises `KoreError`."""
         ...
 
 
-class Consents(Protocol):
+class GrantCalls(Protocol):
     """What people allowed for longer than once."""
 
-    async def grants(self) -> Sequence[Mapping[str, Any]]:
+    async def list_grants(self) -> Sequence[Mapping[str, Any]]:
         """Oldest first: id, principal, session ('' for all), title, folder, granted_by,
         granted_at."""
         ...
 
-    async def take_back(self, grant: int | None) -> str:
+    async def revoke_grants(self, grant: int | None) -> str:
         """Take back one, or all; returns a sentence. Raises `KoreError` for an unknown one."""
         ...
 
 
 class Service(
-    Talk,
-    Records,
-    Archive,
-    Exchange,
-    Upkeep,
-    Keeping,
-    Doorkeeping,
-    Consents,
-    JobsApi,
+    MessageCalls,
+    SessionCalls,
+    ArchiveCalls,
+    TransferCalls,
+    OperationsCalls,
+    PersonalDataCalls,
+    PairingCalls,
+    GrantCalls,
+    JobCalls,
     Protocol,
 ):
     """All of it."""

@@ -38,7 +38,7 @@ _DONE: dict[Status, str] = {
 
 @frozen
 class SessionService:
-    """Implements `gateway.control.service.Archive` for the owner of the machine, who sees all."""
+    """Implements `gateway.control.service.ArchiveCalls` for the machine's owner, who sees all."""
 
     database: Store
     wake: Callable[[str], None]

@@ -78,7 +78,7 @@ async def service(
 async def place(service: Service) -> tuple[str, str]:
     """A new console's chat id and a new session it is bound to."""
     opened = await service.open_console(None, True)
-    return opened.chat_id, await service.bind(f"cli:local:{opened.chat_id}", None)
+    return opened.chat_id, await service.bind_session(f"cli:local:{opened.chat_id}", None)
 
 
 async def test_a_message_is_answered_on_the_lane_it_came_from(service: Service) -> None:
@@ -97,10 +97,10 @@ async def test_a_message_is_answered_on_the_lane_it_came_from(service: Service) 
 async def test_how_a_conversation_stands_is_told_before_and_after_it_begins(
     service: Service,
 ) -> None:
-    nowhere = await service.standing("cli:local:nobody")
+    nowhere = await service.conversation_status("cli:local:nobody")
     assert (nowhere["session"], nowhere["waiting"], nowhere["cost_usd"]) == (None, 0, None)
     chat_id, session = await place(service)
-    found = await service.standing(f"cli:local:{chat_id}")
+    found = await service.conversation_status(f"cli:local:{chat_id}")
     assert (found["session"], found["model"], found["mode"]) == (session, None, None)
 
 
@@ -120,7 +120,7 @@ async def test_the_turn_is_stored_when_the_answer_is_delivered(service: Service)
     async with service.watch(sent.session_key) as events:
         await service.submit(sent)
         await until_last(events, sent.event_id)
-    stored = await service.messages(session)
+    stored = await service.load_messages(session)
     assert [m.role for m in stored] == ["user", "assistant"]
     assert stored[0].text == "remember this"
 
@@ -130,7 +130,7 @@ async def test_an_answer_that_nobody_watched_waits_for_the_next_watcher(service:
     first, second = message(chat_id, "first"), message(chat_id, "second")
     await service.submit(first)
     async with asyncio.timeout(DEADLINE_S):
-        while len(await service.messages(session)) < 2:
+        while len(await service.load_messages(session)) < 2:
             await asyncio.sleep(0.005)
     async with service.watch(first.session_key) as events:
         await service.submit(second)
@@ -142,12 +142,12 @@ async def test_an_answer_that_nobody_watched_waits_for_the_next_watcher(service:
 async def test_a_bound_lane_talks_in_its_session(service: Service) -> None:
     (_, first), (chat_id, second) = await place(service), await place(service)
     sent = message(chat_id, "over here")
-    assert await service.bind(sent.session_key, first) == first
+    assert await service.bind_session(sent.session_key, first) == first
     async with service.watch(sent.session_key) as events:
         await service.submit(sent)
         await until_last(events, sent.event_id)
-    assert len(await service.messages(first)) == 2
-    assert not await service.messages(second)
+    assert len(await service.load_messages(first)) == 2
+    assert not await service.load_messages(second)
 
 
 async def test_the_first_and_last_words_of_the_session_used_last(service: Service) -> None:
@@ -158,21 +158,21 @@ async def test_the_first_and_last_words_of_the_session_used_last(service: Servic
         await until_last(events, sent.event_id)
     assert await service.last_session(sent.principal) == session
     assert await service.last_session("cli:nobody") is None
-    assert await service.bound(sent.session_key) == session
-    assert await service.bound("cli:local:nowhere") is None
-    found = await service.glimpse(session[:-1], 1, 5)
+    assert await service.bound_session(sent.session_key) == session
+    assert await service.bound_session("cli:local:nowhere") is None
+    found = await service.preview_session(session[:-1], 1, 5)
     assert (found.info.id, found.info.messages) == (session, 2)
     assert [(said.role, said.text) for said in found.beginning] == [("user", "東京 first")]
     assert [said.role for said in found.end] == ["assistant"]
     with pytest.raises(KoreError, match="19990101_000000"):
-        await service.glimpse("19990101_000000", 1, 1)
+        await service.preview_session("19990101_000000", 1, 1)
 
 
 async def test_sessions_are_listed_and_limited(service: Service) -> None:
     made = {(await place(service))[1] for _ in range(3)}
-    listed = await service.sessions()
+    listed = await service.list_sessions()
     assert {info.id for info in listed} == made
-    assert len(await service.sessions(limit=2)) == 2
+    assert len(await service.list_sessions(limit=2)) == 2
 
 
 async def test_a_conversation_is_found_forked_named_and_closed(service: Service) -> None:
@@ -181,16 +181,20 @@ async def test_a_conversation_is_found_forked_named_and_closed(service: Service)
     async with service.watch(sent.session_key) as events:
         await service.submit(sent)
         await until_last(events, sent.event_id)
-    (hit, *_) = await service.search("canary")
+    (hit, *_) = await service.search_messages("canary")
     assert hit.session == session
     assert [hit.snippet[start:end] for start, end in hit.marks] == ["canary"]
-    fork = await service.fork(session)
-    assert await service.messages(fork) == await service.messages(session)
-    assert "plan" in await service.rename(fork, "plan")
-    assert await service.set_status(session, "closed")
-    listed = {info.id: info for info in await service.sessions()}
+    fork = await service.fork_session(session)
+    assert await service.load_messages(fork) == await service.load_messages(session)
+    assert "plan" in await service.rename_session(fork, "plan")
+    assert await service.set_session_status(session, "closed")
+    listed = {info.id: info for info in await service.list_sessions()}
     assert (listed[fork].name, listed[session].status) == ("plan", "closed")
-    for act in (service.fork("nope"), service.rename("nope", "x"), service.set_status("n", "open")):
+    for act in (
+        service.fork_session("nope"),
+        service.rename_session("nope", "x"),
+        service.set_session_status("n", "open"),
+    ):
         with pytest.raises(KoreError, match="no session"):
             await act
 
@@ -204,29 +208,29 @@ async def test_a_session_goes_out_as_lines_and_comes_in_again(
         await service.submit(sent)
         await until_last(events, sent.event_id)
     file = tmp_path / "session.jsonl"
-    file.write_text("\n".join(await service.lines(session)) + "\n")
-    copy = await service.take_in(file)
-    told = [(m.role, m.text) for m in await service.messages(copy)]
-    assert told == [(m.role, m.text) for m in await service.messages(session)]
+    file.write_text("\n".join(await service.export_session(session)) + "\n")
+    copy = await service.import_session(file)
+    told = [(m.role, m.text) for m in await service.load_messages(copy)]
+    assert told == [(m.role, m.text) for m in await service.load_messages(session)]
     assert len(told) == 2
     with pytest.raises(KoreError, match="absent"):
-        await service.take_in(tmp_path / "absent.jsonl")
+        await service.import_session(tmp_path / "absent.jsonl")
 
 
 async def test_an_unknown_session_is_an_error_with_a_sentence(service: Service) -> None:
     with pytest.raises(KoreError, match="19990101_000000"):
-        await service.messages("19990101_000000")
+        await service.load_messages("19990101_000000")
     with pytest.raises(KoreError, match="19990101_000000"):
         await service.open_console("19990101_000000", False)
 
 
 async def test_stop_tells_whether_a_turn_was_running(service: Service) -> None:
     chat_id, _ = await place(service)
-    assert not await service.stop(f"cli:local:{chat_id}")
+    assert not await service.stop_turn(f"cli:local:{chat_id}")
 
 
 async def test_an_approval_that_nobody_asked_for_is_refused(service: Service) -> None:
-    assert not await service.answer("no-such-nonce", "once", "cli:0")
+    assert not await service.answer_approval("no-such-nonce", "once", "cli:0")
 
 
 async def test_status_names_the_process(service: Service) -> None:
@@ -262,7 +266,7 @@ async def test_a_stopped_turn_ends_as_cancelled(service: Service) -> None:
     async with service.watch(sent.session_key) as events:
         await service.submit(sent)
         await asked_on(events)
-        assert await service.stop(sent.session_key)
+        assert await service.stop_turn(sent.session_key)
         seen = await until_last(events, sent.event_id)
     assert [e.result.stopped for e in seen if isinstance(e, Done)] == ["cancelled"]
 
@@ -274,14 +278,14 @@ async def test_an_approval_is_answered_once(service: Service) -> None:
         await service.submit(sent)
         asked = await asked_on(events)
         assert asked.tool == "exec"
-        (question,) = await service.approvals()
+        (question,) = await service.list_approvals()
         assert (question.nonce, question.lane) == (asked.nonce, sent.session_key)
         assert question.route == sent.route
-        assert await service.answer(asked.nonce, "deny", "cli:0")
-        assert not await service.answer(asked.nonce, "once", "cli:0")
+        assert await service.answer_approval(asked.nonce, "deny", "cli:0")
+        assert not await service.answer_approval(asked.nonce, "once", "cli:0")
         seen = await until_last(events, sent.event_id)
     assert [e.answer for e in seen if isinstance(e, ApprovalAnswered)] == ["deny"]
-    assert not await service.approvals()
+    assert not await service.list_approvals()
 
 
 async def test_a_gateway_is_given_the_data_or_told_that_it_is_kept(service: Service) -> None:

@@ -110,7 +110,7 @@ class MemoryService:
     def watchers(self, lane: str) -> int:
         return len(self._watchers.get(lane, []))
 
-    async def answer(self, nonce: str, answer: Answer, by: str) -> bool:
+    async def answer_approval(self, nonce: str, answer: Answer, by: str) -> bool:
         future = self._asked.pop(nonce, None)
         self._open.pop(nonce, None)
         if future is None:
@@ -119,10 +119,10 @@ class MemoryService:
         future.set_result(answer)
         return True
 
-    async def approvals(self) -> Sequence[ApprovalPrompt]:
+    async def list_approvals(self) -> Sequence[ApprovalPrompt]:
         return list(self._open.values())
 
-    async def stop(self, lane: str) -> bool:
+    async def stop_turn(self, lane: str) -> bool:
         if lane not in self._running:
             return False
         self._running[lane].set()
@@ -133,44 +133,44 @@ class MemoryService:
         lane = f"cli:local:{chat}"
         if session is None and not fresh and self.lanes:
             session = list(self.lanes.values())[-1]
-        bound = await self.bind(lane, session) if session is not None else None
+        bound = await self.bind_session(lane, session) if session is not None else None
         return ConsoleLease(chat, bound, bool(self._undelivered.get(lane)))
 
-    async def sessions(self, limit: int = 50) -> Sequence[SessionInfo]:
+    async def list_sessions(self, limit: int = 50) -> Sequence[SessionInfo]:
         stored = sorted(self.sessions_by_id.values(), key=lambda s: -s.info.last_active_at)
         return [replace(s.info, messages=len(s.messages)) for s in stored[:limit]]
 
-    async def bound(self, lane: str) -> str | None:
+    async def bound_session(self, lane: str) -> str | None:
         return self.lanes.get(lane)
 
     async def last_session(self, principal: str) -> str | None:
-        listed = await self.sessions(1000)
+        listed = await self.list_sessions(1000)
         open_ = (s for s in listed if s.principal == principal and s.status != "closed")
         return next((info.id for info in open_), None)
 
-    async def glimpse(self, session: str, first: int, last: int) -> SessionPreview:
+    async def preview_session(self, session: str, first: int, last: int) -> SessionPreview:
         found = self._find(session)
         said = [Excerpt(m.role, m.text) for m in found.messages if m.role in ("user", "assistant")]
         end = said[first:][-last:] if last else []
         info = replace(found.info, messages=len(found.messages))
         return SessionPreview(info, tuple(said[:first]), tuple(end))
 
-    async def messages(self, session: str) -> Sequence[Message]:
+    async def load_messages(self, session: str) -> Sequence[Message]:
         return list(self._find(session).messages)
 
     async def queue_mode(self, lane: str) -> QueueMode:
         return self.mode
 
-    async def standing(self, lane: str) -> Mapping[str, Any]:
+    async def conversation_status(self, lane: str) -> Mapping[str, Any]:
         session = self.lanes.get(lane)
         waiting = self._queues[lane].qsize() if lane in self._queues else 0
         chosen = {"model": None, "mode": None, "cost_usd": 0.25 if session else None}
         return {"session": session, "waiting": waiting, **chosen}
 
-    async def background(self, session: str) -> Sequence[str]:
+    async def background_tasks(self, session: str) -> Sequence[str]:
         return self.running
 
-    async def bind(self, lane: str, session: str | None) -> str:
+    async def bind_session(self, lane: str, session: str | None) -> str:
         if session is None:
             session = f"20260101_{next(self._numbers):06}"
             now = time.time()
@@ -179,7 +179,7 @@ class MemoryService:
         self.lanes[lane] = self._find(session).info.id
         return self.lanes[lane]
 
-    async def search(self, words: str, limit: int = 20) -> Sequence[SearchHit]:
+    async def search_messages(self, words: str, limit: int = 20) -> Sequence[SearchHit]:
         return [
             SearchHit(
                 key, "", "cli:0", n, message.role, 0.0, message.text, ((at, at + len(words)),)
@@ -189,24 +189,24 @@ class MemoryService:
             if (at := message.text.find(words)) >= 0
         ][:limit]
 
-    async def fork(self, session: str) -> str:
+    async def fork_session(self, session: str) -> str:
         found = self._find(session)
-        fork = await self.bind("", None)
+        fork = await self.bind_session("", None)
         self.sessions_by_id[fork].messages += found.messages
         return fork
 
-    async def rename(self, session: str, name: str) -> str:
+    async def rename_session(self, session: str, name: str) -> str:
         found = self._find(session)
         found.info = replace(found.info, name=name)
         return f"It is called {name} now."
 
-    async def lines(self, session: str) -> Sequence[str]:
+    async def export_session(self, session: str) -> Sequence[str]:
         found = self._find(session)
         meta = {"_type": "meta", "id": found.info.id, "title": found.info.name}
         return [dumps(line) for line in (meta, *map(message_to_json, found.messages))]
 
-    async def take_in(self, file: Path) -> str:
-        made = await self.bind("", None)
+    async def import_session(self, file: Path) -> str:
+        made = await self.bind_session("", None)
         try:
             rows = file.read_text().splitlines()
         except OSError as exc:
@@ -216,7 +216,7 @@ class MemoryService:
         self.sessions_by_id[made].messages += messages
         return made
 
-    async def set_status(self, session: str, status: str) -> str:
+    async def set_session_status(self, session: str, status: str) -> str:
         found = self._find(session)
         states: dict[str, SessionState] = {"open": "idle", "paused": "paused", "closed": "closed"}
         found.info = replace(found.info, status=states[status])
@@ -242,30 +242,30 @@ class MemoryService:
             raise KoreError(f"no message {seq}", hint="kore status lists them")
         return f"message {seq} is queued again"
 
-    async def people(self) -> Mapping[str, Any]:
+    async def list_people(self) -> Mapping[str, Any]:
         return {"owner": None, "asking": [], "paired": []}
 
-    async def approve(self, code: str) -> str:
+    async def approve_pairing(self, code: str) -> str:
         raise KoreError("No open request has this code.")
 
-    async def invite(self, channel: str, account: str) -> str:
+    async def invite_owner(self, channel: str, account: str) -> str:
         raise KoreError("Nobody can be invited here.")
 
-    async def revoke(self, who: str) -> str:
+    async def revoke_pairing(self, who: str) -> str:
         raise KoreError("Nobody has this id.")
 
-    async def grants(self) -> Sequence[Mapping[str, Any]]:
+    async def list_grants(self) -> Sequence[Mapping[str, Any]]:
         return []
 
-    async def take_back(self, grant: int | None) -> str:
+    async def revoke_grants(self, grant: int | None) -> str:
         if grant is None:
             return "0 taken back."
         raise KoreError(f"no grant {grant}")
 
-    async def jobs(self) -> Sequence[Mapping[str, Any]]:
+    async def list_jobs(self) -> Sequence[Mapping[str, Any]]:
         return []
 
-    async def schedule(self, action: str, wanted: Mapping[str, Any]) -> str:
+    async def change_job(self, action: str, wanted: Mapping[str, Any]) -> str:
         raise KoreError("there is no timetable here")
 
     async def backup(self, target: Path) -> int:
@@ -303,7 +303,7 @@ class MemoryService:
 
     async def _turn(self, lane: str, message: InboundMessage) -> None:
         if lane not in self.lanes:
-            await self.bind(lane, None)
+            await self.bind_session(lane, None)
         stored = self._find(self.lanes[lane])
         session = stored.info.id
         self._tell(lane, SessionStart(session, "offline", "echo"))

@@ -264,7 +264,7 @@ async def _fork(service: "Service", session: str | None) -> str:
         session = await service.last_session(principal())
         if session is None:
             raise ConfigError(t("--fork-session: there is no session yet"))
-    return await service.fork(session)
+    return await service.fork_session(session)
 
 
 async def _talk(

@@ -127,7 +127,7 @@ class LongTaskRunner:
         )
         # A running gateway works on when only the terminal was killed; two must not work at once.
         until = self._clock() + _STOP_S
-        while await self._line.service.stop(tally.lane):
+        while await self._line.service.stop_turn(tally.lane):
             if self._clock() > until:
                 raise KoreError(
                     t("the interrupted session is still running"),

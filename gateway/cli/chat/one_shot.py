@@ -145,17 +145,17 @@ class OneShotTurn:
         if self._order.latest:
             session = await self._service.last_session(principal())
         if session is not None:
-            await self._service.bind(lane, session)
+            await self._service.bind_session(lane, session)
 
     async def _stop_when(self, interrupted: asyncio.Event) -> None:
         await interrupted.wait()
-        self._stopping = not await self._service.stop(self._speaker.lane)
+        self._stopping = not await self._service.stop_turn(self._speaker.lane)
 
     async def _take(self, event: WatchEvent) -> bool:
         """Returns whether the turn is over."""
         if self._stopping and isinstance(event, events.SessionStart | events.IterationStart):
             # Ctrl-C came before there was a turn to stop.
-            self._stopping = not await self._service.stop(self._speaker.lane)
+            self._stopping = not await self._service.stop_turn(self._speaker.lane)
         if self._order.output == "stream-json":
             self._pulse.erase()
             print(dumps(watch_event_to_json(event)), file=self._out, flush=True)
@@ -210,7 +210,7 @@ class OneShotTurn:
             )
         with self._pulse.held():
             answer = await self._ask(asked) if self._ask else "deny"
-        await self._service.answer(asked.nonce, answer, principal())
+        await self._service.answer_approval(asked.nonce, answer, principal())
 
     def _deliver(self, delivered: Delivered) -> bool:
         ours = delivered.event_id == self._message.event_id

@@ -38,9 +38,9 @@ async def invitation(settings: Settings, home: DataDir, candidate: Candidate) ->
     from gateway.cli.service_link import open_service
 
     async with open_service(settings, home) as service:
-        if (await service.people())["owner"] is not None:
+        if (await service.list_people())["owner"] is not None:
             return None
-        return _link(candidate.bot, await service.invite("telegram", candidate.account))
+        return _link(candidate.bot, await service.invite_owner("telegram", candidate.account))
 
 
 async def await_owner(settings: Settings, home: DataDir, candidate: Candidate, say: Say) -> str:
@@ -79,10 +79,10 @@ async def _beside(home: DataDir, candidate: Candidate, say: Say) -> str:
 
 
 async def _wait(service: Service, candidate: Candidate, say: Say) -> str:
-    people = await service.people()
+    people = await service.list_people()
     if people["owner"] is not None:
         return _owned(people)
-    link = _link(candidate.bot, await service.invite("telegram", candidate.account))
+    link = _link(candidate.bot, await service.invite_owner("telegram", candidate.account))
     show_link(link, say)
     told: set[str] = set()
     try:
@@ -90,7 +90,7 @@ async def _wait(service: Service, candidate: Candidate, say: Say) -> str:
             while True:
                 await asyncio.sleep(_LOOK_S)
                 await _look_at_the_bot(service, candidate, told, say)
-                people = await service.people()
+                people = await service.list_people()
                 if people["owner"] is not None:
                     return _owned(people)
                 _name_who_asks(people, told, say)

@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
 async def _run(args: argparse.Namespace) -> None:
     async with service_of(args) as service:
         if args.action == "list":
-            _list(await service.jobs(), as_json=args.json)
+            _list(await service.list_jobs(), as_json=args.json)
             return
         if args.action == "add":
             wanted = {
@@ -73,9 +73,9 @@ async def _run(args: argparse.Namespace) -> None:
                 **{name: getattr(args, name) for name in ("when", "text", "urgent", "own")},
                 **{name: getattr(args, name) for name in ("zone", "catch_up")},
             }
-            said = await service.schedule("ask" if args.ask else "add", wanted)
+            said = await service.change_job("ask" if args.ask else "add", wanted)
         else:
-            said = await service.schedule(args.action, {"number": args.number})
+            said = await service.change_job(args.action, {"number": args.number})
         if args.json:
             print_json({"said": said})
         else:

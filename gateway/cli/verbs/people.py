@@ -35,7 +35,7 @@ def run_user(args: argparse.Namespace) -> int:
 
 async def _user(args: argparse.Namespace) -> int:
     async with service_of(args) as service:
-        found = await service.person(args.who)
+        found = await service.summarize_person(args.who)
         if not found["found"] and not found["files"]:
             raise KoreError(t("no data is stored about {who}", who=args.who), hint="kore pair list")
         if args.action == "export":
@@ -160,11 +160,11 @@ def run_pair(args: argparse.Namespace) -> int:
 async def _pair(args: argparse.Namespace) -> None:
     async with service_of(args) as service:
         if args.action == "approve":
-            print(await service.approve(args.code))
+            print(await service.approve_pairing(args.code))
         elif args.action == "revoke":
-            print(await service.revoke(args.id))
+            print(await service.revoke_pairing(args.id))
         else:
-            _list_people(await service.people(), as_json=args.json)
+            _list_people(await service.list_people(), as_json=args.json)
 
 
 def _list_people(people: Mapping[str, Any], *, as_json: bool) -> None:

@@ -216,9 +216,9 @@ def _run_grants(args: argparse.Namespace) -> int:
 async def _grants(args: argparse.Namespace) -> None:
     async with service_of(args) as service:
         if args.action == "revoke":
-            print(await service.take_back(_grant_number(args.id)))
+            print(await service.revoke_grants(_grant_number(args.id)))
         else:
-            _list_grants(await service.grants(), as_json=args.json)
+            _list_grants(await service.list_grants(), as_json=args.json)
 
 
 def _grant_number(text: str) -> int | None:

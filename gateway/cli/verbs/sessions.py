@@ -66,24 +66,24 @@ def run(args: argparse.Namespace) -> int:
 async def _run(args: argparse.Namespace) -> None:
     async with service_of(args) as service:
         if args.action == "list":
-            _list(await service.sessions(args.limit), as_json=args.json)
+            _list(await service.list_sessions(args.limit), as_json=args.json)
             return
         if args.action in _ACTIONS:
             await _ACTIONS[args.action](service, args)
             return
-        messages = await service.messages(args.id)
+        messages = await service.load_messages(args.id)
         if args.action == "show":
-            glimpse = await service.glimpse(args.id, 0, 0)
+            glimpse = await service.preview_session(args.id, 0, 0)
             _show(glimpse.info, messages, as_json=args.json)
         elif args.format == "markdown":
             print(readable(messages))
         else:
-            for line in await service.lines(args.id):
+            for line in await service.export_session(args.id):
                 print(line)
 
 
 async def _search(service: Service, args: argparse.Namespace) -> None:
-    found = await service.search(" ".join(map(_held_together, args.words)), args.limit)
+    found = await service.search_messages(" ".join(map(_held_together, args.words)), args.limit)
     if args.json:
         print_json([asdict(one) for one in found])
         return
@@ -113,7 +113,7 @@ def _marked(found: SearchHit) -> str:
 
 
 async def _fork(service: Service, args: argparse.Namespace) -> None:
-    fork = await service.fork(args.id)
+    fork = await service.fork_session(args.id)
     if args.json:
         print_json({"id": fork})
     else:
@@ -129,7 +129,7 @@ async def _fork(service: Service, args: argparse.Namespace) -> None:
 
 
 async def _take_in(service: Service, args: argparse.Namespace) -> None:
-    made = await service.take_in(args.file)
+    made = await service.import_session(args.file)
     if args.json:
         print_json({"id": made})
     else:
@@ -137,13 +137,13 @@ async def _take_in(service: Service, args: argparse.Namespace) -> None:
 
 
 async def _rename(service: Service, args: argparse.Namespace) -> None:
-    print(clean(await service.rename(args.id, " ".join(args.name))))
+    print(clean(await service.rename_session(args.id, " ".join(args.name))))
 
 
 async def _set_status(service: Service, args: argparse.Namespace) -> None:
     states: dict[str, Literal["open", "paused", "closed"]]
     states = {"pause": "paused", "resume": "open", "close": "closed"}
-    print(await service.set_status(args.id, states[args.action]))
+    print(await service.set_session_status(args.id, states[args.action]))
 
 
 _ACTIONS: dict[str, Callable[[Service, argparse.Namespace], Awaitable[None]]] = {

@@ -63,7 +63,7 @@ async def take(parts: Parts, *messages: InboundMessage) -> None:
 
 async def question(parts: Parts) -> ApprovalPrompt:
     await parts.until("SELECT 1 FROM approval WHERE state = 'open'")
-    (found,) = await parts.desk.approvals()
+    (found,) = await parts.desk.list_approvals()
     return found
 
 
@@ -94,7 +94,7 @@ async def test_a_waiting_turn_holds_neither_lane_nor_slot(tmp_path: Path) -> Non
         await settled(lambda: parts.bus.lanes == 0)
         await take(parts, said("and me?", "2"))
         assert await parts.platform.answers("2", 1) == ["other"]
-        assert await parts.desk.answer(asked.nonce, "once", "cli:0")
+        assert await parts.desk.answer_approval(asked.nonce, "once", "cli:0")
         await parts.platform.until(lambda: "done" in parts.platform.texts("1"))
         assert file.read_text() == "new\n"
         assert await parts.rows("SELECT attempts FROM turn") == [(1,), (1,)]
@@ -112,11 +112,11 @@ async def test_reads_beside_the_question_are_not_read_again(tmp_path: Path) -> N
         steps = await parts.rows("SELECT n FROM step WHERE state = 'done'")
         assert steps == [(1,), (2,)]
         (tmp_path / "workspace" / "c.txt").write_text("later\n")
-        await parts.desk.answer(first.nonce, "once", "cli:0")
+        await parts.desk.answer_approval(first.nonce, "once", "cli:0")
         await parts.until("SELECT 1 FROM approval WHERE id = 2")
         second = await question(parts)
         assert (first.title, second.title) == ("write_file a.txt", "write_file b.txt")
-        await parts.desk.answer(second.nonce, "deny", "cli:0")
+        await parts.desk.answer_approval(second.nonce, "deny", "cli:0")
         await parts.platform.until(lambda: "done" in parts.platform.texts("1"))
         results = await parts.rows("SELECT result FROM step ORDER BY n")
         assert "c.txt" not in results[1][0]
@@ -137,8 +137,8 @@ async def test_a_screen_sees_one_story_and_each_thing_once(tmp_path: Path) -> No
             (asked,) = await until(events, ApprovalAsked)
             assert isinstance(asked, ApprovalAsked)
             assert 0 < asked.expires_s <= 300
-            assert await parts.desk.answer(asked.nonce, "once", "cli:0")
-            assert not await parts.desk.answer(asked.nonce, "once", "cli:0")
+            assert await parts.desk.answer_approval(asked.nonce, "once", "cli:0")
+            assert not await parts.desk.answer_approval(asked.nonce, "once", "cli:0")
             seen = await until(events, Done)
     told = [type(e) for e in seen if isinstance(e, ApprovalAnswered | ToolStart | ToolResulted)]
     assert told == [ApprovalAnswered, ToolStart, ToolResulted]
@@ -151,10 +151,10 @@ async def test_a_lane_in_the_same_session_waits_without_a_task(tmp_path: Path) -
     async with running(tmp_path, model, owner=OWNER, platform=Asking()) as parts:
         await take(parts, said("go"))
         asked = await question(parts)
-        await parts.desk.bind("chat:bot:2", asked.session)
+        await parts.desk.bind_session("chat:bot:2", asked.session)
         await take(parts, said("and here?", "2"))
         await settled(lambda: parts.bus.lanes == 0)
-        assert await parts.desk.answer(asked.nonce, "once", "cli:0")
+        assert await parts.desk.answer_approval(asked.nonce, "once", "cli:0")
         assert await parts.platform.answers("2", 1) == ["mine"]
 
 
@@ -178,7 +178,7 @@ async def test_a_stop_ends_a_waiting_turn(tmp_path: Path) -> None:
     ) as parts:
         await take(parts, said("go"))
         asked = await question(parts)
-        assert await parts.desk.stop(asked.lane)
+        assert await parts.desk.stop_turn(asked.lane)
         await parts.platform.until(lambda: "⏹ Stopped." in parts.platform.texts("1"))
         assert await parts.rows("SELECT state FROM approval") == [("withdrawn",)]
         assert file.read_text() == "old\n"
@@ -190,9 +190,9 @@ async def test_the_model_is_told_what_a_stop_kept_from_beginning(tmp_path: Path)
     async with running(tmp_path, [assistant("", calls)], owner=OWNER, platform=Asking()) as parts:
         await take(parts, said("go"))
         asked = await question(parts)
-        assert await parts.desk.stop(asked.lane)
+        assert await parts.desk.stop_turn(asked.lane)
         await parts.platform.until(lambda: "⏹ Stopped." in parts.platform.texts("1"))
-        told = [m for m in await parts.desk.messages(asked.session) if m.role == "tool"]
+        told = [m for m in await parts.desk.load_messages(asked.session) if m.role == "tool"]
         assert [m.text for m in told[1:]] == [load_prompt("not_run")] * 2
         assert "old" in told[0].text
 
@@ -212,9 +212,9 @@ async def test_what_may_have_begun_before_a_crash_is_not_told_as_never_run(tmp_p
     seed(tmp_path)
     async with running(tmp_path, [], owner=OWNER, platform=Asking()) as parts:
         asked = await question(parts)
-        assert await parts.desk.stop(asked.lane)
+        assert await parts.desk.stop_turn(asked.lane)
         await parts.platform.until(lambda: "⏹ Stopped." in parts.platform.texts("1"))
-        told = [m for m in await parts.desk.messages(asked.session) if m.role == "tool"]
+        told = [m for m in await parts.desk.load_messages(asked.session) if m.role == "tool"]
         assert [m.text for m in told] == [load_prompt("interrupted"), load_prompt("not_run")]
 
 
@@ -232,7 +232,7 @@ async def test_a_session_s_consent_ends_with_the_session(tmp_path: Path) -> None
     model += [assistant("", (change("3"),)), "c"]
     async with running(tmp_path, model, owner=OWNER, platform=Asking()) as parts:
         await take(parts, said("go"))
-        await parts.desk.answer((await question(parts)).nonce, "session", "cli:0")
+        await parts.desk.answer_approval((await question(parts)).nonce, "session", "cli:0")
         await parts.platform.until(lambda: "a" in parts.platform.texts("1"))
         file.write_text("old\n")
         await take(parts, said("go"))
@@ -251,9 +251,9 @@ async def test_a_file_that_keeps_changing_asks_anew_and_costs_no_attempt(tmp_pat
             await parts.until("SELECT 1 FROM approval WHERE id = ?", number)
             asked = await question(parts)
             file.write_text(f"version {number}\n")
-            await parts.desk.answer(asked.nonce, "once", "cli:0")
+            await parts.desk.answer_approval(asked.nonce, "once", "cli:0")
         await parts.until("SELECT 1 FROM approval WHERE id = 6")
-        await parts.desk.answer((await question(parts)).nonce, "once", "cli:0")
+        await parts.desk.answer_approval((await question(parts)).nonce, "once", "cli:0")
         await parts.platform.until(lambda: "done" in parts.platform.texts("1"))
         assert file.read_text() == "new\n"
         assert await parts.rows("SELECT attempts FROM turn") == [(1,)]
@@ -266,7 +266,9 @@ async def test_waiting_gives_a_turn_no_more_iterations(tmp_path: Path) -> None:
         with parts.watchers.watch("cli:local:main") as seen:
             await parts.bus.submit(typed("go", options={"max_iterations": 2}))
             for _ in range(2):
-                assert await parts.desk.answer((await question(parts)).nonce, "once", "cli:0")
+                assert await parts.desk.answer_approval(
+                    (await question(parts)).nonce, "once", "cli:0"
+                )
             events = await until(seen, Done)
         starts = [(e.n, e.max) for e in events if isinstance(e, IterationStart)]
         assert starts == [(1, 2), (2, 2)]
@@ -285,7 +287,7 @@ async def test_who_is_turned_out_comes_back_without_consent(tmp_path: Path) -> N
     async def let_in(parts: Parts, heard: int) -> None:
         await take(parts, said("hello?", **other))
         letters = await parts.platform.answers("8", heard)
-        await parts.desk.approve(letters[-1].split("`")[1])
+        await parts.desk.approve_pairing(letters[-1].split("`")[1])
 
     async with running(tmp_path, model, owner=OWNER, allow=(), platform=Asking()) as parts:
         parts.bus.pairing.access.roles = {"chat:8": "build"}
@@ -293,9 +295,9 @@ async def test_who_is_turned_out_comes_back_without_consent(tmp_path: Path) -> N
         await parts.platform.until(lambda: "hello" in parts.platform.texts("7"))
         await let_in(parts, 1)
         await take(parts, said("go", **other))
-        await parts.desk.answer((await question(parts)).nonce, "always", "cli:0")
+        await parts.desk.answer_approval((await question(parts)).nonce, "always", "cli:0")
         await parts.platform.until(lambda: "a" in parts.platform.texts("8"))
-        await parts.desk.revoke("chat:8")
+        await parts.desk.revoke_pairing("chat:8")
         await parts.rows("DELETE FROM pairing")
         await let_in(parts, len(parts.platform.texts("8")) + 1)
         file.write_text("old\n")
@@ -323,7 +325,7 @@ async def test_a_lasting_answer_about_a_script_ends_with_its_content(
             )
 
         await parts.bus.submit(typed("go"))
-        await parts.desk.answer((await question(parts)).nonce, answer, "cli:0")
+        await parts.desk.answer_approval((await question(parts)).nonce, answer, "cli:0")
         await ended(1)
         await parts.bus.submit(typed("again"))
         await ended(2)

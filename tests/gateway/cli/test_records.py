@@ -29,19 +29,19 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
     home = tmp_path / "h"
     home.mkdir(mode=0o700)
     async with MemoryService() as service, ControlServer(service, home / "kore.sock"):
-        session = await service.bind("cli:local:主", None)
+        session = await service.bind_session("cli:local:主", None)
         service.sessions_by_id[session].messages += [user("你好\x1b[2J"), assistant("hello")]
         yield Place(home, service, session)
 
 
 async def test_sessions_are_listed_in_columns(place: Place) -> None:
-    other = await place.service.bind("telegram:main:5", None)
+    other = await place.service.bind_session("telegram:main:5", None)
     head, *rows = (await place.kore("sessions", "list")).stdout.splitlines()
     assert head.split() == ["id", "status", "messages", "last", "active", "where", "name"]
     assert {row.split()[0] for row in rows} == {place.session, other}
     assert {"telegram:main:5", "cli:local:主"} <= {row.split()[5] for row in rows}
     # A one-shot run has left its lane for good.
-    await place.service.bind("cli:local:once-12345678", place.session)
+    await place.service.bind_session("cli:local:once-12345678", place.session)
     assert "once-" not in (await place.kore("sessions", "list")).stdout
     listed = json.loads((await place.kore("sessions", "list", "--json")).stdout)
     assert {info["id"]: info["messages"] for info in listed} == {place.session: 2, other: 0}

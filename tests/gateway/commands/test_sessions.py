@@ -103,7 +103,7 @@ async def test_a_paused_conversation_says_so_once_and_goes_on_when_told(tmp_path
     async with running(tmp_path, EchoProvider()) as parts:
         await tell(parts, "one")
         here = await session(parts, "one")
-        await parts.desk.set_status(here, "paused")
+        await parts.desk.set_session_status(here, "paused")
         assert "paused" in await tell(parts, "two")
         await parts.bus.accept("chat", "bot", Batch([said("three")]))
         assert "Continuing conversation" in await tell(parts, "/resume")
@@ -117,9 +117,9 @@ async def test_resuming_from_outside_wakes_the_chats_that_wait(tmp_path: Path) -
     async with running(tmp_path, EchoProvider()) as parts:
         await tell(parts, "one")
         here = await session(parts, "one")
-        await parts.desk.set_status(here, "paused")
+        await parts.desk.set_session_status(here, "paused")
         await tell(parts, "two")
-        await parts.desk.set_status(here, "open")
+        await parts.desk.set_session_status(here, "open")
         assert (await parts.platform.answers("1", 3))[-1].endswith("two")
 
 

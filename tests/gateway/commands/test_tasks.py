@@ -90,12 +90,12 @@ async def test_a_conversation_that_is_closed_ends_what_ran_in_it(tmp_path: Path)
     model = ScriptedProvider([start(command), "it runs"])
     async with running(tmp_path, model) as parts, parts.desk.watch(LANE) as watched:
         await Console(parts, watched)("start it")
-        (session,) = await parts.desk.sessions()
-        assert await parts.desk.background(session.id) == [command]
-        told = await parts.desk.set_status(session.id, "closed")
+        (session,) = await parts.desk.list_sessions()
+        assert await parts.desk.background_tasks(session.id) == [command]
+        told = await parts.desk.set_session_status(session.id, "closed")
         assert told.endswith(f"Background tasks stopped: {command}.")
         assert await gone(command)
-        assert await parts.desk.background(session.id) == []
+        assert await parts.desk.background_tasks(session.id) == []
 
 
 async def test_a_one_shot_run_leaves_nothing_and_says_what_it_ends(tmp_path: Path) -> None:

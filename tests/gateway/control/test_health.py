@@ -27,7 +27,7 @@ def _well() -> dict[str, Any]:
 
 @dataclass
 class Running:
-    """An `Upkeep` that tells what it is told to."""
+    """An `OperationsCalls` that tells what it is told to."""
 
     facts: dict[str, Any] = field(default_factory=_well)
 

@@ -79,7 +79,7 @@ async def test_a_screen_that_opens_meanwhile_sees_what_the_running_call_is(tmp_p
                 pass
             async with parts.desk.watch(lane) as late:
                 assert await anext(late) == started
-            await parts.desk.stop(lane)
+            await parts.desk.stop_turn(lane)
             await delivered(first)
         with parts.watchers.watch(lane) as later:
             later.close()
@@ -128,8 +128,8 @@ async def test_watchers_hear_that_a_conversation_begins_and_that_it_is_closed(pa
         await parts.desk.submit(second)
         assert isinstance(await anext(events), SessionStart)
         await delivered(events)
-        await parts.desk.set_status(created.session_id, "paused")
-        await parts.desk.set_status(created.session_id, "closed")
+        await parts.desk.set_session_status(created.session_id, "paused")
+        await parts.desk.set_session_status(created.session_id, "closed")
         assert await anext(events) == SessionClosed(created.session_id, "hi")
 
 
@@ -157,11 +157,11 @@ async def test_a_fork_is_a_conversation_that_begins(parts: Parts) -> None:
         await parts.desk.submit(second)
         created = await anext(events)
         assert isinstance(created, SessionCreated)
-        assert created.session_id == (await parts.desk.sessions(1))[0].id
+        assert created.session_id == (await parts.desk.list_sessions(1))[0].id
 
 
 async def test_a_session_can_be_named_by_its_beginning(parts: Parts) -> None:
-    session = await parts.desk.bind("cli:local:other", None)
+    session = await parts.desk.bind_session("cli:local:other", None)
     opened = await parts.desk.open_console(session[:13], fresh=False)
     assert opened.session == session
     with pytest.raises(KoreError, match="no session"):
@@ -169,18 +169,18 @@ async def test_a_session_can_be_named_by_its_beginning(parts: Parts) -> None:
 
 
 async def test_going_on_with_a_paused_session_opens_it(parts: Parts) -> None:
-    session = await parts.desk.bind("cli:local:other", None)
+    session = await parts.desk.bind_session("cli:local:other", None)
     for named in (session, None):
-        await parts.desk.set_status(session, "paused")
+        await parts.desk.set_session_status(session, "paused")
         opened = await parts.desk.open_console(named, fresh=False)
         assert opened.session == session
-        (info,) = await parts.desk.sessions()
+        (info,) = await parts.desk.list_sessions()
         assert info.status == "idle"
 
 
 async def test_a_paused_session_holds_no_console_up(parts: Parts) -> None:
-    session = await parts.desk.bind("cli:local:main", None)
-    await parts.desk.set_status(session, "paused")
+    session = await parts.desk.bind_session("cli:local:main", None)
+    await parts.desk.set_session_status(session, "paused")
     async with parts.desk.watch("cli:local:main") as events:
         for text in ("one", "two"):
             message = typed(text)
@@ -191,20 +191,20 @@ async def test_a_paused_session_holds_no_console_up(parts: Parts) -> None:
     opened = await parts.desk.open_console(None, fresh=True)
     assert (opened.chat_id, opened.unfinished) == ("main-2", False)
     async with parts.desk.watch("cli:local:main") as events:
-        await parts.desk.bind("cli:local:main", session)
+        await parts.desk.bind_session("cli:local:main", session)
         assert [(await delivered(events)).text for _ in range(2)] == ["re: one", "re: two"]
 
 
 async def test_stop_from_a_screen_stops_the_running_turn_only(parts: Parts) -> None:
     message = typed("long")
     lane = message.session_key
-    assert not await parts.desk.stop(lane)
+    assert not await parts.desk.stop_turn(lane)
     async with parts.desk.watch(lane) as events:
         await parts.desk.submit(message)
         await parts.until("SELECT 1 FROM turn WHERE state = 'running'")
-        assert await parts.desk.stop(lane)
+        assert await parts.desk.stop_turn(lane)
         assert "Stopped" in (await delivered(events)).text
-        assert not await parts.desk.stop(lane)
+        assert not await parts.desk.stop_turn(lane)
 
 
 async def test_the_status_counts_what_is_under_way(parts: Parts) -> None:

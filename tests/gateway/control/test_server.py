@@ -194,7 +194,7 @@ async def test_a_request_that_says_it_is_huge_is_not_read(
 
 
 class Broken(MemoryService):
-    async def stop(self, lane: str) -> bool:
+    async def stop_turn(self, lane: str) -> bool:
         raise ZeroDivisionError(lane)
 
 
@@ -205,14 +205,14 @@ async def test_a_bug_in_one_call_leaves_the_others_alone(
     async with Broken() as broken, ControlServer(broken, path):
         client = await connected(path)
         with pytest.raises(KoreError, match="the running Kore failed to handle this request"):
-            await client.stop(LANE)
+            await client.stop_turn(LANE)
         assert (await client.status())["pid"] == 1
     assert "ZeroDivisionError" in caplog.text
 
 
 async def test_stop_waits_for_a_call_under_way(tmp_path: Path) -> None:
     class Slow(MemoryService):
-        async def stop(self, lane: str) -> bool:
+        async def stop_turn(self, lane: str) -> bool:
             began.set()
             await go_on.wait()
             return True
@@ -221,7 +221,7 @@ async def test_stop_waits_for_a_call_under_way(tmp_path: Path) -> None:
     path = tmp_path / "kore.sock"
     async with Slow() as slow, asyncio.timeout(30), asyncio.TaskGroup() as group:
         async with ControlServer(slow, path):
-            call = group.create_task((await connected(path)).stop(LANE))
+            call = group.create_task((await connected(path)).stop_turn(LANE))
             await began.wait()
             asyncio.get_running_loop().call_soon(go_on.set)
         assert await call

@@ -54,7 +54,7 @@ async def test_stop_ends_a_running_tool_and_its_process(gateway: GatewayProcess)
     async with client.watch(message.session_key):
         await client.submit(message)
         await gateway.until(lambda: processes(command))
-        assert await client.stop(message.session_key)
+        assert await client.stop_turn(message.session_key)
         await gateway.until(lambda: not processes(command))
         await gateway.idle()
     later = replace(message, event_id="event-2", content="next")

@@ -139,7 +139,7 @@ async def test_an_invitation_survives_a_kill_and_makes_its_first_bearer_the_owne
         bot = alone.api.token.partition(":")[0]
         client = await ControlClient.connect(alone.home / "kore.sock")
         assert client is not None
-        code = await client.invite("telegram", bot)
+        code = await client.invite_owner("telegram", bot)
         await alone.kill()
         await alone.start()
         await alone.told(66, "/start guessed")
@@ -152,7 +152,7 @@ async def test_an_invitation_survives_a_kill_and_makes_its_first_bearer_the_owne
         await alone.told(66, f"/start {code}")
         assert not any("You're approved" in text for text in alone.api.answers(66))
         with pytest.raises(KoreError, match="already has an owner: telegram:77"):
-            await client.invite("telegram", bot)
+            await client.invite_owner("telegram", bot)
 
 
 async def test_the_owner_turns_a_stranger_down_and_buttons_follow_what_was_typed(

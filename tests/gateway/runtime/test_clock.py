@@ -80,10 +80,10 @@ async def test_a_question_does_not_expire_by_a_jump_of_the_clock(
         await take(parts, said("go"))
         first = await question(parts)
         jump(DAY_S)
-        assert await parts.desk.answer(first.nonce, "once", "cli:0")
+        assert await parts.desk.answer_approval(first.nonce, "once", "cli:0")
         await parts.until("SELECT 1 FROM approval WHERE id = 2")
         # Who looks for what has expired has been woken by the second question.
-        assert await parts.desk.answer((await question(parts)).nonce, "once", "cli:0")
+        assert await parts.desk.answer_approval((await question(parts)).nonce, "once", "cli:0")
         await parts.platform.until(lambda: "done" in parts.platform.texts("1"))
         assert file.read_text() == "new\n"
 

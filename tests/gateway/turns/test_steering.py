@@ -287,9 +287,9 @@ async def test_a_message_is_no_answer_to_an_open_question(tmp_path: Path) -> Non
         model.let_go(2)
         asked = await question(parts)
         await take(parts, said("yes"), said("y"), said("allow once"))
-        assert [q.nonce for q in await parts.desk.approvals()] == [asked.nonce]
+        assert [q.nonce for q in await parts.desk.list_approvals()] == [asked.nonce]
         assert file.read_text() == "old\n"
-        await parts.desk.answer(asked.nonce, "once", OWNER)
+        await parts.desk.answer_approval(asked.nonce, "once", OWNER)
         await settled(lambda: "done" in parts.platform.texts("1"))
         # It steers the turn that goes on, as a message.
         assert model.requests[1].messages[-1].text == "yes\n\ny\n\nallow once"
@@ -318,7 +318,7 @@ async def test_a_look_goes_past_an_open_question(tmp_path: Path) -> None:
         await question(parts)
         await take(parts, said("/status"))
         await settled(lambda: any(t.startswith("Kore ") for t in parts.platform.texts("1")))
-        assert len(await parts.desk.approvals()) == 1
+        assert len(await parts.desk.list_approvals()) == 1
 
 
 async def test_new_withdraws_an_open_question_and_begins_anew(tmp_path: Path) -> None:
@@ -330,7 +330,7 @@ async def test_new_withdraws_an_open_question_and_begins_anew(tmp_path: Path) ->
         await question(parts)
         await take(parts, said("/new"), said("hello"))
         await settled(lambda: "fresh" in parts.platform.texts("1"))
-        assert await parts.desk.approvals() == []
+        assert await parts.desk.list_approvals() == []
         assert file.read_text() == "old\n"
         assert [m.text for m in model.requests[1].messages] == ["hello"]
 

@@ -76,9 +76,9 @@ async def test_the_result_of_a_sub_agent_comes_back_to_its_caller(tmp_path: Path
         assert "here.txt" in answer
         assert "sub-agent explore, number 1" in answer
         # Its own conversation is none that a person would go on with.
-        assert len(await parts.desk.sessions()) == 1
+        assert len(await parts.desk.list_sessions()) == 1
         ((session,),) = await parts.rows("SELECT session FROM task")
-        assert [m.role for m in await parts.desk.messages(session)] == [
+        assert [m.role for m in await parts.desk.load_messages(session)] == [
             "user",
             "assistant",
             "tool",
@@ -213,7 +213,7 @@ async def test_an_earlier_one_goes_on_where_it_was(tmp_path: Path) -> None:
         rows = await parts.rows("SELECT session, agent FROM task")
         assert len(rows) == 2
         assert len(set(rows)) == 1
-        messages = await parts.desk.messages(rows[0][0])
+        messages = await parts.desk.load_messages(rows[0][0])
         assert [m.text for m in messages if m.role == "user"] == ["first", "second"]
 
 
@@ -329,7 +329,7 @@ async def test_a_question_of_a_sub_agent_is_put_where_the_person_is(tmp_path: Pa
                     break
         assert event.reason.startswith("sub-agent general (1): ")
         await parts.until("SELECT 1 FROM turn WHERE state = 'waiting' AND lane = ?", LANE)
-        assert await parts.desk.answer(event.nonce, "once", "cli:0")
+        assert await parts.desk.answer_approval(event.nonce, "once", "cli:0")
         await answered(parts)
         assert (parts.workspace / "a.txt").read_text() == "hi\n"
 
@@ -339,8 +339,8 @@ async def test_a_waiting_sub_agent_lives_through_a_crash(tmp_path: Path) -> None
         await parts.bus.submit(typed(task(tool("exec", command="echo hi >> a.txt"))))
         await parts.until("SELECT 1 FROM approval WHERE state = 'open'")
     async with running(tmp_path, EchoProvider()) as parts:
-        (question,) = await parts.desk.approvals()
-        await parts.desk.answer(question.nonce, "once", "cli:0")
+        (question,) = await parts.desk.list_approvals()
+        await parts.desk.answer_approval(question.nonce, "once", "cli:0")
         (answer,) = await answered(parts)
         assert "sub-agent general, number 1" in answer
         assert (parts.workspace / "a.txt").read_text() == "hi\n"
@@ -370,7 +370,7 @@ async def test_a_stop_ends_what_was_sent_out(tmp_path: Path) -> None:
             await parts.until("SELECT 1 FROM turn WHERE lane GLOB 'task:*'")
             if background:
                 await answered(parts)
-            assert await parts.desk.stop(LANE)
+            assert await parts.desk.stop_turn(LANE)
             await parts.until("SELECT 1 FROM task WHERE state = 'stopped'")
             await settled(lambda: parts.bus.lanes == 0)
             assert await parts.rows("SELECT count(*) FROM turn WHERE state != 'done'") == [(0,)]
@@ -383,7 +383,7 @@ async def test_a_stop_withdraws_the_question_of_a_sub_agent(tmp_path: Path) -> N
         await parts.bus.submit(typed(task(tool("exec", command="touch a.txt"))))
         await parts.until("SELECT 1 FROM approval WHERE state = 'open'")
         await settled(lambda: parts.bus.lanes == 0)
-        assert await parts.desk.stop(LANE)
+        assert await parts.desk.stop_turn(LANE)
         await parts.until("SELECT 1 FROM approval WHERE state = 'withdrawn'")
         await parts.until("SELECT 1 FROM turn WHERE lane = ? AND state = 'done'", LANE)
         assert await states(parts) == ["stopped"]

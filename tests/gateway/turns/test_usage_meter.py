@@ -159,8 +159,8 @@ async def test_a_turn_that_waits_for_people_has_one_limit_in_all(
             await parts.bus.submit(typed("go"))
             for _ in range(2):
                 await parts.until("SELECT 1 FROM approval WHERE state = 'open'")
-                (question,) = await parts.desk.approvals()
-                assert await parts.desk.answer(question.nonce, "once", "cli:0")
+                (question,) = await parts.desk.list_approvals()
+                assert await parts.desk.answer_approval(question.nonce, "once", "cli:0")
             done = await anext(e async for e in seen if isinstance(e, events.Done))
         assert done.result.stopped == "limit"
         # Nothing was asked after the last wait, and what was spent before it is not forgotten.
@@ -266,7 +266,7 @@ async def test_what_a_stopped_call_had_promised_is_given_back(
     async with running(tmp_path, models(1000.0), spending=spending) as parts:
         await take(parts, said("a"))
         await model_server.wait_for(lambda: len(model_server.requests) == 1)
-        await parts.desk.stop("chat:bot:1")
+        await parts.desk.stop_turn("chat:bot:1")
         assert await parts.platform.answers("1", 1) == ["⏹ Stopped."]
         await take(parts, said("b", chat="2"))
         assert (await parts.platform.answers("2", 1))[0] == "fine"
@@ -441,7 +441,7 @@ async def test_what_a_stopped_reply_had_said_is_paid_for(
             async for event in seen:
                 if isinstance(event, events.TextDelta):
                     break
-        await parts.desk.stop("chat:bot:1")
+        await parts.desk.stop_turn("chat:bot:1")
         await parts.until("SELECT 1 FROM turn WHERE state = 'done'")
         ((input_, output, estimated),) = await parts.rows(
             "SELECT input, output, estimated FROM usage"

@@ -146,7 +146,7 @@ class SessionCommands:
         self._choose = choose
 
     async def show(self) -> Sequence[SessionInfo]:
-        found = await self._service.sessions(_SHOWN_SESSIONS)
+        found = await self._service.list_sessions(_SHOWN_SESSIONS)
         table = Table.grid(padding=(0, 2))
         wide = self._screen.console.width >= _WIDE
         for _ in range(5 if wide else 3):
@@ -182,7 +182,7 @@ class SessionCommands:
         if not wanted:
             return None
         if wanted.isdecimal() and len(wanted) <= len(str(_SHOWN_SESSIONS)):
-            found = found or await self._service.sessions(_SHOWN_SESSIONS)
+            found = found or await self._service.list_sessions(_SHOWN_SESSIONS)
             if not 1 <= int(wanted) <= len(found):
                 raise KoreError(
                     t(
@@ -192,22 +192,22 @@ class SessionCommands:
                     )
                 )
             wanted = found[int(wanted) - 1].id
-        session = await self._service.bind(lane, wanted)
+        session = await self._service.bind_session(lane, wanted)
         await self.recall(session)
         return session
 
     async def export(self, lane: str, wanted: str) -> None:
         """Write the lane's session to a new file. Raises `KoreError` when that cannot be."""
-        session = await self._service.bound(lane)
+        session = await self._service.bound_session(lane)
         if session is None:
             raise KoreError(t("nothing to export yet: this session is empty"))
         wanted = wanted or f"{session}.jsonl"
         if wanted.endswith(".md"):
             from gateway.core.transcript import readable
 
-            text = readable(await self._service.messages(session)) + "\n"
+            text = readable(await self._service.load_messages(session)) + "\n"
         else:
-            text = "".join(f"{line}\n" for line in await self._service.lines(session))
+            text = "".join(f"{line}\n" for line in await self._service.export_session(session))
         written = await asyncio.to_thread(_write, wanted, text)
         self._screen.print(
             Text(t("Written to {visible}.", visible=escape_invisible(written)), "dim")
@@ -217,7 +217,7 @@ class SessionCommands:
         from gateway.cli.console.input.session_picker import PickerItem
 
         now = time.time()
-        found = await self._service.sessions(_PICKED_SESSIONS)
+        found = await self._service.list_sessions(_PICKED_SESSIONS)
         if not found:
             self._screen.print(Text(t("There are no sessions yet."), "dim"))
             return None
@@ -230,14 +230,14 @@ class SessionCommands:
     async def _first_and_last(self, session: str) -> Sequence[str]:
         """How a session began and where it stands."""
         half = _PREVIEWED // 2
-        found = await self._service.glimpse(session, half, half)
+        found = await self._service.preview_session(session, half, half)
         first, last = ([_line(said) for said in part] for part in (found.beginning, found.end))
         between = found.info.messages - len(first) - len(last)
         return [*first, *(["  " + t("… {n:,} more", n=between)] if last and between else []), *last]
 
     async def recall(self, session: str) -> None:
         """The last words of a session, so that one knows where one is."""
-        found = await self._service.glimpse(session, 0, _SHOWN_MESSAGES)
+        found = await self._service.preview_session(session, 0, _SHOWN_MESSAGES)
         self._screen.print(
             Text(
                 plural(

@@ -109,7 +109,7 @@ class Repl:
                 await self._command("/resume")
             await self._talk()
         # /new and /fork have put this lane into another one.
-        if session := await self._service.bound(self._stage.lane):
+        if session := await self._service.bound_session(self._stage.lane):
             await self._say_what_runs(session)
             self._screen.print(
                 Text(
@@ -133,7 +133,7 @@ class Repl:
 
     async def _say_what_runs(self, session: str) -> None:
         """What is left behind in the background, and what becomes of it."""
-        running = await self._service.background(session)
+        running = await self._service.background_tasks(session)
         if not running:
             return
         status = await self._service.status()

@@ -253,7 +253,7 @@ class Stage:
 
     async def _stop(self) -> None:
         with self._refusals():
-            if await self._service.stop(self.lane):
+            if await self._service.stop_turn(self.lane):
                 return
             if self._stop_early:
                 # Nothing runs and nothing has begun since the last Ctrl-C: do not wait any longer.
@@ -268,7 +268,7 @@ class Stage:
 
     async def _reply(self, asked: events.ApprovalAsked, answer: Answer) -> None:
         with self._refusals():
-            if not await self._service.answer(asked.nonce, answer, principal()):
+            if not await self._service.answer_approval(asked.nonce, answer, principal()):
                 said = t("this question has expired or was answered elsewhere")
                 self._view.say(f"  {said}")
 

@@ -96,7 +96,7 @@ class Completions(Completer):
                 self._models = await asyncio.to_thread(self._place.models)
             return [(name, "") for name in self._models]
         if command == "/resume" and self.service is not None:
-            found = await self.service.sessions(_SESSIONS)
+            found = await self.service.list_sessions(_SESSIONS)
             return [(info.id, " ".join(info.name.split())) for info in found]
         return ()
 

@@ -47,10 +47,10 @@ class StatusLine:
 
     async def refresh(self, service: Service, lane: str) -> None:
         before = self._chosen.get("session")
-        self._chosen = await service.standing(lane)
+        self._chosen = await service.conversation_status(lane)
         self._cost = self._chosen["cost_usd"]
         session = self._chosen["session"]
-        self._background = await service.background(session) if session else ()
+        self._background = await service.background_tasks(session) if session else ()
         if before is not None and session != before:
             self._used = 0
 

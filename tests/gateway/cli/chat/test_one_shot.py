@@ -125,14 +125,14 @@ async def test_a_person_is_asked_where_there_is_one(service: MemoryService) -> N
 
 
 async def test_a_named_session_is_continued(service: MemoryService) -> None:
-    session = await service.bind("cli:local:earlier", None)
+    session = await service.bind_session("cli:local:earlier", None)
     await turn(service, OneShotRequest("go on", session=session))
-    assert [m.text for m in await service.messages(session)] == ["go on", "echo: go on"]
+    assert [m.text for m in await service.load_messages(session)] == ["go on", "echo: go on"]
 
 
 async def test_continue_takes_this_users_newest_session(service: MemoryService) -> None:
     await turn(service, OneShotRequest("one"))
-    others = service.sessions_by_id[await service.bind("telegram:x:1", None)]
+    others = service.sessions_by_id[await service.bind_session("telegram:x:1", None)]
     others.info = type(others.info)(
         others.info.id, "", "idle", "telegram:x:1", "telegram:7", 0, 1e10, 1e10
     )
@@ -141,7 +141,7 @@ async def test_continue_takes_this_users_newest_session(service: MemoryService) 
     own = f"cli:{MessageBuilder('x').say('').sender.id}"
     service.sessions_by_id[mine].info = type(info)(mine, "", "idle", info.lane, own, 0, 1.0, 1.0)
     await turn(service, OneShotRequest("two", latest=True))
-    assert len(await service.messages(mine)) == 4
+    assert len(await service.load_messages(mine)) == 4
     assert not others.messages
 
 

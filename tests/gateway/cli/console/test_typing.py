@@ -170,8 +170,8 @@ async def test_a_picture_goes_along_as_one(owner: MemoryService, home: Path, pla
 
 
 async def test_what_stands_behind_a_command_is_completed(owner: MemoryService, home: Path) -> None:
-    session = await owner.bind("", None)
-    await owner.rename(session, "about plums")
+    session = await owner.bind_session("", None)
+    await owner.rename_session(session, "about plums")
     async with kore_agent(home) as terminal:
         await terminal.see(PROMPT)
         terminal.type("/mode acc")

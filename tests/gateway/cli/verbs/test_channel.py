@@ -126,7 +126,7 @@ async def test_the_gateway_that_runs_is_asked_for_the_link(tmp_path: Path, bot_a
                 await terminal.see("is now the owner.")
                 client = await ControlClient.connect(home / "kore.sock")
                 assert client is not None
-                assert (await client.people())["owner"] == "telegram:77"
+                assert (await client.list_people())["owner"] == "telegram:77"
 
 
 @pytest.mark.parametrize("way", ["stdin", "variable"])

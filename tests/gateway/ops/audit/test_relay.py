@@ -46,11 +46,11 @@ async def code_for(parts: Parts, person: str) -> str:
 async def test_who_was_let_in_turned_down_and_turned_out_is_on_record(tmp_path: Path) -> None:
     async with running(tmp_path, ["Hello."], owner="chat:7", allow=()) as parts:
         by_verb, in_chat, refused = [await code_for(parts, person) for person in ("8", "9", "10")]
-        await parts.desk.approve(by_verb)
+        await parts.desk.approve_pairing(by_verb)
         words = f"approve {in_chat}", f"deny {refused}"
         await take(parts, *(said(f"/pair {text}", "7") for text in words))
         await parts.platform.until(lambda: "was denied" in " ".join(parts.platform.texts("7")))
-        await parts.desk.revoke("chat:8")
+        await parts.desk.revoke_pairing("chat:8")
         # A code that fits nobody changes nothing.
         await take(parts, said("/pair deny ABCD-EFGH", "7"))
         await parts.platform.until(
@@ -103,8 +103,8 @@ async def answered(folder: Path, answer: Any) -> None:
         (parts.workspace / "a.txt").write_text("old\n")
         await take(parts, said("go"))
         await parts.until("SELECT 1 FROM approval WHERE state = 'open'")
-        (question,) = await parts.desk.approvals()
-        await parts.desk.answer(question.nonce, answer, "cli:0")
+        (question,) = await parts.desk.list_approvals()
+        await parts.desk.answer_approval(question.nonce, answer, "cli:0")
         await parts.platform.until(lambda: "done" in parts.platform.texts("1"))
 
 

@@ -82,7 +82,7 @@ async def test_the_greeting_names_the_folder_and_how_to_trust_it(
 async def test_the_list_of_sessions_keeps_whole_ids_in_a_narrow_terminal(
     owner: MemoryService, home: Path
 ) -> None:
-    session = await owner.bind("cli:local:other", None)
+    session = await owner.bind_session("cli:local:other", None)
     stored = owner.sessions_by_id[session]
     stored.info = replace(stored.info, name="a plan for the garden " * 3)
     async with kore_agent(home) as terminal:
@@ -305,7 +305,7 @@ async def test_sessions_are_listed_and_resumed_by_number(owner: MemoryService, h
 async def test_going_on_shows_the_last_words_and_lets_none_of_them_steer_the_terminal(
     owner: MemoryService, home: Path
 ) -> None:
-    session = await owner.bind("", None)
+    session = await owner.bind_session("", None)
     said = [
         user("long ago"),
         assistant("so it was"),
@@ -324,7 +324,7 @@ async def test_going_on_shows_the_last_words_and_lets_none_of_them_steer_the_ter
 async def test_an_empty_line_parts_an_answer_from_the_next_question(
     owner: MemoryService, home: Path
 ) -> None:
-    session = await owner.bind("", None)
+    session = await owner.bind_session("", None)
     owner.sessions_by_id[session].messages += [user("a"), assistant("so it was"), user("go on")]
     async with kore_agent(home, "-r", session) as terminal:
         await terminal.see("› go on")
@@ -340,7 +340,7 @@ async def test_whoever_leaves_is_told_the_session_that_they_are_in_by_then(
         terminal.type("hello\r")
         await terminal.see("echo: hello")
         (lane,) = owner.lanes
-        fork = await owner.bind(lane, None)
+        fork = await owner.bind_session(lane, None)
         await terminal.see(PROMPT)
         terminal.type("/exit\r")
         await terminal.see(f"kore -r {fork}")
@@ -369,8 +369,8 @@ async def test_a_session_is_picked_by_what_is_typed_and_its_preview(
 ) -> None:
     made = {}
     for name in ("about apples", "über 東京タワー", "about pears"):
-        session = made[name] = await owner.bind("", None)
-        await owner.rename(session, name)
+        session = made[name] = await owner.bind_session("", None)
+        await owner.rename_session(session, name)
         owner.sessions_by_id[session].messages += [user(f"{name}?"), assistant(f"{name} it was")]
     async with kore_agent(home) as terminal:
         await terminal.see(PROMPT)

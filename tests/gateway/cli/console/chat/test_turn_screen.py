@@ -43,7 +43,7 @@ class Refusing(MemoryService):
 class Full(MemoryService):
     """A service whose disk is full."""
 
-    async def stop(self, lane: str) -> bool:
+    async def stop_turn(self, lane: str) -> bool:
         raise KoreError("the disk is full")
 
 

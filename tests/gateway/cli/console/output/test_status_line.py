@@ -57,7 +57,7 @@ def test_a_narrow_terminal_leaves_out_what_is_wanted_least(columns: int, line: s
 
 async def test_what_waits_runs_and_was_chosen_is_asked_for() -> None:
     async with MemoryService() as service:
-        await service.bind("cli:local:x", None)
+        await service.bind_session("cli:local:x", None)
         service.running = ["make", "serve"]
         shown = status()
         await shown.refresh(service, "cli:local:x")
