@@ -50,7 +50,7 @@ class Redactor:
 
     def clean_data(self, data: Data) -> Data:
         """JSON values of any depth, each text in them cleaned; keys too."""
-        return cast(Data, _cleaned(data, self)) if self._values else data
+        return cast(Data, _clean(data, self)) if self._values else data
 
     def stream(self) -> "Stream":
         """For a text that comes in pieces."""
@@ -59,21 +59,21 @@ class Redactor:
     @cached_property
     def forms(self) -> tuple[str, ...]:
         """Every spelling that is looked for, the longest first: none leaves a tail behind."""
-        found = {form for value in self._values for form in _forms(value)}
-        return tuple(sorted(found, key=lambda form: (-len(form), form)))
+        forms = {form for value in self._values for form in _forms(value)}
+        return tuple(sorted(forms, key=lambda form: (-len(form), form)))
 
-    def settled(self, text: str) -> int:
+    def stable_chars(self, text: str) -> int:
         """How much of `text`, from its start, means the same whatever comes behind it."""
-        cut = self._open_end(text, 0)
+        stable_end = self._open_end(text, 0)
         if not self._occurs(text):
-            return cut
+            return stable_end
         for match in self._pattern.finditer(text):
-            if match.start() >= cut:
+            if match.start() >= stable_end:
                 break
-            if match.end() > cut:
+            if match.end() > stable_end:
                 # Found whole, and cleaned as such: what is open can only begin behind it.
-                cut = self._open_end(text, match.end())
-        return cut
+                stable_end = self._open_end(text, match.end())
+        return stable_end
 
     def _occurs(self, text: str) -> bool:
         return bool(self.forms) and (
@@ -105,11 +105,11 @@ class Redactor:
     @cached_property
     def _by_start(self) -> dict[str, list[str]]:
         """The forms by their first letter, and by their first two."""
-        found: dict[str, list[str]] = {}
+        forms_by_start: dict[str, list[str]] = {}
         for form in self.forms:
-            found.setdefault(form[:1], []).append(form)
-            found.setdefault(form[:2], []).append(form)
-        return found
+            forms_by_start.setdefault(form[:1], []).append(form)
+            forms_by_start.setdefault(form[:2], []).append(form)
+        return forms_by_start
 
 
 class Stream:
@@ -118,7 +118,7 @@ class Stream:
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
-        self._held = ""
+        self._pending = ""
 
     @overload
     def feed(self, piece: str) -> str: ...
@@ -135,24 +135,24 @@ class Stream:
 
     def end(self) -> str:
         """What was held back to the last; the stream is empty then."""
-        rest, self._held = self._held, ""
+        rest, self._pending = self._pending, ""
         return self._redactor.clean(rest)
 
     def _feed(self, piece: str) -> str:
-        text = self._held + piece
-        certain = self._redactor.settled(text)
-        self._held = text[certain:]
+        text = self._pending + piece
+        certain = self._redactor.stable_chars(text)
+        self._pending = text[certain:]
         return self._redactor.clean(text[:certain])
 
 
-def _cleaned(data: object, redactor: Redactor) -> object:
+def _clean(data: object, redactor: Redactor) -> object:
     match data:
         case str():
             return redactor.clean(data)
         case dict():
-            return {_cleaned(key, redactor): _cleaned(v, redactor) for key, v in data.items()}
+            return {_clean(key, redactor): _clean(v, redactor) for key, v in data.items()}
         case list() | tuple():
-            return type(data)(_cleaned(item, redactor) for item in data)
+            return type(data)(_clean(item, redactor) for item in data)
         case _:
             return data
 
@@ -174,7 +174,7 @@ def _forms(value: str) -> Iterator[str]:
     for offset in range(3):
         # Characters at both ends also hold bits of their neighbours: they differ from text to text.
         encoded = base64.b64encode(bytes(offset) + raw).decode().rstrip("=")
-        whole = (offset + len(raw)) * 8 // 6
-        core = encoded[-(-offset * 8 // 6) : whole]
+        last_whole = (offset + len(raw)) * 8 // 6
+        core = encoded[-(-offset * 8 // 6) : last_whole]
         yield core
         yield core.replace("+", "-").replace("/", "_")

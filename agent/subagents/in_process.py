@@ -73,7 +73,7 @@ class InProcessSubagents:
             task,
             messages=[*earlier, user(wanted.prompt)],
             model=model,
-            exposure=TaintState(taint, heard=False, budget=caller.exposure.budget),
+            exposure=TaintState(taint, from_person=False, budget=caller.exposure.budget),
         )
 
         async def tell(event: events.Event) -> None:

@@ -31,7 +31,7 @@ class ZipWriter:
             self.left_out += 1
             return
         try:
-            fd = member.opened()
+            fd = member.open_file()
         except FileNotFoundError:
             return
         except OSError:

@@ -97,7 +97,7 @@ class SubagentCoordinator:
             max_iterations=min(most, default=None),
             exposure=TaintState(
                 claim.taint,
-                heard=False,
+                from_person=False,
                 budget=StoredDisclosureBudget(self._database, errand.root_session),
             ),
             # It is told what it needs, and speaks with nobody.

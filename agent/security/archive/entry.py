@@ -8,7 +8,7 @@ from dataclasses import field
 from agent.errors import ArchiveRefused
 from agent.records import frozen
 from agent.security.files.filenames import normalize_filename
-from agent.security.files.paths import shown
+from agent.security.files.paths import quote_path
 from agent.text.visible import hidden_character
 
 CHUNK_BYTES = 65_536
@@ -49,33 +49,33 @@ class NameValidator:
 
     def __init__(self, caps: ArchiveLimits) -> None:
         self._limit = caps.entries
-        self._seen: dict[tuple[str, ...], tuple[tuple[str, ...], bool]] = {}
+        self._entries: dict[tuple[str, ...], tuple[tuple[str, ...], bool]] = {}
 
     def take(self, entry: ArchiveEntry) -> tuple[str, ...]:
         """The entry's components. Raises ArchiveRefused for a name that is unsafe or taken."""
         parts = _components(entry.name)
         for end in range(1, len(parts) + 1):
             self._add(parts[:end], end < len(parts) or entry.is_folder, entry.name)
-        if len(self._seen) > self._limit:
+        if len(self._entries) > self._limit:
             raise ArchiveRefused(f"The archive holds more than {self._limit:,} files and folders.")
         return parts
 
     def _add(self, parts: tuple[str, ...], is_folder: bool, name: str) -> None:
         key = tuple(normalize_filename(part) for part in parts)
-        known = self._seen.get(key)
-        if known is None:
-            self._seen[key] = (parts, is_folder)
-        elif known != (parts, True) or not is_folder:
-            first = shown("/".join(known[0]))
+        earlier = self._entries.get(key)
+        if earlier is None:
+            self._entries[key] = (parts, is_folder)
+        elif earlier != (parts, True) or not is_folder:
+            first = quote_path("/".join(earlier[0]))
             raise ArchiveRefused(
-                f"The archive holds two entries for one name: {first} and {shown(name)}."
+                f"The archive holds two entries for one name: {first} and {quote_path(name)}."
             )
 
 
 def _components(name: str) -> tuple[str, ...]:
     text = unicodedata.normalize("NFC", name)
-    if (hidden := hidden_character(text)) is not None:
-        raise _unsafe(name, f"it holds the character {hidden}, which cannot be seen")
+    if (character := hidden_character(text)) is not None:
+        raise _unsafe(name, f"it holds the character {character}, which cannot be seen")
     if text.startswith("/") or _DRIVE.match(text):
         raise _unsafe(name, "it is an absolute path")
     if "\\" in text or ":" in text:
@@ -92,4 +92,6 @@ def _components(name: str) -> tuple[str, ...]:
 
 
 def _unsafe(name: str, why: str) -> ArchiveRefused:
-    return ArchiveRefused(f"The archive holds an entry with an unsafe name: {shown(name)}; {why}.")
+    return ArchiveRefused(
+        f"The archive holds an entry with an unsafe name: {quote_path(name)}; {why}."
+    )

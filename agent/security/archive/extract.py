@@ -13,7 +13,7 @@ from agent.security.archive.entry import ArchiveEntry, ArchiveLimits, NameValida
 from agent.security.archive.tar import TarStream, tar_entries
 from agent.security.archive.zip import MAGIC, zip_entries
 from agent.security.files.folder_tree import remove_tree
-from agent.security.files.paths import shown
+from agent.security.files.paths import quote_path
 from agent.security.files.safe_open import open_folder_beneath, open_subfolder
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -28,7 +28,7 @@ def extract(archive: Path, target: Path, caps: ArchiveLimits | None = None) -> t
     names of the files. Raises ArchiveRefused; then nothing is left behind. Blocks: call it in a
     thread. `target` is real: no part of it is a link.
     """
-    with _explained(archive), archive.open("rb") as file:
+    with _explain_errors(archive), archive.open("rb") as file:
         return _Extraction(file, caps or ArchiveLimits()).into(target)
 
 
@@ -39,7 +39,7 @@ class _Extraction:
         self._file = file
         self._caps = caps
         self._packed_bytes = os.fstat(file.fileno()).st_size
-        self._left = caps.allowed_bytes(self._packed_bytes)
+        self._remaining_bytes = caps.allowed_bytes(self._packed_bytes)
         self._names = NameValidator(caps)
 
     def into(self, target: Path) -> tuple[str, ...]:
@@ -70,7 +70,7 @@ class _Extraction:
                 os.close(_descend(folder, parts))
             elif not parts:
                 raise ArchiveRefused(
-                    f"The archive holds a file without a name: {shown(entry.name)}."
+                    f"The archive holds a file without a name: {quote_path(entry.name)}."
                 )
             else:
                 self._write(entry, parts, folder)
@@ -81,7 +81,7 @@ class _Extraction:
         self._file.seek(0)
         if start in MAGIC:
             return zip_entries(self._file, self._packed_bytes, self._caps)
-        room = self._left + self._caps.entries * _TAR_BYTES_PER_ENTRY
+        room = self._remaining_bytes + self._caps.entries * _TAR_BYTES_PER_ENTRY
         return tar_entries(TarStream(self._file, room))
 
     def _write(self, entry: ArchiveEntry, parts: tuple[str, ...], folder: int) -> None:
@@ -95,10 +95,11 @@ class _Extraction:
         with open(fd, "wb") as file:
             for chunk in entry.chunks:
                 room -= len(chunk)
-                self._left -= len(chunk)
-                if room < 0 or self._left < 0:
+                self._remaining_bytes -= len(chunk)
+                if room < 0 or self._remaining_bytes < 0:
                     raise ArchiveRefused(
-                        f"The archive comes to more bytes than are unpacked: {shown(entry.name)}."
+                        "The archive comes to more bytes than are unpacked: "
+                        f"{quote_path(entry.name)}."
                     )
                 file.write(chunk)
 
@@ -124,17 +125,25 @@ def _is_there(name: str, folder: int) -> bool:
 
 
 @contextmanager
-def _explained(archive: Path) -> Iterator[None]:
+def _explain_errors(archive: Path) -> Iterator[None]:
     """Turns what the libraries say about broken archives into one sentence."""
     import lzma
     import zlib
     from tarfile import TarError
     from zipfile import BadZipFile
 
-    broken = (lzma.LZMAError, zlib.error, TarError, BadZipFile, EOFError, ValueError, struct.error)
+    format_errors = (
+        lzma.LZMAError,
+        zlib.error,
+        TarError,
+        BadZipFile,
+        EOFError,
+        ValueError,
+        struct.error,
+    )
     try:
         yield
-    except (*broken, NotImplementedError, OverflowError, OSError) as exc:
+    except (*format_errors, NotImplementedError, OverflowError, OSError) as exc:
         text = getattr(exc, "strerror", None) or str(exc) or type(exc).__name__
         raise ArchiveRefused(
             f"{archive.name} cannot be unpacked: {' '.join(text.split())[:200].rstrip('.')}."

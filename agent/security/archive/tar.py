@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, BinaryIO, Protocol, cast
 
 from agent.errors import ArchiveRefused
 from agent.security.archive.entry import CHUNK_BYTES, ArchiveEntry
-from agent.security.files.paths import shown
+from agent.security.files.paths import quote_path
 
 if TYPE_CHECKING:
     from lzma import LZMADecompressor
@@ -32,7 +32,7 @@ class TarStream:
 
     def __init__(self, file: BinaryIO, limit_bytes: int) -> None:
         self._source = _unpacked(file)
-        self._left = limit_bytes
+        self._remaining_bytes = limit_bytes
 
     def take(self, size_bytes: int) -> bytes:
         """Exactly so many bytes. Raises ArchiveRefused when they are not there or too many."""
@@ -51,8 +51,8 @@ class TarStream:
 
     def _read(self, size_bytes: int) -> bytes:
         data = self._source.read(size_bytes)
-        self._left -= len(data)
-        if self._left < 0:
+        self._remaining_bytes -= len(data)
+        if self._remaining_bytes < 0:
             raise ArchiveRefused("The archive comes to more bytes than are unpacked.")
         return data
 
@@ -67,10 +67,10 @@ def tar_entries(tape: TarStream) -> Iterator[ArchiveEntry]:
         if info.size < 0:
             raise ArchiveRefused("The archive is damaged: a size is negative.")
         if info.type in (_PAX, _PAX_FOR_ALL, _LONG_NAME):
-            told = _told_name(info, _note(tape, info.size))
-            if told is not None and long_name is not None:
-                raise ArchiveRefused(f"The archive names {shown(told)} twice.")
-            long_name = told or long_name
+            header_name = _name_from_header(info, _note(tape, info.size))
+            if header_name is not None and long_name is not None:
+                raise ArchiveRefused(f"The archive names {quote_path(header_name)} twice.")
+            long_name = header_name or long_name
             continue
         name = info.name if long_name is None else long_name
         long_name = None
@@ -83,14 +83,14 @@ def _entry(tape: TarStream, info: "TarInfo", name: str) -> ArchiveEntry:
     if info.type == _FOLDER and not info.size:
         return ArchiveEntry(name, True)
     if info.type not in _PLAIN:
-        raise ArchiveRefused(f"The archive holds a link or a special file: {shown(name)}.")
+        raise ArchiveRefused(f"The archive holds a link or a special file: {quote_path(name)}.")
     return ArchiveEntry(name, False, bool(info.mode & 0o100), _chunks(tape, info.size))
 
 
-def _chunks(tape: TarStream, left: int) -> Iterator[bytes]:
-    while left:
-        chunk = tape.take(min(left, CHUNK_BYTES))
-        left -= len(chunk)
+def _chunks(tape: TarStream, remaining_bytes: int) -> Iterator[bytes]:
+    while remaining_bytes:
+        chunk = tape.take(min(remaining_bytes, CHUNK_BYTES))
+        remaining_bytes -= len(chunk)
         yield chunk
 
 
@@ -102,7 +102,7 @@ def _note(tape: TarStream, size_bytes: int) -> bytes:
     return note
 
 
-def _told_name(info: "TarInfo", note: bytes) -> str | None:
+def _name_from_header(info: "TarInfo", note: bytes) -> str | None:
     if info.type == _LONG_NAME:
         return note.rstrip(b"\0").decode()
     records = dict(_records(note))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from agent.errors import ArchiveRefused
 from agent.security.archive.entry import CHUNK_BYTES, ArchiveEntry, ArchiveLimits
-from agent.security.files.paths import shown
+from agent.security.files.paths import quote_path
 
 if TYPE_CHECKING:
     from zipfile import ZipFile, ZipInfo
@@ -71,16 +71,18 @@ def _refuse_overlaps(infos: "list[ZipInfo]", index: int) -> None:
 def _entry(archive: "ZipFile", info: "ZipInfo") -> ArchiveEntry:
     name = _name(info)
     if info.flag_bits & _ENCRYPTED:
-        raise ArchiveRefused(f"The archive is encrypted ({shown(name)}).")
+        raise ArchiveRefused(f"The archive is encrypted ({quote_path(name)}).")
     if info.compress_type not in (_STORED, _DEFLATED):
-        raise ArchiveRefused(f"The archive packs {shown(name)} in an unusual way; use deflate.")
+        raise ArchiveRefused(
+            f"The archive packs {quote_path(name)} in an unusual way; use deflate."
+        )
     mode = info.external_attr >> 16
     kind = stat.S_IFMT(mode)
     if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
-        raise ArchiveRefused(f"The archive holds a link or a special file: {shown(name)}.")
+        raise ArchiveRefused(f"The archive holds a link or a special file: {quote_path(name)}.")
     is_folder = name.endswith("/")
     if (kind and is_folder != (kind == stat.S_IFDIR)) or (is_folder and info.file_size):
-        raise ArchiveRefused(f"The archive contradicts itself: is {shown(name)} a folder?")
+        raise ArchiveRefused(f"The archive contradicts itself: is {quote_path(name)} a folder?")
     if is_folder:
         return ArchiveEntry(name, True)
     return ArchiveEntry(name, False, bool(mode & stat.S_IXUSR), _chunks(archive, info))
@@ -94,7 +96,9 @@ def _name(info: "ZipInfo") -> str:
     try:
         return name.encode("cp437").decode("utf-8")
     except UnicodeError as exc:
-        raise ArchiveRefused(f"The archive holds a name that is not UTF-8: {shown(name)}.") from exc
+        raise ArchiveRefused(
+            f"The archive holds a name that is not UTF-8: {quote_path(name)}."
+        ) from exc
 
 
 def _chunks(archive: "ZipFile", info: "ZipInfo") -> Iterator[bytes]:

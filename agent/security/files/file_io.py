@@ -77,7 +77,7 @@ def copy(path: Path, target: BinaryIO, limit_bytes: int) -> tuple[int, bytes]:
 def _readable(path: Path) -> Iterator[BinaryIO]:
     with explained(path), open_folder_beneath(path.parent) as folder:
         _regular(path.name, folder)
-        with open(_opened(path.name, folder, os.O_RDONLY), "rb") as file:
+        with open(_open_plain_file(path.name, folder, os.O_RDONLY), "rb") as file:
             info = os.fstat(file.fileno())
             if info.st_nlink > 1 and not info.st_mode & stat.S_IROTH:
                 raise ToolError(
@@ -134,7 +134,7 @@ def append(path: Path, data: bytes) -> None:
     with explained(path), open_folder_beneath(path.parent, create=True) as folder:
         _regular(path.name, folder)
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
-        with open(_opened(path.name, folder, flags), "ab") as file:
+        with open(_open_plain_file(path.name, folder, flags), "ab") as file:
             if os.fstat(file.fileno()).st_nlink > 1:
                 raise ToolError(
                     f"{path} has several names (hard links), and all of them would change; "
@@ -159,7 +159,7 @@ def explained(path: Path) -> Iterator[None]:
         raise ToolError(f"{path} cannot be used: {text.lower()}.") from exc
 
 
-def _opened(name: str, folder: int, flags: int) -> int:
+def _open_plain_file(name: str, folder: int, flags: int) -> int:
     """A descriptor of the ordinary file `name`; what took its place meanwhile is refused."""
     fd = os.open(name, flags | _PLAIN, 0o666, dir_fd=folder)
     try:

@@ -28,15 +28,15 @@ def folded_path(path: Path) -> Path:
     return Path(*(part if part == path.anchor else normalize_filename(part) for part in path.parts))
 
 
-def same_names(asked: Iterable[str], wanted: Iterable[str]) -> bool:
+def same_names(names: Iterable[str], expected: Iterable[str]) -> bool:
     """Whether components spell the wanted ones, also by their short names (`GIT~1`)."""
     return all(
         normalize_filename(one) == normalize_filename(other) or _is_short(one, other)
-        for one, other in zip(asked, wanted, strict=True)
+        for one, other in zip(names, expected, strict=True)
     )
 
 
-def _is_short(name: str, wanted: str) -> bool:
-    if "~" not in name or (found := _SHORT.fullmatch(normalize_filename(name))) is None:
+def _is_short(name: str, full_name: str) -> bool:
+    if "~" not in name or (match := _SHORT.fullmatch(normalize_filename(name))) is None:
         return False
-    return found[1] == normalize_filename(wanted).replace(".", "")[:6]
+    return match[1] == normalize_filename(full_name).replace(".", "")[:6]

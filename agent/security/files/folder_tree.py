@@ -51,7 +51,7 @@ class TreeEntry:
     def path(self) -> str:
         return "/".join((*self.above, self.name))
 
-    def opened(self) -> int:
+    def open_file(self) -> int:
         """A descriptor for reading it. Raises OSError, also when it is no ordinary file by now."""
         fd = os.open(self.name, _READ, dir_fd=self.folder)
         if not stat.S_ISREG(os.fstat(fd).st_mode):
@@ -186,9 +186,9 @@ class TreeWalk:
                     pending.pop()
                     member = entered.pop()
                     cursor.up()
-                    if lost := len(entered) - len(cursor.names):
-                        self.left_out += lost + sum(map(len, pending[-lost:]))
-                        del pending[-lost:], entered[-lost:]
+                    if lost_levels := len(entered) - len(cursor.names):
+                        self.left_out += lost_levels + sum(map(len, pending[-lost_levels:]))
+                        del pending[-lost_levels:], entered[-lost_levels:]
                         continue
                 else:
                     return
@@ -276,8 +276,8 @@ def copy_tree(source: Path, target: Path) -> int:
     left_out = 0
     with (
         open_folder_beneath(source.resolve(), flags=LISTED) as root,
-        open_folder_beneath(target.resolve(), flags=LISTED) as made,
-        FolderCursor(made) as place,
+        open_folder_beneath(target.resolve(), flags=LISTED) as target_folder,
+        FolderCursor(target_folder) as place,
     ):
         walk = TreeWalk(root)
         for member in walk:
@@ -287,7 +287,7 @@ def copy_tree(source: Path, target: Path) -> int:
                     place.down(member.name, create=True)
             elif member.is_file:
                 try:
-                    fd = member.opened()
+                    fd = member.open_file()
                 except OSError:
                     left_out += 1
                 else:
@@ -302,11 +302,11 @@ def scratch_folder(prefix: str, above: Path | None = None) -> Iterator[Path]:
     """A new folder for this user alone, removed at the end however deep it has become."""
     import tempfile
 
-    made = Path(tempfile.mkdtemp(prefix=prefix, dir=above))
+    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=above))
     try:
-        yield made
+        yield folder
     finally:
-        remove_folder(made)
+        remove_folder(folder)
 
 
 def new_file(name: str, folder: int, mode: int = 0o666) -> int:

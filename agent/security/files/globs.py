@@ -57,18 +57,18 @@ class FilePattern:
 
 
 def _alternatives(pattern: str) -> list[str]:
-    found, done = [pattern], []
-    while found:
-        one = found.pop()
-        braces = _BRACES.search(one)
+    pending, patterns = [pattern], []
+    while pending:
+        alternative = pending.pop()
+        braces = _BRACES.search(alternative)
         if braces is None:
-            done.append(one)
+            patterns.append(alternative)
         else:
-            head, tail = one[: braces.start()], one[braces.end() :]
-            found += [f"{head}{choice}{tail}" for choice in braces[1].split(",")]
-        if len(found) + len(done) > MOST_ALTERNATIVES:
+            head, tail = alternative[: braces.start()], alternative[braces.end() :]
+            pending += [f"{head}{choice}{tail}" for choice in braces[1].split(",")]
+        if len(pending) + len(patterns) > MOST_ALTERNATIVES:
             raise ToolError(f"The glob {pattern[:80]!r} stands for too many patterns; split it.")
-    return done
+    return patterns
 
 
 def _parts(pattern: str) -> tuple[str, ...]:

@@ -74,19 +74,19 @@ class Ignores:
         return level.ignored or _verdict(level, (*self._above, *parts), is_folder)
 
     def _level(self, parts: tuple[str, ...]) -> _Level:
-        known = len(parts)
-        while parts[:known] not in self._levels:
-            known -= 1
-        found = self._levels[parts[:known]]
-        for count in range(known + 1, len(parts) + 1):
+        known_depth = len(parts)
+        while parts[:known_depth] not in self._levels:
+            known_depth -= 1
+        level = self._levels[parts[:known_depth]]
+        for count in range(known_depth + 1, len(parts) + 1):
             here = parts[:count]
-            if found.ignored or _verdict(found, (*self._above, *here), is_folder=True):
-                found = _Level(True, ())
+            if level.ignored or _verdict(level, (*self._above, *here), is_folder=True):
+                level = _Level(True, ())
             else:
                 depth = len(self._above) + count
-                found = self._entered(found, self._start.joinpath(*here), depth)
-            self._levels[here] = found
-        return found
+                level = self._entered(level, self._start.joinpath(*here), depth)
+            self._levels[here] = level
+        return level
 
     def _entered(self, above: _Level, folder: Path, depth: int) -> _Level:
         data = self._read(folder / NAME)
@@ -147,7 +147,7 @@ def _patterns(text: str) -> Iterator[tuple[str, bool]]:
     """The patterns of a file as regular expressions, and whether each leaves out or keeps."""
     from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
-    left = PATTERNS_CHARS
+    remaining_chars = PATTERNS_CHARS
     for line in text.removeprefix("\ufeff").split("\n"):
         pattern = line.removesuffix("\r")
         if pattern in ("!", "!/", "//") or not 0 < len(pattern) <= PATTERN_CHARS:
@@ -158,8 +158,8 @@ def _patterns(text: str) -> Iterator[tuple[str, bool]]:
             continue
         if regex is None or hides is None:
             continue
-        left -= len(pattern)
-        if left < 0:
+        remaining_chars -= len(pattern)
+        if remaining_chars < 0:
             return
         yield _exact(regex), hides
 

@@ -26,25 +26,25 @@ def resolve_in_workspace(
     Raises ToolError with a sentence for the model.
     """
     root = Path(os.path.realpath(workspace))
-    asked = Path(os.path.normpath(root / _spelled(path, restrict)))
+    unresolved = Path(os.path.normpath(root / _spelled(path, restrict)))
     try:
         real = Path(os.path.realpath(root / _spelled(path, restrict)))
         kind = _kind(real)
     except (OSError, ValueError) as exc:
-        raise ToolError(f"The path {shown(path)} cannot be used: {_reason(exc)}.") from exc
+        raise ToolError(f"The path {quote_path(path)} cannot be used: {_reason(exc)}.") from exc
     if restrict and not real.is_relative_to(root):
         raise ToolError(
-            f"{shown(path)} leads outside the workspace; only paths inside {root} may be used."
+            f"{quote_path(path)} leads outside the workspace; only paths inside {root} may be used."
         )
     for folder in KERNEL_FOLDERS:
         if real.is_relative_to(folder) and not root.is_relative_to(folder):
-            raise ToolError(f"{shown(path)} is in {folder}, which holds no ordinary files.")
+            raise ToolError(f"{quote_path(path)} is in {folder}, which holds no ordinary files.")
     _refuse_hidden(real.relative_to(root) if real.is_relative_to(root) else real, path)
-    for candidate in (real, asked):
+    for candidate in (real, unresolved):
         if entry := blocked_entry(candidate, root, blocked):
-            raise ToolError(f"{shown(path)} is off limits: {entry} is a blocked path.")
+            raise ToolError(f"{quote_path(path)} is off limits: {entry} is a blocked path.")
     if kind not in ("file", "folder", "nothing"):
-        raise ToolError(f"{shown(path)} is a {kind}, not an ordinary file or folder.")
+        raise ToolError(f"{quote_path(path)} is a {kind}, not an ordinary file or folder.")
     return real
 
 
@@ -53,14 +53,16 @@ def blocked_entry(path: Path, root: Path, blocked: Sequence[str]) -> str | None:
     inside = path.relative_to(root) if path.is_relative_to(root) else path
     parts = inside.parts
     for entry in blocked:
-        wanted = Path(entry).parts
-        spans = (parts[i : i + len(wanted)] for i in range(len(parts) - len(wanted) + 1))
-        if wanted and any(same_names(span, wanted) for span in spans):
+        blocked_parts = Path(entry).parts
+        spans = (
+            parts[i : i + len(blocked_parts)] for i in range(len(parts) - len(blocked_parts) + 1)
+        )
+        if blocked_parts and any(same_names(span, blocked_parts) for span in spans):
             return entry
     return None
 
 
-def shown(path: str) -> str:
+def quote_path(path: str) -> str:
     """A path as it stands in a sentence: quoted, printable and of bounded length."""
     text = path if len(path) <= 200 else path[:200] + "…"
     return repr(text)
@@ -75,18 +77,18 @@ def _spelled(path: str, restrict: bool) -> str:
     if path == "~" or path.startswith("~/"):
         if restrict:
             raise ToolError(
-                f"{shown(path)} is in the home folder; give a path relative to the workspace."
+                f"{quote_path(path)} is in the home folder; give a path relative to the workspace."
             )
         return os.path.expanduser(path)
     return path
 
 
-def _refuse_hidden(path: Path, asked: str) -> None:
+def _refuse_hidden(path: Path, given_path: str) -> None:
     # Whoever reads a question or a listing would see another name than the one that is opened.
-    if found := hidden_character(str(path)):
+    if character := hidden_character(str(path)):
         raise ToolError(
-            f"The path {shown(asked)} holds the character {found}, which cannot be seen; "
-            "rename the file to use it."
+            f"The path {quote_path(given_path)} holds the character {character}, "
+            "which cannot be seen; rename the file to use it."
         )
 
 

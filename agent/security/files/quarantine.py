@@ -24,10 +24,10 @@ class NewFiles:
         """`further`: names besides those that are always looked at, folded."""
         self.root = Path(os.path.realpath(workspace))
         self._names = _NAMES | further
-        self._known: set[str] = set()
+        self._existing: set[str] = set()
 
     def begin(self) -> None:
-        self._known = set(self._there())
+        self._existing = set(self._there())
         with _lock:
             _open.append(self)
 
@@ -40,13 +40,13 @@ class NewFiles:
             _open.remove(self)
         moved = []
         for name in self._there() if is_heard else ():
-            if name not in self._known and (new := self._moved(name)) is not None:
+            if name not in self._existing and (new := self._moved(name)) is not None:
                 moved.append((name, new))
         return moved
 
     def grant(self, name: str) -> None:
         """It was made by Kore itself meanwhile."""
-        self._known.add(name)
+        self._existing.add(name)
 
     def _there(self) -> Sequence[str]:
         try:

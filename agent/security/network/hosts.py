@@ -32,7 +32,7 @@ def host_name(text: str) -> str:
 
 def shared_hosts(mine: Iterable[str], theirs: Iterable[str]) -> tuple[str, ...]:
     """The names that both lists let through; what is no name lets nothing through."""
-    one, other = _normal(mine), _normal(theirs)
+    one, other = _normalize_hosts(mine), _normalize_hosts(theirs)
     return tuple(
         dict.fromkeys(
             [
@@ -43,11 +43,11 @@ def shared_hosts(mine: Iterable[str], theirs: Iterable[str]) -> tuple[str, ...]:
     )
 
 
-def _normal(names: Iterable[str]) -> tuple[str, ...]:
-    found = []
+def _normalize_hosts(names: Iterable[str]) -> tuple[str, ...]:
+    hosts = []
     for name in names:
         try:
-            found.append(name if name == "*" else host_name(name))
+            hosts.append(name if name == "*" else host_name(name))
         except ValueError:
             continue
-    return tuple(found)
+    return tuple(hosts)

@@ -77,7 +77,7 @@ class ProxyConnection:
         self._bounds = usage.grant.bounds
         self._reader = reader
         self._writer = writer
-        self._moved_at = 0.0
+        self._active_at = 0.0
 
     async def serve(self, token: bytes) -> None:
         """Until one side ends it, or a bound. `token` is what it has to begin with."""
@@ -85,22 +85,22 @@ class ProxyConnection:
             return
         where = "?"
         try:
-            asked = await self._asked(token)
-            where = str(asked)
-            addresses = await self._judged(asked)
+            request = await self._read_request(token)
+            where = str(request)
+            addresses = await self._check_target(request)
             await self._record(where)
-            async with self._reached(asked, addresses) as (reader, writer):
-                await self._pass_on(asked, reader, writer)
+            async with self._open_target(request, addresses) as (reader, writer):
+                await self._pass_on(request, reader, writer)
         except ProxyRefusal as exc:
             await self._refuse(where, exc)
         except (OSError, asyncio.IncompleteReadError):
             return  # its program or its peer has gone, or kept silent
 
-    async def _asked(self, token: bytes) -> ProxyRequest:
+    async def _read_request(self, token: bytes) -> ProxyRequest:
         try:
             async with asyncio.timeout(self._bounds.head_s):
-                given = await self._reader.readexactly(len(token))
-                if not hmac.compare_digest(given, token):
+                received_token = await self._reader.readexactly(len(token))
+                if not hmac.compare_digest(received_token, token):
                     raise ProxyRefusal(403, "it came without the token of the command")
                 return read_head(await self._reader.readuntil(b"\r\n\r\n"))
         except asyncio.LimitOverrunError as exc:
@@ -108,21 +108,21 @@ class ProxyConnection:
         except TimeoutError as exc:
             raise ProxyRefusal(408, "the head of the request did not come in time") from exc
 
-    async def _judged(self, asked: ProxyRequest) -> tuple[str, ...]:
+    async def _check_target(self, request: ProxyRequest) -> tuple[str, ...]:
         """The addresses to connect to. Raises `ProxyRefusal`."""
-        if not in_hosts(asked.host, self._grant.hosts):
+        if not in_hosts(request.host, self._grant.hosts):
             hosts = ", ".join(self._grant.hosts)
             raise ProxyRefusal(
-                403, f"{asked.host} is none of the hosts that commands may reach: {hosts}"
+                403, f"{request.host} is none of the hosts that commands may reach: {hosts}"
             )
-        if asked.port not in self._grant.ports:
+        if request.port not in self._grant.ports:
             ports = ", ".join(map(str, self._grant.ports))
-            raise ProxyRefusal(403, f"port {asked.port} is none of {ports}")
+            raise ProxyRefusal(403, f"port {request.port} is none of {ports}")
         try:
             async with asyncio.timeout(self._bounds.connect_s):
-                return (await resolve_public(f"http://{asked}/", self._grant.allow)).addresses
+                return (await resolve_public(f"http://{request}/", self._grant.allow)).addresses
         except TimeoutError as exc:
-            raise ProxyRefusal(504, f"{asked.host} was not found in time") from exc
+            raise ProxyRefusal(504, f"{request.host} was not found in time") from exc
         except ToolError as exc:
             raise ProxyRefusal(403, str(exc)) from exc
 
@@ -134,10 +134,10 @@ class ProxyConnection:
         self._usage.reached.add(where)
 
     @asynccontextmanager
-    async def _reached(
-        self, asked: ProxyRequest, addresses: tuple[str, ...]
+    async def _open_target(
+        self, request: ProxyRequest, addresses: tuple[str, ...]
     ) -> AsyncIterator[tuple[StreamReader, StreamWriter]]:
-        reader, writer = await self._connect(asked, addresses)
+        reader, writer = await self._connect(request, addresses)
         writer.transport.set_write_buffer_limits(0)
         try:
             yield reader, writer
@@ -145,29 +145,29 @@ class ProxyConnection:
             writer.transport.abort()
 
     async def _connect(
-        self, asked: ProxyRequest, addresses: tuple[str, ...]
+        self, request: ProxyRequest, addresses: tuple[str, ...]
     ) -> tuple[StreamReader, StreamWriter]:
         with suppress(TimeoutError):
             async with asyncio.timeout(self._bounds.connect_s):
                 for address in addresses[:_ADDRESSES]:
                     with suppress(OSError):
                         return await asyncio.open_connection(
-                            address, asked.port, limit=_CHUNK_BYTES
+                            address, request.port, limit=_CHUNK_BYTES
                         )
-        await self._say(502, f"{asked} does not answer")
+        await self._say(502, f"{request} does not answer")
         raise ConnectionError
 
     async def _pass_on(
-        self, asked: ProxyRequest, reader: StreamReader, writer: StreamWriter
+        self, request: ProxyRequest, reader: StreamReader, writer: StreamWriter
     ) -> None:
-        self._moved()
-        if asked.head is None:
+        self._note_activity()
+        if request.head is None:
             await self._send(self._writer, _PASSED_ON)
         else:
-            await self._send(writer, asked.head)
+            await self._send(writer, request.head)
         try:
             async with asyncio.TaskGroup() as group:
-                sending = group.create_task(self._copy(self._reader, writer, asked))
+                sending = group.create_task(self._copy(self._reader, writer, request))
                 await self._copy(reader, self._writer)
                 # What the host has ended the program ends too; unread, its last words would take
                 # the host's with them.
@@ -177,38 +177,40 @@ class ProxyConnection:
             pass  # one side has gone
 
     async def _copy(
-        self, reader: StreamReader, writer: StreamWriter, asked: ProxyRequest | None = None
+        self, reader: StreamReader, writer: StreamWriter, request: ProxyRequest | None = None
     ) -> None:
         """Until there is no more; of a plain request as much as it said."""
-        left = None if asked is None or asked.head is None else asked.length
-        while left != 0:
-            data = await self._received(reader, _CHUNK_BYTES if left is None else left)
+        remaining_bytes = None if request is None or request.head is None else request.length
+        while remaining_bytes != 0:
+            data = await self._receive(
+                reader, _CHUNK_BYTES if remaining_bytes is None else remaining_bytes
+            )
             if not data:
                 break
-            left = None if left is None else left - len(data)
+            remaining_bytes = None if remaining_bytes is None else remaining_bytes - len(data)
             self._usage.bytes += len(data)
             if self._usage.bytes > self._bounds.all_bytes:
                 log.warning("a command has used up the bytes that it may send and receive")
                 raise ConnectionError
             await self._send(writer, data)
-        if left is None and writer.can_write_eof():
+        if remaining_bytes is None and writer.can_write_eof():
             writer.write_eof()
 
-    async def _received(self, reader: StreamReader, limit: int) -> bytes:
+    async def _receive(self, reader: StreamReader, limit: int) -> bytes:
         while True:
             try:
                 async with asyncio.timeout(self._bounds.idle_s):
                     data = await reader.read(min(limit, _CHUNK_BYTES))
             except TimeoutError:
                 # The other direction may be a long download.
-                if asyncio.get_running_loop().time() - self._moved_at >= self._bounds.idle_s:
+                if asyncio.get_running_loop().time() - self._active_at >= self._bounds.idle_s:
                     raise
                 continue
-            self._moved()
+            self._note_activity()
             return data
 
-    def _moved(self) -> None:
-        self._moved_at = asyncio.get_running_loop().time()
+    def _note_activity(self) -> None:
+        self._active_at = asyncio.get_running_loop().time()
 
     async def _send(self, writer: StreamWriter, data: bytes) -> None:
         writer.write(data)

@@ -71,7 +71,7 @@ def _plain(method: bytes, target: str, fields: list[tuple[bytes, bytes]]) -> Pro
         raise ProxyRefusal(400, "the address cannot be read") from exc
     if url.scheme != "http" or not url.netloc or not target.startswith("http://"):
         raise ProxyRefusal(400, "only http:// addresses, and CONNECT for all others")
-    asked = _authority(url.netloc, 80)
+    target_host = _authority(url.netloc, 80)
     lengths = [value for name, value in fields if name == b"content-length"]
     if any(name == b"transfer-encoding" for name, _ in fields):
         raise ProxyRefusal(411, "a body needs a Content-Length here")
@@ -79,42 +79,43 @@ def _plain(method: bytes, target: str, fields: list[tuple[bytes, bytes]]) -> Pro
         raise ProxyRefusal(400, "the length of the body is not clear")
     path = target.removeprefix("http://")[len(url.netloc) :].partition("#")[0]
     path = path if path.startswith("/") else f"/{path}"
-    host = str(asked).removesuffix(":80")
-    named = {
-        word.strip().lower()
+    host = str(target_host).removesuffix(":80")
+    hop_headers = {
+        header.strip().lower()
         for name, value in fields
         if name == b"connection"
-        for word in value.split(b",")
+        for header in value.split(b",")
     }
-    kept = [
+    forwarded = [
         b"%s: %s" % field
         for field in fields
-        if field[0] not in _DROPPED and (field[0] == b"content-length" or field[0] not in named)
+        if field[0] not in _DROPPED
+        and (field[0] == b"content-length" or field[0] not in hop_headers)
     ]
-    head = [b"%s %s HTTP/1.1" % (method, path.encode()), b"host: " + host.encode(), *kept]
+    head = [b"%s %s HTTP/1.1" % (method, path.encode()), b"host: " + host.encode(), *forwarded]
     text = b"\r\n".join([*head, b"connection: close", b"", b""])
-    return ProxyRequest(asked.host, asked.port, text, int(lengths[0]) if lengths else 0)
+    return ProxyRequest(target_host.host, target_host.port, text, int(lengths[0]) if lengths else 0)
 
 
 def _fields(lines: list[bytes]) -> list[tuple[bytes, bytes]]:
     if len(lines) > HEADERS_LIMIT:
         raise ProxyRefusal(431, "there are too many headers")
-    found = []
+    headers = []
     for line in lines:
         field = _FIELD.fullmatch(line)
         if field is None:
             raise ProxyRefusal(400, "a header cannot be read")
-        found.append((field[1].lower(), field[2].strip(b" \t")))
-    return found
+        headers.append((field[1].lower(), field[2].strip(b" \t")))
+    return headers
 
 
 def _authority(text: str, default: int | None) -> ProxyRequest:
     """`host` or `host:port`; nothing else."""
-    found = re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z._-]+)(?::(\d{1,5}))?", text)
-    port = int(found[2]) if found and found[2] else default
-    if found is None or port is None or not 0 < port < 65_536:
+    match = re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z._-]+)(?::(\d{1,5}))?", text)
+    port = int(match[2]) if match and match[2] else default
+    if match is None or port is None or not 0 < port < 65_536:
         raise ProxyRefusal(400, "the address must be HOST:PORT, without a user name")
     try:
-        return ProxyRequest(host_name(found[1]), port)
+        return ProxyRequest(host_name(match[1]), port)
     except (ValueError, UnicodeError) as exc:
         raise ProxyRefusal(400, "the address holds no name of a machine") from exc

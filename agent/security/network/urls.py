@@ -77,23 +77,23 @@ async def resolve_public(url: "URL | str", allow: Allow = is_public) -> Resolved
     Raises ToolError when the URL is not http or https, carries a user name, cannot be resolved,
     or when any of its addresses is not public.
     """
-    parsed = read_url(url)
-    host = parsed.raw_host or ""
+    address = read_url(url)
+    host = address.raw_host or ""
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(
-            host, parsed.port or 0, type=socket.SOCK_STREAM
+        records = await asyncio.get_running_loop().getaddrinfo(
+            host, address.port or 0, type=socket.SOCK_STREAM
         )
     except (OSError, UnicodeError) as exc:
         raise ToolError(f"The host {host!r} cannot be found; check the address.") from exc
-    addresses = tuple(dict.fromkeys(str(entry[4][0]) for entry in found))
+    addresses = tuple(dict.fromkeys(str(entry[4][0]) for entry in records))
     for text in addresses:
-        if not _allowed(text, allow):
+        if not _is_allowed(text, allow):
             raise ToolError(
                 f"{host} is not a public address ({text}); only public web pages can be fetched."
             )
     if not addresses:
         raise ToolError(f"The host {host!r} has no address.")
-    return ResolvedUrl(parsed, addresses)
+    return ResolvedUrl(address, addresses)
 
 
 def read_url(url: "URL | str") -> "URL":
@@ -119,7 +119,7 @@ def read_url(url: "URL | str") -> "URL":
     return parsed
 
 
-def _allowed(text: str, allow: Allow) -> bool:
+def _is_allowed(text: str, allow: Allow) -> bool:
     try:
         address = ip_address(text)
     except ValueError:

@@ -61,7 +61,9 @@ def call_effects(request: ToolRequest) -> CallEffects:
     if request.command is None:
         # `remember` writes one dated line into the memory of whoever speaks: that is its job.
         steering = request.tool != "remember" and _any_steers(writes, root)
-        return CallEffects(request, root, request.reads or _named(request), writes, steers=steering)
+        return CallEffects(
+            request, root, request.reads or _named_path(request), writes, steers=steering
+        )
     script = parse_script(request.command)
     folder = request.folder or root
     kind = classify(script, folder, root)
@@ -81,7 +83,7 @@ def call_effects(request: ToolRequest) -> CallEffects:
     )
 
 
-def _named(request: ToolRequest) -> tuple[Path, ...]:
+def _named_path(request: ToolRequest) -> tuple[Path, ...]:
     """The path that the arguments of a tool without a plan name, as far as they do."""
     path = request.arguments.get("path")
     if not isinstance(path, str) or request.changes or request.creates or "\0" in path:
@@ -139,13 +141,13 @@ def _is_stream(target: str) -> bool:
 def _arguments(script: Script) -> Iterator[str]:
     """Every word that a program is given, and what stands behind `=` in one."""
     for command in script.commands:
-        for word in _known(command):
+        for word in _argument_words(command):
             yield word
             if "=" in word:
                 yield word.partition("=")[2]
 
 
-def _known(command: Command) -> Iterator[str]:
+def _argument_words(command: Command) -> Iterator[str]:
     # A word that is computed may hold a pattern; its source is better than nothing.
     for n, word in enumerate(command.argv[1:], 1):
         source = command.words[n] if n < len(command.words) else ""

@@ -31,11 +31,13 @@ class DelegatedPolicy:
         from agent.security.policy.engine import evaluate_mode
 
         # Channel and sandbox are the policy's to judge: here the mode alone speaks.
-        said = evaluate_mode(self.mode, call_effects(request), "local", confined=True)
-        if said.verdict == "deny":
+        mode_decision = evaluate_mode(self.mode, call_effects(request), "local", confined=True)
+        if mode_decision.verdict == "deny":
             # What the mode says of itself speaks of the conversation's, which a person can change.
-            said = replace(said, reason=render_prompt("policy/agent_mode", mode=self.mode))
-        return tightest_of([self.policy.decide(request), said])
+            mode_decision = replace(
+                mode_decision, reason=render_prompt("policy/agent_mode", mode=self.mode)
+            )
+        return tightest_of([self.policy.decide(request), mode_decision])
 
     def hosts(self, tool: str) -> tuple[str, ...] | None:
         return self.policy.hosts(tool) if isinstance(self.policy, LimitsHosts) else None

@@ -121,8 +121,8 @@ class PrincipalContext:
 class RolePolicy:
     """Judges calls by role, channel and mode. Of several verdicts the tightest counts."""
 
-    def __init__(self, standing: PrincipalContext) -> None:
-        self.standing = standing
+    def __init__(self, principal: PrincipalContext) -> None:
+        self.principal = principal
 
     def decide(self, request: ToolRequest) -> Decision:
         """The verdict on one call; it touches the disk only to resolve links."""
@@ -141,12 +141,12 @@ class RolePolicy:
             return [_deny("unjudged", why=f"{type(exc).__name__}: {exc}")]
 
     def _verdicts(self, request: ToolRequest) -> list[Decision]:
-        standing, reach = self.standing, call_effects(request)
+        principal, reach = self.principal, call_effects(request)
         decisions = [
             *self._hard(request, reach),
-            *role_objections(standing.role, reach, ask=standing.mode != "auto"),
+            *role_objections(principal.role, reach, ask=principal.mode != "auto"),
         ]
-        mode = evaluate_mode(standing.mode, reach, standing.trust, standing.confined)
+        mode = evaluate_mode(principal.mode, reach, principal.trust, principal.confined)
         if mode.rule == "ask-unclear":
             mode = Decision(
                 "ask", render_prompt("policy/ask_unclear", why=reach.unclear), mode.rule
@@ -155,12 +155,12 @@ class RolePolicy:
 
     def hosts(self, tool: str) -> tuple[str, ...] | None:
         """The hosts that the role lets a tool reach; None sets no limit."""
-        rule = self.standing.role.rule(tool)
+        rule = self.principal.role.rule(tool)
         return () if rule is None else rule.hosts
 
     def paths(self, tool: str) -> tuple[tuple[str, ...], ...]:
         """The files that the role lets a tool show: its own scope, or else that of reading."""
-        role = self.standing.role
+        role = self.principal.role
         rule = role.rule(tool)
         if rule is None:
             return ((),)
@@ -171,18 +171,18 @@ class RolePolicy:
 
     def _hard(self, request: ToolRequest, reach: CallEffects) -> Iterator[Decision]:
         """What no role and no mode makes good."""
-        standing = self.standing
+        principal = self.principal
         if reach.script is not None:
-            if word := find_blocked_word(reach.script, standing.blocked_commands):
+            if word := find_blocked_word(reach.script, principal.blocked_commands):
                 yield _deny("blocked-command", word=word)
             folder = request.folder or reach.root
             if folder != reach.root and not folder.is_relative_to(reach.root):
                 yield _deny("exec-folder", folder=request.folder, root=reach.root)
-            if standing.trust == "remote" and not standing.confined:
+            if principal.trust == "remote" and not principal.confined:
                 yield _deny("remote-exec")
-        chosen = standing.only_tools
-        if request.tool in standing.without_tools or (
-            chosen is not None and request.tool not in chosen
+        only_tools = principal.only_tools
+        if request.tool in principal.without_tools or (
+            only_tools is not None and request.tool not in only_tools
         ):
             yield _deny("run-tools", tool=request.tool)
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from yaml import Node
 
 
-_SHOWN = 20
+_MOST_LINES = 20
 
 _TEXT, _FLAG, _SPECIAL = (
     mark_for_translation("a text"),
@@ -48,18 +48,18 @@ class ErrorCollector:
     source: str
     lines: list[tuple[int, str]] = field(default_factory=list)
     # Nodes that were read already: one that comes again is an alias, which could repeat itself.
-    seen: set[int] = field(default_factory=set)
+    read_nodes: set[int] = field(default_factory=set)
 
     def raise_any(self) -> None:
         """Raises `ConfigError` when there are any."""
         if not self.lines:
             return
         lines = [line for _, line in sorted(dict.fromkeys(self.lines))]
-        more = len(lines) - _SHOWN
-        shown = lines[:_SHOWN]
+        more = len(lines) - _MOST_LINES
+        text_lines = lines[:_MOST_LINES]
         if more > 0:
-            shown.append(t("{source}: … and {more} more", source=self.source, more=more))
-        raise ConfigError("\n".join(shown))
+            text_lines.append(t("{source}: … and {more} more", source=self.source, more=more))
+        raise ConfigError("\n".join(text_lines))
 
 
 @frozen
@@ -78,20 +78,20 @@ class NodeLocation:
         key = f"{'.'.join(self.keys)}: " if self.keys else ""
         return t("{source}: line {line}: ", source=self.mistakes.source, line=line) + key
 
-    def wrong(self, node: "Node", said: str) -> None:
-        self.mistakes.lines.append((node.start_mark.line + 1, f"{self.where(node)}{said}"))
+    def wrong(self, node: "Node", message: str) -> None:
+        self.mistakes.lines.append((node.start_mark.line + 1, f"{self.where(node)}{message}"))
 
     def first_time(self, node: "Node") -> bool:
         """False for a node that an alias (`*name`) has led to; that is a mistake."""
-        if id(node) in self.mistakes.seen:
+        if id(node) in self.mistakes.read_nodes:
             self.wrong(node, t("found an alias (*name), expected the value written out"))
             return False
-        self.mistakes.seen.add(id(node))
+        self.mistakes.read_nodes.add(id(node))
         return True
 
 
 def pairs(
-    node: "Node", place: NodeLocation, known: Sequence[str] = ()
+    node: "Node", place: NodeLocation, allowed_keys: Sequence[str] = ()
 ) -> Iterator[tuple[str, tuple["Node", NodeLocation]]]:
     """The keys of a map, each once, with their values and places; only `known` ones, if given."""
     if not place.first_time(node):
@@ -99,18 +99,18 @@ def pairs(
     if shape(node) != "mapping":
         place.wrong(node, t("found {found}, expected a mapping", found=kind(node)))
         return
-    taken: set[str] = set()
+    earlier_keys: set[str] = set()
     for key_node, value in node.value:
         key = text(key_node, place)
         if key is None:
             continue
         at = place.below(key)
-        if key in taken:
+        if key in earlier_keys:
             at.wrong(key_node, t("is listed twice"))
-        elif known and key not in known:
-            at.wrong(key_node, t("unknown key{guess}", guess=guess(key, known)))
+        elif allowed_keys and key not in allowed_keys:
+            at.wrong(key_node, t("unknown key{guess}", guess=guess(key, allowed_keys)))
         else:
-            taken.add(key)
+            earlier_keys.add(key)
             yield key, (value, at)
 
 
@@ -118,12 +118,12 @@ def text(node: "Node", place: NodeLocation) -> str | None:
     """A name or another short text; None after a mistake."""
     if shape(node) != "scalar" or _kind(node) != _TEXT:
         quoted = shape(node) == "scalar" and node.value
-        said = (
-            t("found {found}, expected a text; put it in quotes", found=_found(node))
+        message = (
+            t("found {found}, expected a text; put it in quotes", found=_describe(node))
             if quoted
-            else t("found {found}, expected a text", found=_found(node))
+            else t("found {found}, expected a text", found=_describe(node))
         )
-        place.wrong(node, said)
+        place.wrong(node, message)
         return None
     value = str(node.value)
     if not value.strip() or not value.isprintable():
@@ -137,17 +137,17 @@ def texts(node: "Node", place: NodeLocation) -> tuple[str, ...]:
     if not place.first_time(node):
         return ()
     if shape(node) != "sequence":
-        place.wrong(node, t("found {found}, expected a list such as [a, b]", found=_found(node)))
+        place.wrong(node, t("found {found}, expected a list such as [a, b]", found=_describe(node)))
         return ()
-    found = (text(item, place) for item in node.value)
-    return tuple(item for item in found if item is not None)
+    items = (text(item, place) for item in node.value)
+    return tuple(item for item in items if item is not None)
 
 
 def flag(node: "Node", place: NodeLocation) -> bool:
     """true or false; false after a mistake."""
     if shape(node) == "scalar" and _kind(node) == _FLAG:
         return str(node.value).casefold() in ("true", "yes", "on")
-    place.wrong(node, t("found {found}, expected true or false", found=_found(node)))
+    place.wrong(node, t("found {found}, expected true or false", found=_describe(node)))
     return False
 
 
@@ -166,18 +166,18 @@ def _kind(node: "Node") -> str:
     return _KINDS.get(shape(node)) or _SCALARS.get(name, _SPECIAL)
 
 
-def guess(name: str, known: Iterable[str]) -> str:
+def guess(name: str, names: Iterable[str]) -> str:
     """The end of a complaint about an unknown name: the one that was meant, or all there are."""
-    known = sorted(known)
+    names = sorted(names)
     from difflib import get_close_matches
 
-    close = get_close_matches(name.casefold(), known, n=1, cutoff=0.6)
+    close = get_close_matches(name.casefold(), names, n=1, cutoff=0.6)
     if close:
         return t('; did you mean "{close}"?', close=close[0])
-    return t("; expected one of {known}", known=", ".join(known))
+    return t("; expected one of {known}", known=", ".join(names))
 
 
-def _found(node: "Node") -> str:
+def _describe(node: "Node") -> str:
     if shape(node) != "scalar" or not node.value:
         return kind(node)
     return f'{kind(node)} "{_printable(str(node.value))}"'
@@ -238,8 +238,8 @@ def read_raw(path: Path) -> bytes:
             raw = file.read(SIZE_LIMIT_BYTES + 1)
     except (OSError, ValueError) as exc:
         reason = getattr(exc, "strerror", None) or t("the file name is not valid")
-        said = t("{path}: the policy file cannot be read: {reason}", path=path, reason=reason)
-        raise ConfigError(said) from None
+        message = t("{path}: the policy file cannot be read: {reason}", path=path, reason=reason)
+        raise ConfigError(message) from None
     if len(raw) > SIZE_LIMIT_BYTES:
         raise ConfigError(
             t(
@@ -272,13 +272,13 @@ def parse_policy(content: str, source: str, canonical: Canonical | None = None) 
     Raises `ConfigError` with one line for each mistake: place, line, key, what was found and
     what was expected.
     """
-    reader = _PolicyReader(source, canonical or _known)
+    reader = _PolicyReader(source, canonical or _known_tool)
     policy = reader.read(_composed(content, source))
     reader.mistakes.raise_any()
     return policy
 
 
-def _known(name: str) -> str | None:
+def _known_tool(name: str) -> str | None:
     return name if name in TOOLS else None
 
 
@@ -326,12 +326,12 @@ class _PolicyReader:
             return PolicyFile()
         place = NodeLocation(self.mistakes)
         audit_level: AuditLevel = "summary"
-        found = dict(pairs(root, place, ("default", "roles")))
-        if "default" in found:
-            audit_level = self._default(*found["default"])
+        sections = dict(pairs(root, place, ("default", "roles")))
+        if "default" in sections:
+            audit_level = self._default(*sections["default"])
         roles = {}
-        if "roles" in found:
-            for name, (node, at) in pairs(*found["roles"]):
+        if "roles" in sections:
+            for name, (node, at) in pairs(*sections["roles"]):
                 roles[name] = self._role(name, node, at)
         return PolicyFile(roles, audit_level, tuple(self._notes))
 
@@ -341,32 +341,32 @@ class _PolicyReader:
             if key == "deny_by_default":
                 self._closed = flag(value, at)
                 continue
-            found = text(value, at)
-            known = {name: name for name in get_args(AuditLevel)}
-            if found in known:
-                level = known[found]
-            elif found is not None:
-                said = t('found "{found}", expected none, summary or full', found=found)
-                at.wrong(value, said)
+            level_name = text(value, at)
+            levels = {name: name for name in get_args(AuditLevel)}
+            if level_name in levels:
+                level = levels[level_name]
+            elif level_name is not None:
+                message = t('found "{found}", expected none, summary or full', found=level_name)
+                at.wrong(value, message)
         return level
 
     def _role(self, name: str, node: "Node", place: NodeLocation) -> Role:
-        found = dict(pairs(node, place, ("tools", "scopes")))
+        sections = dict(pairs(node, place, ("tools", "scopes")))
         tools: dict[str, ToolRule] = {}
-        if "tools" not in found:
+        if "tools" not in sections:
             place.wrong(node, t('the key "tools" is missing'))
-        elif shape(found["tools"][0]) == "sequence":
-            tools = self._older(found)
+        elif shape(sections["tools"][0]) == "sequence":
+            tools = self._read_tool_list(sections)
         else:
-            tools = self._newer(*found["tools"])
-            if "scopes" in found:
-                said = t("only valid with a list of tools; put the scopes into each tool")
-                found["scopes"][1].wrong(found["scopes"][0], said)
+            tools = self._read_tool_map(*sections["tools"])
+            if "scopes" in sections:
+                message = t("only valid with a list of tools; put the scopes into each tool")
+                sections["scopes"][1].wrong(sections["scopes"][0], message)
         if not self._closed:
             tools.setdefault(ANY, ToolRule())
         return Role(name, tools, self._source)
 
-    def _newer(self, node: "Node", place: NodeLocation) -> dict[str, ToolRule]:
+    def _read_tool_map(self, node: "Node", place: NodeLocation) -> dict[str, ToolRule]:
         tools: dict[str, ToolRule] = {}
         for name, (value, at) in pairs(node, place):
             tool = self._tool(name, value, at)
@@ -375,39 +375,41 @@ class _PolicyReader:
             tools[tool] = _rule(value, at)
         return tools
 
-    def _older(self, found: Mapping[str, tuple["Node", NodeLocation]]) -> dict[str, ToolRule]:
+    def _read_tool_list(
+        self, sections: Mapping[str, tuple["Node", NodeLocation]]
+    ) -> dict[str, ToolRule]:
         scopes: dict[str, tuple[str, ...]] = {}
-        if "scopes" in found:
-            for key, (node, at) in pairs(*found["scopes"], _SCOPES):
+        if "scopes" in sections:
+            for key, (node, at) in pairs(*sections["scopes"], _SCOPES):
                 scopes[key] = texts(node, at)
-        node, place = found["tools"]
-        names = [self._listed(name, node, place) for name in texts(node, place)]
+        node, place = sections["tools"]
+        names = [self._listed_tool(name, node, place) for name in texts(node, place)]
         rules = {}
         for name in names:
-            meant = {key for key in scopes if name == ANY or name in _SCOPED[key]}
-            values: dict[str, Any] = {key: scopes[key] for key in meant}
+            scope_keys = {key for key in scopes if name == ANY or name in _SCOPED[key]}
+            values: dict[str, Any] = {key: scopes[key] for key in scope_keys}
             rules[name] = ToolRule(**values)
         return rules
 
-    def _listed(self, name: str, node: "Node", place: NodeLocation) -> str:
+    def _listed_tool(self, name: str, node: "Node", place: NodeLocation) -> str:
         """Of the older shape, which other programs write for tools of their own: a name that Kore
         does not know allows nothing. Where all else is allowed a misspelt one could loosen a rule.
         """
         is_own = name == ANY or name.startswith("mcp__") or self._canonical(name) is not None
         if self._closed and not is_own:
-            said = t('unknown tool "{name}"{guess}', name=name, guess=guess(name, TOOLS))
-            self._notes.append(f"{place.where(node)}{said}")
+            message = t('unknown tool "{name}"{guess}', name=name, guess=guess(name, TOOLS))
+            self._notes.append(f"{place.where(node)}{message}")
             return name
         return self._tool(name, node, place)
 
     def _tool(self, name: str, node: "Node", place: NodeLocation) -> str:
         if name == ANY or name.startswith("mcp__"):
             return name
-        found = self._canonical(name)
-        if found is None:
-            meant = guess(name, TOOLS)
-            place.wrong(node, t('unknown tool "{name}"{guess}', name=name, guess=meant))
-        return found or name
+        canonical = self._canonical(name)
+        if canonical is None:
+            suggestion = guess(name, TOOLS)
+            place.wrong(node, t('unknown tool "{name}"{guess}', name=name, guess=suggestion))
+        return canonical or name
 
 
 def _rule(node: "Node", place: NodeLocation) -> ToolRule:

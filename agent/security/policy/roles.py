@@ -88,8 +88,8 @@ def in_hosts(host: str, names: tuple[str, ...]) -> bool:
     """Whether a machine is one of these; `*.example.org` is every name below example.org."""
     host = host.casefold().rstrip(".")
     for name in names:
-        wanted = name.casefold().rstrip(".")
-        if wanted in (ANY, host) or (wanted.startswith("*.") and host.endswith(wanted[1:])):
+        pattern = name.casefold().rstrip(".")
+        if pattern in (ANY, host) or (pattern.startswith("*.") and host.endswith(pattern[1:])):
             return True
     return False
 
@@ -99,7 +99,7 @@ def _parts(glob: str) -> tuple[str, ...]:
     return tuple(part for part in glob.split("/") if part not in ("", "."))
 
 
-_SHOWN_CHARS = 120
+_LINE_CHARS = 120
 
 
 def role_objections(role: Role, reach: CallEffects, *, ask: bool) -> Iterator[Decision]:
@@ -117,7 +117,7 @@ def role_objections(role: Role, reach: CallEffects, *, ask: bool) -> Iterator[De
         yield from _commands(role, rule, reach)
         yield from _redirects(role, rule, reach)
     else:
-        yield from _paths(role, request.tool, rule, reach, named=request.tool in role.tools)
+        yield from _paths(role, request.tool, rule, reach, needs_path=request.tool in role.tools)
     yield from _hosts(role, rule, request)
     if rule.ask and ask:
         reason = render_prompt("policy/role_ask", role=role.name, tool=request.tool)
@@ -150,7 +150,7 @@ def _commands(role: Role, rule: ToolRule, reach: CallEffects) -> Iterator[Decisi
     sets = (f"{name}=" for name in sorted(reach.script.sets) if is_risky(name))
     if (part := next(chain(parts, sets), None)) is not None:
         commands = ", ".join(rule.commands)
-        yield _deny("role-commands", role=role.name, commands=commands, part=_shown(part))
+        yield _deny("role-commands", role=role.name, commands=commands, part=_shorten_line(part))
 
 
 def _redirects(role: Role, rule: ToolRule, reach: CallEffects) -> Iterator[Decision]:
@@ -168,12 +168,12 @@ def _redirects(role: Role, rule: ToolRule, reach: CallEffects) -> Iterator[Decis
 
 
 def _paths(
-    role: Role, tool: str, rule: ToolRule, reach: CallEffects, *, named: bool
+    role: Role, tool: str, rule: ToolRule, reach: CallEffects, *, needs_path: bool
 ) -> Iterator[Decision]:
     request = reach.request
     touched = (*reach.reads, *reach.writes)
     if rule.paths is not None:
-        if not touched and named:
+        if not touched and needs_path:
             # A scope that cannot be checked would be none.
             yield _deny("role-unplanned", role=role.name, tool=tool)
         yield from _outside(role, tool, rule.paths, touched, reach)
@@ -224,12 +224,12 @@ def _named_hosts(request: ToolRequest) -> tuple[str, ...]:
 def _inside(path: Path, reach: CallEffects) -> str:
     """A path as the person knows it: from the workspace on."""
     inside = path.relative_to(reach.root) if path.is_relative_to(reach.root) else path
-    return _shown(str(inside))
+    return _shorten_line(str(inside))
 
 
-def _shown(text: str) -> str:
+def _shorten_line(text: str) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= _SHOWN_CHARS else f"{line[:_SHOWN_CHARS]}…"
+    return line if len(line) <= _LINE_CHARS else f"{line[:_LINE_CHARS]}…"
 
 
 def _deny(rule: str, **values: object) -> Decision:

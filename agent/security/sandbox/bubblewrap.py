@@ -72,51 +72,53 @@ class Bubblewrap:
         with ExitStack() as stack, ExitStack() as lent:
             setup = _Setup(lent, [*_NAMESPACES])
             if "--disable-userns" in self.features:
-                setup.words.append("--disable-userns")
-            setup.words += ["--seccomp", str(setup.given(program(NAMESPACED)))]
+                setup.arguments.append("--disable-userns")
+            setup.arguments += ["--seccomp", str(setup.add_data(program(NAMESPACED)))]
             enter: tuple[str, ...] = ()
             sources = {path: path for path in (workspace, *self.further)}
-            pins, frozen = self._kept(job, workspace)
+            pins, frozen = self._mounts(job, workspace)
             if self.as_root:
-                kept = {**dict.fromkeys(pins, False), **dict.fromkeys(frozen, True)}
-                sources, enter = self._as_somebody(stack, workspace, kept)
+                own_mounts = {**dict.fromkeys(pins, False), **dict.fromkeys(frozen, True)}
+                sources, enter = self._map_to_user(stack, workspace, own_mounts)
                 if job.stdin is not None:
                     os.fchown(job.stdin, USER, -1)
             self._base(setup, sources)
             bind = "--ro-bind" if job.read_only else "--bind"
-            setup.words += [bind, str(sources[workspace]), str(workspace)]
+            setup.arguments += [bind, str(sources[workspace]), str(workspace)]
             if not self.as_root:
                 for path in pins:
                     setup.pin(path)
                 for path in frozen:
                     setup.freeze(path, by_descriptor=self._by_descriptor)
             self._hide(setup, job)
-            setup.words += ["--remount-ro", "/proc", "--remount-ro", "/"]
-            setup.words += ["--chdir", str(job.folder)]
-            seen = environment.readable_programs(self.further)
-            env = environment.command_environment(os.environ, _HOME, seen) | environment.of_job(job)
+            setup.arguments += ["--remount-ro", "/proc", "--remount-ro", "/"]
+            setup.arguments += ["--chdir", str(job.folder)]
+            programs = environment.readable_programs(self.further)
+            env = environment.command_environment(os.environ, _HOME, programs) | environment.of_job(
+                job
+            )
             start = ["/bin/sh", "-c", job.command]
             if job.way_out is not None:
                 env |= environment.proxied(_PORT)
                 start = [*self._inlet(), str(setup.own(job.way_out.channel())), str(_PORT)]
                 start.append(job.command)
-            setup.words += ["--unsetenv", orphan_processes.NAME]
+            setup.arguments += ["--unsetenv", orphan_processes.NAME]
             for name, value in env.items():
-                setup.words += ["--setenv", name, value]
+                setup.arguments += ["--setenv", name, value]
             groups = self._groups(stack)
-            argv = [*enter, self.program, *setup.words]
+            argv = [*enter, self.program, *setup.arguments]
             argv += ["--", "/bin/sh", "-c", self._limited(), "sh"]
             if job.stdin is not None:
                 setup.fds.append(job.stdin)
             moved_to = [group / cgroup.MEMBERS for group in groups]
-            words = with_parent_watch([*argv, *start], moved_to, job.stdin)
+            command = with_parent_watch([*argv, *start], moved_to, job.stdin)
             user = USER if self.as_root else None
             yield SpawnSpec(
-                words, {}, Path("/"), tuple(setup.fds), lent=lent, user=user, groups=groups
+                command, {}, Path("/"), tuple(setup.fds), lent=lent, user=user, groups=groups
             )
 
-    def _as_somebody(
-        self, stack: ExitStack, workspace: Path, kept: Mapping[Path, bool]
+    def _map_to_user(
+        self, stack: ExitStack, workspace: Path, own_mounts: Mapping[Path, bool]
     ) -> tuple[dict[Path, Path], tuple[str, ...]]:
         """Where the folders lie for `USER`, and the words that make a program theirs.
 
@@ -125,28 +127,28 @@ class Bubblewrap:
         from agent.security.sandbox import idmapped_mounts
 
         sources = {workspace: _STAGE / "workspace"}
-        wanted = []
+        mounts = []
         for number, path in enumerate(path for path in self.further if path.exists()):
             sources[path] = _STAGE / str(number)
-            wanted.append(idmapped_mounts.Mount(path, sources[path], read_only=True))
+            mounts.append(idmapped_mounts.Mount(path, sources[path], read_only=True))
         try:
-            with ExitStack() as opened:
-                for path, read_only in {workspace: False, **kept}.items():
-                    found = _pinned(path)
-                    if found is None:
+            with ExitStack() as open_fds:
+                for path, read_only in {workspace: False, **own_mounts}.items():
+                    fd = _open_path(path)
+                    if fd is None:
                         continue
-                    opened.callback(os.close, found)
-                    if not stat.S_ISLNK(os.fstat(found).st_mode):
+                    open_fds.callback(os.close, fd)
+                    if not stat.S_ISLNK(os.fstat(fd).st_mode):
                         place = sources[workspace] / path.relative_to(workspace)
-                        wanted.append(idmapped_mounts.Mount(found, place, read_only))
-                space = stack.enter_context(idmapped_mounts.namespace(_STAGE, wanted))
+                        mounts.append(idmapped_mounts.Mount(fd, place, read_only))
+                space = stack.enter_context(idmapped_mounts.namespace(_STAGE, mounts))
         except OSError as exc:
             text = "no_mounts" if exc.errno in _NOT_ALLOWED else "unmapped"
             raise ToolError(
                 render_prompt(f"sandbox/{text}", reason=exc.strerror or str(exc))
             ) from exc
         user = str(USER)
-        enter = (_nsenter(), f"--mount={space}", "-S", user, "-G", user, "--")
+        enter = (_find_nsenter(), f"--mount={space}", "-S", user, "-G", user, "--")
         return sources, enter
 
     def _inlet(self) -> list[str]:
@@ -158,38 +160,40 @@ class Bubblewrap:
         return [python, "-I", "-S", "-c", text]
 
     def _base(self, setup: "_Setup", sources: Mapping[Path, Path]) -> None:
-        words = setup.words
+        arguments = setup.arguments
         for path in environment.readable_programs(self.further):
             if path.is_symlink():
-                words += ["--symlink", os.readlink(path), str(path)]
+                arguments += ["--symlink", os.readlink(path), str(path)]
             else:
-                words += ["--ro-bind", str(sources.get(path, path)), str(path)]
+                arguments += ["--ro-bind", str(sources.get(path, path)), str(path)]
         for name in environment.CONFIGURATION:
-            words += ["--ro-bind-try", name, name]
+            arguments += ["--ro-bind-try", name, name]
         for name, text in self._people().items():
-            words += ["--ro-bind-data", str(setup.given(text.encode())), name]
-        words += ["--proc", "/proc", "--dev", "/dev"]
+            arguments += ["--ro-bind-data", str(setup.add_data(text.encode())), name]
+        arguments += ["--proc", "/proc", "--dev", "/dev"]
         for folder in ("/dev/shm", environment.TEMPORARY):  # noqa: S108 - file systems of its own
             if "--size" in self.features:
-                words += ["--size", str(self.limits.file_bytes)]
-            words += ["--tmpfs", folder]
-        words += ["--remount-ro", "/dev", "--dir", _HOME]
+                arguments += ["--size", str(self.limits.file_bytes)]
+            arguments += ["--tmpfs", folder]
+        arguments += ["--remount-ro", "/dev", "--dir", _HOME]
 
-    def _kept(self, job: SandboxCommand, workspace: Path) -> tuple[Sequence[Path], Sequence[Path]]:
+    def _mounts(
+        self, job: SandboxCommand, workspace: Path
+    ) -> tuple[Sequence[Path], Sequence[Path]]:
         """What is mounted on itself, and then what is made read-only; the outer before the inner.
 
         What covers a path has an effect as long as nobody renames a folder above it: so each of
         these is a mount of its own, which cannot be renamed. Where that takes too many, or cannot
         be done, the uppermost of them is frozen as a whole.
         """
-        hidden = (*job.closed, *job.masked)
-        if len(hidden) > _MOST_HIDDEN:
+        hidden_paths = (*job.closed, *job.masked)
+        if len(hidden_paths) > _MOST_HIDDEN:
             raise ToolError(
-                render_prompt("sandbox/too_many", count=len(hidden), limit=_MOST_HIDDEN)
+                render_prompt("sandbox/too_many", count=len(hidden_paths), limit=_MOST_HIDDEN)
             )
         frozen: set[Path] = set() if job.read_only else set(job.frozen)
         pins: set[Path] = set()
-        for path in () if job.read_only else (*hidden, *job.frozen):
+        for path in () if job.read_only else (*hidden_paths, *job.frozen):
             above = path.parents[: len(path.relative_to(workspace).parts) - 1]
             if self._by_descriptor:
                 pins.update(above)
@@ -207,9 +211,9 @@ class Bubblewrap:
     def _hide(self, setup: "_Setup", job: SandboxCommand) -> None:
         for path in sorted((*job.closed, *job.masked)):
             if path.is_symlink() or path.is_file():
-                setup.words += ["--ro-bind", "/dev/null", str(path)]
+                setup.arguments += ["--ro-bind", "/dev/null", str(path)]
             elif path.is_dir():
-                setup.words += ["--tmpfs", str(path), "--remount-ro", str(path)]
+                setup.arguments += ["--tmpfs", str(path), "--remount-ro", str(path)]
 
     def _people(self) -> dict[str, str]:
         """Files that give names to the ids of the command, and to no others."""
@@ -247,10 +251,10 @@ class _Setup:
     """The words for bwrap so far, and the descriptors that they speak of."""
 
     stack: ExitStack
-    words: list[str]
+    arguments: list[str]
     fds: list[int] = field(default_factory=list)
 
-    def given(self, data: bytes) -> int:
+    def add_data(self, data: bytes) -> int:
         """A descriptor to read this from; small enough to wait in a pipe."""
         reader, writer = os.pipe()
         self.own(reader)
@@ -260,12 +264,12 @@ class _Setup:
 
     def pin(self, path: Path) -> None:
         """Mount a folder on itself, so that nobody renames it."""
-        found = _pinned(path)
-        if found is None:
+        fd = _open_path(path)
+        if fd is None:
             return
-        self.own(found)
-        if stat.S_ISDIR(os.fstat(found).st_mode):
-            self.words += ["--bind-fd", str(found), str(path)]
+        self.own(fd)
+        if stat.S_ISDIR(os.fstat(fd).st_mode):
+            self.arguments += ["--bind-fd", str(fd), str(path)]
 
     def freeze(self, path: Path, *, by_descriptor: bool) -> None:
         """Let it be read only; a link is left as it is, it leads nowhere else.
@@ -273,19 +277,19 @@ class _Setup:
         By its name, another command could put a link in its place meanwhile and so have any
         folder of this machine shown: then the folder is shown empty.
         """
-        found = _pinned(path)
-        if found is None:
+        fd = _open_path(path)
+        if fd is None:
             return
-        self.own(found)
-        mode = os.fstat(found).st_mode
+        self.own(fd)
+        mode = os.fstat(fd).st_mode
         if stat.S_ISLNK(mode):
             return
         if by_descriptor:
-            self.words += ["--ro-bind-fd", str(found), str(path)]
+            self.arguments += ["--ro-bind-fd", str(fd), str(path)]
         elif stat.S_ISDIR(mode):
-            self.words += ["--tmpfs", str(path), "--remount-ro", str(path)]
+            self.arguments += ["--tmpfs", str(path), "--remount-ro", str(path)]
         else:
-            self.words += ["--ro-bind", "/dev/null", str(path)]
+            self.arguments += ["--ro-bind", "/dev/null", str(path)]
 
     def own(self, descriptor: int) -> int:
         """Pass it on, and close it in the end."""
@@ -294,14 +298,14 @@ class _Setup:
         return descriptor
 
 
-def _nsenter() -> str:
-    found = find_trusted_program("nsenter", path=SYSTEM_PATH)
-    if found is None:
+def _find_nsenter() -> str:
+    program = find_trusted_program("nsenter", path=SYSTEM_PATH)
+    if program is None:
         raise ToolError(load_prompt("sandbox/no_nsenter"))
-    return found
+    return program
 
 
-def _pinned(path: Path) -> int | None:
+def _open_path(path: Path) -> int | None:
     """A descriptor of what lies there, also of a link, and never by way of one; or None."""
     try:
         with open_folder_beneath(path.parent) as folder:

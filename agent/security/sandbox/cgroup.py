@@ -32,7 +32,7 @@ def trees(root: Path = _ROOT) -> tuple[Path, ...]:
 
     Version 1 has a tree for each, version 2 one tree for everything.
     """
-    if _takes(root) and "pids" in _told(root / "cgroup.subtree_control"):
+    if _takes(root) and "pids" in _read_text(root / "cgroup.subtree_control"):
         return (root,)
     pids, memory = root / "pids", root / "memory"
     if not _takes(pids):
@@ -42,7 +42,7 @@ def trees(root: Path = _ROOT) -> tuple[Path, ...]:
 
 def has_run_out(groups: Sequence[Path]) -> bool:
     """Whether the kernel has killed a process of these for the memory that they took."""
-    words = [_told(group / name).split() for group in groups for name in _KILLS]
+    words = [_read_text(group / name).split() for group in groups for name in _KILLS]
     return any(each[each.index("oom_kill") + 1] != "0" for each in words if "oom_kill" in each)
 
 
@@ -50,7 +50,7 @@ def _takes(folder: Path) -> bool:
     return os.access(folder, os.W_OK) and (folder / MEMBERS).exists()
 
 
-def _told(file: Path) -> str:
+def _read_text(file: Path) -> str:
     try:
         return file.read_text()
     except OSError:

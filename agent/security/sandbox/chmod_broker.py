@@ -156,20 +156,20 @@ def _mode(mode: int) -> Callable[[str], None]:
     return lambda path: os.chmod(path, mode & 0o1777)
 
 
-def _times(given: bytes | None) -> Callable[[str], None]:
+def _times(raw_times: bytes | None) -> Callable[[str], None]:
     def change(path: str) -> None:
-        if given is None:
+        if raw_times is None:
             os.utime(path)
             return
-        if len(given) < 32:
+        if len(raw_times) < 32:
             raise OSError(errno.EFAULT, "no times")
-        found = os.stat(path)
-        access_s, access_ns, change_s, change_ns = struct.unpack("<qqqq", given)
+        current = os.stat(path)
+        access_s, access_ns, change_s, change_ns = struct.unpack("<qqqq", raw_times)
         os.utime(
             path,
             ns=(
-                _moment(access_s, access_ns, found.st_atime_ns),
-                _moment(change_s, change_ns, found.st_mtime_ns),
+                _moment(access_s, access_ns, current.st_atime_ns),
+                _moment(change_s, change_ns, current.st_mtime_ns),
             ),
         )
 

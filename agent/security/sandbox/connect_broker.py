@@ -58,7 +58,7 @@ class ConnectBroker:
         descriptor, address_at, _ = arguments[:3]
         if caller.memory(address_at, _ADDRESS.size) != self._address:
             raise OSError(errno.ENETUNREACH, "elsewhere")
-        with _owned(caller, descriptor) as theirs:
+        with _duplicate_socket(caller, descriptor) as theirs:
             try:
                 theirs.connect(("127.0.0.1", self._port))
             except BlockingIOError:
@@ -66,17 +66,17 @@ class ConnectBroker:
             theirs.send(self._token)
 
 
-def _owned(caller: Caller, descriptor: int) -> "_Socket":
+def _duplicate_socket(caller: Caller, descriptor: int) -> "_Socket":
     """The very socket of another process, not a copy."""
     process = os.pidfd_open(_leader(caller.pid))
     try:
         caller.check()
-        found = _libc.syscall(_GET_DESCRIPTOR, process, descriptor & 0x7FFFFFFF, 0)
-        if found < 0:
+        fd = _libc.syscall(_GET_DESCRIPTOR, process, descriptor & 0x7FFFFFFF, 0)
+        if fd < 0:
             code = ctypes.get_errno()
             raise OSError(code, os.strerror(code))
         # Of this kind whatever it is: then it cannot be connected.
-        return _Socket(_socket.AF_INET, _socket.SOCK_STREAM, 0, found)
+        return _Socket(_socket.AF_INET, _socket.SOCK_STREAM, 0, fd)
     finally:
         os.close(process)
 

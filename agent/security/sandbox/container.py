@@ -53,17 +53,17 @@ class ContainerSandbox:
         # A container outlives its client: when the pipe ends, it is killed by its name.
         script = load_prompt("sandbox/attended")
         attended = ("/bin/sh", "-c", script, "sh", self.program, name, source(job.stdin))
-        given = () if job.stdin is None else (job.stdin,)
+        pass_fds = () if job.stdin is None else (job.stdin,)
         with tempfile.NamedTemporaryFile("w", prefix="kore-", suffix=".json") as file:
             file.write(seccomp_profile())
             file.flush()
-            words = self.words(job, name, file.name)
-            yield SpawnSpec((*attended, *words), env, Path("/"), given, supervised=True)
+            arguments = self.arguments(job, name, file.name)
+            yield SpawnSpec((*attended, *arguments), env, Path("/"), pass_fds, supervised=True)
 
-    def words(self, job: SandboxCommand, name: str, filter_file: str) -> list[str]:
+    def arguments(self, job: SandboxCommand, name: str, filter_file: str) -> list[str]:
         """What the program is told, without its name."""
         workspace = os.path.realpath(job.workspace)
-        words = [
+        arguments = [
             "run", "--rm", "--init", "--pull", "never", "--name", name,
             *([] if job.stdin is None else ["-i"]),
             "--network", "none", "--read-only", "--cap-drop", "ALL",
@@ -82,9 +82,9 @@ class ContainerSandbox:
         # made a link to somewhere else meanwhile.
         for path in (*job.closed, *job.masked, *job.frozen):
             if path.is_dir() and not path.is_symlink():
-                words += ["--tmpfs", f"{path}:ro,size=4k"]
+                arguments += ["--tmpfs", f"{path}:ro,size=4k"]
             else:
-                words += ["--volume", f"/dev/null:{path}:ro"]
+                arguments += ["--volume", f"/dev/null:{path}:ro"]
         for name, value in environment.of_job(job).items():
-            words += ["--env", f"{name}={value}"]
-        return [*words, self.image, "/bin/sh", "-c", job.command]
+            arguments += ["--env", f"{name}={value}"]
+        return [*arguments, self.image, "/bin/sh", "-c", job.command]

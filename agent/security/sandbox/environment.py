@@ -40,25 +40,25 @@ def readable_programs(further: Iterable[Path] = ()) -> tuple[Path, ...]:
 
 
 def command_environment(
-    environ: Mapping[str, str], home: str, seen: Iterable[Path]
+    environ: Mapping[str, str], home: str, visible: Iterable[Path]
 ) -> dict[str, str]:
     """All variables of a confined command: none comes along but a few harmless ones.
 
     Of PATH remain the folders below what is `seen`.
     """
-    roots = [os.path.realpath(path) for path in seen]
+    roots = [os.path.realpath(path) for path in visible]
     folders = [
         folder
         for folder in environ.get("PATH", "").split(":")
         if folder.startswith("/") and any(_is_below(os.path.realpath(folder), r) for r in roots)
     ]
     path = ":".join(dict.fromkeys([*folders, *SYSTEM_PATH.split(":")]))
-    passed = {
+    inherited = {
         name: value for name, value in environ.items() if name in _PASSED or name.startswith("LC_")
     }
     own = {"PATH": path, "HOME": home, "TMPDIR": TEMPORARY, "LANG": "C.UTF-8"}
     # git gives up when a file is there that it may not read.
-    return {**own, "GIT_CONFIG_NOSYSTEM": "1", **passed}
+    return {**own, "GIT_CONFIG_NOSYSTEM": "1", **inherited}
 
 
 def of_job(job: SandboxCommand) -> dict[str, str]:
@@ -73,12 +73,12 @@ def proxied(port: int) -> dict[str, str]:
     return dict.fromkeys(spelled, f"http://127.0.0.1:{port}") | {"no_proxy": "", "NO_PROXY": ""}
 
 
-def python(seen: Iterable[Path]) -> str | None:
+def python(visible: Iterable[Path]) -> str | None:
     """A Python that a confined command can run too: Kore's own, or the machine's."""
-    roots = [os.path.realpath(path) for path in seen]
-    for found in (sys.executable, find_trusted_program("python3", path=SYSTEM_PATH)):
-        if found and any(_is_below(os.path.realpath(found), root) for root in roots):
-            return os.path.realpath(found)
+    roots = [os.path.realpath(path) for path in visible]
+    for program in (sys.executable, find_trusted_program("python3", path=SYSTEM_PATH)):
+        if program and any(_is_below(os.path.realpath(program), root) for root in roots):
+            return os.path.realpath(program)
     return None
 
 
@@ -88,11 +88,11 @@ def with_limits(limits: Mapping[str, int]) -> str:
     Processes are -u in bash and -p in dash and busybox, where -p is something else to bash. File
     sizes count blocks of 512 bytes, memory kilobytes.
     """
-    words = [f"ulimit -{letter} {value}" for letter, value in limits.items() if letter != "u"]
+    commands = [f"ulimit -{letter} {value}" for letter, value in limits.items() if letter != "u"]
     count = limits.get("u")
     if count is not None:
-        words.append(f"{{ ulimit -u {count} || ulimit -p {count}; }} 2>/dev/null")
-    return "; ".join(words)
+        commands.append(f"{{ ulimit -u {count} || ulimit -p {count}; }} 2>/dev/null")
+    return "; ".join(commands)
 
 
 def _is_below(path: str, root: str) -> bool:

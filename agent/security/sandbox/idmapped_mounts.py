@@ -72,9 +72,9 @@ def namespace(stage: Path, mounts: Sequence[Mount]) -> Iterator[Path]:
             tree = _tree(mount)
             stack.callback(os.close, tree)
             trees.append(tree)
-        found = _elsewhere(stage, list(zip(mounts, trees, strict=True)))
-        stack.callback(os.close, found)
-        yield Path(f"/proc/{os.getpid()}/fd/{found}")
+        fd = _mount_in_thread(stage, list(zip(mounts, trees, strict=True)))
+        stack.callback(os.close, fd)
+        yield Path(f"/proc/{os.getpid()}/fd/{fd}")
 
 
 def _tree(mount: Mount) -> int:
@@ -88,7 +88,7 @@ def _tree(mount: Mount) -> int:
     try:
         attributes = _Attributes(
             _MAPPED | _NO_SET_UID | _NO_DEVICES | (_READ_ONLY if mount.read_only else 0),
-            user_namespace=_root_is_user(),
+            user_namespace=_map_root_to_user(),
         )
         size = ctypes.sizeof(attributes)
         flags = _EMPTY_PATH | _RECURSIVE
@@ -99,10 +99,10 @@ def _tree(mount: Mount) -> int:
     return tree
 
 
-def _elsewhere(stage: Path, mounts: Sequence[tuple[Mount, int]]) -> int:
+def _mount_in_thread(stage: Path, mounts: Sequence[tuple[Mount, int]]) -> int:
     """The mount namespace that a thread of its own makes: nobody else comes to be in it."""
-    made: list[int] = []
-    failed: list[OSError] = []
+    namespaces: list[int] = []
+    errors: list[OSError] = []
 
     def work() -> None:
         try:
@@ -112,16 +112,16 @@ def _elsewhere(stage: Path, mounts: Sequence[tuple[Mount, int]]) -> int:
             _call(_libc.mount, b"tmpfs", at, b"tmpfs", 0x6, b"mode=755,size=1m")
             for mount, tree in mounts:
                 _attach(stage, mount, tree)
-            made.append(os.open("/proc/thread-self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC))
+            namespaces.append(os.open("/proc/thread-self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC))
         except OSError as exc:
-            failed.append(exc)
+            errors.append(exc)
 
     thread = threading.Thread(target=work, name="mount namespace")
     thread.start()
     thread.join()
-    if failed:
-        raise failed[0]
-    return made[0]
+    if errors:
+        raise errors[0]
+    return namespaces[0]
 
 
 def _attach(stage: Path, mount: Mount, tree: int) -> None:
@@ -135,10 +135,10 @@ def _attach(stage: Path, mount: Mount, tree: int) -> None:
 
 
 @cache
-def _root_is_user() -> int:
+def _map_root_to_user() -> int:
     """The user namespace that maps root to `USER`, and everybody else to themselves; kept open."""
-    words = [sys.executable, "-I", "-S", "-c", _NAMESPACE]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    command = [sys.executable, "-I", "-S", "-c", _NAMESPACE]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None, "a pipe was asked for"
         assert process.stdout is not None, "a pipe was asked for"
         if process.stdout.read(1) != b".":
@@ -151,8 +151,8 @@ def _root_is_user() -> int:
 
 def _call(function: "ctypes._NamedFuncPointer", *arguments: object) -> int:
     """A C function that says -1 for failure. Raises OSError."""
-    found: int = function(*arguments)
-    if found < 0:
+    result: int = function(*arguments)
+    if result < 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
-    return found
+    return result

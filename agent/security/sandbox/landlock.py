@@ -86,8 +86,8 @@ class Landlock:
                     file.write(marshal.dumps(self._plan(job, str(private))))
                 root = str(Path(__file__).parents[3])
                 argv = (self.python, "-I", "-S", "-c", _START, root, str(reader))
-                given = (reader,) if job.stdin is None else (reader, job.stdin)
-                yield SpawnSpec(argv, {}, Path("/"), given, supervised=True)
+                pass_fds = (reader,) if job.stdin is None else (reader, job.stdin)
+                yield SpawnSpec(argv, {}, Path("/"), pass_fds, supervised=True)
             finally:
                 os.close(reader)
 
@@ -155,5 +155,5 @@ def kernel_abi() -> int:
     import ctypes
 
     # landlock_create_ruleset(NULL, 0, LANDLOCK_CREATE_RULESET_VERSION), the same number everywhere.
-    found: int = ctypes.CDLL(None).syscall(444, None, 0, 1)
-    return max(0, found)
+    version: int = ctypes.CDLL(None).syscall(444, None, 0, 1)
+    return max(0, version)

@@ -50,7 +50,7 @@ def main() -> None:
     if child == 0:
         try:
             ours.close()
-            _become(plan, theirs)
+            _execute(plan, theirs)
         except (OSError, ValueError, KeyError) as exc:
             os.write(2, f"The sandbox could not be set up: {exc}\n".encode())
         finally:
@@ -64,10 +64,10 @@ def main() -> None:
     os._exit(code if code >= 0 else 128 - code)
 
 
-def _become(plan: Mapping[str, Any], to_parent: Any) -> None:
+def _execute(plan: Mapping[str, Any], to_parent: Any) -> None:
     os.setsid()
-    given = plan["stdin"]
-    os.dup2(os.open("/dev/null", os.O_RDONLY) if given is None else given, 0)
+    stdin = plan["stdin"]
+    os.dup2(os.open("/dev/null", os.O_RDONLY) if stdin is None else stdin, 0)
     os.chdir(plan["folder"])
     for name, value in plan["limits"]:
         _limit(getattr(resource, name), value)
@@ -77,8 +77,8 @@ def _become(plan: Mapping[str, Any], to_parent: Any) -> None:
     listener = _seccomp(plan["filter"])
     to_parent.sendmsg([b"."], [(1, 1, listener.to_bytes(4, "little"))])  # SOL_SOCKET, SCM_RIGHTS
     os.closerange(3, 1 << 16)
-    words = ["/bin/sh", "-c", plan["command"]]
-    os.execve("/bin/sh", words, plan["environment"])  # noqa: S606 - it is a shell
+    command = ["/bin/sh", "-c", plan["command"]]
+    os.execve("/bin/sh", command, plan["environment"])  # noqa: S606 - it is a shell
 
 
 def _landlock(plan: Mapping[str, Any]) -> None:
@@ -142,7 +142,7 @@ def _sweep() -> None:
     """Kill every process below this one. They are stopped first, or a fork could outrun it."""
     stopped: set[int] = set()
     while _has_children():
-        new = _below() - stopped
+        new = _find_descendants() - stopped
         if not new:
             break
         for pid in new:
@@ -152,7 +152,7 @@ def _sweep() -> None:
         _signal(pid, signal.SIGKILL)
     while _has_children(os.WEXITED):
         os.waitpid(-1, 0)
-        for pid in _below():
+        for pid in _find_descendants():
             _signal(pid, signal.SIGKILL)
 
 
@@ -164,7 +164,7 @@ def _has_children(flags: int = os.WEXITED | os.WNOHANG) -> bool:
     return True
 
 
-def _below() -> set[int]:
+def _find_descendants() -> set[int]:
     """All living descendants: what lost its parent has become a child of this process."""
     parents: dict[int, int] = {}
     for name in os.listdir("/proc"):
@@ -176,14 +176,14 @@ def _below() -> set[int]:
                 continue
             if state not in b"ZX":
                 parents[int(name)] = int(parent)
-    own, found = os.getpid(), set[int]()
+    own, descendants = os.getpid(), set[int]()
     for pid in parents:
         line = [pid]
-        while line[-1] in parents and line[-1] not in found and line[-1] != own:
+        while line[-1] in parents and line[-1] not in descendants and line[-1] != own:
             line.append(parents[line[-1]])
-        if line[-1] in found or line[-1] == own:
-            found.update(line)
-    return found - {own}
+        if line[-1] in descendants or line[-1] == own:
+            descendants.update(line)
+    return descendants - {own}
 
 
 def _tasks_of_user() -> int:
@@ -229,8 +229,8 @@ def _signal(pid: int, number: int) -> None:
 
 def _call(function: Any, *arguments: Any) -> int:
     """A C function that says -1 for failure. Raises OSError."""
-    found: int = function(*arguments)
-    if found < 0:
+    result: int = function(*arguments)
+    if result < 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
-    return found
+    return result

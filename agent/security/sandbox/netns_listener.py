@@ -14,8 +14,8 @@ def main() -> None:
     listener = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
     listener.bind(("127.0.0.1", int(sys.argv[2])))
     listener.listen(128)
-    given = listener.fileno().to_bytes(4, sys.byteorder)
-    channel.sendmsg([b"."], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, given)])
+    descriptor = listener.fileno().to_bytes(4, sys.byteorder)
+    channel.sendmsg([b"."], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, descriptor)])
     channel.close()
     listener.close()
     os.execv("/bin/sh", ["/bin/sh", "-c", sys.argv[3]])  # noqa: S606 - it is a shell

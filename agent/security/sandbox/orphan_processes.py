@@ -29,11 +29,11 @@ def process_mark() -> dict[str, str]:
 @contextmanager
 def recorded_commands(file: Path) -> Iterator[None]:
     """Be noted there until the block ends; whoever was noted before is no longer."""
-    fresh = file.with_name(f"{file.name}.new")
-    fresh.unlink(missing_ok=True)
-    fresh.touch(mode=0o600)
-    fresh.write_text("".join(process_mark().values()), encoding="ascii")
-    fresh.replace(file)
+    new_file = file.with_name(f"{file.name}.new")
+    new_file.unlink(missing_ok=True)
+    new_file.touch(mode=0o600)
+    new_file.write_text("".join(process_mark().values()), encoding="ascii")
+    new_file.replace(file)
     try:
         yield
     finally:
@@ -46,8 +46,8 @@ def end_orphans(file: Path) -> int:
     Neither this process nor those around it are among them, whoever started them.
     """
     try:
-        wanted = file.read_text(encoding="ascii", errors="replace")
-        if not _is_gone(wanted, _process_table()):
+        mark = file.read_text(encoding="ascii", errors="replace")
+        if not _is_gone(mark, _process_table()):
             return 0
         names, around = os.listdir("/proc"), set(_around(os.getpid()))
     except OSError:
@@ -55,20 +55,20 @@ def end_orphans(file: Path) -> int:
     ended = 0
     for pid in set(map(int, filter(str.isdigit, names))) - around:
         with suppress(OSError):
-            opened = os.pidfd_open(pid)
+            process = os.pidfd_open(pid)
             try:
-                if _is_left(pid, wanted):
-                    signal.pidfd_send_signal(opened, signal.SIGKILL)
+                if _is_left(pid, mark):
+                    signal.pidfd_send_signal(process, signal.SIGKILL)
                     ended += 1
             finally:
-                os.close(opened)
+                os.close(process)
     return ended
 
 
-def _is_left(pid: int, wanted: str) -> bool:
+def _is_left(pid: int, mark: str) -> bool:
     if os.stat(f"/proc/{pid}").st_uid not in (os.geteuid(), USER):
         return False
-    return wanted in _marks(pid)
+    return mark in _marks(pid)
 
 
 def _around(pid: int) -> Iterator[int]:

@@ -54,13 +54,13 @@ def probe(sandbox: Sandbox, folder: Path) -> str | None:
         job = SandboxCommand(script, bait.workspace, bait.workspace)
         try:
             with sandbox.prepare(job) as spawn:
-                said, users = _run(spawn, bait.mark)
+                output, users = _run(spawn, bait.mark)
         except (ToolError, OSError, subprocess.TimeoutExpired) as exc:
             return f"it does not start ({exc})"
-        ways = [line.partition(":")[2].strip() for line in said.splitlines() if bait.mark in line]
+        ways = [line.partition(":")[2].strip() for line in output.splitlines() if bait.mark in line]
         if is_root() and 0 in users:
             ways.append("it was root's")
-        return _verdict(bait, (listener, door), said, ways)
+        return _verdict(bait, (listener, door), output, ways)
 
 
 def _numbers() -> dict[str, int | None]:
@@ -73,15 +73,15 @@ def _numbers() -> dict[str, int | None]:
 def _door(workspace: Path) -> Iterator[socket.socket]:
     """A program outside that listens at a Unix socket in the workspace."""
     # The whole path may be longer than an address.
-    opened = os.open(workspace, os.O_PATH | os.O_DIRECTORY)
+    folder = os.open(workspace, os.O_PATH | os.O_DIRECTORY)
     try:
         with socket.socket(socket.AF_UNIX) as door:
-            door.bind(f"/proc/self/fd/{opened}/{_DOOR}")
+            door.bind(f"/proc/self/fd/{folder}/{_DOOR}")
             door.listen()
             door.setblocking(False)
             yield door
     finally:
-        os.close(opened)
+        os.close(folder)
 
 
 @frozen
@@ -116,7 +116,7 @@ def _bait(folder: Path) -> Iterator[_Bait]:
 def _run(spawn: SpawnSpec, mark: str) -> tuple[str, set[int]]:
     """What it said, and whose its processes were."""
     users: set[int] = set()
-    late = time.monotonic() + _TIMEOUT_S
+    deadline = time.monotonic() + _TIMEOUT_S
     with subprocess.Popen(
         spawn.argv, env=spawn.env, cwd=spawn.cwd, pass_fds=spawn.pass_fds,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -125,7 +125,7 @@ def _run(spawn: SpawnSpec, mark: str) -> tuple[str, set[int]]:
         assert process.stdin is not None, "a pipe was asked for"
         assert process.stdout is not None, "a pipe was asked for"
         # Not `communicate`: it would close the pipe that says that Kore lives.
-        while process.poll() is None and time.monotonic() < late:
+        while process.poll() is None and time.monotonic() < deadline:
             users |= _users(mark)
             with suppress(subprocess.TimeoutExpired):
                 process.wait(_LOOK_S)
@@ -140,24 +140,24 @@ def _run(spawn: SpawnSpec, mark: str) -> tuple[str, set[int]]:
 
 def _users(mark: str) -> set[int]:
     """The real users of the processes that hold the mark, in a process table of their own."""
-    found = set[int]()
+    users = set[int]()
     for name in os.listdir("/proc"):
         if name.isdigit():
-            with suppress(OSError), open(f"/proc/{name}/cmdline", "rb") as words:
-                if mark.encode() not in words.read():
+            with suppress(OSError), open(f"/proc/{name}/cmdline", "rb") as command_line:
+                if mark.encode() not in command_line.read():
                     continue
                 with open(f"/proc/{name}/status", encoding="utf-8", errors="replace") as file:
                     lines = dict(line.split(":", 1) for line in file if ":" in line)
                 if len(lines.get("NSpid", "").split()) > 1:
-                    found.add(int(lines["Uid"].split()[1]))
-    return found
+                    users.add(int(lines["Uid"].split()[1]))
+    return users
 
 
 def _verdict(
-    bait: _Bait, listeners: tuple[socket.socket, socket.socket], said: str, ways: list[str]
+    bait: _Bait, listeners: tuple[socket.socket, socket.socket], output: str, ways: list[str]
 ) -> str | None:
     listener, door = listeners
-    if bait.canary in said:
+    if bait.canary in output:
         return "a command could read what is outside of its workspace"
     if [entry.name for entry in bait.outside.iterdir()] != ["canary"]:
         return "a command could write outside of its workspace"
@@ -173,15 +173,15 @@ def _verdict(
         return f"a command had a way out of its sandbox: {', '.join(dict.fromkeys(ways))}"
     if bait.process.poll() is not None:
         return "a command could kill a process outside"
-    if not _gone(bait.mark):
+    if not _is_gone(bait.mark):
         return "a command could leave a process behind"
     # Last: whatever it did get, it did not get it by failing.
-    if not (bait.workspace / "inside").exists() or _RAN not in said:
-        return f"it does not start ({_first_line(said)})"
+    if not (bait.workspace / "inside").exists() or _RAN not in output:
+        return f"it does not start ({_first_line(output)})"
     return None
 
 
-def _gone(mark: str) -> bool:
+def _is_gone(mark: str) -> bool:
     deadline = time.monotonic() + _GONE_S
     while mark.encode() in b"".join(_command_lines()):
         if time.monotonic() > deadline:

@@ -66,7 +66,7 @@ _OF_A_PROCESS = (
 # PRIO_PROCESS and IOPRIO_WHO_PROCESS; the others mean whole groups and users.
 _OF_KINDS = {"setpriority": 0, "ioprio_set": 1}
 # What Landlock does not govern: of any file of this user, by its path.
-_ASKED = ("chmod", "fchmodat", "fchmodat2", "utimensat")
+_SUPERVISED = ("chmod", "fchmodat", "fchmodat2", "utimensat")
 _OWNERS = ("chown", "fchownat", "futimesat", "lchown", "utime", "utimes")
 # By a descriptor that was opened to read. A flag of a file, its version and its project count too.
 _OPENED = ("fchmod", "fchown")
@@ -88,7 +88,7 @@ class Test:
     kind: Literal["only", "never"]
     values: tuple[int, ...]
     mask: int = 0xFFFFFFFF
-    given: tuple[int, int] | None = None
+    condition: tuple[int, int] | None = None
 
 
 @frozen
@@ -99,7 +99,7 @@ class Rules:
     """
 
     forbidden: tuple[str, ...] = ()
-    asked: tuple[str, ...] = ()
+    supervised: tuple[str, ...] = ()
     tests: tuple[Test, ...] = ()
 
 
@@ -149,7 +149,7 @@ def beside_landlock(abi: int, *, connects: bool = False, reads: bool = False) ->
     forbidden: tuple[str, ...] = (*_SHARED, *_OWNERS)
     forbidden += ("bind", "listen") if connects else ("socket",)
     tests: tuple[Test, ...] = (*_PAIRS, *own, *(_CONNECTING if connects else ()))
-    asked = (*_ASKED, "connect") if connects else _ASKED
+    supervised = (*_SUPERVISED, "connect") if connects else _SUPERVISED
     if abi < 3:
         # Opening a file to read can cut it off.
         forbidden += ("truncate", "openat2")
@@ -169,7 +169,7 @@ def beside_landlock(abi: int, *, connects: bool = False, reads: bool = False) ->
         )
         forbidden += _SIGNALS
         tests += signals
-    return Rules(forbidden, asked, tests)
+    return Rules(forbidden, supervised, tests)
 
 
 @cache
@@ -191,17 +191,17 @@ def program(rules: Rules, machine: str | None = None) -> bytes:
         (ATTRIBUTES, _ERRNO | errno.EOPNOTSUPP),
     )
     for names, answer in answers:
-        out += _answered(names, answer, column)
+        out += _answer_calls(names, answer, column)
     for test in (*_ALWAYS, *rules.tests):
         for number in _numbers((test.call,), column):
             block = _block(test)
             out += [_step(_EQUAL, number, 0, len(block)), *block]
     # Last: what is refused in any case nobody is asked about.
-    out += _answered(rules.asked, _ASK, column)
+    out += _answer_calls(rules.supervised, _ASK, column)
     return b"".join([*out, _step(_RETURN, _ALLOW)])
 
 
-def _answered(names: Iterable[str], answer: int, column: int) -> Iterator[bytes]:
+def _answer_calls(names: Iterable[str], answer: int, column: int) -> Iterator[bytes]:
     for number in _numbers(names, column):
         yield from (_step(_EQUAL, number, 0, 1), _step(_RETURN, answer))
 
@@ -209,15 +209,15 @@ def _answered(names: Iterable[str], answer: int, column: int) -> Iterator[bytes]
 def _block(test: Test) -> Sequence[bytes]:
     """Refuse, or load the number of the call again and go on."""
     steps = _masked(test.argument, test.mask)
-    for left, value in zip(range(len(test.values) - 1, -1, -1), test.values, strict=True):
+    for remaining, value in zip(range(len(test.values) - 1, -1, -1), test.values, strict=True):
         # Past the values that are left; then stands the refusal.
         if test.kind == "only":
-            steps.append(_step(_EQUAL, value, left + 1, 0))
+            steps.append(_step(_EQUAL, value, remaining + 1, 0))
         else:
-            steps.append(_step(_EQUAL, value, left, int(left == 0)))
+            steps.append(_step(_EQUAL, value, remaining, int(remaining == 0)))
     steps.append(_refuse(errno.EPERM))
-    if test.given is not None:
-        steps = [*_masked(*test.given), _step(_EQUAL, 0, len(steps), 0), *steps]
+    if test.condition is not None:
+        steps = [*_masked(*test.condition), _step(_EQUAL, 0, len(steps), 0), *steps]
     return [*steps, _step(_LOAD, _NUMBER_AT)]
 
 

@@ -19,22 +19,22 @@ def seccomp_profile() -> str:
         _rule(seccomp.MISSING, errno.ENOSYS),
         _rule(seccomp.FORBIDDEN, errno.EPERM),
         _rule(seccomp.ATTRIBUTES, errno.EOPNOTSUPP),
-        _refused("socket", (0, 0xFF, _AF_UNIX)),
-        _refused("socketpair", (1, 0xF, _DATAGRAM)),
-        *(_refused("ioctl", (1, 0xFFFFFFFF, value)) for value in seccomp.TERMINAL),
-        *(_refused("clone", (0, bit, bit)) for bit in _bits(seccomp.NEW_NAMESPACES)),
+        _refuse_call("socket", (0, 0xFF, _AF_UNIX)),
+        _refuse_call("socketpair", (1, 0xF, _DATAGRAM)),
+        *(_refuse_call("ioctl", (1, 0xFFFFFFFF, value)) for value in seccomp.TERMINAL),
+        *(_refuse_call("clone", (0, bit, bit)) for bit in _bits(seccomp.NEW_NAMESPACES)),
     ]
     for bit in _bits(seccomp.SET_ID):
-        rules += [_refused(call, (at, bit, bit)) for call, at in seccomp.MODES.items()]
+        rules += [_refuse_call(call, (at, bit, bit)) for call, at in seccomp.MODES.items()]
         for flag in _bits(seccomp.CREATES):
             rules += [
-                _refused(call, (at, flag, flag), (at + 1, bit, bit))
+                _refuse_call(call, (at, flag, flag), (at + 1, bit, bit))
                 for call, at in seccomp.OPENS.items()
             ]
     return json.dumps({"defaultAction": "SCMP_ACT_ALLOW", "syscalls": rules})
 
 
-def _refused(call: str, *tests: tuple[int, int, int]) -> dict[str, Any]:
+def _refuse_call(call: str, *tests: tuple[int, int, int]) -> dict[str, Any]:
     """Refused where, for each test, these bits of an argument have this value."""
     args = [
         {"index": at, "value": mask, "valueTwo": value, "op": "SCMP_CMP_MASKED_EQ"}

@@ -20,7 +20,7 @@ from agent.version import VERSION
 
 Name = Literal["auto", "bwrap", "landlock", "container", "none"]
 ORDER = ("bwrap", "landlock", "container")
-FAILURE_KEPT_S = 600
+FAILURE_VALID_S = 600
 _INSTALL = "install bubblewrap (apt install bubblewrap), then run kore doctor"
 _OTHER_USER = "run Kore as another user (docs/docker.md says how in a container), then kore doctor"
 
@@ -51,32 +51,32 @@ class SandboxChoice:
         return f"none ({why})" if why else "none, as configured"
 
 
-def select_sandbox(wishes: SandboxOptions, home: Path, *, afresh: bool = False) -> SandboxChoice:
+def select_sandbox(options: SandboxOptions, home: Path, *, afresh: bool = False) -> SandboxChoice:
     """The sandbox to use; each is tried once for this kernel, boot and version of its program.
 
     What a try came to is kept in `home`, which exists; with `afresh` it is tried again. May block
     for some tenths of a second. Raises `ConfigError` when the named one does not work.
     """
-    if wishes.name == "none":
+    if options.name == "none":
         return SandboxChoice(Unconfined(), {})
-    kept = _CachedChoice(home / "sandbox.json", afresh)
+    cache = _CachedChoice(home / "sandbox.json", afresh)
     failures: dict[str, str] = {}
-    for name in ORDER if wishes.name == "auto" else (wishes.name,):
+    for name in ORDER if options.name == "auto" else (options.name,):
         try:
-            sandbox, failure = _MAKERS[name](wishes, kept, home)
+            sandbox, failure = _MAKERS[name](options, cache, home)
         except OSError as exc:  # its program lies where this user may not look
             sandbox, failure = None, f"{exc.filename}: {exc.strerror}"
         if sandbox is not None and failure is None:
             return SandboxChoice(sandbox, failures)
         failures[name] = failure or "it does not work here"
-    if wishes.name != "auto":
-        reason = failures[wishes.name]
+    if options.name != "auto":
+        reason = failures[options.name]
         raise ConfigError(
-            f'security.sandbox: "{wishes.name}" does not work here: {reason}', hint=way_to_one()
+            f'security.sandbox: "{options.name}" does not work here: {reason}', hint=way_to_one()
         )
     if os.geteuid() == 0:
-        tried = "; ".join(f"{name}: {reason}" for name, reason in failures.items())
-        return SandboxChoice(NoCommands(render_prompt("sandbox/refused", tried=tried)), failures)
+        attempts = "; ".join(f"{name}: {reason}" for name, reason in failures.items())
+        return SandboxChoice(NoCommands(render_prompt("sandbox/refused", tried=attempts)), failures)
     return SandboxChoice(Unconfined(), failures)
 
 
@@ -90,57 +90,57 @@ class _CachedChoice:
 
     def __init__(self, file: Path, afresh: bool) -> None:
         self._file = file
-        self._found: dict[str, Any] = {}
+        self._entries: dict[str, Any] = {}
         if not afresh:
             with suppress(OSError, ValueError):
-                found = json.loads(file.read_text(encoding="utf-8"))
-                self._found = found if isinstance(found, dict) else {}
+                data = json.loads(file.read_text(encoding="utf-8"))
+                self._entries = data if isinstance(data, dict) else {}
 
     def facts(self, name: str, key: str, find: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """The facts that `find` came to under this key, now or before."""
-        entry = self._found.get(name)
+        entry = self._entries.get(name)
         if isinstance(entry, dict) and entry.get("key") == key and _is_fresh(entry):
             return entry
-        self._found[name] = {"key": key, "at": time.time(), **find()}
-        text = json.dumps(self._found, indent=1)
+        self._entries[name] = {"key": key, "at": time.time(), **find()}
+        text = json.dumps(self._entries, indent=1)
         with suppress(OSError):  # then it is tried again next time
             part = self._file.with_name(f"{self._file.name}.{os.getpid()}")
             part.write_text(text, encoding="utf-8")
             part.chmod(0o600)
             part.replace(self._file)
-        return dict(self._found[name])
+        return dict(self._entries[name])
 
 
 def _is_fresh(entry: Mapping[str, Any]) -> bool:
     """What failed may work by now: a service was started, a switch of the kernel was turned."""
-    return entry.get("failure") is None or 0 <= time.time() - entry["at"] < FAILURE_KEPT_S
+    return entry.get("failure") is None or 0 <= time.time() - entry["at"] < FAILURE_VALID_S
 
 
 _Made = tuple[Sandbox | None, str | None]
 
 
-def _bubblewrap(wishes: SandboxOptions, kept: _CachedChoice, home: Path) -> _Made:
+def _bubblewrap(options: SandboxOptions, cache: _CachedChoice, home: Path) -> _Made:
     from agent.security.sandbox.bubblewrap import Bubblewrap, version_words
 
-    program = find_trusted_program("bwrap", wishes.workspaces)
+    program = find_trusted_program("bwrap", options.workspaces)
     if program is None:
         return None, "bubblewrap is not installed, or not where only root or you can write"
 
-    def made(features: list[str]) -> Bubblewrap:
-        return Bubblewrap(program, frozenset(features), wishes.limits, wishes.further)
+    def make_sandbox(features: list[str]) -> Bubblewrap:
+        return Bubblewrap(program, frozenset(features), options.limits, options.further)
 
     def find() -> dict[str, Any]:
         import subprocess
 
         ran = subprocess.run([program, "--help"], capture_output=True, text=True, check=False)
         features = sorted(version_words(ran.stdout + ran.stderr))
-        return {"features": features, "failure": _probe(made(features), home)}
+        return {"features": features, "failure": _probe(make_sandbox(features), home)}
 
-    facts = kept.facts("bwrap", _key(program, wishes), find)
-    return made(facts["features"]), facts["failure"]
+    facts = cache.facts("bwrap", _key(program, options), find)
+    return make_sandbox(facts["features"]), facts["failure"]
 
 
-def _landlock(wishes: SandboxOptions, kept: _CachedChoice, home: Path) -> _Made:
+def _landlock(options: SandboxOptions, cache: _CachedChoice, home: Path) -> _Made:
     from agent.security.sandbox.landlock import Landlock, kernel_abi
 
     if os.geteuid() == 0:
@@ -150,28 +150,28 @@ def _landlock(wishes: SandboxOptions, kept: _CachedChoice, home: Path) -> _Made:
         abi = kernel_abi()
         if abi < 1:
             return {"abi": 0, "failure": "this kernel has no Landlock, or it is not enabled"}
-        return {"abi": abi, "failure": _probe(Landlock(abi, wishes.limits, wishes.further), home)}
+        return {"abi": abi, "failure": _probe(Landlock(abi, options.limits, options.further), home)}
 
-    facts = kept.facts("landlock", _key(Landlock(1).python, wishes), find)
-    return Landlock(facts["abi"], wishes.limits, wishes.further), facts["failure"]
+    facts = cache.facts("landlock", _key(Landlock(1).python, options), find)
+    return Landlock(facts["abi"], options.limits, options.further), facts["failure"]
 
 
-def _container(wishes: SandboxOptions, kept: _CachedChoice, home: Path) -> _Made:
+def _container(options: SandboxOptions, cache: _CachedChoice, home: Path) -> _Made:
     from agent.security.sandbox.container import ContainerSandbox
 
-    program = find_trusted_program("docker", wishes.workspaces) or find_trusted_program(
-        "podman", wishes.workspaces
+    program = find_trusted_program("docker", options.workspaces) or find_trusted_program(
+        "podman", options.workspaces
     )
     if program is None:
         return None, "neither docker nor podman is installed"
     if is_root():
         return None, "its commands would be root's"
-    sandbox = ContainerSandbox(program, wishes.image, wishes.limits)
+    sandbox = ContainerSandbox(program, options.image, options.limits)
 
     def find() -> dict[str, Any]:
         return {"failure": _probe(sandbox, home)}
 
-    return sandbox, kept.facts("container", _key(program, wishes), find)["failure"]
+    return sandbox, cache.facts("container", _key(program, options), find)["failure"]
 
 
 _MAKERS: dict[str, Callable[[SandboxOptions, _CachedChoice, Path], _Made]] = {

@@ -18,13 +18,13 @@ def find_trusted_program(
     name: str, workspaces: Iterable[Path] = (), path: str | None = None
 ) -> str | None:
     """Where the program lies: the first in `path` (mostly PATH) that `is_trusted`, or None."""
-    wanted = os.environ.get("PATH", "") if path is None else path
+    search_path = os.environ.get("PATH", "") if path is None else path
     places = tuple(workspaces)
-    for folder in wanted.split(os.pathsep):
+    for folder in search_path.split(os.pathsep):
         if os.path.isabs(folder):
-            found = shutil.which(name, path=folder)
-            if found is not None and is_trusted(found, places):
-                return found
+            program = shutil.which(name, path=folder)
+            if program is not None and is_trusted(program, places):
+                return program
     return None
 
 
@@ -59,17 +59,17 @@ def _is_of_project(path: str) -> bool:
 def _is_closed(path: str) -> bool:
     """Whether nobody but root and this user can change or replace it."""
     try:
-        found = os.stat(path)
+        info = os.stat(path)
     except OSError:
         return False
-    if found.st_uid not in (0, os.geteuid()):
+    if info.st_uid not in (0, os.geteuid()):
         return False
-    if stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX:
+    if stat.S_ISDIR(info.st_mode) and info.st_mode & stat.S_ISVTX:
         # In a folder such as /tmp nobody can replace what is another's.
         return True
-    if found.st_mode & stat.S_IWOTH:
+    if info.st_mode & stat.S_IWOTH:
         return False
-    return not found.st_mode & stat.S_IWGRP or _is_own_group(found.st_gid)
+    return not info.st_mode & stat.S_IWGRP or _is_own_group(info.st_gid)
 
 
 @cache

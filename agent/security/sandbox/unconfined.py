@@ -28,9 +28,9 @@ class Unconfined:
             if name in _PASSED or name.startswith("LC_")
         }
         env.setdefault("PATH", os.defpath)
-        words = with_parent_watch(["/bin/sh", "-c", job.command], stdin=job.stdin)
-        given = () if job.stdin is None else (job.stdin,)
-        yield SpawnSpec(words, env, job.folder, given)
+        command = with_parent_watch(["/bin/sh", "-c", job.command], stdin=job.stdin)
+        pass_fds = () if job.stdin is None else (job.stdin,)
+        yield SpawnSpec(command, env, job.folder, pass_fds)
 
 
 @frozen

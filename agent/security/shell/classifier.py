@@ -47,8 +47,8 @@ def classify_command(command: Command, script: Script, place: PathScope) -> Comm
 
 
 def strictest_class(kinds: Iterable[CommandClass]) -> CommandClass:
-    found = set(kinds)
-    return "unknown" if "unknown" in found else "works" if "works" in found else "reads"
+    classes = set(kinds)
+    return "unknown" if "unknown" in classes else "works" if "works" in classes else "reads"
 
 
 @cache
@@ -123,8 +123,8 @@ def _subcommand(command: Command, spec: Spec, first: int, place: PathScope) -> t
                 break
             at += 2
         else:
-            found = spec["sub"].get(word) if word else None
-            return at + 1, found or {"class": spec.get("others", "unknown")}
+            entry = spec["sub"].get(word) if word else None
+            return at + 1, entry or {"class": spec.get("others", "unknown")}
     return at, {"class": spec.get("alone", "unknown")}
 
 

@@ -64,7 +64,7 @@ def _narrow(source: bytes) -> bytes:
     read from anywhere, and has killed the process (tree-sitter-bash 0.25.1, 40 times `{` before
     U+10FFFF). For bash, too, none of them is a blank or part of a variable's name.
     """
-    return _WIDE.sub(lambda found: _NARROW[len(found[0])], source)
+    return _WIDE.sub(lambda match: _NARROW[len(match[0])], source)
 
 
 def unreadable(text: str) -> str | None:

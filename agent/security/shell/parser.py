@@ -38,8 +38,8 @@ def parse_script(command: str) -> Script:
     while pending:
         text, depth = pending.pop()
         scripts += 1
-        late = time.monotonic() > deadline
-        if late or depth > MAX_DEPTH or scripts > MAX_SCRIPTS or len(text) > LIMIT_CHARS:
+        is_late = time.monotonic() > deadline
+        if is_late or depth > MAX_DEPTH or scripts > MAX_SCRIPTS or len(text) > LIMIT_CHARS:
             opaque = opaque or "it is too long or too deep"
             continue
         if reason := unreadable(text):
@@ -52,10 +52,10 @@ def parse_script(command: str) -> Script:
         sets |= reading.sets
         loops |= reading.loops
         inner = list(reading.scripts)
-        for found in reading.commands:
-            nested, reason = unwrap(found)
+        for command_read in reading.commands:
+            nested, reason = unwrap(command_read)
             opaque = opaque or reason
-            commands.append(found)
+            commands.append(command_read)
             commands.extend(nested.commands)
             inner.extend(nested.scripts)
         pending.extend((script, depth + 1) for script in reversed(inner))

@@ -35,7 +35,7 @@ class _Arguments:
     def judge(self, first: int) -> CommandClass:
         argv, spec = self._command.argv, self._spec
         if "no_text_with" in spec and any(
-            _named(word, spec["no_text_with"]) for word in argv if word and word[0] == "-"
+            _names_option(word, spec["no_text_with"]) for word in argv if word and word[0] == "-"
         ):
             self._texts = 0
         at, ended = first, False
@@ -58,10 +58,10 @@ class _Arguments:
         spec = self._spec
         if word == "--":
             return 1
-        if (forbidden := spec.get("forbid")) and _named(word, forbidden):
+        if (forbidden := spec.get("forbid")) and _names_option(word, forbidden):
             self._kind = "unknown"
         if "options" in spec:
-            if (working := spec.get("works")) and _named(word, working):
+            if (working := spec.get("works")) and _names_option(word, working):
                 self._lift()
             return self._listed(word, at)
         if not self._is_known(word):
@@ -82,19 +82,21 @@ class _Arguments:
 
     def _is_known(self, word: str) -> bool:
         """Whether the table knows that this option, or each of a bundle, changes nothing."""
-        spec, known = self._spec, options(self._spec.get("known", ""))
+        spec, known_options = self._spec, options(self._spec.get("known", ""))
         texts = spec.get("text_options", ())
-        if known.every or self._kind != "reads":
+        if known_options.every or self._kind != "reads":
             return True
         if word[:2] == "--":
             name, glued, _ = word.partition("=")
-            return name in known.words or name in texts or bool(glued and f"{name}=" in texts)
-        if word in known.words or word in texts:
+            return (
+                name in known_options.words or name in texts or bool(glued and f"{name}=" in texts)
+            )
+        if word in known_options.words or word in texts:
             return True
         for letter in word[1:]:
-            if f"-{letter}" in texts or letter in known.valued:
+            if f"-{letter}" in texts or letter in known_options.valued:
                 return True
-            if letter not in known.letters and not letter.isdigit():
+            if letter not in known_options.letters and not letter.isdigit():
                 return False
         return True
 
@@ -155,7 +157,7 @@ class _Arguments:
             self._kind = "unknown"
 
 
-def _named(word: str, options: Iterable[str]) -> bool:
+def _names_option(word: str, options: Iterable[str]) -> bool:
     """Whether the argument `word` is, abbreviates, bundles or carries a value for an option."""
     for option in options:
         if word == option or (len(option) > 2 and word.startswith(option + "=")):

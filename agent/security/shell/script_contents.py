@@ -26,13 +26,13 @@ def contents_digest(line: str, folder: Path, workspace: Path) -> str | None:
     script = parse_script(line)
     place = place_of(script, folder, workspace)
     folders = place.folders if place is not None else (str(folder),)
-    found = {path for each in script.commands for path in _files(each, folders)}
+    paths = {path for each in script.commands for path in _files(each, folders)}
     if script.opaque is not None:
-        found.update(path for each in script.commands for path in _named(each, folders))
-    if not found:
+        paths.update(path for each in script.commands for path in _named_files(each, folders))
+    if not paths:
         return None
     digest = hashlib.sha256()
-    for path in sorted(found):
+    for path in sorted(paths):
         digest.update(f"{path}\0{_content(path)}\0".encode("utf-8", "surrogateescape"))
     return digest.hexdigest()
 
@@ -48,14 +48,14 @@ def _files(command: Command, folders: Iterable[str]) -> Iterator[str]:
         reads = interpreters().get(program, interpreters().get(program.rstrip("0123456789.")))
         if reads is None:
             continue
-        yield from _given(command, folder)
+        yield from _script_arguments(command, folder)
         yield from _input(command, folder)
         for each in reads:
             if os.path.isfile(path := _real(folder, each)):
                 yield path
 
 
-def _given(command: Command, folder: str) -> Iterator[str]:
+def _script_arguments(command: Command, folder: str) -> Iterator[str]:
     """The files among the arguments up to the script: what follows an option may be its value, and
     what is glued to it, too. Of a folder, what an interpreter looks for there."""
     before = ""
@@ -68,14 +68,14 @@ def _given(command: Command, folder: str) -> Iterator[str]:
         if before == "-m" or word[:2] == "-m":
             module = (word if before == "-m" else word[2:]).replace(".", "/")
             names = [f"{module}.py", f"{module}/__main__.py", f"{module}/__init__.py"]
-        paths = [path for name in names if name for path in _found(_real(folder, name))]
+        paths = [path for name in names if name for path in _script_files(_real(folder, name))]
         yield from paths
         if paths and word[:1] != "-" and before[:1] != "-":
             return
         before = word
 
 
-def _found(path: str) -> list[str]:
+def _script_files(path: str) -> list[str]:
     """The file, or what interpreters read by themselves in the folder."""
     if os.path.isfile(path):
         return [path]
@@ -89,10 +89,10 @@ def _found(path: str) -> list[str]:
 def _input(command: Command, folder: str) -> Iterator[str]:
     for each in command.redirects:
         if each.target is not None and each.op.lstrip("0123456789") in ("<", "<>"):
-            yield from _found(_real(folder, each.target))
+            yield from _script_files(_real(folder, each.target))
 
 
-def _named(command: Command, folders: Iterable[str]) -> Iterator[str]:
+def _named_files(command: Command, folders: Iterable[str]) -> Iterator[str]:
     """Every file that a command's words name, whatever it does with it."""
     for folder in folders:
         yield from _input(command, folder)
@@ -107,11 +107,11 @@ def _real(folder: str, name: str) -> str:
 
 def _content(path: str) -> str:
     try:
-        opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as exc:
         return f"not read: {exc.errno}"
-    if not stat.S_ISREG(os.fstat(opened).st_mode):
-        os.close(opened)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
         return "no file"
-    with os.fdopen(opened, "rb") as file:
+    with os.fdopen(fd, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -247,9 +247,9 @@ class ScriptVisitor:
         text = text_of(node)
         self.computes.update(NAMES.findall(text))
         if CHANGES.search(text):
-            changed = CHANGED.findall(text)
-            self.sets.update(changed)
-            self._assigned.update(changed)
+            names = CHANGED.findall(text)
+            self.sets.update(names)
+            self._assigned.update(names)
         if COMPUTED.search(text, 3):
             self._doubt("it computes with text")
 
@@ -263,13 +263,13 @@ class ScriptVisitor:
     def _loop(self, node: "Node") -> None:
         name = node.child_by_field_name("variable")
         values = [unquote_word(text_of(child)) for child in node.children_by_field_name("value")]
-        known = tuple(value for value in values if value is not None)
+        literals = tuple(value for value in values if value is not None)
         if name is not None:
             self.sets.add(text_of(name))
-        if name is not None and values and len(known) == len(values):
+        if name is not None and values and len(literals) == len(values):
             key = text_of(name)
-            self.loops[key] = known + self.loops.get(key, ())
-            if not all(map(NUMBER.fullmatch, known)):
+            self.loops[key] = literals + self.loops.get(key, ())
+            if not all(map(NUMBER.fullmatch, literals)):
                 self.texts.add(key)
         elif name is not None:
             self._assigns(text_of(name), None)

@@ -59,10 +59,10 @@ def _step(command: Command, nested: WrappedCommand) -> list[Command]:
         case "find":
             return _find(command)
         case "words":
-            _script(" ".join(_known(command.argv[1:])), nested)
+            _script(" ".join(_literal_words(command.argv[1:])), nested)
             return []
         case "alias":
-            for word in _known(command.argv[1:]):
+            for word in _literal_words(command.argv[1:]):
                 _script(word.partition("=")[2], nested)
             return []
         case _:
@@ -81,11 +81,11 @@ def _prefix(command: Command, spec: Mapping[str, Any], nested: WrappedCommand) -
             break
         if word in spec.get("stops", ()):
             return []
-        if "splits" in spec and (found := _split(word, argv[at + 1 :])):
-            split, used = found
+        if "splits" in spec and (split_result := _split_string(word, argv[at + 1 :])):
+            inner_words, used = split_result
             # The string stands for more words of the same wrapper, in front of the others.
-            inner = (argv[0], *split, *argv[at + used :])
-            words = (command.words[0], *split, *command.words[at + used :])
+            inner = (argv[0], *inner_words, *argv[at + used :])
+            words = (command.words[0], *inner_words, *command.words[at + used :])
             return [Command(inner, words, tuple(assignments), (), command.text)]
         if word[:1] in ("-", "+") and len(word) > 1:
             at += _option(word, argv[at + 1 :], spec, nested)
@@ -101,7 +101,7 @@ def _prefix(command: Command, spec: Mapping[str, Any], nested: WrappedCommand) -
         _script(argv[at + 1] if at + 1 < len(argv) else "", nested)
         return []
     if spec.get("joins"):
-        _script(" ".join(_known(argv[at:])), nested)
+        _script(" ".join(_literal_words(argv[at:])), nested)
         return []
     extra: tuple[None, ...] = (None,) if spec.get("appends") else ()
     if argv[at] is None:
@@ -137,7 +137,7 @@ def _option(
     raise UnresolvableWrapper(f"{spec['name']} has an option that is not known")
 
 
-def _split(word: str, following: Sequence[str | None]) -> tuple[list[str], int] | None:
+def _split_string(word: str, following: Sequence[str | None]) -> tuple[list[str], int] | None:
     """The words in the string of `env -S`, and how many words the option takes; else None."""
     name, glued, value = word.partition("=")
     if name != "--split-string":
@@ -178,7 +178,7 @@ def _shell(command: Command, nested: WrappedCommand) -> list[Command]:
 
 
 def _find(command: Command) -> list[Command]:
-    found: list[Command] = []
+    commands: list[Command] = []
     argv = command.argv
     for at, word in enumerate(argv):
         if word in FIND_ACTIONS and at + 1 < len(argv):
@@ -186,15 +186,15 @@ def _find(command: Command) -> list[Command]:
             if argv[at + 1] is None:
                 raise UnresolvableWrapper("the name of a program is computed")
             inner = argv[at + 1 : end], command.words[at + 1 : end]
-            found.append(Command(*inner, command.assignments, (), command.text))
-    return found
+            commands.append(Command(*inner, command.assignments, (), command.text))
+    return commands
 
 
-def _known(words: Sequence[str | None]) -> list[str]:
-    known = [word for word in words if word is not None]
-    if len(known) != len(words):
+def _literal_words(words: Sequence[str | None]) -> list[str]:
+    literals = [word for word in words if word is not None]
+    if len(literals) != len(words):
         raise UnresolvableWrapper("what a shell runs is computed")
-    return known
+    return literals
 
 
 def _script(text: str | None, nested: WrappedCommand) -> None:

@@ -45,21 +45,21 @@ class _Runs:
     def begin(self, folder: Path, since: float) -> None:
         with self._lock:
             running = self._since.setdefault(folder, [])
-            if not running and (left := _counting(folder, self._attribute)) is not None:
+            if not running and (stale_since := _counting(folder, self._attribute)) is not None:
                 # Of a process that was killed, or of another one: nobody here takes it back.
-                _since(folder, left)
+                _since(folder, stale_since)
             running.append(since)
-            _set(folder, self._attribute, _written(min(running)))
+            _set(folder, self._attribute, _encode_time(min(running)))
 
-    def end(self, folder: Path, since: float, *, changed: float | None = None) -> None:
+    def end(self, folder: Path, since: float, *, unmarked_since: float | None = None) -> None:
         """`changed`: since when files may have changed that are not marked."""
         with self._lock:
             running = self._since[folder]
             running.remove(since)
-            if changed is not None:
-                _since(folder, changed)
+            if unmarked_since is not None:
+                _since(folder, unmarked_since)
             if running:
-                _set(folder, self._attribute, _written(min(running)))
+                _set(folder, self._attribute, _encode_time(min(running)))
                 return
             del self._since[folder]
             _remove(folder, self._attribute)
@@ -85,7 +85,7 @@ class Changing:
     def __init__(self, *folders: Path) -> None:
         self._folders = [Path(os.path.realpath(folder)) for folder in folders]
         self.since = WriteClock()
-        self._started = self._begun = 0.0
+        self._started = self._begun_at = 0.0
         self.has_begun = False
 
     def start(self) -> None:
@@ -97,9 +97,9 @@ class Changing:
     def begin(self) -> None:
         if not self.has_begun:
             self.has_begun = True
-            self._begun = self.since.time_s
+            self._begun_at = self.since.time_s
             for folder in self._folders:
-                _running.begin(folder, self._begun)
+                _running.begin(folder, self._begun_at)
 
     def end(self, *, is_heard: bool = True) -> None:
         """Mark every file that it may have changed since it was started, if it may know strangers'
@@ -122,8 +122,8 @@ class Changing:
                 if os.path.realpath(folder) == os.fspath(folder):
                     is_complete = mark_changed(folder, self.since.time_s)
             finally:
-                changed = None if is_complete else self.since.time_s
-                _running.end(folder, self._begun, changed=changed)
+                unmarked_since = None if is_complete else self.since.time_s
+                _running.end(folder, self._begun_at, unmarked_since=unmarked_since)
 
 
 def mark_changed(workspace: Path, since: float) -> bool:
@@ -132,21 +132,21 @@ def mark_changed(workspace: Path, since: float) -> bool:
     False when some could not be looked at: they are too many, too deep or closed to us.
     """
     is_complete = True
-    left = _ENTRIES_MOST
+    remaining = _ENTRIES_MOST
     folders = [(os.fspath(workspace), 0)]
     while folders:
         folder, depth = folders.pop()
         try:
             with os.scandir(folder) as entries:
-                found = list(entries)
+                members = list(entries)
         except FileNotFoundError:
             continue
         except OSError:
             is_complete = False
             continue
-        for entry in found:
-            left -= 1
-            if left < 0:
+        for entry in members:
+            remaining -= 1
+            if remaining < 0:
                 return False
             with suppress(FileNotFoundError):
                 info = entry.stat(follow_symlinks=False)
@@ -197,11 +197,11 @@ def unmark(folder: Path) -> int:
 def taint_of_file(path: Path, workspace: Path, taint: frozenset[Taint]) -> Iterator[None]:
     """Around a write to `path`: a mark that it has stays, and strangers' words bring one."""
     was_marked, was_unseen = is_marked(path), is_unseen(path)
-    fresh = [folder for folder in path.parents if not folder.exists()]
+    new_folders = [folder for folder in path.parents if not folder.exists()]
     yield
     if "untrusted" in taint or was_marked:
         mark_tainted(path, workspace, unseen=was_unseen)
-        for folder in fresh:
+        for folder in new_folders:
             mark_tainted(folder, workspace, unseen=True)
 
 
@@ -209,14 +209,14 @@ def _is_changed(path: Path) -> bool:
     """Whether the file was changed since commands in a folder around it may have done so."""
     here = Path(os.path.abspath(path))
     try:
-        changed = here.lstat().st_ctime
+        changed_s = here.lstat().st_ctime
     except OSError:
         return False
     for folder in (here, *here.parents):
         for name in (_SINCE, _RUNNING, _STARTED):
             since = _counting(folder, name)
             # Where the clock was set back behind the beginning, nothing tells what is new.
-            if since is not None and (changed >= since or time.time() < since):
+            if since is not None and (changed_s >= since or time.time() < since):
                 return True
     return False
 
@@ -224,7 +224,7 @@ def _is_changed(path: Path) -> bool:
 def _since(folder: Path, since: float) -> None:
     before = _time_of(folder, _SINCE)
     if before is None or since < before:
-        _set(folder, _SINCE, _written(since))
+        _set(folder, _SINCE, _encode_time(since))
 
 
 def _counting(folder: Path, name: str) -> float | None:
@@ -235,7 +235,7 @@ def _counting(folder: Path, name: str) -> float | None:
     return _time_of(folder, name)
 
 
-def _written(time_s: float) -> bytes:
+def _encode_time(time_s: float) -> bytes:
     return f"{time_s:.6f}".encode()
 
 

@@ -51,17 +51,19 @@ _TAIL = ".,;:!?)'*_~"
 _LABEL_CHARS = 500
 
 # Where an address that may stay has been: whatever follows at once would be part of it.
-_KEPT = "\0"
+_ALLOWED_MARK = "\0"
 _MARKS = re.compile(r"<[^>\n]{0,500}>|\|\||[\\*_~\[\]\u00ad\u200b-\u200f\u2060-\u2064\ufeff]")
-_BUILT = re.compile(rf"{_ADDRESS}|{_KEPT}[.,;:!?']*[\w/?#&=%@+-]", re.IGNORECASE | re.MULTILINE)
+_ASSEMBLED = re.compile(
+    rf"{_ADDRESS}|{_ALLOWED_MARK}[.,;:!?']*[\w/?#&=%@+-]", re.IGNORECASE | re.MULTILINE
+)
 _OPEN = re.compile(r"\]\(|\[(?!\^)[^\]]{1,200}\]:")
 _BARE = re.compile(_ADDRESS, re.IGNORECASE)
 
 
 def addresses(text: str) -> Iterator[tuple[int, int]]:
     """Where addresses stand in a text without marks, which a screen may make links of."""
-    for found in _BARE.finditer(text):
-        yield found.start(), found.start() + len(found[0].rstrip(_TAIL))
+    for match in _BARE.finditer(text):
+        yield match.start(), match.start() + len(match[0].rstrip(_TAIL))
 
 
 def defuse_links(markdown: str, is_shown: Callable[[str], bool]) -> str:
@@ -71,17 +73,17 @@ def defuse_links(markdown: str, is_shown: Callable[[str], bool]) -> str:
     longest = max(map(len, _TICKS.findall(markdown)), default=0)
     # Longer than any other run of backticks, so that it can only pair with itself.
     ticks = "`" * (longest + 1)
-    done = []
+    output = []
     for text, is_code in _parts(markdown):
         if is_code:
-            done.append(text)
+            output.append(text)
             continue
         read = _Text(text, ticks, is_shown)
         if read.hides_more():
             fence = ticks.ljust(3, "`")
             return f"{fence}\n{markdown}\n{fence}"
-        done.append(read.shown)
-    return "".join(done)
+        output.append(read.shown)
+    return "".join(output)
 
 
 def _parts(markdown: str) -> list[tuple[str, bool]]:
@@ -100,7 +102,7 @@ def _parts(markdown: str) -> list[tuple[str, bool]]:
 
 
 def _split(text: str, pattern: re.Pattern[str]) -> list[tuple[str, bool]]:
-    bounds = [0, *(at for found in pattern.finditer(text) for at in found.span()), len(text)]
+    bounds = [0, *(at for match in pattern.finditer(text) for at in match.span()), len(text)]
     return [(text[start:end], n % 2 == 1) for n, (start, end) in enumerate(pairwise(bounds))]
 
 
@@ -109,52 +111,55 @@ class _Text:
 
     def __init__(self, text: str, ticks: str, is_shown: Callable[[str], bool]) -> None:
         self._text, self._ticks, self._is_shown = text, ticks, is_shown
-        self._done: list[str] = []
+        self._output: list[str] = []
         self._rest: list[str] = []
         end = 0
-        for found in _LINK.finditer(text):
-            before = text[end : found.start()]
-            end = found.end()
+        for match in _LINK.finditer(text):
+            before = text[end : match.start()]
+            end = match.end()
             self._rest.append(before)
-            if (bare := found["bare"]) is not None:
+            if (bare := match["bare"]) is not None:
                 self._bare(before, bare, end)
-            elif (address := found["definition"] or found["auto"]) is not None:
-                known = self._is_shown(address)
-                self._done += [before, found[0] if known else self._code(address, before, end)]
+            elif (address := match["definition"] or match["auto"]) is not None:
+                is_allowed = self._is_shown(address)
+                self._output += [
+                    before,
+                    match[0] if is_allowed else self._code(address, before, end),
+                ]
                 self._rest.append(" ")
             else:
-                self._labelled(before, found[0], found["angled"] or found["target"] or "")
+                self._labelled(before, match[0], match["angled"] or match["target"] or "")
         self._rest.append(text[end:])
-        self.shown = "".join([*self._done, text[end:]])
+        self.shown = "".join([*self._output, text[end:]])
 
     def hides_more(self) -> bool:
         """Whether marks put another address together, or make one a part of something."""
         rest = "".join(self._rest)
-        if self._done and _OPEN.search(rest):
+        if self._output and _OPEN.search(rest):
             return True
-        return _BUILT.search(_MARKS.sub("", html.unescape(rest))) is not None
+        return _ASSEMBLED.search(_MARKS.sub("", html.unescape(rest))) is not None
 
     def _bare(self, before: str, bare: str, end: int) -> None:
         address = bare.rstrip(_TAIL)
         tail = bare[len(address) :]
         if self._is_shown(address):
-            self._done += [before, bare]
-            self._rest += [_KEPT, tail]
+            self._output += [before, bare]
+            self._rest += [_ALLOWED_MARK, tail]
         else:
-            self._done += [before, self._code(address, before, end - len(tail)), tail]
+            self._output += [before, self._code(address, before, end - len(tail)), tail]
             self._rest += [" ", tail]
 
-    def _labelled(self, before: str, whole: str, target: str) -> None:
+    def _labelled(self, before: str, link: str, target: str) -> None:
         if self._is_shown(target):
-            self._done += [before, whole]
+            self._output += [before, link]
             return
         label = before.rfind("[", -_LABEL_CHARS)
         address = f"({self._ticks}{target}{self._ticks})"
         if label < 0:
-            self._done += [before, f"] {address}"]
+            self._output += [before, f"] {address}"]
         else:
-            words = before[label + 1 :]
-            self._done += [before[:label].removesuffix("!"), f"{words} {address}".lstrip()]
+            label_text = before[label + 1 :]
+            self._output += [before[:label].removesuffix("!"), f"{label_text} {address}".lstrip()]
         self._rest.append(" ")
 
     def _code(self, address: str, before: str, end: int) -> str:

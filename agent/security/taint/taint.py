@@ -52,14 +52,14 @@ class Bits:
     """A `Budget` for as long as the process lives."""
 
     def __init__(self) -> None:
-        self._left = CHOICE_BITS
+        self._remaining_bits = CHOICE_BITS
 
     async def spend(self, bits: float) -> bool:
-        self._left -= bits
-        return self._left >= 0
+        self._remaining_bits -= bits
+        return self._remaining_bits >= 0
 
     def renew(self) -> None:
-        self._left = CHOICE_BITS
+        self._remaining_bits = CHOICE_BITS
 
 
 class TaintState:
@@ -75,13 +75,13 @@ class TaintState:
         taint: frozenset[Taint] = NOTHING,
         messages: Iterable[Message] = (),
         *,
-        heard: bool = True,
+        from_person: bool = True,
         budget: Budget | None = None,
     ) -> None:
         self.taint = taint
         self.budget = budget or Bits()
-        self._heard = heard
-        self._said: list[str] = []
+        self._from_person = from_person
+        self._person_texts: list[str] = []
         self._offered: list[str] = []
         self._addresses: set[str] = set()
         for message in messages:
@@ -94,11 +94,11 @@ class TaintState:
     def take(self, message: Message) -> None:
         """A message is part of the conversation now."""
         if message.role == "user" and not message.taint:
-            if not self._heard:
+            if not self._from_person:
                 return
-            said = [part.text for part in message.content if isinstance(part, Text)]
-            self._said += said
-            if said:
+            texts = [part.text for part in message.content if isinstance(part, Text)]
+            self._person_texts += texts
+            if texts:
                 self.budget.renew()
         elif message.role == "tool":
             self.taint |= message.taint
@@ -108,16 +108,16 @@ class TaintState:
                 offers = _OFFER.findall(message.text)
                 self._addresses.update(offer.rstrip(_OFFER_TAIL) for offer in offers)
 
-    def recall(self, said: str, taint: frozenset[Taint]) -> None:
+    def recall(self, text: str, taint: frozenset[Taint]) -> None:
         """What is kept of messages that have left: the person's first words, and what all of it
         brought in."""
         self.taint |= taint
-        self._said.append(said)
+        self._person_texts.append(text)
 
     async def is_quoted(self, text: str) -> bool:
         """Whether `text` may leave as it is: the person wrote it, or it is an address that
         strangers offered and choosing it tells them little."""
-        if self.is_said(text):
+        if self.is_from_person(text):
             return True
         if text not in self._addresses:
             return False
@@ -127,19 +127,21 @@ class TaintState:
         """Whether nobody need be asked for the sake of `text`; what stays here is the person's own
         words, or it is not."""
         if not leaves:
-            return self.is_said(text)
+            return self.is_from_person(text)
         return self.is_dangerous and await self.is_quoted(text)
 
-    def is_said(self, text: str) -> bool:
+    def is_from_person(self, text: str) -> bool:
         """Whether the person wrote it: an address letter by letter, other words in this order."""
         if is_address(text):
-            return _stands_in(text, self._said)
-        wanted = _words(text)
-        return bool(wanted) and any(f" {wanted} " in f" {_words(said)} " for said in self._said)
+            return _stands_in(text, self._person_texts)
+        words = _fold_words(text)
+        return bool(words) and any(
+            f" {words} " in f" {_fold_words(person_text)} " for person_text in self._person_texts
+        )
 
     def is_shown(self, address: str) -> bool:
         """Whether an address stands like this in the person's words or in strangers'."""
-        return _stands_in(address, self._said) or _stands_in(address, self._offered)
+        return _stands_in(address, self._person_texts) or _stands_in(address, self._offered)
 
 
 def exfiltration_objection(request: ToolRequest, *, silent: bool = False) -> Decision | None:
@@ -153,8 +155,8 @@ def exfiltration_objection(request: ToolRequest, *, silent: bool = False) -> Dec
     touched = request.changes + request.creates
     if request.tool == "remember" or any(is_instruction_file(str(path), root) for path in touched):
         return Decision("ask", load_prompt("policy/taint_memory"), "taint-memory")
-    errand = any(is_planted(str(path), root) for path in touched)
-    if errand or (request.tool == "schedule" and _plants(request)):
+    is_planted_file = any(is_planted(str(path), root) for path in touched)
+    if is_planted_file or (request.tool == "schedule" and _plants(request)):
         return Decision("ask", load_prompt("policy/taint_schedule"), "taint-schedule")
     hosts = request.hosts or (("anywhere",) if silent else ())
     if not hosts or (request.sends is not None and request.quoted):
@@ -186,5 +188,5 @@ def _stands_in(address: str, texts: Iterable[str]) -> bool:
     return any(address in text and pattern.search(text) for text in texts)
 
 
-def _words(text: str) -> str:
+def _fold_words(text: str) -> str:
     return " ".join(text.casefold().split())

@@ -16,8 +16,8 @@ from agent.security.files.paths import (
     INBOX_FOLDER,
     MEMORY_FOLDER,
     blocked_entry,
+    quote_path,
     resolve_in_workspace,
-    shown,
     user_inbox_dir,
 )
 from agent.security.policy.roles import in_paths
@@ -59,11 +59,11 @@ class WorkspaceScope:
             blocked=self.settings.blocked_paths,
         )
         if self._kores_own()(real):
-            raise ToolError(f"{shown(path)} is off limits: it is part of Kore itself.")
+            raise ToolError(f"{quote_path(path)} is off limits: it is part of Kore itself.")
         if _others(call)(real):
-            raise ToolError(f"{shown(path)} belongs to somebody else and cannot be used here.")
+            raise ToolError(f"{quote_path(path)} belongs to somebody else and cannot be used here.")
         if not call.owner and _is_own(real, call.workspace.resolve()):
-            raise ToolError(f"{shown(path)} is off limits: only the owner uses this folder.")
+            raise ToolError(f"{quote_path(path)} is off limits: only the owner uses this folder.")
         return real
 
     def memory(self, call: CallContext) -> Path:

@@ -72,7 +72,7 @@ class Case:
             folder,
             command=command,
             folder=folder,
-            read_only=self.policy.standing.confined and only_reads(command, folder, folder),
+            read_only=self.policy.principal.confined and only_reads(command, folder, folder),
         )
 
 
@@ -147,14 +147,14 @@ def _standing(case: Case) -> dict[str, Any]:
 
     from agent.security.policy.roles import Grants
 
-    standing, role = case.policy.standing, case.role
+    principal, role = case.policy.principal, case.role
     grants = {} if role.grants == Grants() else asdict(role.grants)
     return {
         "role": role.name,
         "source": role.source,
-        "mode": standing.mode,
-        "trust": standing.trust,
-        "sandbox": "confines commands" if standing.confined else "none",
+        "mode": principal.mode,
+        "trust": principal.trust,
+        "sandbox": "confines commands" if principal.confined else "none",
         "agents": grants,
         "tools": {name: _scopes(role, name) for name in role.tools},
     }
