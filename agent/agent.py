@@ -105,7 +105,7 @@ class Agent:
     @property
     def has_tools(self) -> bool:
         """Whether they are made: until then none of them does anything."""
-        return self._toolbox is not None or self._held.begun
+        return self._toolbox is not None or self._held.has_begun
 
     def reconfigure(self, other: "Agent") -> ModelPool | None:
         """Be as another agent is, from the next turn on; one that runs keeps what it began with.

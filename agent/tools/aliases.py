@@ -117,18 +117,18 @@ def folded(name: str) -> str:
 
 def canonical(tool: Tool, args: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments under the tool's own names for them."""
-    known = tool.parameters.get("properties", {})
+    properties = tool.parameters.get("properties", {})
     aliases = ARGUMENTS.get(tool.name, {})
     ignored = IGNORED.get(tool.name, set())
-    renamed = {name: value for name, value in args.items() if name in known}
+    renamed = {name: value for name, value in args.items() if name in properties}
     for name, value in args.items():
-        if name in known or name in ignored:
+        if name in properties or name in ignored:
             continue
         target = aliases.get(name, name)
-        renamed.setdefault(target if target in known else name, value)
+        renamed.setdefault(target if target in properties else name, value)
     if isinstance(one := renamed.get("paths"), str):
         renamed["paths"] = [one]
-    return _window(renamed) if "line_start" in known else renamed
+    return _window(renamed) if "line_start" in properties else renamed
 
 
 def _window(args: dict[str, Any]) -> dict[str, Any]:

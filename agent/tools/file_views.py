@@ -32,12 +32,12 @@ class StaleView:
 
 
 @dataclass(slots=True)
-class _Seen:
+class _SessionViews:
     """One conversation's. `telling` is what a turn is about to be told, `noticed` what its
     watchers have not heard yet."""
 
     files: OrderedDict[Path, Stamp] = field(default_factory=OrderedDict)
-    telling: dict[Path, Stamp] = field(default_factory=dict)
+    reporting: dict[Path, Stamp] = field(default_factory=dict)
     noticed: list[StaleView] = field(default_factory=list)
 
 
@@ -45,56 +45,58 @@ class FileViews:
     """Of all conversations of an agent. Any thread may ask."""
 
     def __init__(self) -> None:
-        self._sessions: OrderedDict[str, _Seen] = OrderedDict()
+        self._sessions: OrderedDict[str, _SessionViews] = OrderedDict()
         self._writers: OrderedDict[Path, tuple[str, Stamp]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def saw(self, session: str, path: Path, found: Stamp) -> None:
+    def saw(self, session: str, path: Path, found_stamp: Stamp) -> None:
         """The conversation was shown the file as it was when `stamp` found this."""
         with self._lock:
-            seen = self._sessions.get(session) or _Seen()
-            _keep(self._sessions, session, seen, SESSIONS)
-            _keep(seen.files, path, found, FILES)
+            views = self._sessions.get(session) or _SessionViews()
+            _put_newest(self._sessions, session, views, SESSIONS)
+            _put_newest(views.files, path, found_stamp, FILES)
 
     def wrote(self, session: str, path: Path) -> None:
         """A tool of this conversation has written the file, and knows what it holds."""
-        found = stamp(path)
-        self.saw(session, path, found)
+        new_stamp = stamp(path)
+        self.saw(session, path, new_stamp)
         with self._lock:
-            _keep(self._writers, path, (session, found), WRITES)
+            _put_newest(self._writers, path, (session, new_stamp), WRITES)
 
     def stale(self, session: str) -> list[StaleView]:
         """What has changed since it was seen; it is said once."""
-        changed = self._changed(session)
+        changed = self._find_changed(session)
         with self._lock:
-            if (seen := self._sessions.get(session)) is not None:
-                seen.files.update(changed)
-            return [self._named(session, path, found) for path, found in changed.items()]
+            if (views := self._sessions.get(session)) is not None:
+                views.files.update(changed)
+            return [
+                self._stale_view(session, path, new_stamp) for path, new_stamp in changed.items()
+            ]
 
     def facts(self, session: str) -> Sequence[str]:
         """The same for the beginning of a turn; `mark_reported` confirms that it was shown."""
-        changed = self._changed(session)
+        changed = self._find_changed(session)
         with self._lock:
-            if (seen := self._sessions.get(session)) is not None:
-                seen.telling = changed
+            if (views := self._sessions.get(session)) is not None:
+                views.reporting = changed
         return [in_words(list(changed))] if changed else ()
 
     def mark_reported(self, session: str) -> None:
         """The turn has begun."""
         with self._lock:
-            if (seen := self._sessions.get(session)) is not None:
-                seen.files.update(seen.telling)
-                telling, seen.telling = seen.telling, {}
-                seen.noticed += [self._named(session, *one) for one in telling.items()]
-                del seen.noticed[:-FILES]
+            if (views := self._sessions.get(session)) is not None:
+                views.files.update(views.reporting)
+                reported, views.reporting = views.reporting, {}
+                views.noticed += [self._stale_view(session, *one) for one in reported.items()]
+                del views.noticed[:-FILES]
 
     def noticed(self, session: str) -> list[StaleView]:
         """What the turn that begins was told, for whoever watches it."""
         with self._lock:
-            seen = self._sessions.get(session)
-            if seen is None:
+            views = self._sessions.get(session)
+            if views is None:
                 return []
-            noticed, seen.noticed = seen.noticed, []
+            noticed, views.noticed = views.noticed, []
             return noticed
 
     def end(self, session: str) -> None:
@@ -102,20 +104,20 @@ class FileViews:
         with self._lock:
             self._sessions.pop(session, None)
 
-    def _changed(self, session: str) -> dict[Path, Stamp]:
+    def _find_changed(self, session: str) -> dict[Path, Stamp]:
         """The disk is asked without the lock: one that hangs must not hold up the others."""
         with self._lock:
-            files = seen.files if (seen := self._sessions.get(session)) else {}
-            known = dict(files)
-        now = {path: stamp(path) for path in known}
-        changed = {path: found for path, found in now.items() if found != known[path]}
+            files = views.files if (views := self._sessions.get(session)) else {}
+            earlier = dict(files)
+        now = {path: stamp(path) for path in earlier}
+        changed = {path: new_stamp for path, new_stamp in now.items() if new_stamp != earlier[path]}
         with self._lock:
             # What was shown anew meanwhile has not changed since.
-            return {path: now for path, now in changed.items() if files.get(path) == known[path]}
+            return {path: now for path, now in changed.items() if files.get(path) == earlier[path]}
 
-    def _named(self, session: str, path: Path, found: Stamp) -> StaleView:
+    def _stale_view(self, session: str, path: Path, new_stamp: Stamp) -> StaleView:
         writer = self._writers.get(path)
-        if writer is None or writer[1] != found:
+        if writer is None or writer[1] != new_stamp:
             return StaleView(path, "user")
         return StaleView(path, "tool" if writer[0] == session else "agent")
 
@@ -123,10 +125,10 @@ class FileViews:
 def stamp(path: Path) -> Stamp:
     """What tells the file's content from another; zeros where there is none."""
     try:
-        found = os.lstat(path)
+        info = os.lstat(path)
     except OSError:
         return (0, 0, 0)
-    return (found.st_mtime_ns, found.st_size, found.st_ino)
+    return (info.st_mtime_ns, info.st_size, info.st_ino)
 
 
 def in_words(paths: Sequence[Path]) -> str:
@@ -137,9 +139,9 @@ def in_words(paths: Sequence[Path]) -> str:
     return render_prompt("stale", files=", ".join(escape_line(str(path)) for path in paths))
 
 
-def _keep(kept: OrderedDict[K, V], key: K, value: V, most: int) -> None:
+def _put_newest(entries: OrderedDict[K, V], key: K, value: V, most: int) -> None:
     """As the newest; beyond `most` the oldest go."""
-    kept[key] = value
-    kept.move_to_end(key)
-    while len(kept) > most:
-        kept.popitem(last=False)
+    entries[key] = value
+    entries.move_to_end(key)
+    while len(entries) > most:
+        entries.popitem(last=False)

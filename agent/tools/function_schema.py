@@ -26,7 +26,9 @@ class FunctionSchema:
     context: str | None
 
     @staticmethod
-    def of(name: str, function: Callable[..., Any], told: Mapping[str, str]) -> "FunctionSchema":
+    def of(
+        name: str, function: Callable[..., Any], descriptions: Mapping[str, str]
+    ) -> "FunctionSchema":
         """Raises TypeError for a type hint that no JSON can be made of."""
         fields: dict[str, Any] = {}
         context = None
@@ -36,11 +38,11 @@ class FunctionSchema:
             if hint is CallContext:
                 context = parameter.name
                 continue
-            hint = _described(hint, told.get(parameter.name))
+            hint = _describe(hint, descriptions.get(parameter.name))
             required = parameter.default is parameter.empty
             fields[parameter.name] = hint if required else NotRequired[hint]
-        made: Any = TypedDict
-        arguments = made("Arguments", fields)
+        typed_dict: Any = TypedDict
+        arguments = typed_dict("Arguments", fields)
         arguments.__pydantic_config__ = ConfigDict(hide_input_in_errors=True)
         try:
             adapter = TypeAdapter(arguments)
@@ -53,14 +55,14 @@ class FunctionSchema:
     def arguments(self, args: Mapping[str, Any], call: CallContext) -> dict[str, Any]:
         """What the function is called with. Raises `ToolError` for what its hints do not allow."""
         try:
-            given: dict[str, Any] = self.adapter.validate_python(dict(args))
+            values: dict[str, Any] = self.adapter.validate_python(dict(args))
         except ValidationError as exc:
             first = exc.errors(include_input=False, include_url=False)[0]
             where = ".".join(map(str, first["loc"]))
             what = first["msg"][:1].lower() + first["msg"][1:]
             raise ToolError(f"{self.name}: {where}: {what}.") from exc
-        given = {name: _zoned(value) for name, value in given.items()}
-        return {**given, self.context: call} if self.context else given
+        values = {name: _zoned(value) for name, value in values.items()}
+        return {**values, self.context: call} if self.context else values
 
     def text(self, value: Any) -> str:
         """What a function has returned, as the model reads it. Raises `ToolError`."""
@@ -96,12 +98,14 @@ def _hints(name: str, function: Callable[..., Any]) -> dict[str, Any]:
         raise TypeError(f"{name}: a type hint names what cannot be found: {exc}") from exc
 
 
-def _described(hint: Any, told: str | None) -> Any:
+def _describe(hint: Any, description: str | None) -> Any:
     """The hint with what is said of it: in the hint itself, or else in the docstring."""
     if get_origin(hint) is Annotated:
-        said = [word for word in get_args(hint)[1:] if isinstance(word, str)]
-        told = said[0] if said else told
-    return Annotated[hint, Field(description=told)] if told else hint
+        annotations = [
+            annotation for annotation in get_args(hint)[1:] if isinstance(annotation, str)
+        ]
+        description = annotations[0] if annotations else description
+    return Annotated[hint, Field(description=description)] if description else hint
 
 
 def _plain(schema: dict[str, Any]) -> JsonSchema:
@@ -109,8 +113,8 @@ def _plain(schema: dict[str, Any]) -> JsonSchema:
 
     Optional arguments lose their null, since the model can leave them out.
     """
-    found = schema.pop("$defs", {})
-    plain: dict[str, Any] = _resolved(schema, found, ())
+    definitions = schema.pop("$defs", {})
+    plain: dict[str, Any] = _resolve(schema, definitions, ())
     required = plain.get("required", ())
     properties = plain.setdefault("properties", {})
     for name, each in properties.items():
@@ -119,9 +123,9 @@ def _plain(schema: dict[str, Any]) -> JsonSchema:
     return plain
 
 
-def _resolved(node: Any, found: Mapping[str, Any], inside: tuple[str, ...]) -> Any:
+def _resolve(node: Any, definitions: Mapping[str, Any], inside: tuple[str, ...]) -> Any:
     if isinstance(node, list):
-        return [_resolved(each, found, inside) for each in node]
+        return [_resolve(each, definitions, inside) for each in node]
     if not isinstance(node, dict):
         return node
     if isinstance(reference := node.get("$ref"), str):
@@ -130,13 +134,13 @@ def _resolved(node: Any, found: Mapping[str, Any], inside: tuple[str, ...]) -> A
             # It contains itself: below here anything goes, and pydantic checks it.
             return {"type": "object"}
         beside = {key: value for key, value in node.items() if key != "$ref"}
-        return _resolved({**found[name], **beside}, found, (*inside, name))
+        return _resolve({**definitions[name], **beside}, definitions, (*inside, name))
     plain = {}
     for key, value in node.items():
         if key == "properties":
-            plain[key] = {name: _resolved(each, found, inside) for name, each in value.items()}
+            plain[key] = {name: _resolve(each, definitions, inside) for name, each in value.items()}
         elif (key != "title" or not isinstance(value, str)) and (key, value) != ("default", None):
-            plain[key] = _resolved(value, found, inside)
+            plain[key] = _resolve(value, definitions, inside)
     return plain
 
 

@@ -86,12 +86,12 @@ class FunctionTool(Generic[P, R]):
         return self._signature.schema
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
-        given = self._signature.arguments(args, call)
+        arguments = self._signature.arguments(args, call)
         function: Callable[..., Any] = self.__wrapped__
         if inspect.iscoroutinefunction(inspect.unwrap(function)):
-            value = await function(**given)
+            value = await function(**arguments)
         else:
-            value = await asyncio.to_thread(_call_function, function, given)
+            value = await asyncio.to_thread(_call_function, function, arguments)
             if inspect.isawaitable(value):
                 value = await value
         return value if isinstance(value, ToolResult) else self._result(value, call)
@@ -135,15 +135,15 @@ def tool(
     Raises TypeError for a function without docstring or hints.
     """
 
-    def made(function: Callable[..., Any]) -> FunctionTool[..., Any]:
+    def make_tool(function: Callable[..., Any]) -> FunctionTool[..., Any]:
         return FunctionTool(function, effect=effect, name=name, brings=brings)
 
-    return made if function is None else made(function)
+    return make_tool if function is None else make_tool(function)
 
 
-def _call_function(function: Callable[..., Any], given: Mapping[str, Any]) -> Any:
+def _call_function(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
     try:
-        return function(**given)
+        return function(**arguments)
     except StopIteration as exc:
         # No future can hold it: whoever waits for the thread would wait for ever.
         raise ToolError("The function ended early: nothing was left to go through.") from exc

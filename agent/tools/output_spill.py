@@ -19,7 +19,7 @@ from agent.types import ToolResult
 LINE_LIMIT = 2_000
 SPILL_LIMIT_BYTES = 64_000_000
 SPILL_FOLDER_LIMIT_BYTES = 256_000_000
-SPILL_KEPT_S = 7 * 24 * 3600
+SPILL_AGE_S = 7 * 24 * 3600
 # What a tool that keeps to the limit may say around its output.
 _AROUND_BYTES, _AROUND_LINES = 1_000, 10
 _IGNORED = b"/spill/\n"
@@ -42,7 +42,7 @@ class SpillBuffer:
         self._head = bytearray()
         self._tail = bytearray()
         self._sink: BinaryIO | None = None
-        self._tried = False
+        self._has_tried = False
 
     def __enter__(self) -> "SpillBuffer":
         return self
@@ -60,8 +60,8 @@ class SpillBuffer:
         self.total_bytes += len(data)
         if self._sink is not None:
             self._store(data)
-        elif not self._tried and (self.total_bytes > self._limit or not self._few_lines(data)):
-            self._tried = True
+        elif not self._has_tried and (self.total_bytes > self._limit or not self._few_lines(data)):
+            self._has_tried = True
             self._spill(bytes(self._head) + data)
         room = self._limit - len(self._head)
         self._head += data[:room]
@@ -95,12 +95,12 @@ class SpillBuffer:
 
     def _ends(self) -> tuple[bytes, bytes]:
         """The beginning and the end that are shown; everything and nothing where it all fits."""
-        kept = bytes(self._head + self._tail)
-        if self.total_bytes <= self._limit and kept.count(b"\n") <= LINE_LIMIT:
-            return kept, b""
+        retained = bytes(self._head + self._tail)
+        if self.total_bytes <= self._limit and retained.count(b"\n") <= LINE_LIMIT:
+            return retained, b""
         half = self._limit // 2
-        return _first_lines(kept[:half], LINE_LIMIT // 2), _last_lines(
-            kept[-half:], LINE_LIMIT // 2
+        return _first_lines(retained[:half], LINE_LIMIT // 2), _last_lines(
+            retained[-half:], LINE_LIMIT // 2
         )
 
     def _few_lines(self, data: bytes) -> bool:
@@ -158,9 +158,9 @@ def prune(folder: Path) -> None:
     """Delete spill files that are older than 7 days, and the oldest beyond the folder's limit."""
     room = SPILL_FOLDER_LIMIT_BYTES
     with suppress(FileNotFoundError), open_folder_beneath(folder, flags=LISTED) as fd:
-        for name, info in sorted(_spilled(fd), key=lambda found: -found[1].st_mtime):
+        for name, info in sorted(_spilled(fd), key=lambda entry: -entry[1].st_mtime):
             room -= info.st_size
-            if room < 0 or time.time() - info.st_mtime > SPILL_KEPT_S:
+            if room < 0 or time.time() - info.st_mtime > SPILL_AGE_S:
                 with suppress(FileNotFoundError):
                     os.unlink(name, dir_fd=fd)
 

@@ -34,8 +34,8 @@ class ToolRegistry:
     def __init__(self, tools: Sequence[Tool]) -> None:
         self._tools = {tool.name: tool for tool in tools}
         self._folded = {folded(name): name for name in self._tools}
-        self._sent = _sent_names(self._tools)
-        self._called = {sent: name for name, sent in self._sent.items()}
+        self._sent_names = _assign_sent_names(self._tools)
+        self._called = {sent_name: name for name, sent_name in self._sent_names.items()}
         self._checks: dict[str, ArgumentSchema] = {}
         self._specs: tuple[ToolSpec, ...] = ()
         # Looked for once: asking each tool for what it can costs more than most calls.
@@ -51,11 +51,11 @@ class ToolRegistry:
         """The tools as the model sees them: the same objects at every call, so that a provider
         encodes them once, until a description changes: that of `task` names the agents there are.
         """
-        told = [tool.description for tool in self._tools.values()]
-        if told != [spec.description for spec in self._specs]:
+        descriptions = [tool.description for tool in self._tools.values()]
+        if descriptions != [spec.description for spec in self._specs]:
             self._specs = tuple(
-                ToolSpec(self._sent[tool.name], description, tool.parameters)
-                for tool, description in zip(self._tools.values(), told, strict=True)
+                ToolSpec(self._sent_names[tool.name], description, tool.parameters)
+                for tool, description in zip(self._tools.values(), descriptions, strict=True)
             )
         return self._specs
 
@@ -101,9 +101,9 @@ class ToolRegistry:
             if isinstance(tool, SupportsClose):
                 await tool.aclose()
 
-    def only(self, chosen: Callable[[str], bool]) -> "ToolRegistry":
+    def only(self, is_chosen: Callable[[str], bool]) -> "ToolRegistry":
         """The same tools, as far as they are chosen by their names."""
-        return ToolRegistry([tool for tool in self._tools.values() if chosen(tool.name)])
+        return ToolRegistry([tool for tool in self._tools.values() if is_chosen(tool.name)])
 
     def find(self, name: str) -> Tool | None:
         """The tool of this name or alias, or None."""
@@ -137,19 +137,19 @@ class ToolRegistry:
         return check.validate(canonical(tool, args))
 
 
-def _sent_names(names: Iterable[str]) -> dict[str, str]:
+def _assign_sent_names(names: Iterable[str]) -> dict[str, str]:
     """Each tool's name as vendors take it; where two come to the same one, a digest tells them
     apart, the same in every run."""
-    sent = {name: name for name in names if is_plain_name(name)}
+    sent_names = {name: name for name in names if is_plain_name(name)}
     for name in names:
-        if name in sent:
+        if name in sent_names:
             continue
         plain = plain_name(name)
-        if plain in sent.values():
+        if plain in sent_names.values():
             digest = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
             plain = f"{plain[:55]}_{digest}"
-        sent[name] = plain
-    return sent
+        sent_names[name] = plain
+    return sent_names
 
 
 @dataclass(slots=True)
@@ -160,7 +160,7 @@ class RegistryDefaults:
     views: FileViews = field(default_factory=FileViews)
 
     @property
-    def begun(self) -> bool:
+    def has_begun(self) -> bool:
         """Whether tools were made with it."""
         return self.processes is not None
 
@@ -168,7 +168,7 @@ class RegistryDefaults:
 def default_tools(
     settings: ToolSettings,
     roster: Callable[[], str] | None = None,
-    held: RegistryDefaults | None = None,
+    defaults: RegistryDefaults | None = None,
 ) -> list[Tool]:
     """The built-in tools; `roster` names the agents that can be sent out."""
     from agent.tools.assistant.ask_user import AskUser
@@ -190,9 +190,9 @@ def default_tools(
     from agent.tools.web.fetch import WebFetch
     from agent.tools.web.search import WebSearch
 
-    held = held or RegistryDefaults()
-    processes = held.processes = held.processes or ProcessRegistry()
-    views = held.views
+    defaults = defaults or RegistryDefaults()
+    processes = defaults.processes = defaults.processes or ProcessRegistry()
+    views = defaults.views
     return [
         ReadFile(settings, views),
         WriteFile(settings, views),

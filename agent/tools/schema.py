@@ -32,15 +32,17 @@ class ArgumentSchema:
         """The arguments, without optional ones that are null. Raises ToolError."""
         from fastjsonschema import JsonSchemaValueException
 
-        known = self._schema.get("properties", {})
+        properties = self._schema.get("properties", {})
         required = self._schema.get("required", ())
-        given = {k: v for k, v in args.items() if v is not None or k in required or k not in known}
-        self._refuse_unknown(given, known)
+        arguments = {
+            k: v for k, v in args.items() if v is not None or k in required or k not in properties
+        }
+        self._refuse_unknown(arguments, properties)
         try:
-            self._compiled()(given)
+            self._compiled()(arguments)
         except JsonSchemaValueException as exc:
             raise ToolError(self._sentence(exc)) from exc
-        return given
+        return arguments
 
     def _compiled(self) -> Check:
         if self._check is None:
@@ -54,15 +56,17 @@ class ArgumentSchema:
                 raise ToolError(f"{self._tool} cannot be called: its schema is broken.") from exc
         return self._check
 
-    def _refuse_unknown(self, given: Mapping[str, Any], known: Mapping[str, Any]) -> None:
-        if self._schema.get("additionalProperties", not known):
+    def _refuse_unknown(self, arguments: Mapping[str, Any], properties: Mapping[str, Any]) -> None:
+        if self._schema.get("additionalProperties", not properties):
             return
-        for name in given:
-            if name not in known:
+        for name in arguments:
+            if name not in properties:
                 import difflib
 
-                close = difflib.get_close_matches(name, known, 1)
-                hint = f"did you mean {close[0]}?" if close else f"it takes {', '.join(known)}."
+                close = difflib.get_close_matches(name, properties, 1)
+                hint = (
+                    f"did you mean {close[0]}?" if close else f"it takes {', '.join(properties)}."
+                )
                 raise ToolError(f"{self._tool} has no argument {name!r}; {hint}")
 
     def _sentence(self, exc: Any) -> str:
@@ -71,12 +75,12 @@ class ArgumentSchema:
         if rule == "required":
             missing = [name for name in expected if name not in exc.value]
             place = f" in {where}" if where else ""
-            got = f"found only {', '.join(exc.value)}" if exc.value else "found none"
-            return f"{self._tool} needs the argument {missing[0]!r}{place}; {got}."
+            present = f"found only {', '.join(exc.value)}" if exc.value else "found none"
+            return f"{self._tool} needs the argument {missing[0]!r}{place}; {present}."
         if rule == "type":
-            wanted = " or ".join(expected) if isinstance(expected, list) else expected
-            found = f"{_kind(exc.value)} {_short(exc.value)}"
-            return f"{self._tool}: {where} must be of type {wanted}, found {found}."
+            types = " or ".join(expected) if isinstance(expected, list) else expected
+            actual = f"{_kind(exc.value)} {_short(exc.value)}"
+            return f"{self._tool}: {where} must be of type {types}, found {actual}."
         what = exc.message.removeprefix(str(exc.name)).strip()
         return f"{self._tool}: {where} {what}, found {_short(exc.value)}."
 

@@ -31,7 +31,7 @@ class NewFiles:
         with _lock:
             _open.append(self)
 
-    def end(self, *, is_heard: bool) -> Sequence[tuple[str, str]]:
+    def end(self, *, is_exposed: bool) -> Sequence[tuple[str, str]]:
         """The old and new names of what has come since, if the command may know strangers' words.
 
         What cannot be renamed keeps its name, and its mark (`marks`). May block.
@@ -39,7 +39,7 @@ class NewFiles:
         with _lock:
             _open.remove(self)
         moved = []
-        for name in self._there() if is_heard else ():
+        for name in self._there() if is_exposed else ():
             if name not in self._existing and (new := self._moved(name)) is not None:
                 moved.append((name, new))
         return moved

@@ -101,11 +101,11 @@ class Changing:
             for folder in self._folders:
                 _running.begin(folder, self._begun_at)
 
-    def end(self, *, is_heard: bool = True) -> None:
+    def end(self, *, is_exposed: bool = True) -> None:
         """Mark every file that it may have changed since it was started, if it may know strangers'
         words."""
         try:
-            if is_heard:
+            if is_exposed:
                 self.begin()
                 self._mark()
         finally:

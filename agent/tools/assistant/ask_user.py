@@ -48,9 +48,13 @@ class AskUser:
             raise ToolError(
                 f"ask_user takes 1 to {MOST_QUESTIONS} questions, found {len(questions)}."
             )
-        asked = [(_line(one["question"]), _options(one)) for one in questions]
-        words = _single(*asked[0]) if len(asked) == 1 else "\n".join(_several(asked))
-        return ToolResult(load_prompt("asked_person"), for_user="asked", ends_with=words)
+        options_by_question = [(_line(one["question"]), _options(one)) for one in questions]
+        text = (
+            _single(*options_by_question[0])
+            if len(options_by_question) == 1
+            else "\n".join(_several(options_by_question))
+        )
+        return ToolResult(load_prompt("asked_person"), for_user="asked", ends_with=text)
 
 
 def _single(question: str, options: Sequence[str]) -> str:
@@ -58,8 +62,8 @@ def _single(question: str, options: Sequence[str]) -> str:
     return f"{question}\n\n{numbered}".strip()
 
 
-def _several(asked: Iterable[tuple[str, Sequence[str]]]) -> Iterator[str]:
-    for n, (question, options) in enumerate(asked, 1):
+def _several(options_by_question: Iterable[tuple[str, Sequence[str]]]) -> Iterator[str]:
+    for n, (question, options) in enumerate(options_by_question, 1):
         yield f"{n}. {question}"
         for letter, option in zip(ascii_lowercase, options, strict=False):
             yield f"   - {letter}) {option}"

@@ -48,33 +48,33 @@ class MemorySearch:
         if not words:
             raise ToolError("There is no word in the query; say what to look for.")
         most = min(max(1, int(args.get("count", SHOWN))), MOST)
-        found = await file_io.in_thread(lambda: self._noted(words, most, call))
+        hits = await file_io.in_thread(lambda: self._search_files(words, most, call))
         note = ""
         if call.recall is not None:
             try:
-                found += await call.recall(args["query"], most)
+                hits += await call.recall(args["query"], most)
             except KoreError as exc:
                 note = f"\n({exc})"
-        if not found:
+        if not hits:
             return ToolResult(f"Nothing was found for {args['query']!r}.{note}")
-        shown = "\n".join(f"- {one.place}: {one.text}" for one in found)
-        taint = NOTHING.union(*(one.taint for one in found))
-        return ToolResult(f"{shown}{note}", for_user=f"{len(found)} places", taint=taint)
+        listing = "\n".join(f"- {one.place}: {one.text}" for one in hits)
+        taint = NOTHING.union(*(one.taint for one in hits))
+        return ToolResult(f"{listing}{note}", for_user=f"{len(hits)} places", taint=taint)
 
-    def _noted(self, words: Sequence[str], most: int, call: CallContext) -> list[MemoryHit]:
+    def _search_files(self, words: Sequence[str], most: int, call: CallContext) -> list[MemoryHit]:
         ranked = []
         for path in self._files(call):
-            marked = UNTRUSTED if is_marked(path) else NOTHING
+            taint = UNTRUSTED if is_marked(path) else NOTHING
             for number, line in enumerate(lines(path) or (), 1):
                 plain = _plain(line)
-                held = sum(word in plain for word in words)
-                if held:
-                    told = MemoryHit(f"{path.name}:{number}", line.strip()[:LINE_CHARS], marked)
-                    ranked.append((-held, path.name, number, told))
+                hits = sum(word in plain for word in words)
+                if hits:
+                    hit = MemoryHit(f"{path.name}:{number}", line.strip()[:LINE_CHARS], taint)
+                    ranked.append((-hits, path.name, number, hit))
         ranked.sort(key=lambda one: one[:3])
         best = ranked[0][0] if ranked else 0
         # A line with one word of three is noise beside one that has all of them.
-        return [told for held, _, _, told in ranked[:most] if held * 2 <= best]
+        return [hit for hits, _, _, hit in ranked[:most] if hits * 2 <= best]
 
     def _files(self, call: CallContext) -> list[Path]:
         """The speaker's memory file and what lies beside it; not the folders of others below."""
@@ -82,15 +82,15 @@ class MemorySearch:
             memory = self._scope.memory(call)
         except ToolError:
             return []
-        found = [memory]
+        files = [memory]
         for path in sorted(memory.parent.glob("*.md"))[:FILES]:
             try:
                 real = self._scope.find(str(path), call)
             except ToolError:
                 continue
-            if real.parent == memory.parent and real not in found:
-                found.append(real)
-        return found
+            if real.parent == memory.parent and real not in files:
+                files.append(real)
+        return files
 
 
 def _plain(text: str) -> str:

@@ -58,31 +58,31 @@ def _add(path: Path, text: str, call: CallContext) -> bool:
     line = f"- {datetime.now().astimezone():%Y-%m-%d}: {text}"
     # Two chats of one person may remember at the same moment.
     with exclusive_file(path):
-        old = _stored(path)
-        if any(_DATED.sub("", known.strip()) == text for known in old.text.splitlines()):
+        old = _read_memory(path)
+        if any(_DATED.sub("", entry.strip()) == text for entry in old.text.splitlines()):
             return False
         gap = "" if not old.text or old.text.endswith("\n") else "\n"
-        whole = f"{old.text}{gap}{line}\n"
-        if len(whole) > FILE_LIMIT_CHARS:
+        new_text = f"{old.text}{gap}{line}\n"
+        if len(new_text) > FILE_LIMIT_CHARS:
             raise ToolError(
                 f"The memory is full ({FILE_LIMIT_CHARS:,} characters in {path.name}); "
                 "tidy it up first."
             )
-        data = Document(whole, old.form).encode()
+        data = Document(new_text, old.form).encode()
         # A line that a person was asked about brings no mark, and takes none off.
         with call.changes.file(path, data), taint_of_file(path, call.workspace, NOTHING):
             file_io.write_atomic(path, data)
         return True
 
 
-def _stored(path: Path) -> Document:
+def _read_memory(path: Path) -> Document:
     if file_io.kind(path) is None:
         return Document("", TextFormat())
-    stored = decode(file_io.read(path, LIMIT_BYTES), path)
-    if stored.form.encoding != TextFormat().encoding:
+    document = decode(file_io.read(path, LIMIT_BYTES), path)
+    if document.form.encoding != TextFormat().encoding:
         # The prompt reads memories as UTF-8: what was added otherwise would be read back torn.
         raise ToolError(
-            f"{path.name} is in {stored.form.encoding}, but memories are read as UTF-8; nothing "
+            f"{path.name} is in {document.form.encoding}, but memories are read as UTF-8; nothing "
             "was added. Have it saved as UTF-8 first."
         )
-    return stored
+    return document

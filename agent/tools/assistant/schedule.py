@@ -35,22 +35,22 @@ class ScheduleTool:
 
     async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
         """What will be said or asked later is shown; it leaves for nobody but this chat."""
-        wanted = _wanted(args)
-        return EffectPlan(sends=wanted.text if wanted.action == "add" else None)
+        request = _parse_request(args)
+        return EffectPlan(sends=request.text if request.action == "add" else None)
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
-        wanted = _wanted(args)
+        request = _parse_request(args)
         if call.schedule is None:
             raise ToolError("Nothing can be scheduled from here: nobody keeps a timetable.")
         try:
-            return await call.schedule(wanted, call)
+            return await call.schedule(request, call)
         except ToolError:
             raise
         except KoreError as exc:
             raise ToolError(f"{exc}. {exc.hint}" if exc.hint else f"{exc}.") from exc
 
 
-def _wanted(args: Mapping[str, Any]) -> ScheduleRequest:
+def _parse_request(args: Mapping[str, Any]) -> ScheduleRequest:
     """Raises `ToolError`."""
     action = args["action"].strip().casefold()
     text, when = args.get("text", "").strip(), args.get("when", "").strip()

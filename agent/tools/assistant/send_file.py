@@ -48,18 +48,18 @@ class SendFile:
         """Which files leave, and that they do."""
         paths = self._files(args, call)
         caption = args.get("caption") or ""
-        told = "\n".join([*map(str, paths), *([caption] if caption else [])])
-        return EffectPlan(reads=paths, hosts=() if call.owner else ("this chat",), sends=told)
+        content = "\n".join([*map(str, paths), *([caption] if caption else [])])
+        return EffectPlan(reads=paths, hosts=() if call.owner else ("this chat",), sends=content)
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
         paths = self._files(args, call)
         caption = (args.get("caption") or "").strip()
-        shown = "📎 " + ", ".join(map(str, paths))
+        summary = "📎 " + ", ".join(map(str, paths))
         artifacts = tuple(Artifact("file", caption, str(path)) for path in paths)
         if call.send is None:
-            return ToolResult(load_prompt("sent_nowhere"), for_user=shown, artifacts=artifacts)
-        said = await call.send(FileDelivery(paths, caption), call)
-        return ToolResult(said, for_user=shown, artifacts=artifacts)
+            return ToolResult(load_prompt("sent_nowhere"), for_user=summary, artifacts=artifacts)
+        result = await call.send(FileDelivery(paths, caption), call)
+        return ToolResult(result, for_user=summary, artifacts=artifacts)
 
     def _files(self, args: Mapping[str, Any], call: CallContext) -> tuple[Path, ...]:
         """Real paths of ordinary files that may be shown. Raises ToolError."""
@@ -68,17 +68,17 @@ class SendFile:
         if len(args.get("caption") or "") > CAPTION_CHARS:
             raise ToolError(f"A caption has {CAPTION_CHARS:,} characters at most; say the rest.")
         root = call.workspace.resolve()
-        found = []
-        for given in args["paths"]:
-            path = self._scope.find(given, call)
+        files = []
+        for name in args["paths"]:
+            path = self._scope.find(name, call)
             if not all(in_paths(path, root, scope) for scope in call.paths):
-                raise ToolError(f"{given} is not among the files that may be shown here.")
+                raise ToolError(f"{name} is not among the files that may be shown here.")
             kind = file_io.kind(path)
             if kind != "file":
                 raise ToolError(
-                    f"{given} does not exist."
+                    f"{name} does not exist."
                     if kind is None
-                    else f"{given} is a folder; pack it into one file first."
+                    else f"{name} is a folder; pack it into one file first."
                 )
-            found.append(path)
-        return tuple(dict.fromkeys(found))
+            files.append(path)
+        return tuple(dict.fromkeys(files))

@@ -53,9 +53,9 @@ class Todo:
             raise ToolError(f"An item is longer than {ITEM_LIMIT_CHARS} characters; shorten it.")
         if not items:
             return ToolResult(load_prompt("todo_empty"))
-        done = sum(_status(item) == "completed" for item in items)
-        told = render_prompt("todo_kept", done=done, all=len(items))
-        return ToolResult(told, for_user=_shown(items))
+        completed = sum(_status(item) == "completed" for item in items)
+        text = render_prompt("todo_kept", done=completed, all=len(items))
+        return ToolResult(text, for_user=_render_items(items))
 
 
 def current(messages: Sequence[Message]) -> str | None:
@@ -70,11 +70,11 @@ def current(messages: Sequence[Message]) -> str | None:
                 continue
             items = call.arguments.get("items", call.arguments.get("todos"))
             if isinstance(items, list) and all(map(_is_item, items)):
-                return _shown(items) or None
+                return _render_items(items) or None
     return None
 
 
-def _shown(items: Iterable[Mapping[str, Any]]) -> str:
+def _render_items(items: Iterable[Mapping[str, Any]]) -> str:
     return "\n".join(
         f"{_MARKS.get(_status(item), '☐')} {' '.join(item['content'].split())}" for item in items
     )

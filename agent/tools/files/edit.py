@@ -52,7 +52,7 @@ class EditFile:
         """The edit as a diff. Raises ToolError when it does not fit the file."""
         path = self._scope.find(args["path"], call)
         edits = _edits(args)
-        before, after = await file_io.in_thread(lambda: _edited(path, edits))
+        before, after = await file_io.in_thread(lambda: _apply_edits(path, edits))
         return EffectPlan(changes=(path,), diff=diff(args["path"], before.text, after.text))
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
@@ -61,7 +61,7 @@ class EditFile:
 
         def work() -> tuple[Document, Document]:
             with exclusive_file(path):
-                before, after = _edited(path, edits)
+                before, after = _apply_edits(path, edits)
                 data = after.encode()
                 with call.changes.file(path, data), taint_of_file(path, call.workspace, call.taint):
                     file_io.write_atomic(path, data)
@@ -69,13 +69,13 @@ class EditFile:
             return before, after
 
         before, after = await file_io.in_thread(work)
-        shown = diff(args["path"], before.text, after.text)
+        difference = diff(args["path"], before.text, after.text)
         count = f"{len(edits)} edits" if len(edits) > 1 else "the edit"
-        changed = Artifact("diff", shown, str(path))
-        return ToolResult(f"Made {count} in {path}.", artifacts=(changed,))
+        artifact = Artifact("diff", difference, str(path))
+        return ToolResult(f"Made {count} in {path}.", artifacts=(artifact,))
 
 
-def _edited(path: Path, edits: Sequence[Edit]) -> tuple[Document, Document]:
+def _apply_edits(path: Path, edits: Sequence[Edit]) -> tuple[Document, Document]:
     before = decode(file_io.read(path, LIMIT_BYTES), path)
     text = before.text
     for number, edit in enumerate(edits, 1):
@@ -83,8 +83,8 @@ def _edited(path: Path, edits: Sequence[Edit]) -> tuple[Document, Document]:
             text = apply(text, edit, str(path))
         except ToolError as exc:
             one = len(edits) == 1
-            words = str(exc) if one else f"Edit {number} of {len(edits)}: {exc} No edit was made."
-            failure = ToolError(words)
+            message = str(exc) if one else f"Edit {number} of {len(edits)}: {exc} No edit was made."
+            failure = ToolError(message)
             # It shows the closest lines of the file.
             failure.untrusted = is_marked(path)
             raise failure from exc

@@ -25,9 +25,9 @@ _PLAIN = str.maketrans(
 Key = Callable[[str], str]
 
 # How much of a file a refusal quotes.
-_SHOWN_LINES = 10
-_SHOWN_CHARS = 200
-_TELLING_CHARS = 4
+_EXCERPT_LINES = 10
+_EXCERPT_CHARS = 200
+_DISTINCT_CHARS = 4
 _MOST_PLACES = 100
 
 
@@ -78,7 +78,7 @@ def _find(plain: str, old: str, new: str) -> list[_Span]:
         lambda: _exact(plain.translate(_PLAIN), old.translate(_PLAIN), new),
         lambda: _by_lines(plain, old, new, lambda line: line.translate(_PLAIN).strip()),
     ]
-    return next((found for step in steps if (found := list(step()))), [])
+    return next((spans for step in steps if (spans := list(step()))), [])
 
 
 def _exact(plain: str, old: str, new: str) -> Iterator[_Span]:
@@ -90,9 +90,9 @@ def _exact(plain: str, old: str, new: str) -> Iterator[_Span]:
 
 
 def _by_lines(plain: str, old: str, new: str, key: Key) -> Iterator[_Span]:
-    whole = old.endswith("\n")
-    wanted = old.removesuffix("\n").split("\n")
-    keys = [key(line) for line in wanted]
+    ends_line = old.endswith("\n")
+    old_lines = old.removesuffix("\n").split("\n")
+    keys = [key(line) for line in old_lines]
     if not any(keys):
         return
     lines = plain.split("\n")
@@ -103,25 +103,25 @@ def _by_lines(plain: str, old: str, new: str, key: Key) -> Iterator[_Span]:
             continue
         last = i + len(keys) - 1
         end = starts[last] + len(lines[last])
-        closes = whole and last + 1 < len(lines)
-        text = new if closes else new.removesuffix("\n") if whole else new
-        found = lines[i : last + 1]
-        yield _Span(starts[i], end + closes, _reindented(text, wanted, found))
+        closes = ends_line and last + 1 < len(lines)
+        text = new if closes else new.removesuffix("\n") if ends_line else new
+        matched_lines = lines[i : last + 1]
+        yield _Span(starts[i], end + closes, _reindent(text, old_lines, matched_lines))
 
 
-def _reindented(new: str, wanted: list[str], found: list[str]) -> str:
+def _reindent(new: str, old_lines: list[str], file_lines: list[str]) -> str:
     """`new` moved from the indentation that the model quoted to the one that the file has."""
     moves: dict[str, str] = {}
-    for quoted, real in zip(wanted, found, strict=True):
+    for quoted, real in zip(old_lines, file_lines, strict=True):
         if quoted.strip():
             moves.setdefault(_indent(quoted), _indent(real))
     if all(quoted == real for quoted, real in moves.items()):
         return new
-    known = sorted(moves, key=len, reverse=True)
+    quoted_indents = sorted(moves, key=len, reverse=True)
 
     def moved(line: str) -> str:
         indent = _indent(line)
-        base = next((quoted for quoted in known if indent.startswith(quoted)), None)
+        base = next((quoted for quoted in quoted_indents if indent.startswith(quoted)), None)
         if base is None or not line.strip():
             return line
         return moves[base] + _deeper(indent[len(base) :], moves[base]) + line[len(indent) :]
@@ -150,15 +150,15 @@ def _splice(text: str, spans: list[_Span]) -> str:
     single = text.count("\n") - len(breaks)
     ending = "\r\n" if len(breaks) > single else "\n"
     pieces: list[str] = []
-    done = 0
+    copied = 0
     for span in spans:
         start = span.start + bisect_left(breaks, span.start)
         end = span.end + bisect_left(breaks, span.end)
         own = text.find("\n", start, end)
         here = ending if own < 0 else "\r\n" if text[own - 1 : own] == "\r" else "\n"
-        pieces += [text[done:start], span.new.replace("\n", here)]
-        done = end
-    return "".join([*pieces, text[done:]])
+        pieces += [text[copied:start], span.new.replace("\n", here)]
+        copied = end
+    return "".join([*pieces, text[copied:]])
 
 
 def _places(text: str, part: str) -> Iterator[int]:
@@ -187,38 +187,38 @@ def _indent(line: str) -> str:
 def _closest(plain: str, old: str) -> str:
     """Where the file is most like what was looked for, quoted with line numbers."""
     lines = plain.split("\n")
-    wanted = old.removesuffix("\n").split("\n")
-    start = _by_votes(lines, wanted)
+    old_lines = old.removesuffix("\n").split("\n")
+    start = _by_votes(lines, old_lines)
     if start is None:
-        start = _by_likeness(lines, wanted)
+        start = _by_likeness(lines, old_lines)
     if start is None:
         return " Read the file again and quote it exactly."
-    end = min(start + min(len(wanted), _SHOWN_LINES), len(lines))
-    shown = "\n".join(f"{n + 1}\t{lines[n][:_SHOWN_CHARS]}" for n in range(start, end))
-    return f" Similar text is at line {start + 1}:\n{shown}"
+    end = min(start + min(len(old_lines), _EXCERPT_LINES), len(lines))
+    excerpt = "\n".join(f"{n + 1}\t{lines[n][:_EXCERPT_CHARS]}" for n in range(start, end))
+    return f" Similar text is at line {start + 1}:\n{excerpt}"
 
 
-def _by_votes(lines: list[str], wanted: list[str]) -> int | None:
+def _by_votes(lines: list[str], old_lines: list[str]) -> int | None:
     """The line from which on most of the wanted lines stand at their places, blanks aside."""
     places: dict[str, list[int]] = {}
     for n, line in enumerate(lines):
         places.setdefault(line.strip(), []).append(n)
     votes: Counter[int] = Counter()
-    for offset, line in enumerate(wanted):
+    for offset, line in enumerate(old_lines):
         key = line.strip()
         # A lone bracket stands anywhere and tells nothing.
-        if len(key) >= _TELLING_CHARS:
+        if len(key) >= _DISTINCT_CHARS:
             votes.update(max(0, n - offset) for n in places.get(key, ())[:_MOST_PLACES])
     return max(votes, key=lambda n: (votes[n], -n), default=None)
 
 
-def _by_likeness(lines: list[str], wanted: list[str]) -> int | None:
+def _by_likeness(lines: list[str], old_lines: list[str]) -> int | None:
     """The line that is most like the longest of those that were looked for."""
-    offset, told = max(enumerate(wanted), key=lambda one: len(one[1].strip()))
-    if len(told.strip()) < _TELLING_CHARS:
+    offset, longest = max(enumerate(old_lines), key=lambda one: len(one[1].strip()))
+    if len(longest.strip()) < _DISTINCT_CHARS:
         return None
-    searched = [line.strip()[:_SHOWN_CHARS] for line in lines[:5000]]
+    searched = [line.strip()[:_EXCERPT_CHARS] for line in lines[:5000]]
     import difflib
 
-    close = difflib.get_close_matches(told.strip()[:_SHOWN_CHARS], searched, 1, 0.7)
+    close = difflib.get_close_matches(longest.strip()[:_EXCERPT_CHARS], searched, 1, 0.7)
     return max(0, searched.index(close[0]) - offset) if close else None

@@ -23,10 +23,10 @@ def parse_features(text: str) -> tuple[Feature, ...] | None:
     """The checklist that a text holds; None when it is none."""
     try:
         features = json.loads(text.removeprefix("\ufeff"))["features"]
-        found = tuple(map(_feature, features))
+        checklist = tuple(map(_feature, features))
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
-    return found or None
+    return checklist or None
 
 
 def check_edit_allowed(path: Path, old: str, new: str) -> None:
@@ -34,9 +34,9 @@ def check_edit_allowed(path: Path, old: str, new: str) -> None:
     if path.name != LIST or parse_features(old) is None:
         return
     if parse_features(new) is None:
-        raise _refused(path, "What would stand there is no checklist any more.")
+        raise _refuse(path, "What would stand there is no checklist any more.")
     if _fingerprint(old) != _fingerprint(new):
-        raise _refused(path, "Features, their order, descriptions and steps stay as they are.")
+        raise _refuse(path, "Features, their order, descriptions and steps stay as they are.")
 
 
 def is_same_plan(old: str, new: str) -> bool:
@@ -53,7 +53,7 @@ def _fingerprint(text: str) -> Any:
     return data
 
 
-def _refused(path: Path, reason: str) -> ToolError:
+def _refuse(path: Path, reason: str) -> ToolError:
     return ToolError(render_prompt("checklist_changed", path=path, reason=reason))
 
 

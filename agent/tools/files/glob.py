@@ -57,12 +57,12 @@ class Glob:
 
         def work() -> tuple[list[Path], int]:
             with closing(seeker.files()) as names:
-                return _newest(_found(names, glob, sight))
+                return _newest(_find_paths(names, glob, sight))
 
         paths, count = await run_search(seeker, work, TIMEOUT_S)
-        return self._told(paths, count, sight, args["pattern"], seeker)
+        return self._render(paths, count, sight, args["pattern"], seeker)
 
-    def _told(
+    def _render(
         self,
         paths: list[Path],
         count: int,
@@ -70,24 +70,24 @@ class Glob:
         pattern: str,
         seeker: SearchBackend,
     ) -> ToolResult:
-        shown: list[str] = []
+        lines: list[str] = []
         room = self._limit_bytes
         for line in map(sight.display_path, paths):
             room -= len(line.encode("utf-8", "replace")) + 1
             if room < 0:
                 break
-            shown.append(line)
+            lines.append(line)
         summary = f"{count:,} files" if count != 1 else "1 file"
-        if count > len(shown):
-            shown.append(f"… ({count - len(shown):,} more; narrow the pattern or the path)")
+        if count > len(lines):
+            lines.append(f"… ({count - len(lines):,} more; narrow the pattern or the path)")
         if seeker.stopped:
-            shown.append(f"… (stopped after {TIMEOUT_S:g} s: there may be more)")
-        cut = CUT if seeker.is_cut or sight.is_cut else ""
-        if not shown:
-            return ToolResult(f"No file fits {pattern!r}.\n{cut}".rstrip())
-        shown += [cut] if cut else []
+            lines.append(f"… (stopped after {TIMEOUT_S:g} s: there may be more)")
+        cut_note = CUT if seeker.is_cut or sight.is_cut else ""
+        if not lines:
+            return ToolResult(f"No file fits {pattern!r}.\n{cut_note}".rstrip())
+        lines += [cut_note] if cut_note else []
         taint = UNTRUSTED if any(map(is_marked, paths)) else NOTHING
-        return ToolResult("\n".join(shown), for_user=summary, taint=taint)
+        return ToolResult("\n".join(lines), for_user=summary, taint=taint)
 
 
 def inside(pattern: str, folder: Path) -> str:
@@ -95,7 +95,7 @@ def inside(pattern: str, folder: Path) -> str:
     return pattern.removeprefix(f"{folder}/") if pattern.startswith("/") else pattern
 
 
-def _found(names: Iterator[str], glob: FilePattern, sight: VisibleFiles) -> Iterator[Path]:
+def _find_paths(names: Iterator[str], glob: FilePattern, sight: VisibleFiles) -> Iterator[Path]:
     for name in names:
         if (path := sight.find(name, glob)) is not None:
             yield path

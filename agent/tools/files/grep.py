@@ -51,14 +51,14 @@ class _GrepOptions:
 
 
 @dataclass(slots=True)
-class _Found:
+class _Matches:
     """What is to be shown: lines of text, of how many matches in how many files."""
 
-    shown: list[str] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
     matches: int = 0
     files: int = 0
     more: bool = False
-    marked: bool = False
+    is_marked: bool = False
 
 
 class Grep:
@@ -102,81 +102,83 @@ class Grep:
         if kind is None:
             raise ToolError(f"{path} does not exist.")
         folder = path if kind == "folder" else path.parent
-        wanted = _wanted(args, folder, "" if kind == "folder" else path.name)
+        options = _parse_options(args, folder, "" if kind == "folder" else path.name)
         sight = VisibleFiles(self._scope, call, folder)
         program = self._program and ripgrep(sight.root)
         try:
-            found, note = await self._found(
-                SearchBackend(folder, sight.root, program), wanted, sight
+            matches, note = await self._search(
+                SearchBackend(folder, sight.root, program), options, sight
             )
         except Broken:
             if program is None:
                 raise
             # ripgrep 13 breaks off where a line ends in two carriage returns.
-            found, note = await self._found(SearchBackend(folder, sight.root, None), wanted, sight)
-        if not found.matches:
+            matches, note = await self._search(
+                SearchBackend(folder, sight.root, None), options, sight
+            )
+        if not matches.matches:
             return ToolResult(f"Nothing matches {args['pattern'][:200]!r}.\n{note}".rstrip())
-        if found.more:
-            found.shown.append("… (there are more; narrow the pattern, path or glob)")
-        files = "1 file" if found.files == 1 else f"{found.files:,} files"
+        if matches.more:
+            matches.lines.append("… (there are more; narrow the pattern, path or glob)")
+        files = "1 file" if matches.files == 1 else f"{matches.files:,} files"
         return ToolResult(
-            "\n".join([*found.shown, note]).rstrip("\n"),
-            for_user=f"{found.matches:,} lines in {files}",
-            taint=UNTRUSTED if found.marked else NOTHING,
+            "\n".join([*matches.lines, note]).rstrip("\n"),
+            for_user=f"{matches.matches:,} lines in {files}",
+            taint=UNTRUSTED if matches.is_marked else NOTHING,
         )
 
-    async def _found(
-        self, seeker: SearchBackend, wanted: _GrepOptions, sight: VisibleFiles
-    ) -> tuple[_Found, str]:
+    async def _search(
+        self, seeker: SearchBackend, options: _GrepOptions, sight: VisibleFiles
+    ) -> tuple[_Matches, str]:
         """What is there, and a line about what was not looked at."""
 
-        def work() -> _Found:
-            with closing(seeker.lines(wanted.query)) as candidates:
-                return self._collect(candidates, wanted, sight)
+        def work() -> _Matches:
+            with closing(seeker.lines(options.query)) as candidates:
+                return self._collect(candidates, options, sight)
 
-        found = await run_search(seeker, work, self._timeout_s)
+        matches = await run_search(seeker, work, self._timeout_s)
         if seeker.stopped:
-            return found, f"… (stopped after {self._timeout_s:g} s)"
-        return found, CUT if seeker.is_cut or sight.is_cut else ""
+            return matches, f"… (stopped after {self._timeout_s:g} s)"
+        return matches, CUT if seeker.is_cut or sight.is_cut else ""
 
     def _collect(
-        self, candidates: Iterator[Line], wanted: _GrepOptions, sight: VisibleFiles
-    ) -> _Found:
+        self, candidates: Iterator[Line], options: _GrepOptions, sight: VisibleFiles
+    ) -> _Matches:
         """Candidates that the files themselves confirm, until enough are found."""
-        found, room, most = _Found(), self._limit_bytes, wanted.query.most
+        matches, room, most = _Matches(), self._limit_bytes, options.query.most
         for name, group in groupby(candidates, lambda candidate: candidate.path):
-            named = bool(wanted.query.name)
-            path = sight.named(name) if named else sight.find(name, wanted.glob)
+            is_named = bool(options.query.name)
+            path = sight.find_named(name) if is_named else sight.find(name, options.glob)
             text = lines(path) if path is not None else None
             if path is None or text is None:
                 continue
-            hits = [n for n, said in ((one.number, one.text) for one in group)
-                    if 0 < n <= len(text) and text[n - 1] == said]  # fmt: skip
+            hits = [n for n, candidate_text in ((one.number, one.text) for one in group)
+                    if 0 < n <= len(text) and text[n - 1] == candidate_text]  # fmt: skip
             if not hits:
                 continue
-            if found.matches + len(hits) > most:
-                hits, found.more = hits[: most - found.matches], True
+            if matches.matches + len(hits) > most:
+                hits, matches.more = hits[: most - matches.matches], True
             if not hits:
-                return found
-            found.files += 1
-            found.matches += len(hits)
-            found.marked |= is_marked(path)
+                return matches
+            matches.files += 1
+            matches.matches += len(hits)
+            matches.is_marked |= is_marked(path)
             block = [
                 f"{escape_line(sight.display_path(path))}",
-                *_excerpt(text, hits, wanted.context),
+                *_excerpt(text, hits, options.context),
             ]
-            for line in [*([""] if found.shown else []), *block]:
+            for line in [*([""] if matches.lines else []), *block]:
                 room -= len(line.encode("utf-8", "replace")) + 1
                 if room < 0:
-                    found.more = True
-                    return found
-                found.shown.append(line)
-            if found.more:
-                return found
-        return found
+                    matches.more = True
+                    return matches
+                matches.lines.append(line)
+            if matches.more:
+                return matches
+        return matches
 
 
-def _wanted(args: Mapping[str, Any], folder: Path, name: str) -> _GrepOptions:
+def _parse_options(args: Mapping[str, Any], folder: Path, name: str) -> _GrepOptions:
     pattern: str = args["pattern"]
     if not 0 < len(pattern) <= PATTERN_LIMIT_CHARS:
         raise ToolError(f"A pattern has 1 to {PATTERN_LIMIT_CHARS:,} characters.")
@@ -192,7 +194,7 @@ def _wanted(args: Mapping[str, Any], folder: Path, name: str) -> _GrepOptions:
 
 def _excerpt(text: list[str], hits: list[int], context: int) -> Iterator[str]:
     """Matching lines as `12:text`, those around them as `13-text`, gaps as `--`."""
-    wanted = set(hits)
+    hit_lines = set(hits)
     last = 0
     for hit in hits:
         for number in range(max(last + 1, hit - context), min(len(text), hit + context) + 1):
@@ -200,5 +202,5 @@ def _excerpt(text: list[str], hits: list[int], context: int) -> Iterator[str]:
                 yield "--"
             last = number
             line = text[number - 1]
-            cut = line if len(line) <= LINE_CHARS else line[:LINE_CHARS] + "… (line cut)"
-            yield f"{number}{':' if number in wanted else '-'}{cut}"
+            text_shown = line if len(line) <= LINE_CHARS else line[:LINE_CHARS] + "… (line cut)"
+            yield f"{number}{':' if number in hit_lines else '-'}{text_shown}"

@@ -48,12 +48,12 @@ class ListDir:
         return await file_io.in_thread(lambda: self._listing(path, depth, call))
 
     def _listing(self, path: Path, depth: int, call: CallContext) -> ToolResult:
-        if (found := file_io.kind(path)) != "folder":
-            what = "is a file; use read_file" if found else "does not exist"
+        if (kind := file_io.kind(path)) != "folder":
+            what = "is a file; use read_file" if kind else "does not exist"
             raise ToolError(f"{path} {what}.")
         lines: list[str] = []
         room = self._limit_bytes
-        walk = _ListWalk(self._scope.hidden(call))
+        walk = _ListWalk(self._scope.hidden_test(call))
         for line in walk.lines(path, depth):
             room -= len(line.encode("utf-8", "replace")) + 1
             if len(lines) >= ENTRIES_IN_ALL or room < 0:
@@ -61,28 +61,28 @@ class ListDir:
                 break
             lines.append(line)
         text = "\n".join(lines) if lines else f"{path} is empty."
-        return ToolResult(text, taint=UNTRUSTED if walk.marked else NOTHING)
+        return ToolResult(text, taint=UNTRUSTED if walk.is_marked else NOTHING)
 
 
 class _ListWalk:
     """Goes down by descriptors: a folder that became a link meanwhile is not entered. `marked`:
     a name may be a stranger's word."""
 
-    def __init__(self, hidden: Hidden) -> None:
-        self.marked = False
-        self._hidden = hidden
+    def __init__(self, is_hidden: Hidden) -> None:
+        self.is_marked = False
+        self._is_hidden = is_hidden
 
     def lines(self, folder: Path, depth: int) -> Iterator[str]:
         with file_io.explained(folder), open_folder_beneath(folder, flags=LISTED) as fd:
             yield from self._entries(folder, fd, depth, "")
 
     def _entries(self, folder: Path, fd: int, depth: int, indent: str) -> Iterator[str]:
-        with os.scandir(fd) as found:
-            entries = [entry for entry in found if not self._hidden(folder, entry)]
+        with os.scandir(fd) as scan:
+            entries = [entry for entry in scan if not self._is_hidden(folder, entry)]
         entries.sort(key=lambda e: (not _is_folder(e), e.name.casefold(), e.name))
         for entry in entries[:ENTRIES_PER_FOLDER]:
             name = escape_line(entry.name)
-            self.marked |= is_name_marked(folder / entry.name, is_folder=_is_folder(entry))
+            self.is_marked |= is_name_marked(folder / entry.name, is_folder=_is_folder(entry))
             if not _is_folder(entry):
                 yield f"{indent}{name}{_size(entry, fd)}"
                 continue

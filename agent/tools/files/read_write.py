@@ -55,39 +55,39 @@ class ReadFile:
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
         path = self._scope.find(args["path"], call)
         # Before it is read: a change in between is noticed later.
-        found = stamp(path)
+        view_stamp = stamp(path)
         data = await file_io.in_thread(lambda: file_io.read(path, LIMIT_BYTES))
         is_pdf = data.startswith(b"%PDF-")
         text, torn = (await pdf_text(data), "") if is_pdf else _text(data, path)
-        self.views.saw(call.session, path, found)
+        self.views.saw(call.session, path, view_stamp)
         lines = lines_of(text)
         if not lines:
             return ToolResult(f"{path} is empty.")
         first = min(max(1, int(args.get("line_start", 1))), len(lines))
         last = min(max(first, int(args.get("line_end", len(lines)))), len(lines))
         body = self._numbered(lines, first, last) + torn
-        shown = f"{path}: lines {first} to {last} of {len(lines)}"
-        return ToolResult(body, for_user=shown, taint=UNTRUSTED if is_marked(path) else NOTHING)
+        summary = f"{path}: lines {first} to {last} of {len(lines)}"
+        return ToolResult(body, for_user=summary, taint=UNTRUSTED if is_marked(path) else NOTHING)
 
     def _numbered(self, lines: list[str], first: int, last: int) -> str:
         width = len(str(last))
-        shown: list[str] = []
+        numbered: list[str] = []
         room = self._limit_bytes
         for number in range(first, min(last, first + LINE_LIMIT - 1) + 1):
             line = f"{number:>{width}}\t{lines[number - 1]}"
             size = len(line.encode("utf-8", "replace")) + 1
-            if size > room and shown:
+            if size > room and numbered:
                 break
             if size > room:
                 line = line.encode()[:room].decode("utf-8", "ignore") + "… (line cut)"
-            shown.append(line)
+            numbered.append(line)
             room -= size
-        end = first + len(shown) - 1
+        end = first + len(numbered) - 1
         if end < last:
-            shown.append(
+            numbered.append(
                 f"… (lines {first} to {end} of {len(lines)}; read on with line_start={end + 1})"
             )
-        return "\n".join(shown)
+        return "\n".join(numbered)
 
 
 class WriteFile:
@@ -111,10 +111,10 @@ class WriteFile:
         path = self._scope.find(args["path"], call)
         old = await file_io.in_thread(lambda: _existing(path))
         check_edit_allowed(path, old.text if old else "", args["content"])
-        shown = diff(args["path"], old.text if old else "", args["content"])
+        difference = diff(args["path"], old.text if old else "", args["content"])
         if old is None:
-            return EffectPlan(creates=(path,), diff=shown)
-        return EffectPlan(changes=(path,), diff=shown)
+            return EffectPlan(creates=(path,), diff=difference)
+        return EffectPlan(changes=(path,), diff=difference)
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
         path = self._scope.find(args["path"], call)
@@ -130,8 +130,10 @@ class WriteFile:
             self._views.wrote(call.session, path)
             return diff(args["path"], old.text if old else "", content), len(data)
 
-        shown, size = await file_io.in_thread(work)
-        return ToolResult(f"Wrote {size:,} bytes to {path}.", artifacts=_artifacts(shown, path))
+        difference, size = await file_io.in_thread(work)
+        return ToolResult(
+            f"Wrote {size:,} bytes to {path}.", artifacts=_artifacts(difference, path)
+        )
 
 
 class AppendFile:
@@ -157,10 +159,10 @@ class AppendFile:
         check_edit_allowed(
             path, old.text if old else "", (old.text if old else "") + args["content"]
         )
-        shown = diff(args["path"], old.text, old.text + args["content"]) if old else None
+        difference = diff(args["path"], old.text, old.text + args["content"]) if old else None
         if old is None:
             return EffectPlan(creates=(path,), diff=diff(args["path"], "", args["content"]))
-        return EffectPlan(changes=(path,), diff=shown)
+        return EffectPlan(changes=(path,), diff=difference)
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
         path = self._scope.find(args["path"], call)
@@ -173,9 +175,9 @@ class AppendFile:
                     path, old.text if old else "", (old.text if old else "") + content
                 )
                 data = (old.form if old else TextFormat()).encode(content)
-                whole = old.encode() + data if old else data
+                new_data = old.encode() + data if old else data
                 with (
-                    call.changes.file(path, whole),
+                    call.changes.file(path, new_data),
                     taint_of_file(path, call.workspace, call.taint),
                 ):
                     file_io.append(path, data)
@@ -183,8 +185,10 @@ class AppendFile:
             before = old.text if old else ""
             return diff(args["path"], before, before + content), len(data)
 
-        shown, size = await file_io.in_thread(work)
-        return ToolResult(f"Appended {size:,} bytes to {path}.", artifacts=_artifacts(shown, path))
+        difference, size = await file_io.in_thread(work)
+        return ToolResult(
+            f"Appended {size:,} bytes to {path}.", artifacts=_artifacts(difference, path)
+        )
 
 
 def _text(data: bytes, path: Path) -> tuple[str, str]:
@@ -201,10 +205,10 @@ def _text(data: bytes, path: Path) -> tuple[str, str]:
 
 def _existing(path: Path) -> Document | None:
     """The text that would be overwritten; a binary or huge file counts as an unnamed one."""
-    found = file_io.kind(path)
-    if found is None:
+    kind = file_io.kind(path)
+    if kind is None:
         return None
-    if found == "folder":
+    if kind == "folder":
         raise ToolError(f"{path} is a folder; give the path of a file in it.")
     try:
         return decode(file_io.read(path, LIMIT_BYTES), path)
@@ -225,5 +229,5 @@ def _appendable(path: Path) -> Document | None:
     return decode(file_io.read(path, LIMIT_BYTES), path) if file_io.kind(path) else None
 
 
-def _artifacts(shown: str, path: Path) -> tuple[Artifact, ...]:
-    return (Artifact("diff", shown, str(path)),) if shown else ()
+def _artifacts(difference: str, path: Path) -> tuple[Artifact, ...]:
+    return (Artifact("diff", difference, str(path)),) if difference else ()

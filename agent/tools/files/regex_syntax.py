@@ -57,12 +57,12 @@ def compiled(pattern: str, *, ignore_case: bool) -> "_Regexp":
     options.log_errors = False
     options.case_sensitive = not ignore_case
     pattern = _ENDS.sub(r"\1(?:\\W|$)", _BEGINS.sub(r"\1(?:^|\\W)", pattern))
-    written = _Reader(pattern).read()
+    translated = _Reader(pattern).read()
     try:
-        return re2.compile(written.encode("utf-8", "surrogateescape"), options)
+        return re2.compile(translated.encode("utf-8", "surrogateescape"), options)
     except re2.error as exc:
-        said = exc.args[0] if exc.args else "unusable"
-        text = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
+        detail = exc.args[0] if exc.args else "unusable"
+        text = detail.decode("utf-8", "replace") if isinstance(detail, bytes) else str(detail)
         raise BadPattern(text) from None
 
 
@@ -74,28 +74,28 @@ class _Reader:
         self._at = 0
 
     def read(self) -> str:
-        written = []
+        parts = []
         while self._at < len(self._pattern):
             char = self._pattern[self._at]
             if char == "\\":
-                written.append(self._escape(inside=False))
+                parts.append(self._escape(inside=False))
             elif char == "[":
-                written.append(self._class())
+                parts.append(self._class())
             elif char == "{":
-                written.append(self._taken(_COUNT, r"a literal { must be escaped: \{"))
+                parts.append(self._take(_COUNT, r"a literal { must be escaped: \{"))
             elif _GROUP.match(self._pattern, self._at):
                 raise BadPattern(_BEYOND)
             else:
-                written.append(char)
+                parts.append(char)
                 self._at += 1
-        return "".join(written)
+        return "".join(parts)
 
-    def _taken(self, form: re.Pattern[str], refusal: str) -> str:
-        found = form.match(self._pattern, self._at)
-        if found is None:
+    def _take(self, form: re.Pattern[str], refusal: str) -> str:
+        match = form.match(self._pattern, self._at)
+        if match is None:
             raise BadPattern(refusal)
-        self._at = found.end()
-        return found[0]
+        self._at = match.end()
+        return match[0]
 
     def _escape(self, *, inside: bool) -> str:
         """One escape; `inside` a class."""
@@ -103,11 +103,11 @@ class _Reader:
         if char in _REFUSED:
             raise BadPattern(f"\\{char}: {_REFUSED[char]}")
         if char in ("u", "U"):
-            found = _HEX.match(self._pattern, self._at)
-            if found is None:
+            match = _HEX.match(self._pattern, self._at)
+            if match is None:
                 raise BadPattern(f"\\{char} needs hexadecimal digits of a character")
-            self._at = found.end()
-            return rf"\x{{{found[1] or found[2] or found[3]}}}"
+            self._at = match.end()
+            return rf"\x{{{match[1] or match[2] or match[3]}}}"
         if braces := _BRACES.match(self._pattern, self._at):
             self._at = braces.end()
             return braces[0]
@@ -124,18 +124,18 @@ class _Reader:
         start = re.compile(r"\[\^?\]?").match(self._pattern, self._at)
         assert start is not None
         self._at = start.end()
-        written = [start[0]]
+        parts = [start[0]]
         while (char := self._pattern[self._at : self._at + 1]) != "]":
             if not char:
                 raise BadPattern("unclosed character class")
             if self._pattern.startswith(("&&", "--", "~~"), self._at):
                 raise BadPattern(_SETS)
             if char == "[":
-                written.append(self._taken(_POSIX, _SETS))
+                parts.append(self._take(_POSIX, _SETS))
             elif char == "\\":
-                written.append(self._escape(inside=True))
+                parts.append(self._escape(inside=True))
             else:
-                written.append(char)
+                parts.append(char)
                 self._at += 1
         self._at += 1
-        return "".join([*written, "]"])
+        return "".join([*parts, "]"])

@@ -104,18 +104,18 @@ class SearchBackend:
         with self._lock:
             if self.stopped:
                 return
-            self._process = process = _begun(argv, self._folder)
+            self._process = process = _start_search(argv, self._folder)
         try:
             assert process.stdout is not None
             assert process.stderr is not None
-            found = False
-            for record in _split(process.stdout, end):
-                found = True
+            has_records = False
+            for record in _split_records(process.stdout, end):
+                has_records = True
                 yield record
-            said = process.stderr.read(4 * _ERROR_CHARS).decode("utf-8", "replace")
+            errors = process.stderr.read(4 * _ERROR_CHARS).decode("utf-8", "replace")
             code = process.wait()
-            if code == 2 and said and not found:
-                raise ToolError(_complaint(said))
+            if code == 2 and errors and not has_records:
+                raise ToolError(_pattern_error(errors))
             self.is_cut = code == 2
             if code not in (0, 1, 2) and not self.stopped:
                 raise Broken(f"The search ended early (code {code}); narrow the pattern or path.")
@@ -153,7 +153,7 @@ async def run_search(seeker: SearchBackend, work: Callable[[], T], timeout_s: fl
         timer.cancel()
 
 
-def _begun(argv: list[str], folder: Path) -> subprocess.Popen[bytes]:
+def _start_search(argv: list[str], folder: Path) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
             argv,
@@ -168,7 +168,7 @@ def _begun(argv: list[str], folder: Path) -> subprocess.Popen[bytes]:
         raise ToolError(f"The search could not be started: {exc}.") from exc
 
 
-def _split(stream: IO[bytes], end: bytes) -> Iterator[bytes]:
+def _split_records(stream: IO[bytes], end: bytes) -> Iterator[bytes]:
     """Records without their ends; one that is far too long is left out."""
     rest = b""
     skipping = False
@@ -188,23 +188,23 @@ def _line(record: bytes) -> Line | None:
         if message["type"] != "match":
             return None
         data = message["data"]
-        text = _words(data["lines"]).decode("utf-8", "replace")
-        path = os.fsdecode(_words(data["path"])).removeprefix("./")
+        text = _decode_text(data["lines"]).decode("utf-8", "replace")
+        path = os.fsdecode(_decode_text(data["path"])).removeprefix("./")
         return Line(path, int(data["line_number"]), text.removesuffix("\n").removesuffix("\r"))
     except (ValueError, LookupError, TypeError):
         return None
 
 
-def _words(data: dict[str, str]) -> bytes:
+def _decode_text(data: dict[str, str]) -> bytes:
     """A text of ripgrep's JSON; what is not UTF-8 comes as base64."""
     if "text" in data:
         return data["text"].encode("utf-8", "surrogateescape")
     return base64.b64decode(data["bytes"])
 
 
-def _complaint(said: str) -> str:
-    lines = [line.strip() for line in said.splitlines()]
-    told = " ".join(line for line in lines if line.strip("^ ") and not line.startswith("(?:"))
+def _pattern_error(errors: str) -> str:
+    lines = [line.strip() for line in errors.splitlines()]
+    message = " ".join(line for line in lines if line.strip("^ ") and not line.startswith("(?:"))
     with suppress(ValueError):
-        told = told[told.index("error:") + len("error:") :]
-    return f"The pattern is no valid regular expression: {' '.join(told.split())[:_ERROR_CHARS]}"
+        message = message[message.index("error:") + len("error:") :]
+    return f"The pattern is no valid regular expression: {' '.join(message.split())[:_ERROR_CHARS]}"

@@ -31,32 +31,32 @@ def main() -> int:
     """The exit code, as ripgrep's: 0 found, 1 nothing, 2 an error that stands on stderr."""
     limit()
     out = sys.stdout.buffer
-    words = sys.argv[1:]
-    what, root = words[0], Path(words[1])
+    arguments = sys.argv[1:]
+    what, root = arguments[0], Path(arguments[1])
     if what == "files":
         walk = _SearchWalk(Path.cwd(), root)
         for path in walk.files():
             out.write(os.fsencode(path) + b"\0")
         return 2 if walk.is_cut else 0
-    pattern, folding, name = words[2:5]
+    pattern, folding, name = arguments[2:5]
     try:
-        wanted = compiled(pattern, ignore_case=folding == "i")
+        regexp = compiled(pattern, ignore_case=folding == "i")
     except BadPattern as exc:
         print(f"regex parse error: {exc}", file=sys.stderr)
         return 2
-    found = False
+    has_match = False
     walk = _SearchWalk(Path.cwd(), root)
     for path in [name] if name else walk.files():
-        for number, line in _lines(path, wanted):
+        for number, line in _lines(path, regexp):
             # With a line end, as ripgrep's: nothing of the line itself is taken for one.
-            said = {"text": f"{line}\r\n"}
-            data = {"path": {"text": path}, "lines": said, "line_number": number}
+            line_data = {"text": f"{line}\r\n"}
+            data = {"path": {"text": path}, "lines": line_data, "line_number": number}
             out.write(json.dumps({"type": "match", "data": data}).encode() + b"\n")
-            found = True
+            has_match = True
         out.flush()
     if walk.is_cut:
         return 2
-    return 0 if found else 1
+    return 0 if has_match else 1
 
 
 class _SearchWalk:
@@ -79,27 +79,27 @@ class _SearchWalk:
     def _entries(
         self, folder: str, parts: tuple[str, ...]
     ) -> Sequence[tuple[str, tuple[str, ...], bool]]:
-        found: list[tuple[str, tuple[str, ...], bool]] = []
+        members: list[tuple[str, tuple[str, ...], bool]] = []
         try:
-            with os.scandir(folder or ".") as listed:
-                entries = sorted(listed, key=lambda entry: os.fsencode(entry.name))
+            with os.scandir(folder or ".") as scan:
+                entries = sorted(scan, key=lambda entry: os.fsencode(entry.name))
         except (FileNotFoundError, NotADirectoryError):
-            return found
+            return members
         except OSError:
             self.is_cut = True
-            return found
+            return members
         for entry in entries:
             inner = (*parts, entry.name)
             path = f"{folder}{entry.name}"
             if entry.is_dir(follow_symlinks=False):
                 if entry.name != SKIPPED and not self._ignores.hides(inner, is_folder=True):
-                    found.append((f"{path}/", inner, True))
+                    members.append((f"{path}/", inner, True))
             elif entry.is_file(follow_symlinks=False) and not self._ignores.hides(inner):
-                found.append((path, inner, False))
-        return found
+                members.append((path, inner, False))
+        return members
 
 
-def _lines(path: str, wanted: "_Regexp") -> Iterator[tuple[int, str]]:
+def _lines(path: str, regexp: "_Regexp") -> Iterator[tuple[int, str]]:
     data = _read(path, LIMIT_BYTES)
     lines = searchable(data) if data is not None else None
     if data is None or lines is None:
@@ -109,7 +109,7 @@ def _lines(path: str, wanted: "_Regexp") -> Iterator[tuple[int, str]]:
         # What is no text must match nothing, but be shown.
         exact = lines_of(data.decode("utf-8", "surrogateescape"))
     for number, (line, searched) in enumerate(zip(lines, exact, strict=True), 1):
-        if wanted.search(searched.encode("utf-8", "surrogateescape")):
+        if regexp.search(searched.encode("utf-8", "surrogateescape")):
             yield number, line
 
 

@@ -39,42 +39,42 @@ class Undo:
 
     async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
         """Which files would change, and the difference. Raises ToolError when none would."""
-        return await file_io.in_thread(lambda: self._plan(self._wish(args, call), call))
+        return await file_io.in_thread(lambda: self._plan(self._request(args, call), call))
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
-        return await file_io.in_thread(lambda: self._run(self._wish(args, call), call))
+        return await file_io.in_thread(lambda: self._run(self._request(args, call), call))
 
-    def _plan(self, wish: "UndoRequest", call: CallContext) -> EffectPlan:
+    def _plan(self, request: "UndoRequest", call: CallContext) -> EffectPlan:
         from agent.undo import report
 
         reversal, blobs = _reversal(self._scope, call)
-        moves = _some(reversal.plan(wish))
+        moves = _some(reversal.plan(request))
         pairs = report.net_changes(moves, "undo")
         changes = tuple(path for path, (now, _) in pairs.items() if now is not None)
         creates = tuple(path for path, (now, _) in pairs.items() if now is None)
-        shown = report.differences(pairs, blobs, call.workspace.resolve(), DIFF_CHARS)
-        return EffectPlan(changes=changes, creates=creates, diff=shown or None)
+        difference = report.differences(pairs, blobs, call.workspace.resolve(), DIFF_CHARS)
+        return EffectPlan(changes=changes, creates=creates, diff=difference or None)
 
-    def _run(self, wish: "UndoRequest", call: CallContext) -> ToolResult:
+    def _run(self, request: "UndoRequest", call: CallContext) -> ToolResult:
         from agent.undo import report
 
         reversal, blobs = _reversal(self._scope, call)
-        moves = _some(reversal.plan(wish))
+        moves = _some(reversal.plan(request))
         root = call.workspace.resolve()
         # Taken before: what is there now may not be kept anywhere afterwards.
         diffs = {
             path: report.differences({path: pair}, blobs, root, DIFF_CHARS)
             for path, pair in report.net_changes(moves, "undo").items()
         }
-        done = reversal.carry_out(secrets.token_hex(16), "undo", moves)
-        undone = done.paths("undone")
+        outcome = reversal.carry_out(secrets.token_hex(16), "undo", moves)
+        undone = outcome.paths("undone")
         artifacts = tuple(
             Artifact("diff", diffs[path], str(path)) for path in undone if diffs.get(path)
         )
-        text = report.describe(done, "undo", root) or "Nothing had to be changed back."
+        text = report.describe(outcome, "undo", root) or "Nothing had to be changed back."
         return ToolResult(text, is_error=not undone, artifacts=artifacts)
 
-    def _wish(self, args: Mapping[str, Any], call: CallContext) -> "UndoRequest":
+    def _request(self, args: Mapping[str, Any], call: CallContext) -> "UndoRequest":
         from agent.undo.reversal import UndoRequest
 
         steps = int(args.get("steps", 1))

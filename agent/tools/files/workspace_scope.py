@@ -77,7 +77,7 @@ class WorkspaceScope:
             raise ToolError("The memory file is a link to something else and cannot be used.")
         return real
 
-    def hidden(self, call: CallContext) -> Callable[[Path, "os.DirEntry[str]"], bool]:
+    def hidden_test(self, call: CallContext) -> Callable[[Path, "os.DirEntry[str]"], bool]:
         """A test for the entries of a real folder: whether the call may not know of them."""
         is_closed = self.closed(call)
         root = call.workspace.resolve()
@@ -129,8 +129,8 @@ def _real(paths: Iterable[Path]) -> Iterator[str]:
         folder, name = os.path.split(os.path.abspath(path))
         if folder not in folders:
             folders[folder] = os.path.realpath(folder)
-        found = os.path.join(folders[folder], name)
-        yield os.path.realpath(found) if os.path.islink(found) else found
+        path_in_folder = os.path.join(folders[folder], name)
+        yield os.path.realpath(path_in_folder) if os.path.islink(path_in_folder) else path_in_folder
 
 
 @lru_cache(maxsize=64)
@@ -158,13 +158,13 @@ def _others(call: CallContext) -> Callable[[Path], bool]:
     own = home.resolve() / call.memory.absolute().relative_to(home)
     root = folded_path(call.workspace.resolve())
     try:
-        sent = user_inbox_dir(home.resolve(), own)
+        inbox = user_inbox_dir(home.resolve(), own)
     except ValueError:
-        sent = own
+        inbox = own
     private = [folded_path(root / name) for name in PRIVATE_NAMES]
 
     def is_private(real: Path) -> bool:
-        if real in (own, own.parent) or real.is_relative_to(sent):
+        if real in (own, own.parent) or real.is_relative_to(inbox):
             return False
         # git keeps older versions of what is closed.
         if ".git" in folded_path(real).parts:
@@ -210,9 +210,9 @@ class VisibleFiles:
             return None
         if ".." in parts or hidden_character(name) or self._ignores.hides(parts):
             return None
-        return self.named(name)
+        return self.find_named(name)
 
-    def named(self, name: str) -> Path | None:
+    def find_named(self, name: str) -> Path | None:
         """The same for a file that was asked for by its name, whatever a `.gitignore` says."""
         path = self._folder / name
         if len(os.fsencode(path)) > _PATH_BYTES:

@@ -23,23 +23,23 @@ class RingBuffer:
     def __init__(self, limit_bytes: int) -> None:
         self.total_bytes = 0
         self._limit = limit_bytes
-        self._kept = bytearray()
+        self._data = bytearray()
 
     def feed(self, data: bytes) -> None:
         self.total_bytes += len(data)
-        self._kept += data
+        self._data += data
         # Half as much again before it is cut: not every byte moves all the others.
-        if len(self._kept) > self._limit * 3 // 2:
-            del self._kept[: -self._limit]
+        if len(self._data) > self._limit * 3 // 2:
+            del self._data[: -self._limit]
 
     def since(self, position: int) -> tuple[bytes, int]:
         """What came behind a position, and how many bytes of it are gone."""
-        data = bytes(self._kept[-self._limit :])
+        data = bytes(self._data[-self._limit :])
         first = self.total_bytes - len(data)
         return data[max(0, position - first) :], max(0, first - position)
 
 
-KEPT_BYTES = 200_000
+BUFFER_BYTES = 200_000
 
 # A process ends when nobody has written in its conversation for this long.
 IDLE_S = 12 * 3600.0
@@ -65,7 +65,7 @@ class ProcessOrigin:
     workspace: Path
     hosts: tuple[str, ...]
     taint: frozenset[Taint]
-    heard: bool
+    is_exposed: bool
     read_only: bool = False
 
 
@@ -84,8 +84,8 @@ class BackgroundProcess:
         self.succeeded = True
         self.ending = self.news = self.reported = False
         self.began = time.monotonic()
-        self._heard = origin.heard
-        self._ring = RingBuffer(KEPT_BYTES)
+        self._is_exposed = origin.is_exposed
+        self._ring = RingBuffer(BUFFER_BYTES)
         self._stirred = asyncio.Event()
         self._idle: asyncio.Timeout | None = None
         self._stdin: int | None = None
@@ -105,14 +105,14 @@ class BackgroundProcess:
         return self.ended or f"running for {time.monotonic() - self.began:.1f} s"
 
     @property
-    def heard(self) -> bool:
+    def is_exposed(self) -> bool:
         """Whether it may know strangers' words: then they may be in any file that it can write."""
-        return self._heard or is_marked(self.origin.workspace)
+        return self._is_exposed or is_marked(self.origin.workspace)
 
     @property
     def taint(self) -> frozenset[Taint]:
         """What its output brings into a session."""
-        return self.origin.taint | UNTRUSTED if self.heard else self.origin.taint
+        return self.origin.taint | UNTRUSTED if self.is_exposed else self.origin.taint
 
     @property
     def unread_bytes(self) -> int:
@@ -158,30 +158,32 @@ class BackgroundProcess:
                 while self.ended is None and not self.unread_bytes:
                     self._stirred.clear()
                     await self._stirred.wait()
-        found = self._ring.since(self._looked_at)
+        output = self._ring.since(self._looked_at)
         self._looked_at = self._ring.total_bytes
         if self.ended is not None:
             self.news = False
-        return found
+        return output
 
-    async def write(self, text: bytes, *, heard: bool, last: bool) -> None:
+    async def write(self, text: bytes, *, is_exposed: bool, last: bool) -> None:
         """Give it something to read; after the `last` there is nothing more. Raises `ToolError`."""
-        if heard:
-            self._heard = True
+        if is_exposed:
+            self._is_exposed = True
             # Later commands read what it writes down.
             mark_tainted(self.origin.workspace, self.origin.workspace)
-        left = text
+        unwritten = text
         try:
             async with asyncio.timeout(WRITE_S):
-                while left and self._stdin is not None:
+                while unwritten and self._stdin is not None:
                     try:
-                        left = left[os.write(self._stdin, left) :]
+                        unwritten = unwritten[os.write(self._stdin, unwritten) :]
                     except BlockingIOError:
                         await self._room()
         except TimeoutError:
-            done = len(text) - len(left)
-            raise ToolError(f"It took {done} of {len(text)} bytes and reads no further.") from None
-        if left:
+            written_bytes = len(text) - len(unwritten)
+            raise ToolError(
+                f"It took {written_bytes} of {len(text)} bytes and reads no further."
+            ) from None
+        if unwritten:
             raise ToolError("It takes no more input.")
         if last:
             self._close_input()
@@ -226,14 +228,14 @@ async def report(
     process: BackgroundProcess, call: CallContext, limit_bytes: int, wait_s: float = 0
 ) -> ToolResult:
     """What a process has said since the last look, and how it is."""
-    data, lost = await process.look(wait_s)
+    data, lost_bytes = await process.look(wait_s)
     marks = call.workspace if "untrusted" in process.taint else None
     with SpillBuffer(spill_folder(call.workspace), limit_bytes, marks) as output:
         output.feed(data)
     text = output.text().rstrip("\n")
-    if lost:
-        text = f"[{lost:,} bytes were not looked at in time]\n{text}"
-    shown = f"{text}\n[process {process.number}: {process.state}]".lstrip("\n")
+    if lost_bytes:
+        text = f"[{lost_bytes:,} bytes were not looked at in time]\n{text}"
+    text_shown = f"{text}\n[process {process.number}: {process.state}]".lstrip("\n")
     return output.with_truncation_note(
-        ToolResult(shown, not process.succeeded, taint=process.taint)
+        ToolResult(text_shown, not process.succeeded, taint=process.taint)
     )

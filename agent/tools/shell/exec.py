@@ -64,10 +64,10 @@ class Exec:
 
     @property
     def description(self) -> str:
-        told = load_prompt("tools/exec")
+        text = load_prompt("tools/exec")
         hosts = self._settings.exec_hosts if self._commands.confines else ()
         return (
-            f"{told} {render_prompt('tools/exec_hosts', hosts=', '.join(hosts))}" if hosts else told
+            f"{text} {render_prompt('tools/exec_hosts', hosts=', '.join(hosts))}" if hosts else text
         )
 
     async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
@@ -89,7 +89,10 @@ class Exec:
         longest_s = max(MAX_TIMEOUT_S, self._settings.exec_timeout_s)
         timeout_s = min(timeout_s or self._settings.exec_timeout_s, longest_s)
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        limit, marks = self._settings.output_limit_bytes, call.workspace if line.heard() else None
+        limit, marks = (
+            self._settings.output_limit_bytes,
+            call.workspace if line.is_exposed() else None,
+        )
         with SpillBuffer(spill_folder(call.workspace), limit, marks) as output:
 
             def on_output(data: bytes) -> None:
@@ -103,10 +106,10 @@ class Exec:
             output.feed(cleaner.end().encode("latin-1"))
         text = output.text().rstrip("\n")
         remark = ended.moved + (ended.refused or self._remark(line, ended.exit, text))
-        shown = f"{text}\n{remark}{_ending(ended.exit, timeout_s)}".lstrip("\n")
+        result_text = f"{text}\n{remark}{_ending(ended.exit, timeout_s)}".lstrip("\n")
         taint = UNTRUSTED if ended.reached else self._commands.taint(line)
         return output.with_truncation_note(
-            ToolResult(shown, ended.exit.code != 0 or bool(ended.exit.why), taint=taint)
+            ToolResult(result_text, ended.exit.code != 0 or bool(ended.exit.why), taint=taint)
         )
 
     async def aclose(self) -> None:
@@ -173,7 +176,7 @@ class Exec:
             call.workspace,
             self._commands.hosts(line),
             self._commands.taint(line),
-            line.heard(),
+            line.is_exposed(),
             line.read_only,
         )
         if not line.read_only:
@@ -181,25 +184,27 @@ class Exec:
         process = await self.processes.start(call.session, origin, work)
         if process.failure is not None:
             raise ToolError(process.failure)
-        told = await report(process, call, self._settings.output_limit_bytes)
+        result = await report(process, call, self._settings.output_limit_bytes)
         if process.ended is None and self._commands.confines:
-            told = replace(told, for_model=f"{told.for_model}\n{load_prompt('tools/exec_alone')}")
-        return told
+            result = replace(
+                result, for_model=f"{result.for_model}\n{load_prompt('tools/exec_alone')}"
+            )
+        return result
 
     def _line(self, args: Mapping[str, Any], call: CallContext) -> CommandLine:
-        asked = args.get("workdir") or "."
-        command, folder = _command(args), self._scope.find(asked, call)
+        workdir = args.get("workdir") or "."
+        command, folder = _command(args), self._scope.find(workdir, call)
         if not folder.is_dir():
-            raise ToolError(f"workdir {asked!r} is not a folder.")
+            raise ToolError(f"workdir {workdir!r} is not a folder.")
         background = args.get("background") is True
         return CommandLine(command, folder, call, background, read_only=call.read_only)
 
 
 def _timeout(args: Mapping[str, Any]) -> float | None:
-    asked = args.get("timeout_s")
-    timeout_s = None if asked is None else float(asked)
+    argument = args.get("timeout_s")
+    timeout_s = None if argument is None else float(argument)
     if timeout_s is not None and (not timeout_s > 0 or math.isinf(timeout_s)):
-        raise ToolError(f"timeout_s must be a number of seconds above 0, found {asked}.")
+        raise ToolError(f"timeout_s must be a number of seconds above 0, found {argument}.")
     return timeout_s
 
 

@@ -44,12 +44,12 @@ async def run(
     """
     alive_r, alive_w = os.pipe()
     out_r, out_w = os.pipe()
-    with ExitStack() as kept:
-        kept.callback(os.close, out_r)
+    with ExitStack() as stack:
+        stack.callback(os.close, out_r)
         if spawn.user is not None:
             # Or a command could not open its /dev/stdout.
             os.fchown(out_w, spawn.user, -1)
-        alive = kept.enter_context(os.fdopen(alive_w, "wb", buffering=0))
+        alive = stack.enter_context(os.fdopen(alive_w, "wb", buffering=0))
         try:
             process = await asyncio.create_subprocess_exec(
                 *spawn.argv,

@@ -23,7 +23,7 @@ class ProcessRegistry:
     """
 
     def __init__(self) -> None:
-        self._found: dict[str, dict[int, BackgroundProcess]] = {}
+        self._by_session: dict[str, dict[int, BackgroundProcess]] = {}
         self._last: dict[str, int] = {}
         self.meters = ResourceLimits()
         self._tasks: dict[BackgroundProcess, asyncio.Task[None]] = {}
@@ -34,22 +34,22 @@ class ProcessRegistry:
 
     def of(self, session: str) -> Sequence[BackgroundProcess]:
         """Oldest first; those that have ended stay as long as there is room."""
-        return list(self._found.get(session, {}).values())
+        return list(self._by_session.get(session, {}).values())
 
     def get(self, session: str, number: int) -> BackgroundProcess:
         """Raises `ToolError`."""
-        found = self._found.get(session, {})
-        if number in found:
-            return found[number]
-        known = f"there are {', '.join(map(str, found))}" if found else "there are none"
-        raise ToolError(f"There is no process {number} here; {known}. A restart ends them all.")
+        processes = self._by_session.get(session, {})
+        if number in processes:
+            return processes[number]
+        numbers = f"there are {', '.join(map(str, processes))}" if processes else "there are none"
+        raise ToolError(f"There is no process {number} here; {numbers}. A restart ends them all.")
 
     async def start(self, session: str, origin: ProcessOrigin, work: Work) -> BackgroundProcess:
         """Begin; returns when it has ended or has been seen to run. Raises `ToolError`."""
         self._make_room(session)
         number = self._last[session] = self._last.get(session, 0) + 1
         process = BackgroundProcess(number, origin)
-        self._found.setdefault(session, {})[number] = process
+        self._by_session.setdefault(session, {})[number] = process
         task = asyncio.create_task(process.run(work), name=f"process {number} of {session}")
         self._tasks[process] = task
         task.add_done_callback(lambda _: self._tasks.pop(process, None))
@@ -77,7 +77,7 @@ class ProcessRegistry:
     async def end(self, session: str) -> None:
         """End and forget those of a session."""
         self._last.pop(session, None)
-        await self._stop(list(self._found.pop(session, {}).values()))
+        await self._stop(list(self._by_session.pop(session, {}).values()))
 
     async def aclose(self) -> None:
         """End all."""
@@ -85,7 +85,7 @@ class ProcessRegistry:
 
     def facts(self, session: str) -> Sequence[str]:
         """Those that run, and those that have ended since somebody was told."""
-        return [_told(each) for each in self.of(session) if each.ended is None or each.news]
+        return [_describe(each) for each in self.of(session) if each.ended is None or each.news]
 
     def mark_reported(self, session: str) -> None:
         """A turn has begun: what has ended is no news any more."""
@@ -97,7 +97,7 @@ class ProcessRegistry:
     def background_taint(self, workspace: Path) -> frozenset[Taint]:
         """What any file of a workspace may hold while processes work there."""
         for each in self._all():
-            if each.ended is None and _meet(each.origin.workspace, workspace) and each.heard:
+            if each.ended is None and _meet(each.origin.workspace, workspace) and each.is_exposed:
                 return UNTRUSTED
         return NOTHING
 
@@ -109,11 +109,11 @@ class ProcessRegistry:
             await asyncio.wait(tasks)
 
     def _all(self) -> list[BackgroundProcess]:
-        return [each for found in self._found.values() for each in found.values()]
+        return [each for processes in self._by_session.values() for each in processes.values()]
 
     def _make_room(self, session: str) -> None:
         """Forget what ended first. Raises `ToolError` when too many run."""
-        own = self._found.get(session, {})
+        own = self._by_session.get(session, {})
         if sum(each.ended is None for each in own.values()) >= PER_SESSION:
             raise ToolError(f"{PER_SESSION} processes run here, which is the limit; kill one.")
         if self.running >= AT_ONCE:
@@ -121,18 +121,18 @@ class ProcessRegistry:
         while len(own) >= PER_SESSION:
             del own[next(number for number, each in own.items() if each.ended is not None)]
         while len(self._all()) >= AT_ONCE:
-            found, number = self._oldest_ended()
-            del found[number]
+            processes, number = self._oldest_ended()
+            del processes[number]
 
     def _oldest_ended(self) -> tuple[dict[int, BackgroundProcess], int]:
-        _, found, number = min(
-            ((each.began, found, number)
-             for found in self._found.values()
-             for number, each in found.items()
+        _, processes, number = min(
+            ((each.began, processes, number)
+             for processes in self._by_session.values()
+             for number, each in processes.items()
              if each.ended is not None),
             key=lambda one: one[0],
         )  # fmt: skip
-        return found, number
+        return processes, number
 
 
 def _meet(one: Path, other: Path) -> bool:
@@ -141,7 +141,7 @@ def _meet(one: Path, other: Path) -> bool:
     return one.is_relative_to(other) or other.is_relative_to(one)
 
 
-def _told(process: BackgroundProcess) -> str:
+def _describe(process: BackgroundProcess) -> str:
     """It will be known with the turn that begins."""
     process.reported = process.ended is not None
     unread = f", {process.unread_bytes:,} new bytes" if process.unread_bytes else ""

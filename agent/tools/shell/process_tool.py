@@ -45,8 +45,8 @@ class ProcessTool:
     async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
         """Input is judged as the whole command that reads it: a shell would run it."""
         if args["action"] not in _ACTIONS:
-            found = args["action"]
-            raise ToolError(f"process: action is one of {', '.join(_ACTIONS)}, found {found!r}.")
+            action = args["action"]
+            raise ToolError(f"process: action is one of {', '.join(_ACTIONS)}, found {action!r}.")
         if args["action"] != "input":
             return EffectPlan()
         process, text = self._one(args, call), _text(args)
@@ -68,26 +68,26 @@ class ProcessTool:
         if action == "input":
             text = _text(args)
             data = text.removesuffix(_LAST).encode("utf-8", "replace")
-            heard = "untrusted" in call.taint
-            await process.write(data, heard=heard, last=text.endswith(_LAST))
+            is_exposed = "untrusted" in call.taint
+            await process.write(data, is_exposed=is_exposed, last=text.endswith(_LAST))
             wait_s = max(wait_s, _ANSWER_S)
         elif action == "kill":
             await self._processes.kill(process)
         return await report(process, call, self._limit_bytes, wait_s)
 
     def _list(self, call: CallContext) -> ToolResult:
-        found = self._processes.of(call.session)
+        processes = self._processes.of(call.session)
         lines = [
             f"{each.number}: {each.title} [{each.state}, {each.unread_bytes:,} new bytes]"
-            for each in found
+            for each in processes
         ]
         return ToolResult("\n".join(lines) or "There are no background processes here.")
 
     def _one(self, args: Mapping[str, Any], call: CallContext) -> BackgroundProcess:
-        found = self._processes.of(call.session)
+        processes = self._processes.of(call.session)
         number = args.get("id")
-        if number is None and len(found) == 1:
-            return found[0]
+        if number is None and len(processes) == 1:
+            return processes[0]
         if number is None:
             raise ToolError(f"process {args['action']} needs the argument 'id'.")
         return self._processes.get(call.session, number)

@@ -61,7 +61,7 @@ class ResourceLimits:
 
     def __init__(self) -> None:
         self._meters: set[CommandMeter] = set()
-        self._seen: Mapping[int, _Process] = {}
+        self._processes_seen: Mapping[int, _Process] = {}
         self._seen_at = 0.0
 
     @asynccontextmanager
@@ -96,10 +96,13 @@ class ResourceLimits:
         now = time.monotonic()
         if now - self._seen_at > LOOK_S / 2:
             self._seen_at = now
-            self._seen = await asyncio.to_thread(_processes)
+            self._processes_seen = await asyncio.to_thread(_processes)
         ours = [each for each in self._meters if each.session == meter.session and not each.why]
-        trees = {each: _below(self._seen, each.pid) for each in ours}
-        if sum(self._seen[pid].resident for tree in trees.values() for pid in tree) <= limit:
+        trees = {each: _find_descendants(self._processes_seen, each.pid) for each in ours}
+        if (
+            sum(self._processes_seen[pid].resident for tree in trees.values() for pid in tree)
+            <= limit
+        ):
             return
         # Pages that several share are counted once; that takes longer to find out.
         used = {each: await asyncio.to_thread(_shares, tree) for each, tree in trees.items()}
@@ -109,20 +112,20 @@ class ResourceLimits:
 
 async def _gauge(meter: CommandMeter, free: int) -> None:
     """End it when the disk is nearly full, or when it has written too much of it."""
-    left, limits = _free(meter.workspace), meter.limits
-    taken = free - left
-    if left < limits.free_bytes and taken > SPARE_BYTES:
+    free_now, limits = _free(meter.workspace), meter.limits
+    used_bytes = free - free_now
+    if free_now < limits.free_bytes and used_bytes > SPARE_BYTES:
         meter.end(render_prompt("tools/exec_disk_full", mb=limits.free_bytes // _MB))
-    elif taken > limits.disk_bytes:
+    elif used_bytes > limits.disk_bytes:
         # Others write to this disk, too.
-        written = await asyncio.to_thread(_changed_bytes, meter.workspace, meter.since.time_s)
-        if written > limits.disk_bytes:
+        written_bytes = await asyncio.to_thread(_changed_bytes, meter.workspace, meter.since.time_s)
+        if written_bytes > limits.disk_bytes:
             meter.end(render_prompt("tools/exec_disk", mb=limits.disk_bytes // _MB))
 
 
 def _free(folder: Path) -> int:
-    found = os.statvfs(folder)
-    return found.f_bavail * found.f_frsize
+    stats = os.statvfs(folder)
+    return stats.f_bavail * stats.f_frsize
 
 
 def _machine_bytes() -> int:
@@ -131,24 +134,24 @@ def _machine_bytes() -> int:
 
 def _processes() -> Mapping[int, _Process]:
     """Every process of this machine, with its parent and its memory."""
-    page, found = os.sysconf("SC_PAGE_SIZE"), dict[int, _Process]()
+    page, processes = os.sysconf("SC_PAGE_SIZE"), dict[int, _Process]()
     for name in os.listdir("/proc"):
         if name.isdigit():
             with suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
                 fields = file.read().rpartition(b")")[2].split()
-                found[int(name)] = _Process(int(fields[1]), int(fields[21]) * page)
-    return found
+                processes[int(name)] = _Process(int(fields[1]), int(fields[21]) * page)
+    return processes
 
 
-def _below(processes: Mapping[int, _Process], top: int | None) -> Collection[int]:
+def _find_descendants(processes: Mapping[int, _Process], top: int | None) -> Collection[int]:
     """This process and all that come from it."""
     children: dict[int, list[int]] = {}
     for pid, process in processes.items():
         children.setdefault(process.parent, []).append(pid)
-    found: list[int] = [] if top is None or top not in processes else [top]
-    for pid in found:
-        found += children.get(pid, ())
-    return found
+    descendants: list[int] = [] if top is None or top not in processes else [top]
+    for pid in descendants:
+        descendants += children.get(pid, ())
+    return descendants
 
 
 def _shares(pids: Collection[int]) -> int:
@@ -164,18 +167,18 @@ def _share(pid: int) -> int:
     except FileNotFoundError:
         return 0
     except OSError:
-        found = _processes().get(pid)
-        return 0 if found is None else found.resident
+        process = _processes().get(pid)
+        return 0 if process is None else process.resident
 
 
 def _changed_bytes(folder: Path, since: float) -> int:
     """What the files below take on the disk that have changed since; those of many entries only
     as far as they were looked at."""
-    total = seen = 0
+    total = entries = 0
     with suppress(OSError), open_folder_beneath(folder.resolve(), flags=LISTED) as root:
         for member in TreeWalk(root):
-            seen += 1
-            if seen > _MOST_ENTRIES:
+            entries += 1
+            if entries > _MOST_ENTRIES:
                 break
             if not member.is_folder and member.info.st_ctime >= since:
                 total += member.info.st_blocks * 512

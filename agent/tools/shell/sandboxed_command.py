@@ -74,12 +74,12 @@ def mount_restrictions(settings: ToolSettings, call: CallContext) -> MountRestri
     closed = [Path(os.path.realpath(path)) for path in settings.off_limits]
     closed = [path for path in closed if path.is_relative_to(root) and os.path.lexists(path)]
     frozen = []
-    told = ERRANDS if "untrusted" in call.taint else frozenset[str]()
+    task_files = ERRANDS if "untrusted" in call.taint else frozenset[str]()
     for entry in os.scandir(root):
         name = normalize_filename(entry.name)
         if not call.owner and name in _PRIVATE:
             closed.append(root / entry.name)
-        elif name in PROMPT_FILES or name in PROMPT_FOLDERS or name in told:
+        elif name in PROMPT_FILES or name in PROMPT_FOLDERS or name in task_files:
             frozen.append(root / entry.name)
     walk = _CoverWalk(root, settings.blocked_paths)
     covered = {*closed, *frozen}
@@ -88,25 +88,25 @@ def mount_restrictions(settings: ToolSettings, call: CallContext) -> MountRestri
         closed += walk.stores
         frozen = [path for path in frozen if not any(map(path.is_relative_to, walk.stores))]
     closed, masked, frozen = (_real(root, paths) for paths in (closed, walk.masked, frozen))
-    hidden = {*closed, *masked}
+    hidden_paths = {*closed, *masked}
 
-    def shown(paths: Sequence[Path]) -> tuple[Path, ...]:
+    def visible(paths: Sequence[Path]) -> tuple[Path, ...]:
         """Without what lies in something that is hidden as a whole."""
-        return tuple(path for path in paths if hidden.isdisjoint(path.parents))
+        return tuple(path for path in paths if hidden_paths.isdisjoint(path.parents))
 
-    return MountRestrictions(shown(closed), shown(masked), shown(frozen))
+    return MountRestrictions(visible(closed), visible(masked), visible(frozen))
 
 
 def _real(root: Path, paths: Sequence[Path]) -> list[Path]:
     """What links lead to, each once; those to nothing that a command could get at are left out."""
-    found: dict[Path, None] = {}
+    paths_found: dict[Path, None] = {}
     for path in paths:
         if path.is_symlink():
             path = Path(os.path.realpath(path))
             if not path.exists() or path == root or not path.is_relative_to(root):
                 continue
-        found[path] = None
-    return list(found)
+        paths_found[path] = None
+    return list(paths_found)
 
 
 class _CoverWalk:
@@ -120,9 +120,9 @@ class _CoverWalk:
             tuple(normalize_filename(part) for part in entry.split("/")) for entry in blocked
         ]
         self._lasts = {parts[-1] for parts in self._blocked}
-        self._left = LIMIT_ENTRIES
+        self._remaining = LIMIT_ENTRIES
         pending: deque[tuple[str, tuple[str, ...]]] = deque([(str(root), ())])
-        while pending and self._left > 0:
+        while pending and self._remaining > 0:
             folder, above = pending.popleft()
             pending += self._visit(folder, above)
         if pending:
@@ -138,7 +138,7 @@ class _CoverWalk:
             return
         except OSError:
             return
-        self._left -= len(entries)
+        self._remaining -= len(entries)
         if _STORE.issubset(entry.name for entry in entries):
             # Looked through all the same: a command can make any folder look like this.
             self._freeze_git(Path(folder))
@@ -182,7 +182,7 @@ def _key(name: str) -> str:
     return normalize_filename(name)
 
 
-_REFUSALS_SHOWN = 3
+_MOST_REFUSALS = 3
 
 
 @frozen
@@ -200,11 +200,11 @@ class CommandLine:
     stdin: int | None = None
     read_only: bool = False
 
-    def heard(self) -> bool:
+    def is_exposed(self) -> bool:
         """Whether it may know strangers' words: from the model, or from a file."""
         return "untrusted" in self.call.taint or self.call.origin.is_untrusted(self.call.workspace)
 
-    def marked(self) -> tuple[Path, ...]:
+    def marked_places(self) -> tuple[Path, ...]:
         """Where what it changes has to be marked: all of an own workspace, and of a stranger's the
         own folders in it; elsewhere all is untrusted by where it is."""
         origin, workspace = self.call.origin, self.call.workspace.resolve()
@@ -264,11 +264,11 @@ class SandboxedCommands:
         self, line: CommandLine, timeout_s: float | None, on_output: Callable[[bytes], None]
     ) -> CommandResult:
         """Run it to its end. Raises `ToolError` when it cannot be started."""
-        marked = line.marked()
-        changing = Changing(*marked) if marked else None
+        places = line.marked_places()
+        changing = Changing(*places) if places else None
         if changing is not None:
             changing.start()
-            if line.heard():
+            if line.is_exposed():
                 changing.begin()
         newcomers = NewFiles(line.call.workspace, ERRANDS)
         newcomers.begin()
@@ -283,15 +283,15 @@ class SandboxedCommands:
             raise ToolError(f"The command could not be started: {reason}.") from exc
         finally:
             # By now it may have written down what was heard, or copied a file that holds it.
-            is_heard = line.heard() or (changing is not None and changing.has_begun)
+            is_exposed = line.is_exposed() or (changing is not None and changing.has_begun)
             try:
                 if changing is not None:
-                    await asyncio.to_thread(changing.end, is_heard=is_heard)
+                    await asyncio.to_thread(changing.end, is_exposed=is_exposed)
             finally:
-                is_heard = is_heard and not line.read_only
-                moved = await asyncio.to_thread(newcomers.end, is_heard=is_heard)
+                is_exposed = is_exposed and not line.read_only
+                moved = await asyncio.to_thread(newcomers.end, is_exposed=is_exposed)
         return CommandResult(
-            end, bool(proxy and proxy.usage.reached), _refused(proxy), _moved(moved)
+            end, bool(proxy and proxy.usage.reached), _describe_refusals(proxy), _moved(moved)
         )
 
     def _metered(
@@ -372,11 +372,11 @@ class SandboxedCommands:
         )
 
 
-def _refused(proxy: "EgressProxy | None") -> str:
-    found = list(proxy.usage.refused.items())[:_REFUSALS_SHOWN] if proxy else []
+def _describe_refusals(proxy: "EgressProxy | None") -> str:
+    refusals = list(proxy.usage.refused.items())[:_MOST_REFUSALS] if proxy else []
     return "".join(
         render_prompt("sandbox/host_refused", where=where, reason=reason) + "\n"
-        for where, reason in found
+        for where, reason in refusals
     )
 
 

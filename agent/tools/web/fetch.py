@@ -45,7 +45,7 @@ class _Page:
     kind: str
     charset: str | None
     data: bytes
-    cut: bool
+    is_cut: bool
 
 
 class WebFetch:
@@ -91,7 +91,7 @@ class WebFetch:
         with SpillBuffer(spill_folder(call.workspace), self._limit_bytes, call.workspace) as output:
             output.feed(call.redactor.clean(text).encode("utf-8", "replace"))
         body = output.text() or "(no text)"
-        if page.cut:
+        if page.is_cut:
             body += f"\n… (only the first {BODY_LIMIT_BYTES:,} bytes were read)"
         head = render_prompt("untrusted", source=page.url)
         return output.with_truncation_note(
@@ -109,7 +109,7 @@ class WebFetch:
                 async with response:
                     where = response.headers.get("Location")
                     if response.status not in REDIRECTS or not where:
-                        return await _received(response, target)
+                        return await _read_page(response, target)
                     following = target.url.join(_location(where))
                 target = await resolve_public(following, self._allow)
         raise ToolError(f"{url} leads on more than {MAX_REDIRECTS} times.")
@@ -140,7 +140,7 @@ async def _get(session: "ClientSession", target: ResolvedUrl) -> "ClientResponse
     raise AssertionError("a target has at least one address")
 
 
-async def _received(response: "ClientResponse", target: ResolvedUrl) -> _Page:
+async def _read_page(response: "ClientResponse", target: ResolvedUrl) -> _Page:
     url = str(target.url)
     if response.status >= 400:
         raise ToolError(f"{url} answered {response.status} {response.reason or ''}".rstrip() + ".")
@@ -161,10 +161,10 @@ async def _received(response: "ClientResponse", target: ResolvedUrl) -> _Page:
             kind = PDF
         if len(data) > limit:
             break
-    cut = len(data) > limit
-    if cut and kind == PDF:
+    is_cut = len(data) > limit
+    if is_cut and kind == PDF:
         raise ToolError(f"{url} is a PDF of more than {limit:,} bytes, which is not read.")
-    return _Page(url, kind, response.charset, bytes(data[:limit]), cut)
+    return _Page(url, kind, response.charset, bytes(data[:limit]), is_cut)
 
 
 def _unreadable(url: str, kind: str) -> str:

@@ -50,13 +50,13 @@ def decoded(data: bytes, charset: str | None, *, markup: bool) -> str:
                        (codecs.BOM_UTF16_BE, "utf-16-be")):  # fmt: skip
         if data.startswith(mark):
             return data[len(mark) :].decode(name, "replace")
-    if charset is None and markup and (said := _META_CHARSET.search(data[:4096])):
-        charset = said.group(1).decode("ascii")
-    if charset is None and (said := _XML_CHARSET.match(data.lstrip()[:300])):
-        charset = said.group(1).decode("ascii")
+    if charset is None and markup and (match := _META_CHARSET.search(data[:4096])):
+        charset = match.group(1).decode("ascii")
+    if charset is None and (match := _XML_CHARSET.match(data.lstrip()[:300])):
+        charset = match.group(1).decode("ascii")
     charset = charset and _MEANT.get(charset.casefold(), charset)
     for name in filter(None, (charset, "utf-8")):
-        if _known(name):
+        if _is_charset(name):
             try:
                 return data.decode(name)
             except UnicodeDecodeError:
@@ -65,7 +65,7 @@ def decoded(data: bytes, charset: str | None, *, markup: bool) -> str:
     return data.decode("windows-1252", "replace")
 
 
-def _known(name: str) -> bool:
+def _is_charset(name: str) -> bool:
     try:
         # Codecs such as "hex" turn bytes into bytes and are no charsets: they refuse text.
         "a".encode(name)
@@ -78,12 +78,15 @@ def _main(root: Any) -> Any:
     for tag in DROPPED:
         for element in list(root.iter(tag)):
             element.drop_tree()
-    whole = len(" ".join(root.text_content().split()))
+    total_chars = len(" ".join(root.text_content().split()))
     for path in (".//main", ".//*[@role='main']", ".//article"):
-        found = root.findall(path)
+        elements = root.findall(path)
         # Several articles are a front page; a small one is a teaser.
-        if len(found) == 1 and len(" ".join(found[0].text_content().split())) * 5 >= whole:
-            return found[0]
+        if (
+            len(elements) == 1
+            and len(" ".join(elements[0].text_content().split())) * 5 >= total_chars
+        ):
+            return elements[0]
     body = root.find("body")
     body = root if body is None else body
     for tag in FRAME:

@@ -27,7 +27,7 @@ async def pdf_text(data: bytes) -> str:
     )
     try:
         async with asyncio.timeout(TIMEOUT_S):
-            out, said = await process.communicate(data)
+            out, errors = await process.communicate(data)
     except TimeoutError as exc:
         raise ToolError(f"The PDF could not be read within {TIMEOUT_S:g} s.") from exc
     finally:
@@ -35,7 +35,7 @@ async def pdf_text(data: bytes) -> str:
             process.kill()
             await asyncio.shield(process.wait())
     if process.returncode:
-        reason = said.decode("utf-8", "replace").strip().split("\n")[-1][:200]
+        reason = errors.decode("utf-8", "replace").strip().split("\n")[-1][:200]
         raise ToolError(f"The PDF could not be read: {reason or 'its reader gave up'}.")
     return out.decode("utf-8", "replace")
 

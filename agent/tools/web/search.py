@@ -52,12 +52,12 @@ class Ddgs:
         from ddgs.exceptions import DDGSException
 
         try:
-            found = DDGS(timeout=ENGINE_TIMEOUT_S).text(
+            results = DDGS(timeout=ENGINE_TIMEOUT_S).text(
                 query, backend="duckduckgo", max_results=count
             )
         except (DDGSException, OSError, ValueError, LookupError, RuntimeError) as exc:
             raise ToolError(_brief(exc)) from exc
-        return _hits(found)
+        return _hits(results)
 
 
 class DuckDuckGoSearch:
@@ -79,10 +79,10 @@ class DuckDuckGoSearch:
 
             client = DDGS(timeout=ENGINE_TIMEOUT_S)
         try:
-            found = client.text(query, max_results=count)
+            results = client.text(query, max_results=count)
         except (DuckDuckGoSearchException, OSError, ValueError, LookupError, RuntimeError) as exc:
             raise ToolError(_brief(exc)) from exc
-        return _hits(found)
+        return _hits(results)
 
 
 class WebSearch:
@@ -126,7 +126,7 @@ class WebSearch:
                 failures.append(f"{engine.name}: {exc}")
                 continue
             if hits:
-                text = "\n".join(_shown(i, hit) for i, hit in enumerate(hits[:count], 1))
+                text = "\n".join(_render_hit(i, hit) for i, hit in enumerate(hits[:count], 1))
                 head = render_prompt("untrusted", source=f"web search for {query!r}")
                 return ToolResult(f"{head}\n\n{text}", for_user=f"{len(hits)} results for {query}")
         if len(failures) < len(self._engines):
@@ -150,16 +150,16 @@ async def _in_own_thread(work: Callable[[], T], name: str) -> T:
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _hits(found: Sequence[Mapping[str, Any]] | None) -> list[SearchResult]:
+def _hits(results: Sequence[Mapping[str, Any]] | None) -> list[SearchResult]:
     return [
         SearchResult(
             str(item.get("title", "")), str(item.get("href", "")), str(item.get("body", ""))
         )
-        for item in found or ()
+        for item in results or ()
     ]
 
 
-def _shown(number: int, hit: SearchResult) -> str:
+def _render_hit(number: int, hit: SearchResult) -> str:
     lines = (hit.title, hit.url, hit.snippet[:SNIPPET_CHARS])
     title, url, snippet = (" ".join(line.split()) for line in lines)
     return f"{number}. {title}\n   {url}\n   {snippet}"

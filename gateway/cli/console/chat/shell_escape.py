@@ -65,7 +65,7 @@ class UserCommand:
         folder, nothing = shell.folder, ToolCall("", "", {}, "")
         call = CallContext(nothing, "", folder, folder, lambda *_: None, owner=True)
         self._line = CommandLine(command, folder, call)
-        marks = folder if self._line.heard() else None
+        marks = folder if self._line.is_exposed() else None
         self._output = SpillBuffer(spill_folder(folder), shell.limit_bytes, marks)
         self._cleaner = shell.redactor.stream()
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")

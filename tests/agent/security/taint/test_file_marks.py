@@ -242,7 +242,7 @@ def test_a_command_that_was_told_strangers_words_counts_after_kore_was_killed(
     # The next command does not take it back.
     changing = Changing(workspace)
     changing.start()
-    changing.end(is_heard=False)
+    changing.end(is_exposed=False)
     assert is_unseen(page)
     assert not is_marked(before)
 
@@ -254,7 +254,7 @@ def test_a_command_that_heard_nothing_leaves_nothing(file: Path) -> None:
     changing.start()
     fresh = workspace / "fresh.md"
     fresh.write_text("mine")
-    changing.end(is_heard=False)
+    changing.end(is_exposed=False)
     mark_tainted(workspace, workspace)
     assert not is_marked(fresh)
     assert os.listxattr(workspace) == ["user.kore.untrusted"]

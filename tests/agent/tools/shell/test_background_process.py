@@ -277,7 +277,7 @@ async def test_a_time_out_ends_it(shell: Shell) -> None:
 
 
 async def test_it_ends_when_nobody_writes_for_long(workspace: Path) -> None:
-    origin = ProcessOrigin("wait", workspace, workspace, (), UNTRUSTED, heard=False)
+    origin = ProcessOrigin("wait", workspace, workspace, (), UNTRUSTED, is_exposed=False)
 
     async def work(stdin: int, say: Callable[[bytes], None]) -> Exit:
         await asyncio.Event().wait()
