@@ -21,7 +21,7 @@ from agent.providers.base import ClosingProvider, ModelRequest
 from agent.providers.tool_calls import next_call_number
 from agent.types import Image, Message, Part, RedactedThinking, Text, Thinking
 
-_REFUSED_KEPT = 50_000
+_MOST_REFUSED = 50_000
 
 
 @runtime_checkable
@@ -79,12 +79,12 @@ class CapabilityFallback:
         self._xml: ClosingProvider | None = None
         self._tools = tools
         self._lacks: dict[str, _Lacks] = {}
-        self._answered: set[_Kind] = set()
+        self._answered_kinds: set[_Kind] = set()
         # Models that have called a tool natively, and those of which a person was told otherwise.
         self._native: set[str] = set()
         self._noticed: set[str] = set()
         # Hashes of thoughts and pictures that were refused.
-        self._refused: set[int] = set()
+        self._refused_parts: set[int] = set()
 
     @property
     def name(self) -> str:
@@ -92,7 +92,7 @@ class CapabilityFallback:
 
     def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         kind = _kind(request)
-        if kind in self._answered and not _may_be_refused(request):
+        if kind in self._answered_kinds and not _may_be_refused(request):
             return self._ask(request)
         return self._try(request, kind)
 
@@ -107,7 +107,7 @@ class CapabilityFallback:
             try:
                 async with aclosing(stream):
                     async for event in stream:
-                        self._answered.add(kind)
+                        self._answered_kinds.add(kind)
                         yield event
                 return
             except BadThoughts as exc:
@@ -117,9 +117,9 @@ class CapabilityFallback:
                 blurred = True
                 yield Notice("warning", t("retrying without the picture: {exc}", exc=exc))
             except Rejected as exc:
-                told = self._done_without(kind, exc)
-                if told:
-                    yield told
+                notice = self._done_without(kind, exc)
+                if notice:
+                    yield notice
 
     def _done_without(self, kind: _Kind, exc: Rejected) -> Notice | None:
         """Notes what the model lacks; returns what a person is told. Raises what nothing mends."""
@@ -168,10 +168,12 @@ class CapabilityFallback:
 
     def _refuse(self, parts: Iterable[Part]) -> bool:
         """Remember them; False when there was nothing new."""
-        new = {hash(mark) for part in parts if (mark := _mark(part)) is not None} - self._refused
-        if len(self._refused) > _REFUSED_KEPT:
-            self._refused.clear()
-        self._refused |= new
+        new = {
+            hash(mark) for part in parts if (mark := _mark(part)) is not None
+        } - self._refused_parts
+        if len(self._refused_parts) > _MOST_REFUSED:
+            self._refused_parts.clear()
+        self._refused_parts |= new
         return bool(new)
 
     def _ask(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
@@ -181,7 +183,7 @@ class CapabilityFallback:
             request = replace(request, options=options)
         if lacks.images:
             request = replace(request, messages=[_unseen(one) for one in request.messages])
-        if self._refused:
+        if self._refused_parts:
             messages = [self._without_refused(one) for one in request.messages]
             request = replace(request, messages=messages)
         provider: ClosingProvider = self._provider
@@ -201,66 +203,68 @@ class CapabilityFallback:
         """The stream, with calls that stand in its text taken out of it."""
         from agent.providers.text_tools.detection import DetectionBuffer
 
-        held = DetectionBuffer()
+        buffer = DetectionBuffer()
         stream = cast(AsyncGenerator[ModelEvent], provider.stream(request))
         async with aclosing(stream):
             async for event in stream:
                 if isinstance(event, TextDelta):
-                    if shown := held.add(event.text):
-                        yield TextDelta(shown)
+                    if text := buffer.add(event.text):
+                        yield TextDelta(text)
                     continue
                 if isinstance(event, Reply):
-                    for one in self._heard(request, event, held.release()):
+                    for one in self._convert_reply(request, event, buffer.release()):
                         yield one
                     continue
                 yield event
 
-    def _heard(self, request: ModelRequest, reply: Reply, held: str) -> Iterator[ModelEvent]:
+    def _convert_reply(
+        self, request: ModelRequest, reply: Reply, pending: str
+    ) -> Iterator[ModelEvent]:
         from agent.providers.text_tools.detection import detect_calls
 
         model, message = request.model, reply.message
         in_words = self._tools == "xml" or self._lacks.get(model, _Lacks()).tools
         tools = {tool.name: tool for tool in request.tools}
-        found = None
+        detected = None
         if message.tool_calls:
             if not in_words:
                 self._native.add(model)
         else:
-            found = detect_calls(message.text, tools, next_call_number(request.messages))
-        if found is not None and not in_words and model not in self._noticed:
+            detected = detect_calls(message.text, tools, next_call_number(request.messages))
+        if detected is not None and not in_words and model not in self._noticed:
             self._noticed.add(model)
-            yield Notice("warning", _written_as_text(model, chosen=self._tools == "native"))
-        if found is None or self._tools == "native":
-            if held:
-                yield TextDelta(held)
+            yield Notice("warning", _written_as_text(model, is_native_set=self._tools == "native"))
+        if detected is None or self._tools == "native":
+            if pending:
+                yield TextDelta(pending)
             yield reply
             return
         self._lacks.setdefault(model, _Lacks()).tools = True
-        for call in found.calls:
+        for call in detected.calls:
             yield ToolCallDelta(call.id, call.name, call.raw)
         parts: list[Part] = [part for part in message.content if not isinstance(part, Text)]
-        parts += [Text(found.text)] if found.text else []
+        parts += [Text(detected.text)] if detected.text else []
         reason = "tool_calls" if reply.finish_reason == "stop" else reply.finish_reason
-        message = Message("assistant", tuple(parts), found.calls)
+        message = Message("assistant", tuple(parts), detected.calls)
         yield replace(reply, message=message, finish_reason=reason)
 
     def _without_refused(self, message: Message) -> Message:
         if not any(map(self._is_refused, message.content)):
             return message
-        kept = [
-            _told(part) if self._is_refused(part) else part
+        parts = [
+            _replace_picture(part) if self._is_refused(part) else part
             for part in message.content
             if isinstance(part, Image) or not self._is_refused(part)
         ]
-        return replace(message, content=tuple(kept))
+        return replace(message, content=tuple(parts))
 
     def _is_refused(self, part: Part) -> bool:
         mark = _mark(part)
-        return mark is not None and hash(mark) in self._refused
+        return mark is not None and hash(mark) in self._refused_parts
 
 
-def _written_as_text(model: str, *, chosen: bool) -> str:
-    if chosen:
+def _written_as_text(model: str, *, is_native_set: bool) -> str:
+    if is_native_set:
         return t(
             "{model} writes tool calls as plain text, so they cannot run. Its model_list "
             'entry sets tools: "native"; remove that or set tools: "xml".',
@@ -302,8 +306,8 @@ def _mark(part: Part) -> str | bytes | None:
 def _unseen(message: Message) -> Message:
     if not any(isinstance(part, Image) for part in message.content):
         return message
-    return replace(message, content=tuple(map(_told, message.content)))
+    return replace(message, content=tuple(map(_replace_picture, message.content)))
 
 
-def _told(part: Part) -> Part:
+def _replace_picture(part: Part) -> Part:
     return Text(f"{load_prompt('unseen_picture')}\n") if isinstance(part, Image) else part

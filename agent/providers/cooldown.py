@@ -73,7 +73,7 @@ class Cooldowns:
         for rest in self._of(account, model):
             rest.probe = rest.probe or asyncio.Event()
 
-    def answered(self, account: KeyRef, model: str) -> None:
+    def mark_answered(self, account: KeyRef, model: str) -> None:
         """It works: every rest is over."""
         for place in ((account, model), (account, _EVERY_MODEL)):
             _release(self._rests.pop(place, None))
@@ -110,7 +110,7 @@ class Cooldowns:
         for rest in self._of(account, model):
             rest.until = min(rest.until, self._clock())
 
-    async def settled(self, account: KeyRef, model: str) -> bool:
+    async def wait_for_probes(self, account: KeyRef, model: str) -> bool:
         """Waits while a probe runs; False when none does."""
         probes = [rest.probe for rest in self._of(account, model) if rest.probe]
         for probe in probes:

@@ -41,11 +41,11 @@ class CustomProvider:
                 f"the provider {self._name!r} streams nothing: its stream(request) must be an "
                 "async generator that yields events and, last, a Reply"
             )
-        shown = False
+        has_text = False
         try:
             async for event in events:
-                shown = shown or isinstance(event, TextDelta)
-                if isinstance(event, Reply) and not shown and event.message.text:
+                has_text = has_text or isinstance(event, TextDelta)
+                if isinstance(event, Reply) and not has_text and event.message.text:
                     yield TextDelta(event.message.text)
                 yield event
         except ProviderError:

@@ -32,10 +32,10 @@ async def discover_local_servers(
     usual: tuple[tuple[str, int], ...] = _USUAL, host: str = "127.0.0.1"
 ) -> list[LocalServer]:
     """Those of Ollama, LM Studio and vLLM that answer on their ports, all asked at once."""
-    asked = (
+    requests = (
         _ollama(host, port) if name == "ollama" else _openai(host, port) for name, port in usual
     )
-    answers = await asyncio.gather(*asked)
+    answers = await asyncio.gather(*requests)
     return [
         LocalServer(name, port, tuple(models))
         for (name, port), models in zip(usual, answers, strict=True)
@@ -55,30 +55,30 @@ async def models_at(api_base: str, key: str, *, is_ollama: bool = False) -> list
             aiohttp.ClientSession(timeout=timeout, headers=headers) as session,
             session.get(url, allow_redirects=False) as response,
         ):
-            found = json.loads(await response.content.read(_LIMIT_BYTES))
+            listing = json.loads(await response.content.read(_LIMIT_BYTES))
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError, RecursionError):
         return []
-    return (_tagged(found) if is_ollama else _listed(found)) or []
+    return (_ollama_names(listing) if is_ollama else _openai_names(listing)) or []
 
 
 async def _ollama(host: str, port: int) -> list[str] | None:
-    return _tagged(await _ask(host, port, "/api/tags"))
+    return _ollama_names(await _ask(host, port, "/api/tags"))
 
 
 async def _openai(host: str, port: int) -> list[str] | None:
-    return _listed(await _ask(host, port, "/v1/models"))
+    return _openai_names(await _ask(host, port, "/v1/models"))
 
 
-def _tagged(found: Any) -> list[str] | None:
+def _ollama_names(listing: Any) -> list[str] | None:
     with suppress(KeyError, TypeError):
-        return [str(model["name"]) for model in found["models"]]
+        return [str(model["name"]) for model in listing["models"]]
     return None
 
 
-def _listed(found: Any) -> list[str] | None:
+def _openai_names(listing: Any) -> list[str] | None:
     """As `GET /v1/models` of every compatible server lists them; embeddings answer nobody."""
     with suppress(KeyError, TypeError):
-        names = [str(model["id"]) for model in found["data"]]
+        names = [str(model["id"]) for model in listing["data"]]
         return [name for name in names if "embed" not in name.lower()]
     return None
 

@@ -56,8 +56,8 @@ class ModelPool:
     cooldowns: Cooldowns = field(default_factory=Cooldowns, repr=False)
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     _open: dict[str, OpenModel] = field(default_factory=dict, init=False, repr=False)
-    _told: set[str] = field(default_factory=set, init=False, repr=False)
-    _untold: list[str] = field(default_factory=list, init=False, repr=False)
+    _notices_given: set[str] = field(default_factory=set, init=False, repr=False)
+    _notices: list[str] = field(default_factory=list, init=False, repr=False)
 
     @classmethod
     def of(cls, model: str | Provider | None, environ: Mapping[str, str]) -> "ModelPool":
@@ -79,7 +79,7 @@ class ModelPool:
 
     def open(self, name: str | None = None) -> OpenModel:
         """The named model, or the default one. Raises `ConfigError` when it cannot be used."""
-        name = self._named(name or self.default)
+        name = self._resolve_profile(name or self.default)
         if name not in self._open:
             self._open[name] = self._connect(name)
         return self._open[name]
@@ -89,33 +89,35 @@ class ModelPool:
 
         That is said once, in the notices.
         """
-        wanted = self.profiles.get(name, "default")
-        if name == "default" or wanted == "default":
+        model = self.profiles.get(name, "default")
+        if name == "default" or model == "default":
             return self.default
         try:
-            resolve_model(wanted, self.known, self.environ)
+            resolve_model(model, self.known, self.environ)
         except ConfigError as exc:
             self.tell(
                 f"the model of profile {name!r} cannot be used, {self.default} takes its "
                 f"place: {exc}"
             )
             return self.default
-        return wanted
+        return model
 
     def tell(self, notice: str) -> None:
         """Have a person told, once for as long as these models live."""
-        if notice not in self._told:
-            self._told.add(notice)
-            self._untold.append(notice)
+        if notice not in self._notices_given:
+            self._notices_given.add(notice)
+            self._notices.append(notice)
 
     def take_notices(self) -> list[str]:
         """What a person should be told; each sentence is handed out once."""
-        told, self._untold = self._untold, []
-        return told
+        notices, self._notices = self._notices, []
+        return notices
 
     def _connect(self, name: str) -> OpenModel:
         config = self.check(name)
-        others = [self.check(other) for other in self.fallbacks if self._named(other) != name]
+        others = [
+            self.check(other) for other in self.fallbacks if self._resolve_profile(other) != name
+        ]
         seats = [seat for rank, one in enumerate((config, *others)) for seat in _seats(one, rank)]
         return OpenModel(
             RetryingProvider(seats, cooldowns=self.cooldowns, sleep=self.sleep),
@@ -129,7 +131,7 @@ class ModelPool:
 
     def check(self, name: str) -> ModelConfig:
         """What the name stands for. Raises `ConfigError`."""
-        return resolve_model(self._named(name), self.known, self.environ)
+        return resolve_model(self._resolve_profile(name), self.known, self.environ)
 
     def expire_cooldowns(self, name: str) -> None:
         """Let the next request try this model despite its cooldown. Raises `ConfigError`."""
@@ -137,7 +139,7 @@ class ModelPool:
         for account in _accounts(config):
             self.cooldowns.expire_early(account, config.model_id)
 
-    def _named(self, name: str) -> str:
+    def _resolve_profile(self, name: str) -> str:
         """The model that a profile's name stands for; any other name as it is."""
         if any(config.name == name for config in self.known) or name in self._open:
             return name
@@ -146,15 +148,15 @@ class ModelPool:
     def keys(self) -> frozenset[str]:
         """Every key that could be used: of a configured model, or of a vendor in `environ`."""
         names = [name for vendor in VENDORS.values() for name in vendor.key_variables]
-        found = {key for config in self.known for key in (config.api_key or "", *config.api_keys)}
-        found |= {self.environ.get(name, "") for name in names}
+        keys = {key for config in self.known for key in (config.api_key or "", *config.api_keys)}
+        keys |= {self.environ.get(name, "") for name in names}
         for config in self.known:
-            found |= {
+            keys |= {
                 value.removeprefix("Bearer ")
                 for name, value in config.headers.items()
                 if SECRET_HEADER.search(name)
             }
-        return frozenset(found - PLACEHOLDERS)
+        return frozenset(keys - PLACEHOLDERS)
 
     async def aclose(self) -> None:
         for model in self._open.values():

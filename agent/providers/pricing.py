@@ -26,9 +26,9 @@ def tariff_of(config: ModelConfig) -> Tariff:
         return Tariff(name, listed)
     if own[:2] == (None, None) and listed and own[2] is not None:
         return Tariff(name, replace(listed, cached=pico(own[2])))
-    known = (listed.input, listed.output, listed.cached) if listed else (None, None, None)
+    list_prices = (listed.input, listed.output, listed.cached) if listed else (None, None, None)
     input_, output, cached = (
-        its if mine is None else pico(mine) for mine, its in zip(own, known, strict=True)
+        its if mine is None else pico(mine) for mine, its in zip(own, list_prices, strict=True)
     )
     if input_ is None or output is None:
         return Tariff(name)

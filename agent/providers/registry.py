@@ -102,33 +102,33 @@ def register_provider(name: str, factory: ProviderFactory) -> None:
 
 
 def resolve_model(
-    name: str, known: Sequence[ModelConfig], environ: Mapping[str, str]
+    name: str, configured: Sequence[ModelConfig], environ: Mapping[str, str]
 ) -> ModelConfig:
     """What `name` stands for: an entry of `known` (model_list), or `vendor/model`.
 
     Address, window and key come from the entry, then from the vendor; the key then from
     `environ`. Raises `ConfigError` for an unknown name, a bad address or a missing key.
     """
-    config = next((entry for entry in known if entry.name == name), None)
+    config = next((entry for entry in configured if entry.name == name), None)
     if config is None:
         config = ModelConfig(name, name)
     if not config.vendor or not config.model_id:
-        raise _unknown_name(name, known)
+        raise _unknown_name(name, configured)
     vendor = find_vendor(config.vendor)
     if vendor is None:
         if config.vendor not in _registered and config.model != OFFLINE:
             raise _unknown_vendor(config)
-        found = _given(config, environ)
+        key_sources = _configured_keys(config, environ)
         api_base, window = config.api_base, CONTEXT_TOKENS
     else:
-        found = _keys(config, vendor, environ)
+        key_sources = _keys(config, vendor, environ)
         api_base, window = _address(config, vendor), vendor.context_tokens
     return replace(
         config,
         api_base=api_base,
-        api_key=next(iter(found), None),
-        api_keys=tuple(found),
-        key_sources=tuple(found.values()),
+        api_key=next(iter(key_sources), None),
+        api_keys=tuple(key_sources),
+        key_sources=tuple(key_sources.values()),
         context_tokens=config.context_tokens or window,
     )
 
@@ -138,7 +138,7 @@ def open_provider(config: ModelConfig, *, deadlines: Deadlines | None = None) ->
     if config.vendor in _registered:
         from agent.providers.custom import CustomProvider
 
-        return CustomProvider(_made(_registered[config.vendor], config), config.vendor)
+        return CustomProvider(_call_factory(_registered[config.vendor], config), config.vendor)
     vendor = find_vendor(config.vendor)
     if vendor is None:
         from agent.providers.scripted import EchoProvider
@@ -148,7 +148,7 @@ def open_provider(config: ModelConfig, *, deadlines: Deadlines | None = None) ->
     return build_provider(config, vendor, deadlines or Deadlines())
 
 
-def _made(factory: ProviderFactory, config: ModelConfig) -> Provider:
+def _call_factory(factory: ProviderFactory, config: ModelConfig) -> Provider:
     from inspect import signature
 
     try:
@@ -218,7 +218,7 @@ def _address(config: ModelConfig, vendor: Vendor) -> str:
 
 def _keys(config: ModelConfig, vendor: Vendor, environ: Mapping[str, str]) -> dict[str, str]:
     """Each key with its source."""
-    keys = _given(config, environ)
+    keys = _configured_keys(config, environ)
     if not keys:
         names = [name for name in vendor.key_variables if environ.get(name)][:1]
         keys = {environ[name]: _variable(name) for name in names}
@@ -244,12 +244,12 @@ def _keys(config: ModelConfig, vendor: Vendor, environ: Mapping[str, str]) -> di
     return keys
 
 
-def _given(config: ModelConfig, environ: Mapping[str, str]) -> dict[str, str]:
+def _configured_keys(config: ModelConfig, environ: Mapping[str, str]) -> dict[str, str]:
     """The entry's own keys, with the variables that they name filled in; each with its source."""
     keys = config.api_keys or (config.api_key or "",)
     sources = config.key_sources or tuple(_source(config, key) for key in keys)
     return {
-        _expanded(config, key, environ): source
+        _expand_key(config, key, environ): source
         for key, source in zip(keys, sources, strict=True)
         if key
     }
@@ -266,12 +266,12 @@ def _variable(name: str) -> str:
     return t("environment variable {name}", name=name)
 
 
-def _expanded(config: ModelConfig, key: str, environ: Mapping[str, str]) -> str:
+def _expand_key(config: ModelConfig, key: str, environ: Mapping[str, str]) -> str:
     reference = _REFERENCE.fullmatch(key.strip())
     if reference is None:
         return key
-    found = environ.get(reference[1])
-    if not found:
+    value = environ.get(reference[1])
+    if not value:
         raise ConfigError(
             t(
                 "model {config!r}: its key refers to the environment variable "
@@ -280,11 +280,11 @@ def _expanded(config: ModelConfig, key: str, environ: Mapping[str, str]) -> str:
                 reference=reference[1],
             )
         )
-    return found
+    return value
 
 
-def _unknown_name(name: str, known: Sequence[ModelConfig]) -> ConfigError:
-    names = [entry.name for entry in known]
+def _unknown_name(name: str, configured: Sequence[ModelConfig]) -> ConfigError:
+    names = [entry.name for entry in configured]
     guess = suggest_names(name, [*names, *PROFILES])
     return ConfigError(
         t(
@@ -315,8 +315,8 @@ def _unknown_vendor(config: ModelConfig) -> ConfigError:
 def suggest_names(name: str, names: Sequence[str], rest: str = "") -> str:
     from difflib import get_close_matches
 
-    found = get_close_matches(name, names, 1)
-    return t("; did you mean {found!r}?", found=found[0] + rest) if found else ""
+    matches = get_close_matches(name, names, 1)
+    return t("; did you mean {found!r}?", found=matches[0] + rest) if matches else ""
 
 
 # Printable ASCII without a reference that was not filled in.
@@ -336,8 +336,8 @@ def build_provider(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) ->
                 f"model {config.name!r}: its header {name!r} refers to a variable that is not set, "
                 "or holds what no header can"
             )
-    opened = _OPEN[vendor.protocol](config, vendor, deadlines)
-    return CapabilityFallback(opened, tools=config.tools)
+    provider = _OPEN[vendor.protocol](config, vendor, deadlines)
+    return CapabilityFallback(provider, tools=config.tools)
 
 
 def _openai(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) -> ClosingProvider:

@@ -45,9 +45,9 @@ class _Attempt:
     """What one request has come to: seats that it asks no more, and how often it asked each."""
 
     request: ModelRequest
-    asked: int = 0
+    attempts: int = 0
     failures: dict[int, int] = field(default_factory=dict)
-    gone: set[int] = field(default_factory=set)
+    excluded: set[int] = field(default_factory=set)
     rank: int = 0
     error: ProviderError | None = None
     # A stream has failed, and nobody has been told yet that what it said is void.
@@ -95,15 +95,15 @@ class RetryingProvider:
                 continue
             try:
                 async with aclosing(self._ask(this, n)) as stream:
-                    async for said in stream:
-                        yield said
+                    async for event in stream:
+                        yield event
                 return
             except ContextTooLong:
                 raise
             except ProviderError as exc:
                 this.error, this.void = exc, True
                 wait_s = self._judge(this, n, exc)
-            if len(this.gone) == len(self._seats):
+            if len(this.excluded) == len(self._seats):
                 raise self._last(this)
             if wait_s:
                 yield self._retry(this, wait_s)
@@ -119,23 +119,23 @@ class RetryingProvider:
         """One attempt; what it comes to is noted."""
         seat = self._seats[n]
         place = seat.account, seat.model or this.request.model
-        heard = False
+        has_event = False
         # Before anything is told: nobody else may take it for the one to probe meanwhile.
         self._cooldowns.begin(*place)
         try:
-            for told in self._change(this, n):
-                yield told
-            this.asked += 1
+            for notice in self._change(this, n):
+                yield notice
+            this.attempts += 1
             stream = seat.provider.stream(replace(this.request, model=place[1]))
             # Providers are async generators; closing one ends its connection at once.
             async with aclosing(cast(AsyncGenerator[ModelEvent], stream)):
                 async for event in stream:
-                    if not heard:
-                        self._cooldowns.answered(*place)
-                    heard = True
+                    if not has_event:
+                        self._cooldowns.mark_answered(*place)
+                    has_event = True
                     yield replace(event, rank=seat.rank) if isinstance(event, Reply) else event
         except ContextTooLong:
-            self._cooldowns.answered(*place)
+            self._cooldowns.mark_answered(*place)
             raise
         finally:
             self._cooldowns.release_probe(*place)
@@ -146,17 +146,17 @@ class RetryingProvider:
         Raises `ProviderError` when that would take too long.
         """
         while True:
-            left = {n: self._left_s(this, n) for n in self._open(this)}
-            ready = next((n for n, left_s in left.items() if not left_s), None)
+            wait_by_seat = {n: self._left_s(this, n) for n in self._open(this)}
+            ready = next((n for n, left_s in wait_by_seat.items() if not left_s), None)
             if ready is not None:
                 return ready
             # Nobody gains by not asking what may be up again; a stated limit is kept, though.
-            eager = next((n for n in left if self._cause(this, n)[0] != "limit"), None)
+            eager = next((n for n in wait_by_seat if self._cause(this, n)[0] != "limit"), None)
             if eager is not None:
                 return eager
-            if not await self._settled(this, next(iter(left))):
+            if not await self._wait_for_probes(this, next(iter(wait_by_seat))):
                 break
-        if min(left.values()) <= _PATIENCE_S:
+        if min(wait_by_seat.values()) <= _PATIENCE_S:
             return None
         raise self._last(this)
 
@@ -171,13 +171,13 @@ class RetryingProvider:
             return self._backoff_s(failures)
         if isinstance(error, KeyRefused):
             self._rest(this, n, error)
-            this.gone.add(n)
+            this.excluded.add(n)
             return 0.0
         # The other keys lead to the same server.
         for other, one in enumerate(self._seats):
             if one.rank == seat.rank:
                 self._rest(this, other, error)
-                this.gone.add(other)
+                this.excluded.add(other)
         return 0.0
 
     def _after_limit(self, this: _Attempt, n: int, error: RateLimited, *, again: bool) -> float:
@@ -193,25 +193,25 @@ class RetryingProvider:
                 return wait_s + self._jitter() * _BASE_S
         else:
             self._rest(this, n, error)
-        this.gone.add(n)
+        this.excluded.add(n)
         return 0.0
 
     def _change(self, this: _Attempt, n: int) -> list[ModelEvent]:
         """What is told before an attempt: that another model or key is asked, that all is void."""
         seat, error = self._seats[n], this.error
         if seat.rank == this.rank:
-            told: list[ModelEvent] = [self._retry(this, 0.0)] if this.void else []
-            if told and isinstance(error, KeyRefused):
-                told.append(Notice("warning", t("{error}; trying another key", error=error)))
-            return told
+            notices: list[ModelEvent] = [self._retry(this, 0.0)] if this.void else []
+            if notices and isinstance(error, KeyRefused):
+                notices.append(Notice("warning", t("{error}; trying another key", error=error)))
+            return notices
         before = next(n for n, one in enumerate(self._seats) if one.rank == this.rank)
         reason = str(error) if error else self._cause(this, before)[1]
         names = (self._seats[before].name(this.request), seat.name(this.request))
         this.rank = seat.rank
-        told = [self._retry(this, 0.0, reason)]
+        notices = [self._retry(this, 0.0, reason)]
         # Passed over, it is told once in a turn: later requests end with what tools said.
         if error or (this.request.messages and this.request.messages[-1].role == "user"):
-            told.append(
+            notices.append(
                 Notice(
                     "warning",
                     t(
@@ -224,14 +224,14 @@ class RetryingProvider:
                     ),
                 )
             )
-        return told
+        return notices
 
     def _retry(self, this: _Attempt, wait_s: float, reason: str = "") -> Retry:
         this.void = False
         if not reason:
             reason = str(this.error) if this.error else self._cause(this, self._open(this)[0])[1]
         most = self._attempts * len(self._seats)
-        return Retry(reason, min(this.asked + 1, most), most, wait_s, this.rank)
+        return Retry(reason, min(this.attempts + 1, most), most, wait_s, this.rank)
 
     def _rest_s(self, this: _Attempt) -> float:
         return min(self._left_s(this, n) for n in self._open(this)) + self._jitter() * _BASE_S
@@ -240,10 +240,10 @@ class RetryingProvider:
         """What is raised when nobody is left to ask: a limit tells when it is over."""
         if this.error is not None and not isinstance(this.error, RateLimited):
             return this.error
-        left = {n: self._left_s(this, n) for n in range(len(self._seats))}
-        limits = [n for n in left if left[n] and self._cause(this, n)[0] == "limit"]
+        wait_by_seat = {n: self._left_s(this, n) for n in range(len(self._seats))}
+        limits = [n for n in wait_by_seat if wait_by_seat[n] and self._cause(this, n)[0] == "limit"]
         if limits:
-            return self._resting(this, min(limits, key=lambda n: left[n]))
+            return self._resting(this, min(limits, key=lambda n: wait_by_seat[n]))
         return this.error or Unavailable(t("no model is available"))
 
     def _resting(self, this: _Attempt, n: int) -> RateLimited:
@@ -265,7 +265,7 @@ class RetryingProvider:
         return self._jitter() * min(_CAP_S, _BASE_S * 2.0 ** (failures - 1))
 
     def _open(self, this: _Attempt) -> list[int]:
-        return [n for n in range(len(self._seats)) if n not in this.gone]
+        return [n for n in range(len(self._seats)) if n not in this.excluded]
 
     def _place(self, this: _Attempt, n: int) -> tuple[KeyRef, str]:
         return self._seats[n].account, self._seats[n].model or this.request.model
@@ -279,8 +279,8 @@ class RetryingProvider:
     def _rest(self, this: _Attempt, n: int, error: ProviderError) -> None:
         self._cooldowns.failed(*self._place(this, n), error)
 
-    async def _settled(self, this: _Attempt, n: int) -> bool:
-        return await self._cooldowns.settled(*self._place(this, n))
+    async def _wait_for_probes(self, this: _Attempt, n: int) -> bool:
+        return await self._cooldowns.wait_for_probes(*self._place(this, n))
 
 
 def humanize_seconds(seconds: float) -> str:

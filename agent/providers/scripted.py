@@ -87,16 +87,18 @@ def reply_events(request: ModelRequest, message: Message) -> Iterator[ModelEvent
         yield TextDelta(word)
     for call in message.tool_calls:
         yield ToolCallDelta(call.id, call.name, call.raw)
-    said = len(message.text) + len(thinking) + sum(len(call.raw) for call in message.tool_calls)
-    asked = len(request.system) + sum(len(one.text) for one in request.messages)
+    reply_chars = (
+        len(message.text) + len(thinking) + sum(len(call.raw) for call in message.tool_calls)
+    )
+    prompt_chars = len(request.system) + sum(len(one.text) for one in request.messages)
     reason = "tool_calls" if message.tool_calls else "stop"
-    yield Reply(message, Usage(-(-asked // 4), -(-said // 4)), reason)
+    yield Reply(message, Usage(-(-prompt_chars // 4), -(-reply_chars // 4)), reason)
 
 
 def _answer(request: ModelRequest) -> Message:
     results = _results(request)
     if results:
-        quoted = "\n\n".join(_cut(result) for result in results)
+        quoted = "\n\n".join(_quote(result) for result in results)
         return assistant(render_prompt("offline_results", results=quoted))
     text = next((one.text for one in reversed(request.messages) if one.role == "user"), "")
     number = next_call_number(request.messages)
@@ -106,10 +108,10 @@ def _answer(request: ModelRequest) -> Message:
     )
     if calls:
         return assistant("", calls)
-    return assistant(render_prompt("offline", text=text or _told(request)))
+    return assistant(render_prompt("offline", text=text or _context_text(request)))
 
 
-def _told(request: ModelRequest) -> str:
+def _context_text(request: ModelRequest) -> str:
     """What nobody has said and the model reads all the same, of the last message."""
     last = request.messages[-1:]
     return "\n\n".join(p.text for m in last for p in m.content if isinstance(p, Context))
@@ -117,14 +119,14 @@ def _told(request: ModelRequest) -> str:
 
 def _results(request: ModelRequest) -> list[str]:
     """The results that arrived since the last reply, in order."""
-    found: list[str] = []
+    results: list[str] = []
     for message in reversed(request.messages):
         if message.role != "tool":
             break
-        found.insert(0, message.text)
-    return found
+        results.insert(0, message.text)
+    return results
 
 
-def _cut(text: str) -> str:
-    shown = text if len(text) <= _QUOTED_CHARS else text[:_QUOTED_CHARS] + "…"
-    return "\n".join(f"> {line}" for line in shown.splitlines() or [json.dumps(shown)])
+def _quote(text: str) -> str:
+    excerpt = text if len(text) <= _QUOTED_CHARS else text[:_QUOTED_CHARS] + "…"
+    return "\n".join(f"> {line}" for line in excerpt.splitlines() or [json.dumps(excerpt)])

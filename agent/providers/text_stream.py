@@ -16,60 +16,60 @@ class ThinkTagFilter:
     """
 
     def __init__(self) -> None:
-        self._held = ""
+        self._pending = ""
         self._closing: str | None = None
-        self._begun = False
+        self._has_begun = False
         self._after = False
 
     @property
     def is_over(self) -> bool:
         """No thought can come any more, and nothing is held back."""
-        return self._begun and self._closing is None and not self._after
+        return self._has_begun and self._closing is None and not self._after
 
     def feed(self, text: str) -> list[tuple[bool, str]]:
         """Pieces that are certain by now, each with whether it is a thought."""
-        self._held += text
-        if not self._begun and not self._begin():
+        self._pending += text
+        if not self._has_begun and not self._begin():
             return []
         if self._closing is None:
             return self._rest()
-        thought, found, rest = self._held.partition(self._closing)
-        if not found:
-            kept = _overlap(self._held, self._closing)
-            thought, self._held = (
-                self._held[: len(self._held) - kept],
-                self._held[-kept:] * (kept > 0),
+        thought, closing_tag, rest = self._pending.partition(self._closing)
+        if not closing_tag:
+            overlap = _overlap(self._pending, self._closing)
+            thought, self._pending = (
+                self._pending[: len(self._pending) - overlap],
+                self._pending[-overlap:] * (overlap > 0),
             )
             return [(True, thought)] if thought else []
-        self._held, self._closing, self._after = rest, None, True
+        self._pending, self._closing, self._after = rest, None, True
         return [*([(True, thought)] if thought else []), *self._rest()]
 
     def end(self) -> list[tuple[bool, str]]:
         """What was held back, once nothing can follow it."""
-        held, self._held = self._held, ""
-        self._begun = True
-        if not held or (self._after and not held.strip()):
+        pending, self._pending = self._pending, ""
+        self._has_begun = True
+        if not pending or (self._after and not pending.strip()):
             return []
-        return [(self._closing is not None, held)]
+        return [(self._closing is not None, pending)]
 
     def _begin(self) -> bool:
         """Whether it is decided by now if the text begins with a thought."""
-        start = self._held.lstrip()
+        start = self._pending.lstrip()
         for opening, closing in _TAGS.items():
             if start.startswith(opening):
-                self._held, self._closing = start[len(opening) :], closing
-                self._begun = True
+                self._pending, self._closing = start[len(opening) :], closing
+                self._has_begun = True
                 return True
-        self._begun = not any(opening.startswith(start) for opening in _TAGS)
-        return self._begun
+        self._has_begun = not any(opening.startswith(start) for opening in _TAGS)
+        return self._has_begun
 
     def _rest(self) -> list[tuple[bool, str]]:
         if self._after:
             # The blank lines between thought and answer belong to neither.
-            self._held = self._held.lstrip()
-            self._after = not self._held
-        held, self._held = self._held, ""
-        return [(False, held)] if held else []
+            self._pending = self._pending.lstrip()
+            self._after = not self._pending
+        pending, self._pending = self._pending, ""
+        return [(False, pending)] if pending else []
 
 
 def _overlap(text: str, tag: str) -> int:
@@ -81,23 +81,23 @@ def _overlap(text: str, tag: str) -> int:
 class DeltaBuffer:
     """Text as it streams; half of a surrogate pair waits for its other half."""
 
-    said: list[str] = field(default_factory=list)
-    held: str = ""
+    texts: list[str] = field(default_factory=list)
+    pending: str = ""
     chars: int = 0
 
     def add(self, text: str) -> str:
-        text = self.held + text
-        self.held = ""
+        text = self.pending + text
+        self.pending = ""
         if text and "\ud800" <= text[-1] <= "\udbff":
-            text, self.held = text[:-1], text[-1]
+            text, self.pending = text[:-1], text[-1]
         text = replace_lone_surrogates(text)
-        self.said.append(text)
+        self.texts.append(text)
         self.chars += len(text)
         return text
 
     @property
     def text(self) -> str:
-        return "".join(self.said) + replace_lone_surrogates(self.held)
+        return "".join(self.texts) + replace_lone_surrogates(self.pending)
 
 
 class TextStream:

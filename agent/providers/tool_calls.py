@@ -37,8 +37,8 @@ def parse_tool_call(call_id: str, name: str, raw: str, *, cut: bool = False) -> 
 
 def next_call_number(messages: Iterable[Message]) -> int:
     """One more than the highest `call_N` in the conversation."""
-    found = (_MADE_ID.fullmatch(call.id) for message in messages for call in message.tool_calls)
-    return max((int(match[1]) for match in found if match), default=0) + 1
+    matches = (_MADE_ID.fullmatch(call.id) for message in messages for call in message.tool_calls)
+    return max((int(match[1]) for match in matches if match), default=0) + 1
 
 
 def _refuse(constant: str) -> float:

@@ -20,10 +20,10 @@ class RequestHeadCache:
     def __init__(self, write: Callable[[ModelRequest], bytes]) -> None:
         self._write = write
         # The value holds the tools, so that their ids in the key stay theirs.
-        self._known: dict[tuple[object, ...], tuple[bytes, tuple[ToolSpec, ...]]] = {}
+        self._cache: dict[tuple[object, ...], tuple[bytes, tuple[ToolSpec, ...]]] = {}
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._cache)
 
     def of(self, request: ModelRequest) -> bytes:
         tools = tuple(request.tools)
@@ -36,13 +36,13 @@ class RequestHeadCache:
             options,
             tuple(map(id, tools)),
         )
-        known = self._known.get(key)
-        if known is not None:
-            return known[0]
-        if len(self._known) >= _CACHED_HEADS:
-            del self._known[next(iter(self._known))]
+        entry = self._cache.get(key)
+        if entry is not None:
+            return entry[0]
+        if len(self._cache) >= _CACHED_HEADS:
+            del self._cache[next(iter(self._cache))]
         head = self._write(request)
-        self._known[key] = (head, tools)
+        self._cache[key] = (head, tools)
         return head
 
 

@@ -68,9 +68,9 @@ class AnthropicRequestEncoder:
             for role, group in groupby(request.messages, _role)
         ]
         turns = [(role, blocks) for role, blocks in turns if blocks]
-        marked = [n for n, (role, _) in enumerate(turns) if role == "user"][-2:]
+        cached_turns = [n for n, (role, _) in enumerate(turns) if role == "user"][-2:]
         messages = [
-            _turn(role, blocks[:-1] + _CACHED if n in marked else blocks)
+            _turn(role, blocks[:-1] + _CACHED if n in cached_turns else blocks)
             for n, (role, blocks) in enumerate(turns)
         ]
         return self._heads.of(request) + b",".join(messages) + b"]}"
@@ -116,11 +116,11 @@ def is_adaptive(model: str) -> bool:
     return tuple(numbers[:2]) >= (4, 6)
 
 
-def _thinking(request: ModelRequest, wanted: object) -> object:
+def _thinking(request: ModelRequest, option: object) -> object:
     """The field `thinking`; None leaves it to the model."""
-    if not isinstance(wanted, bool):
-        return wanted
-    if not wanted:
+    if not isinstance(option, bool):
+        return option
+    if not option:
         return {"type": "disabled"}
     if is_adaptive(request.model):
         return {"type": "adaptive", "display": "summarized"}
@@ -140,7 +140,9 @@ def _may_think(request: ModelRequest) -> bool:
     last = next((one for one in reversed(request.messages) if one.role == "assistant"), None)
     if last is None or not last.tool_calls:
         return True
-    begins = next((block for part in last.content if (block := _said(part, {}))), {"type": ""})
+    begins = next(
+        (block for part in last.content if (block := _assistant_block(part, {}))), {"type": ""}
+    )
     return "thinking" in begins["type"]
 
 
@@ -172,7 +174,7 @@ def _content(message: Message) -> list[dict[str, Any]]:
             return [_result(message)]
         case "assistant":
             calls = {call.id: _call(call) for call in message.tool_calls}
-            blocks = [block for part in message.content if (block := _said(part, calls))]
+            blocks = [block for part in message.content if (block := _assistant_block(part, calls))]
             blocks += calls.values()
             silent = all(block["type"].endswith("thinking") for block in blocks)
             return (
@@ -185,7 +187,7 @@ def _content(message: Message) -> list[dict[str, Any]]:
             return [*images, *_text(text_with_context(message))]
 
 
-def _said(part: Part, calls: dict[str, dict[str, Any]]) -> dict[str, Any] | None:
+def _assistant_block(part: Part, calls: dict[str, dict[str, Any]]) -> dict[str, Any] | None:
     """The part's block; a call that stands among the parts is taken out of `calls`."""
     match part:
         case ToolCallMarker(call_id):

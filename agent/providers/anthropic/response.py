@@ -49,7 +49,7 @@ class _Block:
 
     kind: str
     data: JsonObject
-    words: DeltaBuffer = field(default_factory=DeltaBuffer)
+    text_buffer: DeltaBuffer = field(default_factory=DeltaBuffer)
     pieces: list[str] = field(default_factory=list)
     signature: str = ""
     id: str = ""
@@ -65,19 +65,19 @@ class _Block:
     @property
     def part(self) -> Part | None:
         match self.kind:
-            case "text" if self.words.text:
-                return Text(self.words.text)
-            case "thinking" if self.words.text or self.signature:
-                return Thinking(self.words.text, self.signature or None)
+            case "text" if self.text_buffer.text:
+                return Text(self.text_buffer.text)
+            case "thinking" if self.text_buffer.text or self.signature:
+                return Thinking(self.text_buffer.text, self.signature or None)
             case "redacted_thinking" if text_of(self.data.get("data")):
                 return RedactedThinking(text_of(self.data.get("data")))
         return None
 
     def call(self, *, cut: bool) -> ToolCall:
         raw = "".join(self.pieces)
-        given = self.data.get("input")
-        if not raw and isinstance(given, dict) and given:
-            raw = encode_json(given).decode()
+        input_data = self.data.get("input")
+        if not raw and isinstance(input_data, dict) and input_data:
+            raw = encode_json(input_data).decode()
         return parse_tool_call(self.id, self.name, raw, cut=cut)
 
 
@@ -112,7 +112,7 @@ class AnthropicResponseBuilder:
             case "message_stop":
                 self._ended = True
             case "message":
-                yield from self._whole(payload)
+                yield from self._read_whole_reply(payload)
 
     def finish(self, *, done: bool) -> Iterator[ModelEvent]:
         """The `Reply`. Raises `Unavailable` for a stream that was cut."""
@@ -141,13 +141,13 @@ class AnthropicResponseBuilder:
             block.id = self._own_id(replace_lone_surrogates(text_of(data.get("id"))), block)
             yield ToolCallDelta(block.id, block.name, "")
 
-    def _own_id(self, given: str, block: _Block) -> str:
+    def _own_id(self, call_id: str, block: _Block) -> str:
         """One is made up for a server that gives none, or the same one twice."""
-        taken = {one.id for one in self._blocks.values() if one is not block}
-        if given and given not in taken:
-            return given
+        used_ids = {one.id for one in self._blocks.values() if one is not block}
+        if call_id and call_id not in used_ids:
+            return call_id
         number = self._number()
-        while f"call_{number}" in taken:
+        while f"call_{number}" in used_ids:
             number += 1
         return f"call_{number}"
 
@@ -167,19 +167,19 @@ class AnthropicResponseBuilder:
                 yield ToolCallDelta(block.id, block.name, piece)
 
     def _say(self, block: _Block, text: str) -> Iterator[ModelEvent]:
-        if not text or not (text := block.words.add(text)):
+        if not text or not (text := block.text_buffer.add(text)):
             return
         if block.kind == "thinking":
-            yield ThinkingDelta(text, block.words.chars)
+            yield ThinkingDelta(text, block.text_buffer.chars)
         elif block.kind == "text":
             yield TextDelta(text)
 
     def _close(self, index: int) -> Iterator[ModelEvent]:
         block = self._blocks.get(index)
-        if block is not None and block.kind == "thinking" and block.words.text:
-            yield ThinkingEnd(block.words.text)
+        if block is not None and block.kind == "thinking" and block.text_buffer.text:
+            yield ThinkingEnd(block.text_buffer.text)
 
-    def _whole(self, message: JsonObject) -> Iterator[ModelEvent]:
+    def _read_whole_reply(self, message: JsonObject) -> Iterator[ModelEvent]:
         """A reply that was not streamed, which some compatible servers send all the same."""
         self._count(message.get("usage"))
         content = message.get("content")
@@ -201,8 +201,8 @@ class AnthropicResponseBuilder:
             return None
         get = self._usage.get
         cached = get("cache_read_input_tokens", 0)
-        fresh = get("input_tokens", 0) + get("cache_creation_input_tokens", 0)
-        return Usage(fresh + cached, get("output_tokens", 0), cached)
+        uncached = get("input_tokens", 0) + get("cache_creation_input_tokens", 0)
+        return Usage(uncached + cached, get("output_tokens", 0), cached)
 
 
 def _object(value: Any) -> JsonObject:

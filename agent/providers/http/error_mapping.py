@@ -111,7 +111,7 @@ class ErrorResponse:
     """A refusal as the server put it; `codes` are its code and type, `said` is safe to show."""
 
     status: int
-    said: str
+    detail: str
     codes: frozenset[str] = frozenset()
     retry_after_s: float | None = None
 
@@ -119,8 +119,8 @@ class ErrorResponse:
 def map_error(endpoint: Endpoint, model: str, fault: ErrorResponse) -> ProviderError:
     """The error for a fault; never a key in its text."""
     vendor, status = endpoint.vendor, fault.status
-    said = f": {fault.said}" if fault.said else ""
-    bad, missing = _BAD_THOUGHTS.search(said), _MISSING_THOUGHTS.search(said)
+    detail = f": {fault.detail}" if fault.detail else ""
+    bad, missing = _BAD_THOUGHTS.search(detail), _MISSING_THOUGHTS.search(detail)
     # Some who stand in between report it as 429 or 500.
     if status >= 400 and (bad or missing):
         return BadThoughts(
@@ -128,7 +128,7 @@ def map_error(endpoint: Endpoint, model: str, fault: ErrorResponse) -> ProviderE
                 "{vendor} rejected earlier thinking blocks in this conversation for {model}{said}",
                 vendor=vendor,
                 model=model,
-                said=said,
+                said=detail,
             ),
             missing=not bad,
         )
@@ -138,29 +138,29 @@ def map_error(endpoint: Endpoint, model: str, fault: ErrorResponse) -> ProviderE
                 "the conversation is too long for the context window of {vendor}/{model}{said}",
                 vendor=vendor,
                 model=model,
-                said=said,
+                said=detail,
             )
         )
     if status == 402 or (status in (403, 429) and _has_no_credit(fault)):
         return KeyRefused(
-            t("the account at {vendor} has no credit left{said}", vendor=vendor, said=said),
+            t("the account at {vendor} has no credit left{said}", vendor=vendor, said=detail),
             hint=t("Top up the account, or choose another model."),
         )
     if status == 429:
         return RateLimited(
-            t("{vendor} rate limit reached{said}", vendor=vendor, said=said),
+            t("{vendor} rate limit reached{said}", vendor=vendor, said=detail),
             retry_after_s=fault.retry_after_s,
         )
     if status == 408:
-        return TimedOut(t("{vendor} timed out{said}", vendor=vendor, said=said))
-    if status in (404, 500, 501) and _refused(said) is not Rejected:
-        return _refused(said)(
+        return TimedOut(t("{vendor} timed out{said}", vendor=vendor, said=detail))
+    if status in (404, 500, 501) and _rejection_type(detail) is not Rejected:
+        return _rejection_type(detail)(
             t(
                 "{vendor} refused the request for {model} (status {status}){said}",
                 vendor=vendor,
                 model=model,
                 status=status,
-                said=said,
+                said=detail,
             )
         )
     if status >= 500 or status in (409, 425):
@@ -169,24 +169,24 @@ def map_error(endpoint: Endpoint, model: str, fault: ErrorResponse) -> ProviderE
                 "{vendor} returned an error (status {status}){said}",
                 vendor=vendor,
                 status=status,
-                said=said,
+                said=detail,
             )
         )
-    return _rejected(endpoint, model, status, said)
+    return _rejected(endpoint, model, status, detail)
 
 
-def _rejected(endpoint: Endpoint, model: str, status: int, said: str) -> Rejected:
+def _rejected(endpoint: Endpoint, model: str, status: int, detail: str) -> Rejected:
     vendor = endpoint.vendor
     key = endpoint.key_variable or "api_key"
     used = endpoint.key_source or key
     if status in (401, 403) and not endpoint.api_key:
         return KeyRefused(
-            t("{vendor} requires an API key, and none is set{said}", vendor=vendor, said=said),
+            t("{vendor} requires an API key, and none is set{said}", vendor=vendor, said=detail),
             hint=t("Set {key}.", key=key),
         )
-    if status == 401 or _BAD_KEY.search(said):
+    if status == 401 or _BAD_KEY.search(detail):
         return KeyRefused(
-            t("{vendor} rejected the API key{said}", vendor=vendor, said=said),
+            t("{vendor} rejected the API key{said}", vendor=vendor, said=detail),
             hint=t("Check {key}.", key=used),
         )
     if status == 403:
@@ -195,7 +195,7 @@ def _rejected(endpoint: Endpoint, model: str, status: int, said: str) -> Rejecte
                 "{vendor} does not allow this key to use {model}{said}",
                 vendor=vendor,
                 model=model,
-                said=said,
+                said=detail,
             ),
             hint=t("Check {key} and the permissions of its account.", key=used),
             every_model=False,
@@ -207,7 +207,7 @@ def _rejected(endpoint: Endpoint, model: str, status: int, said: str) -> Rejecte
                 vendor=vendor,
                 api_base=endpoint.api_base,
                 model=model,
-                said=said,
+                said=detail,
             ),
             hint=t("Check the model's name and api_base."),
         )
@@ -220,42 +220,42 @@ def _rejected(endpoint: Endpoint, model: str, status: int, said: str) -> Rejecte
             ),
             hint=t("Set api_base to the final address."),
         )
-    return _refused(said)(
+    return _rejection_type(detail)(
         t(
             "{vendor} refused the request for {model} (status {status}){said}",
             vendor=vendor,
             model=model,
             status=status,
-            said=said,
+            said=detail,
         )
     )
 
 
-def _refused(said: str) -> type[Rejected]:
-    if _WRONG_LIMIT.search(said):
+def _rejection_type(detail: str) -> type[Rejected]:
+    if _WRONG_LIMIT.search(detail):
         return WrongLimitName
-    if _NO_TOOLS.search(said):
+    if _NO_TOOLS.search(detail):
         return NoTools
-    if _NO_IMAGES.search(said):
+    if _NO_IMAGES.search(detail):
         return NoImages
-    if _BAD_IMAGE.search(said):
+    if _BAD_IMAGE.search(detail):
         return BadImage
-    return NoThinking if _NO_THINKING.search(said) else Rejected
+    return NoThinking if _NO_THINKING.search(detail) else Rejected
 
 
 def _is_too_long(fault: ErrorResponse) -> bool:
     if fault.codes & _TOO_LONG_CODES or fault.status == 413:
         return True
     if fault.status == 429:
-        return "request too large" in fault.said.lower()
-    return fault.status in (400, 422, 500) and bool(_TOO_LONG.search(fault.said))
+        return "request too large" in fault.detail.lower()
+    return fault.status in (400, 422, 500) and bool(_TOO_LONG.search(fault.detail))
 
 
 def _has_no_credit(fault: ErrorResponse) -> bool:
     # Gemini says this of every limit, also of those that end within a minute.
     if "RESOURCE_EXHAUSTED" in fault.codes:
         return False
-    return "insufficient_quota" in fault.codes or bool(_NO_CREDIT.search(fault.said))
+    return "insufficient_quota" in fault.codes or bool(_NO_CREDIT.search(fault.detail))
 
 
 _SAID_CHARS = 300
@@ -294,10 +294,10 @@ def error_from_response(
         data = json.loads(body.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
         data = None
-    said, codes = _read(endpoint, data)
+    detail, codes = _read(endpoint, data)
     wait_s = retry_after_s(headers)
-    wait_s = _said_wait_s(said) if wait_s is None else wait_s
-    return map_error(endpoint, model, ErrorResponse(status, said, codes, wait_s))
+    wait_s = _wait_s_in_text(detail) if wait_s is None else wait_s
+    return map_error(endpoint, model, ErrorResponse(status, detail, codes, wait_s))
 
 
 def from_payload(
@@ -309,11 +309,11 @@ def from_payload(
     data = payload if payload.get("error") else choice
     if not isinstance(data, dict) or not data.get("error"):
         return None
-    said, codes = _read(endpoint, data)
+    detail, codes = _read(endpoint, data)
     numbers = [int(code) for code in codes if code.isdecimal() and len(code) == 3]
-    known = [_CODE_STATUS[code] for code in codes if code in _CODE_STATUS]
-    status = next(iter([*numbers, *sorted(known, reverse=True)]), 500)
-    return map_error(endpoint, model, ErrorResponse(status, said, codes, _said_wait_s(said)))
+    statuses = [_CODE_STATUS[code] for code in codes if code in _CODE_STATUS]
+    status = next(iter([*numbers, *sorted(statuses, reverse=True)]), 500)
+    return map_error(endpoint, model, ErrorResponse(status, detail, codes, _wait_s_in_text(detail)))
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
@@ -327,12 +327,12 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
     return _until(headers["retry-after"]) if "retry-after" in headers else None
 
 
-def _said_wait_s(said: str) -> float | None:
+def _wait_s_in_text(detail: str) -> float | None:
     """Seconds from "try again in 6m0s", which some say in words alone."""
-    found = _WAIT.search(said)
-    if found is None or not any(found.groups()):
+    match = _WAIT.search(detail)
+    if match is None or not any(match.groups()):
         return None
-    hours, minutes, seconds, milliseconds = (float(part or 0) for part in found.groups())
+    hours, minutes, seconds, milliseconds = (float(part or 0) for part in match.groups())
     return hours * 3600 + minutes * 60 + seconds + milliseconds / 1000
 
 
@@ -354,9 +354,11 @@ def _read(endpoint: Endpoint, data: object) -> tuple[str, frozenset[str]]:
         return _safe(endpoint, error), frozenset()
     if not isinstance(error, dict):
         return "", frozenset()
-    said = error.get("message") or error.get("detail") or error.get("msg") or ""
+    detail = error.get("message") or error.get("detail") or error.get("msg") or ""
     codes = {str(error[name]) for name in ("code", "type", "status") if error.get(name)}
-    return _safe(endpoint, said if isinstance(said, str) else json.dumps(said)), frozenset(codes)
+    return _safe(endpoint, detail if isinstance(detail, str) else json.dumps(detail)), frozenset(
+        codes
+    )
 
 
 def _safe(endpoint: Endpoint, text: str) -> str:

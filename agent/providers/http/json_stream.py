@@ -52,8 +52,8 @@ class SseParser:
         self._tail = []
         self._tail_size = 0
         self._keep(lines.pop())
-        found = [self._line(line) for line in lines]
-        return [item for item in found if item is not None]
+        items = [self._line(line) for line in lines]
+        return [item for item in items if item is not None]
 
     def close(self) -> list[JsonObject]:
         """The object that the end of the stream completed, if there was one."""
@@ -61,8 +61,8 @@ class SseParser:
         self._tail = []
         if self._plain:
             return [_parse(rest.decode("utf-8", "replace"))]
-        found = [self._line(rest), self._line(b"")]
-        return [item for item in found if item is not None]
+        items = [self._line(rest), self._line(b"")]
+        return [item for item in items if item is not None]
 
     def _sniff(self, chunk: bytes) -> bytes:
         chunk = b"".join(self._tail) + chunk
@@ -174,7 +174,7 @@ class NdjsonParser:
         return self._read([rest])
 
     def _read(self, lines: list[bytes]) -> list[JsonObject]:
-        found: list[JsonObject] = []
+        items: list[JsonObject] = []
         for line in lines:
             if self.done or not line.strip():
                 continue
@@ -185,5 +185,5 @@ class NdjsonParser:
             if not isinstance(value, dict):
                 raise BadReply(t("the model server sent JSON that is not an object"))
             self.done = value.get("done") is True
-            found.append(value)
-        return found
+            items.append(value)
+        return items

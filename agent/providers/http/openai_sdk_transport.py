@@ -24,7 +24,7 @@ class SdkTransport:
     def __init__(self, endpoint: Endpoint, deadlines: Deadlines) -> None:
         self._endpoint = endpoint
         self._deadlines = deadlines
-        self._clients: PerLoop[openai.AsyncOpenAI] = PerLoop(self._opened)
+        self._clients: PerLoop[openai.AsyncOpenAI] = PerLoop(self._open_client)
 
     @asynccontextmanager
     async def post(self, body: bytes) -> AsyncIterator[HttpResponse]:
@@ -75,7 +75,7 @@ class SdkTransport:
         except httpx2.HTTPError as exc:
             raise self._failure(exc) from exc
 
-    def _opened(self) -> "openai.AsyncOpenAI":
+    def _open_client(self) -> "openai.AsyncOpenAI":
         import httpx2
         import openai
 

@@ -20,15 +20,15 @@ def coalesce_deltas(portion: Iterable[ModelEvent]) -> Iterator[ModelEvent]:
     try:
         for event in portion:
             if run and not _continues(event, run[-1]):
-                yield _whole(run)
+                yield _merge(run)
                 run = []
             run.append(event)
     except ProviderError:
         if run:
-            yield _whole(run)
+            yield _merge(run)
         raise
     if run:
-        yield _whole(run)
+        yield _merge(run)
 
 
 def _continues(event: ModelEvent, last: ModelEvent) -> bool:
@@ -40,7 +40,7 @@ def _continues(event: ModelEvent, last: ModelEvent) -> bool:
     return kind is TextDelta or kind is ThinkingDelta
 
 
-def _whole(run: Sequence[ModelEvent]) -> ModelEvent:
+def _merge(run: Sequence[ModelEvent]) -> ModelEvent:
     """One delta for all of them."""
     last = run[-1]
     if len(run) == 1:

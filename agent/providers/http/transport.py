@@ -57,9 +57,11 @@ class Endpoint:
     @property
     def secrets(self) -> tuple[str, ...]:
         """What no error may repeat: the key, and headers that hold one."""
-        named = [value for name, value in self.extra_headers.items() if SECRET_HEADER.search(name)]
-        found = {value.removeprefix("Bearer ") for value in (self.api_key, *named)}
-        return tuple(sorted(filter(None, found), key=len, reverse=True))
+        header_values = [
+            value for name, value in self.extra_headers.items() if SECRET_HEADER.search(name)
+        ]
+        values = {value.removeprefix("Bearer ") for value in (self.api_key, *header_values)}
+        return tuple(sorted(filter(None, values), key=len, reverse=True))
 
     @property
     def url(self) -> str:
@@ -77,9 +79,11 @@ class Endpoint:
         if self.api_key:
             bearer = "Bearer " * (self.key_header == "Authorization")
             headers[self.key_header] = f"{bearer}{self.api_key}"
-        named = {name.lower() for name in self.extra_headers}
-        kept = {name: value for name, value in headers.items() if name.lower() not in named}
-        return {**kept, **self.extra_headers}
+        extra_names = {name.lower() for name in self.extra_headers}
+        defaults = {
+            name: value for name, value in headers.items() if name.lower() not in extra_names
+        }
+        return {**defaults, **self.extra_headers}
 
 
 @frozen
@@ -110,7 +114,7 @@ class AiohttpTransport:
     def __init__(self, endpoint: Endpoint, deadlines: Deadlines) -> None:
         self._endpoint = endpoint
         self._deadlines = deadlines
-        self._sessions: PerLoop[aiohttp.ClientSession] = PerLoop(self._made)
+        self._sessions: PerLoop[aiohttp.ClientSession] = PerLoop(self._open_session)
 
     @asynccontextmanager
     async def post(self, body: bytes) -> AsyncIterator[HttpResponse]:
@@ -146,7 +150,7 @@ class AiohttpTransport:
             await session.close()
         return self._sessions.get()
 
-    def _made(self) -> "aiohttp.ClientSession":
+    def _open_session(self) -> "aiohttp.ClientSession":
         import aiohttp
 
         return aiohttp.ClientSession(

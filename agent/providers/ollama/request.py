@@ -38,12 +38,12 @@ class OllamaRequestEncoder:
         """The request as compact UTF-8 JSON."""
         head = self._heads.of(request)
         comma = b"," if request.messages and not head.endswith(b"[") else b""
-        return b"".join((head, comma, b",".join(_encoded(request.messages)), b"]}"))
+        return b"".join((head, comma, b",".join(_encode_messages(request.messages)), b"]}"))
 
     def _head(self, request: ModelRequest) -> bytes:
         fields: dict[str, Any] = {"model": request.model, "stream": True}
-        asked = dict(request.options)
-        thinking = asked.pop("thinking", None)
+        request_options = dict(request.options)
+        thinking = request_options.pop("thinking", None)
         if isinstance(thinking, bool):
             # This family knows levels only. https://docs.ollama.com/capabilities/thinking
             levels = "gpt-oss" in request.model
@@ -53,7 +53,7 @@ class OllamaRequestEncoder:
             "temperature": request.temperature,
             "num_predict": request.max_tokens,
         }
-        for name, value in asked.items():
+        for name, value in request_options.items():
             (fields if name in _FIELDS else options)[name] = value
         fields["options"] = {name: value for name, value in options.items() if value is not None}
         if request.tools:
@@ -64,17 +64,17 @@ class OllamaRequestEncoder:
         return head
 
 
-def _encoded(messages: Sequence[Message]) -> list[bytes]:
+def _encode_messages(messages: Sequence[Message]) -> list[bytes]:
     encoded: list[bytes] = []
     names: dict[str, str] = {}
     for message in messages:
         for call in message.tool_calls:
             names[call.id] = sendable_tool_name(call)
-        found = message.wire.get(_KEY)
-        if found is None:
+        wire = message.wire.get(_KEY)
+        if wire is None:
             name = names.get(message.tool_call_id or "")
-            found = message.wire[_KEY] = encode_json(_message(message, name))
-        encoded.append(found)
+            wire = message.wire[_KEY] = encode_json(_message(message, name))
+        encoded.append(wire)
     return encoded
 
 

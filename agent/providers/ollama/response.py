@@ -39,9 +39,11 @@ class OllamaResponseBuilder:
             for call in calls if isinstance(calls, list) else ():
                 yield from self._call(call)
         if payload.get("done") is True:
-            asked, said = (payload.get(f"{kind}eval_count") for kind in ("prompt_", ""))
-            if asked is not None or said is not None:
-                self._usage = Usage(count_of(asked), count_of(said))
+            prompt_tokens, reply_tokens = (
+                payload.get(f"{kind}eval_count") for kind in ("prompt_", "")
+            )
+            if prompt_tokens is not None or reply_tokens is not None:
+                self._usage = Usage(count_of(prompt_tokens), count_of(reply_tokens))
             reason = text_of(payload.get("done_reason")) or "stop"
             self.finish_reason = "tool_calls" if self._calls and reason == "stop" else reason
 
@@ -65,11 +67,11 @@ class OllamaResponseBuilder:
         if not isinstance(function, dict):
             return
         yield from self._speech.pause()
-        taken = {call.id for call in self._calls}
+        used_ids = {call.id for call in self._calls}
         call_id = replace_lone_surrogates(text_of(data.get("id")))
-        if not call_id or call_id in taken:
+        if not call_id or call_id in used_ids:
             number = self._number()
-            while (call_id := f"call_{number}") in taken:
+            while (call_id := f"call_{number}") in used_ids:
                 number += 1
         arguments = function.get("arguments")
         raw = arguments if isinstance(arguments, str) else _dumped(arguments)

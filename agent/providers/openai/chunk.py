@@ -27,13 +27,13 @@ def delta_of(choice: Mapping[str, Any]) -> Mapping[str, Any]:
 def text_of_delta(delta: Mapping[str, Any]) -> str:
     """The text for a person."""
     content = delta.get("content") or delta.get("refusal")
-    return _joined(content, "text") if isinstance(content, list) else text_of(content)
+    return _join_parts(content, "text") if isinstance(content, list) else text_of(content)
 
 
 def thinking_of_delta(delta: Mapping[str, Any]) -> str:
     """The reasoning."""
     content = delta.get("content")
-    inside = _joined(content, "thinking") if isinstance(content, list) else ""
+    inside = _join_parts(content, "thinking") if isinstance(content, list) else ""
     return text_of(delta.get("reasoning_content")) or text_of(delta.get("reasoning")) or inside
 
 
@@ -47,14 +47,14 @@ def usage_of(payload: Mapping[str, Any]) -> Usage | None:
     return _tokens(usage) if isinstance(usage, dict) else None
 
 
-def _joined(parts: list[Any], kind: str) -> str:
+def _join_parts(parts: list[Any], kind: str) -> str:
     """The parts of one kind; a thinking part may hold a list of text parts itself."""
-    found: list[str] = []
+    texts: list[str] = []
     for part in parts:
         if isinstance(part, dict) and part.get("type", "text") == kind:
             value = part.get(kind)
-            found.append(_joined(value, "text") if isinstance(value, list) else text_of(value))
-    return "".join(found)
+            texts.append(_join_parts(value, "text") if isinstance(value, list) else text_of(value))
+    return "".join(texts)
 
 
 def calls_of(delta: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -44,5 +44,5 @@ def details_of(signature: str | None) -> list[Any]:
     """What `ReasoningDetails` has made of a stream; empty for the signature of somebody else."""
     if not signature or not signature.startswith(f'{{"{_NAME}"'):
         return []
-    found = json.loads(signature)[_NAME]
-    return found if isinstance(found, list) else []
+    details = json.loads(signature)[_NAME]
+    return details if isinstance(details, list) else []

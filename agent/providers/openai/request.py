@@ -38,28 +38,28 @@ class OpenAIRequestEncoder:
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
         self._replaying = replace(dialect, replay_reasoning=True)
-        self._wanting: set[str] = set()
-        self._renamed: set[str] = set()
+        self._requiring_reasoning: set[str] = set()
+        self._with_renamed_limit: set[str] = set()
         self._heads = RequestHeadCache(self._head)
 
     def replay_reasoning(self, model: str) -> bool:
         """From now on this model gets its thoughts back; False when it does already."""
-        if self._dialect.replay_reasoning or model in self._wanting:
+        if self._dialect.replay_reasoning or model in self._requiring_reasoning:
             return False
-        self._wanting.add(model)
+        self._requiring_reasoning.add(model)
         return True
 
     def rename_limit(self, model: str) -> bool:
         """From now on this model's limit has its other name; False when it has already."""
-        if model in self._renamed:
+        if model in self._with_renamed_limit:
             return False
-        self._renamed.add(model)
+        self._with_renamed_limit.add(model)
         self._heads = RequestHeadCache(self._head)
         return True
 
     def body(self, request: ModelRequest) -> bytes:
         """The request as compact UTF-8 JSON."""
-        dialect = self._replaying if request.model in self._wanting else self._dialect
+        dialect = self._replaying if request.model in self._requiring_reasoning else self._dialect
         key = dialect.key
         messages = [
             message.wire.get(key) or _encoded(message, dialect, key) for message in request.messages
@@ -76,7 +76,7 @@ class OpenAIRequestEncoder:
 
     def _limit_name(self, model: str) -> str:
         name = self._dialect.max_tokens_name
-        return _LIMIT_NAMES[name == _LIMIT_NAMES[0]] if model in self._renamed else name
+        return _LIMIT_NAMES[name == _LIMIT_NAMES[0]] if model in self._with_renamed_limit else name
 
     def _fields(self, request: ModelRequest) -> dict[str, Any]:
         fields: dict[str, Any] = {"model": request.model, "stream": True}
@@ -88,8 +88,8 @@ class OpenAIRequestEncoder:
             fields[self._limit_name(request.model)] = request.max_tokens
         options = dict(request.options)
         if isinstance(options.get("thinking"), bool):
-            wanted = options.pop("thinking")
-            fields |= self._dialect.thinking if wanted else self._dialect.no_thinking
+            is_thinking = options.pop("thinking")
+            fields |= self._dialect.thinking if is_thinking else self._dialect.no_thinking
         fields |= {name: value for name, value in options.items() if value is not None}
         if request.tools:
             fields["tools"] = [function_of(tool) for tool in request.tools]
@@ -116,15 +116,15 @@ def _message(message: Message, dialect: Dialect) -> dict[str, Any]:
         case "system":
             return {"role": "system", "content": text}
         case _:
-            return {"role": message.role, "content": _seen_and_heard(message)}
+            return {"role": message.role, "content": _user_content(message)}
 
 
-def _seen_and_heard(message: Message) -> str | list[dict[str, Any]]:
+def _user_content(message: Message) -> str | list[dict[str, Any]]:
     images = [part for part in message.content if isinstance(part, Image)]
     if not images:
         return text_with_context(message)
-    words = text_with_context(message)
-    return [*map(_picture, images), *([{"type": "text", "text": words}] if words.strip() else [])]
+    text = text_with_context(message)
+    return [*map(_picture, images), *([{"type": "text", "text": text}] if text.strip() else [])]
 
 
 def _picture(image: Image) -> dict[str, Any]:

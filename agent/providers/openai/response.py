@@ -62,7 +62,7 @@ class OpenAIResponseBuilder:
         self._calls: list[_Call] = []
         self._usage: Usage | None = None
         self._chunks = 0
-        self._refused = False
+        self._has_refused = False
 
     def add(self, payload: JsonObject) -> Iterator[ModelEvent]:
         """The events of one chunk. Raises `Unavailable` when the chunk says that the model died."""
@@ -73,7 +73,7 @@ class OpenAIResponseBuilder:
         self._chunks += 1
         delta = delta_of(choice)
         self._details.add(delta)
-        self._refused = self._refused or bool(text_of(delta.get("refusal")))
+        self._has_refused = self._has_refused or bool(text_of(delta.get("refusal")))
         yield from self._speech.think(thinking_of_delta(delta))
         yield from self._speech.say(text_of_delta(delta))
         for call in calls_of(delta):
@@ -91,7 +91,7 @@ class OpenAIResponseBuilder:
         if not (done or self.finish_reason):
             raise Unavailable(t("the model's reply was cut off"))
         yield from self._speech.pause()
-        reason = FILTERED if self._refused else self.finish_reason
+        reason = FILTERED if self._has_refused else self.finish_reason
         yield Reply(self._message(), self._usage, reason)
 
     def _message(self) -> Message:
@@ -134,9 +134,9 @@ class OpenAIResponseBuilder:
         call followed by a name under another id (or none) is a new one.
         """
         same = [call for call in self._calls if index is None or call.index == index]
-        named = [call for call in same if call_id and call.id == call_id]
-        if named:
-            return named[-1]
+        same_id = [call for call in same if call_id and call.id == call_id]
+        if same_id:
+            return same_id[-1]
         if not same or (call_id and index is None):
             return None
         last = same[-1]
@@ -144,10 +144,10 @@ class OpenAIResponseBuilder:
         return None if begins and _complete(last.raw) else last
 
     def _open(self, index: int | None, call_id: str) -> _Call:
-        taken = {call.id for call in self._calls}
-        if not call_id or call_id in taken:
+        used_ids = {call.id for call in self._calls}
+        if not call_id or call_id in used_ids:
             number = self._number()
-            while (call_id := f"call_{number}") in taken:
+            while (call_id := f"call_{number}") in used_ids:
                 number += 1
         call = _Call(call_id, index)
         self._calls.append(call)

@@ -70,26 +70,26 @@ def detect_calls(text: str, tools: Mapping[str, ToolSpec], number: int) -> Detec
     """
     if not tools:
         return None
-    found = _tagged(text, tools, number) if "<tool" in text else None
-    if found is not None:
-        return found
-    whole = _WHOLE.fullmatch(text)
-    calls = _bare(whole[1], tools, number) if whole else ()
+    tagged = _parse_tagged(text, tools, number) if "<tool" in text else None
+    if tagged is not None:
+        return tagged
+    match = _WHOLE.fullmatch(text)
+    calls = _bare(match[1], tools, number) if match else ()
     return DetectedCalls(calls) if calls else None
 
 
-def _tagged(text: str, tools: Mapping[str, ToolSpec], number: int) -> DetectedCalls | None:
+def _parse_tagged(text: str, tools: Mapping[str, ToolSpec], number: int) -> DetectedCalls | None:
     reader = TextToolParser()
     pieces = [*reader.feed(text), *reader.end()]
-    written = [piece for piece in pieces if isinstance(piece, ParsedCall)]
-    if not written or any(one.name not in tools or not one.whole for one in written):
+    parsed_calls = [piece for piece in pieces if isinstance(piece, ParsedCall)]
+    if not parsed_calls or any(one.name not in tools or not one.whole for one in parsed_calls):
         return None
-    first = pieces.index(written[0])
+    first = pieces.index(parsed_calls[0])
     if any(isinstance(piece, str) and piece.strip() for piece in pieces[first:]):
         return None
     calls = tuple(
         parse_text_reply(f"call_{number + n}", one, tools[one.name].parameters)
-        for n, one in enumerate(written)
+        for n, one in enumerate(parsed_calls)
     )
     return DetectedCalls(
         calls, "".join(one for one in pieces[:first] if isinstance(one, str)).rstrip()
@@ -112,9 +112,11 @@ def _call(value: Any, tools: Mapping[str, ToolSpec], call_id: str) -> ToolCall |
     if not isinstance(value, dict):
         return None
     name = value.get("name", value.get("tool", value.get("function")))
-    given = [value[key] for key in ("arguments", "parameters", "args", "input") if key in value]
-    if not isinstance(name, str) or name not in tools or len(given) > 1:
+    argument_values = [
+        value[key] for key in ("arguments", "parameters", "args", "input") if key in value
+    ]
+    if not isinstance(name, str) or name not in tools or len(argument_values) > 1:
         return None
-    arguments = given[0] if given else {}
+    arguments = argument_values[0] if argument_values else {}
     raw = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
     return parse_tool_call(call_id, name, raw)

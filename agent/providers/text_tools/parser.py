@@ -40,27 +40,27 @@ class TextToolParser:
     """
 
     def __init__(self) -> None:
-        self._held = ""
+        self._pending = ""
         self._name: str | None = None
         self._closing = _CLOSING
         self._called = False
         self._over = False
         # In a body: how far it was looked at, and whether that place is inside a JSON string.
-        self._seen = 0
+        self._scanned_to = 0
         self._quoted = False
         self._json: bool | None = None
 
     def feed(self, text: str) -> list[str | ParsedCall]:
         """Text to show and calls, in order, as far as they are certain by now."""
-        self._held += text
-        found: list[str | ParsedCall] = []
+        self._pending += text
+        pieces: list[str | ParsedCall] = []
         while not self._over:
             step = self._text() if self._name is None else self._body()
             if step is None:
                 break
             if step != "":
-                found.append(step)
-        return found
+                pieces.append(step)
+        return pieces
 
     def end(self, *, cut: bool = False) -> list[str | ParsedCall]:
         """The rest, once nothing can follow; `cut` says that more would have."""
@@ -68,105 +68,107 @@ class TextToolParser:
             return []
         if self._name is not None:
             # A quote that was never closed may have hidden the end: the first one counts then.
-            body, found, rest = self._held.partition(self._closing)
-            broken = _written(self._name, body, whole=False)
+            body, closing, rest = self._pending.partition(self._closing)
+            unclosed_call = _parse_call(self._name, body, whole=False)
             last = TextToolParser()
             last._called = True
             last._json = False
-            return [broken, *(last.feed(rest) + last._text_rest(cut) if found else [])]
+            return [unclosed_call, *(last.feed(rest) + last._text_rest(cut) if closing else [])]
         return self._text_rest(cut)
 
     def _text_rest(self, cut: bool) -> list[str | ParsedCall]:
-        held = self._held
+        pending = self._pending
         if self._name is not None:
-            return [_written(self._name, held, whole=False)]
+            return [_parse_call(self._name, pending, whole=False)]
         # All that is held begins like a call; so short, it may also be what it looks like.
-        begun = cut or held.startswith("<tool") or (self._called and held.startswith("</"))
-        shown = "" if begun or (self._called and not held.strip()) else held
-        return [shown] if shown else []
+        is_opening = (
+            cut or pending.startswith("<tool") or (self._called and pending.startswith("</"))
+        )
+        text = "" if is_opening or (self._called and not pending.strip()) else pending
+        return [text] if text else []
 
     def _text(self) -> str | ParsedCall | None:
         """The next text that is certain; None when more must come first."""
         if self._called:
             # Blanks between calls, and behind the last one, are not worth showing.
-            self._held = self._held.lstrip()
-        text, mark, _ = self._held.partition("<")
+            self._pending = self._pending.lstrip()
+        text, mark, _ = self._pending.partition("<")
         if text:
-            self._held = self._held[len(text) :]
+            self._pending = self._pending[len(text) :]
             self._called = False
             return text
         return self._at_mark() if mark else None
 
     def _at_mark(self) -> str | None:
         """The text begins with `<`: a call, the beginning of one, or nothing of the kind."""
-        held = self._held
-        if held.startswith(_RESULT):
+        pending = self._pending
+        if pending.startswith(_RESULT):
             self._over = True
             return ""
-        opening = _OPENING.match(held, 0, _LONGEST_OPENING)
+        opening = _OPENING.match(pending, 0, _LONGEST_OPENING)
         if opening is not None:
             name = next(one for one in opening.groups()[:3] if one is not None)
-            rest = held[opening.end() :]
+            rest = pending[opening.end() :]
             return self._open(name, _CLOSING, _CLOSING + rest if opening[4] else rest)
-        if held.startswith(_LEARNT):
-            return self._open("", _LEARNT_CLOSING, held.removeprefix(_LEARNT))
-        if self._called and held.startswith((_CLOSING, _LEARNT_CLOSING)):
+        if pending.startswith(_LEARNT):
+            return self._open("", _LEARNT_CLOSING, pending.removeprefix(_LEARNT))
+        if self._called and pending.startswith((_CLOSING, _LEARNT_CLOSING)):
             # Closed twice, or in the other form's words.
-            self._held = held.partition(">")[2]
+            self._pending = pending.partition(">")[2]
             return ""
-        if _may_begin(held, called=self._called):
+        if _may_begin(pending, called=self._called):
             return None
-        self._held, self._called = held[1:], False
+        self._pending, self._called = pending[1:], False
         return "<"
 
     def _open(self, name: str, closing: str, rest: str) -> str:
-        self._name, self._closing, self._held = name, closing, rest
-        self._seen, self._quoted, self._json = 0, False, None
+        self._name, self._closing, self._pending = name, closing, rest
+        self._scanned_to, self._quoted, self._json = 0, False, None
         return ""
 
     def _body(self) -> ParsedCall | None:
         """The call, once its end has come."""
-        if self._json is None and (start := self._held.lstrip()):
+        if self._json is None and (start := self._pending.lstrip()):
             self._json = start.startswith("{")
-        end = self._end_of_json() if self._json else self._held.find(self._closing)
+        end = self._end_of_json() if self._json else self._pending.find(self._closing)
         if end < 0:
             return None
         assert self._name is not None
-        call = _written(self._name, self._held[:end])
-        self._held = self._held[end + len(self._closing) :]
+        call = _parse_call(self._name, self._pending[:end])
+        self._pending = self._pending[end + len(self._closing) :]
         self._name, self._called = None, True
         return call
 
     def _end_of_json(self) -> int:
         """Where the call is closed outside of all strings; -1 while it is not there."""
-        while mark := _STRING_MARKS.search(self._held, self._seen):
+        while mark := _STRING_MARKS.search(self._pending, self._scanned_to):
             if mark[0] == self._closing and not self._quoted:
                 return mark.start()
-            if mark[0] == "\\" and mark.end() == len(self._held):
-                self._seen = mark.start()
+            if mark[0] == "\\" and mark.end() == len(self._pending):
+                self._scanned_to = mark.start()
                 return -1
             if mark[0] == '"':
                 self._quoted = not self._quoted
             # Behind a backslash inside a string the next character means nothing.
             skip = mark[0] == "\\" and self._quoted
-            self._seen = mark.end() + 1 if skip else mark.start() + 1
-        self._seen = max(self._seen, len(self._held) - len(self._closing) + 1)
+            self._scanned_to = mark.end() + 1 if skip else mark.start() + 1
+        self._scanned_to = max(self._scanned_to, len(self._pending) - len(self._closing) + 1)
         return -1
 
 
-def _written(name: str, body: str, *, whole: bool = True) -> ParsedCall:
+def _parse_call(name: str, body: str, *, whole: bool = True) -> ParsedCall:
     """The call; without a name its body tells it."""
     if name:
         return ParsedCall(name, body, whole)
     try:
-        told = json.loads(body)
+        data = json.loads(body)
     except (ValueError, RecursionError):
         return ParsedCall("", body, whole=False)
-    told = told if isinstance(told, dict) else {}
-    arguments = told.get("arguments", told.get("parameters", {}))
+    data = data if isinstance(data, dict) else {}
+    arguments = data.get("arguments", data.get("parameters", {}))
     if not isinstance(arguments, str):
         arguments = json.dumps(arguments, ensure_ascii=False)
-    return ParsedCall(str(told.get("name", "")), arguments)
+    return ParsedCall(str(data.get("name", "")), arguments)
 
 
 def _may_begin(text: str, *, called: bool) -> bool:

@@ -34,16 +34,18 @@ class TextToolProvider:
         return self._provider.name
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        words = _words(request.messages)
-        told = replace(request, system=_told(request), messages=words, tools=())
+        messages = _messages_as_text(request.messages)
+        text_request = replace(
+            request, system=_system_with_tools(request), messages=messages, tools=()
+        )
         tools = {tool.name: tool for tool in request.tools}
         listener = _ReplyRewriter(tools, next_call_number(request.messages))
-        stream = self._provider.stream(told)
+        stream = self._provider.stream(text_request)
         # Providers are async generators; closing one ends its connection at once.
         async with aclosing(cast(AsyncGenerator[ModelEvent], stream)):
             async for event in stream:
-                for heard in listener.hear(event):
-                    yield heard
+                for converted in listener.hear(event):
+                    yield converted
 
     async def aclose(self) -> None:
         await self._provider.aclose()
@@ -56,8 +58,8 @@ class _ReplyRewriter:
         self._tools = tools
         self._number = number
         self._reader = TextToolParser()
-        self._shown: list[str] = []
-        self._written: list[tuple[str, ParsedCall]] = []
+        self._text_pieces: list[str] = []
+        self._parsed_calls: list[tuple[str, ParsedCall]] = []
 
     def hear(self, event: ModelEvent) -> Iterator[ModelEvent]:
         match event:
@@ -70,44 +72,44 @@ class _ReplyRewriter:
             case _:
                 yield event
 
-    def _take(self, found: Sequence[str | ParsedCall], *, cut: bool) -> Iterator[ModelEvent]:
-        for one in found:
+    def _take(self, pieces: Sequence[str | ParsedCall], *, cut: bool) -> Iterator[ModelEvent]:
+        for one in pieces:
             if isinstance(one, str):
-                self._shown.append(one)
+                self._text_pieces.append(one)
                 yield TextDelta(one)
                 continue
-            call_id = f"call_{self._number + len(self._written)}"
-            self._written.append((call_id, one))
+            call_id = f"call_{self._number + len(self._parsed_calls)}"
+            self._parsed_calls.append((call_id, one))
             call = self._read(call_id, one, cut=cut)
             yield ToolCallDelta(call.id, call.name, call.raw)
 
     def _reply(self, reply: Reply, *, cut: bool) -> Reply:
-        calls = tuple(self._read(call_id, one, cut=cut) for call_id, one in self._written)
-        text = "".join(self._shown)
+        calls = tuple(self._read(call_id, one, cut=cut) for call_id, one in self._parsed_calls)
+        text = "".join(self._text_pieces)
         parts: list[Part] = [part for part in reply.message.content if not isinstance(part, Text)]
         parts += [Text(text)] if text else []
         message = Message("assistant", tuple(parts), (*calls, *reply.message.tool_calls))
         reason = "tool_calls" if calls and reply.finish_reason == "stop" else reply.finish_reason
         return replace(reply, message=message, finish_reason=reason)
 
-    def _read(self, call_id: str, written: ParsedCall, *, cut: bool) -> ToolCall:
-        tool = self._tools.get(written.name)
-        return parse_text_reply(call_id, written, tool.parameters if tool else {}, cut=cut)
+    def _read(self, call_id: str, parsed: ParsedCall, *, cut: bool) -> ToolCall:
+        tool = self._tools.get(parsed.name)
+        return parse_text_reply(call_id, parsed, tool.parameters if tool else {}, cut=cut)
 
 
 def parse_text_reply(
-    call_id: str, written: ParsedCall, schema: Mapping[str, Any], *, cut: bool = False
+    call_id: str, parsed: ParsedCall, schema: Mapping[str, Any], *, cut: bool = False
 ) -> ToolCall:
     """The call with its arguments read from JSON, from tags, or from plain text.
 
     Plain text is the one argument that a tool needs. Without the call's end only a whole JSON
     object counts, and none of it when the reply was `cut`.
     """
-    name, body = written.name.strip(), written.body.strip()
+    name, body = parsed.name.strip(), parsed.body.strip()
     if _LOOKS_LIKE_JSON.match(body) or not body:
-        call = parse_tool_call(call_id, name, body, cut=cut or not written.whole)
-        return replace(call, arguments=None) if cut and not written.whole else call
-    if not written.whole:
+        call = parse_tool_call(call_id, name, body, cut=cut or not parsed.whole)
+        return replace(call, arguments=None) if cut and not parsed.whole else call
+    if not parsed.whole:
         return ToolCall(call_id, name, None, body)
     arguments = _from_tags(body, schema) or _from_text(body, schema)
     raw = body if arguments is None else encode_json(arguments).decode()
@@ -144,7 +146,7 @@ def _from_text(body: str, schema: Mapping[str, Any]) -> dict[str, Any] | None:
     return {names[0]: body} if len(names) == 1 else None
 
 
-def _told(request: ModelRequest) -> str:
+def _system_with_tools(request: ModelRequest) -> str:
     if not request.tools:
         return request.system
     tools = "\n\n".join(
@@ -154,31 +156,31 @@ def _told(request: ModelRequest) -> str:
     return f"{request.system}\n\n{render_prompt('xml_tools', tools=tools)}".strip()
 
 
-def _words(messages: Sequence[Message]) -> list[Message]:
+def _messages_as_text(messages: Sequence[Message]) -> list[Message]:
     """The conversation with its calls and results as text.
 
     Neighbours of the user's side become one message: many templates want the sides to alternate.
     """
     names: dict[str, str] = {}
-    told: list[Message] = []
+    text_messages: list[Message] = []
     for message in messages:
         for call in message.tool_calls:
             names[call.id] = sendable_tool_name(call)
         if message.role == "assistant" and message.tool_calls:
-            told.append(Message("assistant", (*message.content, Text(_calls(message)))))
+            text_messages.append(Message("assistant", (*message.content, Text(_calls(message)))))
         elif message.role == "tool":
-            _append(told, (Text(_result(message, names)),))
-        elif message.role == "user" and told and told[-1].role == "user":
-            _append(told, message.content)
+            _append(text_messages, (Text(_result(message, names)),))
+        elif message.role == "user" and text_messages and text_messages[-1].role == "user":
+            _append(text_messages, message.content)
         else:
-            told.append(message)
-    return told
+            text_messages.append(message)
+    return text_messages
 
 
-def _append(told: list[Message], parts: tuple[Part, ...]) -> None:
-    if told and told[-1].role == "user":
-        parts = (*told.pop().content, Text("\n\n"), *parts)
-    told.append(Message("user", parts))
+def _append(messages: list[Message], parts: tuple[Part, ...]) -> None:
+    if messages and messages[-1].role == "user":
+        parts = (*messages.pop().content, Text("\n\n"), *parts)
+    messages.append(Message("user", parts))
 
 
 def _calls(message: Message) -> str:
