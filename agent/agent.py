@@ -75,16 +75,16 @@ class Agent:
         self.redactor = Redactor(self.settings.secrets | self.models.keys())
         self._tools = tuple(tools)
         self._toolbox: ToolRegistry | None = None
-        self._held = RegistryDefaults()
+        self._tool_defaults = RegistryDefaults()
         self._making = threading.Lock()
         folder = Path(workspace).expanduser().resolve()
         self.workspace = Workspace(folder, self.settings.trusted_folders)
-        found = (
+        catalog = (
             subagents
             if isinstance(subagents, SubagentCatalog)
-            else SubagentCatalog(given=subagents)
+            else SubagentCatalog(definitions=subagents)
         )
-        self.subagents = found
+        self.subagents = catalog
         self._speaks = self._resolve_profile(agent)
         self._history = history or MemoryHistory()
         self.changes = changes or _changes_of(self._history)
@@ -98,14 +98,16 @@ class Agent:
         """
         with self._making:
             if self._toolbox is None:
-                own = default_tools(self.settings.tools, self._subagent_listing, self._held)
+                own = default_tools(
+                    self.settings.tools, self._subagent_listing, self._tool_defaults
+                )
                 self._toolbox = ToolRegistry([*own, *self._tools])
             return self._toolbox
 
     @property
     def has_tools(self) -> bool:
         """Whether they are made: until then none of them does anything."""
-        return self._toolbox is not None or self._held.has_begun
+        return self._toolbox is not None or self._tool_defaults.has_begun
 
     def reconfigure(self, other: "Agent") -> ModelPool | None:
         """Be as another agent is, from the next turn on; one that runs keeps what it began with.
@@ -123,7 +125,7 @@ class Agent:
         return old
 
     @cached_property
-    def _errands(self) -> "InProcessSubagents":
+    def _subagent_runner(self) -> "InProcessSubagents":
         from agent.subagents.in_process import InProcessSubagents
 
         return InProcessSubagents(self, self.subagents)
@@ -160,11 +162,11 @@ class Agent:
 
         once = session is None
         session = session or datetime.now().strftime("%Y%m%d_%H%M%S_%f")
-        said = prompt.content if isinstance(prompt, Message) else (Text(prompt),)
+        content = prompt.content if isinstance(prompt, Message) else (Text(prompt),)
         work = self.redactor.clean(describe_progress(self.workspace.folder))
         when = volatile_facts(datetime.now(), *await self.toolbox.facts(session))
         context = Context(f"{work}\n{when}" if work else when)
-        asked = Message("user", (*said, context))
+        question = Message("user", (*content, context))
         self.toolbox.mark_reported(session)
         messages = await self._history.load(session)
         # Here and not above: a gateway that is idle needs nothing of what a turn needs.
@@ -176,25 +178,25 @@ class Agent:
             if isinstance(self._history, MarkerStore)
             else CompactionMarker()
         )
-        shown, keeper = mark.conversation(messages), MarkerRecorder(mark)
+        conversation, keeper = mark.conversation(messages), MarkerRecorder(mark)
         memory = self.workspace.owner_memory
-        known = self.workspace.taint(memory, self.workspace.folder) | taint_of(
+        taint = self.workspace.taint(memory, self.workspace.folder) | taint_of(
             self.workspace.folder
         )
         task = TurnRequest(
             session=session,
-            messages=[*shown.messages, asked],
-            summary=shown.summary,
+            messages=[*conversation.messages, question],
+            summary=conversation.summary,
             keeper=keeper,
             permissions=_permissions(self._approve, self._mode),
             memory=memory,
             root=self.workspace.folder,
             owner=True,
             model=model,
-            exposure=TaintState(known),
+            exposure=TaintState(taint),
             recording=RecorderFactory(self.changes, time.time_ns()),
         )
-        turn = AgentTurn(self, self._errands.sending(self._spoken(task)))
+        turn = AgentTurn(self, self._subagent_runner.sending(self._as_speaker(task)))
         try:
             if not messages:
                 yield events.SessionCreated(session)
@@ -202,7 +204,7 @@ class Agent:
                 async for event in stream:
                     yield event
         finally:
-            await asyncio.shield(self._store(session, [asked, *turn.settled()], mark, keeper))
+            await asyncio.shield(self._store(session, [question, *turn.settled()], mark, keeper))
             if once:
                 await self.toolbox.end(session)
 
@@ -211,12 +213,12 @@ class Agent:
         if agent is None or isinstance(agent, SubagentDefinition):
             return agent
         folder = self.workspace.folder
-        if (found := self.subagents.find(agent, folder)) is None:
+        if (definition := self.subagents.find(agent, folder)) is None:
             names = ", ".join(self.subagents.load(folder))
             raise ConfigError(f"there is no agent {agent[:80]!r}; there are {names}")
-        return found
+        return definition
 
-    def _spoken(self, task: TurnRequest) -> TurnRequest:
+    def _as_speaker(self, task: TurnRequest) -> TurnRequest:
         """The turn of whoever speaks."""
         if self._speaks is None:
             return task
@@ -264,14 +266,14 @@ def _changes_of(history: History) -> OpenChanges | None:
     folder = history.folder / ".undo"
 
     @cache
-    def opened() -> "ChangeLog":
+    def open_changes() -> "ChangeLog":
         from agent.undo.blob_store import BlobStore
         from agent.undo.change_log import ChangeLog
         from agent.undo.file_ledger import FileLedger
 
         return ChangeLog(FileLedger(folder), BlobStore(folder))
 
-    return opened
+    return open_changes
 
 
 def _permissions(approve: Ask | Approver | Permissions | None, mode: PermissionMode) -> Permissions:

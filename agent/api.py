@@ -82,6 +82,6 @@ def _agent(
     if session is not None and "history" not in options:
         home = Path(os.environ.get("KORE_HOME") or "~/.kore").expanduser()
         options["history"] = JsonlHistory(home / "chats")
-    chosen = {name: value for name, value in limits.items() if value is not None}
-    options["settings"] = replace(options.get("settings") or AgentSettings(), **chosen)
+    set_limits = {name: value for name, value in limits.items() if value is not None}
+    options["settings"] = replace(options.get("settings") or AgentSettings(), **set_limits)
     return Agent(model, **options)

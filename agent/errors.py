@@ -171,8 +171,8 @@ class ArchiveRefused(KoreError):
 
 def of_code(code: str, message: str, hint: str | None = None) -> KoreError:
     """The error that has this code, made again from what was written of it."""
-    found = next((cls for cls in _tree(KoreError) if cls.code == code), KoreError)
-    error = found(message)
+    error_type = next((cls for cls in _tree(KoreError) if cls.code == code), KoreError)
+    error = error_type(message)
     error.hint = hint
     return error
 

@@ -57,11 +57,11 @@ class JsonlHistory:
         if not path.exists():
             return []
         content = path.read_bytes()
-        whole = content.rfind(b"\n") + 1
-        if whole < len(content):
-            os.truncate(path, whole)
+        complete_bytes = content.rfind(b"\n") + 1
+        if complete_bytes < len(content):
+            os.truncate(path, complete_bytes)
         messages: list[Message] = []
-        for number, line in enumerate(content[:whole].splitlines(), 1):
+        for number, line in enumerate(content[:complete_bytes].splitlines(), 1):
             try:
                 record = json.loads(line)
                 if "_type" not in record:
@@ -83,9 +83,9 @@ class JsonlHistory:
     async def mark(self, session: str) -> CompactionMarker:
         path = self._path(session)
         lines = path.read_bytes().splitlines() if path.exists() else []
-        told = next((line for line in reversed(lines) if line.startswith(_MARK)), None)
+        marker_line = next((line for line in reversed(lines) if line.startswith(_MARK)), None)
         try:
-            return mark_from_json(json.loads(told)) if told else CompactionMarker()
+            return mark_from_json(json.loads(marker_line)) if marker_line else CompactionMarker()
         except (ValueError, KeyError, TypeError) as exc:
             raise KoreError(f"{path}: a summary is damaged ({exc!r}). Delete that line.") from exc
 

@@ -13,25 +13,25 @@ if TYPE_CHECKING:
 
 def unanswered_calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
     """The calls at the end of the conversation that have no result yet."""
-    answered: set[str] = set()
+    answered_ids: set[str] = set()
     for message in reversed(messages):
         if message.role == "tool" and message.tool_call_id is not None:
-            answered.add(message.tool_call_id)
+            answered_ids.add(message.tool_call_id)
             continue
-        return tuple(call for call in message.tool_calls if call.id not in answered)
+        return tuple(call for call in message.tool_calls if call.id not in answered_ids)
     return ()
 
 
 def with_unique_call_ids(message: Message) -> Message:
     """The reply with an id of its own for each call: results are kept by it."""
-    taken: set[str] = set()
+    used_ids: set[str] = set()
     calls: list[ToolCall] = []
     for call in message.tool_calls:
         name, number = call.id, 1
-        while name in taken:
+        while name in used_ids:
             number += 1
             name = f"{call.id}_{number}"
-        taken.add(name)
+        used_ids.add(name)
         calls.append(call if name == call.id else replace(call, id=name))
     if all(one is call for one, call in zip(calls, message.tool_calls, strict=True)):
         return message
@@ -49,11 +49,11 @@ def result_message(call_id: str, result: ToolResult) -> Message:
 
 
 def close_unanswered_calls(
-    messages: Sequence[Message], known: Mapping[str, Message]
+    messages: Sequence[Message], results: Mapping[str, Message]
 ) -> list[Message]:
     """Results for the calls that the conversation leaves open: known ones, else "interrupted"."""
     return [
-        known.get(call.id) or tool_message(call, load_prompt("interrupted"), is_error=True)
+        results.get(call.id) or tool_message(call, load_prompt("interrupted"), is_error=True)
         for call in unanswered_calls(messages)
     ]
 
@@ -90,9 +90,9 @@ def repair(messages: Sequence[Message]) -> list[Message]:
             continue
         results: dict[str, Message] = {}
         while index < len(messages) and messages[index].role == "tool":
-            answered = messages[index].tool_call_id
-            if answered is not None:
-                results.setdefault(answered, messages[index])
+            call_id = messages[index].tool_call_id
+            if call_id is not None:
+                results.setdefault(call_id, messages[index])
             index += 1
         calls = tuple({call.id: call for call in message.tool_calls}.values())
         if message.role != "assistant":

@@ -12,7 +12,7 @@ from contextvars import ContextVar
 ENGLISH = "en"
 LANGUAGES = (ENGLISH, "zh-Hans", "zh-Hant")
 
-_spoken: ContextVar[str] = ContextVar("language", default=ENGLISH)
+_current_language: ContextVar[str] = ContextVar("language", default=ENGLISH)
 _catalogues: dict[str, Mapping[str, str]] = {}
 
 
@@ -21,7 +21,7 @@ def t(english: str, /, **values: object) -> str:
 
     A text without values is taken as it stands, braces and all.
     """
-    language = _spoken.get()
+    language = _current_language.get()
     text = english if language == ENGLISH else _catalogue(language).get(english, english)
     return text.format(**values) if values else text
 
@@ -38,35 +38,35 @@ def mark_for_translation(english: str, /) -> str:
 
 def current_locale() -> str:
     """The language that is spoken here."""
-    return _spoken.get()
+    return _current_language.get()
 
 
 def set_locale(language: str) -> None:
     """Speak one of `LANGUAGES` from here on, in this task and those that it begins."""
     assert language in LANGUAGES, language
-    _spoken.set(language)
+    _current_language.set(language)
 
 
 @contextmanager
 def use_locale(language: str) -> Iterator[None]:
     """Speak one of `LANGUAGES` for the length of a block."""
     assert language in LANGUAGES, language
-    before = _spoken.set(language)
+    before = _current_language.set(language)
     try:
         yield
     finally:
-        _spoken.reset(before)
+        _current_language.reset(before)
 
 
 @contextmanager
 def use_locale_once(language: str) -> Iterator[None]:
     """`use_locale` once, for a few texts: a catalogue that is read for it is not kept."""
-    kept = language in _catalogues
+    is_loaded = language in _catalogues
     with use_locale(language):
         try:
             yield
         finally:
-            if not kept:
+            if not is_loaded:
                 _catalogues.pop(language, None)
 
 
@@ -75,14 +75,16 @@ def language_of(tag: str | None) -> str | None:
 
     Whoever speaks a language that is not there is spoken to in English.
     """
-    words = (tag or "").partition(".")[0].partition("@")[0].replace("_", "-").casefold().split("-")
-    if words[0] in ("", "c", "posix"):
+    subtags = (
+        (tag or "").partition(".")[0].partition("@")[0].replace("_", "-").casefold().split("-")
+    )
+    if subtags[0] in ("", "c", "posix"):
         return None
-    if words[0] not in ("zh", "yue"):
+    if subtags[0] not in ("zh", "yue"):
         return ENGLISH
-    if "hans" in words or "hant" in words:
-        return "zh-Hant" if "hant" in words else "zh-Hans"
-    traditional = words[0] == "yue" or not {"tw", "hk", "mo"}.isdisjoint(words)
+    if "hans" in subtags or "hant" in subtags:
+        return "zh-Hant" if "hant" in subtags else "zh-Hans"
+    traditional = subtags[0] == "yue" or not {"tw", "hk", "mo"}.isdisjoint(subtags)
     return "zh-Hant" if traditional else "zh-Hans"
 
 
@@ -97,19 +99,21 @@ def is_writable(language: str, encoding: str | None) -> bool:
 
 def language_of_terminal(environ: Mapping[str, str]) -> str:
     """As the variables of a terminal say, which count in the order that POSIX gives them."""
-    named = environ.get("KORE_AGENT_LANGUAGE", "")
-    if named in LANGUAGES:
-        return named
+    configured = environ.get("KORE_AGENT_LANGUAGE", "")
+    if configured in LANGUAGES:
+        return configured
     tags = (environ[name] for name in ("LC_ALL", "LC_MESSAGES", "LANG") if environ.get(name))
     return language_of(next(tags, None)) or ENGLISH
 
 
 def _catalogue(language: str) -> Mapping[str, str]:
-    found = _catalogues.get(language)
-    if found is None:
+    catalogue = _catalogues.get(language)
+    if catalogue is None:
         import json
         from pathlib import Path
 
         path = Path(__file__).parent / "languages" / f"{language}.jsonl"
-        found = _catalogues[language] = dict(map(json.loads, path.read_text("utf-8").splitlines()))
-    return found
+        catalogue = _catalogues[language] = dict(
+            map(json.loads, path.read_text("utf-8").splitlines())
+        )
+    return catalogue

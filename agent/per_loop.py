@@ -16,22 +16,22 @@ class PerLoop(Generic[T]):
 
     def __init__(self, make: Callable[[], T]) -> None:
         self._make = make
-        self._made: dict[asyncio.AbstractEventLoop, T] = {}
+        self._values: dict[asyncio.AbstractEventLoop, T] = {}
 
     def get(self) -> T:
         loop = asyncio.get_running_loop()
-        value = self._made.get(loop)
+        value = self._values.get(loop)
         if value is None:
-            value = self._made[loop] = self._make()
+            value = self._values[loop] = self._make()
         return value
 
     def take(self) -> list[T]:
         """This loop's value and those of closed loops, none of which is kept any longer."""
-        running = asyncio.get_running_loop()
-        gone = [loop for loop in list(self._made) if loop is running or loop.is_closed()]
-        return [self._made.pop(loop) for loop in gone]
+        current = asyncio.get_running_loop()
+        ended = [loop for loop in list(self._values) if loop is current or loop.is_closed()]
+        return [self._values.pop(loop) for loop in ended]
 
     def take_closed(self) -> list[T]:
         """The values whose loops are closed; they are not kept any longer."""
-        gone = [loop for loop in list(self._made) if loop.is_closed()]
-        return [self._made.pop(loop) for loop in gone]
+        ended = [loop for loop in list(self._values) if loop.is_closed()]
+        return [self._values.pop(loop) for loop in ended]

@@ -23,47 +23,47 @@ def frozen(cls: type[T]) -> type[T]:
     own = vars(cls)
     # Without a docstring `dataclass` would compose one of the signature, which is slow.
     cls.__doc__ = cls.__doc__ or cls.__name__
-    made: Any = dataclass(init=False, repr=False, eq=False, slots=True)(cls)
-    parts = fields(made)
-    made.__init__ = _init(made, parts)
-    made._compared = _reader([part.name for part in parts if part.compare])
+    record_type: Any = dataclass(init=False, repr=False, eq=False, slots=True)(cls)
+    parts = fields(record_type)
+    record_type.__init__ = _init(record_type, parts)
+    record_type._compared = _reader([part.name for part in parts if part.compare])
     for name, method in _SHARED.items():
         if name not in own:
-            setattr(made, name, method)
-    return made  # type: ignore[no-any-return]  # dataclass() gives what it was given
+            setattr(record_type, name, method)
+    return record_type  # type: ignore[no-any-return]  # dataclass() gives what it was given
 
 
-def _init(made: Any, parts: tuple[Field[Any], ...]) -> Callable[..., None]:
+def _init(record_type: Any, parts: tuple[Field[Any], ...]) -> Callable[..., None]:
     """Written out because a call by name is several times as fast as a loop over the fields."""
     # Numbered, not named after the fields: names in code are kept for good, each once.
-    known: dict[str, Any] = {"made": _MADE}
-    given, body = ["self"], []
+    namespace: dict[str, Any] = {"made": _FACTORY_DEFAULT}
+    parameters, body = ["self"], []
     for n, part in enumerate(parts):
         name = value = part.name
         if part.default_factory is not MISSING:
-            known[f"make{n}"] = part.default_factory
+            namespace[f"make{n}"] = part.default_factory
             value = f"make{n}()"
             if part.init:
-                given.append(f"{name}=made")
+                parameters.append(f"{name}=made")
                 value = f"{value} if {name} is made else {name}"
         elif part.default is not MISSING:
-            known[f"default{n}"] = part.default
+            namespace[f"default{n}"] = part.default
             value = name if part.init else f"default{n}"
             if part.init:
-                given.append(f"{name}=default{n}")
+                parameters.append(f"{name}=default{n}")
         elif part.init:
-            given.append(name)
+            parameters.append(name)
         else:
             continue
         # A slot's own way in, past the `__setattr__` that refuses.
-        known[f"set{n}"] = getattr(made, name).__set__
+        namespace[f"set{n}"] = getattr(record_type, name).__set__
         body.append(f" set{n}(self, {value})")
-    if hasattr(made, "__post_init__"):
+    if hasattr(record_type, "__post_init__"):
         body.append(" self.__post_init__()")
-    written = f"def __init__({', '.join(given)}):\n" + ("\n".join(body) or " pass")
-    exec(written, known)  # noqa: S102 - composed of the names in a class body, as dataclass does
-    init: Callable[..., None] = known["__init__"]
-    init.__qualname__ = f"{made.__qualname__}.__init__"
+    source = f"def __init__({', '.join(parameters)}):\n" + ("\n".join(body) or " pass")
+    exec(source, namespace)  # noqa: S102 - composed of the names in a class body, as dataclass does
+    init: Callable[..., None] = namespace["__init__"]
+    init.__qualname__ = f"{record_type.__qualname__}.__init__"
     init.__annotations__ = {part.name: part.type for part in parts if part.init} | {"return": None}
     return init
 
@@ -80,12 +80,12 @@ class _Made:
         return "<made for each>"
 
 
-_MADE = _Made()
+_FACTORY_DEFAULT = _Made()
 
 
 def _repr(self: Any) -> str:
-    shown = (f"{part.name}={getattr(self, part.name)!r}" for part in fields(self) if part.repr)
-    return f"{type(self).__qualname__}({', '.join(shown)})"
+    values = (f"{part.name}={getattr(self, part.name)!r}" for part in fields(self) if part.repr)
+    return f"{type(self).__qualname__}({', '.join(values)})"
 
 
 def _eq(self: Any, other: object) -> Any:

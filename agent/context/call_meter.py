@@ -18,10 +18,10 @@ class CallMeter:
         self, tariff: Tariff, fallbacks: Sequence[Tariff] = (), meter: UsageMeter | None = None
     ) -> None:
         self._meter = meter or InMemoryMeter()
-        self._asked = tariff
+        self._current_tariff = tariff
         self._tariffs = (tariff, *fallbacks)
         self._least = Usage()
-        self._received: list[str] = []
+        self._received_parts: list[str] = []
 
     @property
     def spent(self) -> UsageTotals:
@@ -34,19 +34,19 @@ class CallMeter:
 
     async def before_retry(self, rank: int) -> list[events.Notice]:
         """The same question for another model, which has another price."""
-        return await self._check_limits(rank) if self._of(rank) != self._asked else []
+        return await self._check_limits(rank) if self._of(rank) != self._current_tariff else []
 
     def count_event(self, event: events.ModelEvent) -> None:
         """Remember what arrived: it is paid for even if the rest of the reply never comes."""
         match event:
             case events.TextDelta(text) | events.ThinkingDelta(text):
-                self._received.append(text)
+                self._received_parts.append(text)
             case events.ToolCallDelta(_, _, piece):
-                self._received.append(piece)
+                self._received_parts.append(piece)
 
     async def after(self, reply: events.Reply) -> list[events.UsageReport | events.Notice]:
         """What watchers are told of it, once it is counted."""
-        self._received.clear()
+        self._received_parts.clear()
         tariff = self._of(reply.rank)
         usage = reply.usage
         # A vendor that does not count must not be free of limits; noughts are no count either.
@@ -65,17 +65,17 @@ class CallMeter:
 
     async def count_partial(self) -> None:
         """The reply broke off: count what arrived of it, if anything did."""
-        if self._received:
-            usage = Usage(self._least.input, estimate_text("".join(self._received)))
-            self._received.clear()
-            await self._pay(self._asked.charge(usage, estimated=True))
+        if self._received_parts:
+            usage = Usage(self._least.input, estimate_text("".join(self._received_parts)))
+            self._received_parts.clear()
+            await self._pay(self._current_tariff.charge(usage, estimated=True))
 
     def _of(self, rank: int) -> Tariff:
         """A provider of somebody's own may have fallbacks that nobody has named a price for."""
         return self._tariffs[rank] if rank < len(self._tariffs) else self._tariffs[0]
 
     async def _check_limits(self, rank: int) -> list[events.Notice]:
-        tariff = self._asked = self._of(rank)
+        tariff = self._current_tariff = self._of(rank)
         warnings = await self._meter.before(tariff.charge(self._least, estimated=True))
         return [events.Notice("warning", text) for text in warnings]
 

@@ -35,8 +35,12 @@ def shorten_old_result(message: Message) -> Message:
     pictures = any(not isinstance(part, Text) for part in message.content)
     if len(text) <= SHORT_CHARS and not pictures:
         return message
-    kept = _WHOLE.search(text)
-    where = render_prompt("pruned_file", file=kept[1]) if kept else load_prompt("pruned_again")
+    file_match = _WHOLE.search(text)
+    where = (
+        render_prompt("pruned_file", file=file_match[1])
+        if file_match
+        else load_prompt("pruned_again")
+    )
     line = render_prompt("pruned", characters=f"{len(text):,}", where=where)
     return replace(message, content=(Text(line),))
 
@@ -52,11 +56,11 @@ class SplitPoint:
     request: int | None = None
 
     @property
-    def gone(self) -> int:
+    def dropped_count(self) -> int:
         """How many messages leave."""
         return self.place - (self.request is not None)
 
-    def kept(self, messages: Sequence[Message]) -> list[Message]:
+    def remaining(self, messages: Sequence[Message]) -> list[Message]:
         front = [] if self.request is None else [messages[self.request]]
         return [*front, *messages[self.place :]]
 
@@ -70,13 +74,13 @@ def choose_split_point(messages: Sequence[Message], goal: int) -> SplitPoint | N
     Of a round that is too long by itself the request and the newest replies are kept. None when
     there is nothing to cut off. What stays begins with a user message if `messages` do.
     """
-    cuts = _cuts(messages)
+    splits = _cuts(messages)
     below = [0, *accumulate(map(estimate, messages))]
-    for cut in cuts:
-        front = 0 if cut.request is None else estimate(messages[cut.request])
-        if front + below[-1] - below[cut.place] <= goal:
-            return cut
-    return cuts[-1] if cuts else None
+    for split in splits:
+        front = 0 if split.request is None else estimate(messages[split.request])
+        if front + below[-1] - below[split.place] <= goal:
+            return split
+    return splits[-1] if splits else None
 
 
 def _cuts(messages: Sequence[Message]) -> list[SplitPoint]:
@@ -135,64 +139,66 @@ class CompactionResult:
 
     @property
     def summarised(self) -> int:
-        return self.cut.gone if self.cut else 0
+        return self.cut.dropped_count if self.cut else 0
 
     def of(self, messages: Sequence[Message]) -> list[Message]:
-        return self.cut.kept(messages) if self.cut else shorten_old_results(messages, self.pruned)
+        return (
+            self.cut.remaining(messages) if self.cut else shorten_old_results(messages, self.pruned)
+        )
 
 
 async def shorten(
     summariser: Summariser,
     conversation: Conversation,
     goal: int,
-    known: DroppedMessages,
+    dropped: DroppedMessages,
     meter: UsageMeter,
 ) -> CompactionResult | None:
     """Reach `goal` tokens if that can be; None when there is nothing to gain.
 
-    `known` says what else is to be told. Raises `ProviderError`, `LimitReached`, `ConfigError`:
+    `dropped` says what else to summarise. Raises `ProviderError`, `LimitReached`, `ConfigError`:
     then there is no summary.
     """
     messages = conversation.messages
     before = conversation.tokens
-    cut = choose_split_point(messages, goal)
+    split = choose_split_point(messages, goal)
     # A damaged history is mended for each request anew: places in it mean nothing.
-    if cut is None or not is_valid([*messages, *close_unanswered_calls(messages, {})]):
+    if split is None or not is_valid([*messages, *close_unanswered_calls(messages, {})]):
         return None
-    pruned = pruned_only(conversation, cut)
-    if pruned and pruned.after <= goal and len(messages) <= MANY and not known.asked:
+    pruned = pruned_only(conversation, split)
+    if pruned and pruned.after <= goal and len(messages) <= MANY and not dropped.on_request:
         return pruned
-    leaving = cut.leaving(messages)
-    if sum(map(estimate, leaving)) < before * _WORTH and not known.asked:
+    leaving = split.leaving(messages)
+    if sum(map(estimate, leaving)) < before * _WORTH and not dropped.on_request:
         return pruned
-    told = replace(known, messages=leaving, before=conversation.summary, goal=goal)
-    if conversation.trimmed and told.before is None:
+    request = replace(dropped, messages=leaving, before=conversation.summary, goal=goal)
+    if conversation.trimmed and request.before is None:
         # No request that is still there was the first one.
-        told = replace(told, before=Summary(load_prompt("trimmed"), taint=known.taint))
-    summary = await summariser.summarise(told, meter)
-    kept = cut.kept(messages)
-    summary = replace(summary, todo=_todo(leaving, kept, conversation.summary))
-    after = Conversation(kept, summary=summary).tokens
-    return CompactionResult(0, cut, summary, before, after) if after < before else pruned
+        request = replace(request, before=Summary(load_prompt("trimmed"), taint=dropped.taint))
+    summary = await summariser.summarise(request, meter)
+    remaining = split.remaining(messages)
+    summary = replace(summary, todo=_todo(leaving, remaining, conversation.summary))
+    after = Conversation(remaining, summary=summary).tokens
+    return CompactionResult(0, split, summary, before, after) if after < before else pruned
 
 
-def _todo(leaving: list[Message], kept: list[Message], before: Summary | None) -> str:
+def _todo(leaving: list[Message], remaining: list[Message], before: Summary | None) -> str:
     """The model's list, if nothing that is kept has it."""
     from agent.tools.assistant.todo import current
 
-    if current(kept) is not None:
+    if current(remaining) is not None:
         return ""
     return current(leaving) or (before.todo if before else "")
 
 
-def pruned_only(conversation: Conversation, cut: SplitPoint) -> CompactionResult | None:
+def pruned_only(conversation: Conversation, split: SplitPoint) -> CompactionResult | None:
     """What shortening the results before the cut saves; None when that is nothing."""
     before = conversation.tokens
-    messages = shorten_old_results(conversation.messages, cut.place)
+    messages = shorten_old_results(conversation.messages, split.place)
     after = replace(conversation, messages=messages).tokens
     if after >= before:
         return None
-    return CompactionResult(cut.place, None, conversation.summary, before, after)
+    return CompactionResult(split.place, None, conversation.summary, before, after)
 
 
 class CompactionStore(Protocol):
@@ -239,13 +245,13 @@ class Compactor:
 
     async def _make(self, conversation: Conversation, goal: int) -> CompactionResult | None:
         """Stored; None when there is nothing to gain."""
-        known = DroppedMessages((), taint=self.exposure.taint)
+        dropped = DroppedMessages((), taint=self.exposure.taint)
         try:
-            shorter = await shorten(self.summariser, conversation, goal, known, self.meter)
+            shorter = await shorten(self.summariser, conversation, goal, dropped, self.meter)
         except (ProviderError, LimitReached, ConfigError):
             # The answer matters more: old results go, and then the oldest messages.
-            cut = choose_split_point(conversation.messages, goal)
-            shorter = pruned_only(conversation, cut) if cut else None
+            split = choose_split_point(conversation.messages, goal)
+            shorter = pruned_only(conversation, split) if split else None
         if shorter is None or not await self.keeper.keep(shorter):
             return None
         return shorter

@@ -22,17 +22,17 @@ class CompactionMarker:
 
     def conversation(self, messages: Sequence[Message]) -> Conversation:
         """What the model is shown of the whole session."""
-        shown = shorten_old_results(messages, self.pruned)
-        front = [] if self.request is None else [shown[self.request]]
-        return Conversation([*front, *shown[self.upto :]], summary=self.summary)
+        shortened = shorten_old_results(messages, self.pruned)
+        front = [] if self.request is None else [shortened[self.request]]
+        return Conversation([*front, *shortened[self.upto :]], summary=self.summary)
 
     def moved(self, shorter: CompactionResult) -> "CompactionMarker":
         """What `shorter` makes of it: its places are those of `conversation`."""
-        cut = shorter.cut
-        if cut is None:
+        split = shorter.cut
+        if split is None:
             return replace(self, pruned=max(self.pruned, self._place(shorter.pruned - 1) + 1))
-        upto = max(self.upto, self._place(cut.place - 1) + 1)
-        request = None if cut.request is None else self._place(cut.request)
+        upto = max(self.upto, self._place(split.place - 1) + 1)
+        request = None if split.request is None else self._place(split.request)
         return CompactionMarker(upto, request, self.pruned, shorter.summary)
 
     def _place(self, place: int) -> int:
@@ -65,12 +65,16 @@ class MarkerRecorder:
 
 def mark_to_json(mark: CompactionMarker) -> dict[str, Any]:
     summary = mark.summary
-    told = asdict(summary) | {"taint": sorted(summary.taint)} if summary else None
-    return {**asdict(mark), "summary": told}
+    summary_data = asdict(summary) | {"taint": sorted(summary.taint)} if summary else None
+    return {**asdict(mark), "summary": summary_data}
 
 
 def mark_from_json(data: Mapping[str, Any]) -> CompactionMarker:
     """Raises KeyError or TypeError when the data is no mark."""
-    told = data["summary"]
-    summary = Summary(**{**told, "taint": frozenset(told["taint"])}) if told else None
+    summary_data = data["summary"]
+    summary = (
+        Summary(**{**summary_data, "taint": frozenset(summary_data["taint"])})
+        if summary_data
+        else None
+    )
     return CompactionMarker(data["upto"], data["request"], data["pruned"], summary)

@@ -28,17 +28,17 @@ class TreeLimits:
 def tree(root: Path, shape: TreeLimits, limit: int = TREE_TOKENS) -> str:
     """The tree in at most about `limit` tokens: as deep as fits, then as many entries as fit."""
     walk = _TreeWalk(root, shape)
-    shown = ""
+    text = ""
     for depth in range(shape.depth):
         walk.deepen()
-        found = "\n".join(walk.lines())
-        if estimate_text(found) > limit:
-            return shown if depth else _cut(found, limit)
-        shown = found
-    return shown
+        deeper = "\n".join(walk.lines())
+        if estimate_text(deeper) > limit:
+            return text if depth else _cut_lines(deeper, limit)
+        text = deeper
+    return text
 
 
-def _cut(text: str, limit: int) -> str:
+def _cut_lines(text: str, limit: int) -> str:
     lines = text.splitlines()
     while len(lines) > 1 and estimate_text("\n".join(lines)) > limit:
         del lines[len(lines) * 9 // 10 :]
@@ -52,8 +52,8 @@ class _TreeWalk:
     def __init__(self, root: Path, shape: TreeLimits) -> None:
         self._root = root
         self._per_folder = shape.per_folder
-        self._left = _LOOKED_AT
-        self._found: dict[str, Sequence[_Entry]] = {}
+        self._remaining = _LOOKED_AT
+        self._entries_by_folder: dict[str, Sequence[_Entry]] = {}
         self._ignores = Ignores(root, root, _ignores)
         self._next: list[tuple[Path, tuple[str, ...]]] = [(root, ())]
 
@@ -61,7 +61,7 @@ class _TreeWalk:
         """Look one level further down."""
         level, self._next = self._next, []
         for folder, parts in level:
-            entries = self._found[str(folder)] = self._entries(folder, parts)
+            entries = self._entries_by_folder[str(folder)] = self._entries(folder, parts)
             for entry, is_folder in entries[: self._per_folder]:
                 if is_folder:
                     self._next.append((Path(entry.path), (*parts, entry.name)))
@@ -71,7 +71,7 @@ class _TreeWalk:
         yield from self._lines(str(self._root), "")
 
     def _lines(self, folder: str, indent: str) -> Iterator[str]:
-        entries = self._found.get(folder, ())
+        entries = self._entries_by_folder.get(folder, ())
         for entry, is_folder in entries[: self._per_folder]:
             name = "".join(c if c.isprintable() else "?" for c in entry.name)
             if is_folder:
@@ -83,21 +83,21 @@ class _TreeWalk:
             yield f"{indent}... ({len(entries) - self._per_folder} more files)"
 
     def _entries(self, folder: Path, parts: tuple[str, ...]) -> list[_Entry]:
-        found = []
+        members = []
         try:
             with os.scandir(folder) as entries:
                 for entry in entries:
-                    self._left -= 1
-                    if self._left < 0:
+                    self._remaining -= 1
+                    if self._remaining < 0:
                         break
                     is_folder = entry.is_dir(follow_symlinks=False)
                     if entry.name == ".git":
                         continue
                     if not self._ignores.hides((*parts, entry.name), is_folder=is_folder):
-                        found.append((entry, is_folder))
+                        members.append((entry, is_folder))
         except OSError:
             return []
-        return sorted(found, key=lambda one: (not one[1], one[0].name))
+        return sorted(members, key=lambda one: (not one[1], one[0].name))
 
 
 def _ignores(path: Path) -> bytes | None:

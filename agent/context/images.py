@@ -25,61 +25,63 @@ class ImageLoader:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._loaded: dict[ImageFile, Part] = {}
-        self._made: dict[int, tuple[Message, Message]] = {}
+        self._parts: dict[ImageFile, Part] = {}
+        self._messages_with_pictures: dict[int, tuple[Message, Message]] = {}
 
-    async def shown(self, messages: Sequence[Message]) -> Sequence[Message]:
+    async def with_pictures(self, messages: Sequence[Message]) -> Sequence[Message]:
         """The messages with their newest pictures in them, and words for the others."""
-        wanted = [
+        files = [
             part
             for message in reversed(messages)
             for part in reversed(message.content)
             if isinstance(part, ImageFile)
         ]
-        if not wanted:
+        if not files:
             return messages
-        chosen: dict[ImageFile, Part] = {}
+        parts: dict[ImageFile, Part] = {}
         room = MOST_BYTES
-        for part in dict.fromkeys(wanted):
-            found = await self._load(part) if len(chosen) < MOST else _told(part, "picture_old")
-            if isinstance(found, Image):
-                room -= len(found.data)
+        for part in dict.fromkeys(files):
+            part_shown = (
+                await self._load(part) if len(parts) < MOST else _describe(part, "picture_old")
+            )
+            if isinstance(part_shown, Image):
+                room -= len(part_shown.data)
                 if room < 0:
-                    found = _told(part, "picture_old")
-            chosen[part] = found
-        return [self._with(message, chosen) for message in messages]
+                    part_shown = _describe(part, "picture_old")
+            parts[part] = part_shown
+        return [self._with(message, parts) for message in messages]
 
     async def _load(self, part: ImageFile) -> Part:
-        if part not in self._loaded:
-            self._loaded[part] = await file_io.in_thread(lambda: self._read(part))
-        return self._loaded[part]
+        if part not in self._parts:
+            self._parts[part] = await file_io.in_thread(lambda: self._read(part))
+        return self._parts[part]
 
     def _read(self, part: ImageFile) -> Part:
         try:
             data = file_io.read(self._folder / part.path, LIMIT_BYTES)
         except ToolError:
-            return _told(part, "picture_gone")
+            return _describe(part, "picture_gone")
         media_type = sniff_image_type(data[:16])
         if media_type is None or hashlib.sha256(data).hexdigest() != part.digest:
-            return _told(part, "picture_gone")
+            return _describe(part, "picture_gone")
         return Image(media_type, data)
 
-    def _with(self, message: Message, chosen: Mapping[ImageFile, Part]) -> Message:
+    def _with(self, message: Message, parts: Mapping[ImageFile, Part]) -> Message:
         """The same object as before when the same is shown: what vendors made of it stays."""
         if not any(isinstance(part, ImageFile) for part in message.content):
             return message
-        made = replace(
+        copy = replace(
             message,
             content=tuple(
-                chosen[part] if isinstance(part, ImageFile) else part for part in message.content
+                parts[part] if isinstance(part, ImageFile) else part for part in message.content
             ),
         )
-        before = self._made.get(id(message))
-        if before is not None and before[0] is message and before[1] == made:
+        before = self._messages_with_pictures.get(id(message))
+        if before is not None and before[0] is message and before[1] == copy:
             return before[1]
-        self._made[id(message)] = (message, made)
-        return made
+        self._messages_with_pictures[id(message)] = (message, copy)
+        return copy
 
 
-def _told(part: ImageFile, prompt: str) -> Context:
+def _describe(part: ImageFile, prompt: str) -> Context:
     return Context(render_prompt(prompt, path=part.path))

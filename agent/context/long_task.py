@@ -42,16 +42,16 @@ def describe_progress(folder: Path) -> str:
     first_open = next((n for n, one in enumerate(features) if not one.passes), 0)
     # What is done is told first when there is too much: the next open ones matter.
     start = max(0, min(first_open - 5, len(lines) - _LINES_SHOWN))
-    shown = lines[start : start + _LINES_SHOWN]
-    if (left := len(lines) - len(shown)) > 0:
-        shown.append(f"… and {left} more in {LIST}")
+    excerpt = lines[start : start + _LINES_SHOWN]
+    if (remaining := len(lines) - len(excerpt)) > 0:
+        excerpt.append(f"… and {remaining} more in {LIST}")
     progress = text_of(folder, PROGRESS)[:PROGRESS_CHARS].strip()
     return render_prompt(
         "long_mode",
         plan=plan_of(folder),
         passing=sum(one.passes for one in features),
         total=len(features),
-        checklist="\n".join(shown),
+        checklist="\n".join(excerpt),
         progress=render_prompt("long_progress", text=progress) if progress else "",
     ).strip()
 
@@ -60,8 +60,8 @@ def taint_of(folder: Path) -> frozenset[Taint]:
     """What `describe_progress` brings into a session."""
     if features_of(folder) is None:
         return NOTHING
-    marked = any(is_marked(folder / name) for name in (LIST, PROGRESS))
-    return PRIVATE | UNTRUSTED if marked else PRIVATE
+    is_tainted = any(is_marked(folder / name) for name in (LIST, PROGRESS))
+    return PRIVATE | UNTRUSTED if is_tainted else PRIVATE
 
 
 def text_of(folder: Path, name: str) -> str:

@@ -13,7 +13,7 @@ from agent.types import Taint
 
 NAMES = ("AGENTS.md", "CLAUDE.md")
 _ANCESTORS_MOST = 40
-_FILES_KEPT = 64
+_MOST_FILES = 64
 _Mark = tuple[int, int, int]
 
 
@@ -37,7 +37,7 @@ class Instructions:
     def __init__(self, workspace: Path, origin: TrustedOrigins | None = None) -> None:
         self._workspace = workspace
         self._origin = origin or TrustedOrigins((workspace.resolve(),))
-        self._seen: dict[Path, tuple[_Mark, str]] = {}
+        self._cache: dict[Path, tuple[_Mark, str]] = {}
 
     def read(self, root: Path) -> InstructionFile:
         """Those of `root` and of the folders around it, the nearest last; all together hold as
@@ -58,9 +58,9 @@ class Instructions:
                 text = f"{text[:room]}\n…" if room else ""
             room = max(room - len(text), 0)
             if text:
-                brought = self._brings(path)
-                taint |= brought
-                whose = load_prompt("project_stranger") + "\n\n" if brought >= UNTRUSTED else ""
+                file_taint = self._brings(path)
+                taint |= file_taint
+                whose = load_prompt("project_stranger") + "\n\n" if file_taint >= UNTRUSTED else ""
                 texts.append(
                     render_prompt("project_instructions", path=path, whose=whose, text=text)
                 )
@@ -78,20 +78,20 @@ class Instructions:
 
     def _read(self, path: Path) -> str:
         try:
-            found = path.stat(follow_symlinks=False)
-            if not S_ISREG(found.st_mode):
+            info = path.stat(follow_symlinks=False)
+            if not S_ISREG(info.st_mode):
                 return ""
-            mark = (found.st_mtime_ns, found.st_size, found.st_ino)
-            seen = self._seen.get(path)
-            if seen is None or seen[0] != mark:
-                if len(self._seen) >= _FILES_KEPT:
-                    del self._seen[next(iter(self._seen))]
+            mark = (info.st_mtime_ns, info.st_size, info.st_ino)
+            cached = self._cache.get(path)
+            if cached is None or cached[0] != mark:
+                if len(self._cache) >= _MOST_FILES:
+                    del self._cache[next(iter(self._cache))]
                 real = Path(os.path.realpath(path.parent), path.name)
-                seen = self._seen[path] = (mark, read_prompt_file(real))
+                cached = self._cache[path] = (mark, read_prompt_file(real))
         except OSError:
-            self._seen.pop(path, None)
+            self._cache.pop(path, None)
             return ""
-        return seen[1]
+        return cached[1]
 
     def _brings(self, path: Path) -> frozenset[Taint]:
         is_open = is_in(path.parent, [self._workspace.resolve()])

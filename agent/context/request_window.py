@@ -40,30 +40,34 @@ class RequestWindow:
 
     async def window(self) -> tuple[TrimmedMessages, list[events.Event]]:
         """The messages to send, and what watchers are told of it."""
-        told: list[events.Event] = []
+        notices: list[events.Event] = []
         window = self._fitted()
         anew = window.cut and (not self._was_cut or window.dropped > self._dropped)
         if anew and self._compactor is not None:
-            made = await self._compactor.make_room(self.conversation, self._limit())
-            if made is not None:
+            compacted = await self._compactor.make_room(self.conversation, self._limit())
+            if compacted is not None:
                 self._was_cut, self._dropped = False, 0
-                kept = len(self.conversation.messages)
-                told.append(events.Compacted(made.before, made.after, kept, 0, made.summarised))
+                remaining = len(self.conversation.messages)
+                notices.append(
+                    events.Compacted(
+                        compacted.before, compacted.after, remaining, 0, compacted.summarised
+                    )
+                )
                 window = self._fitted()
         self._was_cut = window.cut
         self.sent_tokens = window.tokens
         if window.dropped > self._dropped:
             self._dropped = window.dropped
-            told.append(
+            notices.append(
                 events.Compacted(
                     window.tokens_before, window.tokens, len(window.messages), window.dropped
                 )
             )
         if self._pictures is not None:
-            shown = await self._pictures.shown(window.messages)
-            if shown is not window.messages:
-                window = replace(window, messages=shown)
-        return window, told
+            with_pictures = await self._pictures.with_pictures(window.messages)
+            if with_pictures is not window.messages:
+                window = replace(window, messages=with_pictures)
+        return window, notices
 
     @property
     def request_tokens(self) -> int:

@@ -34,12 +34,12 @@ class Summary:
     @property
     def front(self) -> str:
         """As the model reads it, in front of the messages that stayed."""
-        told = render_prompt("summary_front", summary=self.text)
+        text = render_prompt("summary_front", summary=self.text)
         if self.todo:
-            told = f"{told}\n\n{render_prompt('summary_todo', todo=self.todo)}"
+            text = f"{text}\n\n{render_prompt('summary_todo', todo=self.todo)}"
         if self.first:
-            told = f"{render_prompt('summary_first', first=self.first)}\n\n{told}"
-        return f"{told}\n{load_prompt('summary_untrusted')}" if "untrusted" in self.taint else told
+            text = f"{render_prompt('summary_first', first=self.first)}\n\n{text}"
+        return f"{text}\n{load_prompt('summary_untrusted')}" if "untrusted" in self.taint else text
 
 
 def first_request(messages: Sequence[Message], limit: int) -> str:
@@ -65,10 +65,11 @@ _SHARE = 0.6
 
 @frozen
 class DroppedMessages:
-    """What is to be told: messages, and the summary of those before them.
+    """What the summary covers: messages, and the summary of those before them.
 
     `focus` is what a person asked to keep, `taint` is all that the conversation has taken in;
-    `goal` is the size that the conversation should come to. `asked`: a person wants a summary now.
+    `goal` is the size that the conversation should come to. `on_request`: a person asked for a
+    summary.
     """
 
     messages: Sequence[Message]
@@ -76,7 +77,7 @@ class DroppedMessages:
     focus: str = ""
     taint: frozenset[Taint] = frozenset()
     goal: int = 50_000
-    asked: bool = False
+    on_request: bool = False
 
     @property
     def most(self) -> int:
@@ -93,22 +94,22 @@ class Summariser:
 
     async def summarise(self, leaving: DroppedMessages, meter: UsageMeter) -> Summary:
         """Raises `ProviderError`, `LimitReached`, `ConfigError`."""
-        opened = self.models.open(self.models.profile("quick"))
-        room = int(opened.context_tokens * _SHARE)
+        model = self.models.open(self.models.profile("quick"))
+        room = int(model.context_tokens * _SHARE)
         for _ in range(_TRIES - 1):
             try:
-                return await self._told(opened, leaving, room, meter)
+                return await self._request_summary(model, leaving, room, meter)
             except ContextTooLong:
                 room //= 2
-        return await self._told(opened, leaving, room, meter)
+        return await self._request_summary(model, leaving, room, meter)
 
-    async def _told(
-        self, opened: OpenModel, leaving: DroppedMessages, room: int, meter: UsageMeter
+    async def _request_summary(
+        self, model: OpenModel, leaving: DroppedMessages, room: int, meter: UsageMeter
     ) -> Summary:
-        request = self._request(opened, leaving, room)
+        request = self._request(model, leaving, room)
         try:
             async with asyncio.timeout(_TIMEOUT_S):
-                reply = await _asked(opened, request, meter)
+                reply = await _ask_model(model, request, meter)
         except TimeoutError as exc:
             raise TimedOut(t("the summary timed out")) from exc
         text = self.redactor.clean(reply.text.strip())
@@ -122,40 +123,40 @@ class Summariser:
             return Summary(text, first, taint=taint)
         return Summary(text, before.first, taint=taint | before.taint)
 
-    def _request(self, opened: OpenModel, leaving: DroppedMessages, room: int) -> ModelRequest:
+    def _request(self, model: OpenModel, leaving: DroppedMessages, room: int) -> ModelRequest:
         before = focus = ""
         if leaving.before is not None:
             before = render_prompt("summarise_before", summary=leaving.before.text) + "\n\n"
         if leaving.focus:
             focus = render_prompt("summarise_focus", focus=leaving.focus) + "\n\n"
         system = load_prompt("summarise")
-        taken = estimate_text(system) + estimate_text(before) + estimate_text(focus)
-        text = transcript(leaving.messages, max(room - taken, 200))
-        told = render_prompt("summarise_request", before=before, focus=focus, transcript=text)
+        used_tokens = estimate_text(system) + estimate_text(before) + estimate_text(focus)
+        text = transcript(leaving.messages, max(room - used_tokens, 200))
+        prompt = render_prompt("summarise_request", before=before, focus=focus, transcript=text)
         return ModelRequest(
-            opened.model,
+            model.model,
             system,
-            [user(self.redactor.clean(told))],
-            temperature=opened.temperature,
-            max_tokens=min(opened.max_tokens or _REPLY_TOKENS, opened.context_tokens // 5),
+            [user(self.redactor.clean(prompt))],
+            temperature=model.temperature,
+            max_tokens=min(model.max_tokens or _REPLY_TOKENS, model.context_tokens // 5),
         )
 
 
-async def _asked(opened: OpenModel, request: ModelRequest, meter: UsageMeter) -> Message:
+async def _ask_model(model: OpenModel, request: ModelRequest, meter: UsageMeter) -> Message:
     """The reply; it is counted like any other."""
-    tariff = opened.tariff or Tariff(f"{opened.provider.name}/{opened.model}")
-    till = CallMeter(tariff, opened.fallback_tariffs, meter)
+    tariff = model.tariff or Tariff(f"{model.provider.name}/{model.model}")
+    till = CallMeter(tariff, model.fallback_tariffs, meter)
     tokens = estimate_text(request.system) + estimate_text(request.messages[0].text)
     await till.before(tokens, 0)
-    stream = cast(AsyncGenerator[events.ModelEvent], opened.provider.stream(request))
+    stream = cast(AsyncGenerator[events.ModelEvent], model.provider.stream(request))
     try:
         async with aclosing(stream):
-            async for said in stream:
-                till.count_event(said)
-                match said:
+            async for event in stream:
+                till.count_event(event)
+                match event:
                     case events.Reply():
-                        await till.after(said)
-                        return said.message
+                        await till.after(event)
+                        return event.message
                     case events.Retry(rank=rank):
                         await till.count_partial()
                         await till.before_retry(rank)
@@ -167,13 +168,13 @@ async def _asked(opened: OpenModel, request: ModelRequest, meter: UsageMeter) ->
 def transcript(messages: Sequence[Message], room: int) -> str:
     """The messages as a text of about `room` tokens: of the longest the middle is left out."""
     names = {call.id: call.name for message in messages for call in message.tool_calls}
-    told = [_told(message, names) for message in messages]
-    heads = sum(estimate_text(head) for head, _ in told)
-    cap = level([estimate_text(text) for _, text in told], max(room - heads, 0))
-    return "\n\n".join(f"{head}\n{middle_out(text, cap)}".strip() for head, text in told)
+    entries = [_describe(message, names) for message in messages]
+    heads = sum(estimate_text(head) for head, _ in entries)
+    cap = level([estimate_text(text) for _, text in entries], max(room - heads, 0))
+    return "\n\n".join(f"{head}\n{middle_out(text, cap)}".strip() for head, text in entries)
 
 
-def _told(message: Message, names: dict[str, str]) -> tuple[str, str]:
+def _describe(message: Message, names: dict[str, str]) -> tuple[str, str]:
     """A heading and the text below it."""
     if message.role == "tool":
         failed = " (failed)" if message.is_error else ""

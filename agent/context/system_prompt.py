@@ -19,7 +19,7 @@ from agent.security.taint.origin import TrustedOrigins, is_unconfirmed, unconfir
 from agent.security.taint.taint import NOTHING, PRIVATE, UNTRUSTED
 from agent.types import Taint
 
-_FILES_KEPT = 64
+_MOST_FILES = 64
 
 _SHARED = ("IDENTITY.md", "AGENT.md", "SOUL.md")
 
@@ -45,7 +45,7 @@ class Workspace:
         self.folder = folder
         self.origin = TrustedOrigins((folder.resolve(), *trusted))
         self._instructions = Instructions(folder, self.origin)
-        self._seen: dict[Path, tuple[tuple[int, int], str]] = {}
+        self._cache: dict[Path, tuple[tuple[int, int], str]] = {}
 
     @property
     def owner_memory(self) -> Path:
@@ -63,12 +63,12 @@ class Workspace:
         texts = list(self._texts([*paths, memory], notices))
         if persona is not None:
             is_file = persona.endswith(".md")
-            said = self._texts([self.folder / persona], notices) if is_file else [persona]
-            texts += [render_prompt("persona", persona=text) for text in said]
-        told = self._instructions.read(root)
-        if told.text:
-            texts.append(told.text)
-            notices += told.notices
+            persona_texts = self._texts([self.folder / persona], notices) if is_file else [persona]
+            texts += [render_prompt("persona", persona=text) for text in persona_texts]
+        instructions = self._instructions.read(root)
+        if instructions.text:
+            texts.append(instructions.text)
+            notices += instructions.notices
         text = render_prompt("system", files="\n\n".join(texts), root=root).strip()
         return SystemPrompt(text, tuple(notices))
 
@@ -78,7 +78,7 @@ class Workspace:
 
     def taint(self, memory: Path, root: Path, persona: str | None = None) -> frozenset[Taint]:
         """What the prompt brings into a conversation; files that it leaves out bring nothing."""
-        known = PRIVATE if self.is_personal(memory) else NOTHING
+        taint = PRIVATE if self.is_personal(memory) else NOTHING
         strange = False
         if persona is not None and persona.endswith(".md"):
             path = self._inside(self.folder / persona)
@@ -86,14 +86,14 @@ class Workspace:
                 strange = is_marked(path)
         # In a folder that is not the owner's all that is met is a stranger's, names of files too.
         strange |= not self.origin.is_own(root)
-        known |= UNTRUSTED if strange else NOTHING
-        return known | self._instructions.read(root).taint
+        taint |= UNTRUSTED if strange else NOTHING
+        return taint | self._instructions.read(root).taint
 
     def is_personal(self, memory: Path) -> bool:
         """Whether the prompt tells anything of a person: an unfilled profile and an empty memory
         do not."""
         profiles = [self.folder / "USER.md"] if memory == self.owner_memory else []
-        return any(_tells(self._read(path)) for path in (*profiles, memory))
+        return any(_has_content(self._read(path)) for path in (*profiles, memory))
 
     def _texts(self, paths: list[Path], notices: list[str]) -> Iterator[str]:
         for path in paths:
@@ -118,18 +118,18 @@ class Workspace:
     def _read(self, path: Path) -> str:
         """The file's text; a missing one is empty, and so is one that is no regular file."""
         try:
-            found = path.stat()
-            mark = (found.st_mtime_ns, found.st_size)
-            seen = self._seen.get(path)
-            if seen is None or seen[0] != mark:
-                if len(self._seen) >= _FILES_KEPT:
-                    del self._seen[next(iter(self._seen))]
-                real = self._inside(path) if S_ISREG(found.st_mode) else None
-                seen = self._seen[path] = (mark, read_prompt_file(real) if real else "")
+            info = path.stat()
+            mark = (info.st_mtime_ns, info.st_size)
+            cached = self._cache.get(path)
+            if cached is None or cached[0] != mark:
+                if len(self._cache) >= _MOST_FILES:
+                    del self._cache[next(iter(self._cache))]
+                real = self._inside(path) if S_ISREG(info.st_mode) else None
+                cached = self._cache[path] = (mark, read_prompt_file(real) if real else "")
         except OSError:
-            self._seen.pop(path, None)
+            self._cache.pop(path, None)
             return ""
-        return seen[1]
+        return cached[1]
 
     def _inside(self, path: Path) -> Path | None:
         """The real path; None for a file of the workspace that is a link out of it."""
@@ -139,7 +139,7 @@ class Workspace:
         return None if leads_out and path.is_relative_to(self.folder) else real
 
 
-def _tells(text: str) -> bool:
+def _has_content(text: str) -> bool:
     """Whether there is more than the starter's headings, its advice and questions left open."""
     lines = (line.strip() for line in text.splitlines())
     return any(line and not line.startswith("#") and line not in _blank_lines() for line in lines)

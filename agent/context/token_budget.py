@@ -83,17 +83,17 @@ def trim_to_budget(
     ahead = estimate_text(front) if front else 0
     total = sum(sizes)
     room = max(limit - ahead - estimate_text(load_prompt("trimmed")), 1)
-    kept, dropped = messages, 0
+    remaining, dropped = messages, 0
     if total > room:
         replay = _TrimHistory(messages, sizes, room)
-        kept, dropped = replay.kept(), replay.start
+        remaining, dropped = replay.remaining(), replay.start
     notes = [front] if front else []
     if dropped or trimmed:
         notes.append(load_prompt("trimmed"))
-    if kept and notes:
-        kept = _noted(kept, notes)
-    tokens = total if kept is messages else sum(map(estimate, kept))
-    return TrimmedMessages(kept, dropped, total + ahead, tokens, total > room)
+    if remaining and notes:
+        remaining = _with_notes(remaining, notes)
+    tokens = total if remaining is messages else sum(map(estimate, remaining))
+    return TrimmedMessages(remaining, dropped, total + ahead, tokens, total > room)
 
 
 class _Cut(NamedTuple):
@@ -111,7 +111,7 @@ class _TrimHistory:
         self.start = 0
         self._request: int | None = None
         self._messages = messages
-        self._sent = list(messages)
+        self._trimmed = list(messages)
         self._sizes = list(sizes)
         self._goal = int(room * KEEP)
         self._total = 0
@@ -124,8 +124,8 @@ class _TrimHistory:
                 if self._total > room:
                     self._shorten(index)
 
-    def kept(self) -> list[Message]:
-        return [self._sent[index] for index in self._indices(len(self._sent) - 1)]
+    def remaining(self) -> list[Message]:
+        return [self._trimmed[index] for index in self._indices(len(self._trimmed) - 1)]
 
     def _indices(self, index: int) -> list[int]:
         front = [] if self._request is None else [self._request]
@@ -135,16 +135,16 @@ class _TrimHistory:
         """Reach the goal by whole rounds, else by parts of a round, else keep the newest reply."""
         cuts = self._cuts(index)
         rounds = [cut for cut in cuts if cut.request is None]
-        chosen = next((cut for cut in (*rounds, *cuts) if cut.tokens <= self._goal), None)
-        if chosen is None and cuts:
-            chosen = cuts[-1]
-        if chosen is not None:
-            self.start, self._request, self._total = chosen
+        best = next((cut for cut in (*rounds, *cuts) if cut.tokens <= self._goal), None)
+        if best is None and cuts:
+            best = cuts[-1]
+        if best is not None:
+            self.start, self._request, self._total = best
 
     def _cuts(self, index: int) -> list[_Cut]:
         cuts: list[_Cut] = []
         request = self._request
-        left = self._total - (0 if request is None else self._sizes[request])
+        remaining_tokens = self._total - (0 if request is None else self._sizes[request])
         for place in range(self.start, index + 1):
             role = self._messages[place].role
             if role == "user":
@@ -152,21 +152,21 @@ class _TrimHistory:
             front = request if role == "assistant" else None
             # A cut right behind its own request would leave nothing out.
             if role != "tool" and place > self.start and (front is None or front < place - 1):
-                tokens = left + (0 if front is None else self._sizes[front])
+                tokens = remaining_tokens + (0 if front is None else self._sizes[front])
                 cuts.append(_Cut(place, front, tokens))
-            left -= self._sizes[place]
+            remaining_tokens -= self._sizes[place]
         return cuts
 
     def _shorten(self, index: int) -> None:
         """Reach the goal by leaving out the middle of the longest texts."""
         indices = self._indices(index)
-        texts = {one: _text_tokens(self._sent[one]) for one in indices}
+        texts = {one: _text_tokens(self._trimmed[one]) for one in indices}
         fixed = self._total - sum(texts.values())
         cap = level(texts.values(), self._goal - fixed)
         for one, tokens in texts.items():
             if tokens > cap:
-                self._sent[one] = _shortened(self._messages[one], cap)
-                self._sizes[one] = estimate(self._sent[one])
+                self._trimmed[one] = _shortened(self._messages[one], cap)
+                self._sizes[one] = estimate(self._trimmed[one])
         self._total = sum(self._sizes[one] for one in indices)
 
 
@@ -180,7 +180,7 @@ def level(sizes: Iterable[int], room: int) -> int:
     return ordered[-1] if ordered else 0
 
 
-def _noted(messages: Sequence[Message], notes: Sequence[str]) -> list[Message]:
+def _with_notes(messages: Sequence[Message], notes: Sequence[str]) -> list[Message]:
     """The same with words about what is missing, in front of the first user message."""
     first, *rest = messages
     return [replace(first, content=(*map(Context, notes), *first.content)), *rest]
@@ -212,9 +212,9 @@ def middle_out(text: str, limit: int) -> str:
     half = len(text) * limit // size // 2
     while True:
         end = len(text) - half
-        shown = f"{text[:half]}\n… ({end - half} characters left out) …\n{text[end:]}"
-        if half == 0 or estimate_text(shown) <= limit:
-            return shown
+        shortened = f"{text[:half]}\n… ({end - half} characters left out) …\n{text[end:]}"
+        if half == 0 or estimate_text(shortened) <= limit:
+            return shortened
         # Ends that are denser than the whole, or the mark itself: a little less.
         half -= half // 8 + 1
 

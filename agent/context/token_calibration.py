@@ -21,11 +21,11 @@ class TokenCalibration:
 
     def __init__(self) -> None:
         self._exact: OrderedDict[str, float] = OrderedDict()
-        self._shown: dict[str, float] = {}
+        self._displayed: dict[str, float] = {}
 
     def factor(self, model: str) -> float:
         """Tokens of this model for one estimated token; 1 as long as nothing is known."""
-        return self._shown.get(model, 1.0)
+        return self._displayed.get(model, 1.0)
 
     def learn(self, model: str, estimated: int, counted: int) -> None:
         """The model counted so many tokens in a request that we took for so many."""
@@ -36,12 +36,12 @@ class TokenCalibration:
         exact = self._exact[model] = before + (ratio - before) * _NEWEST
         self._exact.move_to_end(model)
         if abs(exact - self.factor(model)) > _STEP:
-            self._shown[model] = round(round(exact / _STEP) * _STEP, 2)
+            self._displayed[model] = round(round(exact / _STEP) * _STEP, 2)
         if len(self._exact) > _MODELS:
             oldest, _ = self._exact.popitem(last=False)
-            self._shown.pop(oldest, None)
+            self._displayed.pop(oldest, None)
 
 
-def counted_as(opened: OpenModel) -> str:
+def counted_as(model: OpenModel) -> str:
     """The name that a model is learned by."""
-    return f"{opened.provider.name}/{opened.model}"
+    return f"{model.provider.name}/{model.model}"

@@ -25,7 +25,7 @@ def parts(room: ContextBudget, conversation: Conversation, memory: str) -> dict[
     results = [message for message in conversation.messages if message.role == "tool"]
     result_tokens = sum(map(estimate, results))
     summary = estimate_text(conversation.summary.front) if conversation.summary else 0
-    taken = {
+    estimates = {
         "prompt": room.prompt - remembered,
         "tools": room.tools,
         "memory": remembered,
@@ -33,23 +33,23 @@ def parts(room: ContextBudget, conversation: Conversation, memory: str) -> dict[
         "messages": conversation.tokens - summary - result_tokens,
         "results": result_tokens,
     }
-    found = {name: round(tokens * room.factor) for name, tokens in taken.items()}
-    found["free"] = max(room.window - sum(found.values()), 0)
-    return found
+    tokens_by_part = {name: round(tokens * room.factor) for name, tokens in estimates.items()}
+    tokens_by_part["free"] = max(room.window - sum(tokens_by_part.values()), 0)
+    return tokens_by_part
 
 
-def usage_chart(room: ContextBudget, found: Mapping[str, int]) -> str:
+def usage_chart(room: ContextBudget, tokens_by_part: Mapping[str, int]) -> str:
     """A line for each part; a bar is as long as its share of the window."""
-    used = sum(tokens for name, tokens in found.items() if name != "free")
+    used = sum(tokens for name, tokens in tokens_by_part.items() if name != "free")
     share = _percent(used, room.window)
     lines = [
         t("{used:,} of {window:,} tokens ({share})", used=used, window=room.window, share=share)
     ]
-    names = {name: t(_NAMES[name]) for name in found}
+    names = {name: t(_NAMES[name]) for name in tokens_by_part}
     columns = max(9, *map(display_width, names.values()))
     lines += [
         f"{padded(names[name], columns)} {_bar(tokens, room.window)} {tokens:>9,}"
-        for name, tokens in found.items()
+        for name, tokens in tokens_by_part.items()
     ]
     lines.append(t("older messages are summarized at {n:.0f} %", n=FULL * 100))
     return "\n".join(lines)

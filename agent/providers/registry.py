@@ -104,7 +104,7 @@ def register_provider(name: str, factory: ProviderFactory) -> None:
 def resolve_model(
     name: str, configured: Sequence[ModelConfig], environ: Mapping[str, str]
 ) -> ModelConfig:
-    """What `name` stands for: an entry of `known` (model_list), or `vendor/model`.
+    """What `name` stands for: an entry of `configured` (model_list), or `vendor/model`.
 
     Address, window and key come from the entry, then from the vendor; the key then from
     `environ`. Raises `ConfigError` for an unknown name, a bad address or a missing key.

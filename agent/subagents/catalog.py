@@ -18,7 +18,7 @@ from agent.text import frontmatter
 PROGRAMS = (".claude", ".kode", ".kore")
 _DEPTH = 3
 _FILES_MOST = 2_000
-_FOLDERS_KEPT = 32
+_MOST_FOLDERS = 32
 _ALIASES = {
     "generalpurpose": "general",
     "explorer": "explore",
@@ -28,7 +28,7 @@ _ALIASES = {
 }
 log = logging.getLogger(__name__)
 _Mark = tuple[int, int, int]
-_Seen = dict[Path, tuple[_Mark, SubagentDefinition | None]]
+_CachedFiles = dict[Path, tuple[_Mark, SubagentDefinition | None]]
 
 
 @frozen
@@ -53,53 +53,53 @@ class CatalogPaths:
         """Later ones win: the owner's folders, then the project's around `root`, the nearest
         last."""
         homes = [self.user / program for program in PROGRAMS[:2]]
-        found = [Source(folder / "agents") for folder in (*homes, self.own)]
-        known = {source.folder for source in found}
+        sources = [Source(folder / "agents") for folder in (*homes, self.own)]
+        folders = {source.folder for source in sources}
         for folder in reversed(project_folders(root, self.user)) if root is not None else ():
             trusted = is_in(folder, self.trusted)
             own = (Source(folder / program / "agents", trusted) for program in PROGRAMS)
-            found += [source for source in own if source.folder not in known]
-        return found
+            sources += [source for source in own if source.folder not in folders]
+        return sources
 
 
 class SubagentCatalog:
     """Finds agents; a file is read again only when it has changed. `given` are a library's own."""
 
     def __init__(
-        self, places: CatalogPaths | None = None, given: Sequence[SubagentDefinition] = ()
+        self, places: CatalogPaths | None = None, definitions: Sequence[SubagentDefinition] = ()
     ) -> None:
         self._places = places
-        self._given = tuple(given)
-        self._seen: dict[Path, _Seen] = {}
+        self._definitions = tuple(definitions)
+        self._cache: dict[Path, _CachedFiles] = {}
         # Files that would take a trusted agent's place, with the name that they wanted.
-        self.refused: dict[str, str] = {}
+        self.rejected: dict[str, str] = {}
         self._strange: set[Path] = set()
 
     def load(self, root: Path | None = None) -> dict[str, SubagentDefinition]:
         """Agents by name, the nearest of each; `root` is the folder of the conversation."""
-        found = {one.name: one for one in built_in()}
-        seen: dict[Path, _Seen] = {}
+        by_name = {one.name: one for one in built_in()}
+        cache: dict[Path, _CachedFiles] = {}
         for source in self._places.sources(root) if self._places else ():
-            before, files = self._seen.get(source.folder, {}), _Seen()
+            before, files = self._cache.get(source.folder, {}), _CachedFiles()
             for path, mark in _files(source):
-                known = before.get(path)
-                if known is None or known[0] != mark:
-                    known = mark, _read(path, source)
-                files[path] = known
-                one = known[1]
+                cached = before.get(path)
+                if cached is None or cached[0] != mark:
+                    cached = mark, _read(path, source)
+                files[path] = cached
+                one = cached[1]
                 if one is None or self._is_strange(path):
                     continue
                 # Strangers' words may stand in it, although a file tool may have asked.
                 one = replace(one, trusted=False) if one.trusted and is_marked(path) else one
-                if self._may_stand(one, found):
-                    found[one.name] = one
+                if self._may_stand(one, by_name):
+                    by_name[one.name] = one
             if files:
-                seen[source.folder] = files
+                cache[source.folder] = files
         # Never changed in place: loads may overlap in threads. The folders used last are kept.
-        others = [one for one in self._seen.items() if one[0] not in seen]
-        self._seen = dict([*others, *seen.items()][-_FOLDERS_KEPT:])
-        found.update((one.name, one) for one in self._given)
-        return found
+        others = [one for one in self._cache.items() if one[0] not in cache]
+        self._cache = dict([*others, *cache.items()][-_MOST_FOLDERS:])
+        by_name.update((one.name, one) for one in self._definitions)
+        return by_name
 
     def _is_strange(self, path: Path) -> bool:
         """Whether a command may have written it after strangers' words: it is not used at all."""
@@ -111,16 +111,18 @@ class SubagentCatalog:
             log.warning("%s", unconfirmed_notice(path))
         return True
 
-    def _may_stand(self, one: SubagentDefinition, found: Mapping[str, SubagentDefinition]) -> bool:
+    def _may_stand(
+        self, one: SubagentDefinition, by_name: Mapping[str, SubagentDefinition]
+    ) -> bool:
         """Whether it takes no trusted agent's place: by its name or by one that stands for it."""
         if one.trusted:
             return True
         folded = _folded(one.name)
-        trusted = {_folded(name) for name, known in found.items() if known.trusted}
+        trusted = {_folded(name) for name, definition in by_name.items() if definition.trusted}
         if folded not in trusted and folded not in _ALIASES:
             return True
-        if one.source not in self.refused:
-            self.refused[one.source] = one.name
+        if one.source not in self.rejected:
+            self.rejected[one.source] = one.name
             log.warning(
                 "%s is not used: the folder is not trusted, and there is an agent %r already",
                 one.source,
@@ -131,11 +133,11 @@ class SubagentCatalog:
     def find(self, name: str, root: Path | None = None) -> SubagentDefinition | None:
         """The agent of this name; case, `-` and `_` do not matter. What other programs call those
         that are built in here counts where nobody is called so."""
-        found = self.load(root)
-        if name in found:
-            return found[name]
-        folded = {_folded(known): one for known, one in found.items()}
-        return folded.get(_folded(name)) or found.get(_ALIASES.get(_folded(name), ""))
+        by_name = self.load(root)
+        if name in by_name:
+            return by_name[name]
+        folded = {_folded(known_name): one for known_name, one in by_name.items()}
+        return folded.get(_folded(name)) or by_name.get(_ALIASES.get(_folded(name), ""))
 
 
 @cache
@@ -156,10 +158,10 @@ def _files(source: Source) -> Iterator[tuple[Path, _Mark]]:
         project = folder.parent.parent
         if os.path.realpath(folder) != os.path.join(os.path.realpath(project), *folder.parts[-2:]):
             return
-    for n, found in enumerate(_walk(folder, _DEPTH, links=source.trusted)):
+    for n, entry in enumerate(_walk(folder, _DEPTH, links=source.trusted)):
         if n == _FILES_MOST:
             return
-        yield found
+        yield entry
 
 
 def _walk(folder: Path, depth: int, *, links: bool) -> Iterator[tuple[Path, _Mark]]:
@@ -172,12 +174,12 @@ def _walk(folder: Path, depth: int, *, links: bool) -> Iterator[tuple[Path, _Mar
         if entry.name.startswith("."):
             continue
         try:
-            found = entry.stat(follow_symlinks=links)
+            info = entry.stat(follow_symlinks=links)
         except OSError:
             continue
-        if S_ISREG(found.st_mode) and entry.name.casefold().endswith(".md"):
-            yield Path(entry.path), (found.st_mtime_ns, found.st_size, found.st_ino)
-        elif S_ISDIR(found.st_mode) and depth > 1:
+        if S_ISREG(info.st_mode) and entry.name.casefold().endswith(".md"):
+            yield Path(entry.path), (info.st_mtime_ns, info.st_size, info.st_ino)
+        elif S_ISDIR(info.st_mode) and depth > 1:
             yield from _walk(Path(entry.path), depth - 1, links=links)
 
 
@@ -189,9 +191,9 @@ def _read(path: Path, source: Source) -> SubagentDefinition | None:
             raw = file.read(frontmatter.SIZE_LIMIT_BYTES + 1)
     except OSError:
         return None
-    found = read_definition(raw, path.stem, str(path), trusted=source.trusted)
-    is_note = path.stem.casefold() == "readme" and "has no frontmatter" in found.remarks
-    return None if is_note else found
+    definition = read_definition(raw, path.stem, str(path), trusted=source.trusted)
+    is_note = path.stem.casefold() == "readme" and "has no frontmatter" in definition.remarks
+    return None if is_note else definition
 
 
 def _folded(name: str) -> str:

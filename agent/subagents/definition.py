@@ -61,11 +61,11 @@ class SubagentDefinition:
     @classmethod
     def of_data(cls, data: Mapping[str, Any]) -> "SubagentDefinition":
         """From what `asdict` made of one, also through JSON and in another version of Kore."""
-        known = {one.name: data[one.name] for one in fields(cls) if one.name in data}
+        values = {one.name: data[one.name] for one in fields(cls) if one.name in data}
         for name in ("tools", "without", "skills", "remarks"):
-            if known.get(name) is not None:
-                known[name] = tuple(known[name])
-        return cls(**known)
+            if values.get(name) is not None:
+                values[name] = tuple(values[name])
+        return cls(**values)
 
     def held_to(self, mode: PermissionMode | None) -> "SubagentDefinition":
         """The same, that may do no more than `mode` either."""
@@ -83,26 +83,26 @@ def read_definition(
 ) -> SubagentDefinition:
     """The agent of a file; `stem` is its name when it says none. Nothing is too odd to be read."""
     text, remarks = frontmatter.decode(raw)
-    found = frontmatter.read(text)
-    told = _Fields(found.fields, [*remarks, *found.remarks])
-    name = _line(told.text("name"))[:_NAME_CHARS] or stem
-    description = told.text("description").strip()[:_DESCRIPTION_CHARS]
+    document = frontmatter.read(text)
+    values = _Fields(document.fields, [*remarks, *document.remarks])
+    name = _line(values.text("name"))[:_NAME_CHARS] or stem
+    description = values.text("description").strip()[:_DESCRIPTION_CHARS]
     return SubagentDefinition(
         name=name,
-        description=description or _first_line(found.body),
-        prompt=found.body,
-        tools=told.tools("tools", "allowed-tools"),
-        without=told.without(),
-        model=told.model(),
-        mode=told.mode(),
-        max_turns=told.count("maxTurns"),
-        background=told.flag("background"),
-        skills=tuple(told.words("skills") or ()),
-        color=_line(told.text("color")) or None,
+        description=description or _first_line(document.body),
+        prompt=document.body,
+        tools=values.tools("tools", "allowed-tools"),
+        without=values.without(),
+        model=values.model(),
+        mode=values.mode(),
+        max_turns=values.count("maxTurns"),
+        background=values.flag("background"),
+        skills=tuple(values.words("skills") or ()),
+        color=_line(values.text("color")) or None,
         source=source,
         trusted=trusted,
-        more=dict(told.rest()),
-        remarks=tuple(told.remarks),
+        more=dict(values.rest()),
+        remarks=tuple(values.remarks),
     )
 
 
@@ -139,24 +139,27 @@ class _Fields:
         words, text = self.words(*names), self.text(*names).strip(_AROUND)
         if words is None or "*" in words or _EVERY.fullmatch(text) or (text and not words):
             return None
-        return self._named(words)
+        return self._canonical_names(words)
 
     def without(self) -> tuple[str, ...]:
         """Tools that are taken away: by a field of their own, by a switch, or as an exception."""
-        found = self._named(self.words("disallowedTools") or ())
+        names = self._canonical_names(self.words("disallowedTools") or ())
         if isinstance(switches := self._get("tools"), dict):
-            return (*found, *_switched(switches, on=False))
+            return (*names, *_switched(switches, on=False))
         every = _EVERY.fullmatch(self.text("tools", "allowed-tools").strip(_AROUND))
-        return (*found, *self._named(_SPLIT.split(every[1]) if every and every[1] else ()))
+        return (
+            *names,
+            *self._canonical_names(_SPLIT.split(every[1]) if every and every[1] else ()),
+        )
 
-    def _named(self, words: Iterable[str]) -> tuple[str, ...]:
-        found = []
+    def _canonical_names(self, words: Iterable[str]) -> tuple[str, ...]:
+        names = []
         for word in words:
             name = word.partition("(")[0].strip(_AROUND)
             if "(" in word:
                 self.remarks.append(f'"{word}": what stands in parentheses has no effect')
-            found.append(canonical(name))
-        return tuple(dict.fromkeys(filter(None, found)))
+            names.append(canonical(name))
+        return tuple(dict.fromkeys(filter(None, names)))
 
     def model(self) -> str | None:
         return model_of(self.text("model", "model_name"))

@@ -23,7 +23,7 @@ from agent.turn.runner import AgentTurn
 from agent.types import Message, Result, Taint, ToolResult, user
 from agent.usage import NANO, Charge, Receipt, UsageMeter, UsageTotals, dollars
 
-_KEPT = 64
+_MOST_RESUMABLE = 64
 
 
 @frozen
@@ -38,13 +38,13 @@ class _Resumable:
 
 
 class InProcessSubagents:
-    """One agent's. `numbers` count its errands."""
+    """One agent's. `numbers` count the sub-agents that it started."""
 
     def __init__(self, agent: AgentServices, catalogue: SubagentCatalog) -> None:
         self._agent = agent
         self._catalogue = catalogue
         self._limits = agent.settings.subagents
-        self._kept: dict[int, _Resumable] = {}
+        self._resumable: dict[int, _Resumable] = {}
         self._number = 0
         limit = self._limits.max_parallel
         self._slots = PerLoop(lambda: asyncio.Semaphore(limit))
@@ -56,31 +56,33 @@ class InProcessSubagents:
         return replace(task, spawn=_InProcessSpawner(self, task, depth))
 
     async def send(
-        self, wanted: SubagentRequest, call: CallContext, caller: TurnRequest, depth: int
+        self, request: SubagentRequest, call: CallContext, caller: TurnRequest, depth: int
     ) -> ToolResult:
         """The sub-agent's result. Raises `ToolError`."""
-        kept = self._earlier(wanted, caller)
-        definition = kept.definition if kept else self._find(wanted, caller)
-        model, note = profile.model_for(self._agent.models, wanted.model, definition, caller.model)
-        if kept is not None and wanted.model is None:
-            model = kept.model
+        resumed = self._earlier(request, caller)
+        definition = resumed.definition if resumed else self._find(request, caller)
+        model, note = profile.model_for(self._agent.models, request.model, definition, caller.model)
+        if resumed is not None and request.model is None:
+            model = resumed.model
         self._number += 1
         number = self._number
         task = self._task(caller, definition, number, depth + 1)
-        taint = call.taint | profile.taint_of(definition) | (kept.taint if kept else frozenset())
-        earlier = kept.messages if kept else ()
+        taint = (
+            call.taint | profile.taint_of(definition) | (resumed.taint if resumed else frozenset())
+        )
+        earlier = resumed.messages if resumed else ()
         task = replace(
             task,
-            messages=[*earlier, user(wanted.prompt)],
+            messages=[*earlier, user(request.prompt)],
             model=model,
             exposure=TaintState(taint, from_person=False, budget=caller.exposure.budget),
         )
 
         async def tell(event: events.Event) -> None:
-            told = events.FromAgent(
-                definition.name, str(number), wanted.title, event_to_json(event)
+            wrapped = events.FromAgent(
+                definition.name, str(number), request.title, event_to_json(event)
             )
-            await call.tell(told)
+            await call.tell(wrapped)
 
         if depth == 0:
             async with self._slots.get():
@@ -92,12 +94,12 @@ class InProcessSubagents:
         self._keep(
             number, _Resumable(caller.session, definition, model, messages, task.exposure.taint)
         )
-        said = [m.text.strip() for m in result.messages if m.role == "assistant"]
-        text = next((one for one in reversed(said) if one), result.text or "It said nothing.")
+        replies = [m.text.strip() for m in result.messages if m.role == "assistant"]
+        text = next((one for one in reversed(replies) if one), result.text or "It said nothing.")
         text = profile.result_text(definition.name, number, text)
         failed = result.stopped is not None
-        shown = f"{text}\n{note}" if note else text
-        return ToolResult(shown, is_error=failed, taint=task.exposure.taint)
+        report = f"{text}\n{note}" if note else text
+        return ToolResult(report, is_error=failed, taint=task.exposure.taint)
 
     def _task(
         self, caller: TurnRequest, definition: SubagentDefinition, number: int, depth: int
@@ -147,35 +149,37 @@ class InProcessSubagents:
             raise ToolError(f"The sub-agent could not work: {error.message}")
         return result
 
-    def _earlier(self, wanted: SubagentRequest, caller: TurnRequest) -> _Resumable | None:
-        if wanted.resume is None:
+    def _earlier(self, request: SubagentRequest, caller: TurnRequest) -> _Resumable | None:
+        if request.resume is None:
             return None
-        known = next((one for n, one in self._kept.items() if str(n) == wanted.resume), None)
-        if known is None or known.caller != caller.session:
-            raise ToolError(f"You have sent out no sub-agent of number {wanted.resume[:40]!r}.")
-        return known
+        resumed = next(
+            (one for n, one in self._resumable.items() if str(n) == request.resume), None
+        )
+        if resumed is None or resumed.caller != caller.session:
+            raise ToolError(f"You have sent out no sub-agent of number {request.resume[:40]!r}.")
+        return resumed
 
-    def _find(self, wanted: SubagentRequest, caller: TurnRequest) -> SubagentDefinition:
+    def _find(self, request: SubagentRequest, caller: TurnRequest) -> SubagentDefinition:
         catalogue, root = self._catalogue, caller.root
-        found = catalogue.load(root)
-        return profile.find(found, wanted.agent, lambda name: catalogue.find(name, root))
+        agents = catalogue.load(root)
+        return profile.find(agents, request.agent, lambda name: catalogue.find(name, root))
 
-    def _keep(self, number: int, kept: _Resumable) -> None:
-        self._kept[number] = kept
-        while len(self._kept) > _KEPT:
-            del self._kept[next(iter(self._kept))]
+    def _keep(self, number: int, resumable: _Resumable) -> None:
+        self._resumable[number] = resumable
+        while len(self._resumable) > _MOST_RESUMABLE:
+            del self._resumable[next(iter(self._resumable))]
 
 
 @frozen
 class _InProcessSpawner:
     """Implements `agent.tools.base.Spawn` for one turn."""
 
-    errands: InProcessSubagents
+    subagents: InProcessSubagents
     caller: TurnRequest
     depth: int
 
-    async def __call__(self, wanted: SubagentRequest, call: CallContext) -> ToolResult:
-        return await self.errands.send(wanted, call, self.caller, self.depth)
+    async def __call__(self, request: SubagentRequest, call: CallContext) -> ToolResult:
+        return await self.subagents.send(request, call, self.caller, self.depth)
 
 
 class _BudgetedMeter:

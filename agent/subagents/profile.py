@@ -18,7 +18,7 @@ RESULT_LIMIT_CHARS = 20_000
 # Nobody answers a sub-agent's questions: who sent it out could be another model.
 _FOR_PEOPLE = frozenset({"ask_user"})
 _ROSTER_CHARS = 700
-_SAID_CHARS = 70
+_SUMMARY_CHARS = 70
 
 
 def persona_for(
@@ -26,12 +26,12 @@ def persona_for(
 ) -> PersonaPrompt:
     """A sub-agent: it reads its own text alone. `may_send`: it may send out others."""
 
-    def chosen(tool: str) -> bool:
+    def is_chosen(tool: str) -> bool:
         if tool in _FOR_PEOPLE or (tool == "task" and not may_send):
             return False
         return definition.chooses(tool)
 
-    return PersonaPrompt(_text(definition), toolbox.only(chosen))
+    return PersonaPrompt(_text(definition), toolbox.only(is_chosen))
 
 
 def as_profile(
@@ -57,12 +57,18 @@ def as_profile(
     )
 
 
-def permissions_of(given: Permissions, definition: SubagentDefinition, who: str) -> Permissions:
+def permissions_of(
+    permissions: Permissions, definition: SubagentDefinition, who: str
+) -> Permissions:
     """What the caller may do, and no more than the definition's mode. `who` is named to people
     and in the record."""
-    policy = DelegatedPolicy(given.policy, definition.mode) if definition.mode else given.policy
-    approver = given.approver and NamedApprover(given.approver, who)
-    return replace(given, policy=policy, approver=approver, agent_id=who)
+    policy = (
+        DelegatedPolicy(permissions.policy, definition.mode)
+        if definition.mode
+        else permissions.policy
+    )
+    approver = permissions.approver and NamedApprover(permissions.approver, who)
+    return replace(permissions, policy=policy, approver=approver, agent_id=who)
 
 
 def taint_of(definition: SubagentDefinition) -> frozenset[Taint]:
@@ -71,24 +77,24 @@ def taint_of(definition: SubagentDefinition) -> frozenset[Taint]:
 
 
 def find(
-    found: Mapping[str, SubagentDefinition],
+    agents: Mapping[str, SubagentDefinition],
     name: str,
     lookup: Callable[[str], SubagentDefinition | None],
 ) -> SubagentDefinition:
     """The agent that a model asks for. Raises `ToolError` with those that there are."""
     definition = lookup(name)
     if definition is None:
-        names = ", ".join(list(found)[:60])
+        names = ", ".join(list(agents)[:60])
         raise ToolError(f"There is no agent {name[:80]!r}; there are {names}.")
     return definition
 
 
 def model_for(
-    models: ModelPool, wanted: str | None, definition: SubagentDefinition, caller: str | None
+    models: ModelPool, requested: str | None, definition: SubagentDefinition, caller: str | None
 ) -> tuple[str | None, str | None]:
     """The model of a sub-agent, and a sentence when it is not the wanted one. None is the default
     model; `caller` is that of whoever sends it out."""
-    name = model_of(wanted) or definition.model
+    name = model_of(requested) or definition.model
     if name is None:
         return caller, None
     if name in ("default", "task", "reasoning", "quick"):
@@ -111,8 +117,8 @@ def roster(agents: Mapping[str, SubagentDefinition]) -> str:
     for one in agents.values():
         if one.source == BUILT_IN or not one.trusted:
             continue
-        said = " ".join(one.description.split())[:_SAID_CHARS]
-        entry = f", {one.name} ({said})" if said else f", {one.name}"
+        summary = " ".join(one.description.split())[:_SUMMARY_CHARS]
+        entry = f", {one.name} ({summary})" if summary else f", {one.name}"
         if len(text) + len(entry) > _ROSTER_CHARS:
             return f"{text}, …"
         text += entry

@@ -51,12 +51,12 @@ def wrap_paragraphs(text: str, columns: int) -> str:
         words = line.lstrip(" ")
         indent = line[: len(line) - len(words)]
         room = columns - len(indent)
-        parts = _parted(words, room) if room >= _LEAST else [words]
+        parts = _split_line(words, room) if room >= _LEAST else [words]
         lines += (indent + part for part in parts)
     return "\n".join(lines)
 
 
-def _parted(line: str, columns: int) -> Iterator[str]:
+def _split_line(line: str, columns: int) -> Iterator[str]:
     """The line in lines; a word of Latin letters that fits in none of them has one of its own."""
     run: list[str] = []
     for word in line.split(" "):
@@ -73,7 +73,7 @@ def _parted(line: str, columns: int) -> Iterator[str]:
 
 def line_breaks(text: str, columns: int) -> list[int]:
     """Where those lines begin that come after the first; blanks stay at the ends of lines."""
-    found: list[int] = []
+    breaks: list[int] = []
     begin = 0
     while rest := text[begin:]:
         most = _fits(rest, columns) or _first(rest)
@@ -81,8 +81,8 @@ def line_breaks(text: str, columns: int) -> list[int]:
             break
         end = next((at for at in range(most, 0, -1) if _may_break(rest, at)), most)
         begin += len(rest) - len(rest[end:].lstrip())
-        found.append(begin)
-    return found
+        breaks.append(begin)
+    return breaks
 
 
 def _may_break(text: str, at: int) -> bool:
@@ -114,10 +114,10 @@ def _fits(text: str, columns: int) -> int:
         return min(len(text), columns)
     import wcwidth
 
-    used = taken = 0
+    used = code_points = 0
     for cluster in wcwidth.iter_graphemes(text):
         used += wcwidth.width(cluster)
         if used > columns:
             break
-        taken += len(cluster)
-    return taken
+        code_points += len(cluster)
+    return code_points

@@ -60,19 +60,19 @@ def decode(raw: bytes) -> tuple[str, tuple[str, ...]]:
 
 def read(text: str) -> Frontmatter:
     """The fields between two lines `---` at the top, and the text behind them."""
-    block, body = _split(text.removeprefix("\ufeff"))
+    block, body = _split_block(text.removeprefix("\ufeff"))
     if block is None:
         return Frontmatter({}, body, ("has no frontmatter",))
     remark: tuple[str, ...] = ()
     try:
-        found = _simple(block) or _yaml(block)
+        fields = _simple(block) or _yaml(block)
     except _Unreadable as exc:
-        found = _lines(block)
+        fields = _lines(block)
         remark = (f"its frontmatter is not valid YAML ({exc}); it was read line by line",)
-    return Frontmatter(found, body, remark)
+    return Frontmatter(fields, body, remark)
 
 
-def _split(text: str) -> tuple[str | None, str]:
+def _split_block(text: str) -> tuple[str | None, str]:
     lines = text.split("\n")
     first = next((n for n, line in enumerate(lines) if line.strip()), 0)
     if lines[first].rstrip() != "---":
@@ -90,13 +90,13 @@ def _split(text: str) -> tuple[str | None, str]:
 def _simple(block: str) -> dict[str, Any] | None:
     """The fields, when all of them are plain words on one line, as in most files: YAML would say
     the same, but takes 2 MB to do so."""
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for line in block.split("\n"):
         simple = _SIMPLE.fullmatch(line)
         if simple is None:
             return None
-        found.setdefault(simple[1], _plain(simple[2]))
-    return found
+        fields.setdefault(simple[1], _plain(simple[2]))
+    return fields
 
 
 def _yaml(block: str) -> dict[str, Any]:
@@ -108,25 +108,25 @@ def _yaml(block: str) -> dict[str, Any]:
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         events = yaml.parse(block, Loader=loader)
-        found = _built(events)
+        document = _build(events)
     except yaml.YAMLError as exc:
         mark: Any = getattr(exc, "problem_mark", None)
         raise _Unreadable(f"line {mark.line + 2}" if mark else "no YAML") from None
     except (RecursionError, ValueError):
         raise _Unreadable("no YAML") from None
-    if found is None:
+    if document is None:
         return {}
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise _Unreadable("no fields")
-    return {str(key): value for key, value in found.items()}
+    return {str(key): value for key, value in document.items()}
 
 
-def _built(events: Iterator[Any]) -> Any:
+def _build(events: Iterator[Any]) -> Any:
     import yaml
 
     stack: list[tuple[Any, list[Any]]] = []
-    whole: list[Any] = []
-    parts = whole
+    documents: list[Any] = []
+    parts = documents
     for event in events:
         match event:
             case yaml.ScalarEvent():
@@ -139,19 +139,19 @@ def _built(events: Iterator[Any]) -> Any:
                 stack.append((event, parts))
                 parts = []
             case yaml.CollectionEndEvent():
-                begun, outer = stack.pop()
-                is_map = isinstance(begun, yaml.MappingStartEvent)
+                start, outer = stack.pop()
+                is_map = isinstance(start, yaml.MappingStartEvent)
                 outer.append(_mapping(parts) if is_map else parts)
                 parts = outer
-    return whole[0] if whole else None
+    return documents[0] if documents else None
 
 
 def _mapping(parts: list[Any]) -> dict[str, Any]:
     """Keys and values in turn; of two equal keys the first counts."""
-    found: dict[str, Any] = {}
+    mapping: dict[str, Any] = {}
     for key, value in zip(parts[::2], parts[1::2], strict=True):
-        found.setdefault(str(key), value)
-    return found
+        mapping.setdefault(str(key), value)
+    return mapping
 
 
 def _scalar(event: Any) -> Any:
@@ -169,7 +169,7 @@ def _plain(text: str) -> Any:
 
 def _lines(block: str) -> dict[str, Any]:
     """Each line `name: value` at the margin begins a field; what follows it belongs to it."""
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     name, rest = "", list[str]()
     for line in [*block.split("\n"), "end:"]:
         begins = _FIELD.match(line)
@@ -177,9 +177,9 @@ def _lines(block: str) -> dict[str, Any]:
             rest.append(line)
             continue
         if name or any(map(str.strip, rest)):
-            found.setdefault(name or "text", _value(rest))
+            fields.setdefault(name or "text", _value(rest))
         name, rest = begins[1], [begins[2] or ""]
-    return found
+    return fields
 
 
 def _value(lines: list[str]) -> Any:

@@ -52,14 +52,15 @@ class TextFormat:
         try:
             return text.encode(self.encoding)
         except UnicodeEncodeError as exc:
-            found = hex(ord(text[exc.start]))
+            code_point = hex(ord(text[exc.start]))
             if self.encoding == "latin-1":
                 raise ToolError(
                     f"The file is in latin-1, which has no {text[exc.start]!r}; leave it out, or "
                     "write the whole file anew by write_file, which makes it UTF-8 then."
                 ) from exc
             raise ToolError(
-                f"Character {exc.start + 1} of the text ({found}) is half a pair; write it whole."
+                f"Character {exc.start + 1} of the text ({code_point}) is half a pair; "
+                "write it whole."
             ) from exc
 
 
@@ -132,19 +133,19 @@ def diff(name: str, before: str, after: str) -> str:
     header = f"--- {name}\n+++ {name}\n"
     if len(before) + len(after) > DIFF_LIMIT_CHARS:
         return f"{header}{_TOO_LARGE} {len(before):,} -> {len(after):,} characters @@"
-    old, new = _marked(before), _marked(after)
+    old, new = _diff_lines(before), _diff_lines(after)
     import difflib
 
     body = difflib.unified_diff(old, new, name, name, n=3, lineterm="")
     return "\n".join(body)
 
 
-def is_compared(shown: str) -> bool:
+def is_compared(diff_text: str) -> bool:
     """Whether a diff shows what differs, and not only that the texts are too large for it."""
-    return not "".join(shown.split("\n", 3)[2:3]).startswith(_TOO_LARGE)
+    return not "".join(diff_text.split("\n", 3)[2:3]).startswith(_TOO_LARGE)
 
 
-def _marked(text: str) -> list[str]:
+def _diff_lines(text: str) -> list[str]:
     lines = text.split("\n")
     # A changed line end is a change like any other, and must be seen.
     lines = [line[:-1] + "␍" if line.endswith("\r") else line for line in lines]

@@ -72,29 +72,29 @@ def escape_for_approval(text: str) -> str:
 
 def hidden_character(text: str) -> str | None:
     """The first character that `escape_line` would escape, as in "U+202E"."""
-    escaped = (found[0] for found in _IN_PROSE.finditer(text) if _prose(found) != found[0])
+    escaped = (match[0] for match in _IN_PROSE.finditer(text) if _prose(match) != match[0])
     char = next(escaped, None) or next((char for char in text if char in "\t\n"), None)
     return None if char is None else f"U+{ord(char):04X}"
 
 
-def _prose(found: re.Match[str]) -> str:
-    char = found[0]
-    if found.lastgroup:
+def _prose(match: re.Match[str]) -> str:
+    char = match[0]
+    if match.lastgroup:
         return char
-    shown = (
+    is_shown = (
         _is_drawn(char)
-        or _is_mark(found, _MARKS_PROSE)
+        or _is_mark(match, _MARKS_PROSE)
         or unicodedata.category(char) == "Zs"
         or char in _DRAWN
         or (unicodedata.category(char) == "Cn" and _NEWER.match(char) is not None)
     )
-    return char if shown else _escape(char)
+    return char if is_shown else _escape(char)
 
 
-def _question(found: re.Match[str]) -> str:
-    char = found[0]
-    shown = _is_drawn(char) or (_is_mark(found, _MARKS_EXACT) and _is_on_a_letter(found))
-    return char if shown else _escape(char)
+def _question(match: re.Match[str]) -> str:
+    char = match[0]
+    is_shown = _is_drawn(char) or (_is_mark(match, _MARKS_EXACT) and _is_on_a_letter(match))
+    return char if is_shown else _escape(char)
 
 
 def _is_drawn(char: str) -> bool:
@@ -102,17 +102,17 @@ def _is_drawn(char: str) -> bool:
     return unicodedata.category(char)[0] in "LNPS" and char not in _HOLLOW
 
 
-def _is_mark(found: re.Match[str], most: int) -> bool:
+def _is_mark(match: re.Match[str], most: int) -> bool:
     """Whether it is a mark that shows, among the first `most` of its letter."""
-    char, text, at = found[0], found.string, found.start()
+    char, text, at = match[0], match.string, match.start()
     if unicodedata.category(char)[0] != "M" or char in _HOLLOW or _HIDDEN_MARK.match(char):
         return False
     before = text[max(at - most, 0) : at]
     return len(before) < most or not all(unicodedata.category(c)[0] == "M" for c in before)
 
 
-def _is_on_a_letter(found: re.Match[str]) -> bool:
-    text, at = found.string, found.start() - 1
+def _is_on_a_letter(match: re.Match[str]) -> bool:
+    text, at = match.string, match.start() - 1
     while at >= 0 and unicodedata.category(text[at])[0] == "M":
         at -= 1
     return at >= 0 and unicodedata.category(text[at])[0] == "L" and text[at] not in _HOLLOW

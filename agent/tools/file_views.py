@@ -33,8 +33,8 @@ class StaleView:
 
 @dataclass(slots=True)
 class _SessionViews:
-    """One conversation's. `telling` is what a turn is about to be told, `noticed` what its
-    watchers have not heard yet."""
+    """One conversation's. `reporting` is what the next turn is told, `noticed` what its
+    watchers have not been sent yet."""
 
     files: OrderedDict[Path, Stamp] = field(default_factory=OrderedDict)
     reporting: dict[Path, Stamp] = field(default_factory=dict)

@@ -85,7 +85,7 @@ class BlobStore:
     def size_bytes(self) -> int:
         """What all of it takes on the disk; counted once, then kept in mind."""
         if self._size_bytes is None:
-            self._size_bytes = sum(size for _, _, size in self._stored())
+            self._size_bytes = sum(size for _, _, size in self._scan())
         return self._size_bytes
 
     def enforce_limit(
@@ -96,11 +96,11 @@ class BlobStore:
         What is `needed` stays.
         """
         now = time.time() if now is None else now
-        stored = sorted(self._stored(), key=lambda one: one[1])
-        total = sum(size for _, _, size in stored)
+        blobs = sorted(self._scan(), key=lambda one: one[1])
+        total = sum(size for _, _, size in blobs)
         is_full = total + room > self.limit_bytes
         least = min(self.limit_bytes * _EASED, self.limit_bytes - room) if is_full else total
-        for path, used_at, size in stored:
+        for path, used_at, size in blobs:
             if path.parent.name + path.name in needed:
                 continue
             if used_at < now - KEEP_S or total > least:
@@ -140,13 +140,13 @@ class BlobStore:
 
     def clear(self) -> None:
         """Give up everything."""
-        for path, _, _ in self._stored():
+        for path, _, _ in self._scan():
             path.unlink(missing_ok=True)
         for memo in self.folder.glob("memos/*"):
             memo.unlink(missing_ok=True)
         self._size_bytes = 0
 
-    def _stored(self) -> Iterator[tuple[Path, float, int]]:
+    def _scan(self) -> Iterator[tuple[Path, float, int]]:
         with suppress(FileNotFoundError):
             for shelf in os.scandir(self.folder / "blobs"):
                 for entry in os.scandir(shelf):

@@ -36,7 +36,7 @@ class ChangeLog:
 
         Raises ToolError when it cannot be recorded: then nothing must be done.
         """
-        before, kept = snapshot_path(path, self.blobs, keep=True)
+        before, is_stored = snapshot_path(path, self.blobs, keep=True)
         mode = before.mode if before else None
         after = FileState("file", self.blobs.name(data), mode, before.marked if before else False)
         if is_same_state(before, after):
@@ -46,7 +46,7 @@ class ChangeLog:
                 if window.origin.session != origin.session:
                     window.others.add(path)
         self.add(origin, [*_missing_folders(path), FileChange(path, before, after)])
-        if before is not None and not kept:
+        if before is not None and not is_stored:
             return f"what {path} held before could not be kept, so this cannot be undone"
         return None
 

@@ -41,7 +41,7 @@ class CommandChangeDetector:
     def begin(self) -> None:
         self._window = self._changes.open(self._origin)
         try:
-            self.before = self._walk.tree(self._known())
+            self.before = self._walk.tree(self._load_snapshot())
         except OSError as exc:
             self.notes.append(
                 f"files could not be kept ({exc.strerror}): what this changed cannot be undone"
@@ -63,37 +63,37 @@ class CommandChangeDetector:
     def _record(
         self, before: FolderSnapshot, after: FolderSnapshot, window: TrackingWindow
     ) -> None:
-        found = _Difference(self._origin.root, before, after, window.others)
-        if found.changes:
-            self._changes.add(self._origin, found.changes, shared=window.overlaps)
-        paths = [change.path for change in found.changes if not _is_folder(change)]
-        self.touched += map(str, [*paths, *found.lost][:_TOUCHED])
-        if found.lost:
-            names = list_paths(found.lost, self._origin.root)
+        difference = _Difference(self._origin.root, before, after, window.others)
+        if difference.changes:
+            self._changes.add(self._origin, difference.changes, shared=window.overlaps)
+        paths = [change.path for change in difference.changes if not _is_folder(change)]
+        self.touched += map(str, [*paths, *difference.unrecoverable][:_TOUCHED])
+        if difference.unrecoverable:
+            names = list_paths(difference.unrecoverable, self._origin.root)
             self.notes.append(f"cannot be undone, too large or not readable: {names}")
-        if found.others:
-            names = list_paths(found.others, self._origin.root)
+        if difference.others:
+            names = list_paths(difference.others, self._origin.root)
             self.notes.append(f"changed by others at the same time: {names}")
         if before.is_cut or after.is_cut:
             self.notes.append(
                 f"the folder has more than {self._walk.limits.entries:,} entries: files that this "
                 "made, and what it changed in the rest, cannot be undone"
             )
-        if before.fresh or after.fresh or found.changes:
+        if before.files_read or after.files_read or difference.changes:
             self._remember(after)
 
     @property
     def _memo(self) -> str:
         return sha256(str(self._origin.root).encode("utf-8", "surrogateescape")).hexdigest()[:40]
 
-    def _known(self) -> dict[str, SnapshotEntry]:
+    def _load_snapshot(self) -> dict[str, SnapshotEntry]:
         """What the folder looked like when somebody last looked."""
         data = self._changes.blobs.memo(self._memo)
         if data is None:
             return {}
         return {
-            path: SnapshotEntry(FileState("file", value, mode, marked), tuple(stamp), read_at)
-            for path, value, mode, marked, stamp, read_at in json.loads(data)
+            path: SnapshotEntry(FileState("file", value, mode, is_marked), tuple(stamp), read_at)
+            for path, value, mode, is_marked, stamp, read_at in json.loads(data)
         }
 
     def _remember(self, tree: FolderSnapshot) -> None:
@@ -110,8 +110,11 @@ def _age(entry: SnapshotEntry) -> tuple[tuple[int, ...], int]:
 
 
 class _Difference:
-    """`changes` in the order in which they are redone; `lost` are paths whose change cannot be
-    undone, `others` those that somebody else has changed meanwhile."""
+    """`changes` in the order in which they are redone.
+
+    `unrecoverable` are paths whose change cannot be undone, `others` those that somebody else has
+    changed meanwhile.
+    """
 
     def __init__(
         self, root: Path, before: FolderSnapshot, after: FolderSnapshot, others: Collection[Path]
@@ -120,21 +123,21 @@ class _Difference:
         self._before = before
         self._after = after
         self.changes: list[FileChange] = []
-        self.lost: list[Path] = []
+        self.unrecoverable: list[Path] = []
         self.others: list[Path] = []
-        removed, made = list(self._removed()), list(self._made())
-        files, folders = _split(removed)
-        new_files, new_folders = _split(made)
+        removals, additions = list(self._find_removed()), list(self._find_created())
+        files, folders = _split_by_kind(removals)
+        new_files, new_folders = _split_by_kind(additions)
         # A folder goes after what was in it, and comes before it.
-        for change in [*files, *folders[::-1], *new_folders, *new_files, *self._changed()]:
+        for change in [*files, *folders[::-1], *new_folders, *new_files, *self._find_changed()]:
             if change.path in others:
                 self.others.append(change.path)
             elif not _is_told(change):
-                self.lost.append(change.path)
+                self.unrecoverable.append(change.path)
             else:
                 self.changes.append(change)
 
-    def _removed(self) -> Iterator[FileChange]:
+    def _find_removed(self) -> Iterator[FileChange]:
         for path, entry in self._before.entries.items():
             now = self._after.entries.get(path)
             if now is not None and now.state.kind == entry.state.kind:
@@ -144,7 +147,7 @@ class _Difference:
             if now is not None or not (os.path.lexists(full) or _is_behind(path, self._after)):
                 yield FileChange(full, entry.state, None)
 
-    def _made(self) -> Iterator[FileChange]:
+    def _find_created(self) -> Iterator[FileChange]:
         if self._before.is_cut:
             return
         for path, entry in self._after.entries.items():
@@ -154,7 +157,7 @@ class _Difference:
             if not _is_behind(path, self._before):
                 yield FileChange(self._root / path, None, entry.state)
 
-    def _changed(self) -> Iterator[FileChange]:
+    def _find_changed(self) -> Iterator[FileChange]:
         for path, entry in self._after.entries.items():
             was = self._before.entries.get(path)
             if was is None or was is entry or was.state.kind != entry.state.kind:
@@ -172,7 +175,7 @@ def _is_behind(path: str, tree: FolderSnapshot) -> bool:
     return any(path.startswith(f"{folder}/") for folder in tree.closed)
 
 
-def _split(changes: list[FileChange]) -> tuple[list[FileChange], list[FileChange]]:
+def _split_by_kind(changes: list[FileChange]) -> tuple[list[FileChange], list[FileChange]]:
     files: list[FileChange] = []
     folders: list[FileChange] = []
     for change in changes:

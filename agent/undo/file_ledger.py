@@ -24,7 +24,7 @@ class FileLedger:
         self._lock = threading.Lock()
 
     def add(self, step: ChangeStep) -> None:
-        told = {
+        data = {
             "turn": step.turn,
             "call": step.call,
             "tool": step.tool,
@@ -33,7 +33,7 @@ class FileLedger:
             "shared": step.shared,
             "changes": [change.to_json() for change in step.changes],
         }
-        self._append(step.session, {"step": told})
+        self._append(step.session, {"step": data})
 
     def steps(self, session: str) -> list[ChangeStep]:
         steps: dict[int, ChangeStep] = {}
@@ -41,30 +41,30 @@ class FileLedger:
             if "step" in record:
                 steps = {id_: _without_redo(step) for id_, step in steps.items()}
                 steps[number] = _step(record["step"], session, number)
-            for step_id, n, told, standing in record.get("end", ()):
+            for step_id, n, data, standing in record.get("end", ()):
                 if (step := steps.get(step_id)) is not None:
-                    change = FileChange.from_json(told, n, standing)
-                    changed = [change if one.n == n else one for one in step.changes]
-                    steps[step_id] = step.with_changes(changed)
+                    change = FileChange.from_json(data, n, standing)
+                    changes = [change if one.n == n else one for one in step.changes]
+                    steps[step_id] = step.with_changes(changes)
         oldest = time.time() - KEEP_S
         return [step for step in reversed(steps.values()) if step.made_at >= oldest]
 
     def begin(self, act: UndoOperation) -> UndoOperation:
-        known: UndoOperation | None = None
+        stored: UndoOperation | None = None
         for record in self._records(act.session):
             if record.get("act") == act.key:
-                known = UndoOperation.from_json(act.key, act.session, record["plan"], None)
-            elif record.get("ended") == act.key and known is not None:
-                known = replace(known, report=record["report"])
-        if known is None:
+                stored = UndoOperation.from_json(act.key, act.session, record["plan"], None)
+            elif record.get("ended") == act.key and stored is not None:
+                stored = replace(stored, report=record["report"])
+        if stored is None:
             self._append(act.session, {"act": act.key, "plan": act.to_json()})
-        return known or act
+        return stored or act
 
     def end(self, ending: UndoResult) -> None:
-        told = [
+        changes = [
             [step, change.n, change.to_json(), change.standing] for step, change in ending.changes
         ]
-        self._append(ending.session, {"ended": ending.key, "report": ending.report, "end": told})
+        self._append(ending.session, {"ended": ending.key, "report": ending.report, "end": changes})
 
     def _append(self, session: str, record: dict[str, Any]) -> None:
         path = self._path(session)
@@ -94,18 +94,18 @@ class FileLedger:
         return self._folder / "sessions" / f"{sha256(session.encode()).hexdigest()[:40]}.jsonl"
 
 
-def _step(told: dict[str, Any], session: str, number: int) -> ChangeStep:
+def _step(data: dict[str, Any], session: str, number: int) -> ChangeStep:
     return ChangeStep(
         session=session,
-        turn=told["turn"],
-        call=told["call"],
-        tool=told["tool"],
-        root=Path(told["root"]),
+        turn=data["turn"],
+        call=data["call"],
+        tool=data["tool"],
+        root=Path(data["root"]),
         changes=tuple(
-            FileChange.from_json(change, n, "done") for n, change in enumerate(told["changes"])
+            FileChange.from_json(change, n, "done") for n, change in enumerate(data["changes"])
         ),
-        made_at=told["made_at"],
-        shared=told["shared"],
+        made_at=data["made_at"],
+        shared=data["shared"],
         id=number,
     )
 
@@ -113,8 +113,8 @@ def _step(told: dict[str, Any], session: str, number: int) -> ChangeStep:
 def _without_redo(step: ChangeStep) -> ChangeStep:
     if all(change.standing != "undone" for change in step.changes):
         return step
-    gone = [replace(c, standing="gone") if c.standing == "undone" else c for c in step.changes]
-    return step.with_changes(gone)
+    changes = [replace(c, standing="gone") if c.standing == "undone" else c for c in step.changes]
+    return step.with_changes(changes)
 
 
 def _private(path: str, flags: int) -> int:

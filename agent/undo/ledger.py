@@ -29,13 +29,13 @@ class PathChange:
 
     def to_json(self) -> list[Any]:
         change = self.change
-        root, told = str(self.root), change.to_json()
-        return [self.step, root, told, change.n, change.standing, self.verdict]
+        root, data = str(self.root), change.to_json()
+        return [self.step, root, data, change.n, change.standing, self.verdict]
 
     @staticmethod
-    def from_json(data: Sequence[Any]) -> "PathChange":
-        step, root, told, n, standing, verdict = data
-        return PathChange(step, Path(root), FileChange.from_json(told, n, standing), verdict)
+    def from_json(fields: Sequence[Any]) -> "PathChange":
+        step, root, change_data, n, standing, verdict = fields
+        return PathChange(step, Path(root), FileChange.from_json(change_data, n, standing), verdict)
 
 
 @frozen
@@ -103,5 +103,5 @@ class UndoneStep:
     moves: tuple[PathChange, ...]
 
     def paths(self, *standings: Standing) -> list[Path]:
-        found = [m.change.path for m in self.moves if m.change.standing in standings]
-        return list(dict.fromkeys(found))
+        paths = [m.change.path for m in self.moves if m.change.standing in standings]
+        return list(dict.fromkeys(paths))

@@ -80,8 +80,8 @@ class Recorder:
         """The result, with what a person has to be told."""
         if not self.notes:
             return result
-        shown = result.for_model if result.for_user is None else result.for_user
-        return replace(result, for_user="\n".join([shown, *(f"({note})" for note in self.notes)]))
+        text = result.for_model if result.for_user is None else result.for_user
+        return replace(result, for_user="\n".join([text, *(f"({note})" for note in self.notes)]))
 
 
 @frozen

@@ -12,7 +12,7 @@ from agent.undo.ledger import Direction, PathChange, UndoneStep
 from agent.undo.records import ChangeStep, FileState, is_same_state
 from agent.undo.restore import read, snapshot_path
 
-_SHOWN = 10
+_MOST_PATHS = 10
 _DONE = {
     "restored": mark_for_translation("Restored {files}."),
     "removed": mark_for_translation("Removed {files}."),
@@ -33,26 +33,26 @@ _WHY = {
 
 def net_changes(moves: Iterable[PathChange], direction: Direction) -> Pairs:
     """What each path is now and what it would be in the end, of all that would really happen."""
-    found: dict[Path, tuple[FileState | None, FileState | None]] = {}
+    pairs: dict[Path, tuple[FileState | None, FileState | None]] = {}
     for move in moves:
         if move.verdict != "go":
             continue
         change = move.change
         before, after = change.before, change.after
-        now, wanted = (after, before) if direction == "undo" else (before, after)
-        found[change.path] = (found[change.path][0] if change.path in found else now, wanted)
-    return found
+        now, target = (after, before) if direction == "undo" else (before, after)
+        pairs[change.path] = (pairs[change.path][0] if change.path in pairs else now, target)
+    return pairs
 
 
 def changes_since(steps: Sequence[ChangeStep], blobs: BlobStore) -> Pairs:
     """What each path was before the oldest of these steps, and what it is now."""
-    found: dict[Path, FileState | None] = {}
+    states: dict[Path, FileState | None] = {}
     for step in steps:
         for change in step.changes[::-1]:
             if change.standing in ("done", "kept"):
-                found[change.path] = change.before
+                states[change.path] = change.before
     pairs = {}
-    for path, before in found.items():
+    for path, before in states.items():
         try:
             now = snapshot_path(path, blobs)[0]
         except ToolError:
@@ -71,15 +71,15 @@ def differences(pairs: Pairs, blobs: BlobStore, root: Path, limit_chars: int) ->
         if not text:
             continue
         if len(text) > room:
-            cut = text[:room].rpartition("\n")[0]
-            left = text[len(cut) :].count("\n") + 1
+            excerpt = text[:room].rpartition("\n")[0]
+            remaining_lines = text[len(excerpt) :].count("\n") + 1
             more = len(pairs) - number - 1
-            rest = plural(left, "{n:,} more line", "{n:,} more lines")
+            rest = plural(remaining_lines, "{n:,} more line", "{n:,} more lines")
             if more:
                 files = plural(more, "{n:,} more file", "{n:,} more files")
                 rest = t("{lines} and {files}", lines=rest, files=files)
             rest = f"… ({rest})"
-            return "\n".join([*parts, cut, rest]).lstrip("\n")
+            return "\n".join([*parts, excerpt, rest]).lstrip("\n")
         parts.append(text)
         room -= len(text) + 1
     return "\n".join(parts)
@@ -116,40 +116,40 @@ def _text(state: FileState | None, blobs: BlobStore, path: Path) -> str | None:
 
 def describe(done: UndoneStep, direction: Direction, root: Path, *, would: bool = False) -> str:
     """What an act came to, one line for each kind of outcome; `would`: what it will come to."""
-    changed: dict[str, list[Path]] = {word: [] for word in _DONE}
-    left: dict[str, list[Path]] = {}
+    paths_by_outcome: dict[str, list[Path]] = {outcome: [] for outcome in _DONE}
+    skipped: dict[str, list[Path]] = {}
     for move in done.moves:
         change = move.change
-        wanted = change.before if direction == "undo" else change.after
+        target = change.before if direction == "undo" else change.after
         if "folder" in (change.before and change.before.kind, change.after and change.after.kind):
             continue
         if move.verdict == "already":
             continue
         if move.verdict == "go" and change.standing in ("undone", "done"):
-            changed["restored" if wanted else "removed"].append(change.path)
+            paths_by_outcome["restored" if target else "removed"].append(change.path)
         else:
-            left.setdefault(_WHY[move.verdict], []).append(change.path)
-    final = {path: word for word, paths in changed.items() for path in paths}
+            skipped.setdefault(_WHY[move.verdict], []).append(change.path)
+    final = {path: outcome for outcome, paths in paths_by_outcome.items() for path in paths}
     lines = []
-    for word in changed:
-        if paths := [path for path in final if final[path] == word]:
-            said = _AHEAD[word] if would else _DONE[word]
-            lines.append(t(said, files=list_paths(paths, root)))
+    for outcome in paths_by_outcome:
+        if paths := [path for path in final if final[path] == outcome]:
+            sentence = _AHEAD[outcome] if would else _DONE[outcome]
+            lines.append(t(sentence, files=list_paths(paths, root)))
     alone = (
         mark_for_translation("Would skip {files}: {why}.")
         if would
         else mark_for_translation("Skipped {files}: {why}.")
     )
-    for why, paths in left.items():
+    for why, paths in skipped.items():
         lines.append(t(alone, files=list_paths(paths, root), why=t(why)))
     return "\n".join(lines)
 
 
 def list_paths(paths: Iterable[Path], root: Path) -> str:
     names = [display_path(path, root) for path in dict.fromkeys(paths)]
-    more = len(names) - _SHOWN
-    said = ", ".join(names[:_SHOWN])
-    return t("{files} and {n:,} more", files=said, n=more) if more > 0 else said
+    more = len(names) - _MOST_PATHS
+    text = ", ".join(names[:_MOST_PATHS])
+    return t("{files} and {n:,} more", files=text, n=more) if more > 0 else text
 
 
 def display_path(path: Path, root: Path) -> str:

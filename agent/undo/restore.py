@@ -42,12 +42,12 @@ def snapshot_path(
     data = read(path)
     if data is None:
         return FileState("file", mode=mode), False
-    name, kept = blobs.name(data), False
+    name, is_stored = blobs.name(data), False
     if keep:
         # A full disk must not keep anybody from working: this once, there is no way back.
         with suppress(OSError):
-            name, kept = blobs.put(data)
-    return FileState("file", name, mode, is_marked(path)), kept
+            name, is_stored = blobs.put(data)
+    return FileState("file", name, mode, is_marked(path)), is_stored
 
 
 def read(path: Path) -> bytes | None:
@@ -59,33 +59,33 @@ def read(path: Path) -> bytes | None:
 
 
 def restore(
-    path: Path, now: FileState | None, wanted: FileState | None, blobs: BlobStore, root: Path
+    path: Path, now: FileState | None, target: FileState | None, blobs: BlobStore, root: Path
 ) -> None:
-    """Make of what was seen `now` what is `wanted`: both of one kind, or one of them nothing.
+    """Make of what was seen `now` what is `target`: both of one kind, or one of them nothing.
 
     Raises ToolError; then nothing has changed. A folder that holds something stays.
     """
-    if wanted is None:
+    if target is None:
         assert now is not None, "nothing becomes nothing"
         _remove(path, now)
-    elif wanted.kind == "file":
-        _write(path, now, wanted, blobs, root)
+    elif target.kind == "file":
+        _write(path, now, target, blobs, root)
     else:
         with file_io.explained(path), open_folder_beneath(path.parent, create=True) as folder:
-            if wanted.kind == "folder":
-                _make_folder(path.name, folder, wanted.mode)
+            if target.kind == "folder":
+                _make_folder(path.name, folder, target.mode)
             else:
-                _make_link(path.name, folder, wanted.value)
+                _make_link(path.name, folder, target.value)
 
 
 def _write(
-    path: Path, now: FileState | None, wanted: FileState, blobs: BlobStore, root: Path
+    path: Path, now: FileState | None, target: FileState, blobs: BlobStore, root: Path
 ) -> None:
-    data = blobs.get(wanted.value)
+    data = blobs.get(target.value)
     if data is None:
         raise ToolError(f"What {path} held is no longer kept.")
-    file_io.write_atomic(path, data, wanted.mode)
-    if wanted.marked or (now is not None and now.marked):
+    file_io.write_atomic(path, data, target.mode)
+    if target.marked or (now is not None and now.marked):
         mark_tainted(path, root)
 
 

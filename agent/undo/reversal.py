@@ -42,17 +42,17 @@ class Reversal:
         self._session = session
         self._check = check
 
-    def plan(self, wish: UndoRequest) -> tuple[PathChange, ...]:
+    def plan(self, request: UndoRequest) -> tuple[PathChange, ...]:
         """What would happen, in order; nothing happens. Raises ToolError."""
-        seen: dict[Path, FileState | None] = {}
+        planned_states: dict[Path, FileState | None] = {}
         moves: list[PathChange] = []
         count = 0
-        for step in self._steps(wish):
-            wanted = [c for c in _in_order(step, wish.direction) if _is_wanted(c, wish)]
-            found = [self._move(step, change, wish, seen) for change in wanted]
-            moves += found
-            count += any(move.verdict != "already" for move in found)
-            if wish.since is None and count == wish.steps:
+        for step in self._steps(request):
+            changes = [c for c in _in_order(step, request.direction) if _is_requested(c, request)]
+            planned = [self._move(step, change, request, planned_states) for change in changes]
+            moves += planned
+            count += any(move.verdict != "already" for move in planned)
+            if request.since is None and count == request.steps:
                 break
         return tuple(moves)
 
@@ -60,13 +60,13 @@ class Reversal:
         """Do what was planned; the same again under the same key."""
         act = self._changes.ledger.begin(UndoOperation(key, self._session, direction, tuple(moves)))
         if act.report is not None:
-            return self._told(act)
-        done = UndoneStep(tuple(self._make(move, direction) for move in act.moves))
-        changes = [(move.step, move.change) for move in done.moves]
+            return self._repeat_outcome(act)
+        outcome = UndoneStep(tuple(self._make(move, direction) for move in act.moves))
+        changes = [(move.step, move.change) for move in outcome.moves]
         self._changes.ledger.end(UndoResult(key, self._session, changes, "done"))
-        return done
+        return outcome
 
-    def _told(self, act: UndoOperation) -> UndoneStep:
+    def _repeat_outcome(self, act: UndoOperation) -> UndoneStep:
         """What a repeated act came to when it was done."""
         steps = {step.id: step for step in self._changes.ledger.steps(self._session)}
         moves = []
@@ -76,33 +76,37 @@ class Reversal:
             moves.append(replace(move, change=now or move.change))
         return UndoneStep(tuple(moves))
 
-    def _steps(self, wish: UndoRequest) -> Iterable[ChangeStep]:
+    def _steps(self, request: UndoRequest) -> Iterable[ChangeStep]:
         steps = self._changes.ledger.steps(self._session)
-        if wish.since is not None:
-            steps = [step for step in steps if step.turn >= wish.since]
-        return steps if wish.direction == "undo" else reversed(steps)
+        if request.since is not None:
+            steps = [step for step in steps if step.turn >= request.since]
+        return steps if request.direction == "undo" else reversed(steps)
 
     def _move(
         self,
         step: ChangeStep,
         change: FileChange,
-        wish: UndoRequest,
-        seen: dict[Path, FileState | None],
+        request: UndoRequest,
+        planned_states: dict[Path, FileState | None],
     ) -> PathChange:
         """How one change goes back, after all that was planned before it."""
         if not self._is_open(change.path):
             return PathChange(step.id, step.root, change, "closed")
-        source, target = _ends(change, wish.direction)
-        now = seen[change.path] if change.path in seen else self._look(change.path, seen.keys())
+        source, target = _ends(change, request.direction)
+        now = (
+            planned_states[change.path]
+            if change.path in planned_states
+            else self._look(change.path, planned_states.keys())
+        )
         verdict = self._verdict(step, change, (now, source, target))
-        if wish.force and verdict in ("changed", "shared") and _can_follow(now, target):
+        if request.force and verdict in ("changed", "shared") and _can_follow(now, target):
             # What is overwritten is what redoing (or undoing again) will bring back.
             verdict = "go"
-            change = _with_source(change, now, wish.direction)
+            change = _with_source(change, now, request.direction)
         elif verdict == "go" and now is not None and source is not None:
-            change = _with_mode(change, now, wish.direction)
+            change = _with_mode(change, now, request.direction)
         if verdict == "go":
-            seen[change.path] = _ends(change, wish.direction)[1]
+            planned_states[change.path] = _ends(change, request.direction)[1]
         return PathChange(step.id, step.root, change, verdict)
 
     def _verdict(
@@ -141,7 +145,7 @@ class Reversal:
     def _make(self, move: PathChange, direction: Direction) -> PathChange:
         """Bring one path back, if it still is what it was when this was planned."""
         change = move.change
-        standing, undone = change.standing, _standing(direction)
+        standing, undone = change.standing, _target_standing(direction)
         if move.verdict == "already":
             # It never happened, or somebody has taken it back by hand.
             standing = "gone" if direction == "undo" else "done"
@@ -157,10 +161,10 @@ class Reversal:
         try:
             self._check(path)
             with exclusive_file(path):
-                now, kept = snapshot_path(path, self._blobs, keep=True)
+                now, is_stored = snapshot_path(path, self._blobs, keep=True)
                 if is_same_state(now, target, modes=modes):
                     return True
-                if not is_same_state(now, source, modes=modes) or not kept:
+                if not is_same_state(now, source, modes=modes) or not is_stored:
                     return False
                 restore(path, now, target, self._blobs, move.root)
         except ToolError:
@@ -168,7 +172,7 @@ class Reversal:
         return True
 
 
-def _standing(direction: Direction) -> Standing:
+def _target_standing(direction: Direction) -> Standing:
     return "undone" if direction == "undo" else "done"
 
 
@@ -205,9 +209,9 @@ def _in_order(step: ChangeStep, direction: Direction) -> Iterator[FileChange]:
     return iter(step.changes if direction == "redo" else step.changes[::-1])
 
 
-def _is_wanted(change: FileChange, wish: UndoRequest) -> bool:
-    if wish.path is not None and not change.path.is_relative_to(wish.path):
+def _is_requested(change: FileChange, request: UndoRequest) -> bool:
+    if request.path is not None and not change.path.is_relative_to(request.path):
         return False
-    if wish.direction == "redo":
+    if request.direction == "redo":
         return change.standing == "undone"
-    return change.standing == "done" or (wish.force and change.standing == "kept")
+    return change.standing == "done" or (request.force and change.standing == "kept")

@@ -56,12 +56,12 @@ class SnapshotEntry:
 @dataclass(slots=True)
 class FolderSnapshot:
     """Entries by their path below the root. `is_cut`: there is more than was looked at. `closed`
-    are folders that could not be listed; `fresh` counts the files that were read."""
+    are folders that could not be listed; `files_read` counts the files that were read."""
 
     entries: dict[str, SnapshotEntry] = field(default_factory=dict)
     is_cut: bool = False
     closed: set[str] = field(default_factory=set)
-    fresh: int = 0
+    files_read: int = 0
 
 
 class SnapshotWalker:
@@ -81,21 +81,21 @@ class SnapshotWalker:
         self.limits = limits or SnapshotLimits()
         self.blobs = blobs
         self._closed = frozenset(str(p.relative_to(root)) for p in closed if _is_in(p, root))
-        self._settled = False
-        self._asked: dict[tuple[tuple[str, ...], bool], bool] = {}
+        self._is_complete = False
+        self._ignored_by_path: dict[tuple[tuple[str, ...], bool], bool] = {}
         self._ignores = Ignores(root, root, self._ignore_file)
 
-    def tree(self, known: Mapping[str, SnapshotEntry]) -> FolderSnapshot:
-        """The folder as it is now; what is `known` and unchanged is not read again.
+    def tree(self, earlier: Mapping[str, SnapshotEntry]) -> FolderSnapshot:
+        """The folder as it is now; what is unchanged since `earlier` is not read again.
 
         Raises OSError when the folder itself cannot be read, or contents cannot be kept.
         """
         tree = FolderSnapshot()
         self.blobs.expire_hourly()
-        look = _Look(self, tree, known)
+        look = _Look(self, tree, earlier)
         with open_folder_beneath(self.root, flags=LISTED) as folder:
             look.folder(folder, ())
-        self._settled = True
+        self._is_complete = True
         return tree
 
     def leaves_out(self, parts: tuple[str, ...], *, is_folder: bool) -> bool:
@@ -105,17 +105,19 @@ class SnapshotWalker:
         if "/".join(parts) in self._closed:
             return True
         # The same is asked again after the command.
-        if (parts, is_folder) not in self._asked:
-            self._asked[parts, is_folder] = self._ignores.hides(parts, is_folder=is_folder)
-        return self._asked[parts, is_folder]
+        if (parts, is_folder) not in self._ignored_by_path:
+            self._ignored_by_path[parts, is_folder] = self._ignores.hides(
+                parts, is_folder=is_folder
+            )
+        return self._ignored_by_path[parts, is_folder]
 
     def _ignore_file(self, path: Path) -> bytes | None:
-        if self._settled:
+        if self._is_complete:
             return None
         try:
             with (
                 open_folder_beneath(path.parent) as folder,
-                open(_opened(path.name, folder), "rb") as f,
+                open(_open_file(path.name, folder), "rb") as f,
             ):
                 return f.read(IGNORES_BYTES)
         except OSError:
@@ -126,20 +128,20 @@ class _Look:
     """One walk."""
 
     def __init__(
-        self, walk: SnapshotWalker, tree: FolderSnapshot, known: Mapping[str, SnapshotEntry]
+        self, walk: SnapshotWalker, tree: FolderSnapshot, earlier: Mapping[str, SnapshotEntry]
     ) -> None:
         self._walk = walk
         self._tree = tree
-        self._known = known
-        self._stored = walk.blobs.names()
+        self._earlier = earlier
+        self._stored_names = walk.blobs.names()
         # What makes room for others must not be part of the same moment.
-        self._needed = {entry.state.value for entry in known.values()}
+        self._needed = {entry.state.value for entry in earlier.values()}
         self._is_full = False
         self._room_bytes = walk.limits.tree_bytes
 
     def folder(self, folder: int, above: tuple[str, ...]) -> None:
-        with os.scandir(folder) as found:
-            entries = sorted(found, key=lambda entry: entry.name)
+        with os.scandir(folder) as scan:
+            entries = sorted(scan, key=lambda entry: entry.name)
         for entry in entries:
             if len(self._tree.entries) >= self._walk.limits.entries:
                 self._tree.is_cut = True
@@ -183,10 +185,10 @@ class _Look:
 
     def _file(self, name: str, path: str, stamp: tuple[int, ...], folder: int) -> SnapshotEntry:
         size, mode = stamp[2], stamp[4] & 0o777
-        known = self._known.get(path)
+        entry = self._earlier.get(path)
         self._room_bytes -= size
-        if known is not None and known.is_sure(stamp) and known.state.value in self._stored:
-            return known
+        if entry is not None and entry.is_sure(stamp) and entry.state.value in self._stored_names:
+            return entry
         unknown = SnapshotEntry(FileState("file", mode=mode), stamp)
         if size > self._walk.limits.file_bytes:
             self._room_bytes += size
@@ -194,7 +196,7 @@ class _Look:
         if self._room_bytes < 0 or self._is_full:
             return unknown
         try:
-            with open(_opened(name, folder), "rb") as file:
+            with open(_open_file(name, folder), "rb") as file:
                 info = os.fstat(file.fileno())
                 # A further name of the file may lie outside.
                 if info.st_nlink > 1 or not stat.S_ISREG(info.st_mode):
@@ -203,17 +205,17 @@ class _Look:
                 data = file.read(self._walk.limits.file_bytes + 1)
         except OSError:
             return unknown
-        self._tree.fresh += 1
-        value, kept = self._walk.blobs.put(data, self._needed)
-        self._is_full = not kept
-        if not kept or len(data) != size:
+        self._tree.files_read += 1
+        value, is_stored = self._walk.blobs.put(data, self._needed)
+        self._is_full = not is_stored
+        if not is_stored or len(data) != size:
             return unknown
         self._needed.add(value)
-        marked = is_marked(self._walk.root / path)
-        return SnapshotEntry(FileState("file", value, mode, marked), stamp, now)
+        is_tainted = is_marked(self._walk.root / path)
+        return SnapshotEntry(FileState("file", value, mode, is_tainted), stamp, now)
 
 
-def _opened(name: str, folder: int) -> int:
+def _open_file(name: str, folder: int) -> int:
     return os.open(name, _READ, dir_fd=folder)
 
 

@@ -210,7 +210,9 @@ class CompactionService:
         claim = job.claim
         taint = await self.database.transact(sessions.taint_of, claim.session)
         goal = int(measure_context(self.agent, job.speaking).limit * GOAL)
-        known = DroppedMessages((), focus=job.asked or "", taint=taint, asked=job.asked is not None)
+        known = DroppedMessages(
+            (), focus=job.asked or "", taint=taint, on_request=job.asked is not None
+        )
         summariser = Summariser(self.agent.models, self.agent.redactor)
         conversation = window.conversation
         async with self.usage.meter(replace(claim, resumed=True)) as meter:

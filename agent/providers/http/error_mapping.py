@@ -108,7 +108,7 @@ _BAD_KEY = re.compile(r"api[ _-]?key (is )?(not valid|invalid)|(incorrect|invali
 
 @frozen
 class ErrorResponse:
-    """A refusal as the server put it; `codes` are its code and type, `said` is safe to show."""
+    """A refusal as the server put it; `codes` are its code and type, `detail` is safe to show."""
 
     status: int
     detail: str

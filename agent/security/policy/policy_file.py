@@ -93,7 +93,7 @@ class NodeLocation:
 def pairs(
     node: "Node", place: NodeLocation, allowed_keys: Sequence[str] = ()
 ) -> Iterator[tuple[str, tuple["Node", NodeLocation]]]:
-    """The keys of a map, each once, with their values and places; only `known` ones, if given."""
+    """The keys of a map, each once, with their values and places; only `allowed_keys`, if given."""
     if not place.first_time(node):
         return
     if shape(node) != "mapping":

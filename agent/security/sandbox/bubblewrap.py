@@ -122,7 +122,7 @@ class Bubblewrap:
     ) -> tuple[dict[Path, Path], tuple[str, ...]]:
         """Where the folders lie for `USER`, and the words that make a program theirs.
 
-        What is `kept` in the workspace is a mount of its own, read-only or not.
+        What is `own_mounts` in the workspace is a mount of its own, read-only or not.
         """
         from agent.security.sandbox import idmapped_mounts
 

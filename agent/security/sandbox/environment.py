@@ -44,7 +44,7 @@ def command_environment(
 ) -> dict[str, str]:
     """All variables of a confined command: none comes along but a few harmless ones.
 
-    Of PATH remain the folders below what is `seen`.
+    Of PATH remain the folders below what is `visible`.
     """
     roots = [os.path.realpath(path) for path in visible]
     folders = [

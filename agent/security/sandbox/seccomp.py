@@ -80,7 +80,7 @@ _SIGNALS = ("pidfd_send_signal", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "tgkill
 class Test:
     """Looks at one argument: masked, it must be (`only`) or must not be (`never`) one of these.
 
-    With `given`, an argument and bits, it looks only where some of these bits are set there.
+    With `condition`, an argument and bits, it looks only where some of these bits are set there.
     """
 
     call: str
@@ -95,7 +95,7 @@ class Test:
 class Rules:
     """What a filter forbids, beside the calls that every filter forbids.
 
-    About `asked` a process decides that listens to the filter.
+    About `supervised` a process decides that listens to the filter.
     """
 
     forbidden: tuple[str, ...] = ()

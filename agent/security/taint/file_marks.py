@@ -52,7 +52,7 @@ class _Runs:
             _set(folder, self._attribute, _encode_time(min(running)))
 
     def end(self, folder: Path, since: float, *, unmarked_since: float | None = None) -> None:
-        """`changed`: since when files may have changed that are not marked."""
+        """`unmarked_since`: since when files may have changed that are not marked."""
         with self._lock:
             running = self._since[folder]
             running.remove(since)

@@ -65,7 +65,7 @@ class ListDir:
 
 
 class _ListWalk:
-    """Goes down by descriptors: a folder that became a link meanwhile is not entered. `marked`:
+    """Goes down by descriptors: a folder that became a link meanwhile is not entered. `is_marked`:
     a name may be a stranger's word."""
 
     def __init__(self, is_hidden: Hidden) -> None:

@@ -56,7 +56,7 @@ Work = Callable[[int, Callable[[bytes], None]], Awaitable[Exit]]
 class ProcessOrigin:
     """What was started where: whom it can reach, and what its output brings into a session.
 
-    `heard` says that it knew strangers' words from the start, `read_only` that it can write
+    `is_exposed` says that it knew strangers' words from the start, `read_only` that it can write
     nothing down.
     """
 

@@ -70,7 +70,7 @@ def run_agents(args: argparse.Namespace) -> int:
         _list(agents, tools)
         if not all(one.trusted for one in agents):
             print(t(_HERE), file=sys.stderr)
-        for path, name in found.refused.items():
+        for path, name in found.rejected.items():
             print(t(_REFUSED, path=clean_lines(path), name=clean_lines(name)), file=sys.stderr)
     return 0
 

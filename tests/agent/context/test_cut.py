@@ -31,24 +31,24 @@ def test_the_newest_three_rounds_stay() -> None:
     messages = talk(10)
     cut = choose_split_point(messages, 10_000)
     assert cut is not None
-    kept = cut.kept(messages)
+    kept = cut.remaining(messages)
     assert [message.text[:2] for message in kept if message.role == "user"] == ["q7", "q8", "q9"]
     assert cut.leaving(messages) == messages[:14]
-    assert cut.gone == 14
+    assert cut.dropped_count == 14
 
 
 def test_fewer_rounds_stay_when_three_are_too_much() -> None:
     messages = talk(10, size=4000)
     cut = choose_split_point(messages, 2500)
     assert cut is not None
-    assert [m.text[:2] for m in cut.kept(messages) if m.role == "user"] == ["q8", "q9"]
+    assert [m.text[:2] for m in cut.remaining(messages) if m.role == "user"] == ["q8", "q9"]
 
 
 def test_a_long_round_keeps_its_request_and_its_newest_steps() -> None:
     messages = [*talk(2), *work(30)]
     cut = choose_split_point(messages, 600)
     assert cut is not None
-    kept = cut.kept(messages)
+    kept = cut.remaining(messages)
     assert kept[0].text == "the task"
     assert len(kept) == 1 + 2 * 3
     assert is_valid(kept)
@@ -59,11 +59,11 @@ def test_a_request_that_stays_can_be_cut_behind_again() -> None:
     messages = work(30)
     first = choose_split_point(messages, 600)
     assert first is not None
-    again = [*first.kept(messages), *work(5)[1:]]
+    again = [*first.remaining(messages), *work(5)[1:]]
     second = choose_split_point(again, 600)
     assert second is not None
     assert second.request == 0
-    assert second.kept(again)[0].text == "the task"
+    assert second.remaining(again)[0].text == "the task"
 
 
 def test_there_is_nothing_to_cut_off_a_first_question() -> None:
@@ -79,10 +79,10 @@ def test_both_sides_of_a_cut_are_valid_and_nothing_is_lost(
     cut = choose_split_point(messages, goal)
     if cut is None:
         return
-    kept, leaving = cut.kept(messages), cut.leaving(messages)
+    kept, leaving = cut.remaining(messages), cut.leaving(messages)
     assert is_valid(kept)
     assert is_valid(leaving)
     assert kept[0].role == "user"
     assert kept[-1] is messages[-1]
-    assert len(leaving) == cut.gone > 0
+    assert len(leaving) == cut.dropped_count > 0
     assert sum(map(estimate, kept)) + sum(map(estimate, leaving)) == sum(map(estimate, messages))

@@ -167,7 +167,7 @@ def test_a_folder_that_is_not_trusted_replaces_no_agent(
     assert found is not None
     assert found.trusted
     assert found.description != "the attacker's"
-    assert list(catalogue.refused.values()) == [name]
+    assert list(catalogue.rejected.values()) == [name]
     trusted = SubagentCatalog(CatalogPaths(places.user, places.own, (project,))).find(name, project)
     assert trusted is not None
     assert trusted.description == "the attacker's"

@@ -118,7 +118,7 @@ def test_an_unchanged_tree_is_not_read_again(scene: Scene) -> None:
         work = CommandChangeDetector(scene.origin("exec"), scene.changes)
         work.begin()
         assert work.before is not None
-        reads.append(work.before.fresh)
+        reads.append(work.before.files_read)
         work.end()
         scene.changes = scene.reopened()
     assert reads == [3, 0]
