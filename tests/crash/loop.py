@@ -36,11 +36,11 @@ import os
 import random
 import re
 import signal
-import sqlite3
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,7 @@ from tests.fakes.bot_api import TOKEN, BotApi
 from tests.fakes.bot_chats import Shown
 from tests.fakes.model import ModelServer
 from tests.fakes.model_mind import JOB, said, worker
+from tests.gateway.stored import PRESENT, read_file
 
 PATIENCE_S = 60.0
 _LOOK_S = 0.003
@@ -289,12 +290,9 @@ class CrashLoop:
 
     def _steered(self) -> int:
         """How many turns took in a message while they ran."""
-        with closing(sqlite3.connect(self._home / "kore.db")) as connection:
-            (count,) = connection.execute(
-                "SELECT count(*) FROM (SELECT 1 FROM message WHERE role = 'user' AND turn_id IS"
-                " NOT NULL GROUP BY turn_id HAVING count(*) > 1)"
-            ).fetchone()
-        return int(count)
+        file = self._home / "kore.db"
+        turns = Counter(read_file(file, "message", "turn_id", role="user", turn_id=PRESENT))
+        return sum(1 for messages in turns.values() if messages > 1)
 
     def _unpressed(self) -> list[Shown]:
         """Questions that the owner sees and has not answered."""

@@ -36,7 +36,6 @@ from gateway.ops.audit.relay import AuditRelay
 from gateway.scheduler.service import JobService
 from gateway.sessions.undo_ledger import open_change_log
 from gateway.store.cipher import Cipher
-from gateway.store.port import Transaction
 from gateway.store.repositories import approvals as approvals_store
 from gateway.store.repositories import claims, outbox
 from gateway.store.sqlite.engine import SqliteStore
@@ -45,6 +44,7 @@ from gateway.turns.runner import TurnRunner
 from gateway.turns.usage_meter import StoreUsageMeter
 from tests.fakes.platform import Platform
 from tests.fakes.rehearsing_store import RehearsingStore
+from tests.gateway.stored import PRESENT, StoredRows
 
 _numbers = itertools.count(1)
 
@@ -71,7 +71,7 @@ def typed(text: str, chat: str = "main", **more: Any) -> InboundMessage:
 
 
 @dataclass(frozen=True)
-class Parts:
+class Parts(StoredRows):
     """`crash` leaves everything as a kill would: nothing is tidied up."""
 
     database: SqliteStore
@@ -85,15 +85,12 @@ class Parts:
     agent: Agent
     workspace: Path
 
-    async def rows(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
-        return await self.database.transact(lambda tx: tx.all(sql, values))
-
-    async def until(self, sql: str, *values: object, deadline_s: float = 30) -> tuple[Any, ...]:
-        """The first row, once there is one."""
-        async with asyncio.timeout(deadline_s):
-            while not (rows := await self.rows(sql, *values)):
-                await asyncio.sleep(0.005)
-        return rows[0]
+    async def until_answered(self, message: InboundMessage) -> None:
+        """Returns once the turn that took it in is done."""
+        (turn,) = await self.until_stored(
+            "inbox", "turn_id", event_id=message.event_id, turn_id=PRESENT
+        )
+        await self.until_stored("turn", id=turn, state="done")
 
 
 @asynccontextmanager
@@ -213,8 +210,3 @@ async def ended(task: "asyncio.Task[Any]") -> None:
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
-
-
-def count(tx: Transaction, table: str) -> int:
-    (number,) = tx.one(f"SELECT count(*) FROM {table}")
-    return int(number)

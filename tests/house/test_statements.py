@@ -197,6 +197,20 @@ def test_nothing_but_sqlite_s_own_folder_knows_sqlite() -> None:
     assert all(file.startswith("gateway/store/sqlite/") for file in knowing), knowing
 
 
+def test_no_test_outside_the_store_s_own_holds_sql() -> None:
+    """Those read and change rows by `tests.gateway.stored`: the tables have other names one day."""
+    sql = re.compile(r"\s*(SELECT .+ FROM|INSERT INTO|UPDATE \w+ SET|DELETE FROM) ", re.DOTALL)
+    own = ("tests/gateway/store/", "tests/gateway/stored.py", "tests/house/", "tests/fakes/")
+    stray = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in python_files("tests")
+        if not str(path.relative_to(ROOT)).startswith(own)
+        for node in ast.walk(parse(path))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and sql.match(node.value)
+    ]
+    assert stray == []
+
+
 def test_the_rule_notices_what_it_forbids(database: sqlite3.Connection) -> None:
     assert scans(database, "SELECT id FROM turn WHERE lane = ? AND state = 'waiting'")
     assert scans(database, "SELECT 1 FROM inbox i WHERE i.channel = ? AND i.account = ?")

@@ -62,7 +62,7 @@ async def take(parts: Parts, *messages: InboundMessage) -> None:
 
 
 async def question(parts: Parts) -> ApprovalPrompt:
-    await parts.until("SELECT 1 FROM approval WHERE state = 'open'")
+    await parts.until_stored("approval", state="open")
     (found,) = await parts.desk.list_approvals()
     return found
 
@@ -97,8 +97,8 @@ async def test_a_waiting_turn_holds_neither_lane_nor_slot(tmp_path: Path) -> Non
         assert await parts.desk.answer_approval(asked.nonce, "once", "cli:0")
         await parts.platform.until(lambda: "done" in parts.platform.texts("1"))
         assert file.read_text() == "new\n"
-        assert await parts.rows("SELECT attempts FROM turn") == [(1,), (1,)]
-        assert await parts.rows("SELECT state, answered_by FROM approval") == [("once", "cli:0")]
+        assert await parts.stored("turn", "attempts") == [(1,), (1,)]
+        assert await parts.stored("approval", "state", "answered_by") == [("once", "cli:0")]
 
 
 async def test_reads_beside_the_question_are_not_read_again(tmp_path: Path) -> None:
@@ -109,16 +109,16 @@ async def test_reads_beside_the_question_are_not_read_again(tmp_path: Path) -> N
     async with running(tmp_path, model, owner=OWNER, platform=Asking()) as parts:
         await take(parts, said("go"))
         first = await question(parts)
-        steps = await parts.rows("SELECT n FROM step WHERE state = 'done'")
+        steps = await parts.stored("step", "n", state="done")
         assert steps == [(1,), (2,)]
         (tmp_path / "workspace" / "c.txt").write_text("later\n")
         await parts.desk.answer_approval(first.nonce, "once", "cli:0")
-        await parts.until("SELECT 1 FROM approval WHERE id = 2")
+        await parts.until_stored("approval", id=2)
         second = await question(parts)
         assert (first.title, second.title) == ("write_file a.txt", "write_file b.txt")
         await parts.desk.answer_approval(second.nonce, "deny", "cli:0")
         await parts.platform.until(lambda: "done" in parts.platform.texts("1"))
-        results = await parts.rows("SELECT result FROM step ORDER BY n")
+        results = await parts.stored("step", "result", order="n")
         assert "c.txt" not in results[1][0]
         assert "said no" in results[3][0] or 'is_error":true' in results[3][0]
 
@@ -180,7 +180,7 @@ async def test_a_stop_ends_a_waiting_turn(tmp_path: Path) -> None:
         asked = await question(parts)
         assert await parts.desk.stop_turn(asked.lane)
         await parts.platform.until(lambda: "⏹ Stopped." in parts.platform.texts("1"))
-        assert await parts.rows("SELECT state FROM approval") == [("withdrawn",)]
+        assert await parts.stored("approval", "state") == [("withdrawn",)]
         assert file.read_text() == "old\n"
 
 
@@ -223,7 +223,7 @@ async def test_nobody_is_asked_where_nobody_can_be(tmp_path: Path) -> None:
     async with running(tmp_path, [assistant("", (change("1"),)), "well"], owner=OWNER) as parts:
         await take(parts, said("go"))
         assert await parts.platform.answers("1", 1) == ["well"]
-        assert not await parts.rows("SELECT 1 FROM approval")
+        assert not await parts.count("approval")
 
 
 async def test_a_session_s_consent_ends_with_the_session(tmp_path: Path) -> None:
@@ -248,15 +248,15 @@ async def test_a_file_that_keeps_changing_asks_anew_and_costs_no_attempt(tmp_pat
     async with running(tmp_path, model, owner=OWNER, platform=Asking()) as parts:
         await take(parts, said("go"))
         for number in range(1, 6):
-            await parts.until("SELECT 1 FROM approval WHERE id = ?", number)
+            await parts.until_stored("approval", id=number)
             asked = await question(parts)
             file.write_text(f"version {number}\n")
             await parts.desk.answer_approval(asked.nonce, "once", "cli:0")
-        await parts.until("SELECT 1 FROM approval WHERE id = 6")
+        await parts.until_stored("approval", id=6)
         await parts.desk.answer_approval((await question(parts)).nonce, "once", "cli:0")
         await parts.platform.until(lambda: "done" in parts.platform.texts("1"))
         assert file.read_text() == "new\n"
-        assert await parts.rows("SELECT attempts FROM turn") == [(1,)]
+        assert await parts.stored("turn", "attempts") == [(1,)]
 
 
 async def test_waiting_gives_a_turn_no_more_iterations(tmp_path: Path) -> None:
@@ -298,7 +298,7 @@ async def test_who_is_turned_out_comes_back_without_consent(tmp_path: Path) -> N
         await parts.desk.answer_approval((await question(parts)).nonce, "always", "cli:0")
         await parts.platform.until(lambda: "a" in parts.platform.texts("8"))
         await parts.desk.revoke_pairing("chat:8")
-        await parts.rows("DELETE FROM pairing")
+        await parts.delete("pairing")
         await let_in(parts, len(parts.platform.texts("8")) + 1)
         file.write_text("old\n")
         await take(parts, said("go", **other))
@@ -320,9 +320,7 @@ async def test_a_lasting_answer_about_a_script_ends_with_its_content(
     async with running(tmp_path, runs, owner=OWNER) as parts:
 
         async def ended(n: int) -> None:
-            await parts.until(
-                "SELECT 1 WHERE (SELECT count(*) FROM turn WHERE state = 'done') = ?", n
-            )
+            await parts.until_count(n, "turn", state="done")
 
         await parts.bus.submit(typed("go"))
         await parts.desk.answer_approval((await question(parts)).nonce, answer, "cli:0")
@@ -332,4 +330,4 @@ async def test_a_lasting_answer_about_a_script_ends_with_its_content(
         script.write_text("echo second\n")
         await parts.bus.submit(typed("once more"))
         assert (await question(parts)).command == "sh x.sh"
-        assert await parts.rows("SELECT count(*) FROM approval") == [(2,)]
+        assert await parts.count("approval") == 2

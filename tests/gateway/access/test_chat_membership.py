@@ -21,7 +21,7 @@ def standing(route: Route = GROUP, *, present: bool, was: bool, **more: Any) -> 
 async def took(parts: Parts, *standings: Standing) -> list[tuple[str, str]]:
     """What was written to whom when these came in."""
     await parts.bus.accept("chat", "bot", Batch([], standings=standings))
-    return await parts.rows("SELECT chat, body FROM outbox WHERE state = 'pending' ORDER BY seq")
+    return await parts.stored("outbox", "chat", "body", state="pending", order="seq")
 
 
 async def test_the_owner_hears_of_groups_that_the_bot_is_put_into_and_out_of(
@@ -67,7 +67,7 @@ async def test_what_waits_for_a_chat_ends_when_the_bot_is_put_out_of_it(tmp_path
         )
         left = await took(parts, standing(present=False, was=True))
         assert [chat for chat, _ in left] == ["7"]
-        dead = await parts.rows("SELECT dead_reason FROM outbox WHERE state = 'dead'")
+        dead = await parts.stored("outbox", "dead_reason", state="dead")
         assert dead == [("removed from the group",)] * 2
         (out,) = await parts.database.transact(chats.unreachable_chats)
         assert (out["chat"], out["reason"]) == ("chat:bot:-5", "removed from the group")

@@ -19,6 +19,7 @@ from gateway.access.pairing import (
 from gateway.core.messages import Sender
 from gateway.store.port import Transaction
 from gateway.store.repositories import members
+from tests.gateway import stored
 from tests.gateway.parts import said
 from tests.gateway.store.transactions import OpenTransaction, open_transaction
 
@@ -121,7 +122,7 @@ def test_a_flood_of_ids_opens_so_many_codes_and_no_more(
     codes = [ask(pairing, tx, str(n)) for n in range(500)]
     assert len(list(filter(None, codes))) == OPEN_CODES
     assert len(members.requests(tx, NOW)) == OPEN_CODES
-    assert tx.one("SELECT count(*) FROM pairing") == (OPEN_CODES,)
+    assert stored.count(tx, "pairing") == OPEN_CODES
     assert ask(pairing, tx, "9999", NOW + CODE_LIFE_S) is not None
 
 

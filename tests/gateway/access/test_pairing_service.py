@@ -13,6 +13,7 @@ from gateway.core.messages import InboundMessage, OutboundPart, Sender
 from gateway.store.port import Transaction
 from gateway.store.repositories import inbox, outbox
 from gateway.store.repositories.inbox import InboxBatch, InboxEntry
+from tests.gateway import stored
 from tests.gateway.parts import said
 from tests.gateway.store.transactions import open_transaction
 
@@ -41,7 +42,7 @@ def pressed(data: str, chat: str = OWNER, **more: object) -> InboundMessage:
 
 
 def letters(tx: Transaction) -> list[tuple[str, str, list[str], str | None]]:
-    rows = tx.all("SELECT delivery_id, body, buttons, edits FROM outbox WHERE chat = 7")
+    rows = stored.read(tx, "outbox", "delivery_id", "body", "buttons", "edits", chat="7")
     return [
         (name, body, [button["data"] for button in json.loads(buttons)], edits)
         for name, body, buttons, edits in rows
@@ -49,7 +50,7 @@ def letters(tx: Transaction) -> list[tuple[str, str, list[str], str | None]]:
 
 
 def sent(tx: Transaction, name: str = LETTER) -> None:
-    tx.run("UPDATE outbox SET state = 'sent' WHERE delivery_id = ?", (name,))
+    stored.change(tx, "outbox", {"state": "sent"}, delivery_id=name)
 
 
 def test_a_letter_and_its_buttons_are_forgotten_once_it_is_out(
@@ -64,7 +65,7 @@ def test_a_letter_and_its_buttons_are_forgotten_once_it_is_out(
 
 
 def test_a_letter_that_was_given_up_is_forgotten_too(door: PairingService, tx: Transaction) -> None:
-    (seq,) = tx.one("SELECT seq FROM outbox WHERE chat = 7")
+    ((seq,),) = stored.read(tx, "outbox", "seq", chat="7")
     outbox.give_up(tx, seq, "gone")
     assert letters(tx) == [(LETTER, "", [], None)]
 

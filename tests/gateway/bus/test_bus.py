@@ -1,4 +1,5 @@
 import asyncio
+import json
 import logging
 from pathlib import Path
 
@@ -18,12 +19,14 @@ from gateway.store.repositories.inbox import LANE_LIMIT
 from tests.fakes.gated import Gated
 from tests.fakes.platform import Platform
 from tests.gateway.parts import Parts, at_work, opened, running, said, settled, typed
+from tests.gateway.store import faults
+from tests.gateway.stored import like
 
 
 async def history(parts: Parts, session: str | None = None) -> list[Message]:
     """The stored messages of one session (the only one, if it is not named)."""
     if session is None:
-        ((session,),) = await parts.rows("SELECT id FROM session")
+        ((session,),) = await parts.stored("session", "id")
     return await parts.database.transact(sessions.load_all, session)
 
 
@@ -158,7 +161,7 @@ async def test_stop_reaches_a_turn_that_waits_for_a_free_place(tmp_path: Path) -
         await take(parts, said("busy", "1"))
         await model.was_asked("busy")
         await take(parts, said("queued", "2"))
-        await parts.until("SELECT 1 FROM turn WHERE lane = 'chat:bot:2'")
+        await parts.until_stored("turn", lane="chat:bot:2")
         await take(parts, said("/stop", "2"))
         model.let_go()
         assert await parts.platform.answers("2", 1) == ["⏹ Stopped."]
@@ -170,7 +173,7 @@ async def test_new_begins_a_conversation_between_two_messages_of_one_batch(tmp_p
         await take(parts, said("A"), said("/new"), said("B"))
         await parts.platform.answers("1", 3)
         assert parts.platform.texts("1")[1].startswith("New conversation")
-        rows = await parts.rows("SELECT id FROM session ORDER BY rowid")
+        rows = await parts.stored("session", "id", order="rowid")
         told = [[m.text for m in await history(parts, session)] for (session,) in rows]
         assert told == [["A", "re: A"], ["B", "re: B"]]
 
@@ -214,7 +217,7 @@ async def test_two_lanes_in_one_session_never_run_at_once(tmp_path: Path) -> Non
     async with running(tmp_path, model) as parts:
         await take(parts, said("first", "1"))
         await model.was_asked("first")
-        ((session,),) = await parts.rows("SELECT id FROM session")
+        ((session,),) = await parts.stored("session", "id")
         await parts.database.transact(sessions.bind, "chat:bot:2", session)
         await take(parts, said("second", "2"))
         model.let_go()
@@ -241,20 +244,27 @@ async def test_a_bug_costs_one_answer_and_the_chat_goes_on(
 
 
 @pytest.mark.parametrize(
-    "damage",
-    ["UPDATE inbox SET payload = '{}' WHERE lane LIKE '%:1'", "UPDATE message SET content = '{}'"],
+    ("table", "damage", "where"),
+    [
+        ("inbox", {"payload": "{}"}, {"lane": like("%:1")}),
+        ("message", {"content": "{}"}, {}),
+    ],
     ids=["message", "history"],
 )
 async def test_a_chat_that_cannot_be_read_rests_and_the_others_are_answered(
-    tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture
+    tmp_path: Path,
+    table: str,
+    damage: dict[str, str],
+    where: dict[str, object],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with running(tmp_path, Gated(is_open=lambda _: True)) as parts:
         await take(parts, said("before", "1"))
         await parts.platform.answers("1", 1)
-        await parts.until("SELECT 1 FROM turn WHERE state = 'done'")
+        await parts.until_stored("turn", state="done")
     async with opened(tmp_path, Gated(is_open=lambda _: True)) as parts:
         await take(parts, said("broken", "1"))
-        await parts.rows(damage)
+        await parts.change(table, damage, **where)
         async with at_work(parts):
             await settled(lambda: "Traceback" in caplog.text and parts.bus.lanes == 0)
             await take(parts, said("fine", "2"))
@@ -278,26 +288,24 @@ async def test_a_bug_in_a_command_costs_one_answer(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("what", "refused"),
     [
-        ("one", "INSERT ON message WHEN instr(NEW.content, 're: one')"),
-        ("/queue join", "UPDATE ON session"),
+        ("one", ("INSERT ON message", "not full", "instr(NEW.content, 're: one')")),
+        ("/queue join", ("UPDATE ON session", "not full")),
     ],
     ids=["turn", "command"],
 )
 async def test_what_the_database_refuses_costs_one_answer_and_the_chat_goes_on(
-    tmp_path: Path, what: str, refused: str, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, what: str, refused: tuple[str, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running(tmp_path, Gated(is_open=lambda _: True)) as parts:
         await take(parts, said("before"))
         await parts.platform.answers("1", 1)
-        await parts.until("SELECT 1 FROM turn WHERE state = 'done'")
-        await parts.rows(
-            f"CREATE TRIGGER refused BEFORE {refused} BEGIN SELECT RAISE(ABORT, 'not full'); END"
-        )
+        await parts.until_stored("turn", state="done")
+        await parts.database.transact(faults.refuse, *refused)
         await take(parts, said(what))
         _, broken = await parts.platform.answers("1", 2)
         assert "⚠️ Internal error while handling message" in broken
         assert "the database refused: not full" in caplog.text
-        await parts.rows("DROP TRIGGER refused")
+        await parts.database.transact(faults.allow)
         await take(parts, said("next"))
         assert (await parts.platform.answers("1", 3))[2] == "re: next"
         assert is_valid(await history(parts))
@@ -311,11 +319,10 @@ async def test_a_full_disk_costs_no_answer(
     async with running(tmp_path, model) as parts:
         await take(parts, said(long))
         await model.was_asked(long)
-        ((pages,),) = await parts.rows("PRAGMA page_count")
-        await parts.rows(f"PRAGMA max_page_count = {pages}")
+        await parts.database.transact(faults.fill_disk)
         model.let_go(long)
         await settled(lambda: "waits: the disk is full" in caplog.text)
-        await parts.rows(f"PRAGMA max_page_count = {pages + 1000}")
+        await parts.database.transact(faults.free_disk)
         await parts.platform.until(lambda: parts.platform.texts("1"))
         assert parts.platform.texts("1")[0].startswith("re: xxx")
 
@@ -344,7 +351,7 @@ async def test_a_turn_that_never_gets_any_further_is_given_up_and_can_be_replaye
     for _ in range(3):
         model = Gated()
         async with running(tmp_path, model) as parts:
-            if not await parts.rows("SELECT 1 FROM inbox"):
+            if not await parts.count("inbox"):
                 await take(parts, said("deadly"))
             await model.was_asked("deadly")
     async with running(tmp_path, Gated(is_open=lambda _: True)) as parts:
@@ -371,8 +378,8 @@ async def test_strangers_are_not_answered_and_the_log_says_how_to_let_them_in(
     caplog.set_level(logging.WARNING)
     async with running(tmp_path, EchoProvider(), allow=("8",)) as parts:
         await take(parts, said("let me in"), next_offset=5)
-        assert await parts.rows("SELECT next_offset FROM cursor") == [(5,)]
-        assert await parts.rows("SELECT dead_reason FROM inbox") == [("not on the allow-list",)]
+        assert await parts.stored("cursor", "next_offset") == [(5,)]
+        assert await parts.stored("inbox", "dead_reason") == [("not on the allow-list",)]
         assert parts.bus.lanes == 0
     assert "add 7 to chat.allow_from" in caplog.text
     assert "let me in" not in caplog.text
@@ -381,7 +388,9 @@ async def test_strangers_are_not_answered_and_the_log_says_how_to_let_them_in(
 async def test_a_row_of_a_later_version_is_still_answered(tmp_path: Path) -> None:
     async with opened(tmp_path, Gated(is_open=lambda _: True)) as parts:
         await take(parts, said("one"))
-        await parts.rows("UPDATE inbox SET payload = json_set(payload, '$.mood', 'good')")
+        ((payload,),) = await parts.stored("inbox", "payload")
+        later = json.dumps({**json.loads(payload), "mood": "good"})
+        await parts.change("inbox", {"payload": later})
         async with at_work(parts):
             assert await parts.platform.answers("1", 1) == ["re: one"]
 
@@ -389,7 +398,7 @@ async def test_a_row_of_a_later_version_is_still_answered(tmp_path: Path) -> Non
 async def test_the_console_and_the_platform_share_the_bus(tmp_path: Path) -> None:
     async with running(tmp_path, Gated(is_open=lambda _: True)) as parts:
         await parts.desk.submit(typed("hello"))
-        await parts.until("SELECT 1 FROM outbox WHERE lane = 'cli:local:main'")
+        await parts.until_stored("outbox", lane="cli:local:main")
         await take(parts, said("one"))
         assert await parts.platform.answers("1", 1) == ["re: one"]
 
@@ -408,7 +417,7 @@ async def test_mail_left_by_a_killed_process_goes_out_first(tmp_path: Path) -> N
     platform.blocked.add("1")
     async with running(tmp_path, Gated(is_open=lambda _: True), platform=platform) as parts:
         await take(parts, said("one"))
-        await parts.until("SELECT 1 FROM outbox WHERE state = 'inflight'")
+        await parts.until_stored("outbox", state="inflight")
     async with running(tmp_path, Gated(is_open=lambda _: True)) as parts:
         await take(parts, said("two"))
         assert await parts.platform.answers("1", 2) == ["re: one", "re: two"]
@@ -424,8 +433,7 @@ async def test_a_wait_for_the_disk_is_told_to_who_watches(tmp_path: Path) -> Non
         async with parts.desk.watch(question.session_key) as events, asyncio.timeout(30):
             await parts.desk.submit(question)
             await model.was_asked(long)
-            ((pages,),) = await parts.rows("PRAGMA page_count")
-            await parts.rows(f"PRAGMA max_page_count = {pages}")
+            await parts.database.transact(faults.fill_disk)
             model.let_go(long)
             async for event in events:
                 if isinstance(event, Notice):
@@ -434,7 +442,7 @@ async def test_a_wait_for_the_disk_is_told_to_who_watches(tmp_path: Path) -> Non
                 "⏳ The database cannot be written right now. This continues as soon as it can"
                 in event.text
             )
-            await parts.rows(f"PRAGMA max_page_count = {pages + 1000}")
+            await parts.database.transact(faults.free_disk)
             async for event in events:
                 if isinstance(event, Delivered):
                     break
@@ -447,7 +455,7 @@ async def test_a_damaged_file_is_told_to_who_watches_and_nothing_more_is_taken_i
     async with running(tmp_path, Gated(is_open=lambda _: True)) as parts:
         await take(parts, said("before"))
         await parts.platform.answers("1", 1)
-        ((root,),) = await parts.rows("SELECT rootpage FROM sqlite_master WHERE name = 'message'")
+        root = await parts.database.transact(faults.root_page, "message")
         file = parts.database.file
     with file.open("r+b") as whole:
         whole.seek((root - 1) * 4096)

@@ -37,13 +37,13 @@ async def test_above_the_limit_nothing_is_taken_until_there_is_room(tmp_path: Pa
         await take(full, "b", 2)
         third = asyncio.create_task(take(full, "c", 3))
         for _ in range(5):
-            await parts.rows("SELECT 1")
+            await parts.transaction_ends()
         assert not third.done()
-        assert await parts.rows("SELECT next_offset FROM cursor") == [(2,)]
-        await parts.rows("UPDATE inbox SET dead_reason = 'done' WHERE seq = 1")
+        assert await parts.stored("cursor", "next_offset") == [(2,)]
+        await parts.change("inbox", {"dead_reason": "done"}, seq=1)
         async with asyncio.timeout(30):
             assert (await third).lanes == {"chat:bot:1"}
-        assert await parts.rows("SELECT next_offset FROM cursor") == [(3,)]
+        assert await parts.stored("cursor", "next_offset") == [(3,)]
 
 
 async def test_a_flood_of_strangers_fills_neither_the_database_nor_the_log(
@@ -55,10 +55,10 @@ async def test_a_flood_of_strangers_fills_neither_the_database_nor_the_log(
         for n in range(30):
             flood = [said("x" * 100, str(m), sender=Sender(str(m))) for m in range(100, 150)]
             await taking.take("chat", "bot", Batch(flood, next_offset=n))
-        assert await parts.rows("SELECT count(*) FROM inbox") == [(DENIED_KEPT,)]
-        assert await parts.rows("SELECT count(*) FROM pairing") == [(OPEN_CODES,)]
+        assert await parts.count("inbox") == DENIED_KEPT
+        assert await parts.count("pairing") == OPEN_CODES
         # One letter to each who got a code, and one about it to the owner.
-        assert await parts.rows("SELECT count(*) FROM outbox") == [(2 * OPEN_CODES,)]
+        assert await parts.count("outbox") == 2 * OPEN_CODES
         assert caplog.text.count("not on the allow-list") == 50
 
 
@@ -72,9 +72,9 @@ async def test_a_code_that_is_delivered_again_is_the_same_one(tmp_path: Path) ->
         }
         assert (await taking.take("chat", "bot", Batch([stranger]))).told == set()
         # Once the letters are out, or given up, the code is nowhere any more.
-        await parts.rows("UPDATE outbox SET state = 'sent' WHERE lane = 'chat:bot:9'")
-        await parts.rows("UPDATE outbox SET state = 'dead' WHERE lane = 'chat:bot:7'")
-        assert await parts.rows("SELECT DISTINCT body FROM outbox") == [("",)]
+        await parts.change("outbox", {"state": "sent"}, lane="chat:bot:9")
+        await parts.change("outbox", {"state": "dead"}, lane="chat:bot:7")
+        assert await parts.stored("outbox", "body", distinct=True) == [("",)]
 
 
 async def test_without_disk_space_nothing_is_taken_and_that_is_said_once(
@@ -84,10 +84,10 @@ async def test_without_disk_space_nothing_is_taken_and_that_is_said_once(
         full = intake(parts, BackpressureLimits(free_bytes=2**60, look_again_s=0.001))
         waiting = asyncio.create_task(take(full, "a", 1))
         for _ in range(5):
-            await parts.rows("SELECT 1")
+            await parts.transaction_ends()
         assert not waiting.done()
-        assert await parts.rows("SELECT 1 FROM cursor") == []
-        assert await parts.rows("SELECT 1 FROM inbox") == []
+        assert await parts.count("cursor") == 0
+        assert await parts.count("inbox") == 0
         assert full.obstacle is not None
         assert caplog.text.count(full.obstacle) == 1
         waiting.cancel()
@@ -101,5 +101,5 @@ async def test_who_keeps_no_message_is_told_that_there_is_no_room(tmp_path: Path
         with pytest.raises(KoreError, match="MB of disk space is free") as refused:
             await full.take("chat", "bot", Batch([said("a")], waits=False))
         assert "not stored" in (refused.value.hint or "")
-        assert await parts.rows("SELECT count(*) FROM inbox") == [(0,)]
+        assert await parts.count("inbox") == 0
         assert full.obstacle is None

@@ -1,5 +1,6 @@
 """A quoted message brings along what the conversation that it is from has taken in."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -7,33 +8,36 @@ import pytest
 
 from agent.providers.scripted import EchoProvider
 from agent.security.taint.taint import BOTH
+from gateway.store.port import Row
 from gateway.store.repositories import sessions
 from tests.gateway.parts import Parts, running, said
+from tests.gateway.stored import PRESENT
+
+
+async def answered_sessions(parts: Parts) -> list[Row]:
+    return await parts.stored("message", "session", role="assistant", distinct=True)
 
 
 async def taint_after(parts: Parts, **quoted: Any) -> str:
     """What a new conversation has taken in that begins with a message which quotes."""
-    answered = (
-        "EXISTS (SELECT 1 FROM message WHERE message.session = session.id AND role = 'assistant')"
-    )
-    ((before,),) = await parts.rows(f"SELECT count(*) FROM session WHERE {answered}")
+    before = await answered_sessions(parts)
     await parts.bus.submit(said("/new"))
     await parts.bus.submit(said("what about this?", **quoted))
-    (taint,) = await parts.until(
-        f"SELECT taint FROM session WHERE {answered} AND ? < (SELECT count(*) FROM session"
-        f" WHERE {answered}) ORDER BY id DESC",
-        before,
-    )
+    async with asyncio.timeout(30):
+        while not (new := {*await answered_sessions(parts)} - {*before}):
+            await asyncio.sleep(0.005)
+    ((session,),) = new
+    ((taint,),) = await parts.stored("session", "taint", id=session)
     return str(taint)
 
 
 async def test_an_answer_of_ours_brings_its_conversations_taint(tmp_path: Path) -> None:
     async with running(tmp_path, EchoProvider(), allow=("7",), owner="chat:7") as parts:
         await parts.bus.submit(said("hello"))
-        session, sent = await parts.until(
-            "SELECT t.session, o.provider_msg FROM outbox o JOIN turn t ON t.id = o.turn_id"
-            " WHERE o.provider_msg IS NOT NULL"
+        turn, sent = await parts.until_stored(
+            "outbox", "turn_id", "provider_msg", provider_msg=PRESENT
         )
+        ((session,),) = await parts.stored("turn", "session", id=turn)
         assert await taint_after(parts, quoted="hello", quoted_id=sent) == ""
         await parts.database.transact(sessions.add_taint, session, BOTH)
         assert await taint_after(parts, quoted="hello", quoted_id=sent) == "private,untrusted"

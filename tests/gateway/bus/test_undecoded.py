@@ -29,7 +29,7 @@ class Later(Platform):
 async def lose(parts: Parts) -> int:
     for _ in range(2):
         await parts.bus.accept("chat", "bot", Batch((), [LOST], next_offset=6))
-    ((seq,),) = await parts.rows("SELECT seq FROM inbox")
+    ((seq,),) = await parts.stored("inbox", "seq")
     return int(seq)
 
 
@@ -56,7 +56,7 @@ async def test_a_replay_decodes_it_and_its_message_is_stored_once(tmp_path: Path
         platform.batch = Batch([said("hi")])
         assert "queued on chat:bot:1" in await parts.desk.replay(seq)
         assert (await parts.desk.status())["updates_undecoded"] is None
-        assert await parts.rows("SELECT count(*) FROM inbox WHERE lane = 'chat:bot:1'") == [(1,)]
+        assert await parts.count("inbox", lane="chat:bot:1") == 1
         with pytest.raises(KoreError, match=f"no message {seq}"):
             await parts.desk.replay(seq)
 
@@ -68,7 +68,7 @@ async def test_a_replay_cut_short_before_the_end_stores_nothing_twice(tmp_path: 
         seq = await lose(parts)
         await parts.bus.accept("chat", "bot", platform.batch)
         await parts.desk.replay(seq)
-        assert await parts.rows("SELECT count(*) FROM inbox WHERE lane = 'chat:bot:1'") == [(1,)]
+        assert await parts.count("inbox", lane="chat:bot:1") == 1
 
 
 async def test_an_update_of_a_channel_that_does_not_run_says_so(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ async def test_the_newest_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         for number in range(5):
             one = replace(LOST, event_id=f"update:{number}")
             await parts.bus.accept("chat", "bot", Batch((), [one]))
-        rows = await parts.rows("SELECT event_id FROM inbox ORDER BY seq")
+        rows = await parts.stored("inbox", "event_id", order="seq")
         assert rows == [("update:2",), ("update:3",), ("update:4",)]
 
 
@@ -96,7 +96,7 @@ async def test_a_message_of_an_unknown_kind_is_answered_once_and_starts_no_turn(
         message = said("", unknown=True)
         for _ in range(2):
             await parts.bus.accept("chat", "bot", Batch([message]))
-        ((text,),) = await parts.rows("SELECT body FROM outbox")
+        ((text,),) = await parts.stored("outbox", "body")
         assert "can't read this kind of message" in text
         assert (await parts.desk.status())["messages_waiting"] == 0
 
@@ -104,5 +104,5 @@ async def test_a_message_of_an_unknown_kind_is_answered_once_and_starts_no_turn(
 async def test_a_stranger_s_message_of_an_unknown_kind_is_a_stranger_s(tmp_path: Path) -> None:
     async with opened(tmp_path, Gated(), allow=()) as parts:
         await parts.bus.accept("chat", "bot", Batch([said("", sender=Sender("8"), unknown=True)]))
-        rows = await parts.rows("SELECT body FROM outbox")
+        rows = await parts.stored("outbox", "body")
         assert all("kind of message" not in body for (body,) in rows)

@@ -23,7 +23,9 @@ from gateway.core.approval import ApprovalPrompt
 from gateway.core.channel_events import Batch
 from gateway.core.messages import Entity, OutboundFile, OutboundMessage, OutboundPart, Sender
 from gateway.core.records import Trace
+from gateway.store.port import Transaction
 from tests.fakes.platform import Platform
+from tests.gateway import stored
 from tests.gateway.parts import Parts, running, said
 
 NAMES = [
@@ -35,12 +37,6 @@ SIGNS = "[]()$|*_~`<>#&;\\!-+=.:1x {^}\"'?%@,é字名"
 ODD = st.text(st.sampled_from(SIGNS), min_size=3, max_size=16)
 # What is not the same in two runs: ids, times, and how much was counted.
 _VARIES = re.compile(r"[0-9A-Z]{4}-[0-9A-Z]{4}|\d{8}_\w+|\d[\d.,]*|[█░▏▎▍▌▋▊▉]+")
-# All is sent, and nothing waits but for an approval.
-_ANSWERED = """
-SELECT 1 WHERE (SELECT count(*) FROM outbox) > ?
-AND NOT EXISTS (SELECT 1 FROM outbox WHERE state IN ('pending', 'inflight'))
-AND (EXISTS (SELECT 1 FROM approval WHERE state = 'open')
-     OR NOT EXISTS (SELECT 1 FROM inbox WHERE turn_id IS NULL AND dead_reason IS NULL))"""
 Shown = list[tuple[str, list[str]]]
 
 
@@ -121,7 +117,7 @@ async def everything(folder: Path, name: str, path: str) -> Shown:
         for text in (f"/tasks kill {name}", "/new", "/status", "/mode ask"):
             await say(text)
         await parts.bus.accept("chat", "bot", Batch([said("change it", "7")]))
-        await parts.until("SELECT 1 FROM approval WHERE state = 'open'")
+        await parts.until_stored("approval", state="open")
         for text in ("/status", f"{name} and more", "/queue", "/stop", f"/model {name}", "/model",
                      "/status", f"/compact {name}"):  # fmt: skip
             await say(text)
@@ -148,10 +144,24 @@ class Speaker:
 
     async def __call__(self, text: str, sender: Sender | None = None) -> None:
         sender = sender or Sender("7", "Ann")
-        ((before,),) = await self._parts.rows("SELECT count(*) FROM outbox")
+        before = await self._parts.count("outbox")
         message = said(text, sender.id, sender=sender)
         await self._parts.bus.accept(message.channel, message.account, Batch([message]))
-        await self._parts.until(_ANSWERED, before)
+        async with asyncio.timeout(30):
+            while not await self._parts.database.transact(is_answered, before):
+                await asyncio.sleep(0.005)
+
+
+def is_answered(tx: Transaction, before: int) -> bool:
+    """More than so many parts are there, all are sent, and nothing waits but for an approval."""
+    return (
+        stored.count(tx, "outbox") > before
+        and not any(stored.count(tx, "outbox", state=state) for state in ("pending", "inflight"))
+        and (
+            stored.count(tx, "approval", state="open") > 0
+            or stored.count(tx, "inbox", turn_id=None, dead_reason=None) == 0
+        )
+    )
 
 
 @cache

@@ -8,6 +8,7 @@ from gateway.core.channel_events import Batch
 from gateway.core.messages import Sender
 from gateway.store.repositories import turns
 from tests.gateway.parts import Parts, running, said, typed
+from tests.gateway.stored import like
 
 
 async def tell(parts: Parts, text: str, chat: str = "1", **more: Any) -> str:
@@ -18,7 +19,7 @@ async def tell(parts: Parts, text: str, chat: str = "1", **more: Any) -> str:
 
 
 async def session(parts: Parts, text: str) -> str:
-    row = await parts.until("SELECT session FROM message WHERE content LIKE ?", f"%{text}%")
+    row = await parts.until_stored("message", "session", content=like(f"%{text}%"))
     return str(row[0])
 
 
@@ -79,7 +80,7 @@ async def test_a_fork_goes_on_in_a_copy(tmp_path: Path) -> None:
         await tell(parts, "two")
         new = await session(parts, '"two"')
         assert new != old
-        ((count,),) = await parts.rows("SELECT count(*) FROM message WHERE session = ?", new)
+        count = await parts.count("message", session=new)
         assert count == 4
         assert f"`{new}` one (2)" in await tell(parts, "/sessions")
         # A copy is named after the conversation that it was made of.
@@ -129,11 +130,11 @@ async def test_a_new_conversation_is_begun_once_however_often_the_command_is_rep
     async with running(tmp_path, EchoProvider()) as parts:
         await tell(parts, "hello")
         first = await tell(parts, "/new")
-        (seq,) = (await parts.rows("SELECT max(seq) FROM inbox"))[0]
+        ((seq,),) = await parts.stored("inbox", "max(seq)")
         before = len(parts.platform.texts("1"))
         parts.bus.wake(await parts.database.transact(turns.replay, seq))
         again = (await parts.platform.answers("1", before + 1))[-1]
         assert again == first
-        assert await parts.rows("SELECT count(*) FROM session") == [(2,)]
+        assert await parts.count("session") == 2
         assert await tell(parts, "/new") != first
-        assert await parts.rows("SELECT count(*) FROM session") == [(3,)]
+        assert await parts.count("session") == 3

@@ -89,9 +89,5 @@ async def test_the_command_line_of_the_console_beats_the_conversation(tmp_path: 
         for mode, content in (("plan", "old"), ("accept-edits", "new")):
             message = typed("overwrite it", options={"mode": mode})
             await parts.bus.submit(message)
-            await parts.until(
-                "SELECT 1 FROM inbox i JOIN turn t ON t.id = i.turn_id"
-                " WHERE i.event_id = ? AND t.state = 'done'",
-                message.event_id,
-            )
+            await parts.until_answered(message)
             assert file.read_text() == content

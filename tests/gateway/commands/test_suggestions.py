@@ -45,14 +45,14 @@ async def test_the_model_is_not_asked_what_was_meant(tmp_path: Path) -> None:
         await parts.bus.submit(said("/statsu"))
         await parts.platform.answers("1", 1)
         assert parts.platform.texts("1") == ["Unknown command `/statsu`; did you mean `/status`?"]
-        assert await parts.rows("SELECT 1 FROM message") == []
+        assert await parts.count("message") == 0
         await parts.bus.submit(said("/nosuch"))
         unknown = (await parts.platform.answers("1", 2))[1]
         assert unknown == "Unknown command `/nosuch`. /help lists the commands."
         for n, word in enumerate(("/skills", "/mcp list", "/plugin add x", "/doctor", "/exit"), 3):
             await parts.bus.submit(said(word))
             assert "/nosuch" not in (await parts.platform.answers("1", n))[-1]
-        assert await parts.rows("SELECT 1 FROM message") == []
+        assert await parts.count("message") == 0
 
 
 async def test_words_of_other_programs_begin_a_new_conversation(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ async def test_a_command_that_is_repeated_undoes_once(tmp_path: Path) -> None:
     async with running(tmp_path, provider, **OWNER) as parts:
         file = await written(parts, "one", "two", "three")
         first = await told(parts, said("/undo"))
-        (seq,) = (await parts.rows("SELECT max(seq) FROM inbox"))[0]
+        ((seq,),) = await parts.stored("inbox", "max(seq)")
         lane = await parts.database.transact(turns.replay, seq)
         before = len(parts.platform.chats["1"])
         parts.bus.wake(lane)
@@ -146,20 +146,20 @@ async def test_a_rewind_takes_the_conversation_back_once(tmp_path: Path) -> None
     provider = ScriptedProvider([*writing("one"), *writing("two"), "After it."])
     async with running(tmp_path, provider, **OWNER) as parts:
         file = await written(parts, "one", "two")
-        ((session,),) = await parts.rows("SELECT session FROM binding")
+        ((session,),) = await parts.stored("binding", "session")
         answer = await told(parts, said("/rewind 2 both"))
         assert f"/resume {session}" in answer
-        (seq,) = (await parts.rows("SELECT max(seq) FROM inbox"))[0]
+        ((seq,),) = await parts.stored("inbox", "max(seq)")
         lane = await parts.database.transact(turns.replay, seq)
         before = len(parts.platform.chats["1"])
         parts.bus.wake(lane)
         await parts.platform.until(lambda: len(parts.platform.chats["1"]) > before)
-        ((fork,),) = await parts.rows("SELECT session FROM binding")
+        ((fork,),) = await parts.stored("binding", "session")
         assert fork != session
         assert fork in parts.platform.chats["1"][-1].text
-        assert await parts.rows("SELECT count(*) FROM session") == [(2,)]
+        assert await parts.count("session") == 2
         # Up to its answer the first turn is there, and what it changed can still be undone.
-        assert await parts.rows("SELECT count(*) FROM message WHERE session = ?", fork) == [(4,)]
+        assert await parts.count("message", session=fork) == 4
         assert "a copy does not include the original's" in await told(parts, said("/rewind"))
         assert await told(parts, said("and now?")) == "After it."
         assert file.read_text() == "one"

@@ -94,7 +94,7 @@ async def test_two_consoles_get_places_of_their_own(parts: Parts) -> None:
 
 async def test_two_consoles_that_open_at_once_get_places_of_their_own(parts: Parts) -> None:
     await parts.desk.submit(typed("hi"))
-    await parts.until("SELECT 1 FROM turn WHERE state = 'done'")
+    await parts.until_stored("turn", state="done")
     async with parts.desk.watch("cli:local:main") as events:
         await delivered(events)
     opened = await asyncio.gather(*(parts.desk.open_console(None, fresh=True) for _ in range(3)))
@@ -109,7 +109,7 @@ async def test_a_place_that_could_not_be_opened_is_free_again(parts: Parts) -> N
 
 async def test_a_console_comes_back_to_what_it_left(parts: Parts) -> None:
     await parts.desk.submit(typed("hi"))
-    await parts.until("SELECT 1 FROM outbox")
+    await parts.until_stored("outbox")
     opened = await parts.desk.open_console(None, fresh=True)
     assert (opened.chat_id, opened.unfinished) == ("main", True)
     assert opened.session is not None
@@ -201,7 +201,7 @@ async def test_stop_from_a_screen_stops_the_running_turn_only(parts: Parts) -> N
     assert not await parts.desk.stop_turn(lane)
     async with parts.desk.watch(lane) as events:
         await parts.desk.submit(message)
-        await parts.until("SELECT 1 FROM turn WHERE state = 'running'")
+        await parts.until_stored("turn", state="running")
         assert await parts.desk.stop_turn(lane)
         assert "Stopped" in (await delivered(events)).text
         assert not await parts.desk.stop_turn(lane)
@@ -209,7 +209,7 @@ async def test_stop_from_a_screen_stops_the_running_turn_only(parts: Parts) -> N
 
 async def test_the_status_counts_what_is_under_way(parts: Parts) -> None:
     await parts.bus.accept("chat", "bot", Batch([said("long")]))
-    await parts.until("SELECT 1 FROM turn WHERE state = 'running'")
+    await parts.until_stored("turn", state="running")
     status = await parts.desk.status()
     assert (status["lanes_busy"], status["messages_waiting"]) == (1, 0)
     assert (status["routes_with_mail"], status["parts_given_up"]) == (0, 0)
@@ -218,7 +218,7 @@ async def test_the_status_counts_what_is_under_way(parts: Parts) -> None:
 async def test_a_finished_message_can_be_replayed(parts: Parts) -> None:
     await parts.bus.accept("chat", "bot", Batch([said("hi")]))
     await parts.platform.answers("1", 1)
-    await parts.until("SELECT 1 FROM turn WHERE state = 'done'")
+    await parts.until_stored("turn", state="done")
     assert "chat:bot:1" in await parts.desk.replay(1)
     assert await parts.platform.answers("1", 2) == ["re: hi", "re: hi"]
     with pytest.raises(KoreError, match="no message"):

@@ -14,6 +14,7 @@ from gateway.store.repositories.outbox import OutgoingReply
 from tests.fakes.gated import Gated
 from tests.fakes.platform import Fault, StreamingPlatform
 from tests.gateway.parts import Parts, opened, settled
+from tests.gateway.store import faults
 
 QUICK = PreviewTiming(0, 0, line_after_s=0)
 LETTER = OutgoingReply("t1", Route("chat", "bot", "1"), ())
@@ -27,9 +28,7 @@ def platform() -> StreamingPlatform:
 @pytest.fixture
 async def parts(tmp_path: Path, platform: StreamingPlatform) -> AsyncIterator[Parts]:
     async with opened(tmp_path, Gated(), platform=platform) as parts:
-        await parts.rows(
-            "INSERT INTO turn (id, lane, state, created_at) VALUES (1, 'x', 'running', 0)"
-        )
+        await parts.add("turn", id=1, lane="x", state="running", created_at=0)
         yield parts
 
 
@@ -47,7 +46,7 @@ async def shown(parts: Parts) -> AsyncIterator[StreamingPreview]:
 
 
 async def row(parts: Parts) -> tuple[object, ...]:
-    rows = await parts.rows("SELECT state, provider_msg, maybe_dup FROM outbox")
+    rows = await parts.stored("outbox", "state", "provider_msg", "maybe_dup")
     return rows[0] if rows else ()
 
 
@@ -93,25 +92,21 @@ async def test_it_waits_for_what_is_still_to_be_sent_on_its_route(
 async def test_an_id_that_the_disk_refused_is_stored_before_the_answer(
     parts: Parts, platform: StreamingPlatform, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await parts.rows(
-        "CREATE TEMP TRIGGER full BEFORE UPDATE OF provider_msg ON outbox"
-        " BEGIN SELECT raise(ABORT, 'disk I/O error'); END"
+    await parts.database.transact(
+        faults.refuse, "UPDATE OF provider_msg ON outbox", "disk I/O error"
     )
     async with shown(parts) as preview:
         preview.feed(TextDelta("one"))
         await settled(lambda: "disk I/O error" in caplog.text)
         assert await row(parts) == ("streaming", None, 1)
-        await parts.rows("DROP TRIGGER full")
+        await parts.database.transact(faults.allow)
     assert await row(parts) == ("streaming", "1", 0)
 
 
 async def test_a_database_that_refuses_ends_the_preview_and_not_the_turn(
     parts: Parts, platform: StreamingPlatform, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await parts.rows(
-        "CREATE TEMP TRIGGER full BEFORE INSERT ON outbox"
-        " BEGIN SELECT raise(ABORT, 'disk I/O error'); END"
-    )
+    await parts.database.transact(faults.refuse, "INSERT ON outbox", "disk I/O error")
     async with shown(parts) as preview:
         preview.feed(TextDelta("one"))
         await settled(lambda: "disk I/O error" in caplog.text)
@@ -153,7 +148,7 @@ async def test_a_first_send_that_may_have_arrived_is_not_followed_by_another(
     platform.preview_faults.append(Fault(Ambiguous("reset"), arrives=True))
     async with shown(parts) as preview:
         preview.feed(TextDelta("one"))
-        await parts.until("SELECT 1 FROM outbox WHERE maybe_dup")
+        await parts.until_stored("outbox", maybe_dup=1)
         preview.feed(TextDelta(" two"))
     assert platform.texts("1") == ["one"]
     assert await row(parts) == ("streaming", None, 1)

@@ -1,4 +1,5 @@
 import asyncio
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -21,12 +22,13 @@ from gateway.delivery.outbound_files import FOLDER
 from gateway.delivery.retry_policy import GIVE_UP_AFTER_S
 from gateway.delivery.sender import LOST, OutboxSender, wait_for
 from gateway.store.cipher import Cipher
-from gateway.store.port import Transaction
 from gateway.store.repositories import outbox
 from gateway.store.repositories.outbox import OutgoingReply
 from tests.fakes.gated import Gated
 from tests.fakes.platform import Fault, Platform, StreamingPlatform
 from tests.gateway.parts import Parts, at_work, opened, settled, typed
+from tests.gateway.store import faults
+from tests.gateway.stored import above
 
 
 class Jumping:
@@ -93,9 +95,7 @@ async def sent(
             async with asyncio.timeout(30):
                 while await parts.database.transact(outbox.lanes_with_mail):
                     await asyncio.sleep(0.001)
-        return await parts.rows(
-            "SELECT state, dead_reason FROM outbox WHERE kind = 'final' ORDER BY seq"
-        )
+        return await parts.stored("outbox", "state", "dead_reason", kind="final", order="seq")
 
 
 async def test_parts_of_a_route_leave_in_order(tmp_path: Path, clock: Jumping) -> None:
@@ -282,7 +282,7 @@ async def test_what_rests_is_tried_at_once_when_its_platform_answers_again(
         async with at_work(parts):
             for chat in ("1", "2"):
                 await parts.delivery.post(letter("x", chat))
-            await parts.until("SELECT 1 WHERE (SELECT sum(attempts) FROM outbox) = 2")
+            await parts.until_count(2, "outbox", attempts=1)
             platform.is_back()
             assert await platform.answers("1", 1) == ["x"]
         # Who was asked to wait waits.
@@ -301,7 +301,7 @@ async def test_what_was_in_flight_at_a_kill_goes_out_again_marked(tmp_path: Path
     platform.blocked.add("1")
     async with opened(tmp_path, Gated(), platform=platform) as parts, at_work(parts):
         await parts.delivery.post(letter("x", "1", "y"))
-        await parts.until("SELECT 1 FROM outbox WHERE state = 'inflight'")
+        await parts.until_stored("outbox", state="inflight")
     async with opened(tmp_path, Gated()) as parts, at_work(parts):
         assert await parts.platform.answers("1", 2) == ["x", "y"]
         assert [shown.repeat for shown in parts.platform.chats["1"]] == [True, False]
@@ -310,26 +310,22 @@ async def test_what_was_in_flight_at_a_kill_goes_out_again_marked(tmp_path: Path
 async def test_an_outcome_that_cannot_be_stored_does_not_send_again(
     tmp_path: Path, clock: Jumping
 ) -> None:
-    def refuse(tx: Transaction) -> None:
-        tx.run(
-            "CREATE TEMP TRIGGER full BEFORE UPDATE ON outbox WHEN new.state = 'sent'"
-            " BEGIN SELECT raise(ABORT, 'disk I/O error'); END"
-        )
-
     refusals: list[float] = []
 
     async def wait(wake: asyncio.Event, seconds: float) -> None:
         refusals.append(seconds)
         if len(refusals) == 3:
-            await parts.rows("DROP TRIGGER full")
+            await parts.database.transact(faults.allow)
         await asyncio.sleep(0)
 
     delivering = {"clock": clock.time, "wait": wait}
     async with opened(tmp_path, Gated(), delivering=delivering) as parts:
-        await parts.database.transact(refuse)
+        await parts.database.transact(
+            faults.refuse, "UPDATE ON outbox", "disk I/O error", "NEW.state = 'sent'"
+        )
         async with at_work(parts):
             await parts.delivery.post(letter("x"))
-            await parts.until("SELECT 1 FROM outbox WHERE state = 'sent'")
+            await parts.until_stored("outbox", state="sent")
         assert parts.platform.texts("1") == ["x"]
 
 
@@ -339,16 +335,16 @@ async def test_mail_for_a_channel_that_does_not_run_rests_untouched(tmp_path: Pa
             OutgoingReply("d", Route("telegram", "main", "1"), [OutboundPart("x")])
         )
         await settled(lambda: parts.delivery.routes == 0)
-        assert await parts.rows("SELECT state, attempts FROM outbox") == [("pending", 0)]
+        assert await parts.stored("outbox", "state", "attempts") == [("pending", 0)]
 
 
 async def test_a_clean_stop_does_not_wait_for_mail_that_nobody_takes(tmp_path: Path) -> None:
     async with opened(tmp_path, Gated()) as parts, at_work(parts):
         await parts.delivery.post(OutgoingReply("d", typed("").route, [OutboundPart("x")]))
-        await parts.until("SELECT 1 FROM outbox WHERE next_at > 0")
+        await parts.until_stored("outbox", next_at=above(0))
         async with asyncio.timeout(30):
             await parts.delivery.flush()
-        assert await parts.rows("SELECT state FROM outbox") == [("pending",)]
+        assert await parts.stored("outbox", "state") == [("pending",)]
 
 
 async def test_a_clean_stop_waits_for_what_is_being_sent(tmp_path: Path) -> None:
@@ -369,8 +365,8 @@ async def test_a_console_that_comes_back_gets_its_mail_at_once(tmp_path: Path) -
     lane = typed("").session_key
     async with opened(tmp_path, Gated()) as parts, at_work(parts):
         await parts.delivery.post(OutgoingReply("d", typed("").route, [OutboundPart("x")]))
-        await parts.until("SELECT 1 FROM outbox WHERE next_at > 0")
-        await parts.rows("UPDATE outbox SET next_at = next_at + 3600")
+        await parts.until_stored("outbox", next_at=above(0))
+        await parts.change("outbox", {"next_at": time.time() + 3600})
         async with asyncio.timeout(30), parts.desk.watch(lane) as events:
             delivered = await anext(events)
         assert getattr(delivered, "text", None) == "x"
@@ -404,7 +400,7 @@ async def test_an_edit_is_repeated_without_a_mark(tmp_path: Path, clock: Jumping
     await platform.preview(route(), OutboundPart("fin"), None)
     async with opened(tmp_path, Gated()) as parts:
         await _streaming(parts, "1")
-        (due,) = await parts.rows("SELECT seq FROM outbox")
+        (due,) = await parts.stored("outbox", "seq")
         await parts.database.transact(outbox.take, *due)
     platform.fail("1", *(Fault(Ambiguous("reset"), arrives=True) for _ in range(5)))
     assert await sent(tmp_path, clock, platform) == [("sent", None)]
@@ -414,7 +410,7 @@ async def test_an_edit_is_repeated_without_a_mark(tmp_path: Path, clock: Jumping
 
 async def _streaming(parts: Parts, provider_msg: str) -> None:
     """A reply whose preview is shown, and whose final waits to be sent."""
-    await parts.rows("INSERT INTO turn (id, lane, state, created_at) VALUES (1, 'x', 'done', 0)")
+    await parts.add("turn", id=1, lane="x", state="done", created_at=0)
     final = letter("final")
     await parts.database.transact(outbox.begin_stream, 1, final, 0, 0.0)
     await parts.database.transact(outbox.set_preview, final.delivery_id, 0, provider_msg)
@@ -477,9 +473,8 @@ async def test_a_file_is_kept_until_it_is_on_record_that_it_has_arrived(tmp_path
 
     delivering = {"wait": wait}
     async with opened(tmp_path, Gated(), platform=platform, delivering=delivering) as parts:
-        await parts.rows(
-            "CREATE TEMP TRIGGER full BEFORE UPDATE ON outbox WHEN NEW.state = 'sent'"
-            " BEGIN SELECT RAISE(ABORT, 'disk full'); END"
+        await parts.database.transact(
+            faults.refuse, "UPDATE ON outbox", "disk full", "NEW.state = 'sent'"
         )
         async with at_work(parts):
             await parts.delivery.post(parcel)
@@ -488,10 +483,10 @@ async def test_a_file_is_kept_until_it_is_on_record_that_it_has_arrived(tmp_path
     assert len(platform.chats["1"]) == 1
     assert copy.exists()
     async with opened(tmp_path, Gated(), platform=platform) as parts, at_work(parts):
-        await parts.until("SELECT 1 FROM outbox WHERE state = 'sent'")
+        await parts.until_stored("outbox", state="sent")
         await settled(lambda: not copy.exists())
         assert [shown.repeat for shown in platform.chats["1"]] == [False, True]
-        assert await parts.rows("SELECT dead_reason FROM outbox WHERE state = 'dead'") == []
+        assert await parts.stored("outbox", "dead_reason", state="dead") == []
 
 
 async def test_the_copy_of_a_file_that_is_given_up_is_not_kept(
@@ -558,9 +553,8 @@ async def test_what_stays_refused_rests_its_route_until_the_next_start_which_mar
 ) -> None:
     delivering = {"clock": clock.time, "wait": clock.wait}
     async with opened(tmp_path, Gated(), delivering=delivering) as parts:
-        await parts.rows(
-            "CREATE TEMP TRIGGER refused BEFORE UPDATE ON outbox WHEN new.state = 'sent'"
-            " BEGIN SELECT raise(ABORT, 'never'); END"
+        await parts.database.transact(
+            faults.refuse, "UPDATE ON outbox", "never", "NEW.state = 'sent'"
         )
         async with at_work(parts):
             await parts.delivery.post(letter("x"))
@@ -583,8 +577,8 @@ async def test_a_part_that_cannot_be_read_is_given_up_and_what_stands_around_it_
     async with opened(tmp_path, Gated(), delivering=delivering, cipher=cipher) as parts:
         for text in ("x", "y", "z"):
             await parts.delivery.post(letter(text))
-        await parts.rows("UPDATE outbox SET body = 'changed' WHERE seq = 2")
+        await parts.change("outbox", {"body": "changed"}, seq=2)
         async with at_work(parts):
             assert await parts.platform.answers("1", 2) == ["x", "z"]
-            await parts.until("SELECT 1 FROM outbox WHERE state = 'dead'")
+            await parts.until_stored("outbox", state="dead")
         assert not any(shown.repeat for shown in parts.platform.chats["1"])

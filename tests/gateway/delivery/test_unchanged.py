@@ -12,6 +12,7 @@ from agent.types import Usage, assistant
 from gateway.core.channel_events import Batch
 from tests.fakes.platform import StreamingPlatform
 from tests.gateway.parts import ended, opened, running, said
+from tests.gateway.stored import PRESENT
 
 BEGUN = "All of it."
 
@@ -44,14 +45,14 @@ async def test_after_a_restart_only_what_is_not_shown_is_edited(
     async with opened(tmp_path, model, platform=platform) as parts:
         # Nothing is delivered in this life.
         work = asyncio.create_task(parts.bus.run())
-        await parts.until("SELECT 1")
+        await parts.transaction_ends()
         await parts.bus.accept("chat", "bot", Batch([said("go")]))
         await platform.until(lambda: ("preview", "1", BEGUN) in platform.calls)
-        await parts.until("SELECT 1 FROM outbox WHERE provider_msg IS NOT NULL")
+        await parts.until_stored("outbox", provider_msg=PRESENT)
         model.go_on.set()
-        await parts.until("SELECT 1 FROM turn WHERE state = 'done'")
+        await parts.until_stored("turn", state="done")
         await ended(work)
     async with running(tmp_path, [], platform=platform) as parts:
-        await parts.until("SELECT 1 FROM outbox WHERE state = 'sent'")
+        await parts.until_stored("outbox", state="sent")
     assert platform.texts("1") == [BEGUN + rest]
     assert [kind for kind, *_ in platform.calls if kind in ("send", "edit")] == ["edit"] * edits

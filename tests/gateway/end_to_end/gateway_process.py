@@ -21,9 +21,11 @@ from typing import Any, Self
 
 from gateway.control.client import ControlClient
 from gateway.core.errors import ConnectionLost
+from gateway.store.port import Row
 from tests.fakes.bot_api import BotApi
 from tests.fakes.bot_chats import Effect
 from tests.fakes.model import ModelServer
+from tests.gateway import stored
 
 ROOT = Path(__file__).parents[3]
 KEY = "sk-stand-in-0123456789abcdef"
@@ -190,6 +192,15 @@ class GatewayProcess:
             assert time.monotonic() < deadline, f"{channel}\n{self.written()}"
             await asyncio.sleep(_LOOK_S)
         return channel
+
+    async def stored(self, table: str, *columns: str, **where: Any) -> list[Row]:
+        """Rows of its database, as a backup holds them now (see `tests.gateway.stored.read`)."""
+        copy = self.home / "stored.db"
+        ran = await self.kore("backup", copy)
+        assert ran.code == 0, ran.err
+        rows = stored.read_file(copy, table, *columns, **where)
+        copy.unlink()
+        return rows
 
     async def kore(self, *words: str | Path) -> Ran:
         """Run another `kore` in the same home."""

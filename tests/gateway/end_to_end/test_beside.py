@@ -9,6 +9,7 @@ import pytest
 from tests.fakes.model_script import ReplyScript
 from tests.gateway.cli.console.terminal import kore_there
 from tests.gateway.end_to_end.gateway_process import GatewayProcess
+from tests.gateway.stored import like
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -36,13 +37,7 @@ async def test_sessions_are_listed_shown_and_exported(gateway: GatewayProcess, c
 
 async def test_a_message_can_be_replayed(gateway: GatewayProcess, chat: int) -> None:
     await gateway.told(chat, "hi")
-    copy = gateway.home / f"seq-{chat}.db"
-    assert (await gateway.kore("backup", copy)).code == 0
-    with sqlite3.connect(copy) as connection:
-        (seq,) = connection.execute(
-            "SELECT seq FROM inbox WHERE lane LIKE ?", (f"%:{chat}",)
-        ).fetchone()
-    connection.close()
+    ((seq,),) = await gateway.stored("inbox", "seq", lane=like(f"%:{chat}"))
     ran = await gateway.kore("replay", str(seq))
     assert (ran.code, ran.err) == (0, "")
     await gateway.idle()

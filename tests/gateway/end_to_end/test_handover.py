@@ -16,7 +16,7 @@ from tests.fakes.model_script import ReplyScript
 from tests.gateway.cli.console.terminal import kore_agent
 from tests.gateway.end_to_end.asking import run
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
-from tests.gateway.end_to_end.test_takeover import stored
+from tests.gateway.stored import unlike
 
 _ENVIRON = {"PYTHONPATH": str(Path(__file__).parents[3]), "PYTHONUTF8": "1"}
 _EFFECTS = "effects/ran"
@@ -158,9 +158,8 @@ async def test_a_kill_at_any_moment_of_a_handover_loses_nothing(
     assert alone.api.answers(OWNER) == [f"done {100 + n}" for n in range(rounds)]
     effects = done.read_text().split() if done.exists() else []
     assert len(effects) == len(set(effects))
-    unfinished = "SELECT count(*) FROM turn WHERE state <> 'done'"
-    assert await stored(alone, unfinished) == (0,)
-    assert await stored(alone, "SELECT count(*) FROM inbox WHERE turn_id IS NULL") == (0,)
+    assert await alone.stored("turn", "id", state=unlike("done")) == []
+    assert await alone.stored("inbox", "seq", turn_id=None) == []
 
 
 async def let_go_once_asked(gateway: GatewayProcess) -> None:

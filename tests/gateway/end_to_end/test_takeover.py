@@ -1,7 +1,6 @@
 """The gateway dies with work open, and terminals own its data until it is back."""
 
 import shutil
-import sqlite3
 
 import pytest
 
@@ -10,6 +9,7 @@ from tests.fakes.model_script import ReplyScript
 from tests.gateway.end_to_end.asking import asked, button, notes, push, questions, run, seed, write
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
 from tests.gateway.end_to_end.test_media_in import inbox, png
+from tests.gateway.stored import like
 
 _EFFECTS = "effects/ran"
 
@@ -54,7 +54,7 @@ async def test_a_one_shot_run_leaves_the_chats_to_the_gateway(alone: GatewayProc
     assert [file.read_bytes() for file in inbox(alone, 7)] == [png(1)]
     (answer,) = alone.api.answers(8)
     assert answer.endswith("echo: answer me")
-    (tries,) = await stored(alone, "SELECT attempts FROM turn WHERE lane LIKE '%:9'")
+    ((tries,),) = await alone.stored("turn", "attempts", lane=like("%:9"))
     assert tries == 2, "each start that goes on with it costs one; those of terminals none"
 
 
@@ -108,7 +108,7 @@ async def test_a_session_that_a_chat_works_in_is_not_gone_on_with(alone: Gateway
     await alone.until(lambda: alone.model.requests)
     await alone.kill()
     alone.model.latency_s = 0
-    (session,) = await stored(alone, "SELECT session FROM turn WHERE lane LIKE '%:9'")
+    ((session,),) = await alone.stored("turn", "session", lane=like("%:9"))
     ran = await alone.kore("agent", "-s", str(session), "-m", "hello")
     assert ran.code == 1
     assert "unfinished turn from telegram" in ran.err
@@ -131,17 +131,3 @@ async def test_no_verb_takes_up_a_chat_s_work(alone: GatewayProcess, verb: tuple
     await alone.start()
     await alone.idle()
     assert alone.api.answers(9).count("echo: slow one") == 1
-
-
-async def stored(gateway: GatewayProcess, statement: str) -> tuple[object, ...]:
-    """The first row that the database has for this."""
-    copy = gateway.home / "copy.db"
-    copy.unlink(missing_ok=True)
-    ran = await gateway.kore("backup", copy)
-    assert ran.code == 0, ran.err
-    connection = sqlite3.connect(copy)
-    try:
-        row: tuple[object, ...] = connection.execute(statement).fetchone()
-    finally:
-        connection.close()
-    return row

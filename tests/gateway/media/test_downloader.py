@@ -68,7 +68,7 @@ async def test_a_file_that_two_messages_bring_at_once_is_fetched_once(tmp_path: 
         await settled(lambda: platform.fetches)
         # As long as the other needs to begin, too, if it does.
         for _ in range(20):
-            await parts.rows("SELECT 1")
+            await parts.transaction_ends()
             await asyncio.sleep(0.005)
         platform.go.set()
         await settled(lambda: len(woken) == 2)
@@ -76,7 +76,7 @@ async def test_a_file_that_two_messages_bring_at_once_is_fetched_once(tmp_path: 
         (file,) = (parts.workspace / "inbox").iterdir()
         assert file.read_bytes() == DATA
         assert platform.fetches == 1
-        assert await parts.rows("SELECT body FROM outbox") == []
+        assert await parts.stored("outbox", "body") == []
 
 
 async def test_a_slow_ear_keeps_no_other_file_waiting(tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ async def test_what_is_on_its_way_when_its_person_is_deleted_does_not_land(
         await settled(lambda: not porter._busy)
         await ended(work)
         assert [path for path in (workspace / "inbox").rglob("*") if path.is_file()] == []
-        assert await parts.rows("SELECT body FROM outbox") == []
+        assert await parts.stored("outbox", "body") == []
 
 
 async def test_an_early_part_of_an_album_is_gone_after_a_while(tmp_path: Path) -> None:
@@ -207,6 +207,6 @@ async def test_an_early_part_of_an_album_is_gone_after_a_while(tmp_path: Path) -
         photo = Media("photo", remote="f", unique="u")
         part = said("[photo]", media=(photo,), album="1:9", follows=True)
         await accept("chat", "bot", Batch([part]))
-        assert await parts.rows("SELECT count(*) FROM inbox") == [(1,)]
-        await parts.until("SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM inbox)")
+        assert await parts.count("inbox") == 1
+        await parts.until_count(0, "inbox")
         await ended(work)

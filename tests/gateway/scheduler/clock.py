@@ -11,6 +11,7 @@ from agent.providers.base import Provider
 from agent.providers.scripted import Step
 from gateway.scheduler.timer import JobTimer
 from tests.gateway.parts import Parts, ended, running, said, settled
+from tests.gateway.stored import below
 
 
 class Clock:
@@ -53,16 +54,16 @@ class Kept:
         return self.shown(chat)
 
     async def states(self, job: int = 1) -> list[tuple[Any, ...]]:
-        return await self.parts.rows("SELECT state FROM slot WHERE job = ? ORDER BY at", job)
+        return await self.parts.stored("slot", "state", job=job, order="at")
 
     async def rests(self) -> None:
         """Returns once the scheduler has looked at all that is due by now."""
         ways = self.timetable.context.open_channels
-        while await self.parts.rows(
-            "SELECT 1 FROM job WHERE state = 'on' AND due_at <= ? AND channel || ':' || account IN"
-            " (SELECT value FROM json_each(?))",
-            self.clock.time(),
-            ways,
+        while any(
+            f"{channel}:{account}" in ways
+            for channel, account in await self.parts.stored(
+                "job", "channel", "account", state="on", due_at=below(self.clock.time())
+            )
         ):
             await asyncio.sleep(0.005)
 

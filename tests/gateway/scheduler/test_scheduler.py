@@ -11,6 +11,7 @@ from tests.fakes.gated import Gated
 from tests.fakes.platform import Fault
 from tests.gateway.parts import said, settled
 from tests.gateway.scheduler.clock import Clock, kept
+from tests.gateway.stored import below
 
 
 async def test_a_reminder_comes_when_it_is_due_and_not_before(tmp_path: Path) -> None:
@@ -21,8 +22,8 @@ async def test_a_reminder_comes_when_it_is_due_and_not_before(tmp_path: Path) ->
         assert len(place.shown()) == 1
         place.clock.ahead += 61
         assert (await place.until_shown(2))[-1] == "⏰ tea"
-        assert await place.parts.until("SELECT state FROM job WHERE id = 1") == ("done",)
-        await place.parts.until("SELECT 1 FROM outbox WHERE state = 'sent' AND kind = 'notice'")
+        assert await place.parts.until_stored("job", "state", id=1) == ("done",)
+        await place.parts.until_stored("outbox", state="sent", kind="notice")
         assert "ran, delivered" in await place.asked("/cron")
 
 
@@ -31,11 +32,11 @@ async def test_a_job_whose_time_zone_is_gone_costs_no_other(tmp_path: Path) -> N
         await place.asked("/cron add daily 09:00 lost")
         await place.asked("/cron add every 1h tea")
         # As after a move to a machine that knows fewer of them.
-        await place.parts.rows("UPDATE job SET zone = 'Nowhere/Land' WHERE id = 1")
+        await place.parts.change("job", {"zone": "Nowhere/Land"}, id=1)
         place.clock.ahead += 25 * 3_600
         shown = await place.until_shown(3)
         assert shown[-1].startswith("⏰ tea")
-        (found,) = await place.parts.rows("SELECT state, reason FROM job WHERE id = 1")
+        (found,) = await place.parts.stored("job", "state", "reason", id=1)
         assert found[0] == "failed"
         assert "unknown time zone 'Nowhere/Land'" in found[1]
         told = await place.asked("/cron")
@@ -119,7 +120,7 @@ async def test_nobody_is_asked_while_a_job_runs_and_what_was_left_is_told(tmp_pa
         assert answer.startswith("I could not.")
         assert "nobody was available to approve it: `write_file a.txt`" in answer
         assert (place.parts.workspace / "a.txt").read_text() == "old"
-        assert await place.parts.rows("SELECT * FROM approval") == []
+        assert await place.parts.stored("approval") == []
 
 
 async def test_a_job_has_the_mode_of_its_making_at_most(tmp_path: Path) -> None:
@@ -174,7 +175,7 @@ async def test_a_slot_is_never_met_twice_though_the_clock_goes_back(tmp_path: Pa
         await place.rests()
         place.clock.ahead += 3_600
         await place.until_shown(3)
-        slots = await place.parts.rows("SELECT at FROM slot ORDER BY at")
+        slots = await place.parts.stored("slot", "at", order="at")
         assert len(slots) == len(set(slots)) == 2
         assert place.shown().count("⏰ stretch") == 2
 
@@ -186,8 +187,8 @@ async def test_a_clock_that_was_a_year_ahead_makes_no_job_wait_for_a_year(tmp_pa
         await place.rests()
         await place.until_shown(2)
         place.clock.ahead = 0
-        (slot,) = await place.parts.until(
-            "SELECT slot_at FROM job WHERE slot_at < ?", time.time() + year / 2
+        (slot,) = await place.parts.until_stored(
+            "job", "slot_at", slot_at=below(time.time() + year / 2)
         )
         assert slot <= time.time() + 3_600
 
@@ -218,10 +219,10 @@ async def test_a_job_that_fails_again_and_again_is_switched_off_and_its_chat_tol
             await place.until_shown(2 + n)
             await settled(lambda: place.parts.bus.lanes == 0)
         assert "failed 3 times in a row and was disabled" in (await place.until_shown(5))[-1]
-        assert await place.parts.rows("SELECT state FROM job") == [("failed",)]
+        assert await place.parts.stored("job", "state") == [("failed",)]
         assert "disabled" in await place.asked("/cron")
         assert "Job 1: try" in await place.asked("/cron resume 1")
-        assert await place.parts.rows("SELECT state, failures FROM job") == [("on", 0)]
+        assert await place.parts.stored("job", "state", "failures") == [("on", 0)]
 
 
 async def test_delivered_is_what_the_platform_has_a_number_for(tmp_path: Path) -> None:
@@ -229,13 +230,11 @@ async def test_delivered_is_what_the_platform_has_a_number_for(tmp_path: Path) -
         await place.asked("/cron add every 1h stretch")
         place.parts.platform.fail("1", Fault(Refused("no")))
         place.clock.ahead += 3_600
-        await place.parts.until("SELECT 1 FROM outbox WHERE state = 'dead'", deadline_s=20)
+        await place.parts.until_stored("outbox", state="dead", deadline_s=20)
         assert "ran, not delivered (no)" in await place.asked("/cron")
         place.parts.platform.fail("1", Fault(NotSent("down")))
         place.clock.ahead += 3_600
-        await place.parts.until(
-            "SELECT 1 FROM outbox WHERE kind = 'notice' AND attempts = 1", deadline_s=20
-        )
+        await place.parts.until_stored("outbox", kind="notice", attempts=1, deadline_s=20)
         (job,) = await place.parts.database.transact(jobs.listed, None, None)
         (slot, *_) = await place.parts.database.transact(jobs.slots, job, 1)
         assert (slot.state, slot.delivered, slot.lost) == ("ran", False, None)
@@ -244,17 +243,17 @@ async def test_delivered_is_what_the_platform_has_a_number_for(tmp_path: Path) -
 async def test_run_now_changes_nothing_about_the_rule(tmp_path: Path) -> None:
     async with kept(tmp_path) as place:
         await place.asked("/cron add every 1h stretch")
-        (before,) = await place.parts.rows("SELECT slot_at FROM job")
+        (before,) = await place.parts.stored("job", "slot_at")
         await place.asked("/cron run 1")
         await settled(lambda: "⏰ stretch" in place.shown())
-        assert await place.parts.rows("SELECT slot_at FROM job") == [before]
+        assert await place.parts.stored("job", "slot_at") == [before]
 
 
 async def test_who_is_not_let_in_any_more_is_told_nothing(tmp_path: Path) -> None:
     async with kept(tmp_path) as place:
         await place.asked("/cron add in 5m tea")
     async with kept(tmp_path, allow=("8",), clock=Clock(400)) as place:
-        assert await place.parts.until("SELECT reason FROM job WHERE state = 'paused'") == (
+        assert await place.parts.until_stored("job", "reason", state="paused") == (
             "its creator no longer has access",
         )
         assert place.shown() == []
@@ -321,4 +320,4 @@ async def test_of_somebody_who_is_deleted_no_job_is_left(tmp_path: Path) -> None
         )
         await database.transact(user_data.erase, "chat:7", 0.0)
         for table in ("job", "slot", "chat_clock", "outbox"):
-            assert await place.parts.rows(f"SELECT * FROM {table}") == []
+            assert await place.parts.stored(table) == []

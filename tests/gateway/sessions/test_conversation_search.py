@@ -16,7 +16,9 @@ from gateway.store.port import Transaction
 from gateway.store.repositories import search, sessions
 from gateway.store.repositories.claims import TurnClaim
 from gateway.store.sqlite.engine import SqliteStore
+from tests.gateway import stored
 from tests.gateway.parts import said, typed
+from tests.gateway.store import faults
 from tests.gateway.store.repositories.test_search import talk
 
 OWNER, EIGHT = Sender("7"), Sender("8")
@@ -116,11 +118,9 @@ async def test_one_word_will_do_when_no_message_holds_all(database: SqliteStore)
 async def test_the_question_is_no_answer_to_itself(database: SqliteStore) -> None:
     def store(tx: Transaction) -> tuple[str, int]:
         session = talk(tx, "canary before")
-        (turn,) = tx.one(
-            "INSERT INTO turn (session, lane, state, progress, created_at)"
-            " VALUES (?, 'chat:bot:1', 'running', 1, 3.0) RETURNING id",
-            (session,),
-        )
+        turn = 1
+        row = {"lane": "chat:bot:1", "state": "running", "progress": 1, "created_at": 3.0}
+        stored.add(tx, "turn", id=turn, session=session, **row)
         sessions.append_messages(tx, session, turn, [user("where is the canary?")], 3.0)
         return session, turn
 
@@ -133,8 +133,7 @@ async def test_the_question_is_no_answer_to_itself(database: SqliteStore) -> Non
 async def test_what_was_said_before_there_was_an_index_is_found(database: SqliteStore) -> None:
     def store(tx: Transaction) -> None:
         talk(tx, *(f"canary {number}" for number in range(1200)))
-        tx.run("INSERT INTO words (words) VALUES ('delete-all')")
-        tx.run("DELETE FROM findable")
+        faults.empty_index(tx)
 
     await database.transact(store)
     assert await found(database, "canary 1199", said("x", sender=OWNER)) == ["canary 1199"]

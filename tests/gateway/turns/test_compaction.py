@@ -16,6 +16,7 @@ from agent.providers.scripted import ScriptedProvider, Step
 from agent.types import Message, Text, ToolCall, assistant, user
 from gateway.store.repositories import session_admin, sessions, turns, windows
 from gateway.store.repositories.windows import StoredSummary
+from tests.gateway import stored
 from tests.gateway.parts import Parts, opened, running, said, settled
 
 LANE = "chat:bot:1"
@@ -48,11 +49,7 @@ async def ask(parts: Parts, text: str) -> None:
     """Ask, and wait for the answer to be on disk."""
     message = said(text)
     await parts.bus.submit(message)
-    await parts.until(
-        "SELECT 1 FROM inbox i JOIN turn t ON t.id = i.turn_id"
-        " WHERE i.event_id = ? AND t.state = 'done'",
-        message.event_id,
-    )
+    await parts.until_answered(message)
 
 
 async def fill(parts: Parts, rounds: int) -> None:
@@ -65,7 +62,7 @@ def window_of(parts: Parts, session: str) -> "asyncio.Future[windows.Window]":
 
 
 async def session_of(parts: Parts) -> str:
-    ((session,),) = await parts.rows("SELECT id FROM session")
+    ((session,),) = await parts.stored("session", "id")
     return str(session)
 
 
@@ -74,7 +71,7 @@ async def test_a_nearly_full_window_becomes_a_summary_after_the_answer(tmp_path:
     async with running(tmp_path, small(model)) as parts:
         with parts.watchers.watch(LANE) as seen:
             await fill(parts, 7)
-            await parts.until("SELECT 1 FROM summary")
+            await parts.until_stored("summary")
             async for event in seen:
                 if isinstance(event, events.Compacted):
                     break
@@ -86,7 +83,7 @@ async def test_a_nearly_full_window_becomes_a_summary_after_the_answer(tmp_path:
         assert not window.trimmed
         # The person is told once, and what it cost is in the session's sum.
         await parts.platform.until(lambda: "summarized" in " ".join(parts.platform.texts("1")))
-        ((calls,),) = await parts.rows("SELECT count(*) FROM usage")
+        calls = await parts.count("usage")
         assert calls == 8
         await ask(parts, "and now?")
         front = model.requests[-1].messages[0]
@@ -100,10 +97,10 @@ async def test_a_chat_is_not_told_of_every_summary(tmp_path: Path) -> None:
         for n in range(20):
             await ask(parts, f"question {n} {BIG}")
             await settled(lambda: not parts.turns.compactions._under_way)
-        ((summaries,),) = await parts.rows("SELECT count(*) FROM summary")
-        notices = await parts.rows("SELECT 1 FROM outbox WHERE kind = 'notice'")
+        summaries = await parts.count("summary")
+        notices = await parts.count("outbox", kind="notice")
         assert summaries > 2
-        assert len(notices) == 1
+        assert notices == 1
 
 
 async def test_a_message_meanwhile_is_answered_and_the_summary_still_fits(tmp_path: Path) -> None:
@@ -117,7 +114,7 @@ async def test_a_message_meanwhile_is_answered_and_the_summary_still_fits(tmp_pa
             )
         await ask(parts, "meanwhile")
         model.go.set()
-        await parts.until("SELECT 1 FROM summary")
+        await parts.until_stored("summary")
         session = await session_of(parts)
         window = await window_of(parts, session)
         stored = await parts.database.transact(sessions.load_all, session)
@@ -141,14 +138,14 @@ async def test_a_turn_without_room_waits_for_the_summary_under_way(tmp_path: Pat
                 lambda: any(one.awaited for one in parts.turns.compactions._running.values())
             )
             model.go.set()
-            await parts.until("SELECT 1 FROM summary")
+            await parts.until_stored("summary")
             told = []
             async for event in seen:
                 if isinstance(event, events.Compacted):
                     told.append(event)
                 if told and isinstance(event, events.Done):
                     break
-        ((summaries,),) = await parts.rows("SELECT count(*) FROM summary")
+        summaries = await parts.count("summary")
         assert (summaries, len(model.asked)) == (1, 1)
         assert [(one.summarised > 0, one.dropped) for one in told] == [(True, 0)]
         assert "They asked a lot." in str(model.requests[-1].messages[0].content[0])
@@ -239,7 +236,7 @@ async def test_a_kill_before_the_summary_leaves_the_old_state_and_after_it_the_n
     model = Speaks(["They asked a lot."])
     async with running(tmp_path, small(model)) as parts:
         await ask(parts, "again")
-        await parts.until("SELECT 1 FROM summary")
+        await parts.until_stored("summary")
     async with running(tmp_path, small(Speaks([]))) as parts:
         window = await window_of(parts, session)
         assert window.summary is not None
@@ -255,11 +252,11 @@ async def test_a_summary_that_fails_costs_no_answer_and_is_not_tried_for_ever(
         for n in range(30):
             await ask(parts, f"question {n} {BIG}")
             await settled(lambda: not parts.turns.compactions._under_way)
-        assert await parts.rows("SELECT 1 FROM summary") == []
+        assert await parts.count("summary") == 0
         # Three in the background; from then on only where a turn has no room left.
         cuts = sum("left out" in str(r.messages[0].content[0]) for r in model.requests)
         assert 3 <= len(model.asked) <= 3 + cuts
-        ((head,),) = await parts.rows("SELECT head FROM session")
+        ((head,),) = await parts.stored("session", "head")
         assert head > 0
 
 
@@ -276,7 +273,7 @@ async def test_compact_asks_for_what_is_to_be_kept(tmp_path: Path) -> None:
         assert len(window.messages) == 6
         assert window.summary is not None
         # The notice would say the same again.
-        assert await parts.rows("SELECT 1 FROM outbox WHERE kind = 'notice'") == []
+        assert await parts.count("outbox", kind="notice") == 0
 
 
 async def test_compact_says_so_when_there_is_nothing_to_gain(tmp_path: Path) -> None:
@@ -321,7 +318,7 @@ async def test_what_strangers_said_stays_untrusted_in_a_summary(tmp_path: Path) 
             sessions.add_taint, session, frozenset({"untrusted", "private"})
         )
         await fill(parts, 7)
-        await parts.until("SELECT 1 FROM summary")
+        await parts.until_stored("summary")
         window = await window_of(parts, session)
         assert window.summary is not None
         assert window.summary.taint == {"untrusted", "private"}
@@ -383,7 +380,7 @@ async def test_a_fork_has_the_summary_of_what_it_was_made_of(tmp_path: Path) -> 
 
 
 def _set_head(tx, session: str, head: int) -> None:  # type: ignore[no-untyped-def]
-    tx.run("UPDATE session SET head = ? WHERE id = ?", (head, session))
+    stored.change(tx, "session", {"head": head}, id=session)
 
 
 async def test_of_very_many_messages_the_newest_are_looked_at(tmp_path: Path) -> None:
@@ -433,7 +430,7 @@ async def test_a_turn_without_room_is_made_shorter_while_it_runs(tmp_path: Path)
         talk = [m for n in range(12) for m in (user(f"q{n} {BIG}"), assistant(f"a{n} {BIG}"))]
         await parts.database.transact(sessions.append_messages, session, None, talk, 1.0)
         await ask(parts, "go on")
-        ((summaries, upto),) = await parts.rows("SELECT count(*), max(upto) FROM summary")
+        ((summaries, upto),) = await parts.stored("summary", "count(*)", "max(upto)")
         assert summaries >= 1
         window = await window_of(parts, session)
         stored = await parts.database.transact(sessions.load_all, session)
@@ -447,6 +444,6 @@ async def test_the_same_claim_pays_for_the_summary(tmp_path: Path) -> None:
     model = Speaks(["Short."])
     async with running(tmp_path, small(model)) as parts:
         await fill(parts, 7)
-        await parts.until("SELECT 1 FROM summary")
-        rows = await parts.rows("SELECT session, principal FROM usage")
+        await parts.until_stored("summary")
+        rows = await parts.stored("usage", "session", "principal")
         assert set(rows) == {(await session_of(parts), "chat:7")}

@@ -14,7 +14,7 @@ async def test_only_what_a_person_says_renews_it(tmp_path: Path) -> None:
     async with running(tmp_path, EchoProvider()) as parts:
         await parts.bus.submit(typed("hello"))
         await answered(parts)
-        ((session,),) = await parts.rows("SELECT id FROM session")
+        ((session,),) = await parts.stored("session", "id")
         assert await StoredDisclosureBudget(parts.database, session).spend(15)
     async with running(tmp_path, EchoProvider()) as parts:
         budget = StoredDisclosureBudget(parts.database, session)

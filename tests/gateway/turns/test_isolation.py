@@ -50,8 +50,8 @@ async def test_the_turn_that_ends_the_process_is_found_and_the_others_are_answer
         if "5" in answers:
             break
     async with running(tmp_path, Gated(is_open=lambda _: True)) as parts:
-        await parts.until("SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM turn WHERE state = 'running')")
-        assert (await parts.rows("SELECT lane FROM turn WHERE state = 'dead'")) == [("chat:bot:5",)]
+        await parts.until_count(0, "turn", state="running")
+        assert (await parts.stored("turn", "lane", state="dead")) == [("chat:bot:5",)]
     assert answers["5"].startswith("⚠️ I gave up on this message")
 
 

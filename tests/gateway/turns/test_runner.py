@@ -18,6 +18,8 @@ from gateway.store.repositories import sessions
 from tests.fakes.gated import Gated
 from tests.fakes.platform import Fault, StreamingPlatform
 from tests.gateway.parts import Parts, at_work, opened, running, said, typed
+from tests.gateway.store import faults
+from tests.gateway.stored import PRESENT
 
 
 async def take(parts: Parts, *messages: InboundMessage) -> None:
@@ -25,7 +27,7 @@ async def take(parts: Parts, *messages: InboundMessage) -> None:
 
 
 async def history(parts: Parts) -> list[Message]:
-    ((session,),) = await parts.rows("SELECT id FROM session")
+    ((session,),) = await parts.stored("session", "id")
     return await parts.database.transact(sessions.load_all, session)
 
 
@@ -44,9 +46,9 @@ async def test_history_outbox_and_turn_are_committed_together(tmp_path: Path) ->
         stored = await history(parts)
         assert [m.role for m in stored] == ["user", "assistant", "tool", "assistant"]
         assert is_valid(stored)
-        assert await parts.rows("SELECT state FROM turn") == [("done",)]
-        assert await parts.rows("SELECT state FROM step") == [("done",)]
-        numbers = await parts.rows("SELECT n FROM message ORDER BY n")
+        assert await parts.stored("turn", "state") == [("done",)]
+        assert await parts.stored("step", "state") == [("done",)]
+        numbers = await parts.stored("message", "n", order="n")
         assert numbers == [(1,), (2,), (3,), (4,)]
 
 
@@ -108,7 +110,7 @@ async def test_an_unsafe_call_that_had_started_is_reported_as_unknown(tmp_path: 
     async with running(tmp_path, model) as parts:
         await take(parts, said("go"))
         await model.hangs.wait()
-        await parts.rows("UPDATE step SET state = 'started', result = NULL WHERE n = 2")
+        await parts.change("step", {"state": "started", "result": None}, n=2)
     async with running(tmp_path, ["after"]) as parts:
         await parts.platform.answers("1", 1)
         first, second = [m for m in await history(parts) if m.role == "tool"]
@@ -136,7 +138,7 @@ async def test_a_drained_turn_rests_before_its_next_tool_and_goes_on_later(tmp_p
         model.let_go()
         await draining
         assert not (parts.workspace / "log.txt").exists()
-        assert await parts.rows("SELECT state FROM step") == [("planned",)]
+        assert await parts.stored("step", "state") == [("planned",)]
     async with running(tmp_path, ["after"]) as parts:
         assert await parts.platform.answers("1", 1) == ["ok\n\nafter"]
         assert (parts.workspace / "log.txt").read_text() == "x\n"
@@ -163,12 +165,12 @@ async def test_a_long_answer_is_one_message_that_grows(tmp_path: Path) -> None:
     async with running(tmp_path, model, platform=platform) as parts:
         await take(parts, said("tell me"))
         await platform.until(lambda: platform.texts("1"))
-        assert await parts.rows("SELECT state, provider_msg FROM outbox") in (
+        assert await parts.stored("outbox", "state", "provider_msg") in (
             [("streaming", "1")],
             [("streaming", None)],
         )
         model.let_go()
-        await parts.until("SELECT 1 FROM outbox WHERE state = 'sent'")
+        await parts.until_stored("outbox", state="sent")
         (shown,) = platform.chats["1"]
         assert shown.versions[0] == "re:"
         assert platform.calls[0] == ("typing", "1", "")
@@ -189,10 +191,10 @@ async def test_an_answer_whose_preview_was_shown_before_a_kill_is_an_edit_of_it(
     platform, model = StreamingPlatform(), Gated()
     async with running(tmp_path, model, platform=platform) as parts:
         await take(parts, said("tell me"))
-        await parts.until("SELECT 1 FROM outbox WHERE provider_msg IS NOT NULL")
+        await parts.until_stored("outbox", provider_msg=PRESENT)
     open_now = Gated(is_open=lambda _: True)
     async with running(tmp_path, open_now, platform=platform) as parts:
-        await parts.until("SELECT 1 FROM outbox WHERE state = 'sent'")
+        await parts.until_stored("outbox", state="sent")
     (shown,) = platform.chats["1"]
     assert (shown.text, shown.repeat) == ("re: tell me", False)
 
@@ -201,15 +203,12 @@ async def test_an_answer_whose_preview_was_lost_in_a_kill_is_marked(tmp_path: Pa
     platform, model = StreamingPlatform(), Gated()
     async with running(tmp_path, model, platform=platform) as parts:
         # As if the kill had come between the send and the note of its id.
-        await parts.rows(
-            "CREATE TEMP TRIGGER killed BEFORE UPDATE OF provider_msg ON outbox"
-            " BEGIN SELECT raise(ABORT, 'killed'); END"
-        )
+        await parts.database.transact(faults.refuse, "UPDATE OF provider_msg ON outbox", "killed")
         await take(parts, said("tell me"))
         await platform.answers("1", 1)
     open_now = Gated(is_open=lambda _: True)
     async with running(tmp_path, open_now, platform=platform) as parts:
-        await parts.until("SELECT 1 FROM outbox WHERE state = 'sent'")
+        await parts.until_stored("outbox", state="sent")
     stray, final = platform.chats["1"]
     assert stray.text == "re:"
     assert (final.text, final.repeat) == ("re: tell me", True)
@@ -220,9 +219,9 @@ async def test_an_answer_whose_preview_may_have_arrived_is_marked(tmp_path: Path
     platform.preview_faults.append(Fault(Ambiguous("reset"), arrives=True))
     async with running(tmp_path, model, platform=platform) as parts:
         await take(parts, said("tell me"))
-        await parts.until("SELECT 1 FROM outbox WHERE maybe_dup")
+        await parts.until_stored("outbox", maybe_dup=1)
         model.let_go()
-        await parts.until("SELECT 1 FROM outbox WHERE state = 'sent'")
+        await parts.until_stored("outbox", state="sent")
     assert [shown.repeat for shown in platform.chats["1"]] == [False, True]
 
 
@@ -233,7 +232,7 @@ async def test_what_a_session_took_in_is_kept_and_listed(tmp_path: Path) -> None
         await parts.platform.answers("1", 1)
         # A stranger had it written, so reading it brings the stranger's words back.
         brought = [("private",), ("private,untrusted",)]
-        assert await parts.rows("SELECT taint FROM step ORDER BY n") == brought
+        assert await parts.stored("step", "taint", order="n") == brought
         (info,) = await parts.database.transact(sessions.recent, 5)
         assert info.taint == "private,untrusted"
         results = [message for message in await history(parts) if message.role == "tool"]
@@ -274,8 +273,8 @@ async def test_what_the_terminal_shows_of_its_folder_is_read_and_makes_the_sessi
                 if isinstance(event, events.Evicted):
                     break
         assert event.reason == "Context full, 3 files evicted"
-        await parts.until("SELECT 1 FROM session WHERE taint = 'private'")
-        await parts.until("SELECT 1 FROM turn WHERE state = 'done'")
+        await parts.until_stored("session", taint="private")
+        await parts.until_stored("turn", state="done")
         assert Context("[The folder /w]\na.py") in model.requests[0].messages[0].content
         # Only the terminal's own options count.
         await parts.bus.submit(said("look", chat="9", options={"project": told}))
@@ -290,7 +289,7 @@ async def test_whoever_watches_hears_that_a_file_is_no_longer_what_was_seen(tmp_
     model = ScriptedProvider([assistant("", (call("1", "read_file", path="a.txt"),)), "read", "on"])
     async with running(tmp_path, model) as parts:
         await parts.bus.submit(typed("read it"))
-        await parts.until("SELECT 1 FROM turn WHERE state = 'done'")
+        await parts.until_stored("turn", state="done")
         path.write_text("newer")
         with parts.watchers.watch("cli:local:main") as seen:
             await parts.bus.submit(typed("go on"))
@@ -298,7 +297,7 @@ async def test_whoever_watches_hears_that_a_file_is_no_longer_what_was_seen(tmp_
                 if isinstance(event, events.ContextInvalidated):
                     break
         assert event == events.ContextInvalidated(str(path), ("main",))
-        await parts.until("SELECT 1 FROM turn WHERE id = 2 AND state = 'done'")
+        await parts.until_stored("turn", id=2, state="done")
         asked = model.requests[2].messages[-1]
         assert any(str(path) in part.text for part in asked.content if isinstance(part, Context))
 
@@ -320,11 +319,11 @@ async def test_a_folder_that_hangs_holds_up_no_other_chat_and_its_own_is_told_on
     async with running(tmp_path, model) as parts:
         await parts.bus.submit(said("one", "1"))
         await parts.platform.answers("1", 1)
-        await parts.until("SELECT 1 FROM turn WHERE state = 'done'")
-        ((session,),) = await parts.rows("SELECT id FROM session")
+        await parts.until_stored("turn", state="done")
+        ((session,),) = await parts.stored("session", "id")
         parts.agent.toolbox.views.saw(session, Hanging("/net/a.txt"), (1, 1, 1))
         await parts.bus.submit(said("two", "1"))
-        await parts.until("SELECT 1 FROM turn WHERE state = 'running'")
+        await parts.until_stored("turn", state="running")
         await parts.bus.submit(said("other", "2"))
         assert await parts.platform.answers("2", 1) == ["re: other"]
         assert model.asked == ["one", "other"]
@@ -332,7 +331,7 @@ async def test_a_folder_that_hangs_holds_up_no_other_chat_and_its_own_is_told_on
         assert await parts.platform.answers("1", 2) == ["re: one", "re: two"]
         await parts.bus.submit(said("three", "1"))
         await parts.platform.answers("1", 3)
-        await parts.until("SELECT 1 WHERE (SELECT count(*) FROM turn WHERE state = 'done') = 4")
+        await parts.until_count(4, "turn", state="done")
         stored = await parts.database.transact(sessions.load_all, session)
         asked = [str(message.content) for message in stored if message.role == "user"]
         assert [text.count("/net/a.txt") for text in asked] == [0, 1, 0]

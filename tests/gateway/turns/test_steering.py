@@ -18,6 +18,7 @@ from gateway.store.repositories import sessions
 from tests.fakes.gated import Gated
 from tests.gateway.access.test_approval_coordinator import OWNER, Asking, change, question, seed
 from tests.gateway.parts import Parts, running, said, settled, typed
+from tests.gateway.stored import like
 
 
 class Paced:
@@ -62,7 +63,7 @@ async def take(parts: Parts, *messages: InboundMessage) -> None:
 
 
 async def history(parts: Parts) -> list[Message]:
-    ((session,),) = await parts.rows("SELECT id FROM session")
+    ((session,),) = await parts.stored("session", "id")
     return await parts.database.transact(sessions.load_all, session)
 
 
@@ -92,7 +93,7 @@ async def test_a_message_steers_the_turn_that_runs(tmp_path: Path) -> None:
         stored = await history(parts)
         assert [m.role for m in stored] == ["user", "assistant", "tool", "user", "assistant"]
         assert is_valid(stored)
-        ((turns,),) = await parts.rows("SELECT count(DISTINCT turn_id) FROM message")
+        turns = len(await parts.stored("message", "turn_id", distinct=True))
         assert turns == 1
         assert len(model.requests) == 2
 
@@ -138,7 +139,7 @@ async def test_a_burst_gets_one_answer_where_messages_are_joined(tmp_path: Path)
         assert [m.text for m in model.requests[-1].messages] == ["one", "two", "three"]
         stored = await history(parts)
         assert [m.role for m in stored] == ["user", "user", "user", "assistant"]
-        assert await parts.rows("SELECT count(*) FROM inbox WHERE turn_id IS NULL") == [(0,)]
+        assert await parts.count("inbox", turn_id=None) == 0
 
 
 async def test_a_command_in_a_burst_keeps_its_place(tmp_path: Path) -> None:
@@ -238,7 +239,7 @@ async def test_steering_survives_a_crash_neither_lost_nor_twice(tmp_path: Path) 
         stored = await history(parts)
         assert is_valid(stored)
         assert [m.text for m in stored if m.role == "user"] == ["one", "two"]
-        assert await parts.rows("SELECT 1 FROM inbox WHERE turn_id IS NULL") == []
+        assert await parts.count("inbox", turn_id=None) == 0
 
 
 async def test_a_stop_ends_a_steered_turn_with_a_valid_history(tmp_path: Path) -> None:
@@ -271,9 +272,9 @@ async def test_who_steers_tightens_what_the_turn_may_do(tmp_path: Path) -> None:
         model.let_go(3)
         await parts.platform.answers("1", 2)
         # The owner alone would have been asked.
-        assert await parts.rows("SELECT 1 FROM approval") == []
+        assert await parts.count("approval") == 0
         assert "Not allowed" in (await history(parts))[-2].text
-        ((taint,),) = await parts.rows("SELECT taint FROM session")
+        ((taint,),) = await parts.stored("session", "taint")
         assert "untrusted" in taint
 
 
@@ -352,11 +353,11 @@ async def test_a_console_turn_names_the_newest_message_that_it_answers(tmp_path:
     model = Paced(looks(), "done")
     async with running(tmp_path, model) as parts:
         await parts.desk.submit(typed("/queue steer"))
-        await parts.until("SELECT 1 FROM session WHERE metadata ->> 'queue' = 'steer'")
+        await parts.until_stored("session", metadata=like('%"queue":%"steer"%'))
         await parts.desk.submit(typed("one"))
         await model.was_asked(1)
         second = typed("two")
         await parts.desk.submit(second)
         model.let_go(2)
-        row = await parts.until("SELECT event_id FROM outbox WHERE body LIKE '%done%'")
+        row = await parts.until_stored("outbox", "event_id", body=like("%done%"))
         assert row == (second.event_id,)

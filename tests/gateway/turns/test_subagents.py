@@ -22,6 +22,7 @@ from gateway.core.messages import InboundMessage, Sender
 from gateway.core.records import Delivered, WatchEvent
 from gateway.store.repositories.inbox import PAYLOAD
 from tests.gateway.parts import Parts, at_work, opened, running, settled, typed
+from tests.gateway.stored import like, unlike, unmatched
 
 LANE = "cli:local:main"
 
@@ -38,15 +39,18 @@ def tool(name: str, **args: Any) -> str:
 
 async def answers(parts: Parts, session: str | None = None) -> list[str]:
     """What the model has said, oldest first, in person's conversations or in one session."""
-    rows = await parts.rows(
-        "SELECT content FROM message m JOIN session s ON s.id = m.session WHERE role = 'assistant'"
-        " AND (s.id = ? OR (? IS NULL AND s.principal NOT GLOB 'agent:*'))"
-        " ORDER BY m.created_at, m.n",
-        session,
-        session,
+    sessions = [session] if session else await peoples_sessions(parts)
+    rows = await parts.stored(
+        "message", "session", "content", role="assistant", order="created_at, n"
     )
-    texts = ("".join(p.get("text", "") for p in json.loads(row)["content"]) for (row,) in rows)
+    answers = (json.loads(row)["content"] for place, row in rows if place in sessions)
+    texts = ("".join(part.get("text", "") for part in content) for content in answers)
     return [text for text in texts if text]
+
+
+async def peoples_sessions(parts: Parts) -> list[str]:
+    """Those of no sub-agent."""
+    return [id for (id,) in await parts.stored("session", "id", principal=unmatched("agent:%"))]
 
 
 async def answered(parts: Parts, count: int = 1) -> list[str]:
@@ -65,7 +69,7 @@ async def until_delivered(watcher: Subscription) -> AsyncIterator[WatchEvent]:
 
 
 async def states(parts: Parts) -> list[str]:
-    return [state for (state,) in await parts.rows("SELECT state FROM task ORDER BY id")]
+    return [state for (state,) in await parts.stored("task", "state", order="id")]
 
 
 async def test_the_result_of_a_sub_agent_comes_back_to_its_caller(tmp_path: Path) -> None:
@@ -77,7 +81,7 @@ async def test_the_result_of_a_sub_agent_comes_back_to_its_caller(tmp_path: Path
         assert "sub-agent explore, number 1" in answer
         # Its own conversation is none that a person would go on with.
         assert len(await parts.desk.list_sessions()) == 1
-        ((session,),) = await parts.rows("SELECT session FROM task")
+        ((session,),) = await parts.stored("task", "session")
         assert [m.role for m in await parts.desk.load_messages(session)] == [
             "user",
             "assistant",
@@ -167,18 +171,15 @@ async def test_what_a_sub_agent_takes_in_is_its_callers_too(tmp_path: Path) -> N
         (parts.workspace / "a.txt").write_text("x")
         await parts.bus.submit(typed(task("hello")))
         await answered(parts)
-        assert await parts.rows("SELECT DISTINCT taint FROM session") == [("",)]
+        assert await parts.stored("session", "taint", distinct=True) == [("",)]
         await parts.bus.submit(typed(task(tool("read_file", path="a.txt"))))
         await answered(parts, 2)
-        taints = await parts.rows(
-            "SELECT s.taint FROM session s JOIN task t ON t.caller = s.id WHERE t.id = 2"
-        )
-        assert taints == [("private",)]
+        ((caller,),) = await parts.stored("task", "caller", id=2)
+        assert await parts.stored("session", "taint", id=caller) == [("private",)]
         await parts.bus.submit(typed(task("hello again")))
         await answered(parts, 3)
-        assert await parts.rows(
-            "SELECT s.taint FROM session s JOIN task t ON t.session = s.id WHERE t.id = 3"
-        ) == [("private",)]
+        ((session,),) = await parts.stored("task", "session", id=3)
+        assert await parts.stored("session", "taint", id=session) == [("private",)]
 
 
 async def test_what_a_folder_brings_begins_as_a_strangers_word(tmp_path: Path) -> None:
@@ -188,7 +189,7 @@ async def test_what_a_folder_brings_begins_as_a_strangers_word(tmp_path: Path) -
     async with running(tmp_path, EchoProvider()) as parts:
         await parts.bus.submit(typed(task("hello", "near")))
         await answered(parts)
-        rows = await parts.rows("SELECT taint FROM session ORDER BY id")
+        rows = await parts.stored("session", "taint", order="id")
         assert rows == [("untrusted",), ("untrusted",)]
 
 
@@ -210,7 +211,7 @@ async def test_an_earlier_one_goes_on_where_it_was(tmp_path: Path) -> None:
         await answered(parts)
         await parts.bus.submit(typed(task("second", resume="1")))
         await answered(parts, 2)
-        rows = await parts.rows("SELECT session, agent FROM task")
+        rows = await parts.stored("task", "session", "agent")
         assert len(rows) == 2
         assert len(set(rows)) == 1
         messages = await parts.desk.load_messages(rows[0][0])
@@ -233,8 +234,7 @@ async def test_the_background_returns_at_once_and_tells_once(tmp_path: Path) -> 
         assert "sub-agent general (number 1" in second
         assert "hello you" in second
         assert await states(parts) == ["done"]
-        reports = "SELECT count(*) FROM inbox WHERE event_id = 'report:1'"
-        assert await parts.rows(reports) == [(1,)]
+        assert await parts.count("inbox", event_id="report:1") == 1
 
 
 async def test_a_message_is_not_replayed_while_a_sub_agent_works_for_it(tmp_path: Path) -> None:
@@ -245,21 +245,21 @@ async def test_a_message_is_not_replayed_while_a_sub_agent_works_for_it(tmp_path
         with pytest.raises(KoreError, match="still working on message 1"):
             await parts.desk.replay(1)
         await parts.bus.submit(typed("meet", chat="main-2"))
-        await parts.until("SELECT 1 FROM inbox WHERE event_id = 'report:1'")
+        await parts.until_stored("inbox", event_id="report:1")
         await parts.desk.replay(1)
-        await parts.until("SELECT 1 FROM task WHERE id = 2")
+        await parts.until_stored("task", id=2)
 
 
 async def test_what_a_sub_agent_was_told_to_do_is_not_replayed(tmp_path: Path) -> None:
     async with running(tmp_path, EchoProvider()) as parts:
         await parts.bus.submit(typed(task("hello")))
         await answered(parts)
-        ((seq,),) = await parts.rows("SELECT seq FROM inbox WHERE event_id = 'task:1'")
+        ((seq,),) = await parts.stored("inbox", "seq", event_id="task:1")
         with pytest.raises(KoreError, match="nobody would hear of it") as refused:
             await parts.desk.replay(seq)
         assert str(refused.value.hint).endswith("kore replay 1")
         await parts.desk.replay(1)
-        await parts.until("SELECT 1 FROM task WHERE id = 2 AND state = 'done'")
+        await parts.until_stored("task", id=2, state="done")
         # Another turn answers that message by now.
         with pytest.raises(KoreError) as refused:
             await parts.desk.replay(seq)
@@ -278,13 +278,12 @@ async def test_no_replay_is_offered_that_would_be_refused(tmp_path: Path) -> Non
 async def test_who_sent_out_a_sub_agent_that_is_given_up_is_told_of_no_replay(
     tmp_path: Path,
 ) -> None:
-    begun = "SELECT 1 FROM turn WHERE lane GLOB 'task:*' AND attempts = ? AND at_work"
     for attempt in (1, 2, 3):
         async with running(tmp_path, Meeting()) as parts:
-            if not await parts.rows("SELECT 1 FROM inbox"):
+            if not await parts.count("inbox"):
                 await parts.bus.submit(typed(task("meet", background=True)))
                 await answered(parts)
-            await parts.until(begun, attempt)
+            await parts.until_stored("turn", lane=like("task:%"), attempts=attempt, at_work=1)
     async with running(tmp_path, EchoProvider()) as parts:
         told = (await answered(parts, 2))[1]
         assert "⚠️ I gave up on this message after several failed attempts" in told
@@ -299,13 +298,10 @@ async def test_a_report_belongs_to_the_conversation_that_asked(tmp_path: Path) -
         await parts.bus.submit(typed("/new"))
         await parts.bus.submit(typed("meet"))
         await answered(parts, 3)
-        ((asked,),) = await parts.rows("SELECT caller FROM task")
+        ((asked,),) = await parts.stored("task", "caller")
         told = [text for text in await answers(parts, asked) if "number 1" in text]
         assert len(told) == 2
-        other = await parts.rows(
-            "SELECT count(*) FROM session WHERE id != ? AND principal NOT GLOB 'agent:*'", asked
-        )
-        assert other == [(1,)]
+        assert len([id for id in await peoples_sessions(parts) if id != asked]) == 1
 
 
 async def test_a_report_is_nobodys_word(tmp_path: Path) -> None:
@@ -313,10 +309,8 @@ async def test_a_report_is_nobodys_word(tmp_path: Path) -> None:
         inner = "Say: !tool write_file {}\n/new"
         await parts.bus.submit(typed(task(f"hello\n{inner}", background=True)))
         await answered(parts, 2)
-        ((content,),) = await parts.rows(
-            "SELECT content FROM message m JOIN inbox i ON i.turn_id = m.turn_id"
-            " WHERE i.event_id = 'report:1' AND m.role = 'user'"
-        )
+        ((turn,),) = await parts.stored("inbox", "turn_id", event_id="report:1")
+        ((content,),) = await parts.stored("message", "content", turn_id=turn, role="user")
         assert {part["type"] for part in json.loads(content)["content"]} == {"context"}
 
 
@@ -328,7 +322,7 @@ async def test_a_question_of_a_sub_agent_is_put_where_the_person_is(tmp_path: Pa
                 if isinstance(event, ApprovalAsked):
                     break
         assert event.reason.startswith("sub-agent general (1): ")
-        await parts.until("SELECT 1 FROM turn WHERE state = 'waiting' AND lane = ?", LANE)
+        await parts.until_stored("turn", state="waiting", lane=LANE)
         assert await parts.desk.answer_approval(event.nonce, "once", "cli:0")
         await answered(parts)
         assert (parts.workspace / "a.txt").read_text() == "hi\n"
@@ -337,7 +331,7 @@ async def test_a_question_of_a_sub_agent_is_put_where_the_person_is(tmp_path: Pa
 async def test_a_waiting_sub_agent_lives_through_a_crash(tmp_path: Path) -> None:
     async with running(tmp_path, EchoProvider()) as parts:
         await parts.bus.submit(typed(task(tool("exec", command="echo hi >> a.txt"))))
-        await parts.until("SELECT 1 FROM approval WHERE state = 'open'")
+        await parts.until_stored("approval", state="open")
     async with running(tmp_path, EchoProvider()) as parts:
         (question,) = await parts.desk.list_approvals()
         await parts.desk.answer_approval(question.nonce, "once", "cli:0")
@@ -351,14 +345,14 @@ async def test_background_work_lives_through_a_crash_and_is_told_once(tmp_path: 
     async with running(tmp_path, Meeting()) as parts:
         await parts.bus.submit(typed(task("meet", background=True)))
         await answered(parts)
-        await parts.until("SELECT 1 FROM turn WHERE lane GLOB 'task:*' AND state = 'running'")
+        await parts.until_stored("turn", lane=like("task:%"), state="running")
     async with running(tmp_path, EchoProvider()) as parts:
         told = await answered(parts, 2)
         assert "number 1" in told[1]
     async with running(tmp_path, EchoProvider()) as parts:
         await parts.bus.submit(typed("anything else"))
         assert len(await answered(parts, 3)) == 3
-        assert await parts.rows("SELECT count(*) FROM inbox WHERE event_id = 'report:1'") == [(1,)]
+        assert await parts.count("inbox", event_id="report:1") == 1
 
 
 async def test_a_stop_ends_what_was_sent_out(tmp_path: Path) -> None:
@@ -367,25 +361,25 @@ async def test_a_stop_ends_what_was_sent_out(tmp_path: Path) -> None:
         folder.mkdir()
         async with running(folder, Meeting()) as parts:
             await parts.bus.submit(typed(task("meet", background=background)))
-            await parts.until("SELECT 1 FROM turn WHERE lane GLOB 'task:*'")
+            await parts.until_stored("turn", lane=like("task:%"))
             if background:
                 await answered(parts)
             assert await parts.desk.stop_turn(LANE)
-            await parts.until("SELECT 1 FROM task WHERE state = 'stopped'")
+            await parts.until_stored("task", state="stopped")
             await settled(lambda: parts.bus.lanes == 0)
-            assert await parts.rows("SELECT count(*) FROM turn WHERE state != 'done'") == [(0,)]
+            assert await parts.count("turn", state=unlike("done")) == 0
             # Who has stopped it wants to hear no more of it.
-            assert await parts.rows("SELECT 1 FROM inbox WHERE event_id = 'report:1'") == []
+            assert await parts.count("inbox", event_id="report:1") == 0
 
 
 async def test_a_stop_withdraws_the_question_of_a_sub_agent(tmp_path: Path) -> None:
     async with running(tmp_path, EchoProvider()) as parts:
         await parts.bus.submit(typed(task(tool("exec", command="touch a.txt"))))
-        await parts.until("SELECT 1 FROM approval WHERE state = 'open'")
+        await parts.until_stored("approval", state="open")
         await settled(lambda: parts.bus.lanes == 0)
         assert await parts.desk.stop_turn(LANE)
-        await parts.until("SELECT 1 FROM approval WHERE state = 'withdrawn'")
-        await parts.until("SELECT 1 FROM turn WHERE lane = ? AND state = 'done'", LANE)
+        await parts.until_stored("approval", state="withdrawn")
+        await parts.until_stored("turn", lane=LANE, state="done")
         assert await states(parts) == ["stopped"]
 
 
@@ -428,8 +422,8 @@ async def test_what_a_sub_agent_spends_counts_for_the_message_it_works_for(tmp_p
     async with running(tmp_path, EchoProvider()) as parts:
         await parts.bus.submit(typed(task("hello")))
         await answered(parts)
-        rows = await parts.rows("SELECT turn_id, by_turn, session FROM usage ORDER BY n")
-        ((turn, session),) = await parts.rows("SELECT turn_id, caller FROM task")
+        rows = await parts.stored("usage", "turn_id", "by_turn", "session", order="n")
+        ((turn, session),) = await parts.stored("task", "turn_id", "caller")
         assert [row[0] for row in rows] == [turn] * 3
         assert [row[1] == turn for row in rows] == [True, False, True]
         assert {row[2] for row in rows} == {session}
@@ -457,7 +451,7 @@ async def test_tasks_lists_the_sub_agents_of_the_chat(tmp_path: Path) -> None:
         # Of its own title nobody is told how to stop it.
         assert "/stop" not in event.text
         await parts.bus.submit(typed(task("meet", "explore", background=True)))
-        await parts.until("SELECT 1 FROM task WHERE id = 2")
+        await parts.until_stored("task", id=2)
         with parts.watchers.watch(LANE) as seen:
             await parts.bus.submit(typed("/tasks"))
             async for event in seen:
@@ -482,7 +476,7 @@ async def test_a_model_that_cannot_be_used_is_told_with_the_result(tmp_path: Pat
         await parts.bus.submit(typed(task("hello", "expert")))
         (answer,) = await answered(parts)
         assert "the model elsewhere/large cannot be used, offline takes its place" in answer
-        assert await parts.rows("SELECT model FROM task") == [(None,)]
+        assert await parts.stored("task", "model") == [(None,)]
 
 
 async def test_who_goes_on_keeps_model_and_definition(tmp_path: Path) -> None:
@@ -493,7 +487,7 @@ async def test_who_goes_on_keeps_model_and_definition(tmp_path: Path) -> None:
             agent = "general" if more else "expert"
             await parts.bus.submit(typed(task("hello", agent, **more)))
             await answered(parts, number + 1)
-        rows = await parts.rows("SELECT agent, model FROM task ORDER BY id")
+        rows = await parts.stored("task", "agent", "model", order="id")
         assert rows == [("expert", "second"), ("expert", "second"), ("expert", "third")]
 
 
@@ -505,9 +499,7 @@ async def test_what_the_terminal_showed_its_agent_is_not_shown_to_a_sub_agent(
         asked = typed(task("hello", background=True), options={"project": shown})
         await parts.bus.submit(asked)
         await answered(parts, 2)
-        rows = await parts.rows(
-            "SELECT content FROM message WHERE role = 'user' ORDER BY created_at, n"
-        )
+        rows = await parts.stored("message", "content", role="user", order="created_at, n")
         assert ["the tree" in content for (content,) in rows] == [True, False, False]
 
 
@@ -522,7 +514,7 @@ async def test_the_terminal_may_speak_with_an_agent(tmp_path: Path) -> None:
         answer = await answered(parts, 2)
         assert "There is no tool 'read_file'" in answer[1]
         assert "There is no tool" not in answer[0]
-        assert await parts.rows("SELECT 1 FROM usage WHERE coalesce(cost_nusd, 0) = 0") == []
+        assert all(cost for (cost,) in await parts.stored("usage", "cost_nusd"))
 
 
 async def test_what_a_folder_brings_speaks_with_a_strangers_taint(tmp_path: Path) -> None:
@@ -530,7 +522,7 @@ async def test_what_a_folder_brings_speaks_with_a_strangers_taint(tmp_path: Path
     async with running(tmp_path, EchoProvider()) as parts:
         await parts.bus.submit(typed("hello", options={"agent": asdict(near)}))
         await answered(parts)
-        assert await parts.rows("SELECT taint FROM session") == [("untrusted",)]
+        assert await parts.stored("session", "taint") == [("untrusted",)]
 
 
 @pytest.mark.parametrize("background", [False, True])
@@ -569,10 +561,10 @@ async def test_an_errand_that_is_stored_and_not_begun_is_begun_after_a_crash(
 ) -> None:
     model = Counting()
     async with running(tmp_path, model) as parts:
-        await parts.until("SELECT 1")
+        await parts.transaction_ends()
         parts.turns.subagents.wake = unheard
         await parts.bus.submit(typed(task("hello you", background=background)))
-        await parts.until("SELECT 1 FROM task")
+        await parts.until_stored("task")
         await settled(lambda: parts.bus.lanes == 0)
         assert "hello you" not in model.asked
     async with running(tmp_path, model) as parts:
@@ -589,10 +581,10 @@ async def test_a_result_that_nobody_has_read_yet_is_read_after_a_crash_once(
     model = Counting()
     async with running(tmp_path, model) as parts:
         wake = parts.bus.wake
-        await parts.until("SELECT 1")
+        await parts.transaction_ends()
         parts.turns.subagents.wake = lambda lane: wake(lane) if lane != LANE else None
         await parts.bus.submit(typed(task("hello you", background=background)))
-        await parts.until("SELECT 1 FROM task WHERE state = 'done'")
+        await parts.until_stored("task", state="done")
         await settled(lambda: parts.bus.lanes == 0)
         assert len(await answers(parts)) == background
     for restarts in range(2):
@@ -609,14 +601,14 @@ async def test_one_sub_agent_is_stopped_alone(tmp_path: Path) -> None:
         await parts.bus.submit(typed(task("meet", background=True)))
         await answered(parts)
         await parts.bus.submit(typed(f"{task('hello', resume='1')}\nand more"))
-        await parts.until("SELECT 1 FROM task WHERE id = 2")
+        await parts.until_stored("task", id=2)
         for number, state in (("2", "running"), ("1", "stopped")):
             await parts.bus.submit(typed(f"/stop {number}"))
-            await parts.until("SELECT 1 FROM task WHERE id = ? AND state = 'stopped'", int(number))
+            await parts.until_stored("task", id=int(number), state="stopped")
             assert (await states(parts))[0] == state
         (_, told) = await answered(parts, 2)
         assert "Stopped before it began." in told
-        assert await parts.rows("SELECT 1 FROM inbox WHERE event_id = 'report:1'") == []
+        assert await parts.count("inbox", event_id="report:1") == 0
 
 
 async def test_a_stop_ends_what_waits_behind_an_earlier_errand_too(tmp_path: Path) -> None:
@@ -625,12 +617,11 @@ async def test_a_stop_ends_what_waits_behind_an_earlier_errand_too(tmp_path: Pat
         await parts.bus.submit(typed(task("meet", background=True)))
         await answered(parts)
         await parts.bus.submit(typed(task("hello", resume="1")))
-        await parts.until("SELECT 1 FROM task WHERE id = 2")
+        await parts.until_stored("task", id=2)
         await parts.bus.submit(typed("/stop"))
-        await parts.until("SELECT 1 FROM task WHERE id = 1 AND state != 'running'")
+        await parts.until_stored("task", id=1, state=unlike("running"))
         await settled(lambda: parts.bus.lanes == 0)
-        waiting = "SELECT count(*) FROM inbox WHERE turn_id IS NULL AND dead_reason IS NULL"
-        assert await parts.rows(waiting) == [(0,)]
+        assert await parts.count("inbox", turn_id=None, dead_reason=None) == 0
         assert await states(parts) == ["stopped", "stopped"]
 
 
@@ -651,14 +642,14 @@ async def test_nobody_stops_a_sub_agent_of_another_chat(tmp_path: Path) -> None:
 async def test_a_report_stands_for_all_whose_messages_it_was_for(tmp_path: Path) -> None:
     async with running(tmp_path, EchoProvider()) as parts:
         await parts.bus.submit(typed("/queue join"))
-        await parts.until("SELECT 1 FROM session")
+        await parts.until_stored("session")
         await settled(lambda: parts.bus.lanes == 0)
     async with opened(tmp_path, EchoProvider()) as parts:
         await parts.bus.submit(typed(task("hello", background=True), sender=Sender("8", "Bob")))
         await parts.bus.submit(typed("and thanks"))
         async with at_work(parts):
             await answered(parts, 2)
-        ((payload,),) = await parts.rows(f"SELECT {PAYLOAD} FROM inbox WHERE event_id = 'report:1'")
+        ((payload,),) = await parts.stored("inbox", PAYLOAD, event_id="report:1")
         report = InboundMessage.from_json(payload)
         assert [one.sender.id for one in report.speakers] == ["7", "8"]
 
@@ -682,7 +673,7 @@ async def test_the_model_is_told_who_works_for_it_at_each_turn(tmp_path: Path) -
         await answered(parts, 2)
         assert "sub-agent general (number 1) works in the background" in model.heard[-1]
         await parts.bus.submit(typed("/stop 1"))
-        await parts.until("SELECT 1 FROM task WHERE state = 'stopped'")
+        await parts.until_stored("task", state="stopped")
         await parts.bus.submit(typed("and then?"))
         await answered(parts, 3)
         assert "in the background" not in model.heard[-1]

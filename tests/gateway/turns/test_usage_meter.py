@@ -92,8 +92,8 @@ async def test_every_reply_is_on_disk_before_it_is_used(
     async with running(tmp_path, models()) as parts:
         await take(parts, said("go"))
         assert await parts.platform.answers("1", 1) == ["done"]
-        rows = await parts.rows(
-            "SELECT turn_id, n, lane, chat, principal, model, input, cost_nusd FROM usage"
+        rows = await parts.stored(
+            "usage", "turn_id", "n", "lane", "chat", "principal", "model", "input", "cost_nusd"
         )
         place = ("chat:bot:1", "chat:bot:1", "chat:7", "openai/fake")
         assert rows == [
@@ -158,7 +158,7 @@ async def test_a_turn_that_waits_for_people_has_one_limit_in_all(
                 (parts.workspace / f"{name}.txt").write_text("old\n")
             await parts.bus.submit(typed("go"))
             for _ in range(2):
-                await parts.until("SELECT 1 FROM approval WHERE state = 'open'")
+                await parts.until_stored("approval", state="open")
                 (question,) = await parts.desk.list_approvals()
                 assert await parts.desk.answer_approval(question.nonce, "once", "cli:0")
             done = await anext(e async for e in seen if isinstance(e, events.Done))
@@ -255,7 +255,7 @@ async def test_two_chats_cannot_both_take_the_last_cent(
         (refusal,) = await parts.platform.answers("2", 1)
         assert "is reached" in refusal
         assert len(model_server.requests) == 1
-        assert await parts.rows("SELECT * FROM usage") == []
+        assert await parts.stored("usage") == []
 
 
 async def test_what_a_stopped_call_had_promised_is_given_back(
@@ -288,7 +288,7 @@ async def test_an_unknown_price_is_said_once_and_tokens_still_have_a_limit(
             parts.watchers.close()
             heard = [e.text async for e in seen if isinstance(e, events.Notice)]
         assert [text for text in heard if "price of openai/fake is unknown" in text] == heard[:1]
-        assert await parts.rows("SELECT DISTINCT cost_nusd FROM usage") == [(None,)]
+        assert await parts.stored("usage", "cost_nusd", distinct=True) == [(None,)]
 
 
 async def test_a_run_may_set_a_limit_of_its_own(
@@ -305,8 +305,8 @@ async def test_a_run_may_set_a_limit_of_its_own(
         assert event.result.cost_usd == 0.2
         assert len(model_server.requests) == 2
         # The terminal has heard it as an event; it gets no message besides.
-        await parts.until("SELECT 1 FROM turn WHERE state = 'done'")
-        assert await parts.rows("SELECT kind FROM outbox") == [("final",)]
+        await parts.until_stored("turn", state="done")
+        assert await parts.stored("outbox", "kind") == [("final",)]
 
 
 async def test_cost_tells_each_chat_of_itself_and_the_owner_of_all(
@@ -389,9 +389,11 @@ async def test_turns_side_by_side_count_for_their_own_chat(
         async with asyncio.timeout(20):
             for n in range(20):
                 await parts.platform.answers(str(n), 1)
-        rows = await parts.rows("SELECT chat, sum(cost_nusd) FROM usage GROUP BY chat")
-        assert {nano for _, nano in rows} == {10_000_000}
-        assert len(rows) == 20
+        costs: dict[str, int] = {}
+        for chat, nano_usd in await parts.stored("usage", "chat", "cost_nusd"):
+            costs[chat] = costs.get(chat, 0) + nano_usd
+        assert set(costs.values()) == {10_000_000}
+        assert len(costs) == 20
 
 
 async def test_a_free_model_is_no_way_to_a_fallback_that_may_not_be_paid(
@@ -426,7 +428,7 @@ async def test_with_a_limit_of_nothing_free_models_work_and_nobody_is_bothered(
     async with running(tmp_path, models(0.0), **owner) as parts:
         await take(parts, said("a", "7"))
         await parts.platform.until(lambda: "free" in parts.platform.texts("7"))
-        assert await parts.rows("SELECT kind FROM outbox") == [("final",)]
+        assert await parts.stored("outbox", "kind") == [("final",)]
 
 
 async def test_what_a_stopped_reply_had_said_is_paid_for(
@@ -442,10 +444,8 @@ async def test_what_a_stopped_reply_had_said_is_paid_for(
                 if isinstance(event, events.TextDelta):
                     break
         await parts.desk.stop_turn("chat:bot:1")
-        await parts.until("SELECT 1 FROM turn WHERE state = 'done'")
-        ((input_, output, estimated),) = await parts.rows(
-            "SELECT input, output, estimated FROM usage"
-        )
+        await parts.until_stored("turn", state="done")
+        ((input_, output, estimated),) = await parts.stored("usage", "input", "output", "estimated")
         assert input_ > 100
         assert 1 <= output < 4_000
         assert estimated

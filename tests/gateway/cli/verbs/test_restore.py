@@ -15,6 +15,7 @@ import pytest
 
 from gateway.runtime.lock import acquire
 from gateway.runtime.paths import DataDir
+from tests.gateway import stored
 from tests.gateway.cli.kore import kore
 from tests.towers import LEVELS, depth_of, remove, towers
 
@@ -27,9 +28,7 @@ def said(home: Path, text: str) -> None:
 
 
 def texts(home: Path) -> str:
-    with closing(sqlite3.connect(home / "kore.db")) as connection:
-        rows = connection.execute("SELECT content FROM message").fetchall()
-    return "".join(text for (text,) in rows)
+    return "".join(text for (text,) in stored.read_file(home / "kore.db", "message", "content"))
 
 
 def test_a_backup_within_the_workspace_does_not_hold_itself(tmp_path: Path) -> None:
@@ -85,9 +84,7 @@ def test_all_of_it_comes_back_and_what_was_there_is_kept(
     kept = [Path(path) for path in json.loads(done.stdout)["kept"]]
     assert all(path.exists() for path in kept)
     (old,) = (path for path in kept if path.suffix == ".db")
-    with closing(sqlite3.connect(old)) as connection:
-        rows = connection.execute("SELECT content FROM message").fetchall()
-    assert "something else" in str(rows)
+    assert "something else" in str(stored.read_file(old, "message", "content"))
     (workspace,) = (path for path in kept if path.is_dir())
     assert (workspace / "AGENT.md").read_text() == "changed"
     said(home, "and on")

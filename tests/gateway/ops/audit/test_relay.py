@@ -59,7 +59,7 @@ async def test_who_was_let_in_turned_down_and_turned_out_is_on_record(tmp_path: 
                 in parts.platform.texts("7")[-1]
             )
         )
-        assert await parts.rows("SELECT * FROM note") == []
+        assert await parts.stored("note") == []
     machine = next(iter(noted(tmp_path)))[2].removeprefix("let in by ")
     assert re.fullmatch(r"cli:\d+", machine)
     assert noted(tmp_path) == [
@@ -102,7 +102,7 @@ async def answered(folder: Path, answer: Any) -> None:
     async with running(folder, model, owner="chat:7", platform=Asking()) as parts:
         (parts.workspace / "a.txt").write_text("old\n")
         await take(parts, said("go"))
-        await parts.until("SELECT 1 FROM approval WHERE state = 'open'")
+        await parts.until_stored("approval", state="open")
         (question,) = await parts.desk.list_approvals()
         await parts.desk.answer_approval(question.nonce, answer, "cli:0")
         await parts.platform.until(lambda: "done" in parts.platform.texts("1"))

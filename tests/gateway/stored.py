@@ -1,0 +1,151 @@
+"""What a test reads and changes in the store: rows of a table by the values of its columns.
+
+Tests outside the store's own hold no SQL: the statements are built here, of names and values.
+"""
+
+import asyncio
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gateway.store.port import Row, Store, Transaction
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What a column must be, other than equal to a value."""
+
+    operator: str
+    value: object = None
+
+
+PRESENT = Condition("IS NOT NULL")
+
+
+def unlike(value: object) -> Condition:
+    return Condition("<> ?", value)
+
+
+def above(value: object) -> Condition:
+    return Condition("> ?", value)
+
+
+def below(value: object) -> Condition:
+    return Condition("< ?", value)
+
+
+def like(pattern: str) -> Condition:
+    """`pattern` as in SQL: % stands for anything."""
+    return Condition("LIKE ?", pattern)
+
+
+def unmatched(pattern: str) -> Condition:
+    return Condition("NOT LIKE ?", pattern)
+
+
+def read(
+    tx: Transaction,
+    table: str,
+    *columns: str,
+    order: str = "",
+    distinct: bool = False,
+    **where: Any,
+) -> list[Row]:
+    """`columns` (all, when none is named) of the rows where each column in `where` has its value;
+    None stands for NULL."""
+    return tx.all(*_query(table, columns, order, distinct, where))
+
+
+def read_file(file: Path, table: str, *columns: str, order: str = "", **where: Any) -> list[Row]:
+    """The same of a database that is open nowhere."""
+    with closing(sqlite3.connect(file)) as connection:
+        return connection.execute(*_query(table, columns, order, False, where)).fetchall()
+
+
+def count(tx: Transaction, table: str, **where: Any) -> int:
+    return int(read(tx, table, "count(*)", **where)[0][0])
+
+
+def change(tx: Transaction, table: str, values: Mapping[str, object], **where: Any) -> int:
+    """How many rows got the `values`."""
+    conditions, sought = _conditions(where)
+    sets = ", ".join(f"{column} = ?" for column in values)
+    return tx.run(f"UPDATE {table} SET {sets}{conditions}", [*values.values(), *sought])
+
+
+def add(tx: Transaction, table: str, **values: object) -> None:
+    marks = ", ".join("?" for _ in values)
+    tx.run(f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks})", [*values.values()])
+
+
+def delete(tx: Transaction, table: str) -> None:
+    """All its rows."""
+    tx.run(f"DELETE FROM {table}")
+
+
+class StoredRows:
+    """The same through a store, each in a transaction of its own."""
+
+    database: Store
+
+    async def stored(self, table: str, *columns: str, **where: Any) -> list[Row]:
+        return await self.database.transact(read, table, *columns, **where)
+
+    async def count(self, table: str, **where: Any) -> int:
+        return await self.database.transact(count, table, **where)
+
+    async def until_stored(
+        self, table: str, *columns: str, deadline_s: float = 30, **where: Any
+    ) -> Row:
+        """The first row, once there is one."""
+        async with asyncio.timeout(deadline_s):
+            while not (rows := await self.stored(table, *columns, **where)):
+                await asyncio.sleep(0.005)
+        return rows[0]
+
+    async def until_count(self, number: int, table: str, **where: Any) -> None:
+        async with asyncio.timeout(30):
+            while await self.count(table, **where) != number:
+                await asyncio.sleep(0.005)
+
+    async def change(self, table: str, values: Mapping[str, object], **where: Any) -> None:
+        await self.database.transact(change, table, values, **where)
+
+    async def add(self, table: str, **values: object) -> None:
+        await self.database.transact(add, table, **values)
+
+    async def delete(self, table: str) -> None:
+        await self.database.transact(delete, table)
+
+    async def transaction_ends(self) -> None:
+        """Returns when all work that was handed to the store before is done."""
+        await self.database.transact(lambda tx: None)
+
+
+def _query(
+    table: str, columns: tuple[str, ...], order: str, distinct: bool, where: Mapping[str, Any]
+) -> tuple[str, list[object]]:
+    conditions, values = _conditions(where)
+    ordered = f" ORDER BY {order}" if order else ""
+    names = ", ".join(columns) or "*"
+    only = "DISTINCT " if distinct else ""
+    return f"SELECT {only}{names} FROM {table}{conditions}{ordered}", values
+
+
+def _conditions(where: Mapping[str, Any]) -> tuple[str, list[object]]:
+    """` WHERE …`, or nothing, and its values."""
+    parts: list[str] = []
+    values: list[object] = []
+    for column, value in where.items():
+        if value is None:
+            parts.append(f"{column} IS NULL")
+        elif isinstance(value, Condition):
+            parts.append(f"{column} {value.operator}")
+            values += [value.value] if "?" in value.operator else []
+        else:
+            parts.append(f"{column} = ?")
+            values.append(value)
+    return (f" WHERE {' AND '.join(parts)}" if parts else ""), values
