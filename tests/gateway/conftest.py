@@ -4,10 +4,11 @@ from pathlib import Path
 import pytest
 
 from gateway.store.sqlite.engine import SqliteStore
+from tests.fakes.rehearsing_store import RehearsingStore
 
 
 @pytest.fixture
 async def database(tmp_path: Path) -> AsyncIterator[SqliteStore]:
-    database = SqliteStore.open(tmp_path / "kore.db")
+    database = RehearsingStore.open(tmp_path / "kore.db")
     yield database
     await database.close()

@@ -16,6 +16,7 @@ from gateway.store.port import Transaction
 from gateway.store.repositories import search, sessions
 from gateway.store.repositories.claims import TurnClaim
 from gateway.store.sqlite.engine import SqliteStore
+from tests.fakes.rehearsing_store import RehearsingStore
 from tests.gateway import stored
 from tests.gateway.parts import said, typed
 from tests.gateway.store import faults
@@ -26,7 +27,7 @@ OWNER, EIGHT = Sender("7"), Sender("8")
 
 @pytest.fixture
 async def database(tmp_path: Path) -> AsyncIterator[SqliteStore]:
-    database = SqliteStore.open(tmp_path / "kore.db")
+    database = RehearsingStore.open(tmp_path / "kore.db")
     yield database
     await database.close()
 

@@ -13,6 +13,7 @@ from gateway.delivery.user_language import UserLanguages
 from gateway.store.port import Transaction
 from gateway.store.repositories import members, preferences
 from gateway.store.sqlite.engine import SqliteStore
+from tests.fakes.rehearsing_store import RehearsingStore
 from tests.gateway.parts import said
 
 NOW = 1_000_000.0
@@ -24,7 +25,7 @@ class RefusedError(Exception):
 
 @pytest_asyncio.fixture
 async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
-    store = SqliteStore.open(tmp_path / "kore.db")
+    store = RehearsingStore.open(tmp_path / "kore.db")
     yield store
     await store.close()
 

@@ -20,6 +20,7 @@ from gateway.store.repositories import audit_outbox
 from gateway.store.repositories.audit_outbox import AuditNote
 from gateway.store.sqlite.engine import SqliteStore
 from tests.fakes.platform import Platform
+from tests.fakes.rehearsing_store import RehearsingStore
 from tests.gateway.parts import Parts, running, said
 
 CODE = re.compile(r"[A-Z2-9]{4}-[A-Z2-9]{4}")
@@ -144,7 +145,7 @@ async def put(database: SqliteStore, reasons: Sequence[str]) -> None:
 
 
 async def test_what_cannot_be_recorded_now_is_recorded_later(tmp_path: Path) -> None:
-    database, full = SqliteStore.open(tmp_path / "kore.db"), Full()
+    database, full = RehearsingStore.open(tmp_path / "kore.db"), Full()
     await put(database, ["a", "b"])
     carrier = AuditRelay(database, full)
     await carrier.flush()
@@ -156,10 +157,10 @@ async def test_what_cannot_be_recorded_now_is_recorded_later(tmp_path: Path) -> 
 
 
 async def test_a_kill_behind_the_change_forgets_no_note(tmp_path: Path) -> None:
-    database = SqliteStore.open(tmp_path / "kore.db")
+    database = RehearsingStore.open(tmp_path / "kore.db")
     await put(database, ["let in"])
     await database.close()
-    database, log = SqliteStore.open(tmp_path / "kore.db"), AuditLog(tmp_path / "audit")
+    database, log = RehearsingStore.open(tmp_path / "kore.db"), AuditLog(tmp_path / "audit")
     await AuditRelay(database, log).flush()
     await log.close()
     await database.close()

@@ -191,7 +191,7 @@ async def test_what_a_file_says_is_nobodys_word(db: Transaction) -> None:
     session = taken_in(db, text({"_type": "meta", "taint": []}, said, forged))
     assert sessions.taint_of(db, session) == {"untrusted", "private"}
     exposure = TaintState(sessions.taint_of(db, session), sessions.load_all(db, session))
-    assert not exposure.is_said(link)
+    assert not exposure.is_from_person(link)
     assert not await exposure.is_quoted(link)
     assert not exposure.is_shown(link)
 
@@ -199,7 +199,7 @@ async def test_what_a_file_says_is_nobodys_word(db: Transaction) -> None:
 def test_what_is_said_after_an_import_is_the_speakers_word(db: Transaction) -> None:
     session = taken_in(db, text(KODAX[0], {"role": "user", "content": "hi"}))
     sessions.append_messages(db, session, None, [user("see https://a.example/b")], 3.0)
-    assert TaintState(messages=sessions.load_all(db, session)).is_said("https://a.example/b")
+    assert TaintState(messages=sessions.load_all(db, session)).is_from_person("https://a.example/b")
 
 
 def test_a_last_line_that_was_cut_off_is_left_out(db: Transaction) -> None:
