@@ -6,8 +6,6 @@ import os
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager
-from functools import partial
-from typing import TYPE_CHECKING
 
 from agent.security.redaction import Redactor
 from agent.security.sandbox.orphan_processes import end_orphans, recorded_commands
@@ -18,13 +16,21 @@ from gateway.channels.console import ConsoleChannel
 from gateway.channels.registry import open_channels, places_of
 from gateway.commands.table import menu
 from gateway.config import Settings
-from gateway.container import Channels, Container, SecurityContext, build_container
-from gateway.control.handover import DataOwnership, Handover, take_over
+from gateway.container import (
+    Channels,
+    Container,
+    Resources,
+    SecurityContext,
+    access_control,
+    build_container,
+)
+from gateway.control.handover import DataOwnership, take_over
 from gateway.core.event_hub import EventHub
 from gateway.core.messages import ONCE
 from gateway.delivery import outbound_files
 from gateway.delivery.retry_policy import LONGEST_REST_S
 from gateway.ops.audit.log import AuditLog
+from gateway.ops.config_reload import WatchedConfig
 from gateway.runtime.lock import acquire
 from gateway.runtime.paths import DataDir
 from gateway.runtime.sandbox import choose_sandbox
@@ -41,9 +47,6 @@ from gateway.store.sqlite.engine import SqliteStore
 from gateway.store.sqlite.rekey import discard_copies
 from gateway.turns.agent_factory import build_agent
 
-if TYPE_CHECKING:
-    from gateway.ops.user_data import UserDataService
-
 log = logging.getLogger(__name__)
 
 STOP_S = 10.0
@@ -51,13 +54,19 @@ STOP_S = 10.0
 
 @asynccontextmanager
 async def open_app(
-    settings: Settings, home: DataDir, *, channels: bool, attended: Sequence[str] = ()
+    settings: Settings,
+    home: DataDir,
+    *,
+    channels: bool,
+    attended: Sequence[str] = (),
+    config: WatchedConfig | None = None,
 ) -> AsyncIterator[Container]:
     """Own the data and run until the block ends; then drain and close.
 
     With `channels` everything that is enabled is started, else the console alone, and a gateway
     that asks for the data is given it. `attended` are lanes of one-shot runs that still wait for
-    their answers. Raises `Locked` when another process owns the data, `StoreError`, `ConfigError`.
+    their answers, `config` the files whose changes are taken in. Raises `Locked` when another
+    process owns the data, `StoreError`, `ConfigError`.
     """
     home.ensure()
     async with AsyncExitStack() as stack:
@@ -82,47 +91,49 @@ async def open_app(
         agent = await build_agent(settings, home, choice.sandbox)
         stack.push_async_callback(agent.aclose)
         agent.changes = open_change_log(database, home.undo, cipher)
-        watchers = EventHub()
+        events = EventHub()
         places = await places_of(settings, database)
-        ways: Channels = {}
-        _add(ways, ConsoleChannel(watchers))
+        running: Channels = {}
+        _add(running, ConsoleChannel(events))
         if channels:
             for channel in await open_channels(settings, database, stack, places, menu=menu()):
-                _add(ways, channel)
-        await database.transact(limit, ways.keys())
+                _add(running, channel)
+        await database.transact(limit, running.keys())
         await database.transact(set_queues, {"telegram": settings.telegram.queue})
-        await database.transact(_recover, owned.attended)
+        await database.transact(recover, owned.attended)
         redactor = redactor_of(settings, os.environ)
-        policies = RoleRegistry.of(settings)
-        audit = await _record(policies, home, redactor, stack)
-        safety = SecurityContext(policies, audit, redactor, str(choice), places)
-        app = build_container(settings, database, agent, watchers, ways, safety)
-        app.service.custodian = partial(_custodian, settings, home, app)
-        await database.transact(app.bus.pairing.pairing.load)
-        await database.transact(app.sender.languages.load)
-        await app.bus.audit_relay.flush()
+        roles = RoleRegistry.of(settings)
+        audit = await _open_audit_log(roles, home, redactor, stack)
+        access = access_control(settings, running, places)
+        security = SecurityContext(access, roles, audit, redactor, str(choice))
+        app = build_container(
+            settings,
+            Resources(home, database, agent, events, running, security),
+            hands_over=not channels,
+            config=config,
+        )
+        await database.transact(app.codes.load)
+        await database.transact(app.languages.load)
+        await app.audit_relay.flush()
         if await database.transact(preferences.get_state, preferences.DELETION):
             log.info("finishing the deletion of a person's data that was cut off")
-            if left := await _custodian(settings, home, app).finish():
+            if left := await app.user_data().finish():
                 log.warning("%d files or folders of theirs could not be deleted", left)
-        say_who_is_let_in(ways, app.bus.pairing.access)
-        handover = None
-        if not channels:
-            handover = app.service.handover = Handover(database, app.bus, watchers)
-        async with _running(app, database, watchers, handover), _reachable(app, home):
+        say_who_is_let_in(running, access)
+        async with _running(app, database, events), _reachable(app, home):
             if channels:
-                app.service.job_service.attended.set()
-                await stack.enter_async_context(_observable(app, settings, ways))
+                app.jobs.attended.set()
+                await stack.enter_async_context(_observable(app, settings, running))
             yield app
 
 
-async def _record(
-    policies: RoleRegistry, home: DataDir, redactor: Redactor, stack: AsyncExitStack
+async def _open_audit_log(
+    roles: RoleRegistry, home: DataDir, redactor: Redactor, stack: AsyncExitStack
 ) -> AuditLog:
-    """The open record of what is decided. Raises `AuditError`."""
+    """Raises `AuditError`."""
     audit = AuditLog(
         home.audit,
-        level=lambda: policies.audit_level,
+        level=lambda: roles.audit_level,
         clean=redactor.clean,
         mark=home.audit_mark,
     )
@@ -131,35 +142,18 @@ async def _record(
     return audit
 
 
-def _custodian(settings: Settings, home: DataDir, app: Container) -> "UserDataService":
-    """Who keeps what is kept of people; called for a few times in a Kore's life."""
-    from gateway.ops.user_data import UserDataService
-
-    return UserDataService(
-        app.database,
-        home,
-        settings.agent.workspace,
-        app.reload_targets.access,
-        app.evict_window,
-        app.bus.pairing.pairing.load,
-        app.bus.audit_relay.flush,
-    )
-
-
 @asynccontextmanager
-async def _running(
-    app: Container, database: SqliteStore, watchers: EventHub, handover: Handover | None
-) -> AsyncIterator[None]:
+async def _running(app: Container, database: SqliteStore, events: EventHub) -> AsyncIterator[None]:
     """Lanes, senders, pollers, in this order; on the way out the pollers end first."""
     async with asyncio.TaskGroup() as group:
         work = [
             group.create_task(app.bus.run(), name="bus"),
             group.create_task(app.sender.run(), name="delivery"),
             group.create_task(app.compactions.run(), name="compactions"),
-            group.create_task(app.scheduler.run(), name="scheduler"),
+            group.create_task(app.timer.run(), name="scheduler"),
         ]
-        if handover is not None:
-            work.append(group.create_task(handover.run(), name="handover"))
+        if app.handover is not None:
+            work.append(group.create_task(app.handover.run(), name="handover"))
         receiving = group.create_task(_receive(app), name="reception")
         try:
             yield
@@ -172,7 +166,7 @@ async def _running(
                     await app.sender.flush()
             except TimeoutError:
                 log.warning("stopped with work under way; it goes on at the next start")
-            watchers.close()
+            events.close()
             for task in work:
                 task.cancel()
             await asyncio.wait(work)
@@ -182,8 +176,8 @@ async def _running(
 async def _receive(app: Container) -> None:
     """What comes in, and the files that belong to it."""
     async with asyncio.TaskGroup() as group:
-        group.create_task(app.downloader.run(app.bus.wake), name="porter")
-        group.create_task(app.channels.run(app.downloader.wrap_accept(app.bus.accept)))
+        group.create_task(app.downloader.run(), name="downloads")
+        group.create_task(app.supervisor.run(app.downloader.wrap_accept(app.bus.accept)))
 
 
 @asynccontextmanager
@@ -196,7 +190,7 @@ async def _reachable(app: Container, home: DataDir) -> AsyncIterator[None]:
 
 
 def _observable(
-    app: Container, settings: Settings, ways: Channels
+    app: Container, settings: Settings, channels: Channels
 ) -> AbstractAsyncContextManager[object]:
     """Supervisors ask this process how it is, and platforms call it that were told to."""
     from gateway.control.health import check_host, page, serve_health
@@ -213,7 +207,7 @@ def _observable(
     host, port = settings.http.host, settings.http.port
     called = {
         channel.hook_path: channel
-        for channel in ways.values()
+        for channel in channels.values()
         if isinstance(channel, SupportsWebhook) and channel.hook_path
     }
     if not called:
@@ -224,11 +218,11 @@ def _observable(
     return serve_webhooks(host, port, lambda head: page(head, app.service, counts), called)
 
 
-def _add(ways: Channels, channel: Channel) -> None:
-    ways[channel.name, channel.account] = channel
+def _add(channels: Channels, channel: Channel) -> None:
+    channels[channel.name, channel.account] = channel
 
 
-def _recover(tx: Transaction, attended: Sequence[str]) -> None:
+def recover(tx: Transaction, attended: Sequence[str]) -> None:
     """Sort out what the last process left, before anything runs."""
     given_up = turns.abandon(tx, ONCE, time.time(), attended)
     given_up += subagent_tasks.abandon(tx, ONCE, time.time(), attended)

@@ -1,17 +1,22 @@
-"""The parts of a running gateway, made of what is open already and put together."""
+"""The parts of a running gateway, made of what is open already: one function for program and
+tests."""
 
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from agent.agent import Agent
 from agent.records import frozen
 from agent.security.redaction import Redactor
 from gateway.access.approval_coordinator import ApprovalCoordinator
 from gateway.access.approvals import ApprovalService
+from gateway.access.chat_membership import ChatMembership
 from gateway.access.control import AccessControl
+from gateway.access.pairing import PairingCodes
 from gateway.access.pairing_service import PairingService
 from gateway.access.roles import RoleRegistry
-from gateway.bus.bus import MessageBus
+from gateway.bus.bus import CONCURRENT_TURNS, MessageBus
+from gateway.bus.command_runner import CommandRunner
 from gateway.bus.ingest import Ingestor
 from gateway.channels.base import Channel
 from gateway.channels.chat_settings import ChatSettingsIndex
@@ -20,143 +25,383 @@ from gateway.channels.supervisor import ChannelSupervisor
 from gateway.commands import is_command, read_command
 from gateway.commands.dispatcher import CommandDispatcher, CommandServices
 from gateway.config import Settings
+from gateway.control.handover import Handover
 from gateway.control.local_service import LocalService
 from gateway.control.runtime_status import RuntimeStatus
 from gateway.core.event_hub import EventHub
-from gateway.delivery.sender import OutboxSender
+from gateway.delivery.outbox_reader import Wait
+from gateway.delivery.renderer import ReplyRenderer
+from gateway.delivery.sender import OutboxSender, wait_for
 from gateway.delivery.user_language import UserLanguages
 from gateway.media.downloader import MediaDownloader
 from gateway.media.transcription import Transcriber
 from gateway.ops.audit.log import AuditLog
 from gateway.ops.audit.relay import AuditRelay
-from gateway.ops.config_reload import ReloadTargets
+from gateway.ops.config_reload import ConfigReloader, ReloadTargets, WatchedConfig
+from gateway.runtime.paths import DataDir
+from gateway.scheduler.job_context import FiredJobs
 from gateway.scheduler.service import JobService
 from gateway.scheduler.timer import JobTimer
+from gateway.sessions.background_work import BackgroundWork
+from gateway.sessions.window_cache import SessionWindowCache
+from gateway.store.port import Transaction
 from gateway.store.sqlite.engine import SqliteStore
 from gateway.turns.compaction import CompactionService
+from gateway.turns.isolation import Isolation
 from gateway.turns.permissions import TurnPermissions
 from gateway.turns.runner import TurnRunner
+from gateway.turns.subagents import SubagentCoordinator
 from gateway.turns.usage_limits import warn_unenforceable
 from gateway.turns.usage_meter import StoreUsageMeter
+
+if TYPE_CHECKING:
+    from gateway.ops.user_data import UserDataService
 
 # By name and account.
 Channels = dict[tuple[str, str], Channel]
 
 
 @frozen
-class Container:
-    """The running parts that others speak to; `forget` drops what is in memory of a session."""
-
-    service: LocalService
-    bus: MessageBus
-    sender: OutboxSender
-    channels: ChannelSupervisor
-    compactions: CompactionService
-    reload_targets: ReloadTargets
-    database: SqliteStore
-    downloader: MediaDownloader
-    evict_window: Callable[[str], None]
-    scheduler: JobTimer
-
-
-@frozen
 class SecurityContext:
-    """Who decides, who records it, what may never be shown, in words what holds commands, and
-    what is said of single chats."""
+    """Who may speak, what roles may do, who records decisions, what is never shown, and in words
+    what holds commands."""
 
-    policies: RoleRegistry
+    access: AccessControl
+    roles: RoleRegistry
     audit: AuditLog
     redactor: Redactor
     sandbox: str
-    places: ChatSettingsIndex
+
+
+@frozen
+class Resources:
+    """What is open when the parts are made; it is closed by whoever has opened it."""
+
+    home: DataDir
+    database: SqliteStore
+    agent: Agent
+    events: EventHub
+    channels: Channels
+    security: SecurityContext
+
+
+@frozen
+class Timing:
+    """How parts tell the time and wait; tests bring clocks of their own."""
+
+    sender_clock: Callable[[], float] | None = None
+    sender_wait: Wait = wait_for
+    usage_clock: Callable[[], float] = time.time
+    job_clock: Callable[[], float] = time.time
+    job_wait: Wait = wait_for
+
+
+@frozen
+class Container:
+    """The running parts. `handover` is there where the data can be handed over, `reloader` where
+    files of the configuration are watched."""
+
+    access: AccessControl
+    approvals: ApprovalCoordinator
+    audit_relay: AuditRelay
+    bus: MessageBus
+    codes: PairingCodes
+    compactions: CompactionService
+    downloader: MediaDownloader
+    handover: Handover | None
+    ingestor: Ingestor
+    jobs: JobService
+    languages: UserLanguages
+    reloader: ConfigReloader | None
+    renderer: ReplyRenderer
+    sender: OutboxSender
+    service: LocalService
+    subagents: SubagentCoordinator
+    supervisor: ChannelSupervisor
+    timer: JobTimer
+    turns: TurnRunner
+    user_data: Callable[[], "UserDataService"]
+
+
+def access_control(
+    settings: Settings, channels: Channels, places: ChatSettingsIndex
+) -> AccessControl:
+    """Who may speak, as the settings say."""
+    return AccessControl(
+        sole_owner(settings.access.owner, settings.telegram.allow_from),
+        {key: allowed_senders(settings, key) for key in channels},
+        settings.access.roles,
+        places=places,
+    )
 
 
 def build_container(
     settings: Settings,
-    database: SqliteStore,
-    agent: Agent,
-    watchers: EventHub,
-    ways: Channels,
-    safety: SecurityContext,
+    resources: Resources,
+    *,
+    hands_over: bool = False,
+    config: WatchedConfig | None = None,
+    timing: Timing | None = None,
+    concurrent_turns: int = CONCURRENT_TURNS,
 ) -> Container:
     """Nothing runs yet and nothing is awaited."""
-    owner = sole_owner(settings.access.owner, settings.telegram.allow_from)
-    allow = {key: allowed_senders(settings, key) for key in ways}
-    access = AccessControl(owner, allow, settings.access.roles, places=safety.places)
+    timing = timing or Timing()
+    database, agent = resources.database, resources.agent
+    events, channels = resources.events, resources.channels
+    access, redactor = resources.security.access, resources.security.redactor
+
+    # These parts call others that are made of them: those are named below.
+    def wake_lane(lane: str) -> None:
+        bus.wake(lane)
+
+    def wake_fired(fired: FiredJobs) -> None:
+        timer.wake(fired)
+
+    def deny_unseen(tx: Transaction, delivery_id: str) -> Callable[[], None]:
+        return approvals.deny_unseen(tx, delivery_id)
+
     languages = UserLanguages(settings.agent.language)
-    delivery = OutboxSender(database, ways, redactor=safety.redactor, languages=languages)
-    clerk = ApprovalService(delivery, access, expires_s=settings.security.approval_timeout_s)
-    approvals = ApprovalCoordinator(database, delivery, watchers, clerk)
-    held = agent.settings.tools.sandbox
-    confined = held is not None and held.confines
-    rules = TurnPermissions(
-        access,
-        approvals,
-        settings.agent.workspace,
-        safety.policies,
-        confined,
-        audit=safety.audit,
+    renderer = ReplyRenderer(channels, redactor)
+    sender = OutboxSender(
+        database=database,
+        renderer=renderer,
+        languages=languages,
+        when_given_up=deny_unseen,
+        clock=timing.sender_clock,
+        wait=timing.sender_wait,
+    )
+    approval_service = ApprovalService(
+        renderer=renderer,
+        languages=languages,
+        access=access,
+        expires_s=settings.security.approval_timeout_s,
+    )
+    approvals = ApprovalCoordinator(
+        database=database,
+        service=approval_service,
+        renderer=renderer,
+        sender=sender,
+        events=events,
+        wake=wake_lane,
+    )
+    sandbox = agent.settings.tools.sandbox
+    confined = sandbox is not None and sandbox.confines
+    permissions = TurnPermissions(
+        access=access,
+        approvals=approvals,
+        workspace=settings.agent.workspace,
+        policies=resources.security.roles,
+        confined=confined,
+        audit=resources.security.audit,
         schedule=settings.schedule,
     )
-    spending = StoreUsageMeter(
-        database, delivery, access, settings.limits, errand_usd=settings.subagents.max_cost_usd
+    usage = StoreUsageMeter(
+        database=database,
+        renderer=renderer,
+        sender=sender,
+        languages=languages,
+        access=access,
+        limits=settings.limits,
+        clock=timing.usage_clock,
+        subagent_max_cost_usd=settings.subagents.max_cost_usd,
     )
     warn_unenforceable(settings.limits, agent.models)
-    timetable = JobService(database, delivery, rules)
-    work = TurnRunner(database, agent, delivery, watchers, rules, spending, timetable, is_command)
-    reception = ChannelSupervisor(ways)
-    facts = RuntimeStatus(
+    jobs = JobService(
+        database=database,
+        permissions=permissions,
+        renderer=renderer,
+        languages=languages,
+        on_fired=wake_fired,
+    )
+    windows = SessionWindowCache(database)
+    isolation = Isolation()
+    compactions = CompactionService(
+        database=database,
+        agent=agent,
+        windows=windows,
+        renderer=renderer,
+        sender=sender,
+        events=events,
+        usage=usage,
+        audience=permissions.audience,
+    )
+    subagents = SubagentCoordinator(
+        database=database,
+        agent=agent,
+        permissions=permissions,
+        renderer=renderer,
+        sender=sender,
+        wake=wake_lane,
+    )
+    background = BackgroundWork(agent=agent, database=database, events=events)
+    turns = TurnRunner(
+        database=database,
+        agent=agent,
+        renderer=renderer,
+        sender=sender,
+        events=events,
+        permissions=permissions,
+        usage=usage,
+        windows=windows,
+        isolation=isolation,
+        compactions=compactions,
+        subagents=subagents,
+        background=background,
+        jobs=jobs,
+        is_command=is_command,
+    )
+    supervisor = ChannelSupervisor(channels)
+    status = RuntimeStatus(
         models=lambda: agent.models,
         workspace=settings.agent.workspace,
-        channels=ways,
-        supervisor=reception,
+        channels=channels,
+        supervisor=supervisor,
         started_at=time.monotonic(),
-        sandbox=safety.sandbox,
+        sandbox=resources.security.sandbox,
         exec_hosts=settings.security.exec_hosts if confined else (),
     )
-    door = PairingService(access, delivery.render, languages)
-    office = CommandServices(
+    codes = PairingCodes(access)
+    pairing = PairingService(access=access, codes=codes, renderer=renderer, languages=languages)
+    command_services = CommandServices(
         agent=agent,
         database=database,
-        windows=work.windows,
-        pairing=door,
-        status=facts.for_chat,
-        default_mode=safety.policies.default_mode,
-        compact=work.compactions.compact,
-        audience=work.speaking,
-        permissions=rules,
+        access=access,
+        pairing=pairing,
+        permissions=permissions,
+        status=status.for_chat,
+        default_mode=resources.security.roles.default_mode,
+        compact=compactions.compact,
+        renderer=renderer,
         languages=languages,
-        jobs=timetable,
-        default_trace=delivery.trace,
+        jobs=jobs,
     )
-    notes = AuditRelay(database, safety.audit)
-    intake = Ingestor(database, door, delivery, clerk, notes, read_command)
-    bus = MessageBus(database, intake, CommandDispatcher(office), work, approvals)
-    return Container(
-        service=LocalService(database, bus, watchers, approvals, work, timetable, facts),
-        bus=bus,
-        sender=delivery,
-        channels=reception,
-        compactions=work.compactions,
-        reload_targets=ReloadTargets(
-            agent=agent,
-            policies=safety.policies,
-            access=access,
-            usage=spending,
-            sender=delivery,
-            approvals=clerk,
-            channels=ways,
-            redactor=safety.redactor,
-            bus=bus,
-        ),
+    audit_relay = AuditRelay(database, resources.security.audit)
+    ingestor = Ingestor(
         database=database,
-        downloader=MediaDownloader(
-            database,
-            delivery,
-            rules,
-            media=settings.media,
-            hears=Transcriber(settings.transcription).transcribe,
-        ),
-        evict_window=work.windows.evict,
-        scheduler=JobTimer(database, timetable, bus, delivery),
+        access=access,
+        pairing=pairing,
+        approvals=approval_service,
+        membership=ChatMembership(access=access, renderer=renderer, languages=languages),
+        audit_relay=audit_relay,
+        renderer=renderer,
+        languages=languages,
+        read_command=read_command,
+    )
+    commands = CommandRunner(
+        database=database,
+        commands=CommandDispatcher(command_services),
+        renderer=renderer,
+        sender=sender,
+        pairing=pairing,
+        audit_relay=audit_relay,
+    )
+    bus = MessageBus(
+        database=database,
+        ingestor=ingestor,
+        commands=commands,
+        turns=turns,
+        isolation=isolation,
+        subagents=subagents,
+        approvals=approvals,
+        renderer=renderer,
+        sender=sender,
+        languages=languages,
+        events=events,
+        concurrent_turns=concurrent_turns,
+    )
+    timer = JobTimer(
+        database=database,
+        jobs=jobs,
+        bus=bus,
+        sender=sender,
+        clock=timing.job_clock,
+        wait=timing.job_wait,
+    )
+    downloader = MediaDownloader(
+        database=database,
+        renderer=renderer,
+        sender=sender,
+        languages=languages,
+        inboxes=permissions,
+        wake=bus.wake,
+        media=settings.media,
+        transcribe=Transcriber(settings.transcription).transcribe,
+    )
+
+    def user_data() -> "UserDataService":
+        """Called for a few times in a Kore's life."""
+        from gateway.ops.user_data import UserDataService
+
+        return UserDataService(
+            database=database,
+            home=resources.home,
+            workspace=settings.agent.workspace,
+            access=access,
+            forget=windows.evict,
+            reload_members=codes.load,
+            flush_audit=audit_relay.flush,
+        )
+
+    handover = Handover(database=database, bus=bus, events=events) if hands_over else None
+    reload_targets = ReloadTargets(
+        agent=agent,
+        policies=resources.security.roles,
+        access=access,
+        usage=usage,
+        sender=sender,
+        renderer=renderer,
+        languages=languages,
+        approvals=approval_service,
+        channels=channels,
+        redactor=redactor,
+        bus=bus,
+    )
+    reloader = None
+    if config is not None:
+        reloader = ConfigReloader(
+            targets=reload_targets,
+            database=database,
+            home=resources.home,
+            config=config,
+            settings=settings,
+        )
+    service = LocalService(
+        database=database,
+        bus=bus,
+        renderer=renderer,
+        sender=sender,
+        languages=languages,
+        events=events,
+        approvals=approvals,
+        pairing=pairing,
+        codes=codes,
+        audit_relay=audit_relay,
+        background=background,
+        jobs=jobs,
+        status=status,
+        user_data=user_data,
+        handover=handover,
+        reloader=reloader,
+    )
+    return Container(
+        access=access,
+        approvals=approvals,
+        audit_relay=audit_relay,
+        bus=bus,
+        codes=codes,
+        compactions=compactions,
+        downloader=downloader,
+        handover=handover,
+        ingestor=ingestor,
+        jobs=jobs,
+        languages=languages,
+        reloader=reloader,
+        renderer=renderer,
+        sender=sender,
+        service=service,
+        subagents=subagents,
+        supervisor=supervisor,
+        timer=timer,
+        turns=turns,
+        user_data=user_data,
     )

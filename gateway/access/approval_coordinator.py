@@ -14,6 +14,7 @@ from gateway.channels.base import Closes, SendError
 from gateway.core.approval import ApprovalPrompt
 from gateway.core.errors import AwaitingAnswer
 from gateway.core.event_hub import EventHub
+from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.sender import OutboxSender, wait_for
 from gateway.store.errors import StoreError
 from gateway.store.port import Store, Transaction
@@ -25,56 +26,63 @@ _PAUSE_S = 5.0
 
 
 class ApprovalCoordinator:
-    """Asks, takes answers, tells who has to know, and says no when the time is over."""
+    """Asks, takes answers, tells who has to know, and says no when the time is over. `wake` lets
+    a lane go on."""
 
     def __init__(
         self,
+        *,
         database: Store,
-        delivery: OutboxSender,
-        watchers: EventHub,
-        clerk: ApprovalService,
+        service: ApprovalService,
+        renderer: ReplyRenderer,
+        sender: OutboxSender,
+        events: EventHub,
+        wake: Callable[[str], None],
     ) -> None:
-        self.service = clerk
-        self.delivery = delivery
         self._database = database
-        self._watchers = watchers
+        self._service = service
+        self._renderer = renderer
+        self._sender = sender
+        self._events = events
+        self._wake = wake
         self._news = asyncio.Event()
-        self._wake: Callable[[str], None] = lambda lane: None
-        delivery.when_given_up = self._given_up
 
     def approver(self, asking: Callable[[], ApprovalContext]) -> "TurnApprover":
         return TurnApprover(self, asking)
 
-    async def run(self, wake: Callable[[str], None]) -> None:
-        """Close what nobody answers in time, until cancelled. `wake` lets a lane go on."""
-        self._wake = wake
+    async def run(self) -> None:
+        """Close what nobody answers in time, until cancelled."""
         while True:
             self._news.clear()
             try:
-                self.publish_closed(await self._database.transact(self.service.expire, time.time()))
+                self.publish_closed(
+                    await self._database.transact(self._service.expire, time.time())
+                )
                 next_at = await self._database.transact(approvals.next_expiry)
             except StoreError as exc:
                 log.error("questions wait: %s", exc)
-                next_at = self.service.clock() + _PAUSE_S
+                next_at = self._service.clock() + _PAUSE_S
             if next_at is None:
                 await self._news.wait()
             else:
-                await wait_for(self._news, next_at - self.service.clock())
+                await wait_for(self._news, next_at - self._service.clock())
 
     async def ask(self, asking: ApprovalContext, request: ApprovalRequest) -> Answered:
         """The answer that is stored for this call. Raises `AwaitingAnswer` when there is none
         yet, and `KoreError` when nobody can be asked."""
-        found = await self._database.transact(self.service.ask, asking, request, time.time())
+        found = await self._database.transact(self._service.ask, asking, request, time.time())
         if isinstance(found, ApprovalPrompt):
             for lane in {found.lane, found.route.lane}:
-                self.delivery.wake(lane)
+                self._sender.wake(lane)
             self._news.set()
             raise AwaitingAnswer(f"question {found.number} is open", t("Waiting for an answer"))
         return found
 
     async def answer(self, nonce: str, answer: Answer, by: str) -> bool:
         """An answer from a screen of the owner; False when the question is not open any more."""
-        settled = await self._database.transact(self.service.answer, nonce, answer, by, time.time())
+        settled = await self._database.transact(
+            self._service.answer, nonce, answer, by, time.time()
+        )
         self.publish_closed(settled)
         return any(one.state == answer for one in settled)
 
@@ -85,7 +93,7 @@ class ApprovalCoordinator:
         """Show a lane's open questions to whoever watches; who knows one is not shown it again."""
         for question in await self.open_questions(lane):
             for place in {question.lane, question.route.lane}:
-                self._watchers.publish(place, self.asked_event(question))
+                self._events.publish(place, self.asked_event(question))
 
     def asked_event(self, question: ApprovalPrompt) -> ApprovalAsked:
         """The question as screens see it; the time that is left counts from now."""
@@ -95,7 +103,7 @@ class ApprovalCoordinator:
             arguments=question.arguments,
             reason=question.reason,
             diff=question.diff,
-            expires_s=max(0.0, round(question.expires_at - self.service.clock(), 1)),
+            expires_s=max(0.0, round(question.expires_at - self._service.clock(), 1)),
             number=question.number,
             folder=question.folder,
             sends=question.sends,
@@ -109,18 +117,20 @@ class ApprovalCoordinator:
             answer: Answer = next((known for known in answers if known == one.state), "deny")
             answered = ApprovalAnswered(question.nonce, one.by or one.state, answer)
             for lane in {question.lane, question.route.lane}:
-                self._watchers.publish(lane, answered)
-                self.delivery.wake(lane)
+                self._events.publish(lane, answered)
+                self._sender.wake(lane)
             self._wake(question.lane)
 
-    def _given_up(self, tx: Transaction, delivery_id: str) -> Callable[[], None]:
-        settled = self.service.unseen(tx, delivery_id, time.time())
+    def deny_unseen(self, tx: Transaction, delivery_id: str) -> Callable[[], None]:
+        """Deny the question whose file this delivery was: it is given up. Returns what publishes
+        that once it is on disk."""
+        settled = self._service.unseen(tx, delivery_id, time.time())
         return lambda: self.publish_closed(settled)
 
     async def acknowledge(self, pressed: ButtonOutcome) -> None:
         """Show the presser what came of it, as long as the platform still can."""
         message = pressed.message
-        channel = self.delivery.asks(message.route)
+        channel = self._renderer.asks(message.route)
         if channel is None:
             return
         try:

@@ -1,4 +1,4 @@
-"""The clerk: puts questions and files their answers, inside the caller's transaction."""
+"""Approvals in the database: asked, answered and closed inside the caller's transaction."""
 
 import secrets
 from collections.abc import Callable
@@ -13,7 +13,8 @@ from gateway.access.control import AccessControl
 from gateway.core.approval import ApprovalPrompt, State, fingerprint, read_press, title_of, verdict
 from gateway.core.markdown import escape_markdown
 from gateway.core.messages import CONSOLE, InboundMessage, OutboundPart, Route
-from gateway.delivery.sender import OutboxSender
+from gateway.delivery.renderer import ReplyRenderer
+from gateway.delivery.user_language import UserLanguages
 from gateway.runtime.clock import SteadyClock
 from gateway.store.port import Transaction
 from gateway.store.repositories import approvals, outbox, sessions
@@ -60,20 +61,22 @@ class ButtonOutcome:
 
 
 class ApprovalService:
-    """What is settled here is to be told (`Approvals.tell`) once the transaction is on disk.
+    """What is closed here is published by `ApprovalCoordinator` once the transaction is on disk.
 
     Questions are put, and expire, by `clock`, which does not jump.
     """
 
     def __init__(
         self,
-        delivery: OutboxSender,
-        access: AccessControl,
         *,
+        renderer: ReplyRenderer,
+        languages: UserLanguages,
+        access: AccessControl,
         expires_s: float = EXPIRES_S,
         clock: Callable[[], float] | None = None,
     ) -> None:
-        self._delivery = delivery
+        self._renderer = renderer
+        self._languages = languages
         self._access = access
         self.expires_s = expires_s
         self.clock = clock or SteadyClock()
@@ -99,14 +102,14 @@ class ApprovalService:
             return Answered("deny", "not asked: the turn is to stop")
         route, principal = self._where(tx, asking.message)
         limit_s = CONSOLE_EXPIRES_S if route.channel == CONSOLE else self.expires_s
-        clean = self._delivery.redactor.clean
+        clean = self._renderer.clean
         asked_at = self.clock()
         question = ApprovalPrompt(
             nonce=secrets.token_urlsafe(12),
             number=0,
             title=clean(title_of(request)),
             tool=request.tool,
-            arguments=self._delivery.redactor.clean_data(dict(request.arguments)),
+            arguments=self._renderer.clean_data(dict(request.arguments)),
             reason=clean(request.reason),
             lane=asking.message.session_key,
             session=asking.session,
@@ -136,7 +139,7 @@ class ApprovalService:
             if known is None:
                 raise KoreError(t("this needs approval, and the owner has no private chat with me"))
             found = known
-        if found.channel != CONSOLE and self._delivery.asks(found) is None:
+        if found.channel != CONSOLE and self._renderer.asks(found) is None:
             raise KoreError(t("this needs approval, and nobody can be asked in that chat"))
         return found, principal
 
@@ -145,12 +148,12 @@ class ApprovalService:
     ) -> list[OutgoingReply]:
         """The question, and a word to somebody else's chat that it was put."""
         letters = []
-        channel = self._delivery.asks(question.route)
+        channel = self._renderer.asks(question.route)
         elsewhere = question.route.lane != message.route.lane
         if channel is not None:
             reply_to = None if elsewhere or message.private else message.message_id
             name = f"q{question.number}"
-            with use_locale(self._delivery.languages.of_person(question.principal)):
+            with use_locale(self._languages.of_person(question.principal)):
                 part = channel.show(question)
                 file = channel.whole(question)
                 if file is not None:
@@ -186,14 +189,14 @@ class ApprovalService:
             if delivery_id != _file_of(question.number):
                 continue
             settled.append(self._close(tx, question, "deny", t(_UNSEEN), now))
-            with use_locale(self._delivery.languages.of_person(question.principal)):
+            with use_locale(self._languages.of_person(question.principal)):
                 text = t(
                     "⛔ Question {n} ({title}) is denied: the file with the full text "
                     "could not be sent here.",
                     n=question.number,
                     title=escape_markdown(question.title),
                 )
-                told = self._delivery.render(question.route, text)
+                told = self._renderer.render(question.route, text)
             letter = OutgoingReply(f"q{question.number}.unseen", question.route, told, "notice")
             _put(tx, question, None, [letter], now)
         return settled
@@ -209,9 +212,9 @@ class ApprovalService:
         """Store what was decided; the message that asked shows it and loses its buttons."""
         approvals.close_approval(tx, question, state, by, now)
         name = f"q{question.number}"
-        channel = self._delivery.asks(question.route)
+        channel = self._renderer.asks(question.route)
         if channel is not None and not outbox.drop_unsent(tx, name, "decided"):
-            with use_locale(self._delivery.languages.of_person(question.principal)):
+            with use_locale(self._languages.of_person(question.principal)):
                 part = channel.show(question, verdict(state, by))
             letter = OutgoingReply(f"{name}.done", question.route, [part], "approval", edits=name)
             _put(tx, question, None, [letter], now)
@@ -266,7 +269,7 @@ class ApprovalService:
                 n=question.number,
                 title=escape_markdown(question.title),
             )
-            parts = self._delivery.render(message.route, text)
+            parts = self._renderer.render(message.route, text)
             letter = OutgoingReply(f"q{question.number}.waits", message.route, parts, "notice")
             _put(tx, question, None, [letter], now)
         return bool(open_here)

@@ -7,7 +7,8 @@ from gateway.access.control import AccessControl
 from gateway.core.channel_events import Standing
 from gateway.core.markdown import escape_markdown
 from gateway.core.messages import Route
-from gateway.delivery.sender import OutboxSender
+from gateway.delivery.renderer import ReplyRenderer
+from gateway.delivery.user_language import UserLanguages
 from gateway.store.port import Transaction
 from gateway.store.repositories import chats, outbox
 from gateway.store.repositories.outbox import OutgoingReply
@@ -20,9 +21,12 @@ _NAME = "presence:"
 class ChatMembership:
     """Works inside the transaction that stores what brought the news."""
 
-    def __init__(self, access: AccessControl, delivery: OutboxSender) -> None:
+    def __init__(
+        self, *, access: AccessControl, renderer: ReplyRenderer, languages: UserLanguages
+    ) -> None:
         self._access = access
-        self._delivery = delivery
+        self._renderer = renderer
+        self._languages = languages
 
     def record(self, tx: Transaction, standings: Iterable[Standing], now: float) -> set[str]:
         """Returns the lanes that got a letter by it."""
@@ -30,15 +34,14 @@ class ChatMembership:
         for standing in standings:
             owner = self._owner_route(standing.route)
             is_owners = owner is not None and owner.chat_id == standing.route.chat_id
-            languages = self._delivery.languages
-            with use_locale(languages.of_route(owner or standing.route)):
+            with use_locale(self._languages.of_route(owner or standing.route)):
                 text = self._notice_text(tx, standing, now)
             if owner is None or is_owners or text is None:
                 continue
             if not standing.private and self._is_notice_limit_reached(tx, now):
                 continue
             name = f"{_NAME}{standing.event_id}"
-            letter = OutgoingReply(name, owner, self._delivery.render(owner, text), "notice")
+            letter = OutgoingReply(name, owner, self._renderer.render(owner, text), "notice")
             outbox.put(tx, None, [letter], now)
             told.add(owner.lane)
         return told

@@ -1,6 +1,6 @@
-"""The door: what strangers, the owner and `kore pair` are told about pairing."""
+"""Pairing: what strangers, the owner and `kore pair` are told about it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -13,7 +13,8 @@ from gateway.access.pairing_request import (
     for_stranger,
     read_press,
 )
-from gateway.core.messages import InboundMessage, OutboundPart, Route
+from gateway.core.messages import InboundMessage, Route
+from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.user_language import UserLanguages
 from gateway.store.port import Transaction
 from gateway.store.repositories import audit_outbox, members, outbox
@@ -30,14 +31,16 @@ class PairingService:
 
     def __init__(
         self,
+        *,
         access: AccessControl,
-        render: Callable[[Route, str], Sequence[OutboundPart]],
-        languages: UserLanguages | None = None,
+        codes: PairingCodes,
+        renderer: ReplyRenderer,
+        languages: UserLanguages,
     ) -> None:
-        self.access = access
-        self._languages = languages or UserLanguages()
-        self.pairing = PairingCodes(access)
-        self._render = render
+        self._access = access
+        self._codes = codes
+        self._languages = languages
+        self._render = renderer.render
         self._mention_routes: set[str] = set()
 
     def mention_lanes(self) -> set[str]:
@@ -53,13 +56,13 @@ class PairingService:
         if not message.private:
             self._tell_owner_of_mention(tx, message, now)
             return False
-        code = self.pairing.ask(tx, message, now)
+        code = self._codes.ask(tx, message, now)
         if code is None:
             return False
         # So that the decision, too, comes in the language in which they asked.
         self._languages.record_client_language(tx, message)
         name = f"pair:{message.session_key}:{message.event_id}"
-        self._post(tx, name, message.route, for_stranger(code, self.access.owner_id), now)
+        self._post(tx, name, message.route, for_stranger(code, self._access.owner_id), now)
         owner = self._owner_route(message)
         if owner is not None:
             self._ask_owner(tx, message, owner, code, now)
@@ -67,16 +70,16 @@ class PairingService:
 
     def invite(self, tx: Transaction, channel: str, account: str, now: float) -> tuple[bool, str]:
         """Whether somebody can be invited to be the owner, and the code; else why not."""
-        owner = self.pairing.owner(tx)
+        owner = self._codes.owner(tx)
         if owner is not None:
             return False, t("This Kore already has an owner: {name}.", name=owner)
-        return True, self.pairing.invite(tx, channel, account, now)
+        return True, self._codes.invite(tx, channel, account, now)
 
     def redeem_invitation(
         self, tx: Transaction, message: InboundMessage, code: str, now: float
     ) -> bool:
         """Somebody came by a link with a code; whether that has made them the owner."""
-        asking = self.pairing.redeem(tx, message, code, now)
+        asking = self._codes.redeem(tx, message, code, now)
         if asking is None:
             return False
         self._let_in(tx, PairingResult(asking, owner=True), "an invitation", now)
@@ -90,23 +93,23 @@ class PairingService:
             return t("This button no longer works.")
         if not message.private or message.chat_id != route.chat_id:
             return t("This request belongs to another chat.")
-        if not self.access.is_owner(message):
+        if not self._access.is_owner(message):
             return t("Only my owner can do that.")
         petition, approved = pressed
         for asking in _requests(tx, now):
             if PairingRequestCard.of(asking).name == petition.name:
                 by = message.principal
                 if approved:
-                    verdict = self.pairing.admit(tx, asking, by, now)
+                    verdict = self._codes.admit(tx, asking, by, now)
                     return self._let_in(tx, verdict, by, now)
-                self.pairing.reject(tx, asking, now)
+                self._codes.reject(tx, asking, now)
                 return self._reject(tx, asking, by, now)
         self._close_cards(tx, petition, lambda: t("⌛ Expired"), now)
         return t("Too late: this was already decided, or the code has expired.")
 
     def command(self, tx: Transaction, message: InboundMessage, words: str, now: float) -> str:
         """What `/pair` comes to; returns the answer as markdown."""
-        if not self.access.is_owner(message):
+        if not self._access.is_owner(message):
             return t("Only my owner can do that.")
         if not message.private:
             return t("Send me this in a private chat: everyone here would see it.")
@@ -127,7 +130,7 @@ class PairingService:
 
     def approve(self, tx: Transaction, code: str, by: str, now: float) -> tuple[bool, str]:
         """Whether somebody was let in, and a sentence about it; they are told, too."""
-        verdict = self.pairing.approve(tx, code, by, now)
+        verdict = self._codes.approve(tx, code, by, now)
         if verdict.asking is None:
             return False, refusal(verdict)
         return True, self._let_in(tx, verdict, by, now)
@@ -154,7 +157,7 @@ class PairingService:
 
     def deny(self, tx: Transaction, code: str, by: str, now: float) -> str:
         """Turn down whom the code was sent to; a sentence about it."""
-        verdict = self.pairing.deny(tx, code, by, now)
+        verdict = self._codes.deny(tx, code, by, now)
         if verdict.asking is None:
             return refusal(verdict)
         return self._reject(tx, verdict.asking, by, now)
@@ -168,9 +171,9 @@ class PairingService:
     def revoke(self, tx: Transaction, who: str, by: str, now: float) -> tuple[bool, str]:
         """Whether somebody was turned out, and a sentence about it."""
         principal = who if ":" in who else f"telegram:{who}"
-        was_chief = principal == self.access.owner_id
+        was_chief = principal == self._access.owner_id
         asking = [one for one in _requests(tx, now) if one.person.principal == principal]
-        done = self.pairing.revoke(tx, principal, now)
+        done = self._codes.revoke(tx, principal, now)
         for one in asking:
             self._close_cards(tx, PairingRequestCard.of(one), lambda: _turned_down_by(by), now)
         channel, _, sender = principal.partition(":")
@@ -188,7 +191,7 @@ class PairingService:
             sentences.append(
                 t("The configuration still allows them: remove them from allow_from too.")
             )
-        if was_chief and self.pairing.owner(tx) is None:
+        if was_chief and self._codes.owner(tx) is None:
             sentences.append(
                 t("There is no owner now; the next person approved becomes the owner.")
             )
@@ -197,10 +200,10 @@ class PairingService:
     def people(self, tx: Transaction, now: float) -> dict[str, Any]:
         """Who asks and who was let in, as JSON; never a code."""
         return {
-            "owner": self.access.owner_id,
+            "owner": self._access.owner_id,
             "asking": [_flat(asdict(asking)) for asking in _requests(tx, now)],
             "paired": [
-                _flat({**asdict(member), "owner": member.person.principal == self.access.owner_id})
+                _flat({**asdict(member), "owner": member.person.principal == self._access.owner_id})
                 for member in members.members(tx)
             ],
         }
@@ -225,11 +228,11 @@ class PairingService:
 
     def _is_listed(self, whom: str, channel: str) -> bool:
         """Whether the configuration lets a sender, or `"*"`, in on a channel."""
-        return any(whom in ids for (name, _), ids in self.access.allow.items() if name == channel)
+        return any(whom in ids for (name, _), ids in self._access.allow.items() if name == channel)
 
     def _owner_route(self, message: InboundMessage) -> Route | None:
         """The owner's private chat with the same bot: there, a chat is named like its person."""
-        channel, _, sender = (self.access.owner_id or "").partition(":")
+        channel, _, sender = (self._access.owner_id or "").partition(":")
         if channel != message.channel:
             return None
         return Route(message.channel, message.account, sender)

@@ -1,4 +1,4 @@
-"""The way in: a poll is checked and stored as a whole, or not at all."""
+"""Taking messages in: a poll is checked and stored as a whole, or not at all."""
 
 import asyncio
 import logging
@@ -13,6 +13,7 @@ from agent.i18n import mark_for_translation, t, use_locale
 from agent.records import frozen
 from gateway.access.approvals import ApprovalService, ButtonOutcome, ClosedApproval
 from gateway.access.chat_membership import ChatMembership
+from gateway.access.control import AccessControl
 from gateway.access.pairing_request import is_petition
 from gateway.access.pairing_service import PairingService
 from gateway.bus.interrupts import StopResult, stop_lane, stop_subagent
@@ -20,7 +21,8 @@ from gateway.core import keyboard
 from gateway.core.channel_events import Batch, Undecoded
 from gateway.core.messages import CONSOLE, InboundMessage
 from gateway.core.records import TypedCommand
-from gateway.delivery.sender import OutboxSender
+from gateway.delivery.renderer import ReplyRenderer
+from gateway.delivery.user_language import UserLanguages
 from gateway.store.port import Store, Transaction
 from gateway.store.repositories import (
     approvals,
@@ -111,29 +113,35 @@ class Ingestor:
 
     def __init__(  # noqa: PLR0913 - its collaborators, named once in the container
         self,
+        *,
         database: Store,
-        door: PairingService,
-        delivery: OutboxSender,
-        clerk: ApprovalService,
-        notes: AuditNotes,
+        access: AccessControl,
+        pairing: PairingService,
+        approvals: ApprovalService,
+        membership: ChatMembership,
+        audit_relay: AuditNotes,
+        renderer: ReplyRenderer,
+        languages: UserLanguages,
         read_command: Callable[[InboundMessage], TypedCommand | None],
         limits: BackpressureLimits | None = None,
     ) -> None:
-        self._held: str | None = None
-        self.audit_relay = notes
-        self._read_command = read_command
         self._database = database
-        self.pairing = door
-        self._delivery = delivery
-        self._approvals = clerk
+        self._access = access
+        self._pairing = pairing
+        self._approvals = approvals
+        self._membership = membership
+        self._audit_relay = audit_relay
+        self._renderer = renderer
+        self._languages = languages
+        self._read_command = read_command
+        self._obstacle: str | None = None
         self._named: set[str] = set()
-        self._membership = ChatMembership(door.access, delivery)
         self._limits = limits or BackpressureLimits()
 
     @property
     def obstacle(self) -> str | None:
         damage = self._database.damage
-        return str(damage) if damage is not None else self._held
+        return str(damage) if damage is not None else self._obstacle
 
     async def take(self, channel: str, account: str, batch: Batch) -> IngestResult:
         """Returns once it is on disk. While there is no room it waits, or raises `KoreError` for
@@ -142,8 +150,7 @@ class Ingestor:
         entries = [
             self._entry(one)
             for one in batch.messages
-            if not (one.overheard or one.follows)
-            or (one.follows and self.pairing.access.is_allowed(one))
+            if not (one.overheard or one.follows) or (one.follows and self._access.is_allowed(one))
         ]
         heard = [one for one in batch.messages if one.overheard]
         try:
@@ -160,9 +167,9 @@ class Ingestor:
                 await asyncio.sleep(self._limits.look_again_s)
         finally:
             if batch.waits:
-                self._held = None
+                self._obstacle = None
         for entry in entries:
-            if entry.dead_reason == DENIED and not self.pairing.access.is_allowed(entry.message):
+            if entry.dead_reason == DENIED and not self._access.is_allowed(entry.message):
                 self._tell_how_to_allow(entry.message)
         for seq, update in taken.undecoded:
             log.error(
@@ -173,12 +180,24 @@ class Ingestor:
                 update.reason,
                 seq,
             )
+        if taken.pressed or taken.settled:
+            await self._audit_relay.flush()
         return taken
+
+    async def stop(self, lane: str) -> StopResult:
+        """Store that the lane's running turn is to end."""
+        halted = await self._database.transact(self._stop_lane, lane)
+        if halted.settled:
+            await self._audit_relay.flush()
+        return halted
+
+    def _stop_lane(self, tx: Transaction, lane: str) -> StopResult:
+        return stop_lane(tx, self._approvals, lane, "", time.time())
 
     def _entry(self, message: InboundMessage) -> InboxEntry:
         if message.pressed:
             return InboxEntry(message, _PRESS)
-        if not self.pairing.access.is_allowed(message):
+        if not self._access.is_allowed(message):
             return InboxEntry(message, DENIED)
         if message.unknown:
             return InboxEntry(message, _UNKNOWN)
@@ -199,14 +218,14 @@ class Ingestor:
         taken = await self._database.transact(self._store, arrival, entries, lost)
         if taken is None:
             return IngestBlocked(CROWDED, self._limits.waiting)
-        taken.told.update(self.pairing.mention_lanes())
+        taken.told.update(self._pairing.mention_lanes())
         return taken
 
     def _hold(self, obstacle: str) -> None:
         """Said once for each obstacle: it is looked at every few seconds, and may last for days."""
-        if obstacle != self._held:
+        if obstacle != self._obstacle:
             log.error("taking in nothing: %s", obstacle)
-        self._held = obstacle
+        self._obstacle = obstacle
 
     def _store(
         self,
@@ -226,30 +245,29 @@ class Ingestor:
         taken.pressed.extend(typed)
         taken.undecoded.extend(undecoded_updates.keep(tx, arrival, lost))
         strangers = [entry.message for entry in new if entry.dead_reason == DENIED]
-        languages = self._delivery.languages
         for message in (entry.message for entry in new):
-            with use_locale(languages.of(message)):
+            with use_locale(self._languages.of(message)):
                 self._handle_start(tx, message, arrival.now, stranger=message in strangers)
         if strangers:
             members.forget_denied(tx)
         for entry in entries:
             if entry.dead_reason != DENIED:
-                languages.record_client_language(tx, entry.message)
+                self._languages.record_client_language(tx, entry.message)
             if entry.dead_reason == _PRESS:
                 # Carrying it out twice is harmless: who presses again is told what was decided.
-                with use_locale(languages.of(entry.message)):
+                with use_locale(self._languages.of(entry.message)):
                     pressed = self._handle_button(tx, entry.message, arrival.now)
                 taken.pressed.append(pressed)
                 taken.settled.extend([pressed.closed] if pressed.closed else [])
         taken.told.update(self._membership.record(tx, arrival.standings, arrival.now))
         for message in (entry.message for entry in new if entry.dead_reason == _STOP):
-            with use_locale(languages.of(message)):
+            with use_locale(self._languages.of(message)):
                 text = self._stop(tx, message, taken, arrival.now)
             if text is not None:
                 outbox.put(tx, None, [self._letter(message, text)], arrival.now)
                 taken.told.add(message.session_key)
         for message in (entry.message for entry in new if entry.dead_reason == _UNKNOWN):
-            with use_locale(languages.of(message)):
+            with use_locale(self._languages.of(message)):
                 self._answer_stranger(tx, message, arrival.now)
             taken.told.add(message.session_key)
         self._look_behind(tx, new, taken, arrival.now)
@@ -271,7 +289,7 @@ class Ingestor:
             counts = not (message.edited or message.album) or inbox.waits(tx, message)
             if counts and self._read_command(message) is None:
                 taken.fresh.append(message)
-            with use_locale(self._delivery.languages.of(message)):
+            with use_locale(self._languages.of(message)):
                 self._look_past_the_queue(tx, message, taken, now)
 
     def _handle_start(
@@ -280,9 +298,9 @@ class Ingestor:
         """Whoever brings an invitation is let in; another stranger knocks."""
         typed = self._read_command(message)
         code = typed.argument if typed is not None and typed.name == "start" else ""
-        welcome = code and self.pairing.redeem_invitation(tx, message, code, now)
+        welcome = code and self._pairing.redeem_invitation(tx, message, code, now)
         if stranger and not welcome:
-            self.pairing.handle_stranger(tx, message, now)
+            self._pairing.handle_stranger(tx, message, now)
 
     def _look_past_the_queue(
         self, tx: Transaction, message: InboundMessage, taken: IngestResult, now: float
@@ -354,16 +372,16 @@ class Ingestor:
             return entry
         session = sessions.bound_session(tx, message.session_key)
         text = keyboard.command_of_button(message, session)
-        if text is None or not self.pairing.access.is_allowed(message):
+        if text is None or not self._access.is_allowed(message):
             return entry
         pressed.append(ButtonOutcome(message, text, closes=True))
         return InboxEntry(replace(message, content=text, pressed=False))
 
     def _handle_button(self, tx: Transaction, message: InboundMessage, now: float) -> ButtonOutcome:
         if is_petition(message):
-            return ButtonOutcome(message, self.pairing.press(tx, message, now))
+            return ButtonOutcome(message, self._pairing.press(tx, message, now))
         if keyboard.is_choice(message):
-            if not self.pairing.access.is_allowed(message):
+            if not self._access.is_allowed(message):
                 return ButtonOutcome(message, t("Only approved users can use this button."))
             late = t("This button is outdated. Send the command again.")
             return ButtonOutcome(message, late, closes=True)
@@ -388,7 +406,7 @@ class Ingestor:
 
     def _letter(self, message: InboundMessage, text: str) -> OutgoingReply:
         route = message.route
-        parts = self._delivery.render(route, text)
+        parts = self._renderer.render(route, text)
         return OutgoingReply(
             _name("stop", message),
             route,

@@ -25,7 +25,7 @@ class StopResult:
 
 
 def stop_lane(
-    tx: Transaction, clerk: ApprovalService, lane: str, before: str, now: float
+    tx: Transaction, approvals: ApprovalService, lane: str, before: str, now: float
 ) -> StopResult:
     """Remember that all of it is to end. What was not begun is withdrawn: in the chat, what
     stands in front of the event `before`."""
@@ -38,14 +38,14 @@ def stop_lane(
     for job in at_work:
         halted.stopping = turns.request_stop(tx, job, "")
         halted.lanes.append(job)
-    _end(tx, clerk, working, halted, now)
+    _end(tx, approvals, working, halted, now)
     if working and halted.stopping is None:
         halted.stopping = "withdrawn"
     return halted
 
 
 def stop_subagent(
-    tx: Transaction, clerk: ApprovalService, lane: str, number: str, now: float
+    tx: Transaction, approvals: ApprovalService, lane: str, number: str, now: float
 ) -> tuple[StopResult, str]:
     """End one sub-agent of a chat and what works for it, and nothing else; with a sentence."""
     halted = StopResult(None)
@@ -54,7 +54,7 @@ def stop_subagent(
         return halted, t(
             "There is no sub-agent {n} here; `/tasks` lists them.", n=escape_markdown(str(number))
         )
-    _end(tx, clerk, [errand, *subagent_tasks.below(tx, errand.lane)], halted, now)
+    _end(tx, approvals, [errand, *subagent_tasks.below(tx, errand.lane)], halted, now)
     return halted, t(
         "⏹ Sub-agent {name} ({n}) stopped.", name=escape_markdown(errand.agent), n=errand.id
     )
@@ -62,7 +62,7 @@ def stop_subagent(
 
 def _end(
     tx: Transaction,
-    clerk: ApprovalService,
+    approvals: ApprovalService,
     working: Sequence[SubagentTask],
     halted: StopResult,
     now: float,
@@ -79,4 +79,4 @@ def _end(
             )
             halted.woken.append(errand.caller_lane)
     for stopped in halted.lanes:
-        halted.settled += clerk.withdraw(tx, stopped, now)
+        halted.settled += approvals.withdraw(tx, stopped, now)

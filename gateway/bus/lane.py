@@ -30,17 +30,17 @@ class Lane:
         self.claim: TurnClaim | CommandClaim | None = None
         self.broken: TurnClaim | CommandClaim | None = None
 
-    def report_store_wait(self, why: StoreBusy, watchers: EventHub) -> None:
+    def report_store_wait(self, why: StoreBusy, events: EventHub) -> None:
         """It waits for the disk. Said once: it is tried again every few seconds."""
         if not self.waits:
             log.error("lane %s waits: %s", self.name, why)
             told = t(
                 "⏳ The database cannot be written right now. This continues as soon as it can."
             )
-            watchers.publish(self.name, Notice("warning", told))
+            events.publish(self.name, Notice("warning", told))
         self.waits = True
 
-    def report_damage(self, why: StoreCorrupt, watchers: EventHub) -> None:
+    def report_damage(self, why: StoreCorrupt, events: EventHub) -> None:
         """It rests: nobody is answered from a damaged file, and nothing would be kept."""
         log.error("lane %s rests: %s", self.name, why)
-        watchers.fail(self.name, why)
+        events.fail(self.name, why)

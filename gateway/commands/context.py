@@ -14,17 +14,17 @@ async def answer_context(call: CommandCall) -> str:
     from gateway.store.repositories.windows import SessionWindow
     from gateway.turns.agent_profiles import with_model
 
-    office, session = call.services, call.session
+    services, session = call.services, call.session
     window, chosen = SessionWindow([], trimmed=False), None
     if session is not None:
-        window = await office.database.transact(windows.load, session)
-        chosen = await office.database.transact(sessions.chosen_model, session)
-    speaking = office.audience(call.message)
-    speaking = with_model(speaking, call.message, chosen, office.agent.models)
-    found = measure_context(office.agent, speaking)
-    memory = office.agent.workspace.text_of(speaking.memory)
+        window = await services.database.transact(windows.load, session)
+        chosen = await services.database.transact(sessions.chosen_model, session)
+    speaking = services.permissions.audience(call.message)
+    speaking = with_model(speaking, call.message, chosen, services.agent.models)
+    found = measure_context(services.agent, speaking)
+    memory = services.agent.workspace.text_of(speaking.memory)
     filled = parts(found, window.conversation, memory)
-    told = counted_as(office.agent.models.open(speaking.model))
+    told = counted_as(services.agent.models.open(speaking.model))
     if found.factor != 1:
         head = t(
             "Context window of {model} (estimate, scaled by {factor:.2f} to match the "

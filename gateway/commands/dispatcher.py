@@ -1,4 +1,4 @@
-"""What a command is told about its call, and the way to its function."""
+"""What a command gets with its call, and how its function is found."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from importlib import import_module
@@ -11,23 +11,25 @@ from agent.records import frozen
 from agent.security.policy.base import PermissionMode
 from agent.tools.runner import Permissions
 from agent.turn.context_usage import PromptAudience
+from gateway.access.control import AccessControl
 from gateway.access.pairing_service import PairingService
 from gateway.commands import argument_of, carried_out_by, command_of, read_command
 from gateway.commands.table import ChatCommand
 from gateway.core import keyboard
 from gateway.core.markdown import escape_markdown
-from gateway.core.messages import Button, InboundMessage, Route
-from gateway.core.records import Trace, TypedCommand
+from gateway.core.messages import Button, InboundMessage
+from gateway.core.records import TypedCommand
+from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.user_language import UserLanguages
-from gateway.sessions.window_cache import SessionWindowCache
 from gateway.store.port import Store, Transaction
 from gateway.store.repositories import sessions
 from gateway.store.repositories.claims import CommandClaim
 
 
-class Ground(Protocol):
+class MessagePermissions(Protocol):
     """Where somebody's files are, and what they may do there: `gateway.turns.permissions`."""
 
+    def audience(self, message: InboundMessage) -> PromptAudience: ...
     def memory(self, message: InboundMessage) -> Path: ...
     def working_dir(self, message: InboundMessage) -> Path: ...
     def permissions(
@@ -49,24 +51,22 @@ class Jobs(Protocol):
 class CommandServices:
     """What all commands share.
 
-    `facts` describes the running process for /status; only the owner sees it. `first_mode` is the
-    one that a channel begins with. `compact` makes a conversation shorter and says what came of
-    it; `speaking` tells for whom its prompt is made. `first_trace` is what stands below
-    answers until somebody chooses; None where nothing can.
+    `status` describes the running process for /status; only the owner sees it. `default_mode` is
+    the one that a channel begins with. `compact` makes a conversation shorter and says what came
+    of it.
     """
 
     agent: Agent
     database: Store
-    windows: SessionWindowCache
+    access: AccessControl
     pairing: PairingService
+    permissions: MessagePermissions
     status: Callable[[], dict[str, Any]]
     default_mode: Callable[[str], PermissionMode]
     compact: Callable[[CommandClaim, str], Awaitable[str]]
-    audience: Callable[[InboundMessage], PromptAudience]
-    permissions: Ground
+    renderer: ReplyRenderer
     languages: UserLanguages
     jobs: Jobs
-    default_trace: Callable[[Route], Trace | None]
 
 
 @frozen
@@ -85,7 +85,7 @@ class CommandCall:
 
     @property
     def is_owner(self) -> bool:
-        return self.services.pairing.access.is_owner(self.claim.message)
+        return self.services.access.is_owner(self.claim.message)
 
     @property
     def session(self) -> str | None:
@@ -95,8 +95,7 @@ class CommandCall:
     @property
     def folder(self) -> Path:
         """Where relative paths of this chat start."""
-        access = self.services.pairing.access
-        return access.folder(self.services.agent.workspace.folder, self.message)
+        return self.services.access.folder(self.services.agent.workspace.folder, self.message)
 
     def begun_session(self, tx: Transaction) -> str:
         """The conversation that the chat is in; begins one."""

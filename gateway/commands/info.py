@@ -75,8 +75,8 @@ async def answer_agents(call: CommandCall) -> str:
 
     from gateway.turns.agent_profiles import origin, summary_of
 
-    office = call.services
-    found = await asyncio.to_thread(office.agent.subagents.load, call.folder)
+    services = call.services
+    found = await asyncio.to_thread(services.agent.subagents.load, call.folder)
     lines = []
     for one in list(found.values())[:_MAX_AGENTS]:
         told = escape_markdown(summary_of(one)[:120])
@@ -100,7 +100,7 @@ def _cost_lines(call: CommandCall, tx: Transaction) -> Iterator[str]:
         yield t("This conversation: {spent}", spent=usage_text(session))
     chat = usage.of_chat(tx, usage.chat_of(call.message), began)
     yield t("This chat today: {spent}", spent=usage_text(chat))
-    if call.services.pairing.access.is_private_owner(call.message):
+    if call.services.access.is_private_owner(call.message):
         yield t("All chats today: {spent}", spent=usage_text(usage.of_all(tx, began)))
 
 
@@ -164,8 +164,7 @@ def cron_choices(call: CommandCall, tx: Transaction) -> list[KeyboardChoice]:
 
 
 def answer_cron(call: CommandCall, tx: Transaction) -> str:
-    timetable = call.services.jobs
-    return timetable.handle_chat(tx, call.message, call.argument, call.session)
+    return call.services.jobs.handle_chat(tx, call.message, call.argument, call.session)
 
 
 def answer_pair(call: CommandCall, tx: Transaction) -> str:

@@ -46,7 +46,7 @@ def scope_of(call: CommandCall) -> Scope:
     message = call.message
     if message.channel == CONSOLE:
         return Scope()
-    alone = call.services.pairing.access.is_private_owner(message)
+    alone = call.services.access.is_private_owner(message)
     chat = Route(message.channel, message.account, message.chat_id).lane
     return Scope(message.principal, chat, console=alone)
 

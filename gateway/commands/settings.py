@@ -179,7 +179,7 @@ def answer_model(call: CommandCall, tx: Transaction) -> str:
 def model_of_call(call: CommandCall, tx: Transaction) -> str:
     """The model that this conversation is answered by."""
     own = sessions.chosen_model(tx, call.session) if call.session else None
-    models, speaking = call.services.agent.models, call.services.audience(call.message)
+    models, speaking = call.services.agent.models, call.services.permissions.audience(call.message)
     return with_model(speaking, call.message, own, models).model or models.default
 
 
@@ -285,7 +285,7 @@ _TRACE_MEANINGS: dict[Trace, str] = {
 
 
 def answer_verbose(call: CommandCall, tx: Transaction) -> str:
-    first = call.services.default_trace(call.message.route)
+    first = call.services.renderer.trace(call.message.route)
     if first is None:
         return t("The terminal always shows the steps; `/verbose` is for chats.")
     chosen = sessions.trace_of_session(tx, call.session) if call.session else None

@@ -28,22 +28,22 @@ class UndoService:
     """The journal as the command of one person sees it. Raises `KoreError` where there is none."""
 
     def __init__(self, call: CommandCall) -> None:
-        office, message = call.services, call.message
-        if call.session is None or office.agent.changes is None:
+        services, message = call.services, call.message
+        if call.session is None or services.agent.changes is None:
             raise KoreError(t("this conversation has no changes yet"))
         self.call = call
         self.session = call.session
         self.root = call.folder.resolve()
-        self.changes: ChangeLog = office.agent.changes()
+        self.changes: ChangeLog = services.agent.changes()
         self._context = CallContext(
             call=ToolCall("", "undo", {}, "{}"),
             session=self.session,
             workspace=self.root,
-            memory=office.permissions.memory(message),
+            memory=services.permissions.memory(message),
             output=lambda text, stream: None,
-            owner=office.pairing.access.is_private_owner(message),
+            owner=services.access.is_private_owner(message),
         )
-        self._scope = WorkspaceScope(office.agent.settings.tools)
+        self._scope = WorkspaceScope(services.agent.settings.tools)
         self.check = change_check(self._scope, self._context)
         self.reversal = Reversal(self.changes, self.session, self.check)
 

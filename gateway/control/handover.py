@@ -46,10 +46,10 @@ class DataOwnership:
 class Handover:
     """The side that lets go: `request` it, and `run` does it."""
 
-    def __init__(self, database: Store, bus: MessageBus, watchers: EventHub) -> None:
+    def __init__(self, *, database: Store, bus: MessageBus, events: EventHub) -> None:
         self._database = database
         self._bus = bus
-        self._watchers = watchers
+        self._events = events
         self._requested = asyncio.Event()
         self._successor = ""
 
@@ -69,7 +69,7 @@ class Handover:
                 await self._bus.drain()
         except TimeoutError:
             log.warning("a step was cut off after %.0f s: the data is handed over", STEP_S)
-        self._watchers.fail_all(HandedOver(t("{name} takes over", name=self._successor)))
+        self._events.fail_all(HandedOver(t("{name} takes over", name=self._successor)))
 
 
 async def take_over(

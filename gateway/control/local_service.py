@@ -1,4 +1,4 @@
-"""The front desk: the `Service` of the process that owns the data."""
+"""The `Service` of the process that owns the data."""
 
 import os
 import time
@@ -15,7 +15,10 @@ from agent.security.policy.base import Answer
 from agent.types import Message
 from agent.version import VERSION
 from gateway.access.approval_coordinator import ApprovalCoordinator
+from gateway.access.pairing import PairingCodes
+from gateway.access.pairing_service import PairingService
 from gateway.bus.bus import MessageBus
+from gateway.bus.ingest import AuditNotes
 from gateway.control.runtime_status import resident_bytes
 from gateway.core.approval import ApprovalPrompt
 from gateway.core.event_hub import EventHub
@@ -28,8 +31,12 @@ from gateway.core.records import (
     SessionPreview,
     WatchEvent,
 )
+from gateway.delivery.renderer import ReplyRenderer
+from gateway.delivery.sender import OutboxSender
+from gateway.delivery.user_language import UserLanguages
 from gateway.scheduler.service import JobService
 from gateway.sessions import console_binding
+from gateway.sessions.background_work import BackgroundWork
 from gateway.sessions.console_binding import LOCAL, MAIN
 from gateway.sessions.service import SessionService, conversation_status
 from gateway.store.errors import StoreError
@@ -45,11 +52,10 @@ from gateway.store.repositories import (
 )
 from gateway.store.repositories.session_admin import Status
 from gateway.store.sqlite.engine import SqliteStore
-from gateway.turns.runner import TurnRunner
 from gateway.turns.usage_limits import BillingDay
 
 
-class Reloads(Protocol):
+class ConfigReload(Protocol):
     """Reads the configuration again."""
 
     async def reload(self) -> Mapping[str, Any]: ...
@@ -57,8 +63,8 @@ class Reloads(Protocol):
     def facts(self) -> dict[str, Any]: ...
 
 
-class Keeps(Protocol):
-    """Knows what is kept of a person."""
+class UserData(Protocol):
+    """Knows what is stored of a person."""
 
     async def summarize(self, principal: str) -> Mapping[str, Any]: ...
 
@@ -67,44 +73,46 @@ class Keeps(Protocol):
     async def delete(self, principal: str, *, copies: bool) -> Mapping[str, Any]: ...
 
 
-class HandsOver(Protocol):
+class DataHandover(Protocol):
     """Lets go of the data."""
 
     async def request(self, successor: str) -> Sequence[str]: ...
 
 
-class Upkept:
-    """A part of the desk. A terminal of its own has no `reloader`, but a `handover`."""
+class DataOwner:
+    """What the process that owns the data does with its files. A gateway has no `handover`, since
+    it keeps the data; a terminal of its own has no `reloader`."""
 
-    reloader: Reloads | None = None
-    custodian: Callable[[], Keeps] | None = None
-    # A gateway has none: it keeps the data.
-    handover: HandsOver | None = None
+    def __init__(
+        self,
+        *,
+        user_data: Callable[[], UserData],
+        handover: DataHandover | None,
+        reloader: ConfigReload | None,
+    ) -> None:
+        self._user_data = user_data
+        self._handover = handover
+        self._reloader = reloader
 
     async def hand_over(self, successor: str) -> Sequence[str] | None:
-        return None if self.handover is None else await self.handover.request(successor)
+        return None if self._handover is None else await self._handover.request(successor)
 
     async def reload(self) -> Mapping[str, Any]:
-        if self.reloader is None:
+        if self._reloader is None:
             raise KoreError(
                 "what runs here is a conversation in a terminal",
                 hint="It reads the configuration when it starts.",
             )
-        return await self.reloader.reload()
+        return await self._reloader.reload()
 
     async def summarize_person(self, principal: str) -> Mapping[str, Any]:
-        return await self._keeper.summarize(principal)
+        return await self._user_data().summarize(principal)
 
     async def export_person(self, principal: str, target: Path) -> Mapping[str, Any]:
-        return await self._keeper.export(principal, target)
+        return await self._user_data().export(principal, target)
 
     async def delete_person(self, principal: str, copies: bool) -> Mapping[str, Any]:
-        return await self._keeper.delete(principal, copies=copies)
-
-    @property
-    def _keeper(self) -> Keeps:
-        assert self.custodian is not None, "who opens the parts names one"
-        return self.custodian()
+        return await self._user_data().delete(principal, copies=copies)
 
 
 P = ParamSpec("P")
@@ -112,29 +120,44 @@ P = ParamSpec("P")
 _RESERVED_S = 30.0
 
 
-class LocalService(Upkept):
+class LocalService(DataOwner):
     """Implements `gateway.control.service.Service` on the parts of this process."""
 
     def __init__(  # noqa: PLR0913 - its collaborators, named once in the container
         self,
+        *,
         database: SqliteStore,
         bus: MessageBus,
-        watchers: EventHub,
+        renderer: ReplyRenderer,
+        sender: OutboxSender,
+        languages: UserLanguages,
+        events: EventHub,
         approvals: ApprovalCoordinator,
-        work: TurnRunner,
-        timetable: JobService,
-        facts: Callable[[], dict[str, Any]],
+        pairing: PairingService,
+        codes: PairingCodes,
+        audit_relay: AuditNotes,
+        background: BackgroundWork,
+        jobs: JobService,
+        status: Callable[[], dict[str, Any]],
+        user_data: Callable[[], UserData],
+        handover: DataHandover | None,
+        reloader: ConfigReload | None,
     ) -> None:
+        super().__init__(user_data=user_data, handover=handover, reloader=reloader)
         self._database = database
         self._bus = bus
-        self._delivery = approvals.delivery
-        self._watchers = watchers
+        self._renderer = renderer
+        self._sender = sender
+        self._languages = languages
+        self._events = events
         self._approvals = approvals
-        background = work.background
-        self.job_service = timetable
+        self._pairing = pairing
+        self._codes = codes
+        self._audit_relay = audit_relay
         self._background = background
-        self._facts = facts
-        self._sessions = SessionService(database, bus.wake, watchers.publish, background)
+        self._jobs = jobs
+        self._status = status
+        self._sessions = SessionService(database, bus.wake, events.publish, background)
         self._reserved: dict[str, float] = {}
 
     async def submit(self, message: InboundMessage) -> None:
@@ -150,16 +173,16 @@ class LocalService(Upkept):
 
     @asynccontextmanager
     async def watch(self, lane: str) -> AsyncIterator[AsyncIterator[WatchEvent]]:
-        with self._watchers.watch(lane) as watcher:
+        with self._events.watch(lane) as watcher:
             self._reserved.pop(lane, None)
             for question in await self._approvals.open_questions(lane):
                 watcher.put(self._approvals.asked_event(question))
-            await self._delivery.retry_now(lane)
+            await self._sender.retry_now(lane)
             yield aiter(watcher)
 
     async def answer_approval(self, nonce: str, answer: Answer, by: str) -> bool:
         held = await self._approvals.answer(nonce, answer, by)
-        await self._bus.audit_relay.flush()
+        await self._audit_relay.flush()
         return held
 
     async def list_approvals(self) -> Sequence[ApprovalPrompt]:
@@ -169,7 +192,7 @@ class LocalService(Upkept):
         return await self._bus.stop(lane)
 
     async def open_console(self, session: str | None, fresh: bool) -> ConsoleLease:
-        self.job_service.attended.set()
+        self._jobs.attended.set()
         known = (
             await self._database.transact(console_binding.consoles_of, session) if session else []
         )
@@ -177,7 +200,7 @@ class LocalService(Upkept):
         for chat_id in chain(known, [MAIN], numbered):
             lane = Route(CONSOLE, LOCAL, chat_id).lane
             reserved = self._reserved.get(lane, 0) > time.monotonic()
-            if reserved or self._watchers.is_watched(lane):
+            if reserved or self._events.is_watched(lane):
                 continue
             # Before anything is awaited: a terminal that opens meanwhile gets another place.
             self._reserved[lane] = time.monotonic() + _RESERVED_S
@@ -201,7 +224,7 @@ class LocalService(Upkept):
             return None
         if opened.session is not None and not fresh:
             await self._sessions.set_status(opened.session, "open")
-        chosen = self._delivery.languages.chosen(f"{CONSOLE}:{os.getuid()}")
+        chosen = self._languages.chosen(f"{CONSOLE}:{os.getuid()}")
         return replace(opened, language=chosen)
 
     async def list_sessions(self, limit: int = 50) -> Sequence[SessionInfo]:
@@ -260,16 +283,16 @@ class LocalService(Upkept):
         return {
             "version": VERSION,
             "pid": os.getpid(),
-            **self._facts(),
+            **self._status(),
             "lanes_busy": self._bus.lanes,
             "messages_waiting": waiting,
-            "config": self.reloader.facts() if self.reloader else None,
+            "config": self._reloader.facts() if self._reloader else None,
             "updates_undecoded": await self._database.transact(undecoded_updates.count) or None,
             "questions_open": len(questions),
             "obstacle": self._bus.obstacle,
-            "routes_with_mail": self._delivery.routes,
+            "routes_with_mail": self._sender.routes,
             "unreachable": await self._database.transact(chats.unreachable_chats),
-            "parts_given_up": self._delivery.given_up,
+            "parts_given_up": self._sender.given_up,
             "memory_mb": resident_bytes() // 2**20,
             "spent_today": {
                 "cost_usd": spent.known_usd,
@@ -290,7 +313,7 @@ class LocalService(Upkept):
 
     async def _decode_again(self, update: undecoded_updates.UndecodedUpdate) -> str:
         """Stored like any other batch, and once: its messages keep the platform's own ids."""
-        channel = self._delivery.decoder(update.channel, update.account)
+        channel = self._renderer.decoder(update.channel, update.account)
         if channel is None:
             raise KoreError(
                 t(
@@ -323,18 +346,18 @@ class LocalService(Upkept):
         return await self._database.backup(target)
 
     async def list_people(self) -> Mapping[str, Any]:
-        return await self._database.transact(self._bus.pairing.people, time.time())
+        return await self._database.transact(self._pairing.people, time.time())
 
     async def approve_pairing(self, code: str) -> str:
         by = f"{CONSOLE}:{os.getuid()}"
-        return await self._run_pairing(self._bus.pairing.approve, code, by, time.time())
+        return await self._run_pairing(self._pairing.approve, code, by, time.time())
 
     async def invite_owner(self, channel: str, account: str) -> str:
-        return await self._run_pairing(self._bus.pairing.invite, channel, account, time.time())
+        return await self._run_pairing(self._pairing.invite, channel, account, time.time())
 
     async def revoke_pairing(self, who: str) -> str:
         by = f"{CONSOLE}:{os.getuid()}"
-        return await self._run_pairing(self._bus.pairing.revoke, who, by, time.time())
+        return await self._run_pairing(self._pairing.revoke, who, by, time.time())
 
     async def list_grants(self) -> Sequence[Mapping[str, Any]]:
         return [asdict(grant) for grant in await self._database.transact(grants.list_grants)]
@@ -342,7 +365,7 @@ class LocalService(Upkept):
     async def revoke_grants(self, grant: int | None) -> str:
         by = f"{CONSOLE}:{os.getuid()}"
         gone = await self._database.transact(grants.revoke_grant, grant, by, time.time())
-        await self._bus.audit_relay.flush()
+        await self._audit_relay.flush()
         if grant is None:
             return t("{gone} revoked; you will be asked again.", gone=len(gone))
         if not gone:
@@ -352,10 +375,10 @@ class LocalService(Upkept):
         return t("Revoked: {title}; you will be asked again.", title=gone[0].title)
 
     async def list_jobs(self) -> Sequence[Mapping[str, Any]]:
-        return await self.job_service.jobs()
+        return await self._jobs.jobs()
 
     async def change_job(self, action: str, wanted: Mapping[str, Any]) -> str:
-        return await self.job_service.handle_cli(action, wanted)
+        return await self._jobs.handle_cli(action, wanted)
 
     async def _run_pairing(
         self,
@@ -367,12 +390,12 @@ class LocalService(Upkept):
         try:
             done, sentence = await self._database.transact(act, *args, **kwargs)
         except StoreError:
-            # What the door remembers must be what is stored.
-            await self._database.transact(self._bus.pairing.pairing.load)
+            # Who is let in, in memory, must be what is stored.
+            await self._database.transact(self._codes.load)
             raise
-        await self._bus.audit_relay.flush()
-        for lane in self._bus.pairing.mention_lanes():
-            self._delivery.wake(lane)
+        await self._audit_relay.flush()
+        for lane in self._pairing.mention_lanes():
+            self._sender.wake(lane)
         if not done:
             raise KoreError(sentence)
         return sentence

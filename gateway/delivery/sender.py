@@ -3,17 +3,15 @@
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from functools import partial
 
 from agent.i18n import mark_for_translation, use_locale
-from agent.security.redaction import Redactor
 from gateway.channels.base import (
     Ambiguous,
     BadFormat,
     Channel,
     ChannelRateLimited,
-    DecodesAgain,
     Gone,
     Moved,
     Notices,
@@ -22,16 +20,14 @@ from gateway.channels.base import (
     Refused,
     SendError,
     SupportsAdmission,
-    SupportsApprovals,
     SupportsReactions,
-    Traces,
     Unreachable,
 )
-from gateway.core.messages import OutboundPart, Route
-from gateway.core.records import Trace
+from gateway.core.messages import OutboundPart
 from gateway.delivery.best_effort import BestEffortTasks, clear_reactions
 from gateway.delivery.outbound_files import delete_snapshots, send_message
 from gateway.delivery.outbox_reader import OutboxReader, Wait
+from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.retry_policy import (
     AMBIGUOUS_TRIES,
     JITTER,
@@ -60,35 +56,31 @@ async def wait_for(wake: asyncio.Event, seconds: float) -> None:
         return
 
 
-def _nothing(tx: Transaction, delivery_id: str) -> Callable[[], None]:
-    return lambda: None
-
-
 class OutboxSender:
     """One task per route that has mail; only the head of a route is tried.
 
-    `clock` tells Unix time in seconds and does not jump, `wait` is how a route rests until its
-    next try,
-    `redactor` cleans what is to be said, and `languages` knows in which language.
+    `when_given_up` is called inside the transaction that gives a part of a delivery up, and
+    returns what follows once that is on disk. `clock` tells Unix time in seconds and does not
+    jump, `wait` is how a route rests until its next try.
     """
 
     def __init__(
         self,
-        database: Store,
-        channels: Mapping[tuple[str, str], Channel],
         *,
+        database: Store,
+        renderer: ReplyRenderer,
+        languages: UserLanguages,
+        when_given_up: Callable[[Transaction, str], Callable[[], None]],
         clock: Callable[[], float] | None = None,
         wait: Wait = wait_for,
-        redactor: Redactor | None = None,
-        languages: UserLanguages | None = None,
     ) -> None:
         self._database = database
-        self.channels = channels
+        self._renderer = renderer
+        self._languages = languages
+        self._when_given_up = when_given_up
         self._clock = clock or SteadyClock()
         self._wait = wait
         self._reader = OutboxReader(database, self._clock, wait)
-        self.redactor = redactor or Redactor()
-        self.languages = languages or UserLanguages()
         self._routes: dict[str, asyncio.Event] = {}
         self._sending: set[str] = set()
         self._stuck: set[str] = set()
@@ -98,9 +90,6 @@ class OutboxSender:
         self._best_effort = BestEffortTasks()
         self._idle = asyncio.Event()
         self._idle.set()
-        # What else follows when a part is given up: one call inside the transaction that notes it,
-        # which returns one for when that is on disk.
-        self.when_given_up: Callable[[Transaction, str], Callable[[], None]] = _nothing
         self.sent = 0
         self.failed = 0
         self.given_up = 0
@@ -109,7 +98,7 @@ class OutboxSender:
         """Send until cancelled; starts with what an earlier process left."""
         async with asyncio.TaskGroup() as group:
             self._group = group
-            for channel in self.channels.values():
+            for channel in self._renderer.channels.values():
                 if isinstance(channel, Notices):
                     channel.when_reachable(partial(self._retry_channel, channel))
             try:
@@ -129,36 +118,6 @@ class OutboxSender:
             self._group.create_task(self._drain(lane, wake), name=f"route {lane}")
         self._begins(lane)
         wake.set()
-
-    def channel(self, route: Route) -> Channel | None:
-        return self.channels.get((route.channel, route.account))
-
-    def reacts(self, route: Route) -> SupportsReactions | None:
-        """The route's channel, if it can show that a message was seen."""
-        channel = self.channel(route)
-        return channel if channel is not None and isinstance(channel, SupportsReactions) else None
-
-    def trace(self, route: Route) -> Trace | None:
-        """How much of what was done stands below answers there, where nobody chose; None where
-        nothing can."""
-        channel = self.channel(route)
-        return channel.trace if isinstance(channel, Traces) else None
-
-    def decoder(self, channel: str, account: str) -> DecodesAgain | None:
-        """The channel, if it can decode stored updates."""
-        found = self.channels.get((channel, account))
-        return found if found is not None and isinstance(found, DecodesAgain) else None
-
-    def asks(self, route: Route) -> SupportsApprovals | None:
-        """The route's channel, if people can answer questions there."""
-        channel = self.channel(route)
-        return channel if channel is not None and isinstance(channel, SupportsApprovals) else None
-
-    def render(self, route: Route, markdown: str) -> Sequence[OutboundPart]:
-        """The parts for this route; plain text as long as its channel is not running."""
-        text = self.redactor.clean(markdown)
-        channel = self.channel(route)
-        return channel.render(text) if channel else [OutboundPart(text)]
 
     async def retry_now(self, lane: str) -> None:
         """Somebody listens on this route again."""
@@ -219,7 +178,7 @@ class OutboxSender:
     async def _send(self, lane: str, due: PendingPart) -> PendingPart | float | None:
         """Send one part; returns the next thing to do on the route."""
         route = due.message.route
-        channel = self.channel(route)
+        channel = self._renderer.channel(route)
         if channel is None:
             log.info("%s has mail for a channel that is not running here", lane)
             return None
@@ -253,7 +212,7 @@ class OutboxSender:
         if isinstance(channel, SupportsAdmission):
             await channel.admit(route)
         await self._reader.retrying(outbox.take, due.seq)
-        with use_locale(self.languages.of_route(route)):
+        with use_locale(self._languages.of_route(route)):
             return await send_message(channel, due.message)
 
     async def _settle(self, due: PendingPart, error: SendError) -> None:
@@ -304,12 +263,12 @@ class OutboxSender:
     ) -> tuple[int, Callable[[], None]]:
         """How many parts were given up, and what is to be called once that is on disk."""
         message = due.message
-        follow = self.when_given_up(tx, message.delivery_id)
+        follow = self._when_given_up(tx, message.delivery_id)
         if not whole_lane and message.kind == "final":
             notice = OutgoingReply(
                 delivery_id=f"{message.delivery_id}.lost",
                 route=message.route,
-                parts=[OutboundPart(self.languages.text_for(message.route, LOST))],
+                parts=[OutboundPart(self._languages.text_for(message.route, LOST))],
                 kind="notice",
                 event_id=message.event_id,
             )
@@ -323,7 +282,7 @@ class OutboxSender:
     async def _give_up(self, due: PendingPart, reason: str, *, whole_lane: bool = False) -> None:
         """End the part, and say so to the owner and, where somebody still listens, in the chat."""
         # A platform may quote the address that it was asked at, with the token in it.
-        reason = self.redactor.clean(reason)
+        reason = self._renderer.clean(reason)
         parts, follow = await self._reader.retrying(self._end, due, reason, whole_lane)
         follow()
         delete_snapshots(due.message.content.files)

@@ -1,4 +1,4 @@
-"""The porter brings what held messages wait for: their files, and the rest of their album."""
+"""Downloads what stored messages wait for: their files, and the rest of their album."""
 
 import asyncio
 import logging
@@ -17,7 +17,9 @@ from gateway.config.sections import MediaSection
 from gateway.core.channel_events import Batch
 from gateway.core.markdown import escape_markdown
 from gateway.core.messages import InboundMessage, Media
+from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.sender import OutboxSender
+from gateway.delivery.user_language import UserLanguages
 from gateway.media.storage import delete_expired_daily
 from gateway.store.errors import StoreError
 from gateway.store.port import Store, Transaction
@@ -68,25 +70,32 @@ class MediaDownloader:
 
     What a kill interrupts is begun again at the next start: a row is held until all is there, or a
     sentence says why not. `media` says how large a file may be that is taken, and for how long it
-    is kept; `hears` writes down what is said in one, `waits_s` are the rests between tries.
+    is kept; `transcribe` writes down what is said in one, `wake` lets a lane
+    go on whose row waits no more, `waits_s` are the rests between tries.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - its collaborators, named once in the container
         self,
-        database: Store,
-        delivery: OutboxSender,
-        inboxes: InboxPaths,
         *,
+        database: Store,
+        renderer: ReplyRenderer,
+        sender: OutboxSender,
+        languages: UserLanguages,
+        inboxes: InboxPaths,
+        wake: Callable[[str], None],
         media: MediaSection,
-        hears: Callable[[Media, Path], Awaitable[Media]] | None = None,
+        transcribe: Callable[[Media, Path], Awaitable[Media]] | None = None,
         waits_s: tuple[float, ...] = _WAITS_S,
     ) -> None:
         self._database = database
-        self._delivery = delivery
+        self._renderer = renderer
+        self._sender = sender
+        self._languages = languages
         self._inboxes = inboxes
+        self._wake = wake
         self._limit_bytes = media.max_file_mb * 2**20
         self._keep_days = media.keep_days
-        self._transcribe = hears
+        self._transcribe = transcribe
         self._waits_s = waits_s
         self._news = asyncio.Event()
         # Whether there may be parts of albums that are not to be kept for long.
@@ -97,7 +106,7 @@ class MediaDownloader:
         self._coming: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()
 
     def wrap_accept(self, accept: Accept) -> Accept:
-        """`accept`, after which the porter looks for rows that wait."""
+        """`accept`, after which this looks for rows that wait."""
 
         async def accepted(channel: str, account: str, batch: Batch) -> None:
             await accept(channel, account, batch)
@@ -110,9 +119,8 @@ class MediaDownloader:
     def notify(self) -> None:
         self._news.set()
 
-    async def run(self, wake: Callable[[str], None]) -> None:
-        """Work until cancelled; starts with what an earlier process left. `wake` a lane whose row
-        waits no more."""
+    async def run(self) -> None:
+        """Work until cancelled; starts with what an earlier process left."""
         await self._stored(pending_media.begin_again, time.time() + AFTER_START_S)
         self.notify()
         rest_s: float | None = None
@@ -132,9 +140,9 @@ class MediaDownloader:
                 for seq in await self._stored(pending_media.rows):
                     if seq not in self._busy:
                         self._busy.add(seq)
-                        group.create_task(self._complete_message(seq, wake), name=f"files of {seq}")
+                        group.create_task(self._complete_message(seq), name=f"files of {seq}")
 
-    async def _complete_message(self, seq: int, wake: Callable[[str], None]) -> None:
+    async def _complete_message(self, seq: int) -> None:
         """Until the row needs nothing any more."""
         try:
             while (row := await self._stored(pending_media.find, seq)) is not None:
@@ -144,7 +152,7 @@ class MediaDownloader:
                 # A clock that was set back must not keep anybody waiting.
                 await asyncio.sleep(min(max(row.ready_at - time.time(), 0.0), AFTER_START_S))
                 if lane := await self._stored(pending_media.release, row):
-                    wake(lane)
+                    self._wake(lane)
         finally:
             self._busy.discard(seq)
             self.notify()
@@ -158,12 +166,12 @@ class MediaDownloader:
             # What is there, but was not understood, is there all the same.
             known = replace(exc.found or media, trouble=str(exc))
             if not media.quoted:
-                with use_locale(self._delivery.languages.of(row.message)):
+                with use_locale(self._languages.of(row.message)):
                     text = _told(media, exc)
                 letters.append(self._letter(row.message, media, text))
         await self._stored(pending_media.settle, row.seq, known, letters, time.time())
         if letters:
-            self._delivery.wake(letters[0].route.lane)
+            self._sender.wake(letters[0].route.lane)
 
     async def _fetched(self, row: PendingMessage, media: Media) -> Media:
         """The file, there. Raises `NotFetched` when it is out of reach."""
@@ -195,7 +203,7 @@ class MediaDownloader:
         from gateway.media.storage import storage_name
 
         message = row.message
-        channel = self._delivery.channel(message.route)
+        channel = self._renderer.channel(message.route)
         if channel is None or not isinstance(channel, SupportsDownloads):
             raise NotFetched(_NOBODY)
         workspace = self._inboxes.workspace.resolve()
@@ -251,7 +259,7 @@ class MediaDownloader:
         return OutgoingReply(
             delivery_id=f"media:{message.route.lane}:{message.event_id}:{media.unique}",
             route=message.route,
-            parts=self._delivery.render(message.route, text),
+            parts=self._renderer.render(message.route, text),
             kind="notice",
             event_id=message.event_id,
         )

@@ -15,6 +15,7 @@ from gateway.channels.base import SupportsMedia
 from gateway.core.link_defusing import defuse_answer
 from gateway.core.messages import OutboundFile, OutboundPart
 from gateway.delivery.outbound_files import FOLDER, delete_snapshots, snapshot_file
+from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.sender import OutboxSender
 from gateway.store.port import Store
 from gateway.store.repositories import outbox
@@ -29,7 +30,11 @@ _TOGETHER = {"photo": "seen", "video": "seen", "document": "document", "audio": 
 
 
 def file_sender(
-    database: Store, delivery: OutboxSender, claim: TurnClaim, exposure: TaintState
+    database: Store,
+    renderer: ReplyRenderer,
+    sender: OutboxSender,
+    claim: TurnClaim,
+    exposure: TaintState,
 ) -> Send:
     """For a turn: returns when the files are in the outbox, and says so to the model. Their caption
     is the model's word like any answer."""
@@ -37,7 +42,7 @@ def file_sender(
     route = message.route
 
     async def send(parcel: FileDelivery, call: CallContext) -> str:
-        channel = delivery.channel(route)
+        channel = renderer.channel(route)
         if channel is None or not isinstance(channel, SupportsMedia):
             return load_prompt("sent_nowhere")
         folder = database.folder / FOLDER
@@ -46,22 +51,22 @@ def file_sender(
         try:
             for path in parcel.paths:
                 kept = await asyncio.to_thread(snapshot_file, path, folder, limit)
-                files.append(replace(kept, name=delivery.redactor.clean(kept.name)))
+                files.append(replace(kept, name=renderer.clean(kept.name)))
         except BaseException:
             delete_snapshots(files)
             raise
-        caption = defuse_answer(delivery.redactor.clean(parcel.caption), exposure)
+        caption = defuse_answer(renderer.clean(parcel.caption), exposure)
         letter = OutgoingReply(
             delivery_id=f"file:{claim.turn}:{secrets.token_hex(8)}",
             route=route,
-            parts=_parts(files, delivery.render(route, caption) if caption else ()),
+            parts=_parts(files, renderer.render(route, caption) if caption else ()),
             reply_to=claim.reply_to,
             event_id=message.event_id,
             taint=exposure.taint,
             is_read=True,
         )
         await database.transact(outbox.put, None, [letter], time.time())
-        delivery.wake(route.lane)
+        sender.wake(route.lane)
         return render_prompt("sent_files", names=", ".join(file.name for file in files))
 
     return send

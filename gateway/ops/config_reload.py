@@ -28,7 +28,9 @@ from gateway.config.diff import ConfigDiff, update
 from gateway.config.json_document import read_text
 from gateway.config.sources import Sources
 from gateway.core.messages import Route
+from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.sender import OutboxSender, wait_for
+from gateway.delivery.user_language import UserLanguages
 from gateway.ops.config_check import check_usable
 from gateway.runtime.paths import DataDir
 from gateway.store.errors import StoreError
@@ -50,6 +52,8 @@ class ReloadTargets:
     access: AccessControl
     usage: StoreUsageMeter
     sender: OutboxSender
+    renderer: ReplyRenderer
+    languages: UserLanguages
     approvals: ApprovalService
     channels: Mapping[tuple[str, str], Channel]
     redactor: Redactor
@@ -67,9 +71,9 @@ class ReloadTargets:
         access.roles = settings.access.roles
         self.policies.replace_with(policies)
         self.usage.limits = settings.limits
-        self.usage.errand_usd = settings.subagents.max_cost_usd
+        self.usage.subagent_max_cost_usd = settings.subagents.max_cost_usd
         self.approvals.expires_s = settings.security.approval_timeout_s
-        self.sender.languages.configure(settings.agent.language)
+        self.languages.configure(settings.agent.language)
         self.redactor.learn(agent.settings.secrets | agent.models.keys())
         for way, allowed in access.allow.items():
             if "*" in allowed:
@@ -94,28 +98,33 @@ _RIGHT_AGAIN = mark_for_translation("Configuration fixed and reloaded.")
 Stamp = tuple[tuple[int, int, int, int] | None, ...]
 
 
-class ConfigReloader:
-    """`run` it beside the gateway: it looks at the files, and `ask` makes it look at once.
+@frozen
+class WatchedConfig:
+    """The files to read again when they change. `on_reload` hears of every configuration that was
+    taken in: for what lies outside of the parts, such as the log."""
 
-    `after` hears of every configuration that was taken in: for what lies outside of the parts,
-    such as the log.
-    """
+    sources: Sources
+    on_reload: Callable[[Settings], None] = lambda settings: None
+
+
+class ConfigReloader:
+    """`run` it beside the gateway: it looks at the files, and `ask` makes it look at once."""
 
     def __init__(
         self,
-        parts: ReloadTargets,
+        *,
+        targets: ReloadTargets,
         database: Store,
         home: DataDir,
-        sources: Sources,
+        config: WatchedConfig,
         settings: Settings,
-        after: Callable[[Settings], None] = lambda settings: None,
     ) -> None:
         self.settings = settings
-        self._parts = parts
+        self._targets = targets
         self._database = database
         self._home = home
-        self._sources = sources
-        self._after = after
+        self._sources = config.sources
+        self._on_reload = config.on_reload
         self._stamp = self._look()
         self._asked = asyncio.Event()
         self._turn = asyncio.Lock()
@@ -183,14 +192,14 @@ class ConfigReloader:
     async def _take(self) -> ConfigDiff:
         found = await asyncio.to_thread(self._read)
         settings = found.settings
-        sandbox = self._parts.agent.settings.tools.sandbox
+        sandbox = self._targets.agent.settings.tools.sandbox
         assert sandbox is not None, "a gateway has one, if only in name"
         agent = await build_agent(settings, self._home, sandbox)
-        old = self._parts.apply(settings, agent, RoleRegistry.of(settings))
+        old = self._targets.apply(settings, agent, RoleRegistry.of(settings))
         if old is not None:
             self._retired.append((time.monotonic(), old))
         self.settings = settings
-        self._after(settings)
+        self._on_reload(settings)
         return found
 
     def _read(self) -> ConfigDiff:
@@ -224,7 +233,7 @@ class ConfigReloader:
             route = await self._database.transact(self._owners_route)
             if route is None:
                 return
-            languages = self._parts.sender.languages
+            languages = self._targets.languages
             said, spoken = languages.text_for(route, english), languages.of_route(route)
             if error is not None:
                 said += "\n\n" + _short(await self._error_text(error, spoken), spoken)
@@ -232,15 +241,15 @@ class ConfigReloader:
         except (StoreError, KoreError) as exc:
             log.warning("the owner could not be told: %s", exc)
             return
-        self._parts.sender.wake(route.lane)
+        self._targets.sender.wake(route.lane)
 
     def _owners_route(self, tx: Transaction) -> Route | None:
-        owner = self._parts.access.owner_id
+        owner = self._targets.access.owner_id
         return private_route(tx, owner) if owner else None
 
     def _write(self, tx: Transaction, route: Route, said: str, now: float) -> None:
         name = f"config:{hashlib.sha256(said.encode()).hexdigest()[:16]}:{now:.0f}"
-        parts = self._parts.sender.render(route, said)
+        parts = self._targets.renderer.render(route, said)
         outbox.put(tx, None, [OutgoingReply(name, route, parts, "notice")], now)
 
     def _keep(self) -> None:
@@ -262,7 +271,7 @@ class ConfigReloader:
 
     async def _close_retired_models(self) -> None:
         due = time.monotonic() - RETIRE_S
-        while self._retired and self._retired[0][0] < due and not self._parts.bus.lanes:
+        while self._retired and self._retired[0][0] < due and not self._targets.bus.lanes:
             await self._retired.pop(0)[1].aclose()
 
     def _look(self) -> Stamp:

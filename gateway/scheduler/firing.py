@@ -48,7 +48,7 @@ def fire_due(tx: Transaction, house: JobContext, now: float) -> FiredJobs:
     fired = FiredJobs()
     found = jobs.due(tx, house.open_channels, now, _BATCH)
     for job in found:
-        with use_locale(house.delivery.languages.of_route(job.route)):
+        with use_locale(house.languages.of_route(job.route)):
             try:
                 _fire(tx, house, job, now, fired)
             except KoreError as exc:
@@ -145,7 +145,7 @@ def _begin(
         if _is_unheard(tx, house, job, now):
             return
         text = quiet(f"⏰ {job.message.content}", job.taint) + (f"\n\n{late}" if late else "")
-        parts = house.delivery.render(job.route, text)
+        parts = house.renderer.render(job.route, text)
         letter = OutgoingReply(job.event(slot), job.route, parts, "notice", taint=job.taint)
         outbox.put(tx, None, [letter], now)
         fired.mail.add(job.route.lane)
@@ -202,7 +202,7 @@ def _tell_missed(
         title=escape_markdown(title(job)),
         when=local_time(due.missed[-1], job.zone),
     )
-    parts = house.delivery.render(job.route, text)
+    parts = house.renderer.render(job.route, text)
     name = f"{job.event(due.missed[-1])}:missed"
     letter = OutgoingReply(name, job.route, parts, "notice", taint=job.taint)
     outbox.put(tx, None, [letter], now)
@@ -265,7 +265,7 @@ def record_result(
         job=job.id,
         title=escape_markdown(title(job)),
     )
-    parts = house.delivery.render(message.route, text)
+    parts = house.renderer.render(message.route, text)
     name = f"{message.event_id}:off"
     letter = OutgoingReply(name, message.route, parts, "notice", taint=job.taint)
     outbox.put(tx, None, [letter], now)

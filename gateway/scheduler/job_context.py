@@ -1,15 +1,14 @@
 """What a job meets, and who is told of what became of jobs."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from agent.records import frozen
-from gateway.channels.base import Channel
 from gateway.config.sections import ScheduleSection
-from gateway.delivery.sender import OutboxSender
+from gateway.delivery.renderer import ReplyRenderer
+from gateway.delivery.user_language import UserLanguages
 from gateway.turns.permissions import TurnPermissions
 
 
@@ -18,8 +17,8 @@ class JobContext:
     """What a job meets: who may, ways to tell, and the owner's limits."""
 
     rules: TurnPermissions
-    delivery: OutboxSender
-    channels: Mapping[tuple[str, str], Channel]
+    renderer: ReplyRenderer
+    languages: UserLanguages
 
     @property
     def schedule(self) -> ScheduleSection:
@@ -31,7 +30,7 @@ class JobContext:
 
     @property
     def open_channels(self) -> str:
-        return json.dumps([f"{name}:{account}" for name, account in self.channels])
+        return json.dumps([f"{name}:{account}" for name, account in self.renderer.channels])
 
 
 @dataclass(slots=True)

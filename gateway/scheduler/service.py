@@ -1,4 +1,4 @@
-"""The timetable: where jobs are made, changed and told of. What a job needs is imported with it."""
+"""Jobs: where they are made, changed and told of. What a job needs is imported with it."""
 
 import asyncio
 import time
@@ -12,7 +12,8 @@ from agent.tools.base import CallContext, ScheduleRequest
 from agent.tools.runner import Permissions
 from agent.types import ToolResult
 from gateway.core.messages import InboundMessage
-from gateway.delivery.sender import OutboxSender
+from gateway.delivery.renderer import ReplyRenderer
+from gateway.delivery.user_language import UserLanguages
 from gateway.scheduler.job_context import FiredJobs, JobContext
 from gateway.store.port import Store, Transaction
 from gateway.store.repositories.claims import TurnClaim
@@ -25,20 +26,29 @@ if TYPE_CHECKING:
 
 class JobService:
     """`news` is set when a job has changed; `attended` once somebody is there to be told: a gateway
-    that runs, a terminal that is open. `wake` is told of what was begun by hand."""
+    that runs, a terminal that is open. `on_fired` is told of what was begun by hand."""
 
-    def __init__(self, database: Store, delivery: OutboxSender, rules: TurnPermissions) -> None:
+    def __init__(
+        self,
+        *,
+        database: Store,
+        permissions: TurnPermissions,
+        renderer: ReplyRenderer,
+        languages: UserLanguages,
+        on_fired: Callable[[FiredJobs], None],
+    ) -> None:
         self.news = asyncio.Event()
         self.attended = asyncio.Event()
-        self.wake: Callable[[FiredJobs], None] = lambda fired: None
         self._database = database
-        self._delivery = delivery
-        self._rules = rules
+        self._permissions = permissions
+        self._renderer = renderer
+        self._languages = languages
+        self._on_fired = on_fired
         self._loop = asyncio.get_running_loop()
 
     @cached_property
     def context(self) -> JobContext:
-        return JobContext(self._rules, self._delivery, self._delivery.channels)
+        return JobContext(self._permissions, self._renderer, self._languages)
 
     def notify_changed(self) -> None:
         """A job has changed; from any thread. Who looks then waits for this transaction."""
@@ -46,15 +56,15 @@ class JobService:
 
     def notify_fired(self, fired: FiredJobs) -> None:
         """Something was begun by hand; from any thread."""
-        self._loop.call_soon_threadsafe(lambda: self.wake(fired))
+        self._loop.call_soon_threadsafe(self._on_fired, fired)
 
     def set_heartbeat(self, tx: Transaction, now: float) -> None:
         from gateway.core.timezones import own_zone
         from gateway.scheduler.heartbeat import ensure_heartbeat_job
 
-        limits = self._rules.schedule
+        limits = self._permissions.schedule
         ensure_heartbeat_job(
-            tx, limits, self._rules.access.owner_id, limits.zone or own_zone(), now
+            tx, limits, self._permissions.access.owner_id, limits.zone or own_zone(), now
         )
 
     def handle_chat(

@@ -30,18 +30,18 @@ class JobTimer:
 
     def __init__(
         self,
-        database: Store,
-        timetable: JobService,
-        bus: MessageBus,
-        delivery: OutboxSender,
         *,
+        database: Store,
+        jobs: JobService,
+        bus: MessageBus,
+        sender: OutboxSender,
         clock: Callable[[], float] = time.time,
         wait: Wait = wait_for,
     ) -> None:
         self._database = database
-        self._jobs = timetable
+        self._jobs = jobs
         self._bus = bus
-        self._delivery = delivery
+        self._sender = sender
         self._clock = clock
         self._wait = wait
         self._seen = 0.0
@@ -50,7 +50,6 @@ class JobTimer:
         """Begin what comes due, until cancelled; once somebody is there for whom it counts."""
         news = self._jobs.news
         await self._jobs.attended.wait()
-        self._jobs.wake = self._wake
         self._seen = await self._begin()
         while True:
             news.clear()
@@ -92,14 +91,14 @@ class JobTimer:
                 return due_at
             from gateway.scheduler.firing import fire_due
 
-            self._wake(await self._database.transact(fire_due, self._jobs.context, now))
+            self.wake(await self._database.transact(fire_due, self._jobs.context, now))
         except StoreError as exc:
             log.error("jobs wait: %s", exc)
             return self._clock() + _PAUSE_S
         return self._clock()
 
-    def _wake(self, fired: FiredJobs) -> None:
+    def wake(self, fired: FiredJobs) -> None:
         for lane in fired.lanes:
             self._bus.wake(lane)
         for lane in fired.mail:
-            self._delivery.wake(lane)
+            self._sender.wake(lane)

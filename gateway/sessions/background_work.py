@@ -24,10 +24,10 @@ def ended_now(tasks: Iterable[Running], shown: Callable[[str], str] = str) -> st
 class BackgroundWork:
     """The work that tools go on with between turns."""
 
-    def __init__(self, agent: Agent, database: Store, watchers: EventHub) -> None:
+    def __init__(self, *, agent: Agent, database: Store, events: EventHub) -> None:
         self._agent = agent
         self._database = database
-        self._watchers = watchers
+        self._events = events
 
     async def with_background_notes(self, claim: TurnClaim, asked: Message) -> Message:
         """What a new turn begins with: what was asked, and what goes on in its session, which
@@ -59,5 +59,5 @@ class BackgroundWork:
         if await self._database.transact(sessions.is_in_use, session):
             return False
         if told := ended_now(self._agent.toolbox.tasks(session)):
-            self._watchers.publish(lane, Notice("info", told))
+            self._events.publish(lane, Notice("info", told))
         return True

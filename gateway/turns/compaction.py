@@ -17,6 +17,7 @@ from agent.records import frozen
 from agent.turn.context_usage import PromptAudience, measure_context
 from gateway.core.event_hub import EventHub
 from gateway.core.messages import CONSOLE, InboundMessage
+from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.sender import OutboxSender
 from gateway.sessions.window_cache import SessionWindowCache
 from gateway.store.port import Store
@@ -69,7 +70,7 @@ class RunningCompaction:
     answered: bool = False
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class CompactionService:
     """Makes sessions shorter. What it comes to is one transaction: a kill at any point leaves the
     old state or the new one."""
@@ -77,7 +78,8 @@ class CompactionService:
     database: Store
     agent: Agent
     windows: SessionWindowCache
-    delivery: OutboxSender
+    renderer: ReplyRenderer
+    sender: OutboxSender
     events: EventHub
     usage: StoreUsageMeter
     audience: Callable[[InboundMessage], PromptAudience]
@@ -238,7 +240,7 @@ class CompactionService:
         kept = StoredSummary.of(claim.session, window, shorter, letter)
         done = await self.database.transact(windows.keep, kept, time.time())
         if done and letter is not None:
-            self.delivery.wake(letter.route.lane)
+            self.sender.wake(letter.route.lane)
         return done
 
     def _letter(
@@ -248,7 +250,7 @@ class CompactionService:
         message = claim.messages[-1]
         if message.channel == CONSOLE:
             return None
-        parts = self.delivery.render(message.route, f"🗜 {sentence(shorter)}")
+        parts = self.renderer.render(message.route, f"🗜 {sentence(shorter)}")
         name = f"compacted:{claim.session}:{window.head}"
         return OutgoingReply(name, message.route, parts, "notice")
 

@@ -12,7 +12,7 @@ from gateway.delivery.preview import (
     StreamingPreview,
     SupportsPreview,
 )
-from gateway.delivery.sender import OutboxSender
+from gateway.delivery.renderer import ReplyRenderer
 from gateway.store.port import Store
 from gateway.store.repositories.claims import TurnClaim
 from gateway.store.repositories.outbox import OutgoingReply
@@ -20,7 +20,7 @@ from gateway.store.repositories.outbox import OutgoingReply
 
 def preview_for_turn(
     database: Store,
-    delivery: OutboxSender,
+    renderer: ReplyRenderer,
     claim: TurnClaim,
     task: TurnRequest,
     said: Sequence[str],
@@ -30,7 +30,7 @@ def preview_for_turn(
     `said` is what an earlier run of the turn has said.
     """
     message = claim.messages[-1]
-    channel = delivery.channel(message.route)
+    channel = renderer.channel(message.route)
     if channel is None or not isinstance(channel, SupportsPreview) or message.job is not None:
         return None
     every_s = PRIVATE_EVERY_S if message.private else GROUP_EVERY_S
@@ -39,7 +39,7 @@ def preview_for_turn(
     )
 
     def clean(text: str) -> str:
-        return defuse_answer(delivery.redactor.clean(text), task.exposure)
+        return defuse_answer(renderer.clean(text), task.exposure)
 
     pace = PreviewTiming(FIRST_AFTER_S, every_s, clean)
     return StreamingPreview(database, channel, claim.turn, letter, pace, said)

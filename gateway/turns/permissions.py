@@ -9,6 +9,7 @@ from agent.records import frozen
 from agent.security.audit import AuditSink
 from agent.security.policy.base import Approver, Decision, PermissionMode, ToolRequest, tightest_of
 from agent.tools.runner import Permissions
+from agent.turn.context_usage import PromptAudience
 from gateway.access.approval_coordinator import ApprovalCoordinator
 from gateway.access.approvals import ApprovalContext
 from gateway.access.control import AccessControl
@@ -106,6 +107,17 @@ class TurnPermissions:
     def is_untrusted(self, message: InboundMessage) -> bool:
         """Whether what is said here is untrusted."""
         return self.access.is_untrusted(message)
+
+    def audience(self, message: InboundMessage) -> PromptAudience:
+        """For whom the prompt is made, and where."""
+        chat = self.access.places.of(message.route)
+        return PromptAudience(
+            self.memory(message),
+            self.working_dir(message),
+            self.access.is_private_owner(message),
+            chat.model,
+            chat.persona,
+        )
 
     def memory(self, message: InboundMessage) -> Path:
         return self.access.memory(self.workspace, message)

@@ -11,7 +11,6 @@ from agent.agent import Agent
 from agent.history_validation import unanswered_calls
 from agent.security.taint.taint import NOTHING, UNTRUSTED, TaintState
 from agent.serialization import event_to_json
-from agent.turn.context_usage import PromptAudience
 from agent.turn.journal import CancelToken
 from agent.turn.request import TurnRequest
 from agent.types import Message
@@ -22,6 +21,7 @@ from gateway.core.event_hub import EventHub
 from gateway.core.link_defusing import defuse_answer
 from gateway.core.messages import ONCE, InboundMessage
 from gateway.delivery.preview import StreamingPreview
+from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.sender import OutboxSender
 from gateway.sessions.background_work import BackgroundWork
 from gateway.sessions.conversation_search import ConversationSearch
@@ -62,31 +62,49 @@ class TurnRunner:
 
     def __init__(  # noqa: PLR0913 - its collaborators, named once in the container
         self,
+        *,
         database: Store,
         agent: Agent,
-        delivery: OutboxSender,
-        watchers: EventHub,
-        rules: TurnPermissions,
-        spending: StoreUsageMeter,
+        renderer: ReplyRenderer,
+        sender: OutboxSender,
+        events: EventHub,
+        permissions: TurnPermissions,
+        usage: StoreUsageMeter,
+        windows: SessionWindowCache,
+        isolation: Isolation,
+        compactions: CompactionService,
+        subagents: SubagentCoordinator,
+        background: BackgroundWork,
         jobs: JobHooks,
         is_command: Callable[[InboundMessage], bool],
     ) -> None:
-        self.windows = SessionWindowCache(database)
-        self.isolation = Isolation()
-        self.draining = False
         self._database = database
         self._agent = agent
-        self._delivery = delivery
-        self.events = watchers
-        self._rules = rules
-        self._usage = spending
-        self.compactions = CompactionService(
-            database, agent, self.windows, delivery, watchers, spending, self.speaking
-        )
-        self.subagents = SubagentCoordinator(database, agent, rules, delivery)
-        self.background = BackgroundWork(agent, database, watchers)
+        self._renderer = renderer
+        self._sender = sender
+        self._events = events
+        self._permissions = permissions
+        self._usage = usage
+        self._windows = windows
+        self._isolation = isolation
+        self._compactions = compactions
+        self._subagents = subagents
+        self._background = background
         self._jobs = jobs
         self._is_command = is_command
+        self._draining = False
+
+    @property
+    def draining(self) -> bool:
+        """Whether turns rest at their next journaled step, and none begins."""
+        return self._draining
+
+    def drain(self) -> None:
+        self._draining = True
+
+    def evict(self, session: str) -> None:
+        """Forget what is in memory of a session: its turn has not ended as it began."""
+        self._windows.evict(session)
 
     async def run(
         self, claim: TurnClaim, stop: CancelToken, has_news: Callable[[], bool] = lambda: True
@@ -98,30 +116,30 @@ class TurnRunner:
         """
         asked = claim.asked or self.user_message(claim.messages)
         if not claim.resumed:
-            asked = await self.background.with_background_notes(claim, asked)
-        window = await self.windows.open(claim.session, asked)
+            asked = await self._background.with_background_notes(claim, asked)
+        window = await self._windows.open(claim.session, asked)
         journal = StoreTurnJournal(
             self._database,
             claim,
             window.messages,
             self._agent.toolbox,
-            lambda: self.draining,
-            lambda: self.isolation.leave(claim.messages[-1].session_key),
+            lambda: self._draining,
+            lambda: self._isolation.leave(claim.messages[-1].session_key),
         )
-        errands = await self.subagents.of(claim)
+        errands = await self._subagents.of(claim)
         first = errands[0] if errands else None
         async with self._usage.meter(claim, first) as meter:
             task = replace(await self._task(claim, window, journal, stop), meter=meter)
             if first is not None:
-                task = await self.subagents.subagent_request(claim, task, first)
+                task = await self._subagents.subagent_request(claim, task, first)
             else:
-                task = await self.subagents.user_request(claim, task)
+                task = await self._subagents.user_request(claim, task)
             journal.steering = Steering(
                 self._database,
                 claim,
                 task.exposure,
                 lambda: claim.resumed or has_news(),
-                self._rules.is_untrusted,
+                self._permissions.is_untrusted,
                 self._is_command,
             )
             journal.recall(task.known)
@@ -134,20 +152,20 @@ class TurnRunner:
             found.trace = self._trace(claim, before, found, meter.spent)
             found.undone = self._jobs.denied_summary(claim, task.permissions)
         await self._commit(claim, window, journal, found, task.exposure, errands)
-        self.windows.count(claim.session)
+        self._windows.count(claim.session)
         if first is None:
-            self.compactions.consider(claim, window, task.model)
+            self._compactions.consider(claim, window, task.model)
 
     def user_message(self, messages: Sequence[InboundMessage]) -> Message:
         """What a turn begins with that answers these."""
         last = messages[-1]
-        work = long_task_note(last, self.speaking(last), self._agent.redactor.clean)
+        work = long_task_note(last, self._permissions.audience(last), self._agent.redactor.clean)
         return build_user_message(messages, work=work)
 
     async def give_up(self, claim: TurnClaim, sentence: str) -> None:
         """End a turn that cannot be run; the chat is told."""
-        self.windows.evict(claim.session)
-        errands = await self.subagents.of(claim)
+        self._windows.evict(claim.session)
+        errands = await self._subagents.of(claim)
         letters = [] if errands else [self._letter(claim, sentence)]
         ended = subagent_tasks.TaskOutcome("failed", sentence, claim.taint)
 
@@ -155,13 +173,13 @@ class TurnRunner:
             now = time.time()
             turns.give_up(tx, claim.turn, letters, sentence, now)
             self._jobs.ended(tx, claim, sentence)
-            return self.subagents.end(tx, errands, ended, now)
+            return self._subagents.end(tx, errands, ended, now)
 
         self._wake(letters, await self._database.transact(store))
         for errand in errands:
             self._publish_for_subagent(errand, events.Error("error", sentence, None))
         if errands:
-            await self.background.end(claim.session)
+            await self._background.end(claim.session)
 
     async def _task(
         self, claim: TurnClaim, window: SessionWindow, journal: StoreTurnJournal, stop: CancelToken
@@ -172,9 +190,9 @@ class TurnRunner:
             known = await self._database.transact(
                 lambda c: turns.known_results(c, claim.turn, stopped=claim.stop_requested)
             )
-        speaking = self.speaking(message)
+        speaking = self._permissions.audience(message)
         taint = initial_taint(self._agent.workspace, speaking)
-        if any(map(self._rules.is_untrusted, claim.messages)):
+        if any(map(self._permissions.is_untrusted, claim.messages)):
             taint |= UNTRUSTED
         if message.task is not None and message.lane:
             # It reads no file unasked; what it was told is in its taint already.
@@ -185,14 +203,16 @@ class TurnRunner:
             taint |= await self._database.transact(taint_of_quotes, quoting)
         if not taint <= claim.taint:
             await self._database.transact(sessions.add_taint, claim.session, taint)
-        by_person = (is_said(one) and not self._rules.is_untrusted(one) for one in claim.messages)
+        by_person = (
+            is_said(one) and not self._permissions.is_untrusted(one) for one in claim.messages
+        )
         if claim.bits and not claim.resumed and any(by_person):
             await self._database.transact(sessions.renew_bits, claim.session)
         limit = message.options.get("max_iterations")
         return TurnRequest(
             session=claim.session,
             messages=window.messages,
-            permissions=self._rules.permissions(
+            permissions=self._permissions.permissions(
                 claim.messages, claim.session, claim.mode, turn=claim.turn
             ),
             memory=speaking.memory,
@@ -205,7 +225,7 @@ class TurnRunner:
             known=known,
             trimmed=window.trimmed,
             summary=window.summary,
-            keeper=self.compactions.keeper(claim, window),
+            keeper=self._compactions.keeper(claim, window),
             begun=claim.stored - 1,
             exposure=TaintState(
                 claim.taint | taint, budget=StoredDisclosureBudget(self._database, claim.session)
@@ -213,22 +233,14 @@ class TurnRunner:
             recording=RecorderFactory(self._agent.changes, claim.turn),
             progress=journal,
             stop=stop,
-            recall=ConversationSearch(self._database, self._rules.access, claim),
+            recall=ConversationSearch(self._database, self._permissions.access, claim),
             schedule=self._jobs.of_turn(claim),
         )
-
-    def speaking(self, message: InboundMessage) -> PromptAudience:
-        """For whom the prompt is made, and where."""
-        rules = self._rules
-        owner = rules.access.is_private_owner(message)
-        place = rules.access.places.of(message.route)
-        told = (rules.memory(message), rules.working_dir(message), owner)
-        return PromptAudience(*told, place.model, place.persona)
 
     async def _watch(self, task: TurnRequest, claim: TurnClaim) -> TurnOutcome:
         """Run the agent, and show its events to whoever watches."""
         said = outcome.said_before(task.messages, claim.stored - 1)
-        preview = preview_for_turn(self._database, self._delivery, claim, task, said)
+        preview = preview_for_turn(self._database, self._renderer, claim, task, said)
         if preview is None:
             return await self._drain(task, claim, None)
         try:
@@ -261,7 +273,7 @@ class TurnRunner:
 
     def _publish_for_subagent(self, errand: SubagentTask, event: events.Event) -> None:
         told = events.FromAgent(errand.agent, str(errand.id), errand.title, event_to_json(event))
-        self.events.publish(errand.root_lane, told)
+        self._events.publish(errand.root_lane, told)
 
     async def _drain(
         self, task: TurnRequest, claim: TurnClaim, preview: StreamingPreview | None
@@ -269,15 +281,15 @@ class TurnRunner:
         lane = claim.messages[-1].session_key
         found = TurnOutcome()
         for told in opening_events(claim):
-            self.events.publish(lane, told)
-        with self.events.turn(lane):
+            self._events.publish(lane, told)
+        with self._events.turn(lane):
             async with aclosing(self._agent.turn(task)) as stream:
                 async for event in stream:
                     found.observe(event)
                     if preview is not None:
                         preview.feed(event)
                     if not claim.thinking.hides(event):
-                        self.events.publish(lane, event)
+                        self._events.publish(lane, event)
         return found
 
     async def _commit(
@@ -307,14 +319,14 @@ class TurnRunner:
             turns.finish(tx, claim.turn, claim.session, turn_result, now)
             self._jobs.ended(tx, claim, outcome.failure(found))
             told = outcome.outcome(found, exposure.taint) if errands else None
-            return self.subagents.end(tx, errands, told, now) if told else []
+            return self._subagents.end(tx, errands, told, now) if told else []
 
         lanes = await self._database.transact(store)
         journal.mark_stored(rows)
         if dropped:
             window.drop(dropped)
         lane = claim.messages[-1].route.lane
-        is_left = lane.startswith(ONCE) and await self.background.close_if_abandoned(
+        is_left = lane.startswith(ONCE) and await self._background.close_if_abandoned(
             claim.session, lane
         )
         self._wake(letters, lanes)
@@ -325,23 +337,23 @@ class TurnRunner:
         self, claim: TurnClaim, before: Sequence[Message], found: TurnOutcome, spent: UsageTotals
     ) -> str:
         """What stands below the answer of what was done, `before` a restart and after it."""
-        level = self._delivery.trace(claim.messages[-1].route)
+        level = self._renderer.trace(claim.messages[-1].route)
         if level is None or found.result is None:
             return ""
         return trace_of(claim.trace or level, [*before, *found.result.messages], spent)
 
     def _wake(self, letters: Sequence[OutgoingReply], lanes: Sequence[str]) -> None:
         for letter in letters:
-            self._delivery.wake(letter.route.lane)
+            self._sender.wake(letter.route.lane)
         for lane in lanes:
-            self.subagents.wake(lane)
+            self._subagents.wake(lane)
 
     def _letter(self, claim: TurnClaim, markdown: str) -> OutgoingReply:
         message = claim.messages[-1]
         return OutgoingReply(
             delivery_id=f"t{claim.turn}",
             route=message.route,
-            parts=self._delivery.render(message.route, markdown),
+            parts=self._renderer.render(message.route, markdown),
             reply_to=claim.reply_to,
             event_id=message.event_id,
         )

@@ -26,6 +26,7 @@ from agent.tools.base import CallContext
 from agent.turn.request import TurnRequest
 from agent.types import ToolResult
 from gateway.core.errors import AwaitingAnswer
+from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.sender import OutboxSender
 from gateway.media.send_file import file_sender, nowhere
 from gateway.store.port import Store, Transaction
@@ -42,13 +43,21 @@ class SubagentCoordinator:
     """Sends out sub-agents and takes in what they come to. `wake` lets a lane go on."""
 
     def __init__(
-        self, database: Store, agent: Agent, rules: TurnPermissions, delivery: OutboxSender
+        self,
+        *,
+        database: Store,
+        agent: Agent,
+        permissions: TurnPermissions,
+        renderer: ReplyRenderer,
+        sender: OutboxSender,
+        wake: Callable[[str], None],
     ) -> None:
-        self.wake: Callable[[str], None] = lambda lane: None
         self._database = database
         self._agent = agent
-        self._rules = rules
-        self._delivery = delivery
+        self._permissions = permissions
+        self._renderer = renderer
+        self._sender = sender
+        self.wake = wake
         self._slots: dict[str, tuple[asyncio.Semaphore, int]] = {}
 
     @property
@@ -72,7 +81,8 @@ class SubagentCoordinator:
     async def user_request(self, claim: TurnClaim, task: TurnRequest) -> TurnRequest:
         """A person's turn: as the agent that they speak with, able to send out files and
         sub-agents."""
-        task = replace(task, send=file_sender(self._database, self._delivery, claim, task.exposure))
+        send = file_sender(self._database, self._renderer, self._sender, claim, task.exposure)
+        task = replace(task, send=send)
         if (chosen := profile_for(claim.messages[-1])) is not None:
             task = profile.as_profile(task, chosen, self._agent)
             await self._database.transact(sessions.add_taint, claim.session, task.exposure.taint)
@@ -85,7 +95,7 @@ class SubagentCoordinator:
     ) -> TurnRequest:
         """A sub-agent's turn: as its definition says, and never more than its caller may."""
         speakers, mode = await self._database.transact(subagent_launch.speakers, errand)
-        given = self._rules.permissions(speakers, errand.root_session, mode, turn=claim.turn)
+        given = self._permissions.permissions(speakers, errand.root_session, mode, turn=claim.turn)
         who = f"sub-agent {errand.agent} ({errand.id})"
         definition, may_send = errand.definition, errand.depth < self._limits.max_depth
         most = [one for one in (definition.max_turns, task.max_iterations) if one is not None]

@@ -13,7 +13,9 @@ from agent.usage import Charge, Receipt, UsageTotals
 from gateway.access.control import AccessControl
 from gateway.config.sections import LimitsSection
 from gateway.core.messages import CONSOLE, Route
+from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.sender import OutboxSender
+from gateway.delivery.user_language import UserLanguages
 from gateway.store.port import Store, Transaction
 from gateway.store.repositories import outbox
 from gateway.store.repositories import usage as store
@@ -38,17 +40,18 @@ class _Promise:
         return not cap.scope or cap.scope in whose
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class StoreUsageMeter:
     """What all turns spend. `clock` tells Unix time in seconds."""
 
     database: Store
-    delivery: OutboxSender
+    renderer: ReplyRenderer
+    sender: OutboxSender
+    languages: UserLanguages
     access: AccessControl
     limits: LimitsSection = field(default_factory=LimitsSection)
     clock: Callable[[], float] = time.time
-    # What one sub-agent may cost.
-    errand_usd: float | None = None
+    subagent_max_cost_usd: float | None = None
     _reservations: dict[int, _Promise] = field(default_factory=dict)
     _unpriced: set[str] = field(default_factory=set)
 
@@ -94,7 +97,7 @@ class StoreUsageMeter:
             if cap.forbids(used, estimate):
                 lane = await self.database.transact(self._tell_owner, cap, cap.amount(used))
                 if lane is not None:
-                    self.delivery.wake(lane)
+                    self.sender.wake(lane)
                 raise LimitReached(cap.refusal(used, estimate))
         self._reservations[payer.by] = _Promise(payer, estimate.nano or 0)
 
@@ -106,7 +109,7 @@ class StoreUsageMeter:
         )
         self._reservations.pop(payer.by, None)
         for lane in told:
-            self.delivery.wake(lane)
+            self.sender.wake(lane)
         return Receipt(totals.turn, totals.session, tuple(warnings))
 
     def has_no_price(self, model: str) -> bool:
@@ -158,7 +161,7 @@ class StoreUsageMeter:
         route = store.private_route(tx, owner) if owner else None
         if route is None:
             return None
-        with use_locale(self.delivery.languages.of_route(route)):
+        with use_locale(self.languages.of_route(route)):
             text = t(
                 "The limit of {most} {what}{where} is reached: {used} used. It resets "
                 "{ends}. Change it with `limits.{key}` in the configuration.",
@@ -173,7 +176,7 @@ class StoreUsageMeter:
 
     def _post(self, tx: Transaction, cap: UsageLimit, kind: str, route: Route, text: str) -> str:
         name = ":".join(("limit", *cap.place, kind))
-        parts = self.delivery.render(route, f"⚠️ {text}")
+        parts = self.renderer.render(route, f"⚠️ {text}")
         outbox.put(tx, None, [OutgoingReply(name, route, parts, "notice")], self.clock())
         return route.lane
 
@@ -183,42 +186,42 @@ class TurnMeter:
 
     def __init__(
         self,
-        spending: StoreUsageMeter,
+        usage: StoreUsageMeter,
         payer: Payer,
         route: Route | None,
         max_cost_usd: float | None,
         spent: UsageTotals,
     ) -> None:
         self.spent = spent
-        self._spending = spending
+        self._usage = usage
         self._payer = payer
         self._route = route
         self._max_cost_usd = max_cost_usd
 
     async def before(self, estimate: Charge) -> tuple[str, ...]:
         found = self._caps()
-        await self._spending.before(self._payer, found, estimate)
+        await self._usage.before(self._payer, found, estimate)
         if estimate.nano is not None or not any(cap.money for cap in found):
             return ()
-        if self._spending.has_no_price(estimate.model) or self._max_cost_usd is not None:
+        if self._usage.has_no_price(estimate.model) or self._max_cost_usd is not None:
             return (unpriced(estimate.model),)
         return ()
 
     async def after(self, charge: Charge) -> Receipt:
-        receipt = await self._spending.after(self._payer, self._caps(), charge, self._route)
+        receipt = await self._usage.after(self._payer, self._caps(), charge, self._route)
         self.spent = receipt.turn
         return receipt
 
     def _caps(self) -> list[UsageLimit]:
-        day = BillingDay.of(self._spending.clock())
-        return list(caps(self._spending.limits, self._payer, day, self._max_cost_usd))
+        day = BillingDay.of(self._usage.clock())
+        return list(caps(self._usage.limits, self._payer, day, self._max_cost_usd))
 
 
 class ErrandMeter(TurnMeter):
     """For a sub-agent's turn: `spent` is its own, and it has a limit of its own."""
 
     async def before(self, estimate: Charge) -> tuple[str, ...]:
-        usd = self._spending.errand_usd
+        usd = self._usage.subagent_max_cost_usd
         if usd is not None:
             cap = errand_cap(usd)
             if cap.forbids(self.spent.nano, estimate):

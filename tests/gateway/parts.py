@@ -14,34 +14,34 @@ from agent.providers.base import Provider
 from agent.providers.pool import ModelPool
 from agent.providers.scripted import ScriptedProvider, Step
 from agent.security.policy.base import PermissionMode
+from agent.security.redaction import Redactor
 from agent.subagents.catalog import CatalogPaths, SubagentCatalog
 from gateway.access.approval_coordinator import ApprovalCoordinator
-from gateway.access.approvals import ApprovalService
 from gateway.access.control import AccessControl
-from gateway.access.pairing_service import PairingService
 from gateway.access.roles import PolicySettings, RoleRegistry
-from gateway.bus.bus import MessageBus
-from gateway.bus.ingest import Ingestor
-from gateway.channels.base import Channel
+from gateway.app import recover
+from gateway.bus.bus import CONCURRENT_TURNS, MessageBus
 from gateway.channels.console import ConsoleChannel
-from gateway.commands import is_command, read_command
-from gateway.commands.dispatcher import CommandDispatcher, CommandServices
+from gateway.config import Settings
+from gateway.config.sections import AgentSection, Section
+from gateway.container import (
+    Channels,
+    Container,
+    Resources,
+    SecurityContext,
+    Timing,
+    build_container,
+)
 from gateway.control.local_service import LocalService
 from gateway.core.event_hub import EventHub
 from gateway.core.messages import InboundMessage, Sender
-from gateway.delivery.retry_policy import LONGEST_REST_S
 from gateway.delivery.sender import OutboxSender
 from gateway.ops.audit.log import AuditLog
-from gateway.ops.audit.relay import AuditRelay
-from gateway.scheduler.service import JobService
+from gateway.runtime.paths import DataDir
 from gateway.sessions.undo_ledger import open_change_log
 from gateway.store.cipher import Cipher
-from gateway.store.repositories import approvals as approvals_store
-from gateway.store.repositories import claims, outbox
 from gateway.store.sqlite.engine import SqliteStore
-from gateway.turns.permissions import TurnPermissions
 from gateway.turns.runner import TurnRunner
-from gateway.turns.usage_meter import StoreUsageMeter
 from tests.fakes.platform import Platform
 from tests.fakes.rehearsing_store import RehearsingStore
 from tests.gateway.stored import PRESENT, StoredRows
@@ -72,18 +72,34 @@ def typed(text: str, chat: str = "main", **more: Any) -> InboundMessage:
 
 @dataclass(frozen=True)
 class Parts(StoredRows):
-    """`crash` leaves everything as a kill would: nothing is tidied up."""
+    """The program's own container, and what it was made of."""
 
+    app: Container
     database: SqliteStore
-    bus: MessageBus
-    delivery: OutboxSender
-    watchers: EventHub
-    approvals: ApprovalCoordinator
-    turns: TurnRunner
-    desk: LocalService
+    events: EventHub
     platform: Platform
     agent: Agent
     workspace: Path
+
+    @property
+    def bus(self) -> MessageBus:
+        return self.app.bus
+
+    @property
+    def sender(self) -> OutboxSender:
+        return self.app.sender
+
+    @property
+    def approvals(self) -> ApprovalCoordinator:
+        return self.app.approvals
+
+    @property
+    def turns(self) -> TurnRunner:
+        return self.app.turns
+
+    @property
+    def service(self) -> LocalService:
+        return self.app.service
 
     async def until_answered(self, message: InboundMessage) -> None:
         """Returns once the turn that took it in is done."""
@@ -101,20 +117,18 @@ async def opened(
     platform: Platform | None = None,
     allow: Sequence[str] = ("*",),
     owner: str | None = None,
-    delivering: Mapping[str, Any] | None = None,
-    concurrent_turns: int = 128,
+    settings: Mapping[str, Section] | None = None,
+    timing: Timing | None = None,
+    concurrent_turns: int = CONCURRENT_TURNS,
     modes: Mapping[str, PermissionMode] | None = None,
-    spending: Mapping[str, Any] | None = None,
-    expires_s: float = 3600.0,
     cipher: Cipher | None = None,
 ) -> AsyncIterator[Parts]:
-    """The parts, not yet running."""
+    """The program's container, not yet running. `settings` are sections that are not at their
+    defaults."""
     platform = platform or Platform()
-    watchers = EventHub()
-    ways: dict[tuple[str, str], Channel] = {
-        (platform.name, platform.account): platform,
-        ("cli", "local"): ConsoleChannel(watchers),
-    }
+    events = EventHub()
+    console = ConsoleChannel(events)
+    channels: Channels = {(one.name, one.account): one for one in (platform, console)}
     if isinstance(provider, Sequence):
         provider = ScriptedProvider(provider)
     models = provider if isinstance(provider, ModelPool) else ModelPool.of(provider, {})
@@ -125,49 +139,23 @@ async def opened(
     agents = SubagentCatalog(CatalogPaths(folder / "nobody", folder / "kore"))
     agent = Agent(models, workspace=workspace, subagents=agents)
     try:
-        await database.transact(claims.recover)
-        await database.transact(approvals_store.recover, time.time())
-        await database.transact(outbox.recover, time.time() + LONGEST_REST_S)
+        await database.transact(recover, ())
         agent.changes = open_change_log(database, folder / "undo", None)
-        access = AccessControl(owner, dict.fromkeys(ways, allow), {platform.name: "general"})
-        delivery = OutboxSender(database, ways, **(delivering or {}))
-        clerk = ApprovalService(delivery, access, expires_s=expires_s)
-        approvals = ApprovalCoordinator(database, delivery, watchers, clerk)
-        policies = RoleRegistry(PolicySettings(blocked_commands=("rm",), modes=modes or {}))
-        rules = TurnPermissions(access, approvals, workspace, policies)
-        meters = StoreUsageMeter(database, delivery, access, **(spending or {}))
-        timetable = JobService(database, delivery, rules)
-        turns = TurnRunner(
-            database, agent, delivery, watchers, rules, meters, timetable, is_command
+        security = SecurityContext(
+            access=AccessControl(owner, dict.fromkeys(channels, allow), {platform.name: "general"}),
+            roles=RoleRegistry(PolicySettings(blocked_commands=("rm",), modes=modes or {})),
+            audit=audit,
+            redactor=Redactor(),
+            sandbox="none",
         )
-        door = PairingService(access, delivery.render, delivery.languages)
-        facts = {"Uptime": "short"}
-        office = CommandServices(
-            agent,
-            database,
-            turns.windows,
-            door,
-            lambda: facts,
-            policies.default_mode,
-            turns.compactions.compact,
-            turns.speaking,
-            rules,
-            delivery.languages,
-            timetable,
-            delivery.trace,
+        sections = {"agent": AgentSection(workspace=workspace), **(settings or {})}
+        app = build_container(
+            Settings().model_copy(update=sections),
+            Resources(DataDir(folder), database, agent, events, channels, security),
+            timing=timing,
+            concurrent_turns=concurrent_turns,
         )
-        commands = CommandDispatcher(office)
-        notes = AuditRelay(database, audit)
-        intake = Ingestor(database, door, delivery, clerk, notes, read_command)
-        bus = MessageBus(
-            database, intake, commands, turns, approvals, concurrent_turns=concurrent_turns
-        )
-        desk = LocalService(database, bus, watchers, approvals, turns, timetable, dict)
-        yield Parts(
-            *(database, bus, delivery, watchers, approvals, turns, desk, platform),
-            agent,
-            workspace,
-        )
+        yield Parts(app, database, events, platform, agent, workspace)
     finally:
         await agent.toolbox.aclose()
         await audit.close()
@@ -188,8 +176,8 @@ async def at_work(parts: Parts) -> AsyncIterator[None]:
     async with asyncio.TaskGroup() as group:
         work = [
             group.create_task(parts.bus.run(), name="bus"),
-            group.create_task(parts.delivery.run(), name="delivery"),
-            group.create_task(parts.turns.compactions.run(), name="compactions"),
+            group.create_task(parts.sender.run(), name="delivery"),
+            group.create_task(parts.app.compactions.run(), name="compactions"),
         ]
         try:
             yield

@@ -58,7 +58,7 @@ async def test_a_good_token_polls(tmp_path: Path, bot_api: BotApi) -> None:
                 for status in (await app.service.status())["channels"].values()
             ):
                 await asyncio.sleep(0.01)
-        assert not app.channels.failures
+        assert not app.supervisor.failures
 
 
 async def test_tools_reach_nothing_of_kores_own_even_without_the_boundary_of_the_workspace(

@@ -14,9 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gateway.config import Settings
-    from gateway.container import Container
     from gateway.control.service import Service
-    from gateway.ops.config_reload import ConfigReloader
+    from gateway.ops.config_reload import WatchedConfig
     from gateway.runtime.paths import DataDir
 
 log = logging.getLogger(__name__)
@@ -109,10 +108,11 @@ async def _serve(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
-    async with open_app(settings, home, channels=True) as app:
+    config = _watched_config(args, settings, log_as)
+    async with open_app(settings, home, channels=True, config=config) as app:
         await _announce(app.service)
-        reloader = _reloader(args, settings, home, app, log_as)
-        app.service.reloader = reloader
+        reloader = app.reloader
+        assert reloader is not None, "the configuration is watched"
         if not (sys.stdin and sys.stdin.isatty()):
             # At a terminal it means that the window was closed.
             loop.add_signal_handler(signal.SIGHUP, reloader.ask)
@@ -127,30 +127,26 @@ async def _serve(
                 task.cancel()
 
 
-def _reloader(
-    args: argparse.Namespace,
-    settings: "Settings",
-    home: "DataDir",
-    app: "Container",
-    log_as: "Callable[[Settings], None]",
-) -> "ConfigReloader":
-    """Takes in what changes in the files."""
+def _watched_config(
+    args: argparse.Namespace, settings: "Settings", log_as: "Callable[[Settings], None]"
+) -> "WatchedConfig":
+    """The files whose changes are taken in, by the log too."""
     import os
 
     from gateway.cli.context import sources_of
-    from gateway.ops.config_reload import ConfigReloader
+    from gateway.ops.config_reload import WatchedConfig
     from gateway.runtime.secrets import secret_values
 
-    held = settings.logging
+    logging_now = settings.logging
 
-    def after(settings: "Settings") -> None:
-        nonlocal held
+    def on_reload(settings: "Settings") -> None:
+        nonlocal logging_now
         args.crash.redactor.learn(secret_values(settings, os.environ))
-        if settings.logging != held:
+        if settings.logging != logging_now:
             log_as(settings)
-            held = settings.logging
+            logging_now = settings.logging
 
-    return ConfigReloader(app.reload_targets, app.database, home, sources_of(args), settings, after)
+    return WatchedConfig(sources_of(args), on_reload)
 
 
 async def _announce(service: "Service") -> None:

@@ -63,7 +63,7 @@ async def take(parts: Parts, *messages: InboundMessage) -> None:
 
 async def question(parts: Parts) -> ApprovalPrompt:
     await parts.until_stored("approval", state="open")
-    (found,) = await parts.desk.list_approvals()
+    (found,) = await parts.service.list_approvals()
     return found
 
 
@@ -94,7 +94,7 @@ async def test_a_waiting_turn_holds_neither_lane_nor_slot(tmp_path: Path) -> Non
         await settled(lambda: parts.bus.lanes == 0)
         await take(parts, said("and me?", "2"))
         assert await parts.platform.answers("2", 1) == ["other"]
-        assert await parts.desk.answer_approval(asked.nonce, "once", "cli:0")
+        assert await parts.service.answer_approval(asked.nonce, "once", "cli:0")
         await parts.platform.until(lambda: "done" in parts.platform.texts("1"))
         assert file.read_text() == "new\n"
         assert await parts.stored("turn", "attempts") == [(1,), (1,)]
@@ -112,11 +112,11 @@ async def test_reads_beside_the_question_are_not_read_again(tmp_path: Path) -> N
         steps = await parts.stored("step", "n", state="done")
         assert steps == [(1,), (2,)]
         (tmp_path / "workspace" / "c.txt").write_text("later\n")
-        await parts.desk.answer_approval(first.nonce, "once", "cli:0")
+        await parts.service.answer_approval(first.nonce, "once", "cli:0")
         await parts.until_stored("approval", id=2)
         second = await question(parts)
         assert (first.title, second.title) == ("write_file a.txt", "write_file b.txt")
-        await parts.desk.answer_approval(second.nonce, "deny", "cli:0")
+        await parts.service.answer_approval(second.nonce, "deny", "cli:0")
         await parts.platform.until(lambda: "done" in parts.platform.texts("1"))
         results = await parts.stored("step", "result", order="n")
         assert "c.txt" not in results[1][0]
@@ -127,18 +127,18 @@ async def test_a_screen_sees_one_story_and_each_thing_once(tmp_path: Path) -> No
     seed(tmp_path)
     message = typed("go")
     async with running(tmp_path, [assistant("I will.", (change("1"),)), "done"]) as parts:
-        async with parts.desk.watch(message.session_key) as events:
+        async with parts.service.watch(message.session_key) as events:
             await take(parts, message)
             seen = await until(events, ApprovalAsked)
             assert not any(isinstance(event, ToolStart) for event in seen)
             await settled(lambda: parts.bus.lanes == 0)
         # The screen is closed and opened again: the question is still there.
-        async with parts.desk.watch(message.session_key) as events:
+        async with parts.service.watch(message.session_key) as events:
             (asked,) = await until(events, ApprovalAsked)
             assert isinstance(asked, ApprovalAsked)
             assert 0 < asked.expires_s <= 300
-            assert await parts.desk.answer_approval(asked.nonce, "once", "cli:0")
-            assert not await parts.desk.answer_approval(asked.nonce, "once", "cli:0")
+            assert await parts.service.answer_approval(asked.nonce, "once", "cli:0")
+            assert not await parts.service.answer_approval(asked.nonce, "once", "cli:0")
             seen = await until(events, Done)
     told = [type(e) for e in seen if isinstance(e, ApprovalAnswered | ToolStart | ToolResulted)]
     assert told == [ApprovalAnswered, ToolStart, ToolResulted]
@@ -151,10 +151,10 @@ async def test_a_lane_in_the_same_session_waits_without_a_task(tmp_path: Path) -
     async with running(tmp_path, model, owner=OWNER, platform=Asking()) as parts:
         await take(parts, said("go"))
         asked = await question(parts)
-        await parts.desk.bind_session("chat:bot:2", asked.session)
+        await parts.service.bind_session("chat:bot:2", asked.session)
         await take(parts, said("and here?", "2"))
         await settled(lambda: parts.bus.lanes == 0)
-        assert await parts.desk.answer_approval(asked.nonce, "once", "cli:0")
+        assert await parts.service.answer_approval(asked.nonce, "once", "cli:0")
         assert await parts.platform.answers("2", 1) == ["mine"]
 
 
@@ -178,7 +178,7 @@ async def test_a_stop_ends_a_waiting_turn(tmp_path: Path) -> None:
     ) as parts:
         await take(parts, said("go"))
         asked = await question(parts)
-        assert await parts.desk.stop_turn(asked.lane)
+        assert await parts.service.stop_turn(asked.lane)
         await parts.platform.until(lambda: "⏹ Stopped." in parts.platform.texts("1"))
         assert await parts.stored("approval", "state") == [("withdrawn",)]
         assert file.read_text() == "old\n"
@@ -190,9 +190,9 @@ async def test_the_model_is_told_what_a_stop_kept_from_beginning(tmp_path: Path)
     async with running(tmp_path, [assistant("", calls)], owner=OWNER, platform=Asking()) as parts:
         await take(parts, said("go"))
         asked = await question(parts)
-        assert await parts.desk.stop_turn(asked.lane)
+        assert await parts.service.stop_turn(asked.lane)
         await parts.platform.until(lambda: "⏹ Stopped." in parts.platform.texts("1"))
-        told = [m for m in await parts.desk.load_messages(asked.session) if m.role == "tool"]
+        told = [m for m in await parts.service.load_messages(asked.session) if m.role == "tool"]
         assert [m.text for m in told[1:]] == [load_prompt("not_run")] * 2
         assert "old" in told[0].text
 
@@ -212,9 +212,9 @@ async def test_what_may_have_begun_before_a_crash_is_not_told_as_never_run(tmp_p
     seed(tmp_path)
     async with running(tmp_path, [], owner=OWNER, platform=Asking()) as parts:
         asked = await question(parts)
-        assert await parts.desk.stop_turn(asked.lane)
+        assert await parts.service.stop_turn(asked.lane)
         await parts.platform.until(lambda: "⏹ Stopped." in parts.platform.texts("1"))
-        told = [m for m in await parts.desk.load_messages(asked.session) if m.role == "tool"]
+        told = [m for m in await parts.service.load_messages(asked.session) if m.role == "tool"]
         assert [m.text for m in told] == [load_prompt("interrupted"), load_prompt("not_run")]
 
 
@@ -232,7 +232,7 @@ async def test_a_session_s_consent_ends_with_the_session(tmp_path: Path) -> None
     model += [assistant("", (change("3"),)), "c"]
     async with running(tmp_path, model, owner=OWNER, platform=Asking()) as parts:
         await take(parts, said("go"))
-        await parts.desk.answer_approval((await question(parts)).nonce, "session", "cli:0")
+        await parts.service.answer_approval((await question(parts)).nonce, "session", "cli:0")
         await parts.platform.until(lambda: "a" in parts.platform.texts("1"))
         file.write_text("old\n")
         await take(parts, said("go"))
@@ -251,9 +251,9 @@ async def test_a_file_that_keeps_changing_asks_anew_and_costs_no_attempt(tmp_pat
             await parts.until_stored("approval", id=number)
             asked = await question(parts)
             file.write_text(f"version {number}\n")
-            await parts.desk.answer_approval(asked.nonce, "once", "cli:0")
+            await parts.service.answer_approval(asked.nonce, "once", "cli:0")
         await parts.until_stored("approval", id=6)
-        await parts.desk.answer_approval((await question(parts)).nonce, "once", "cli:0")
+        await parts.service.answer_approval((await question(parts)).nonce, "once", "cli:0")
         await parts.platform.until(lambda: "done" in parts.platform.texts("1"))
         assert file.read_text() == "new\n"
         assert await parts.stored("turn", "attempts") == [(1,)]
@@ -263,10 +263,10 @@ async def test_waiting_gives_a_turn_no_more_iterations(tmp_path: Path) -> None:
     file = seed(tmp_path)
     model = ScriptedProvider([assistant("", (change(str(n), content=f"{n}\n"),)) for n in range(5)])
     async with running(tmp_path, model) as parts:
-        with parts.watchers.watch("cli:local:main") as seen:
+        with parts.events.watch("cli:local:main") as seen:
             await parts.bus.submit(typed("go", options={"max_iterations": 2}))
             for _ in range(2):
-                assert await parts.desk.answer_approval(
+                assert await parts.service.answer_approval(
                     (await question(parts)).nonce, "once", "cli:0"
                 )
             events = await until(seen, Done)
@@ -287,17 +287,17 @@ async def test_who_is_turned_out_comes_back_without_consent(tmp_path: Path) -> N
     async def let_in(parts: Parts, heard: int) -> None:
         await take(parts, said("hello?", **other))
         letters = await parts.platform.answers("8", heard)
-        await parts.desk.approve_pairing(letters[-1].split("`")[1])
+        await parts.service.approve_pairing(letters[-1].split("`")[1])
 
     async with running(tmp_path, model, owner=OWNER, allow=(), platform=Asking()) as parts:
-        parts.bus.pairing.access.roles = {"chat:8": "build"}
+        parts.app.access.roles = {"chat:8": "build"}
         await take(parts, said("hi", "7"))
         await parts.platform.until(lambda: "hello" in parts.platform.texts("7"))
         await let_in(parts, 1)
         await take(parts, said("go", **other))
-        await parts.desk.answer_approval((await question(parts)).nonce, "always", "cli:0")
+        await parts.service.answer_approval((await question(parts)).nonce, "always", "cli:0")
         await parts.platform.until(lambda: "a" in parts.platform.texts("8"))
-        await parts.desk.revoke_pairing("chat:8")
+        await parts.service.revoke_pairing("chat:8")
         await parts.delete("pairing")
         await let_in(parts, len(parts.platform.texts("8")) + 1)
         file.write_text("old\n")
@@ -323,7 +323,7 @@ async def test_a_lasting_answer_about_a_script_ends_with_its_content(
             await parts.until_count(n, "turn", state="done")
 
         await parts.bus.submit(typed("go"))
-        await parts.desk.answer_approval((await question(parts)).nonce, answer, "cli:0")
+        await parts.service.answer_approval((await question(parts)).nonce, answer, "cli:0")
         await ended(1)
         await parts.bus.submit(typed("again"))
         await ended(2)

@@ -1,15 +1,18 @@
 """The owner's letter about a stranger, its buttons, and what is left of it in the store."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
+from agent.security.redaction import Redactor
 from gateway.access.control import AccessControl
-from gateway.access.pairing import CODE_LIFE_S
+from gateway.access.pairing import CODE_LIFE_S, PairingCodes
 from gateway.access.pairing_service import PairingService
-from gateway.core.messages import InboundMessage, OutboundPart, Sender
+from gateway.core.messages import InboundMessage, Sender
+from gateway.delivery.renderer import ReplyRenderer
+from gateway.delivery.user_language import UserLanguages
 from gateway.store.port import Transaction
 from gateway.store.repositories import inbox, outbox
 from gateway.store.repositories.inbox import InboxBatch, InboxEntry
@@ -28,13 +31,29 @@ def tx(tmp_path: Path) -> Iterator[Transaction]:
         yield tx
 
 
-@pytest.fixture
-def door(tx: Transaction) -> PairingService:
-    door = PairingService(
-        AccessControl("chat:7", {("chat", "bot"): ()}), lambda route, text: [OutboundPart(text)]
+def pairing_service(access: AccessControl) -> PairingService:
+    return PairingService(
+        access=access,
+        codes=PairingCodes(access),
+        renderer=ReplyRenderer({}, Redactor()),
+        languages=UserLanguages(),
     )
-    assert door.handle_stranger(tx, said("hi", "9", sender=Sender("9", "Ann")), NOW)
-    return door
+
+
+def access_of(owner: str | None, allow: Sequence[str] = ()) -> AccessControl:
+    return AccessControl(owner, {("chat", "bot"): allow})
+
+
+@pytest.fixture
+def access() -> AccessControl:
+    return access_of("chat:7")
+
+
+@pytest.fixture
+def pairing(tx: Transaction, access: AccessControl) -> PairingService:
+    pairing = pairing_service(access)
+    assert pairing.handle_stranger(tx, said("hi", "9", sender=Sender("9", "Ann")), NOW)
+    return pairing
 
 
 def pressed(data: str, chat: str = OWNER, **more: object) -> InboundMessage:
@@ -54,7 +73,7 @@ def sent(tx: Transaction, name: str = LETTER) -> None:
 
 
 def test_a_letter_and_its_buttons_are_forgotten_once_it_is_out(
-    door: PairingService, tx: Transaction
+    pairing: PairingService, tx: Transaction
 ) -> None:
     ((name, body, buttons, _),) = letters(tx)
     assert name == LETTER
@@ -64,38 +83,40 @@ def test_a_letter_and_its_buttons_are_forgotten_once_it_is_out(
     assert letters(tx) == [(LETTER, "", [], None)]
 
 
-def test_a_letter_that_was_given_up_is_forgotten_too(door: PairingService, tx: Transaction) -> None:
+def test_a_letter_that_was_given_up_is_forgotten_too(
+    pairing: PairingService, tx: Transaction
+) -> None:
     ((seq,),) = stored.read(tx, "outbox", "seq", chat="7")
     outbox.give_up(tx, seq, "gone")
     assert letters(tx) == [(LETTER, "", [], None)]
 
 
 def test_an_expired_request_is_refused_and_its_buttons_go(
-    door: PairingService, tx: Transaction
+    pairing: PairingService, access: AccessControl, tx: Transaction
 ) -> None:
     sent(tx)
     press = pressed("pair:y:9:1000000062")
     late = NOW + CODE_LIFE_S
     for _ in range(2):
-        assert door.press(tx, press, late).startswith("Too late")
-    assert not door.access.is_allowed(said("hi", "9", sender=Sender("9")))
+        assert pairing.press(tx, press, late).startswith("Too late")
+    assert not access.is_allowed(said("hi", "9", sender=Sender("9")))
     _, (name, body, buttons, edits) = letters(tx)
     assert (name, buttons, edits) == (f"{LETTER}:done", [], LETTER)
     assert body == "Someone (chat:9) wanted to talk to me.\n\n⌛ Expired."
 
 
 def test_a_request_of_a_day_later_has_buttons_of_its_own(
-    door: PairingService, tx: Transaction
+    pairing: PairingService, access: AccessControl, tx: Transaction
 ) -> None:
     sent(tx)
     later = NOW + 24 * 3600
-    assert door.handle_stranger(tx, said("hi", "9", sender=Sender("9", "Ann")), later)
-    assert door.press(tx, pressed("pair:y:9:1000000062"), later).startswith("Too late")
-    assert not door.access.is_allowed(said("hi", "9", sender=Sender("9")))
+    assert pairing.handle_stranger(tx, said("hi", "9", sender=Sender("9", "Ann")), later)
+    assert pairing.press(tx, pressed("pair:y:9:1000000062"), later).startswith("Too late")
+    assert not access.is_allowed(said("hi", "9", sender=Sender("9")))
     new = round(later * 1000)
-    told = door.press(tx, pressed(f"pair:y:9:{new}"), later)
+    told = pairing.press(tx, pressed(f"pair:y:9:{new}"), later)
     assert told == "Ann (chat:9) is approved."
-    assert door.access.is_allowed(said("hi", "9", sender=Sender("9")))
+    assert access.is_allowed(said("hi", "9", sender=Sender("9")))
 
 
 @pytest.mark.parametrize(
@@ -103,51 +124,50 @@ def test_a_request_of_a_day_later_has_buttons_of_its_own(
     ["pair:", "pair:y", "pair:x:9:1000000062", "pair:y:9:", "pair:y:9:" + "1" * 5000, "pair:y:8:1"],
 )
 def test_a_button_that_is_none_of_ours_does_nothing(
-    door: PairingService, tx: Transaction, data: str
+    pairing: PairingService, tx: Transaction, data: str
 ) -> None:
-    assert door.press(tx, pressed(data), NOW) == "This button no longer works."
+    assert pairing.press(tx, pressed(data), NOW) == "This button no longer works."
 
 
 @pytest.mark.parametrize(("listed", "waiting"), [((), 0), (("9",), 2), (("*",), 2)])
 def test_what_somebody_wrote_before_they_were_turned_out_is_not_answered_after_it(
     tx: Transaction, listed: tuple[str, ...], waiting: int
 ) -> None:
-    door = PairingService(
-        AccessControl("chat:7", {("chat", "bot"): listed}), lambda *_: [OutboundPart("x")]
-    )
-    door.handle_stranger(tx, said("hi", "9", sender=Sender("9", "Ann")), NOW)
-    door.press(tx, pressed("pair:y:9:1000000062"), NOW)
+    pairing = pairing_service(access_of("chat:7", listed))
+    pairing.handle_stranger(tx, said("hi", "9", sender=Sender("9", "Ann")), NOW)
+    pairing.press(tx, pressed("pair:y:9:1000000062"), NOW)
     for text, chat, who in (("a", "9", "9"), ("b", "-5", "9"), ("c", "-5", "7"), ("d", "8", "99")):
         message = said(text, chat, sender=Sender(who), private=chat != "-5")
         inbox.accept(tx, InboxBatch("chat", "bot", NOW), [InboxEntry(message)])
     assert inbox.waiting_count(tx) == 4
-    door.revoke(tx, "chat:9", "cli:0", NOW)
+    pairing.revoke(tx, "chat:9", "cli:0", NOW)
     assert inbox.waiting_count(tx) == 2 + waiting
 
 
-def test_in_a_group_the_owner_s_press_does_not_count(door: PairingService, tx: Transaction) -> None:
+def test_in_a_group_the_owner_s_press_does_not_count(
+    pairing: PairingService, tx: Transaction
+) -> None:
     press = pressed("pair:y:9:1000000062", private=False)
-    assert door.press(tx, press, NOW) == "This request belongs to another chat."
+    assert pairing.press(tx, press, NOW) == "This request belongs to another chat."
 
 
 def test_what_was_decided_before_the_letter_went_out_is_not_asked(
-    door: PairingService, tx: Transaction
+    pairing: PairingService, tx: Transaction
 ) -> None:
-    assert door.revoke(tx, "chat:9", "cli:0", NOW)[0]
+    assert pairing.revoke(tx, "chat:9", "cli:0", NOW)[0]
     ((_, body, buttons, _),) = letters(tx)
     assert (body, buttons) == ("", [])
 
 
 def test_the_list_tells_who_asks_who_is_in_and_who_owns(tx: Transaction) -> None:
-    door = PairingService(
-        AccessControl(None, {("chat", "bot"): ()}), lambda *_: [OutboundPart("x")]
-    )
+    access = access_of(None)
+    pairing = pairing_service(access)
     for sender, name in (("7", "Olga"), ("8", "Bob"), ("9", "Ann")):
         message = said("hi", sender, sender=Sender(sender, name))
-        code = door.pairing.ask(tx, message, NOW)
+        code = PairingCodes(access).ask(tx, message, NOW)
         if code is not None and sender != "9":
-            assert door.approve(tx, code, "cli:0", NOW)[0]
-    told = door.command(tx, said("/pair", OWNER, sender=Sender(OWNER)), "list", NOW)
+            assert pairing.approve(tx, code, "cli:0", NOW)[0]
+    told = pairing.command(tx, said("/pair", OWNER, sender=Sender(OWNER)), "list", NOW)
     assert told.split("\n")[:3] == [
         "- Ann (chat:9) wants to talk to me",
         "- Olga (chat:7) is the owner",

@@ -4,8 +4,10 @@ from pathlib import Path
 import pytest
 
 from agent.errors import KoreError
+from gateway.access.approvals import ApprovalService
+from gateway.access.chat_membership import ChatMembership
 from gateway.access.control import AccessControl
-from gateway.access.pairing import OPEN_CODES
+from gateway.access.pairing import OPEN_CODES, PairingCodes
 from gateway.access.pairing_service import PairingService
 from gateway.bus.ingest import BackpressureLimits, Ingestor, IngestResult
 from gateway.commands import read_command
@@ -21,9 +23,19 @@ ACCESS = AccessControl(None, {("chat", "bot"): ("*",)})
 def intake(
     parts: Parts, limits: BackpressureLimits | None = None, access: AccessControl = ACCESS
 ) -> Ingestor:
-    door = PairingService(access, parts.delivery.render, parts.delivery.languages)
-    clerk, notes = parts.approvals.service, parts.bus.audit_relay
-    return Ingestor(parts.database, door, parts.delivery, clerk, notes, read_command, limits)
+    app = parts.app
+    shown = {"renderer": app.renderer, "languages": app.languages}
+    return Ingestor(
+        database=parts.database,
+        access=access,
+        pairing=PairingService(access=access, codes=PairingCodes(access), **shown),
+        approvals=ApprovalService(access=access, **shown),
+        membership=ChatMembership(access=access, **shown),
+        audit_relay=app.audit_relay,
+        read_command=read_command,
+        limits=limits,
+        **shown,
+    )
 
 
 async def take(intake: Ingestor, text: str, offset: int) -> IngestResult:

@@ -41,7 +41,7 @@ async def test_it_is_kept_once_counted_and_logged_without_its_words(
         kept = await parts.database.transact(undecoded_updates.at, seq)
         assert kept is not None
         assert kept.raw == LOST.raw
-        assert (await parts.desk.status())["updates_undecoded"] == 1
+        assert (await parts.service.status())["updates_undecoded"] == 1
         assert caplog.text.count(f"`kore replay {seq}`") == 1
         assert "'chat'" in caplog.text
         assert "private" not in caplog.text
@@ -52,13 +52,13 @@ async def test_a_replay_decodes_it_and_its_message_is_stored_once(tmp_path: Path
     async with opened(tmp_path, Gated(), platform=platform) as parts:
         seq = await lose(parts)
         with pytest.raises(KoreError, match="still cannot be decoded: KeyError"):
-            await parts.desk.replay(seq)
+            await parts.service.replay(seq)
         platform.batch = Batch([said("hi")])
-        assert "queued on chat:bot:1" in await parts.desk.replay(seq)
-        assert (await parts.desk.status())["updates_undecoded"] is None
+        assert "queued on chat:bot:1" in await parts.service.replay(seq)
+        assert (await parts.service.status())["updates_undecoded"] is None
         assert await parts.count("inbox", lane="chat:bot:1") == 1
         with pytest.raises(KoreError, match=f"no message {seq}"):
-            await parts.desk.replay(seq)
+            await parts.service.replay(seq)
 
 
 async def test_a_replay_cut_short_before_the_end_stores_nothing_twice(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ async def test_a_replay_cut_short_before_the_end_stores_nothing_twice(tmp_path: 
     async with opened(tmp_path, Gated(), platform=platform) as parts:
         seq = await lose(parts)
         await parts.bus.accept("chat", "bot", platform.batch)
-        await parts.desk.replay(seq)
+        await parts.service.replay(seq)
         assert await parts.count("inbox", lane="chat:bot:1") == 1
 
 
@@ -75,7 +75,7 @@ async def test_an_update_of_a_channel_that_does_not_run_says_so(tmp_path: Path) 
     async with opened(tmp_path, Gated()) as parts:
         seq = await lose(parts)
         with pytest.raises(KoreError, match="which is not running here") as refused:
-            await parts.desk.replay(seq)
+            await parts.service.replay(seq)
         assert "kore gateway" in str(refused.value.hint)
 
 
@@ -98,7 +98,7 @@ async def test_a_message_of_an_unknown_kind_is_answered_once_and_starts_no_turn(
             await parts.bus.accept("chat", "bot", Batch([message]))
         ((text,),) = await parts.stored("outbox", "body")
         assert "can't read this kind of message" in text
-        assert (await parts.desk.status())["messages_waiting"] == 0
+        assert (await parts.service.status())["messages_waiting"] == 0
 
 
 async def test_a_stranger_s_message_of_an_unknown_kind_is_a_stranger_s(tmp_path: Path) -> None:

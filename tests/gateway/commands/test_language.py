@@ -33,7 +33,7 @@ async def test_what_somebody_chose_counts_in_all_their_chats_and_after_a_restart
         assert "没有" in await told(parts, said("/stop", chat="-5", private=False))
         assert await told(parts, other("/stop")) == "Nothing is running."
     async with running(tmp_path, []) as parts:
-        await parts.database.transact(parts.delivery.languages.load)
+        await parts.database.transact(parts.app.languages.load)
         assert "没有" in await told(parts, said("/stop", language="en"))
         assert "Klingon" in await told(parts, said("/language Klingon"))
         assert "English" in await told(parts, said("/language auto"))

@@ -64,7 +64,7 @@ async def test_the_owner_goes_on_in_private_with_what_was_said_at_the_terminal(
     tmp_path: Path,
 ) -> None:
     async with running(tmp_path, EchoProvider(), owner="chat:7") as parts:
-        await parts.desk.submit(typed("from the terminal"))
+        await parts.service.submit(typed("from the terminal"))
         there = await session(parts, "from the terminal")
         assert there in await tell(parts, "/sessions")
         assert there not in await tell(parts, "/sessions", "-5", private=False)
@@ -104,7 +104,7 @@ async def test_a_paused_conversation_says_so_once_and_goes_on_when_told(tmp_path
     async with running(tmp_path, EchoProvider()) as parts:
         await tell(parts, "one")
         here = await session(parts, "one")
-        await parts.desk.set_session_status(here, "paused")
+        await parts.service.set_session_status(here, "paused")
         assert "paused" in await tell(parts, "two")
         await parts.bus.accept("chat", "bot", Batch([said("three")]))
         assert "Continuing conversation" in await tell(parts, "/resume")
@@ -118,9 +118,9 @@ async def test_resuming_from_outside_wakes_the_chats_that_wait(tmp_path: Path) -
     async with running(tmp_path, EchoProvider()) as parts:
         await tell(parts, "one")
         here = await session(parts, "one")
-        await parts.desk.set_session_status(here, "paused")
+        await parts.service.set_session_status(here, "paused")
         await tell(parts, "two")
-        await parts.desk.set_session_status(here, "open")
+        await parts.service.set_session_status(here, "open")
         assert (await parts.platform.answers("1", 3))[-1].endswith("two")
 
 

@@ -41,7 +41,7 @@ class Console:
 
 @asynccontextmanager
 async def console(folder: Path, model: ScriptedProvider) -> AsyncIterator[Console]:
-    async with running(folder, model) as parts, parts.desk.watch(LANE) as watched:
+    async with running(folder, model) as parts, parts.service.watch(LANE) as watched:
         yield Console(parts, watched)
 
 
@@ -88,21 +88,21 @@ async def test_a_new_conversation_ends_what_ran_in_the_old_one(tmp_path: Path) -
 async def test_a_conversation_that_is_closed_ends_what_ran_in_it(tmp_path: Path) -> None:
     command = lasting()
     model = ScriptedProvider([start(command), "it runs"])
-    async with running(tmp_path, model) as parts, parts.desk.watch(LANE) as watched:
+    async with running(tmp_path, model) as parts, parts.service.watch(LANE) as watched:
         await Console(parts, watched)("start it")
-        (session,) = await parts.desk.list_sessions()
-        assert await parts.desk.background_tasks(session.id) == [command]
-        told = await parts.desk.set_session_status(session.id, "closed")
+        (session,) = await parts.service.list_sessions()
+        assert await parts.service.background_tasks(session.id) == [command]
+        told = await parts.service.set_session_status(session.id, "closed")
         assert told.endswith(f"Background tasks stopped: {command}.")
         assert await gone(command)
-        assert await parts.desk.background_tasks(session.id) == []
+        assert await parts.service.background_tasks(session.id) == []
 
 
 async def test_a_one_shot_run_leaves_nothing_and_says_what_it_ends(tmp_path: Path) -> None:
     command = lasting()
     model = ScriptedProvider([start(command), "it runs"])
     said = typed("go", "once-1", options={"auto": True})
-    async with running(tmp_path, model) as parts, parts.desk.watch(said.session_key) as watched:
+    async with running(tmp_path, model) as parts, parts.service.watch(said.session_key) as watched:
         await parts.bus.submit(said)
         told = []
         async with asyncio.timeout(30):

@@ -42,8 +42,8 @@ def at(opened_chat: str, text: str) -> InboundMessage:
 
 async def test_an_answer_goes_to_the_console_that_asked(parts: Parts) -> None:
     message = typed("hi")
-    async with parts.desk.watch(message.session_key) as events:
-        await parts.desk.submit(message)
+    async with parts.service.watch(message.session_key) as events:
+        await parts.service.submit(message)
         answer = await delivered(events)
     assert (answer.text, answer.event_id, answer.last) == ("re: hi", message.event_id, True)
     assert not answer.maybe_duplicate
@@ -54,15 +54,15 @@ async def test_a_program_that_does_not_read_holds_up_nobody_and_is_told(
 ) -> None:
     path, message = tmp_path / "kore.sock", typed("hi")
     large = ToolResulted("1", "exec", "x" * 1_000_000, False, 0.1)
-    async with ControlServer(parts.desk, path):
+    async with ControlServer(parts.service, path):
         client = await ControlClient.connect(path)
         assert client is not None
         async with client.watch(message.session_key) as behind:
-            while parts.watchers.is_watched(message.session_key):
-                parts.watchers.publish(message.session_key, large)
+            while parts.events.is_watched(message.session_key):
+                parts.events.publish(message.session_key, large)
                 await asyncio.sleep(0)
-            async with parts.desk.watch(message.session_key) as events:
-                await parts.desk.submit(message)
+            async with parts.service.watch(message.session_key) as events:
+                await parts.service.submit(message)
                 assert (await delivered(events)).text == "re: hi"
             with pytest.raises(ConnectionLost, match=LET_GO):
                 await delivered(behind)
@@ -73,63 +73,63 @@ async def test_a_screen_that_opens_meanwhile_sees_what_the_running_call_is(tmp_p
     message = typed("go", options={"auto": True})
     async with running(tmp_path, [assistant("", (call,)), "done"]) as parts:
         lane = message.session_key
-        async with asyncio.timeout(30), parts.desk.watch(lane) as first:
-            await parts.desk.submit(message)
+        async with asyncio.timeout(30), parts.service.watch(lane) as first:
+            await parts.service.submit(message)
             while not isinstance(started := await anext(first), ToolStart):
                 pass
-            async with parts.desk.watch(lane) as late:
+            async with parts.service.watch(lane) as late:
                 assert await anext(late) == started
-            await parts.desk.stop_turn(lane)
+            await parts.service.stop_turn(lane)
             await delivered(first)
-        with parts.watchers.watch(lane) as later:
+        with parts.events.watch(lane) as later:
             later.close()
             assert [event async for event in later] == []
 
 
 async def test_two_consoles_get_places_of_their_own(parts: Parts) -> None:
-    first = await parts.desk.open_console(None, fresh=True)
-    second = await parts.desk.open_console(None, fresh=True)
+    first = await parts.service.open_console(None, fresh=True)
+    second = await parts.service.open_console(None, fresh=True)
     assert first.chat_id != second.chat_id
 
 
 async def test_two_consoles_that_open_at_once_get_places_of_their_own(parts: Parts) -> None:
-    await parts.desk.submit(typed("hi"))
+    await parts.service.submit(typed("hi"))
     await parts.until_stored("turn", state="done")
-    async with parts.desk.watch("cli:local:main") as events:
+    async with parts.service.watch("cli:local:main") as events:
         await delivered(events)
-    opened = await asyncio.gather(*(parts.desk.open_console(None, fresh=True) for _ in range(3)))
+    opened = await asyncio.gather(*(parts.service.open_console(None, fresh=True) for _ in range(3)))
     assert len({one.chat_id for one in opened}) == 3
 
 
 async def test_a_place_that_could_not_be_opened_is_free_again(parts: Parts) -> None:
     with pytest.raises(KoreError, match="no session"):
-        await parts.desk.open_console("none", fresh=False)
-    assert (await parts.desk.open_console(None, fresh=True)).chat_id == "main"
+        await parts.service.open_console("none", fresh=False)
+    assert (await parts.service.open_console(None, fresh=True)).chat_id == "main"
 
 
 async def test_a_console_comes_back_to_what_it_left(parts: Parts) -> None:
-    await parts.desk.submit(typed("hi"))
+    await parts.service.submit(typed("hi"))
     await parts.until_stored("outbox")
-    opened = await parts.desk.open_console(None, fresh=True)
+    opened = await parts.service.open_console(None, fresh=True)
     assert (opened.chat_id, opened.unfinished) == ("main", True)
     assert opened.session is not None
-    async with parts.desk.watch("cli:local:main") as events:
+    async with parts.service.watch("cli:local:main") as events:
         assert (await delivered(events)).text == "re: hi"
 
 
 async def test_watchers_hear_that_a_conversation_begins_and_that_it_is_closed(parts: Parts) -> None:
     first, second = typed("hi"), typed("again")
-    async with parts.desk.watch(first.session_key) as events:
-        await parts.desk.submit(first)
+    async with parts.service.watch(first.session_key) as events:
+        await parts.service.submit(first)
         created = await anext(events)
         assert isinstance(created, SessionCreated)
         assert created.name == "hi"
         await delivered(events)
-        await parts.desk.submit(second)
+        await parts.service.submit(second)
         assert isinstance(await anext(events), SessionStart)
         await delivered(events)
-        await parts.desk.set_session_status(created.session_id, "paused")
-        await parts.desk.set_session_status(created.session_id, "closed")
+        await parts.service.set_session_status(created.session_id, "paused")
+        await parts.service.set_session_status(created.session_id, "closed")
         assert await anext(events) == SessionClosed(created.session_id, "hi")
 
 
@@ -140,8 +140,8 @@ async def test_the_model_of_the_agent_that_is_spoken_with_is_told(tmp_path: Path
     async with running(tmp_path, ModelPool("offline/echo", known=(other,))) as parts:
         told = []
         for message in (typed(word, options={"agent": critic}) for word in words):
-            async with parts.desk.watch(message.session_key) as events:
-                await parts.desk.submit(message)
+            async with parts.service.watch(message.session_key) as events:
+                await parts.service.submit(message)
                 told.append((await delivered(events)).text)
     assert "Model: other" in told[0].replace("`", "")
     assert "of 50,000 tokens" in told[1]
@@ -150,67 +150,67 @@ async def test_the_model_of_the_agent_that_is_spoken_with_is_told(tmp_path: Path
 
 async def test_a_fork_is_a_conversation_that_begins(parts: Parts) -> None:
     first, fork, second = typed("hi"), typed("/fork"), typed("on")
-    async with parts.desk.watch(first.session_key) as events:
+    async with parts.service.watch(first.session_key) as events:
         for message in (first, fork):
-            await parts.desk.submit(message)
+            await parts.service.submit(message)
             await delivered(events)
-        await parts.desk.submit(second)
+        await parts.service.submit(second)
         created = await anext(events)
         assert isinstance(created, SessionCreated)
-        assert created.session_id == (await parts.desk.list_sessions(1))[0].id
+        assert created.session_id == (await parts.service.list_sessions(1))[0].id
 
 
 async def test_a_session_can_be_named_by_its_beginning(parts: Parts) -> None:
-    session = await parts.desk.bind_session("cli:local:other", None)
-    opened = await parts.desk.open_console(session[:13], fresh=False)
+    session = await parts.service.bind_session("cli:local:other", None)
+    opened = await parts.service.open_console(session[:13], fresh=False)
     assert opened.session == session
     with pytest.raises(KoreError, match="no session"):
-        await parts.desk.open_console("nope", fresh=False)
+        await parts.service.open_console("nope", fresh=False)
 
 
 async def test_going_on_with_a_paused_session_opens_it(parts: Parts) -> None:
-    session = await parts.desk.bind_session("cli:local:other", None)
+    session = await parts.service.bind_session("cli:local:other", None)
     for named in (session, None):
-        await parts.desk.set_session_status(session, "paused")
-        opened = await parts.desk.open_console(named, fresh=False)
+        await parts.service.set_session_status(session, "paused")
+        opened = await parts.service.open_console(named, fresh=False)
         assert opened.session == session
-        (info,) = await parts.desk.list_sessions()
+        (info,) = await parts.service.list_sessions()
         assert info.status == "idle"
 
 
 async def test_a_paused_session_holds_no_console_up(parts: Parts) -> None:
-    session = await parts.desk.bind_session("cli:local:main", None)
-    await parts.desk.set_session_status(session, "paused")
-    async with parts.desk.watch("cli:local:main") as events:
+    session = await parts.service.bind_session("cli:local:main", None)
+    await parts.service.set_session_status(session, "paused")
+    async with parts.service.watch("cli:local:main") as events:
         for text in ("one", "two"):
             message = typed(text)
-            await parts.desk.submit(message)
+            await parts.service.submit(message)
             told = await delivered(events)
             assert (told.event_id, told.kind, told.last) == (message.event_id, "notice", True)
             assert "/resume" in told.text
-    opened = await parts.desk.open_console(None, fresh=True)
+    opened = await parts.service.open_console(None, fresh=True)
     assert (opened.chat_id, opened.unfinished) == ("main-2", False)
-    async with parts.desk.watch("cli:local:main") as events:
-        await parts.desk.bind_session("cli:local:main", session)
+    async with parts.service.watch("cli:local:main") as events:
+        await parts.service.bind_session("cli:local:main", session)
         assert [(await delivered(events)).text for _ in range(2)] == ["re: one", "re: two"]
 
 
 async def test_stop_from_a_screen_stops_the_running_turn_only(parts: Parts) -> None:
     message = typed("long")
     lane = message.session_key
-    assert not await parts.desk.stop_turn(lane)
-    async with parts.desk.watch(lane) as events:
-        await parts.desk.submit(message)
+    assert not await parts.service.stop_turn(lane)
+    async with parts.service.watch(lane) as events:
+        await parts.service.submit(message)
         await parts.until_stored("turn", state="running")
-        assert await parts.desk.stop_turn(lane)
+        assert await parts.service.stop_turn(lane)
         assert "Stopped" in (await delivered(events)).text
-        assert not await parts.desk.stop_turn(lane)
+        assert not await parts.service.stop_turn(lane)
 
 
 async def test_the_status_counts_what_is_under_way(parts: Parts) -> None:
     await parts.bus.accept("chat", "bot", Batch([said("long")]))
     await parts.until_stored("turn", state="running")
-    status = await parts.desk.status()
+    status = await parts.service.status()
     assert (status["lanes_busy"], status["messages_waiting"]) == (1, 0)
     assert (status["routes_with_mail"], status["parts_given_up"]) == (0, 0)
 
@@ -219,11 +219,11 @@ async def test_a_finished_message_can_be_replayed(parts: Parts) -> None:
     await parts.bus.accept("chat", "bot", Batch([said("hi")]))
     await parts.platform.answers("1", 1)
     await parts.until_stored("turn", state="done")
-    assert "chat:bot:1" in await parts.desk.replay(1)
+    assert "chat:bot:1" in await parts.service.replay(1)
     assert await parts.platform.answers("1", 2) == ["re: hi", "re: hi"]
     with pytest.raises(KoreError, match="no message"):
-        await parts.desk.replay(99)
+        await parts.service.replay(99)
 
 
 async def test_a_backup_is_made_while_it_works(parts: Parts, tmp_path: Path) -> None:
-    assert await parts.desk.backup(tmp_path / "copy.db") > 0
+    assert await parts.service.backup(tmp_path / "copy.db") > 0

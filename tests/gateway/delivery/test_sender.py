@@ -16,11 +16,12 @@ from gateway.channels.base import (
     Refused,
     Unreachable,
 )
+from gateway.container import Timing
 from gateway.core.messages import OutboundFile, OutboundMessage, OutboundPart, Route
 from gateway.delivery.best_effort import AT_ONCE, BestEffortTasks
 from gateway.delivery.outbound_files import FOLDER
 from gateway.delivery.retry_policy import GIVE_UP_AFTER_S
-from gateway.delivery.sender import LOST, OutboxSender, wait_for
+from gateway.delivery.sender import LOST, wait_for
 from gateway.store.cipher import Cipher
 from gateway.store.repositories import outbox
 from gateway.store.repositories.outbox import OutgoingReply
@@ -87,10 +88,10 @@ async def sent(
     folder: Path, clock: Jumping, platform: Platform, *letters: OutgoingReply
 ) -> list[tuple[str, str | None]]:
     """Post the letters and work until all mail is sent or dead: the letters' ends and reasons."""
-    delivering = {"clock": clock.time, "wait": clock.wait}
-    async with opened(folder, Gated(), platform=platform, delivering=delivering) as parts:
+    timing = Timing(sender_clock=clock.time, sender_wait=clock.wait)
+    async with opened(folder, Gated(), platform=platform, timing=timing) as parts:
         for one in letters:
-            await parts.delivery.post(one)
+            await parts.sender.post(one)
         async with at_work(parts):
             async with asyncio.timeout(30):
                 while await parts.database.transact(outbox.lanes_with_mail):
@@ -113,7 +114,7 @@ async def test_a_slow_or_failing_route_stalls_no_other(tmp_path: Path) -> None:
     platform.fail("2", NotSent("down"))
     async with opened(tmp_path, Gated(), platform=platform) as parts, at_work(parts):
         for chat in ("1", "2", "3"):
-            await parts.delivery.post(letter("x", chat))
+            await parts.sender.post(letter("x", chat))
         assert await platform.answers("3", 1) == ["x"]
         assert platform.texts("1") == platform.texts("2") == []
         platform.unblock("1")
@@ -222,9 +223,9 @@ async def test_what_is_given_up_is_counted_and_told_to_the_owner(
     platform.fail("1", Unreachable("blocked"))
     async with opened(tmp_path, Gated(), platform=platform) as parts:
         for text in ("secret a", "secret b"):
-            await parts.delivery.post(letter(text))
+            await parts.sender.post(letter(text))
         async with at_work(parts):
-            await settled(lambda: parts.delivery.given_up == 2)
+            await settled(lambda: parts.sender.given_up == 2)
     (told,) = [record for record in caplog.records if record.levelname == "ERROR"]
     assert "2 parts to chat:bot:1" in told.getMessage()
     assert "blocked" in told.getMessage()
@@ -277,11 +278,11 @@ async def test_what_rests_is_tried_at_once_when_its_platform_answers_again(
     async def until_woken(wake: asyncio.Event, seconds: float) -> None:
         await wake.wait()
 
-    delivering = {"wait": until_woken}
-    async with opened(tmp_path, Gated(), platform=platform, delivering=delivering) as parts:
+    timing = Timing(sender_wait=until_woken)
+    async with opened(tmp_path, Gated(), platform=platform, timing=timing) as parts:
         async with at_work(parts):
             for chat in ("1", "2"):
-                await parts.delivery.post(letter("x", chat))
+                await parts.sender.post(letter("x", chat))
             await parts.until_count(2, "outbox", attempts=1)
             platform.is_back()
             assert await platform.answers("1", 1) == ["x"]
@@ -300,7 +301,7 @@ async def test_what_was_in_flight_at_a_kill_goes_out_again_marked(tmp_path: Path
     platform = Platform()
     platform.blocked.add("1")
     async with opened(tmp_path, Gated(), platform=platform) as parts, at_work(parts):
-        await parts.delivery.post(letter("x", "1", "y"))
+        await parts.sender.post(letter("x", "1", "y"))
         await parts.until_stored("outbox", state="inflight")
     async with opened(tmp_path, Gated()) as parts, at_work(parts):
         assert await parts.platform.answers("1", 2) == ["x", "y"]
@@ -318,32 +319,32 @@ async def test_an_outcome_that_cannot_be_stored_does_not_send_again(
             await parts.database.transact(faults.allow)
         await asyncio.sleep(0)
 
-    delivering = {"clock": clock.time, "wait": wait}
-    async with opened(tmp_path, Gated(), delivering=delivering) as parts:
+    timing = Timing(sender_clock=clock.time, sender_wait=wait)
+    async with opened(tmp_path, Gated(), timing=timing) as parts:
         await parts.database.transact(
             faults.refuse, "UPDATE ON outbox", "disk I/O error", "NEW.state = 'sent'"
         )
         async with at_work(parts):
-            await parts.delivery.post(letter("x"))
+            await parts.sender.post(letter("x"))
             await parts.until_stored("outbox", state="sent")
         assert parts.platform.texts("1") == ["x"]
 
 
 async def test_mail_for_a_channel_that_does_not_run_rests_untouched(tmp_path: Path) -> None:
     async with opened(tmp_path, Gated()) as parts, at_work(parts):
-        await parts.delivery.post(
+        await parts.sender.post(
             OutgoingReply("d", Route("telegram", "main", "1"), [OutboundPart("x")])
         )
-        await settled(lambda: parts.delivery.routes == 0)
+        await settled(lambda: parts.sender.routes == 0)
         assert await parts.stored("outbox", "state", "attempts") == [("pending", 0)]
 
 
 async def test_a_clean_stop_does_not_wait_for_mail_that_nobody_takes(tmp_path: Path) -> None:
     async with opened(tmp_path, Gated()) as parts, at_work(parts):
-        await parts.delivery.post(OutgoingReply("d", typed("").route, [OutboundPart("x")]))
+        await parts.sender.post(OutgoingReply("d", typed("").route, [OutboundPart("x")]))
         await parts.until_stored("outbox", next_at=above(0))
         async with asyncio.timeout(30):
-            await parts.delivery.flush()
+            await parts.sender.flush()
         assert await parts.stored("outbox", "state") == [("pending",)]
 
 
@@ -351,9 +352,9 @@ async def test_a_clean_stop_waits_for_what_is_being_sent(tmp_path: Path) -> None
     platform = Platform()
     platform.blocked.add("1")
     async with opened(tmp_path, Gated(), platform=platform) as parts, at_work(parts):
-        await parts.delivery.post(letter("x"))
+        await parts.sender.post(letter("x"))
         await platform.until(lambda: platform.calls)
-        flushed = asyncio.create_task(parts.delivery.flush())
+        flushed = asyncio.create_task(parts.sender.flush())
         await asyncio.sleep(0.01)
         assert not flushed.done()
         platform.unblock("1")
@@ -364,10 +365,10 @@ async def test_a_clean_stop_waits_for_what_is_being_sent(tmp_path: Path) -> None
 async def test_a_console_that_comes_back_gets_its_mail_at_once(tmp_path: Path) -> None:
     lane = typed("").session_key
     async with opened(tmp_path, Gated()) as parts, at_work(parts):
-        await parts.delivery.post(OutgoingReply("d", typed("").route, [OutboundPart("x")]))
+        await parts.sender.post(OutgoingReply("d", typed("").route, [OutboundPart("x")]))
         await parts.until_stored("outbox", next_at=above(0))
         await parts.change("outbox", {"next_at": time.time() + 3600})
-        async with asyncio.timeout(30), parts.desk.watch(lane) as events:
+        async with asyncio.timeout(30), parts.service.watch(lane) as events:
             delivered = await anext(events)
         assert getattr(delivered, "text", None) == "x"
 
@@ -427,10 +428,10 @@ async def test_waiting_ends_with_the_event_or_the_time() -> None:
 
 async def test_a_channel_can_be_found_by_its_route(tmp_path: Path) -> None:
     async with opened(tmp_path, Gated()) as parts:
-        delivery: OutboxSender = parts.delivery
-        assert delivery.channel(route()) is parts.platform
-        assert delivery.channel(Route("chat", "other", "1")) is None
-        assert delivery.render(Route("x", "y", "z"), "**a**") == [OutboundPart("**a**")]
+        renderer = parts.app.renderer
+        assert renderer.channel(route()) is parts.platform
+        assert renderer.channel(Route("chat", "other", "1")) is None
+        assert renderer.render(Route("x", "y", "z"), "**a**") == [OutboundPart("**a**")]
 
 
 async def test_files_go_out_by_a_platform_that_carries_them(tmp_path: Path, clock: Jumping) -> None:
@@ -471,13 +472,13 @@ async def test_a_file_is_kept_until_it_is_on_record_that_it_has_arrived(tmp_path
         refused.set()
         await asyncio.Event().wait()
 
-    delivering = {"wait": wait}
-    async with opened(tmp_path, Gated(), platform=platform, delivering=delivering) as parts:
+    timing = Timing(sender_wait=wait)
+    async with opened(tmp_path, Gated(), platform=platform, timing=timing) as parts:
         await parts.database.transact(
             faults.refuse, "UPDATE ON outbox", "disk full", "NEW.state = 'sent'"
         )
         async with at_work(parts):
-            await parts.delivery.post(parcel)
+            await parts.sender.post(parcel)
             async with asyncio.timeout(30):
                 await refused.wait()
     assert len(platform.chats["1"]) == 1
@@ -530,9 +531,9 @@ async def test_no_answer_waits_for_the_reaction_to_the_one_before(
             letter = OutgoingReply(
                 f"d{n}", Route("chat", "bot", "1"), [OutboundPart(f"answer {n}")]
             )
-            await parts.delivery.post(letter)
+            await parts.sender.post(letter)
         assert await platform.answers("1", many) == [f"answer {n}" for n in range(many)]
-        await parts.delivery.flush()
+        await parts.sender.flush()
         await settled(lambda: platform.answering >= min(many, AT_ONCE))
         assert breaks or platform.answering == AT_ONCE
     assert platform.ended == platform.answering
@@ -551,19 +552,19 @@ async def test_what_follows_an_answer_ends_after_a_while() -> None:
 async def test_what_stays_refused_rests_its_route_until_the_next_start_which_marks_it(
     tmp_path: Path, clock: Jumping, caplog: pytest.LogCaptureFixture
 ) -> None:
-    delivering = {"clock": clock.time, "wait": clock.wait}
-    async with opened(tmp_path, Gated(), delivering=delivering) as parts:
+    timing = Timing(sender_clock=clock.time, sender_wait=clock.wait)
+    async with opened(tmp_path, Gated(), timing=timing) as parts:
         await parts.database.transact(
             faults.refuse, "UPDATE ON outbox", "never", "NEW.state = 'sent'"
         )
         async with at_work(parts):
-            await parts.delivery.post(letter("x"))
+            await parts.sender.post(letter("x"))
             await settled(lambda: "until the next start" in caplog.text)
-            await parts.delivery.post(letter("y"))
+            await parts.sender.post(letter("y"))
             async with asyncio.timeout(30):
-                await parts.delivery.flush()
+                await parts.sender.flush()
             assert parts.platform.texts("1") == ["x"]
-            assert parts.delivery.routes == 1
+            assert parts.sender.routes == 1
     async with opened(tmp_path, Gated()) as parts, at_work(parts):
         assert await parts.platform.answers("1", 2) == ["x", "y"]
         assert [shown.repeat for shown in parts.platform.chats["1"]] == [True, False]
@@ -572,11 +573,11 @@ async def test_what_stays_refused_rests_its_route_until_the_next_start_which_mar
 async def test_a_part_that_cannot_be_read_is_given_up_and_what_stands_around_it_is_sent(
     tmp_path: Path, clock: Jumping
 ) -> None:
-    delivering = {"clock": clock.time, "wait": clock.wait}
+    timing = Timing(sender_clock=clock.time, sender_wait=clock.wait)
     cipher = Cipher(bytes(32), "KEY")
-    async with opened(tmp_path, Gated(), delivering=delivering, cipher=cipher) as parts:
+    async with opened(tmp_path, Gated(), timing=timing, cipher=cipher) as parts:
         for text in ("x", "y", "z"):
-            await parts.delivery.post(letter(text))
+            await parts.sender.post(letter(text))
         await parts.change("outbox", {"body": "changed"}, seq=2)
         async with at_work(parts):
             assert await parts.platform.answers("1", 2) == ["x", "z"]

@@ -1,9 +1,9 @@
-"""What the porter brings when several messages wait for files."""
+"""What is downloaded when several messages wait for files."""
 
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import pytest
 
@@ -12,7 +12,7 @@ from gateway.channels.base import NotFetched
 from gateway.config.sections import MediaSection
 from gateway.core.channel_events import Batch
 from gateway.core.messages import InboundMessage, Media
-from gateway.media.downloader import AT_ONCE, MediaDownloader
+from gateway.media.downloader import AT_ONCE, InboxPaths, MediaDownloader
 from gateway.media.storage import storage_name
 from gateway.ops.user_data import UserDataService
 from gateway.runtime.paths import DataDir
@@ -39,6 +39,21 @@ class SlowPlatform(Platform):
         into.write(DATA[50:])
 
 
+def downloader(
+    parts: Parts, inboxes: InboxPaths, wake: Callable[[str], None], **more: Any
+) -> MediaDownloader:
+    return MediaDownloader(
+        database=parts.database,
+        renderer=parts.app.renderer,
+        sender=parts.sender,
+        languages=parts.app.languages,
+        inboxes=inboxes,
+        wake=wake,
+        media=MediaSection(),
+        **more,
+    )
+
+
 class Inboxes:
     """Everybody's files in one folder."""
 
@@ -61,10 +76,8 @@ async def test_a_file_that_two_messages_bring_at_once_is_fetched_once(tmp_path: 
         asked = Media("photo", size_bytes=len(DATA), remote="f", unique="u", quoted=True)
         await stored(parts, said("[photo]", media=(photo,)), said("what is it?", media=(asked,)))
         woken: list[str] = []
-        porter = MediaDownloader(
-            parts.database, parts.delivery, Inboxes(parts.workspace), media=MediaSection()
-        )
-        work = asyncio.create_task(porter.run(woken.append))
+        loader = downloader(parts, Inboxes(parts.workspace), woken.append)
+        work = asyncio.create_task(loader.run())
         await settled(lambda: platform.fetches)
         # As long as the other needs to begin, too, if it does.
         for _ in range(20):
@@ -84,7 +97,7 @@ async def test_a_slow_ear_keeps_no_other_file_waiting(tmp_path: Path) -> None:
     platform.go.set()
     asked: list[str | None] = []
 
-    async def hears(media: Media, path: Path) -> Media:
+    async def transcribe(media: Media, path: Path) -> Media:
         asked.append(media.unique)
         if media.kind == "voice":
             await asyncio.Event().wait()
@@ -97,14 +110,12 @@ async def test_a_slow_ear_keeps_no_other_file_waiting(tmp_path: Path) -> None:
         ]
         woken: list[str] = []
         inboxes = Inboxes(parts.workspace)
-        porter = MediaDownloader(
-            parts.database, parts.delivery, inboxes, media=MediaSection(), hears=hears
-        )
+        loader = downloader(parts, inboxes, woken.append, transcribe=transcribe)
         await stored(parts, *voices)
-        work = asyncio.create_task(porter.run(woken.append))
+        work = asyncio.create_task(loader.run())
         await settled(lambda: len(asked) == len(voices))
         await stored(parts, said("[photo]", "9", media=(Media("photo", remote="f", unique="p"),)))
-        porter.notify()
+        loader.notify()
         await settled(lambda: woken)
         assert woken == ["chat:bot:9"]
         await ended(work)
@@ -122,13 +133,11 @@ async def test_a_file_that_somebody_changed_meanwhile_stays_and_the_other_lies_b
         changed.parent.mkdir()
         changed.write_bytes(b"changed")
         woken: list[str] = []
-        porter = MediaDownloader(
-            parts.database, parts.delivery, Inboxes(workspace), media=MediaSection()
-        )
-        work = asyncio.create_task(porter.run(woken.append))
+        loader = downloader(parts, Inboxes(workspace), woken.append)
+        work = asyncio.create_task(loader.run())
         for _ in range(2):
             await stored(parts, said("[document]", media=(sent,)))
-            porter.notify()
+            loader.notify()
             await settled(lambda: woken)
             woken.clear()
         await ended(work)
@@ -175,10 +184,8 @@ async def test_what_is_on_its_way_when_its_person_is_deleted_does_not_land(
         photo = Media("photo", size_bytes=len(DATA), remote="f", unique="u")
         await stored(parts, said("[photo]", media=(photo,)))
         inboxes = Private(workspace, group)
-        porter = MediaDownloader(
-            parts.database, parts.delivery, inboxes, media=MediaSection(), waits_s=(0.0, 0.0)
-        )
-        work = asyncio.create_task(porter.run(lambda lane: None))
+        loader = downloader(parts, inboxes, lambda lane: None, waits_s=(0.0, 0.0))
+        work = asyncio.create_task(loader.run())
         await settled(lambda: platform.fetches)
         custodian = UserDataService(
             parts.database,
@@ -191,7 +198,7 @@ async def test_what_is_on_its_way_when_its_person_is_deleted_does_not_land(
         )
         await custodian.delete("chat:7", copies=False)
         platform.go.set()
-        await settled(lambda: not porter._busy)
+        await settled(lambda: not loader._busy)
         await ended(work)
         assert [path for path in (workspace / "inbox").rglob("*") if path.is_file()] == []
         assert await parts.stored("outbox", "body") == []
@@ -199,11 +206,9 @@ async def test_what_is_on_its_way_when_its_person_is_deleted_does_not_land(
 
 async def test_an_early_part_of_an_album_is_gone_after_a_while(tmp_path: Path) -> None:
     async with opened(tmp_path, []) as parts:
-        porter = MediaDownloader(
-            parts.database, parts.delivery, Inboxes(tmp_path), media=MediaSection()
-        )
-        work = asyncio.create_task(porter.run(lambda lane: None))
-        accept = porter.wrap_accept(parts.bus.accept)
+        loader = downloader(parts, Inboxes(tmp_path), lambda lane: None)
+        work = asyncio.create_task(loader.run())
+        accept = loader.wrap_accept(parts.bus.accept)
         photo = Media("photo", remote="f", unique="u")
         part = said("[photo]", media=(photo,), album="1:9", follows=True)
         await accept("chat", "bot", Batch([part]))

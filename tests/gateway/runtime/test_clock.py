@@ -51,7 +51,7 @@ async def test_a_clock_that_is_set_back_silences_no_chat(
     platform = Platform()
     platform.fail("1", NotSent("down"))
     async with opened(tmp_path, Gated(), platform=platform) as parts, at_work(parts):
-        await parts.delivery.post(LETTER)
+        await parts.sender.post(LETTER)
         await parts.until_stored("outbox", attempts=1)
         jump(-DAY_S)
         assert await platform.answers("1", 1) == ["x"]
@@ -63,7 +63,7 @@ async def test_a_clock_that_is_set_back_between_two_processes_silences_no_chat(
     platform = Platform()
     platform.fail("1", NotSent("down"))
     async with opened(tmp_path, Gated(), platform=platform) as parts, at_work(parts):
-        await parts.delivery.post(LETTER)
+        await parts.sender.post(LETTER)
         await parts.until_stored("outbox", attempts=1)
     jump(-DAY_S)
     async with opened(tmp_path, Gated(), platform=platform) as parts, at_work(parts):
@@ -80,10 +80,10 @@ async def test_a_question_does_not_expire_by_a_jump_of_the_clock(
         await take(parts, said("go"))
         first = await question(parts)
         jump(DAY_S)
-        assert await parts.desk.answer_approval(first.nonce, "once", "cli:0")
+        assert await parts.service.answer_approval(first.nonce, "once", "cli:0")
         await parts.until_stored("approval", id=2)
         # Who looks for what has expired has been woken by the second question.
-        assert await parts.desk.answer_approval((await question(parts)).nonce, "once", "cli:0")
+        assert await parts.service.answer_approval((await question(parts)).nonce, "once", "cli:0")
         await parts.platform.until(lambda: "done" in parts.platform.texts("1"))
         assert file.read_text() == "new\n"
 

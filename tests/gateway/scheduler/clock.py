@@ -9,7 +9,7 @@ from typing import Any
 
 from agent.providers.base import Provider
 from agent.providers.scripted import Step
-from gateway.scheduler.timer import JobTimer
+from gateway.container import Timing
 from tests.gateway.parts import Parts, ended, running, said, settled
 from tests.gateway.stored import below
 
@@ -37,7 +37,7 @@ class Kept:
     def __init__(self, parts: Parts, clock: Clock) -> None:
         self.parts = parts
         self.clock = clock
-        self.timetable = parts.desk.job_service
+        self.timetable = parts.app.jobs
 
     async def asked(self, text: str, chat: str = "1", **more: Any) -> str:
         """What is answered to a message there, once it is."""
@@ -77,15 +77,10 @@ async def kept(
     **more: Any,
 ) -> AsyncIterator[Kept]:
     clock = clock or Clock()
-    async with running(folder, provider, **more) as parts:
-        timetable = parts.desk.job_service
-        timetable.attended.set()
-        scheduler = JobTimer(
-            *(parts.database, timetable, parts.bus, parts.delivery),
-            clock=clock.time,
-            wait=clock.wait,
-        )
-        task = asyncio.create_task(scheduler.run())
+    timing = Timing(job_clock=clock.time, job_wait=clock.wait)
+    async with running(folder, provider, timing=timing, **more) as parts:
+        parts.app.jobs.attended.set()
+        task = asyncio.create_task(parts.app.timer.run())
         try:
             yield Kept(parts, clock)
         finally:

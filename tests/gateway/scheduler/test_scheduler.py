@@ -313,7 +313,7 @@ async def test_of_somebody_who_is_deleted_no_job_is_left(tmp_path: Path) -> None
         await place.asked("/cron add every 1h stretch", "7")
         await place.asked("/cron run 1", "7")
         await settled(lambda: "⏰ stretch" in place.shown("7"))
-        await settled(lambda: not place.parts.delivery.routes)
+        await settled(lambda: not place.parts.sender.routes)
         database = place.parts.database
         assert (
             "stretch" in (await database.transact(user_export.export_rows, "chat:7"))["jobs.jsonl"]

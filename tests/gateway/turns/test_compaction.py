@@ -69,7 +69,7 @@ async def session_of(parts: Parts) -> str:
 async def test_a_nearly_full_window_becomes_a_summary_after_the_answer(tmp_path: Path) -> None:
     model = Speaks(["They asked a lot."])
     async with running(tmp_path, small(model)) as parts:
-        with parts.watchers.watch(LANE) as seen:
+        with parts.events.watch(LANE) as seen:
             await fill(parts, 7)
             await parts.until_stored("summary")
             async for event in seen:
@@ -96,7 +96,7 @@ async def test_a_chat_is_not_told_of_every_summary(tmp_path: Path) -> None:
     async with running(tmp_path, small(Speaks(["One."] * 50))) as parts:
         for n in range(20):
             await ask(parts, f"question {n} {BIG}")
-            await settled(lambda: not parts.turns.compactions._under_way)
+            await settled(lambda: not parts.app.compactions._under_way)
         summaries = await parts.count("summary")
         notices = await parts.count("outbox", kind="notice")
         assert summaries > 2
@@ -109,9 +109,7 @@ async def test_a_message_meanwhile_is_answered_and_the_summary_still_fits(tmp_pa
     async with running(tmp_path, small(model, 28_000)) as parts:
         while not model.asked_now.is_set():
             await ask(parts, f"question {BIG}")
-            await settled(
-                lambda: model.asked_now.is_set() or not parts.turns.compactions._under_way
-            )
+            await settled(lambda: model.asked_now.is_set() or not parts.app.compactions._under_way)
         await ask(parts, "meanwhile")
         model.go.set()
         await parts.until_stored("summary")
@@ -127,15 +125,15 @@ async def test_a_message_meanwhile_is_answered_and_the_summary_still_fits(tmp_pa
 async def test_a_turn_without_room_waits_for_the_summary_under_way(tmp_path: Path) -> None:
     model = Gated(["They asked a lot."])
     async with running(tmp_path, small(model, 20_000)) as parts:
-        with parts.watchers.watch(LANE) as seen:
+        with parts.events.watch(LANE) as seen:
             while not model.asked_now.is_set():
                 await ask(parts, f"question {BIG}")
                 await settled(
-                    lambda: model.asked_now.is_set() or not parts.turns.compactions._under_way
+                    lambda: model.asked_now.is_set() or not parts.app.compactions._under_way
                 )
             await parts.bus.submit(said("word " * 8_000))
             await settled(
-                lambda: any(one.awaited for one in parts.turns.compactions._running.values())
+                lambda: any(one.awaited for one in parts.app.compactions._running.values())
             )
             model.go.set()
             await parts.until_stored("summary")
@@ -160,13 +158,9 @@ async def test_compact_answers_with_the_summary_that_is_under_way_already(tmp_pa
     async with running(tmp_path, small(model, 20_000)) as parts:
         while not model.asked_now.is_set():
             await ask(parts, f"question {BIG}")
-            await settled(
-                lambda: model.asked_now.is_set() or not parts.turns.compactions._under_way
-            )
+            await settled(lambda: model.asked_now.is_set() or not parts.app.compactions._under_way)
         await parts.bus.submit(said("/compact"))
-        await settled(
-            lambda: any(one.answered for one in parts.turns.compactions._running.values())
-        )
+        await settled(lambda: any(one.answered for one in parts.app.compactions._running.values()))
         model.go.set()
         await parts.platform.until(
             lambda: "older messages were summarized" in " ".join(parts.platform.texts("1"))
@@ -188,12 +182,12 @@ async def test_a_turn_in_another_chat_waits_for_the_summary_of_a_command(tmp_pat
     model = Gated(["They asked a lot.", "Again."])
     async with running(tmp_path, small(model, 20_000)) as parts:
         await fill(parts, 4)
-        await settled(lambda: not parts.turns.compactions._under_way)
+        await settled(lambda: not parts.app.compactions._under_way)
         session = await session_of(parts)
         await parts.bus.submit(said("/compact"))
         async with asyncio.timeout(30):
             await model.asked_now.wait()
-        joined = asyncio.ensure_future(parts.turns.compactions.join(session))
+        joined = asyncio.ensure_future(parts.app.compactions.join(session))
         model.go.set()
         made = await joined
         assert made is not None
@@ -251,7 +245,7 @@ async def test_a_summary_that_fails_costs_no_answer_and_is_not_tried_for_ever(
     async with running(tmp_path, small(model)) as parts:
         for n in range(30):
             await ask(parts, f"question {n} {BIG}")
-            await settled(lambda: not parts.turns.compactions._under_way)
+            await settled(lambda: not parts.app.compactions._under_way)
         assert await parts.count("summary") == 0
         # Three in the background; from then on only where a turn has no room left.
         cuts = sum("left out" in str(r.messages[0].content[0]) for r in model.requests)

@@ -20,7 +20,7 @@ async def test_only_what_a_person_says_renews_it(tmp_path: Path) -> None:
         budget = StoredDisclosureBudget(parts.database, session)
         budget.renew()
         assert not await budget.spend(6)
-        fork = await parts.desk.fork_session(session)
+        fork = await parts.service.fork_session(session)
         assert not await StoredDisclosureBudget(parts.database, fork).spend(1)
         assert not await budget.spend(1)
         await parts.bus.submit(typed(task("hello")))

@@ -81,8 +81,8 @@ async def test_what_was_given_up_is_closed_in_the_conversation(tmp_path: Path) -
             pass
     async with running(tmp_path, Gated()) as parts:
         await parts.platform.answers("1", 1)
-        (session,) = await parts.desk.list_sessions()
-        messages = await parts.desk.load_messages(session.id)
+        (session,) = await parts.service.list_sessions()
+        messages = await parts.service.load_messages(session.id)
         assert is_valid(messages)
         assert [message.role for message in messages] == ["user", "assistant"]
         assert "check the actual state" in messages[-1].text

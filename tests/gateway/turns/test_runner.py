@@ -149,7 +149,7 @@ async def test_watchers_see_the_turn_and_its_end(tmp_path: Path) -> None:
     seen: list[Event] = []
     async with (
         running(tmp_path, ["hello you"]) as parts,
-        parts.desk.watch(message.session_key) as events,
+        parts.service.watch(message.session_key) as events,
     ):
         await take(parts, message)
         async with asyncio.timeout(30):
@@ -267,7 +267,7 @@ async def test_what_the_terminal_shows_of_its_folder_is_read_and_makes_the_sessi
     told = {"text": "[The folder /w]\na.py", "taint": ["private"], "evicted": 3}
     model = ScriptedProvider(["seen", "no"])
     async with running(tmp_path, model) as parts:
-        with parts.watchers.watch("cli:local:main") as seen:
+        with parts.events.watch("cli:local:main") as seen:
             await parts.bus.submit(typed("look", options={"project": told}))
             async for event in seen:
                 if isinstance(event, events.Evicted):
@@ -291,7 +291,7 @@ async def test_whoever_watches_hears_that_a_file_is_no_longer_what_was_seen(tmp_
         await parts.bus.submit(typed("read it"))
         await parts.until_stored("turn", state="done")
         path.write_text("newer")
-        with parts.watchers.watch("cli:local:main") as seen:
+        with parts.events.watch("cli:local:main") as seen:
             await parts.bus.submit(typed("go on"))
             async for event in seen:
                 if isinstance(event, events.ContextInvalidated):

@@ -78,7 +78,7 @@ async def test_a_message_steers_the_turn_that_runs(tmp_path: Path) -> None:
         await steered(parts)
         await take(parts, said("paint it"))
         await model.was_asked(1)
-        async with parts.desk.watch("chat:bot:1") as events:
+        async with parts.service.watch("chat:bot:1") as events:
             await take(parts, said("rather in green"))
             model.let_go(2)
             async with asyncio.timeout(30):
@@ -288,9 +288,9 @@ async def test_a_message_is_no_answer_to_an_open_question(tmp_path: Path) -> Non
         model.let_go(2)
         asked = await question(parts)
         await take(parts, said("yes"), said("y"), said("allow once"))
-        assert [q.nonce for q in await parts.desk.list_approvals()] == [asked.nonce]
+        assert [q.nonce for q in await parts.service.list_approvals()] == [asked.nonce]
         assert file.read_text() == "old\n"
-        await parts.desk.answer_approval(asked.nonce, "once", OWNER)
+        await parts.service.answer_approval(asked.nonce, "once", OWNER)
         await settled(lambda: "done" in parts.platform.texts("1"))
         # It steers the turn that goes on, as a message.
         assert model.requests[1].messages[-1].text == "yes\n\ny\n\nallow once"
@@ -319,7 +319,7 @@ async def test_a_look_goes_past_an_open_question(tmp_path: Path) -> None:
         await question(parts)
         await take(parts, said("/status"))
         await settled(lambda: any(t.startswith("Kore ") for t in parts.platform.texts("1")))
-        assert len(await parts.desk.list_approvals()) == 1
+        assert len(await parts.service.list_approvals()) == 1
 
 
 async def test_new_withdraws_an_open_question_and_begins_anew(tmp_path: Path) -> None:
@@ -331,7 +331,7 @@ async def test_new_withdraws_an_open_question_and_begins_anew(tmp_path: Path) ->
         await question(parts)
         await take(parts, said("/new"), said("hello"))
         await settled(lambda: "fresh" in parts.platform.texts("1"))
-        assert await parts.desk.list_approvals() == []
+        assert await parts.service.list_approvals() == []
         assert file.read_text() == "old\n"
         assert [m.text for m in model.requests[1].messages] == ["hello"]
 
@@ -352,12 +352,12 @@ async def test_queue_shows_what_waits_and_refuses_an_unknown_way(tmp_path: Path)
 async def test_a_console_turn_names_the_newest_message_that_it_answers(tmp_path: Path) -> None:
     model = Paced(looks(), "done")
     async with running(tmp_path, model) as parts:
-        await parts.desk.submit(typed("/queue steer"))
+        await parts.service.submit(typed("/queue steer"))
         await parts.until_stored("session", metadata=like('%"queue":%"steer"%'))
-        await parts.desk.submit(typed("one"))
+        await parts.service.submit(typed("one"))
         await model.was_asked(1)
         second = typed("two")
-        await parts.desk.submit(second)
+        await parts.service.submit(second)
         model.let_go(2)
         row = await parts.until_stored("outbox", "event_id", body=like("%done%"))
         assert row == (second.event_id,)

@@ -17,6 +17,7 @@ from agent.providers.registry import ModelConfig
 from agent.providers.scripted import EchoProvider
 from agent.subagents.definition import SubagentDefinition
 from agent.types import ToolCall, Usage, assistant
+from gateway.config.sections import SubagentsSection
 from gateway.core.event_hub import Subscription
 from gateway.core.messages import InboundMessage, Sender
 from gateway.core.records import Delivered, WatchEvent
@@ -80,9 +81,9 @@ async def test_the_result_of_a_sub_agent_comes_back_to_its_caller(tmp_path: Path
         assert "here.txt" in answer
         assert "sub-agent explore, number 1" in answer
         # Its own conversation is none that a person would go on with.
-        assert len(await parts.desk.list_sessions()) == 1
+        assert len(await parts.service.list_sessions()) == 1
         ((session,),) = await parts.stored("task", "session")
-        assert [m.role for m in await parts.desk.load_messages(session)] == [
+        assert [m.role for m in await parts.service.load_messages(session)] == [
             "user",
             "assistant",
             "tool",
@@ -214,7 +215,7 @@ async def test_an_earlier_one_goes_on_where_it_was(tmp_path: Path) -> None:
         rows = await parts.stored("task", "session", "agent")
         assert len(rows) == 2
         assert len(set(rows)) == 1
-        messages = await parts.desk.load_messages(rows[0][0])
+        messages = await parts.service.load_messages(rows[0][0])
         assert [m.text for m in messages if m.role == "user"] == ["first", "second"]
 
 
@@ -243,10 +244,10 @@ async def test_a_message_is_not_replayed_while_a_sub_agent_works_for_it(tmp_path
         await parts.bus.submit(typed(task("meet", background=True)))
         await answered(parts)
         with pytest.raises(KoreError, match="still working on message 1"):
-            await parts.desk.replay(1)
+            await parts.service.replay(1)
         await parts.bus.submit(typed("meet", chat="main-2"))
         await parts.until_stored("inbox", event_id="report:1")
-        await parts.desk.replay(1)
+        await parts.service.replay(1)
         await parts.until_stored("task", id=2)
 
 
@@ -256,13 +257,13 @@ async def test_what_a_sub_agent_was_told_to_do_is_not_replayed(tmp_path: Path) -
         await answered(parts)
         ((seq,),) = await parts.stored("inbox", "seq", event_id="task:1")
         with pytest.raises(KoreError, match="nobody would hear of it") as refused:
-            await parts.desk.replay(seq)
+            await parts.service.replay(seq)
         assert str(refused.value.hint).endswith("kore replay 1")
-        await parts.desk.replay(1)
+        await parts.service.replay(1)
         await parts.until_stored("task", id=2, state="done")
         # Another turn answers that message by now.
         with pytest.raises(KoreError) as refused:
-            await parts.desk.replay(seq)
+            await parts.service.replay(seq)
         assert "kore replay" not in str(refused.value.hint)
 
 
@@ -271,7 +272,7 @@ async def test_no_replay_is_offered_that_would_be_refused(tmp_path: Path) -> Non
         await parts.bus.submit(typed(task("hello"), chat="once-1"))
         await answered(parts)
         with pytest.raises(KoreError, match="nobody would hear of it") as refused:
-            await parts.desk.replay(2)
+            await parts.service.replay(2)
         assert "kore replay" not in str(refused.value.hint)
 
 
@@ -316,14 +317,14 @@ async def test_a_report_is_nobodys_word(tmp_path: Path) -> None:
 
 async def test_a_question_of_a_sub_agent_is_put_where_the_person_is(tmp_path: Path) -> None:
     async with running(tmp_path, EchoProvider()) as parts:
-        with parts.watchers.watch(LANE) as seen:
+        with parts.events.watch(LANE) as seen:
             await parts.bus.submit(typed(task(tool("exec", command="echo hi > a.txt"))))
             async for event in seen:
                 if isinstance(event, ApprovalAsked):
                     break
         assert event.reason.startswith("sub-agent general (1): ")
         await parts.until_stored("turn", state="waiting", lane=LANE)
-        assert await parts.desk.answer_approval(event.nonce, "once", "cli:0")
+        assert await parts.service.answer_approval(event.nonce, "once", "cli:0")
         await answered(parts)
         assert (parts.workspace / "a.txt").read_text() == "hi\n"
 
@@ -333,8 +334,8 @@ async def test_a_waiting_sub_agent_lives_through_a_crash(tmp_path: Path) -> None
         await parts.bus.submit(typed(task(tool("exec", command="echo hi >> a.txt"))))
         await parts.until_stored("approval", state="open")
     async with running(tmp_path, EchoProvider()) as parts:
-        (question,) = await parts.desk.list_approvals()
-        await parts.desk.answer_approval(question.nonce, "once", "cli:0")
+        (question,) = await parts.service.list_approvals()
+        await parts.service.answer_approval(question.nonce, "once", "cli:0")
         (answer,) = await answered(parts)
         assert "sub-agent general, number 1" in answer
         assert (parts.workspace / "a.txt").read_text() == "hi\n"
@@ -364,7 +365,7 @@ async def test_a_stop_ends_what_was_sent_out(tmp_path: Path) -> None:
             await parts.until_stored("turn", lane=like("task:%"))
             if background:
                 await answered(parts)
-            assert await parts.desk.stop_turn(LANE)
+            assert await parts.service.stop_turn(LANE)
             await parts.until_stored("task", state="stopped")
             await settled(lambda: parts.bus.lanes == 0)
             assert await parts.count("turn", state=unlike("done")) == 0
@@ -377,7 +378,7 @@ async def test_a_stop_withdraws_the_question_of_a_sub_agent(tmp_path: Path) -> N
         await parts.bus.submit(typed(task(tool("exec", command="touch a.txt"))))
         await parts.until_stored("approval", state="open")
         await settled(lambda: parts.bus.lanes == 0)
-        assert await parts.desk.stop_turn(LANE)
+        assert await parts.service.stop_turn(LANE)
         await parts.until_stored("approval", state="withdrawn")
         await parts.until_stored("turn", lane=LANE, state="done")
         assert await states(parts) == ["stopped"]
@@ -392,7 +393,7 @@ async def test_a_one_shot_run_waits_for_what_was_meant_for_the_background(tmp_pa
 
 async def test_the_chat_sees_who_does_what(tmp_path: Path) -> None:
     async with running(tmp_path, EchoProvider()) as parts:
-        with parts.watchers.watch(LANE) as seen:
+        with parts.events.watch(LANE) as seen:
             await parts.bus.submit(typed(task(tool("list_dir"), "explore")))
             told = []
             async for event in seen:
@@ -409,7 +410,7 @@ async def test_the_chat_sees_that_a_sub_agent_was_given_up(tmp_path: Path) -> No
     args = {"description": "look", "prompt": "look", "subagent_type": "general"}
     send = assistant("", (ToolCall("c1", "task", args, json.dumps(args)),))
     async with running(tmp_path, [send, RuntimeError("a bug"), "it broke"]) as parts:
-        with parts.watchers.watch(LANE) as seen:
+        with parts.events.watch(LANE) as seen:
             await parts.bus.submit(typed("go"))
             assert await answered(parts) == ["it broke"]
             told = [event async for event in until_delivered(seen) if isinstance(event, FromAgent)]
@@ -432,7 +433,8 @@ async def test_what_a_sub_agent_spends_counts_for_the_message_it_works_for(tmp_p
 async def test_one_sub_agent_has_a_limit_of_its_own(tmp_path: Path) -> None:
     model = ModelConfig("dear", "offline/echo", price_input_usd=1000.0, price_output_usd=1000.0)
     models = ModelPool("dear", [model])
-    async with running(tmp_path, models, spending={"errand_usd": 0.001}) as parts:
+    limited = {"subagents": SubagentsSection(max_cost_usd=0.001)}
+    async with running(tmp_path, models, settings=limited) as parts:
         await parts.bus.submit(typed(task("hello")))
         (answer,) = await answered(parts)
         assert "for one sub-agent is reached" in answer
@@ -443,7 +445,7 @@ async def test_tasks_lists_the_sub_agents_of_the_chat(tmp_path: Path) -> None:
     async with running(tmp_path, Meeting()) as parts:
         await parts.bus.submit(typed(task("it works")))
         await answered(parts)
-        with parts.watchers.watch(LANE) as seen:
+        with parts.events.watch(LANE) as seen:
             await parts.bus.submit(typed("/tasks"))
             async for event in seen:
                 if isinstance(event, Delivered) and "do it works" in event.text:
@@ -452,7 +454,7 @@ async def test_tasks_lists_the_sub_agents_of_the_chat(tmp_path: Path) -> None:
         assert "/stop" not in event.text
         await parts.bus.submit(typed(task("meet", "explore", background=True)))
         await parts.until_stored("task", id=2)
-        with parts.watchers.watch(LANE) as seen:
+        with parts.events.watch(LANE) as seen:
             await parts.bus.submit(typed("/tasks"))
             async for event in seen:
                 if isinstance(event, Delivered) and "do meet" in event.text:
@@ -562,7 +564,7 @@ async def test_an_errand_that_is_stored_and_not_begun_is_begun_after_a_crash(
     model = Counting()
     async with running(tmp_path, model) as parts:
         await parts.transaction_ends()
-        parts.turns.subagents.wake = unheard
+        parts.app.subagents.wake = unheard
         await parts.bus.submit(typed(task("hello you", background=background)))
         await parts.until_stored("task")
         await settled(lambda: parts.bus.lanes == 0)
@@ -582,7 +584,7 @@ async def test_a_result_that_nobody_has_read_yet_is_read_after_a_crash_once(
     async with running(tmp_path, model) as parts:
         wake = parts.bus.wake
         await parts.transaction_ends()
-        parts.turns.subagents.wake = lambda lane: wake(lane) if lane != LANE else None
+        parts.app.subagents.wake = lambda lane: wake(lane) if lane != LANE else None
         await parts.bus.submit(typed(task("hello you", background=background)))
         await parts.until_stored("task", state="done")
         await settled(lambda: parts.bus.lanes == 0)
@@ -629,7 +631,7 @@ async def test_nobody_stops_a_sub_agent_of_another_chat(tmp_path: Path) -> None:
     async with running(tmp_path, Meeting()) as parts:
         await parts.bus.submit(typed(task("meet", background=True)))
         await answered(parts)
-        with parts.watchers.watch("cli:local:main-2") as seen:
+        with parts.events.watch("cli:local:main-2") as seen:
             await parts.bus.submit(typed("/stop 1", chat="main-2"))
             async with asyncio.timeout(30):
                 async for event in seen:
@@ -682,7 +684,7 @@ async def test_the_model_is_told_who_works_for_it_at_each_turn(tmp_path: Path) -
 async def test_tools_are_those_of_the_agent_that_the_terminal_speaks_with(tmp_path: Path) -> None:
     poet = SubagentDefinition("poet", "", "You are a poet.", tools=("list_dir",))
     async with running(tmp_path, EchoProvider()) as parts:
-        with parts.watchers.watch(LANE) as seen:
+        with parts.events.watch(LANE) as seen:
             await parts.bus.submit(typed("/tools", options={"agent": asdict(poet)}))
             async with asyncio.timeout(30):
                 async for event in seen:

@@ -14,6 +14,7 @@ from agent import events
 from agent.providers.pool import ModelPool
 from agent.providers.registry import ModelConfig
 from gateway.config.sections import LimitsSection
+from gateway.container import Timing
 from gateway.core.channel_events import Batch
 from gateway.core.messages import InboundMessage, Sender
 from gateway.store.repositories import usage as store
@@ -77,8 +78,9 @@ class Clock:
 
 
 def limits(clock: Callable[[], float] | None = None, **most: Any) -> dict[str, Any]:
-    """For `running(spending=…)`."""
-    return {"limits": LimitsSection(**most)} | ({"clock": clock} if clock else {})
+    """What `running` gets."""
+    sections = {"settings": {"limits": LimitsSection(**most)}}
+    return sections | ({"timing": Timing(usage_clock=clock)} if clock else {})
 
 
 async def take(parts: Parts, *messages: InboundMessage) -> None:
@@ -112,10 +114,10 @@ async def test_a_kill_forgets_no_money(
     model_server.forget_script()
     model_server.script(says("after", 0.2))
     async with running(tmp_path, models()) as parts:
-        watcher = parts.watchers.watch("chat:bot:1")
+        watcher = parts.events.watch("chat:bot:1")
         with watcher as seen:
             assert await parts.platform.answers("1", 1) == ["after"]
-            parts.watchers.close()
+            parts.events.close()
             reports = [e async for e in seen if isinstance(e, events.UsageReport)]
         assert [report.cost_usd for report in reports] == [0.3]
         assert reports[0].session_usage is not None
@@ -126,8 +128,8 @@ async def test_a_turn_stops_before_the_call_that_its_limit_forbids(
     tmp_path: Path, model_server: ModelServer, models: Priced
 ) -> None:
     model_server.script(*(calls(0.1) for _ in range(9)))
-    spending = limits(cost_per_turn_usd=0.25)
-    async with running(tmp_path, models(), spending=spending) as parts:
+    limited = limits(cost_per_turn_usd=0.25)
+    async with running(tmp_path, models(), **limited) as parts:
         await take(parts, said("go"))
         warning, answer = await parts.platform.answers("1", 2)
         assert warning == (
@@ -151,16 +153,16 @@ async def test_a_turn_that_waits_for_people_has_one_limit_in_all(
     for name in "abcde":
         write = Call("write_file", {"path": f"{name}.txt", "content": "new\n"})
         model_server.script(ReplyScript(tool_calls=(write,), usage=used(0.1)))
-    spending = limits(tokens_per_turn=150_000)
-    async with running(tmp_path, models(), spending=spending) as parts:
-        with parts.watchers.watch("cli:local:main") as seen:
+    limited = limits(tokens_per_turn=150_000)
+    async with running(tmp_path, models(), **limited) as parts:
+        with parts.events.watch("cli:local:main") as seen:
             for name in "abcde":
                 (parts.workspace / f"{name}.txt").write_text("old\n")
             await parts.bus.submit(typed("go"))
             for _ in range(2):
                 await parts.until_stored("approval", state="open")
-                (question,) = await parts.desk.list_approvals()
-                assert await parts.desk.answer_approval(question.nonce, "once", "cli:0")
+                (question,) = await parts.service.list_approvals()
+                assert await parts.service.answer_approval(question.nonce, "once", "cli:0")
             done = await anext(e async for e in seen if isinstance(e, events.Done))
         assert done.result.stopped == "limit"
         # Nothing was asked after the last wait, and what was spent before it is not forgotten.
@@ -171,8 +173,8 @@ async def test_a_turn_that_waits_for_people_has_one_limit_in_all(
 async def test_an_estimate_alone_can_be_too_much(
     tmp_path: Path, model_server: ModelServer, models: Priced
 ) -> None:
-    spending = limits(cost_per_turn_usd=0.0001)
-    async with running(tmp_path, models(), spending=spending) as parts:
+    limited = limits(cost_per_turn_usd=0.0001)
+    async with running(tmp_path, models(), **limited) as parts:
         await take(parts, said("go"))
         (answer,) = await parts.platform.answers("1", 1)
         assert "the limit of $0.0001 for one message is reached. $0.00 used" in answer
@@ -183,8 +185,8 @@ async def test_a_new_conversation_ends_the_limit_of_the_old_one(
     tmp_path: Path, model_server: ModelServer, models: Priced
 ) -> None:
     model_server.script(says("one", 0.1), says("two", 0.1), says("three", 0.1))
-    spending = limits(cost_per_session_usd=0.15)
-    async with running(tmp_path, models(), spending=spending) as parts:
+    limited = limits(cost_per_session_usd=0.15)
+    async with running(tmp_path, models(), **limited) as parts:
         for n, text in enumerate(("a", "b", "c"), start=1):
             await take(parts, said(text))
             await parts.platform.answers("1", n + (n > 1))
@@ -198,8 +200,8 @@ async def test_a_chat_has_its_own_day_and_midnight_ends_it(
 ) -> None:
     clock = Clock()
     model_server.script(says("one", 0.2), says("other", 0.1), says("tomorrow", 0.1))
-    spending = limits(clock, cost_per_chat_day_usd=0.15)
-    async with running(tmp_path, models(), spending=spending) as parts:
+    limited = limits(clock, cost_per_chat_day_usd=0.15)
+    async with running(tmp_path, models(), **limited) as parts:
         await take(parts, said("a", chat_id="5", thread_id="9"))
         await parts.platform.until(lambda: "one" in parts.platform.texts("5"))
         # Another topic of the same chat.
@@ -218,9 +220,9 @@ async def test_the_owner_is_told_once_when_the_day_is_used_up(
     tmp_path: Path, model_server: ModelServer, models: Priced
 ) -> None:
     model_server.script(says("hi", 0.01), says("one", 0.1))
-    spending = limits(cost_per_day_usd=0.1)
+    limited = limits(cost_per_day_usd=0.1)
     owner = {"sender": Sender("42", "Owner"), "chat_id": "42"}
-    async with running(tmp_path, models(), owner="chat:42", spending=spending) as parts:
+    async with running(tmp_path, models(), owner="chat:42", **limited) as parts:
         await take(parts, said("hello", **owner))
         assert await parts.platform.answers("42", 1) == ["hi"]
         for n, text in enumerate(("a", "b", "c"), start=1):
@@ -242,13 +244,13 @@ async def test_two_chats_cannot_both_take_the_last_cent(
     """What a call under way will at least cost counts for the others."""
     (tmp_path / "one").mkdir()
     low = limits(cost_per_day_usd=0.01)
-    async with running(tmp_path / "one", models(2000.0), spending=low) as parts:
+    async with running(tmp_path / "one", models(2000.0), **low) as parts:
         await take(parts, said("a"))
         (refusal,) = await parts.platform.answers("1", 1)
         least = float(refusal.split("at least $")[1].split(". It resets")[0])
     model_server.script(ReplyScript(text="slow", latency_s=60))
-    spending = limits(cost_per_day_usd=1.5 * least)
-    async with running(tmp_path, models(2000.0), spending=spending) as parts:
+    limited = limits(cost_per_day_usd=1.5 * least)
+    async with running(tmp_path, models(2000.0), **limited) as parts:
         await take(parts, said("a"))
         await model_server.wait_for(lambda: len(model_server.requests) == 1)
         await take(parts, said("a", chat="2"))
@@ -262,11 +264,11 @@ async def test_what_a_stopped_call_had_promised_is_given_back(
     tmp_path: Path, model_server: ModelServer, models: Priced
 ) -> None:
     model_server.script(ReplyScript(text="slow", latency_s=60), says("fine", 0.001))
-    spending = limits(cost_per_day_usd=5.0)
-    async with running(tmp_path, models(1000.0), spending=spending) as parts:
+    limited = limits(cost_per_day_usd=5.0)
+    async with running(tmp_path, models(1000.0), **limited) as parts:
         await take(parts, said("a"))
         await model_server.wait_for(lambda: len(model_server.requests) == 1)
-        await parts.desk.stop_turn("chat:bot:1")
+        await parts.service.stop_turn("chat:bot:1")
         assert await parts.platform.answers("1", 1) == ["⏹ Stopped."]
         await take(parts, said("b", chat="2"))
         assert (await parts.platform.answers("2", 1))[0] == "fine"
@@ -276,16 +278,16 @@ async def test_an_unknown_price_is_said_once_and_tokens_still_have_a_limit(
     tmp_path: Path, model_server: ModelServer, models: Priced
 ) -> None:
     model_server.script(calls(0.16), says("one", 0.01))
-    spending = limits(cost_per_turn_usd=0.01, tokens_per_turn=150_000)
-    async with running(tmp_path, models(None), spending=spending) as parts:
-        with parts.watchers.watch("chat:bot:1") as seen:
+    limited = limits(cost_per_turn_usd=0.01, tokens_per_turn=150_000)
+    async with running(tmp_path, models(None), **limited) as parts:
+        with parts.events.watch("chat:bot:1") as seen:
             await take(parts, said("go"))
             await parts.platform.until(
                 lambda: "limit of 150,000 tokens" in " ".join(parts.platform.texts("1"))
             )
             await take(parts, said("again"))
             await parts.platform.until(lambda: "one" in parts.platform.texts("1"))
-            parts.watchers.close()
+            parts.events.close()
             heard = [e.text async for e in seen if isinstance(e, events.Notice)]
         assert [text for text in heard if "price of openai/fake is unknown" in text] == heard[:1]
         assert await parts.stored("usage", "cost_nusd", distinct=True) == [(None,)]
@@ -296,7 +298,7 @@ async def test_a_run_may_set_a_limit_of_its_own(
 ) -> None:
     model_server.script(*(calls(0.1) for _ in range(9)))
     async with running(tmp_path, models()) as parts:
-        with parts.watchers.watch("cli:local:main") as seen:
+        with parts.events.watch("cli:local:main") as seen:
             await parts.bus.submit(typed("go", options={"max_cost_usd": 0.15}))
             async for event in seen:
                 if isinstance(event, events.Done):
@@ -333,7 +335,7 @@ async def test_cost_tells_each_chat_of_itself_and_the_owner_of_all(
         # Not where others read along.
         await take(parts, said("/cost", chat="1", sender=Sender("42"), private=False))
         assert "All chats" not in (await parts.platform.answers("1", 5))[-1]
-        status = await parts.desk.status()
+        status = await parts.service.status()
         assert status["spent_today"]["cost_usd"] == 0.8
 
 
@@ -348,7 +350,7 @@ async def test_cost_of_an_unknown_price_is_said_to_be_unknown(
         told = (await parts.platform.answers("1", 2))[-1]
         assert "Last answer: cost unknown, 100,000 tokens in" in told
         assert "$" not in told
-        status = await parts.desk.status()
+        status = await parts.service.status()
         assert status["spent_today"]["cost_usd"] is None
 
 
@@ -405,7 +407,7 @@ async def test_a_free_model_is_no_way_to_a_fallback_that_may_not_be_paid(
     free = ModelConfig("free", "openai/free", price_input_usd=0, price_output_usd=0, **place)
     paid = ModelConfig("paid", "openai/paid", price_input_usd=1, price_output_usd=1, **place)
     models = ModelPool("free", [free, paid], fallbacks=["paid"])
-    async with running(tmp_path, models, spending=limits(cost_per_chat_day_usd=0.2)) as parts:
+    async with running(tmp_path, models, **limits(cost_per_chat_day_usd=0.2)) as parts:
         await take(parts, said("a"))
         await parts.platform.until(lambda: "paid" in parts.platform.texts("1"))
         await take(parts, said("b"))
@@ -424,7 +426,7 @@ async def test_with_a_limit_of_nothing_free_models_work_and_nobody_is_bothered(
 ) -> None:
     model_server.script(says("free", 0.1))
     nothing = limits(cost_per_turn_usd=0.0, cost_per_day_usd=0.0)
-    owner = {"owner": "chat:7", "spending": nothing}
+    owner = {"owner": "chat:7", **nothing}
     async with running(tmp_path, models(0.0), **owner) as parts:
         await take(parts, said("a", "7"))
         await parts.platform.until(lambda: "free" in parts.platform.texts("7"))
@@ -437,13 +439,13 @@ async def test_what_a_stopped_reply_had_said_is_paid_for(
     long = ReplyScript(text="word " * 4_000, pieces=1_000, chunk_delay_s=0.02)
     model_server.script(long, says("never", 0.1))
     # Enough for one request with all tools, not for two.
-    async with running(tmp_path, models(1000.0), spending=limits(cost_per_day_usd=1.8)) as parts:
-        with parts.watchers.watch("chat:bot:1") as seen:
+    async with running(tmp_path, models(1000.0), **limits(cost_per_day_usd=1.8)) as parts:
+        with parts.events.watch("chat:bot:1") as seen:
             await take(parts, said("go"))
             async for event in seen:
                 if isinstance(event, events.TextDelta):
                     break
-        await parts.desk.stop_turn("chat:bot:1")
+        await parts.service.stop_turn("chat:bot:1")
         await parts.until_stored("turn", state="done")
         ((input_, output, estimated),) = await parts.stored("usage", "input", "output", "estimated")
         assert input_ > 100

@@ -1,0 +1,108 @@
+"""Runs the chat commands that a lane claims, and stores their answers."""
+
+import time
+from dataclasses import replace
+from typing import Protocol
+
+from gateway.access.pairing_service import PairingService
+from gateway.bus.ingest import AuditNotes
+from gateway.core.link_defusing import quiet
+from gateway.core.messages import Button, InboundMessage
+from gateway.core.records import TypedCommand
+from gateway.delivery.renderer import ReplyRenderer
+from gateway.delivery.sender import OutboxSender
+from gateway.store.port import Store, Transaction
+from gateway.store.repositories import inbox, sessions, turns
+from gateway.store.repositories.claims import CommandClaim
+from gateway.store.repositories.outbox import OutgoingReply
+
+
+class Commands(Protocol):
+    """Chat commands: `gateway.commands.dispatcher.CommandDispatcher`."""
+
+    def read(self, message: InboundMessage) -> TypedCommand | None: ...
+    def takes_time(self, claim: CommandClaim) -> bool: ...
+    def carry_out(self, tx: Transaction, claim: CommandClaim, now: float) -> str: ...
+    def buttons(self, tx: Transaction, claim: CommandClaim, now: float) -> tuple[Button, ...]: ...
+    async def work(self, claim: CommandClaim, now: float) -> str: ...
+
+
+class CommandRunner:
+    """Carries commands out, the quick ones in the transaction that stores their answer."""
+
+    def __init__(
+        self,
+        *,
+        database: Store,
+        commands: Commands,
+        renderer: ReplyRenderer,
+        sender: OutboxSender,
+        pairing: PairingService,
+        audit_relay: AuditNotes,
+    ) -> None:
+        self._database = database
+        self._commands = commands
+        self._renderer = renderer
+        self._sender = sender
+        self._pairing = pairing
+        self._audit_relay = audit_relay
+
+    def is_command(self, message: InboundMessage) -> bool:
+        return self._commands.read(message) is not None
+
+    def is_at_once(self, message: InboundMessage) -> bool:
+        """Whether it is a command that goes past the queue."""
+        command = self._commands.read(message)
+        return command is not None and command.at_once
+
+    def takes_time(self, claim: CommandClaim) -> bool:
+        return self._commands.takes_time(claim)
+
+    async def run_slow(self, claim: CommandClaim) -> None:
+        """A command that `takes_time`: it works outside of transactions."""
+        await self.answer(claim, await self._commands.work(claim, time.time()))
+
+    async def run_quick(self, claim: CommandClaim) -> None:
+        await self._database.transact(self._carry_out, claim)
+        await self._audit_relay.flush()
+        for lane in (claim.message.session_key, *self._pairing.mention_lanes()):
+            self._sender.wake(lane)
+
+    async def answer(self, claim: CommandClaim, text: str) -> None:
+        """Store the answer, in markdown, and send it."""
+        await self._database.transact(self._store_answer, claim, text)
+        self._sender.wake(claim.message.session_key)
+
+    def _carry_out(self, tx: Transaction, claim: CommandClaim) -> None:
+        if not inbox.is_unanswered(tx, claim.seq):
+            return
+        now = time.time()
+        # As the list that is answered with had them.
+        has_buttons = self._renderer.asks(claim.message.route) is not None
+        choices = self._commands.buttons(tx, claim, now) if has_buttons else ()
+        buttons = tuple(replace(one, label=self._renderer.clean(one.label)) for one in choices)
+        text = self._commands.carry_out(tx, claim, now)
+        self._store_answer(tx, claim, text, buttons)
+
+    def _store_answer(
+        self,
+        tx: Transaction,
+        claim: CommandClaim,
+        text: str,
+        buttons: tuple[Button, ...] = (),
+    ) -> None:
+        if not inbox.is_unanswered(tx, claim.seq):
+            return  # it has gone past the queue meanwhile
+        message = claim.message
+        if claim.session is not None:
+            # It may show titles and paths that a model has chosen.
+            text = quiet(text, sessions.taint_of(tx, claim.session))
+        *above, last = self._renderer.render(message.route, text)
+        letter = OutgoingReply(
+            delivery_id="",  # `finish_command` names it
+            route=message.route,
+            parts=[*above, replace(last, buttons=buttons)],
+            reply_to=message.answer_to,
+            event_id=message.event_id,
+        )
+        turns.finish_command(tx, claim.seq, letter, time.time())

@@ -1,0 +1,62 @@
+"""What each route can show: its channel's abilities, and text as that channel renders it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agent.records import frozen
+from agent.security.redaction import Redactor
+from gateway.channels.base import (
+    Channel,
+    DecodesAgain,
+    SupportsApprovals,
+    SupportsReactions,
+    Traces,
+)
+from gateway.core.messages import OutboundPart, Route
+from gateway.core.records import Trace
+
+
+@frozen
+class ReplyRenderer:
+    """The channels by name and account; what `redactor` knows as secret is never rendered."""
+
+    channels: Mapping[tuple[str, str], Channel]
+    redactor: Redactor
+
+    def channel(self, route: Route) -> Channel | None:
+        return self.channels.get((route.channel, route.account))
+
+    def reacts(self, route: Route) -> SupportsReactions | None:
+        """The route's channel, if it can show that a message was seen."""
+        channel = self.channel(route)
+        return channel if channel is not None and isinstance(channel, SupportsReactions) else None
+
+    def asks(self, route: Route) -> SupportsApprovals | None:
+        """The route's channel, if people can answer questions there."""
+        channel = self.channel(route)
+        return channel if channel is not None and isinstance(channel, SupportsApprovals) else None
+
+    def trace(self, route: Route) -> Trace | None:
+        """How much of what was done stands below answers there, where nobody chose; None where
+        nothing can."""
+        channel = self.channel(route)
+        return channel.trace if isinstance(channel, Traces) else None
+
+    def decoder(self, channel: str, account: str) -> DecodesAgain | None:
+        """The channel, if it can decode stored updates."""
+        named = self.channels.get((channel, account))
+        return named if named is not None and isinstance(named, DecodesAgain) else None
+
+    def clean(self, text: str) -> str:
+        """The text without secrets."""
+        return self.redactor.clean(text)
+
+    def clean_data(self, data: Any) -> Any:
+        """JSON data without secrets."""
+        return self.redactor.clean_data(data)
+
+    def render(self, route: Route, markdown: str) -> Sequence[OutboundPart]:
+        """The parts for this route; plain text as long as its channel is not running."""
+        text = self.redactor.clean(markdown)
+        channel = self.channel(route)
+        return channel.render(text) if channel else [OutboundPart(text)]
