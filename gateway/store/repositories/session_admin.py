@@ -74,9 +74,11 @@ def fork(
         {"fork": fork, "session": session, "last": last},
     )
     tx.run(
-        "UPDATE session SET (name, agent, head, pruned, metadata, taint, parent, parent_n, home) ="
+        "UPDATE session SET (name, agent, head, pruned, model, permission_mode, queue_mode,"
+        " thinking_wanted, thinking_shown, trace, choice_bits, taint, parent, parent_n, home) ="
         " (SELECT seal(:name, 'session.name', :fork), agent,"
-        " min(head, :last), min(pruned, :last), metadata, taint, id, :last, :home"
+        " min(head, :last), min(pruned, :last), model, permission_mode, queue_mode,"
+        " thinking_wanted, thinking_shown, trace, choice_bits, taint, id, :last, :home"
         " FROM session WHERE id = :session)"
         " WHERE id = :fork",
         {

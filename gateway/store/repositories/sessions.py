@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, get_args
+from typing import get_args
 
 from agent.errors import KoreError
 from agent.events import Event, ThinkingDelta, ThinkingEnd
@@ -94,7 +94,8 @@ class SessionRow:
 
 
 _ROW = (
-    "SELECT session.id, status, metadata, taint, coalesce(parent_n, 0),"
+    "SELECT session.id, status, queue_mode, model, permission_mode, thinking_wanted,"
+    " thinking_shown, trace, taint, choice_bits, coalesce(parent_n, 0),"
     " (SELECT coalesce(max(n), 0) FROM message WHERE session = session.id) FROM session"
 )
 
@@ -110,19 +111,17 @@ def row_of_lane(tx: Transaction, lane: str) -> SessionRow | None:
 
 
 def _session_row(row: Row) -> SessionRow:
-    session, status, text, taint, copied, last = row
-    metadata: dict[str, Any] = json.loads(text)
-    thinking = metadata.get("thinking") or {}
+    session, status, queue, model, mode, wanted, shown, trace, taint, bits, copied, last = row
     return SessionRow(
         id=session,
         status=status,
-        queue=next((one for one in get_args(QueueMode) if one == metadata.get("queue")), None),
-        model=metadata.get("model"),
-        mode=metadata.get("mode"),
-        thinking=ThinkingChoice(thinking.get("wanted"), thinking.get("shown", True)),
-        trace=next((one for one in get_args(Trace) if one == metadata.get("trace")), None),
+        queue=next((one for one in get_args(QueueMode) if one == queue), None),
+        model=model,
+        mode=mode,
+        thinking=ThinkingChoice(None if wanted is None else bool(wanted), bool(shown)),
+        trace=next((one for one in get_args(Trace) if one == trace), None),
         taint=taint_of_text(taint),
-        bits=float(metadata.get("bits") or 0),
+        bits=float(bits),
         last=last,
         copied=copied,
     )
@@ -151,15 +150,12 @@ def last_of(tx: Transaction, principal: str) -> str | None:
 
 def chosen_model(tx: Transaction, session: str) -> str | None:
     """The model that somebody chose for this session."""
-    (model,) = tx.one("SELECT metadata ->> 'model' FROM session WHERE id = ?", (session,))
+    (model,) = tx.one("SELECT model FROM session WHERE id = ?", (session,))
     return str(model) if model is not None else None
 
 
 def choose_model(tx: Transaction, session: str, model: str | None) -> None:
-    tx.run(
-        "UPDATE session SET metadata = json_set(metadata, '$.model', ?) WHERE id = ?",
-        (model, session),
-    )
+    tx.run("UPDATE session SET model = ? WHERE id = ?", (model, session))
 
 
 def taint_of(tx: Transaction, session: str) -> frozenset[Taint]:
@@ -195,9 +191,7 @@ def add_taint(tx: Transaction, session: str, taint: frozenset[Taint]) -> None:
 def spend_bits(tx: Transaction, session: str, bits: float) -> float:
     """Count what choices have told strangers; returns all of it since a person's last message."""
     (spent,) = tx.one(
-        "UPDATE session SET metadata ="
-        " json_set(metadata, '$.bits', coalesce(metadata ->> 'bits', 0) + ?)"
-        " WHERE id = ? RETURNING metadata ->> 'bits'",
+        "UPDATE session SET choice_bits = choice_bits + ? WHERE id = ? RETURNING choice_bits",
         (bits, session),
     )
     return float(spent)
@@ -205,7 +199,7 @@ def spend_bits(tx: Transaction, session: str, bits: float) -> float:
 
 def renew_bits(tx: Transaction, session: str) -> None:
     """A person has spoken here."""
-    tx.run("UPDATE session SET metadata = json_remove(metadata, '$.bits') WHERE id = ?", (session,))
+    tx.run("UPDATE session SET choice_bits = 0 WHERE id = ?", (session,))
 
 
 def taint_of_text(text: str) -> frozenset[Taint]:
@@ -215,37 +209,27 @@ def taint_of_text(text: str) -> frozenset[Taint]:
 
 def chosen_mode(tx: Transaction, session: str) -> str | None:
     """The permission mode that somebody chose for this session."""
-    (mode,) = tx.one("SELECT metadata ->> 'mode' FROM session WHERE id = ?", (session,))
+    (mode,) = tx.one("SELECT permission_mode FROM session WHERE id = ?", (session,))
     return str(mode) if mode is not None else None
 
 
 def choose_mode(tx: Transaction, session: str, mode: str) -> None:
-    tx.run(
-        "UPDATE session SET metadata = json_set(metadata, '$.mode', ?) WHERE id = ?",
-        (mode, session),
-    )
+    tx.run("UPDATE session SET permission_mode = ? WHERE id = ?", (mode, session))
 
 
 def is_begun_by(tx: Transaction, session: str, seq: int) -> bool:
     """Whether the command in this row of the inbox began it; a copy of it was not begun so."""
-    (by,) = tx.one(
-        "SELECT CASE WHEN parent IS NULL THEN metadata ->> 'begun_by' END FROM session"
-        " WHERE id = ?",
-        (session,),
-    )
+    (by,) = tx.one("SELECT begun_by FROM session WHERE id = ?", (session,))
     return bool(by == seq)
 
 
 def note_begun_by(tx: Transaction, session: str, seq: int) -> None:
-    tx.run(
-        "UPDATE session SET metadata = json_set(metadata, '$.begun_by', ?) WHERE id = ?",
-        (seq, session),
-    )
+    tx.run("UPDATE session SET begun_by = ? WHERE id = ?", (seq, session))
 
 
 def queue_mode(tx: Transaction, session: str) -> QueueMode:
     """What becomes of a message that arrives while a turn runs in this session."""
-    mode, home = tx.one("SELECT metadata ->> 'queue', home FROM session WHERE id = ?", (session,))
+    mode, home = tx.one("SELECT queue_mode, home FROM session WHERE id = ?", (session,))
     mode = mode or queue_default(tx, home)
     return next((known for known in get_args(QueueMode) if known == mode), "queue")
 
@@ -260,18 +244,15 @@ def queue_mode_of_lane(tx: Transaction, lane: str) -> QueueMode:
 def keep_queue_mode(tx: Transaction, old: str, new: str) -> None:
     """What somebody chose in the old conversation holds in the new one."""
     tx.run(
-        "UPDATE session SET metadata = json_set(metadata, '$.queue', chosen.mode)"
-        " FROM (SELECT metadata ->> 'queue' AS mode FROM session WHERE id = ?) AS chosen"
-        " WHERE id = ? AND chosen.mode IS NOT NULL",
+        "UPDATE session SET queue_mode = chosen.queue_mode"
+        " FROM (SELECT queue_mode FROM session WHERE id = ?) AS chosen"
+        " WHERE id = ? AND chosen.queue_mode IS NOT NULL",
         (old, new),
     )
 
 
 def choose_queue_mode(tx: Transaction, session: str, mode: QueueMode) -> None:
-    tx.run(
-        "UPDATE session SET metadata = json_set(metadata, '$.queue', ?) WHERE id = ?",
-        (mode, session),
-    )
+    tx.run("UPDATE session SET queue_mode = ? WHERE id = ?", (mode, session))
 
 
 def append_messages(
@@ -396,10 +377,9 @@ def thinking_of_session(tx: Transaction, session: str) -> ThinkingChoice:
 
 
 def choose_thinking(tx: Transaction, session: str, thinking: ThinkingChoice) -> None:
-    data = json.dumps({"wanted": thinking.wanted, "shown": thinking.shown})
     tx.run(
-        "UPDATE session SET metadata = json_set(metadata, '$.thinking', json(?)) WHERE id = ?",
-        (data, session),
+        "UPDATE session SET thinking_wanted = ?, thinking_shown = ? WHERE id = ?",
+        (thinking.wanted, thinking.shown, session),
     )
 
 
@@ -409,10 +389,7 @@ def trace_of_session(tx: Transaction, session: str) -> Trace | None:
 
 
 def choose_trace(tx: Transaction, session: str, level: Trace) -> None:
-    tx.run(
-        "UPDATE session SET metadata = json_set(metadata, '$.trace', ?) WHERE id = ?",
-        (level, session),
-    )
+    tx.run("UPDATE session SET trace = ? WHERE id = ?", (level, session))
 
 
 def carry_trace(tx: Transaction, old: str, new: str) -> None:

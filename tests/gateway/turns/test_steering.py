@@ -353,7 +353,7 @@ async def test_a_console_turn_names_the_newest_message_that_it_answers(tmp_path:
     model = Paced(looks(), "done")
     async with running(tmp_path, model) as parts:
         await parts.service.submit(typed("/queue steer"))
-        await parts.until_stored("session", metadata=like('%"queue":%"steer"%'))
+        await parts.until_stored("session", queue_mode="steer")
         await parts.service.submit(typed("one"))
         await model.was_asked(1)
         second = typed("two")

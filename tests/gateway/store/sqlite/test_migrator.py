@@ -1,3 +1,4 @@
+import json
 import os
 import signal
 import sqlite3
@@ -9,8 +10,11 @@ from pathlib import Path
 import pytest
 
 from gateway.store.errors import StoreError
+from gateway.store.repositories import sessions
+from gateway.store.repositories.sessions import ThinkingChoice
 from gateway.store.sqlite.engine import connect
 from gateway.store.sqlite.migrator import COPIES_KEPT, copies, keep_copy, scripts
+from gateway.store.sqlite.transaction import SqliteTransaction
 
 
 def older(path: Path, upto: int = 6) -> None:
@@ -21,6 +25,12 @@ def older(path: Path, upto: int = 6) -> None:
                 connection.executescript(script.read_text("utf-8"))
         connection.execute(f"PRAGMA user_version={upto}")
         connection.execute("INSERT INTO cursor VALUES ('telegram', '', 42, 0)")
+        if upto > 15:  # From there on numbers have gaps, and each is noted.
+            connection.execute(
+                "CREATE TABLE migration (number INTEGER PRIMARY KEY, applied_at REAL)"
+            )
+            noted = [(number, 0) for number in scripts() if number <= upto]
+            connection.executemany("INSERT INTO migration VALUES (?, ?)", noted)
 
 
 def offset(path: Path) -> int:
@@ -134,3 +144,41 @@ def test_a_kill_in_the_middle_leaves_a_database_that_is_upgraded_later(
     assert offset(path) == 42
     assert numbers(path) == sorted(scripts())
     assert os.listdir(path.with_name("backups"))
+
+
+def test_what_people_chose_for_a_session_is_read_from_its_columns(tmp_path: Path) -> None:
+    path = tmp_path / "kore.db"
+    older(path, 66)
+    chosen = {
+        "model": "openai/gpt",
+        "mode": "plan",
+        "queue": "steer",
+        "thinking": {"wanted": False, "shown": False},
+        "trace": "full",
+        "bits": 2.5,
+        "begun_by": 7,
+    }
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.executemany(
+            "INSERT INTO session (id, parent, principal, created_at, last_active_at, metadata)"
+            " VALUES (?, ?, 'telegram:1', 0, 0, ?)",
+            [
+                ("chosen", None, json.dumps(chosen)),
+                ("copy", "chosen", json.dumps(chosen)),
+                ("untouched", None, "{}"),
+                ("half", None, json.dumps({"model": None, "thinking": {"wanted": True}})),
+            ],
+        )
+    connection = connect(path, check=True)
+    tx = SqliteTransaction(connection)
+    row = sessions.load_row(tx, "chosen")
+    assert (row.model, row.mode, row.queue) == ("openai/gpt", "plan", "steer")
+    assert (row.thinking, row.trace, row.bits) == (ThinkingChoice(False, False), "full", 2.5)
+    assert sessions.is_begun_by(tx, "chosen", 7)
+    assert not sessions.is_begun_by(tx, "copy", 7)
+    assert sessions.load_row(tx, "copy").mode == "plan"
+    for name, wanted in (("untouched", None), ("half", True)):
+        row = sessions.load_row(tx, name)
+        assert (row.model, row.mode, row.queue, row.trace) == (None, None, None, None)
+        assert (row.thinking, row.bits) == (ThinkingChoice(wanted), 0)
+    connection.close()
