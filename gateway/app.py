@@ -72,9 +72,11 @@ async def open_app(
     async with AsyncExitStack() as stack:
         lock = stack.enter_context(ExitStack())
         if channels:
-            owned = await take_over(lock, home, "kore gateway")
+            ownership = await take_over(lock, home, "kore gateway")
         else:
-            owned = DataOwnership(lock.enter_context(acquire(home.lock, "kore agent")), attended)
+            ownership = DataOwnership(
+                lock.enter_context(acquire(home.lock, "kore agent")), attended
+            )
         if count := await asyncio.to_thread(end_orphans, home.running):
             log.warning("ended %d processes of commands whose kore was killed", count)
         stack.enter_context(recorded_commands(home.running))
@@ -82,7 +84,7 @@ async def open_app(
         ensure_workspace(settings.agent.workspace)
         cipher = cipher_of(settings.store.encryption_key_env, os.environ)
         discard_copies(settings.store.path)
-        database = SqliteStore.open(settings.store.path, check=owned.unclean, cipher=cipher)
+        database = SqliteStore.open(settings.store.path, check=ownership.unclean, cipher=cipher)
         stack.push_async_callback(database.close)
         await database.transact(
             outbound_files.delete_orphans, database.folder / outbound_files.FOLDER
@@ -100,7 +102,7 @@ async def open_app(
                 _add(running, channel)
         await database.transact(limit, running.keys())
         await database.transact(set_queues, {"telegram": settings.telegram.queue})
-        await database.transact(recover, owned.attended)
+        await database.transact(recover, ownership.attended)
         redactor = redactor_of(settings, os.environ)
         roles = RoleRegistry.of(settings)
         audit = await _open_audit_log(roles, home, redactor, stack)
@@ -117,8 +119,8 @@ async def open_app(
         await app.audit_relay.flush()
         if await database.transact(preferences.get_state, preferences.DELETION):
             log.info("finishing the deletion of a person's data that was cut off")
-            if left := await app.user_data().finish():
-                log.warning("%d files or folders of theirs could not be deleted", left)
+            if failures := await app.user_data().finish():
+                log.warning("%d files or folders of theirs could not be deleted", failures)
         say_who_is_let_in(running, access)
         async with _running(app, database, events), _reachable(app, home):
             if channels:
@@ -205,17 +207,19 @@ def _observable(
         }
 
     host, port = settings.http.host, settings.http.port
-    called = {
+    webhook_channels = {
         channel.hook_path: channel
         for channel in channels.values()
         if isinstance(channel, SupportsWebhook) and channel.hook_path
     }
-    if not called:
+    if not webhook_channels:
         return serve_health(host, port, app.service, counts)
     from gateway.control.webhooks import serve_webhooks
 
     check_host(host)
-    return serve_webhooks(host, port, lambda head: page(head, app.service, counts), called)
+    return serve_webhooks(
+        host, port, lambda head: page(head, app.service, counts), webhook_channels
+    )
 
 
 def _add(channels: Channels, channel: Channel) -> None:
@@ -224,12 +228,18 @@ def _add(channels: Channels, channel: Channel) -> None:
 
 def recover(tx: Transaction, attended: Sequence[str]) -> None:
     """Sort out what the last process left, before anything runs."""
-    given_up = turns.abandon(tx, ONCE, time.time(), attended)
-    given_up += subagent_tasks.abandon(tx, ONCE, time.time(), attended)
-    if suspended := restored.settle(tx, time.time()):
-        log.warning("a backup was restored: %d messages that were under way are closed", suspended)
+    abandoned_count = turns.abandon(tx, ONCE, time.time(), attended)
+    abandoned_count += subagent_tasks.abandon(tx, ONCE, time.time(), attended)
+    if closed_count := restored.settle(tx, time.time()):
+        log.warning(
+            "a backup was restored: %d messages that were under way are closed", closed_count
+        )
     claims.recover(tx)
     approvals.recover(tx, time.time())
-    marked = outbox.recover(tx, time.time() + LONGEST_REST_S)
-    if given_up or marked:
-        log.info("recovered: %d marked as possible repeats, %d given up", marked, given_up)
+    duplicate_count = outbox.recover(tx, time.time() + LONGEST_REST_S)
+    if abandoned_count or duplicate_count:
+        log.info(
+            "recovered: %d marked as possible repeats, %d given up",
+            duplicate_count,
+            abandoned_count,
+        )

@@ -47,8 +47,8 @@ class ApprovalCoordinator:
         self._wake = wake
         self._news = asyncio.Event()
 
-    def approver(self, asking: Callable[[], ApprovalContext]) -> "TurnApprover":
-        return TurnApprover(self, asking)
+    def approver(self, context: Callable[[], ApprovalContext]) -> "TurnApprover":
+        return TurnApprover(self, context)
 
     async def run(self) -> None:
         """Close what nobody answers in time, until cancelled."""
@@ -67,16 +67,16 @@ class ApprovalCoordinator:
             else:
                 await wait_for(self._news, next_at - self._service.clock())
 
-    async def ask(self, asking: ApprovalContext, request: ApprovalRequest) -> Answered:
+    async def ask(self, context: ApprovalContext, request: ApprovalRequest) -> Answered:
         """The answer that is stored for this call. Raises `AwaitingAnswer` when there is none
         yet, and `KoreError` when nobody can be asked."""
-        found = await self._database.transact(self._service.ask, asking, request, time.time())
-        if isinstance(found, ApprovalPrompt):
-            for lane in {found.lane, found.route.lane}:
+        result = await self._database.transact(self._service.ask, context, request, time.time())
+        if isinstance(result, ApprovalPrompt):
+            for lane in {result.lane, result.route.lane}:
                 self._sender.wake(lane)
             self._news.set()
-            raise AwaitingAnswer(f"question {found.number} is open", t("Waiting for an answer"))
-        return found
+            raise AwaitingAnswer(f"question {result.number} is open", t("Waiting for an answer"))
+        return result
 
     async def answer(self, nonce: str, answer: Answer, by: str) -> bool:
         """An answer from a screen of the owner; False when the question is not open any more."""
@@ -109,35 +109,35 @@ class ApprovalCoordinator:
             sends=question.sends,
         )
 
-    def publish_closed(self, settled: Iterable[ClosedApproval]) -> None:
+    def publish_closed(self, closed: Iterable[ClosedApproval]) -> None:
         """What was settled is on disk: screens, senders and lanes hear of it."""
-        for one in settled:
+        for one in closed:
             question = one.question
             answers: tuple[Answer, ...] = ("once", "session", "always")
-            answer: Answer = next((known for known in answers if known == one.state), "deny")
-            answered = ApprovalAnswered(question.nonce, one.by or one.state, answer)
+            answer: Answer = next((choice for choice in answers if choice == one.state), "deny")
+            event = ApprovalAnswered(question.nonce, one.by or one.state, answer)
             for lane in {question.lane, question.route.lane}:
-                self._events.publish(lane, answered)
+                self._events.publish(lane, event)
                 self._sender.wake(lane)
             self._wake(question.lane)
 
     def deny_unseen(self, tx: Transaction, delivery_id: str) -> Callable[[], None]:
         """Deny the question whose file this delivery was: it is given up. Returns what publishes
         that once it is on disk."""
-        settled = self._service.unseen(tx, delivery_id, time.time())
-        return lambda: self.publish_closed(settled)
+        closed = self._service.unseen(tx, delivery_id, time.time())
+        return lambda: self.publish_closed(closed)
 
-    async def acknowledge(self, pressed: ButtonOutcome) -> None:
+    async def acknowledge(self, outcome: ButtonOutcome) -> None:
         """Show the presser what came of it, as long as the platform still can."""
-        message = pressed.message
+        message = outcome.message
         channel = self._renderer.asks(message.route)
         if channel is None:
             return
         try:
-            await channel.acknowledge(message.event_id, pressed.sentence)
+            await channel.acknowledge(message.event_id, outcome.sentence)
         except SendError as exc:
             log.info("a press could not be acknowledged: %s", exc)
-        if pressed.closes and message.pressed_on and isinstance(channel, Closes):
+        if outcome.closes and message.pressed_on and isinstance(channel, Closes):
             # Should it fail, the buttons go on working.
             try:
                 await channel.take_buttons(message.route, message.pressed_on)

@@ -82,25 +82,25 @@ class ApprovalService:
         self.clock = clock or SteadyClock()
 
     def ask(
-        self, tx: Transaction, asking: ApprovalContext, request: ApprovalRequest, now: float
+        self, tx: Transaction, context: ApprovalContext, request: ApprovalRequest, now: float
     ) -> Answered | ApprovalPrompt:
-        wish = ApprovalKey(
-            asking.turn,
+        key = ApprovalKey(
+            context.turn,
             request.call_id,
-            asking.session,
-            asking.message.principal,
-            fingerprint(request, asking.root, diff=True),
-            fingerprint(request, asking.root, diff=False),
+            context.session,
+            context.message.principal,
+            fingerprint(request, context.root, diff=True),
+            fingerprint(request, context.root, diff=False),
             unchanged=request.diff == "",
         )
-        found = approvals.find_decision(tx, wish)
-        if found is not None:
-            if isinstance(found, ApprovalPrompt):
-                approvals.wait(tx, asking.turn)
-            return found
-        if approvals.is_stopping(tx, asking.turn):
+        decision = approvals.find_decision(tx, key)
+        if decision is not None:
+            if isinstance(decision, ApprovalPrompt):
+                approvals.wait(tx, context.turn)
+            return decision
+        if approvals.is_stopping(tx, context.turn):
             return Answered("deny", "not asked: the turn is to stop")
-        route, principal = self._where(tx, asking.message)
+        route, principal = self._where(tx, context.message)
         limit_s = CONSOLE_EXPIRES_S if route.channel == CONSOLE else self.expires_s
         clean = self._renderer.clean
         asked_at = self.clock()
@@ -111,9 +111,9 @@ class ApprovalService:
             tool=request.tool,
             arguments=self._renderer.clean_data(dict(request.arguments)),
             reason=clean(request.reason),
-            lane=asking.message.session_key,
-            session=asking.session,
-            asker=asking.message.principal,
+            lane=context.message.session_key,
+            session=context.session,
+            asker=context.message.principal,
             principal=principal,
             route=route,
             asked_at=asked_at,
@@ -122,32 +122,32 @@ class ApprovalService:
             folder=str(request.folder) if request.folder else None,
             sends=request.sends and clean(request.sends),
             diff=request.diff and clean(request.diff),
-            root=str(asking.root),
+            root=str(context.root),
         )
-        question = approvals.open_approval(tx, wish, question)
-        letters = self._render_prompt(question, asking.message)
-        _put(tx, question, asking.turn, letters, now)
+        question = approvals.open_approval(tx, key, question)
+        replies = self._render_prompt(question, context.message)
+        _put(tx, question, context.turn, replies, now)
         return question
 
     def _where(self, tx: Transaction, message: InboundMessage) -> tuple[Route, str]:
         """The chat where the question is put, and who may answer it."""
         if self._access.is_owner(message):
-            found, principal = message.route, message.principal
+            route, principal = message.route, message.principal
         else:
             principal = self._access.owner_id or ""
-            known = approvals.private_route(tx, principal)
-            if known is None:
+            private_route = approvals.private_route(tx, principal)
+            if private_route is None:
                 raise KoreError(t("this needs approval, and the owner has no private chat with me"))
-            found = known
-        if found.channel != CONSOLE and self._renderer.asks(found) is None:
+            route = private_route
+        if route.channel != CONSOLE and self._renderer.asks(route) is None:
             raise KoreError(t("this needs approval, and nobody can be asked in that chat"))
-        return found, principal
+        return route, principal
 
     def _render_prompt(
         self, question: ApprovalPrompt, message: InboundMessage
     ) -> list[OutgoingReply]:
         """The question, and a word to somebody else's chat that it was put."""
-        letters = []
+        replies = []
         channel = self._renderer.asks(question.route)
         elsewhere = question.route.lane != message.route.lane
         if channel is not None:
@@ -160,35 +160,37 @@ class ApprovalService:
                     caption = t("🔐 Question {n} in full", n=question.number)
                     above = [OutboundPart(caption, files=(file,))]
                     file_name = _file_of(question.number)
-                    letters.append(OutgoingReply(file_name, question.route, above, "notice"))
-            letters.append(OutgoingReply(name, question.route, [part], "approval", reply_to))
+                    replies.append(OutgoingReply(file_name, question.route, above, "notice"))
+            replies.append(OutgoingReply(name, question.route, [part], "approval", reply_to))
         if elsewhere:
-            told = [OutboundPart(t("⏸ This needs the owner's approval. I've asked for it."))]
-            letters.append(OutgoingReply(f"q{question.number}.told", message.route, told, "notice"))
-        return letters
+            parts = [OutboundPart(t("⏸ This needs the owner's approval. I've asked for it."))]
+            replies.append(
+                OutgoingReply(f"q{question.number}.told", message.route, parts, "notice")
+            )
+        return replies
 
     def answer(
         self, tx: Transaction, nonce: str, answer: Answer, by: str, now: float
     ) -> list[ClosedApproval]:
-        asked = approvals.find(tx, nonce)
-        if asked is None or asked.state != "open":
+        stored = approvals.find(tx, nonce)
+        if stored is None or stored.state != "open":
             return []
-        if asked.question.expires_at <= self.clock():
-            return [self._close(tx, asked.question, "expired", None, now)]
-        return [self._close(tx, asked.question, answer, by, now)]
+        if stored.question.expires_at <= self.clock():
+            return [self._close(tx, stored.question, "expired", None, now)]
+        return [self._close(tx, stored.question, answer, by, now)]
 
     def expire(self, tx: Transaction, now: float) -> list[ClosedApproval]:
-        late = approvals.expired(tx, self.clock())
-        return [self._close(tx, question, "expired", None, now) for question in late]
+        expired = approvals.expired(tx, self.clock())
+        return [self._close(tx, question, "expired", None, now) for question in expired]
 
     def unseen(self, tx: Transaction, delivery_id: str, now: float) -> list[ClosedApproval]:
         """Deny the question whose file this delivery was: it could not be sent, and nobody is
         asked to allow what they cannot see whole."""
-        settled = []
+        closed = []
         for question in approvals.open_questions(tx):
             if delivery_id != _file_of(question.number):
                 continue
-            settled.append(self._close(tx, question, "deny", t(_UNSEEN), now))
+            closed.append(self._close(tx, question, "deny", t(_UNSEEN), now))
             with use_locale(self._languages.of_person(question.principal)):
                 text = t(
                     "⛔ Question {n} ({title}) is denied: the file with the full text "
@@ -196,10 +198,10 @@ class ApprovalService:
                     n=question.number,
                     title=escape_markdown(question.title),
                 )
-                told = self._renderer.render(question.route, text)
-            letter = OutgoingReply(f"q{question.number}.unseen", question.route, told, "notice")
-            _put(tx, question, None, [letter], now)
-        return settled
+                parts = self._renderer.render(question.route, text)
+            reply = OutgoingReply(f"q{question.number}.unseen", question.route, parts, "notice")
+            _put(tx, question, None, [reply], now)
+        return closed
 
     def _close(
         self,
@@ -216,34 +218,34 @@ class ApprovalService:
         if channel is not None and not outbox.drop_unsent(tx, name, "decided"):
             with use_locale(self._languages.of_person(question.principal)):
                 part = channel.show(question, verdict(state, by))
-            letter = OutgoingReply(f"{name}.done", question.route, [part], "approval", edits=name)
-            _put(tx, question, None, [letter], now)
+            reply = OutgoingReply(f"{name}.done", question.route, [part], "approval", edits=name)
+            _put(tx, question, None, [reply], now)
         return ClosedApproval(question, state, by)
 
     def press(self, tx: Transaction, message: InboundMessage, now: float) -> ButtonOutcome:
         """Carry out a pressed button, or say why not."""
-        pressed = read_press(message.content)
-        asked = approvals.find(tx, pressed[0]) if pressed else None
-        if pressed is None or asked is None:
+        press = read_press(message.content)
+        stored = approvals.find(tx, press[0]) if press else None
+        if press is None or stored is None:
             return ButtonOutcome(message, t("This button no longer works."))
-        question = asked.question
+        question = stored.question
         route = (message.channel, message.account, message.chat_id)
         if route != (question.route.channel, question.route.account, question.route.chat_id):
             return ButtonOutcome(message, t("This question belongs to another chat."))
         if message.principal != question.principal or not self._access.is_owner(message):
             return ButtonOutcome(message, t("Only the owner may answer this question."))
-        if asked.state != "open":
-            decided = verdict(asked.state, asked.by)
+        if stored.state != "open":
+            decided = verdict(stored.state, stored.by)
             return ButtonOutcome(message, t("Too late: {decided}.", decided=decided))
         if question.expires_at <= self.clock():
-            settled = self._close(tx, question, "expired", None, now)
+            closed = self._close(tx, question, "expired", None, now)
             late = t("Too late: the question has expired and counts as denied.")
-            return ButtonOutcome(message, late, settled)
+            return ButtonOutcome(message, late, closed)
         name = message.sender.name
         by = f"{name} ({message.principal})" if name else message.principal
-        settled = self._close(tx, question, pressed[1], by, now)
-        said = t("{decided}.", decided=verdict(pressed[1], None))
-        return ButtonOutcome(message, said, settled)
+        closed = self._close(tx, question, press[1], by, now)
+        sentence = t("{decided}.", decided=verdict(press[1], None))
+        return ButtonOutcome(message, sentence, closed)
 
     def withdraw(self, tx: Transaction, lane: str, now: float) -> list[ClosedApproval]:
         """Close the open questions of the lane's turn: it is to stop."""
@@ -256,9 +258,9 @@ class ApprovalService:
     def notify_blocked(self, tx: Transaction, message: InboundMessage, now: float) -> bool:
         """Tell the first message behind an open question that it has to wait; False without one."""
         lane = message.session_key
-        found = approvals.open_questions(tx, lane)
-        waits = bool(found) and approvals.is_awaited(tx, lane)
-        open_here = [q for q in found if q.lane == lane or (waits and q.route.lane == lane)]
+        questions = approvals.open_questions(tx, lane)
+        waits = bool(questions) and approvals.is_awaited(tx, lane)
+        open_here = [q for q in questions if q.lane == lane or (waits and q.route.lane == lane)]
         for question in open_here[:1]:
             text = t(
                 "⏸ Waiting for your answer to question {n} ({title}). Your message is "
@@ -270,8 +272,8 @@ class ApprovalService:
                 title=escape_markdown(question.title),
             )
             parts = self._renderer.render(message.route, text)
-            letter = OutgoingReply(f"q{question.number}.waits", message.route, parts, "notice")
-            _put(tx, question, None, [letter], now)
+            reply = OutgoingReply(f"q{question.number}.waits", message.route, parts, "notice")
+            _put(tx, question, None, [reply], now)
         return bool(open_here)
 
 
@@ -279,12 +281,12 @@ def _put(
     tx: Transaction,
     question: ApprovalPrompt,
     turn: int | None,
-    letters: list[OutgoingReply],
+    replies: list[OutgoingReply],
     now: float,
 ) -> None:
     """Queue what is told of a question, which may stand in another chat than its conversation."""
     taint = sessions.taint_of(tx, question.session)
-    outbox.put(tx, turn, [replace(letter, taint=taint) for letter in letters], now)
+    outbox.put(tx, turn, [replace(reply, taint=taint) for reply in replies], now)
 
 
 def _file_of(number: int) -> str:

@@ -29,8 +29,8 @@ class ChatMembership:
         self._languages = languages
 
     def record(self, tx: Transaction, standings: Iterable[Standing], now: float) -> set[str]:
-        """Returns the lanes that got a letter by it."""
-        told = set()
+        """Returns the lanes that have a message to send now."""
+        lanes = set()
         for standing in standings:
             owner = self._owner_route(standing.route)
             is_owners = owner is not None and owner.chat_id == standing.route.chat_id
@@ -41,10 +41,10 @@ class ChatMembership:
             if not standing.private and self._is_notice_limit_reached(tx, now):
                 continue
             name = f"{_NAME}{standing.event_id}"
-            letter = OutgoingReply(name, owner, self._renderer.render(owner, text), "notice")
-            outbox.put(tx, None, [letter], now)
-            told.add(owner.lane)
-        return told
+            reply = OutgoingReply(name, owner, self._renderer.render(owner, text), "notice")
+            outbox.put(tx, None, [reply], now)
+            lanes.add(owner.lane)
+        return lanes
 
     def _notice_text(self, tx: Transaction, standing: Standing, now: float) -> str | None:
         """What the owner is to hear; None when it is no news."""

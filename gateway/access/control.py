@@ -63,8 +63,8 @@ class AccessControl:
         private."""
         if message.is_report:
             return "untrusted" in message.options.get("taint", ())
-        known = self.is_owner(message) or self._is_known(message)
-        return message.forwarded or not (message.private and known)
+        is_known = self.is_owner(message) or self._is_known(message)
+        return message.forwarded or not (message.private and is_known)
 
     def role(self, message: InboundMessage) -> str:
         """The role of whoever sent it, in groups too: the owner builds everywhere.
@@ -117,15 +117,15 @@ class AccessControl:
 
 def folder_name(id_: str) -> str:
     """A plain name for a platform's id; two ids never share one."""
-    name = _UNSAFE.sub(lambda found: f"%{ord(found[0]):x}.", id_)
+    name = _UNSAFE.sub(lambda match: f"%{ord(match[0]):x}.", id_)
     if 0 < len(name) <= _NAME_CHARS:
         return name
     return f"%{hashlib.sha256(id_.encode(errors='surrogatepass')).hexdigest()}"
 
 
-def say_who_is_let_in(ways: Iterable[tuple[str, str]], access: AccessControl) -> None:
+def say_who_is_let_in(channels: Iterable[tuple[str, str]], access: AccessControl) -> None:
     """Said at every start: an open door, or one that nobody can pass, should surprise nobody."""
-    for channel, account in ways:
+    for channel, account in channels:
         allowed = access.allow.get((channel, account), ())
         name = f"{channel}:{account}"
         if channel == CONSOLE:

@@ -41,7 +41,7 @@ class PairingResult:
     With `why` instead, nothing has happened; `wait_s` is how long no code is looked at.
     """
 
-    asking: PairingRequest | None = None
+    request: PairingRequest | None = None
     owner: bool = False
     why: Literal["unknown", "locked"] | None = None
     wait_s: float = 0.0
@@ -87,17 +87,17 @@ class PairingCodes:
     def approve(self, tx: Transaction, code: str, by: str, now: float) -> PairingResult:
         """Let in whom the code was sent to; the first one becomes the owner if there is none."""
         verdict = self._match_code(tx, code, by, now)
-        asking = verdict.asking
-        return verdict if asking is None else self.admit(tx, asking, by, now)
+        request = verdict.request
+        return verdict if request is None else self.admit(tx, request, by, now)
 
-    def admit(self, tx: Transaction, asking: PairingRequest, by: str, now: float) -> PairingResult:
+    def admit(self, tx: Transaction, request: PairingRequest, by: str, now: float) -> PairingResult:
         """Let in who asks; their request is open, and whoever says so needs no code."""
-        person = asking.person
+        person = request.person
         owner = self.owner(tx) is None
         members.add_member(tx, person, owner=owner, approved_by=by, now=now)
         members.close_request(tx, person)
         self.load(tx)
-        return PairingResult(asking, owner=owner)
+        return PairingResult(request, owner=owner)
 
     def invite(self, tx: Transaction, channel: str, account: str, now: float) -> str:
         """A code that makes the first one who brings it the owner; an earlier one is void."""
@@ -116,28 +116,28 @@ class PairingCodes:
 
         None when it is no such code, or somebody owns the place meanwhile.
         """
-        held = members.invitation(tx, message.channel, message.account, now)
-        if held is None or not message.private or self.owner(tx) is not None:
+        code_hash = members.invitation(tx, message.channel, message.account, now)
+        if code_hash is None or not message.private or self.owner(tx) is not None:
             return None
-        if not hmac.compare_digest(held, _fast_hash(code)):
+        if not hmac.compare_digest(code_hash, _fast_hash(code)):
             return None
         name = plain_name(message.sender.name)
         person = Person(message.channel, message.account, message.sender.id, name)
         members.close_request(tx, replace(person, sender=members.ANYBODY))
-        asking = PairingRequest(person, message.chat_id, now, now)
-        self.admit(tx, asking, person.principal, now)
-        return asking
+        request = PairingRequest(person, message.chat_id, now, now)
+        self.admit(tx, request, person.principal, now)
+        return request
 
     def deny(self, tx: Transaction, code: str, by: str, now: float) -> PairingResult:
         """Turn down whom the code was sent to."""
         verdict = self._match_code(tx, code, by, now)
-        if verdict.asking is not None:
-            self.reject(tx, verdict.asking, now)
+        if verdict.request is not None:
+            self.reject(tx, verdict.request, now)
         return verdict
 
-    def reject(self, tx: Transaction, asking: PairingRequest, now: float) -> None:
+    def reject(self, tx: Transaction, request: PairingRequest, now: float) -> None:
         """No new code for a day."""
-        person = asking.person
+        person = request.person
         members.reject(tx, person.channel, person.sender, now + TURNED_DOWN_S)
 
     def revoke(self, tx: Transaction, principal: str, now: float) -> bool:
@@ -147,24 +147,24 @@ class PairingCodes:
         """
         channel, _, sender = principal.partition(":")
         until = now + TURNED_DOWN_S
-        removed = members.remove_member(tx, channel, sender, until)
-        turned_down = members.reject(tx, channel, sender, until)
+        was_member = members.remove_member(tx, channel, sender, until)
+        had_request = members.reject(tx, channel, sender, until)
         self.load(tx)
-        return removed or turned_down
+        return was_member or had_request
 
     def _match_code(self, tx: Transaction, code: str, by: str, now: float) -> PairingResult:
         """Whose code it is. A wrong one counts against whoever tried it."""
         wrong, locked_until = members.guesses(tx, by)
         if locked_until > now:
             return PairingResult(why="locked", wait_s=locked_until - now)
-        tried = _hash(re.sub(r"[\s-]", "", code).upper())
-        found = None
-        for asking, stored in members.requests(tx, now):
-            if hmac.compare_digest(stored, tried):
-                found = asking
-        if found is not None:
+        code_hash = _hash(re.sub(r"[\s-]", "", code).upper())
+        request = None
+        for candidate, stored_hash in members.requests(tx, now):
+            if hmac.compare_digest(stored_hash, code_hash):
+                request = candidate
+        if request is not None:
             members.forget_guesses(tx, by)
-            return PairingResult(found)
+            return PairingResult(request)
         wrong += 1
         wait_s = _lock_s(wrong)
         members.set_guesses(tx, by, wrong, now + wait_s)
@@ -181,8 +181,8 @@ def _members(tx: Transaction) -> PairedMembers:
 
 def plain_name(name: str) -> str:
     """A stranger's name as others may read it: no markup, no line breaks, and short."""
-    kept = "".join(c if c.isalnum() or c in " .'-" else " " for c in name)
-    return " ".join(kept.split())[:_NAME_CHARS].strip(" .'-")
+    plain = "".join(c if c.isalnum() or c in " .'-" else " " for c in name)
+    return " ".join(plain.split())[:_NAME_CHARS].strip(" .'-")
 
 
 def _lock_s(wrong: int) -> float:
@@ -205,11 +205,11 @@ def refusal(verdict: PairingResult) -> str:
     if verdict.why == "locked":
         return t("Too many wrong codes. Try again in {time}.", time=_duration(verdict.wait_s))
     if verdict.why == "unknown":
-        said = t("This code is wrong, already used, or expired (codes are valid for one hour).")
+        sentence = t("This code is wrong, already used, or expired (codes are valid for one hour).")
         if not verdict.wait_s:
-            return said
+            return sentence
         wait = t("Too many requests. Try again in {time}.", time=_duration(verdict.wait_s))
-        return f"{said} {wait}"
+        return f"{sentence} {wait}"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""A petition: what the owner is shown of a stranger's request, and the buttons that decide it."""
+"""A pairing request as the owner sees it, and the buttons that decide it."""
 
 from typing import Self
 
@@ -19,12 +19,12 @@ class PairingRequestCard:
     asked_ms: int
 
     @classmethod
-    def of(cls, asking: PairingRequest) -> Self:
-        return cls(asking.person, round(asking.asked_at * 1000))
+    def of(cls, request: PairingRequest) -> Self:
+        return cls(request.person, round(request.asked_at * 1000))
 
     @property
     def name(self) -> str:
-        """The name of the letter; the store empties letters of such names once they are sent."""
+        """The delivery id of the message; the store empties such messages once they are sent."""
         person = self.person
         return f"pair:{person.channel}:{person.account}:{person.sender}:{self.asked_ms}:owner"
 
@@ -34,8 +34,8 @@ class PairingRequestCard:
         yes, no = t("Approve"), t("Deny")
         return Button(yes, f"pair:y:{request}"), Button(no, f"pair:n:{request}")
 
-    def shown(self, code: str) -> str:
-        """The letter, as markdown."""
+    def text(self, code: str) -> str:
+        """The message, as markdown."""
         return t(
             "{name} wants to talk to me. Approve only if they told you this code: "
             "`{code}`\n\n`/pair approve {code}` lets them in; `/pair deny {code}` blocks "
@@ -44,26 +44,28 @@ class PairingRequestCard:
             code=code,
         )
 
-    def decided_text(self, decided: str) -> str:
-        """What takes the letter's place; it holds no code."""
+    def decided_text(self, decision: str) -> str:
+        """What takes the place of the message; it holds no code."""
         return t(
             "{name} wanted to talk to me.\n\n{decided}.",
             name=display_name(self.person),
-            decided=decided,
+            decided=decision,
         )
 
 
-def is_petition(message: InboundMessage) -> bool:
-    """Whether the button that was pressed belongs to a petition."""
+def is_pairing_button(message: InboundMessage) -> bool:
+    """Whether the button that was pressed decides a pairing request."""
     return message.content.startswith("pair:")
 
 
 def read_press(message: InboundMessage) -> tuple[PairingRequestCard, bool] | None:
-    """The petition whose button was pressed, and whether it was "Approve"; None for no such one."""
+    """The request whose button was pressed, and whether it was "Approve"; None for no such one."""
     match message.content.split(":"):
-        case ["pair", "y" | "n" as letter, sender, asked] if asked.isdecimal() and len(asked) < 20:
+        case ["pair", "y" | "n" as choice, sender, asked_ms] if (
+            asked_ms.isdecimal() and len(asked_ms) < 20
+        ):
             person = Person(message.channel, message.account, sender)
-            return PairingRequestCard(person, int(asked)), letter == "y"
+            return PairingRequestCard(person, int(asked_ms)), choice == "y"
     return None
 
 

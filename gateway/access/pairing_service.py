@@ -27,7 +27,7 @@ _USAGE = "`/pair list`, `/pair approve CODE`, `/pair deny CODE`, `/pair revoke I
 
 
 class PairingService:
-    """Works inside the caller's transactions; `told` names the lanes that got a letter by it."""
+    """Works inside the caller's transactions; `mention_lanes` are to be woken after them."""
 
     def __init__(
         self,
@@ -45,8 +45,8 @@ class PairingService:
 
     def mention_lanes(self) -> set[str]:
         """Lanes to wake, of transactions that are on disk; asking forgets them."""
-        told, self._mention_routes = self._mention_routes, set()
-        return told
+        lanes, self._mention_routes = self._mention_routes, set()
+        return lanes
 
     def handle_stranger(self, tx: Transaction, message: InboundMessage, now: float) -> bool:
         """A stranger has written: in private they get a code, and the owner hears of it.
@@ -79,32 +79,32 @@ class PairingService:
         self, tx: Transaction, message: InboundMessage, code: str, now: float
     ) -> bool:
         """Somebody came by a link with a code; whether that has made them the owner."""
-        asking = self._codes.redeem(tx, message, code, now)
-        if asking is None:
+        request = self._codes.redeem(tx, message, code, now)
+        if request is None:
             return False
-        self._let_in(tx, PairingResult(asking, owner=True), "an invitation", now)
+        self._let_in(tx, PairingResult(request, owner=True), "an invitation", now)
         return True
 
     def press(self, tx: Transaction, message: InboundMessage, now: float) -> str:
-        """Carry out a button below a petition, or say why not."""
-        pressed = read_press(message)
-        route = outbox.route_of(tx, pressed[0].name) if pressed else None
-        if pressed is None or route is None:
+        """Carry out a button below a pairing request, or say why not."""
+        press = read_press(message)
+        route = outbox.route_of(tx, press[0].name) if press else None
+        if press is None or route is None:
             return t("This button no longer works.")
         if not message.private or message.chat_id != route.chat_id:
             return t("This request belongs to another chat.")
         if not self._access.is_owner(message):
             return t("Only my owner can do that.")
-        petition, approved = pressed
-        for asking in _requests(tx, now):
-            if PairingRequestCard.of(asking).name == petition.name:
+        card, is_approved = press
+        for request in _requests(tx, now):
+            if PairingRequestCard.of(request).name == card.name:
                 by = message.principal
-                if approved:
-                    verdict = self._codes.admit(tx, asking, by, now)
+                if is_approved:
+                    verdict = self._codes.admit(tx, request, by, now)
                     return self._let_in(tx, verdict, by, now)
-                self._codes.reject(tx, asking, now)
-                return self._reject(tx, asking, by, now)
-        self._close_cards(tx, petition, lambda: t("⌛ Expired"), now)
+                self._codes.reject(tx, request, now)
+                return self._reject(tx, request, by, now)
+        self._close_cards(tx, card, lambda: t("⌛ Expired"), now)
         return t("Too late: this was already decided, or the code has expired.")
 
     def command(self, tx: Transaction, message: InboundMessage, words: str, now: float) -> str:
@@ -117,7 +117,7 @@ class PairingService:
         argument = argument.strip()
         match action, argument:
             case "" | "list", "":
-                return self._listed(tx, now)
+                return self._list_people(tx, now)
             case "approve", _ if argument:
                 return self.approve(tx, argument, message.principal, now)[1]
             case "deny", _ if argument:
@@ -131,13 +131,13 @@ class PairingService:
     def approve(self, tx: Transaction, code: str, by: str, now: float) -> tuple[bool, str]:
         """Whether somebody was let in, and a sentence about it; they are told, too."""
         verdict = self._codes.approve(tx, code, by, now)
-        if verdict.asking is None:
+        if verdict.request is None:
             return False, refusal(verdict)
         return True, self._let_in(tx, verdict, by, now)
 
     def _let_in(self, tx: Transaction, verdict: PairingResult, by: str, now: float) -> str:
-        assert verdict.asking is not None
-        person, chat = verdict.asking.person, verdict.asking.chat
+        assert verdict.request is not None
+        person, chat = verdict.request.person, verdict.request.chat
         route = Route(person.channel, person.account, chat)
         with use_locale(self._languages.of_route(route)):
             welcome = t(
@@ -148,8 +148,8 @@ class PairingService:
         self._post(tx, f"paired:{route.lane}:{now}", route, welcome, now)
         role = " as the owner" if verdict.owner else ""
         _note(tx, person.principal, f"let in{role} by {by}", now, allowed=True)
-        decided = PairingRequestCard.of(verdict.asking)
-        self._close_cards(tx, decided, lambda: t("✅ Approved by {name}", name=by), now)
+        card = PairingRequestCard.of(verdict.request)
+        self._close_cards(tx, card, lambda: t("✅ Approved by {name}", name=by), now)
         return t(
             "{name} is approved and is my owner now." if verdict.owner else "{name} is approved.",
             name=display_name(person),
@@ -158,36 +158,41 @@ class PairingService:
     def deny(self, tx: Transaction, code: str, by: str, now: float) -> str:
         """Turn down whom the code was sent to; a sentence about it."""
         verdict = self._codes.deny(tx, code, by, now)
-        if verdict.asking is None:
+        if verdict.request is None:
             return refusal(verdict)
-        return self._reject(tx, verdict.asking, by, now)
+        return self._reject(tx, verdict.request, by, now)
 
-    def _reject(self, tx: Transaction, asking: PairingRequest, by: str, now: float) -> str:
-        person = asking.person
+    def _reject(self, tx: Transaction, request: PairingRequest, by: str, now: float) -> str:
+        person = request.person
         _note(tx, person.principal, f"turned down by {by}", now, allowed=False)
-        self._close_cards(tx, PairingRequestCard.of(asking), lambda: _turned_down_by(by), now)
+        self._close_cards(tx, PairingRequestCard.of(request), lambda: _turned_down_by(by), now)
         return t("{name} was denied.", name=display_name(person))
 
     def revoke(self, tx: Transaction, who: str, by: str, now: float) -> tuple[bool, str]:
         """Whether somebody was turned out, and a sentence about it."""
         principal = who if ":" in who else f"telegram:{who}"
         was_chief = principal == self._access.owner_id
-        asking = [one for one in _requests(tx, now) if one.person.principal == principal]
-        done = self._codes.revoke(tx, principal, now)
-        for one in asking:
-            self._close_cards(tx, PairingRequestCard.of(one), lambda: _turned_down_by(by), now)
+        requests = [
+            request for request in _requests(tx, now) if request.person.principal == principal
+        ]
+        is_revoked = self._codes.revoke(tx, principal, now)
+        for request in requests:
+            self._close_cards(tx, PairingRequestCard.of(request), lambda: _turned_down_by(by), now)
         channel, _, sender = principal.partition(":")
-        listed = self._is_listed(sender, channel)
-        if not done and not listed:
+        is_listed = self._is_listed(sender, channel)
+        if not is_revoked and not is_listed:
             return False, t("No paired user or pending request has the id {id!r}.", id=who[:80])
-        if done:
+        if is_revoked:
             _note(tx, principal, f"turned out by {by}", now, allowed=False)
-            if not listed and not self._is_listed("*", channel):
+            if not is_listed and not self._is_listed("*", channel):
                 members.refuse_waiting(tx, principal)
         sentences = [
-            t("{name} is no longer paired." if done else "{name} is not paired.", name=principal)
+            t(
+                "{name} is no longer paired." if is_revoked else "{name} is not paired.",
+                name=principal,
+            )
         ]
-        if listed:
+        if is_listed:
             sentences.append(
                 t("The configuration still allows them: remove them from allow_from too.")
             )
@@ -195,20 +200,20 @@ class PairingService:
             sentences.append(
                 t("There is no owner now; the next person approved becomes the owner.")
             )
-        return done, " ".join(sentences)
+        return is_revoked, " ".join(sentences)
 
     def people(self, tx: Transaction, now: float) -> dict[str, Any]:
         """Who asks and who was let in, as JSON; never a code."""
         return {
             "owner": self._access.owner_id,
-            "asking": [_flat(asdict(asking)) for asking in _requests(tx, now)],
+            "asking": [_flat(asdict(request)) for request in _requests(tx, now)],
             "paired": [
                 _flat({**asdict(member), "owner": member.person.principal == self._access.owner_id})
                 for member in members.members(tx)
             ],
         }
 
-    def _listed(self, tx: Transaction, now: float) -> str:
+    def _list_people(self, tx: Transaction, now: float) -> str:
         people = self.people(tx, now)
         lines = [
             t("{name} ({id}) wants to talk to me", name=one["name"], id=one["id"])
@@ -222,9 +227,9 @@ class PairingService:
                     id=one["id"],
                 )
             )
-        known = t("Available: {commands}.", commands=_USAGE)
-        listed = "\n".join(f"- {line}" for line in lines)
-        return f"{listed or t('No paired users and no pending requests.')}\n\n{known}"
+        usage = t("Available: {commands}.", commands=_USAGE)
+        bullets = "\n".join(f"- {line}" for line in lines)
+        return f"{bullets or t('No paired users and no pending requests.')}\n\n{usage}"
 
     def _is_listed(self, whom: str, channel: str) -> bool:
         """Whether the configuration lets a sender, or `"*"`, in on a channel."""
@@ -260,35 +265,35 @@ class PairingService:
     ) -> None:
         name = plain_name(message.sender.name)
         person = Person(message.channel, message.account, message.sender.id, name)
-        petition = PairingRequestCard(person, round(now * 1000))
+        card = PairingRequestCard(person, round(now * 1000))
         with use_locale(self._languages.of_route(owner)):
-            *parts, last = self._render(owner, petition.shown(code))
-            parts.append(replace(last, buttons=petition.buttons))
-        self._send(tx, OutgoingReply(petition.name, owner, parts, "notice"), now)
+            *parts, last = self._render(owner, card.text(code))
+            parts.append(replace(last, buttons=card.buttons))
+        self._send(tx, OutgoingReply(card.name, owner, parts, "notice"), now)
 
     def _close_cards(
         self,
         tx: Transaction,
-        petition: PairingRequestCard,
-        decided: Callable[[], str],
+        card: PairingRequestCard,
+        decision: Callable[[], str],
         now: float,
     ) -> None:
-        """The owner's letter says what was decided and loses its buttons, once."""
-        name, done = petition.name, f"{petition.name}:done"
+        """The message to the owner says what was decided and loses its buttons, once."""
+        name, closing_name = card.name, f"{card.name}:done"
         route = outbox.route_of(tx, name)
-        if route is None or outbox.route_of(tx, done) is not None:
+        if route is None or outbox.route_of(tx, closing_name) is not None:
             return
         if not outbox.drop_unsent(tx, name, "decided"):
             with use_locale(self._languages.of_route(route)):
-                parts = self._render(route, petition.decided_text(decided()))
-            self._send(tx, OutgoingReply(done, route, parts, "notice", edits=name), now)
+                parts = self._render(route, card.decided_text(decision()))
+            self._send(tx, OutgoingReply(closing_name, route, parts, "notice", edits=name), now)
 
     def _post(self, tx: Transaction, name: str, route: Route, text: str, now: float) -> None:
         self._send(tx, OutgoingReply(name, route, self._render(route, text), "notice"), now)
 
-    def _send(self, tx: Transaction, letter: OutgoingReply, now: float) -> None:
-        outbox.put(tx, None, [letter], now)
-        tx.after_commit(lambda: self._mention_routes.add(letter.route.lane))
+    def _send(self, tx: Transaction, reply: OutgoingReply, now: float) -> None:
+        outbox.put(tx, None, [reply], now)
+        tx.after_commit(lambda: self._mention_routes.add(reply.route.lane))
 
 
 def _turned_down_by(name: str) -> str:
@@ -300,10 +305,10 @@ def _note(tx: Transaction, who: str, reason: str, now: float, *, allowed: bool) 
 
 
 def _requests(tx: Transaction, now: float) -> list[PairingRequest]:
-    return [asking for asking, _ in members.requests(tx, now)]
+    return [request for request, _ in members.requests(tx, now)]
 
 
-def _flat(found: dict[str, Any]) -> dict[str, Any]:
+def _flat(record: dict[str, Any]) -> dict[str, Any]:
     """With the person's own fields in place of the person, and the id that others speak of."""
-    person = found.pop("person")
-    return {"id": f"{person['channel']}:{person['sender']}", **person, **found}
+    person = record.pop("person")
+    return {"id": f"{person['channel']}:{person['sender']}", **person, **record}

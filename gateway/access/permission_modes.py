@@ -7,36 +7,36 @@ from gateway.core.messages import CONSOLE, InboundMessage
 
 
 def mode_of(
-    message: InboundMessage, chosen: str | None, first: PermissionMode, *, owner: bool
+    message: InboundMessage, session_mode: str | None, default: PermissionMode, *, owner: bool
 ) -> PermissionMode:
     """The mode for one message.
 
-    `chosen` is that of its conversation, `first` the one that its channel begins with. The
-    command line of the console beats both. Who is not the owner never gets more than `first`,
+    `session_mode` is that of its conversation, `default` the one that its channel begins with. The
+    command line of the console beats both. Who is not the owner never gets more than `default`,
     also where the owner has chosen more for a chat that they share.
     """
-    if message.job is not None and is_mode(made := message.options.get("mode")):
-        return _of_job(message, made, chosen, first, owner=owner)
+    if message.job is not None and is_mode(job_mode := message.options.get("mode")):
+        return _of_job(message, job_mode, session_mode, default, owner=owner)
     if message.channel == CONSOLE:
         if message.options.get("auto") is True:
             return "auto"
-        asked = message.options.get("mode")
-        if is_mode(asked):
-            return asked
-    mode = chosen if is_mode(chosen) else first
-    return mode if owner else tightest(mode, first)
+        option = message.options.get("mode")
+        if is_mode(option):
+            return option
+    mode = session_mode if is_mode(session_mode) else default
+    return mode if owner else tightest(mode, default)
 
 
 def _of_job(
     message: InboundMessage,
-    made: PermissionMode,
-    chosen: str | None,
-    first: PermissionMode,
+    job_mode: PermissionMode,
+    session_mode: str | None,
+    default: PermissionMode,
     *,
     owner: bool,
 ) -> PermissionMode:
     """At most what held when it was made, and what holds in its conversation now."""
-    if chosen is None:
-        return made if owner else tightest(made, first)
+    if session_mode is None:
+        return job_mode if owner else tightest(job_mode, default)
     now = replace(message, job=None, options={})
-    return tightest(made, mode_of(now, chosen, first, owner=owner))
+    return tightest(job_mode, mode_of(now, session_mode, default, owner=owner))

@@ -70,17 +70,19 @@ class RoleRegistry:
         modes: dict[str, PermissionMode] = {
             str(name): mode for name, mode in security.modes.items()
         }
-        found = cls(PolicySettings(security.policy_file, agents, security.blocked_commands, modes))
+        registry = cls(
+            PolicySettings(security.policy_file, agents, security.blocked_commands, modes)
+        )
         chats = [chat.role for chat in settings.telegram.chats.values() if chat.role]
-        wanted = {
+        role_names = {
             "access.roles": settings.access.roles.values(),
             "telegram.chats": chats,
             "agents": settings.agents,
         }
-        for key, names in wanted.items():
+        for key, names in role_names.items():
             for name in names:
-                found.check(name, key)
-        return found
+                registry.check(name, key)
+        return registry
 
     def replace_with(self, other: "RoleRegistry") -> None:
         """Be as the other is, from the next question on."""
@@ -97,13 +99,13 @@ class RoleRegistry:
     def check(self, name: str, key: str) -> None:
         """Raises `ConfigError` when there is no such role; `key` is the setting that names it."""
         if name not in self.names:
-            meant = guess(name, self.names)
+            suggestion = guess(name, self.names)
             raise ConfigError(
                 t(
                     '{key}: unknown role "{name}"{guess}',
                     key=key,
                     name=name,
-                    guess=meant,
+                    guess=suggestion,
                 )
             )
 
@@ -130,8 +132,8 @@ class RoleRegistry:
         try:
             # What is wrong with it goes to the log.
             with use_locale(ENGLISH):
-                taken = self._take(path)
-            if taken:
+                is_new = self._take(path)
+            if is_new:
                 log.info("the policy file was read again: %s", path)
         except ConfigError as exc:
             first, *more = str(exc).splitlines()
@@ -146,26 +148,26 @@ class RoleRegistry:
         if digest == self._digest:
             return False
         begins, self._digest = not self._digest, digest
-        found = decode_policy(raw, str(path), tool_name)
-        if found == PolicyFile() and not begins:
+        policy = decode_policy(raw, str(path), tool_name)
+        if policy == PolicyFile() and not begins:
             # Editors empty a file before they fill it; the built-in roles may be looser.
             raise ConfigError(f"{path}: says nothing any more, expected default or roles")
-        self._file = found
-        for note in found.notes:
+        self._file = policy
+        for note in policy.notes:
             log.warning("%s; the entry has no effect", note)
         return True
 
 
 def tool_name(name: str) -> str | None:
     """The canonical name behind a tool's name or alias; None for no tool."""
-    folded = name.casefold().replace("_", "").replace("-", "")
+    plain_name = name.casefold().replace("_", "").replace("-", "")
     canonical = {tool.replace("_", ""): tool for tool in TOOLS}
-    return canonical.get(folded) or NAMES.get(folded)
+    return canonical.get(plain_name) or NAMES.get(plain_name)
 
 
 def _stamp(path: Path) -> _Stamp | None:
     try:
-        found = os.stat(path)
+        stat = os.stat(path)
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
+    return stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size, stat.st_ino

@@ -79,24 +79,24 @@ class MessageBus:
         Waits while too many messages wait or the disk is nearly full: as long as this has not
         returned, the channel confirms nothing. Raises `StoreError`; then nothing is stored.
         """
-        taken = await self._ingestor.take(channel, account, batch)
+        result = await self._ingestor.take(channel, account, batch)
         self.accepted += len(batch.messages)
-        for lane in taken.lanes:
+        for lane in result.lanes:
             self.wake(lane)
-        for lane in taken.aside:
+        for lane in result.at_once:
             self.wake(lane, aside=True)
-        for lane in taken.told:
+        for lane in result.mail_lanes:
             self._sender.wake(lane)
-        self._approvals.publish_closed(taken.settled)
-        for pressed in taken.pressed:
+        self._approvals.publish_closed(result.closed)
+        for press in result.button_outcomes:
             if self._group is not None:
-                self._group.create_task(self._approvals.acknowledge(pressed), name="a press")
-        for lane in taken.stopped:
+                self._group.create_task(self._approvals.acknowledge(press), name="a press")
+        for lane in result.stopping:
             self._request_stop(lane)
-        for message in taken.fresh:
+        for message in result.new_messages:
             if self._group is not None and (at := self._renderer.reacts(message.route)):
-                seen = at.seen(message.route, message.message_id)
-                self._group.create_task(seen, name="a reaction")
+                reaction = at.seen(message.route, message.message_id)
+                self._group.create_task(reaction, name="a reaction")
 
     async def submit(self, message: InboundMessage) -> None:
         """One message from a source without a cursor; returns once it is on disk. Raises
@@ -129,13 +129,13 @@ class MessageBus:
 
     async def stop(self, lane: str) -> bool:
         """Stop the lane's running turn; False when none runs."""
-        halted = await self._ingestor.stop(lane)
-        self._approvals.publish_closed(halted.settled)
-        for stopped in halted.lanes:
-            self._request_stop(stopped)
-        for woken in halted.woken:
-            self.wake(woken)
-        return halted.stopping is not None
+        result = await self._ingestor.stop(lane)
+        self._approvals.publish_closed(result.closed)
+        for stopping_lane in result.lanes:
+            self._request_stop(stopping_lane)
+        for waiting_lane in result.waiting:
+            self.wake(waiting_lane)
+        return result.stopping is not None
 
     async def drain(self) -> None:
         """No new turns; returns when those that run have ended or rest at a journaled step."""

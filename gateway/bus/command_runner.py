@@ -98,11 +98,11 @@ class CommandRunner:
             # It may show titles and paths that a model has chosen.
             text = quiet(text, sessions.taint_of(tx, claim.session))
         *above, last = self._renderer.render(message.route, text)
-        letter = OutgoingReply(
+        reply = OutgoingReply(
             delivery_id="",  # `finish_command` names it
             route=message.route,
             parts=[*above, replace(last, buttons=buttons)],
             reply_to=message.answer_to,
             event_id=message.event_id,
         )
-        turns.finish_command(tx, claim.seq, letter, time.time())
+        turns.finish_command(tx, claim.seq, reply, time.time())

@@ -14,7 +14,7 @@ from agent.records import frozen
 from gateway.access.approvals import ApprovalService, ButtonOutcome, ClosedApproval
 from gateway.access.chat_membership import ChatMembership
 from gateway.access.control import AccessControl
-from gateway.access.pairing_request import is_petition
+from gateway.access.pairing_request import is_pairing_button
 from gateway.access.pairing_service import PairingService
 from gateway.bus.interrupts import StopResult, stop_lane, stop_subagent
 from gateway.core import keyboard
@@ -83,19 +83,19 @@ class BackpressureLimits:
 
 @frozen
 class IngestResult:
-    """Lanes with new work, those of them with a command that goes past the queue, lanes whose turn
-    is to stop, and lanes with a letter from here; `fresh` are messages that a turn will answer;
-    new `undecoded` updates with their numbers in the inbox; what became of buttons that were
-    pressed, and of questions that a stop withdrew."""
+    """What a batch has brought: lanes with new work; `at_once`: with a command that goes past the
+    queue; `stopping`: whose turn is to stop; `mail_lanes`: with a message to send. Messages that a
+    turn will answer, what became of buttons that were pressed, new `undecoded` updates with their
+    numbers in the inbox, and questions that are `closed`."""
 
     lanes: set[str]
-    aside: set[str] = field(default_factory=set)
-    stopped: set[str] = field(default_factory=set)
-    told: set[str] = field(default_factory=set)
-    fresh: list[InboundMessage] = field(default_factory=list)
-    pressed: list[ButtonOutcome] = field(default_factory=list)
+    at_once: set[str] = field(default_factory=set)
+    stopping: set[str] = field(default_factory=set)
+    mail_lanes: set[str] = field(default_factory=set)
+    new_messages: list[InboundMessage] = field(default_factory=list)
+    button_outcomes: list[ButtonOutcome] = field(default_factory=list)
     undecoded: list[tuple[int, Undecoded]] = field(default_factory=list)
-    settled: list[ClosedApproval] = field(default_factory=list)
+    closed: list[ClosedApproval] = field(default_factory=list)
 
 
 class AuditNotes(Protocol):
@@ -152,18 +152,18 @@ class Ingestor:
             for one in batch.messages
             if not (one.overheard or one.follows) or (one.follows and self._access.is_allowed(one))
         ]
-        heard = [one for one in batch.messages if one.overheard]
+        overheard = [one for one in batch.messages if one.overheard]
         try:
             while True:
                 now = time.time()
-                more = (batch.next_offset, batch.moves, heard, batch.standings)
+                more = (batch.next_offset, batch.moves, overheard, batch.standings)
                 arrival = InboxBatch(channel, account, now, *more)
-                taken = await self._try(arrival, entries, batch.undecoded)
-                if isinstance(taken, IngestResult):
+                result = await self._try(arrival, entries, batch.undecoded)
+                if isinstance(result, IngestResult):
                     break
                 if not batch.waits:
-                    raise taken.refusal()
-                self._hold(str(taken))
+                    raise result.refusal()
+                self._hold(str(result))
                 await asyncio.sleep(self._limits.look_again_s)
         finally:
             if batch.waits:
@@ -171,7 +171,7 @@ class Ingestor:
         for entry in entries:
             if entry.dead_reason == DENIED and not self._access.is_allowed(entry.message):
                 self._tell_how_to_allow(entry.message)
-        for seq, update in taken.undecoded:
+        for seq, update in result.undecoded:
             log.error(
                 "%s:%s: %s could not be decoded and is kept: %s. `kore replay %d` decodes it again",
                 channel,
@@ -180,16 +180,16 @@ class Ingestor:
                 update.reason,
                 seq,
             )
-        if taken.pressed or taken.settled:
+        if result.button_outcomes or result.closed:
             await self._audit_relay.flush()
-        return taken
+        return result
 
     async def stop(self, lane: str) -> StopResult:
         """Store that the lane's running turn is to end."""
-        halted = await self._database.transact(self._stop_lane, lane)
-        if halted.settled:
+        result = await self._database.transact(self._stop_lane, lane)
+        if result.closed:
             await self._audit_relay.flush()
-        return halted
+        return result
 
     def _stop_lane(self, tx: Transaction, lane: str) -> StopResult:
         return stop_lane(tx, self._approvals, lane, "", time.time())
@@ -204,8 +204,8 @@ class Ingestor:
         return InboxEntry(message, _STOP if self._name_of(message) == "stop" else None)
 
     def _name_of(self, message: InboundMessage) -> str | None:
-        typed = self._read_command(message)
-        return None if typed is None else typed.name
+        command = self._read_command(message)
+        return None if command is None else command.name
 
     async def _try(
         self, arrival: InboxBatch, entries: Sequence[InboxEntry], lost: Sequence[Undecoded]
@@ -215,11 +215,11 @@ class Ingestor:
             raise self._database.damage
         if shutil.disk_usage(self._database.folder).free < self._limits.free_bytes:
             return IngestBlocked(NO_DISK, self._limits.free_bytes // 2**20)
-        taken = await self._database.transact(self._store, arrival, entries, lost)
-        if taken is None:
+        result = await self._database.transact(self._store, arrival, entries, lost)
+        if result is None:
             return IngestBlocked(CROWDED, self._limits.waiting)
-        taken.told.update(self._pairing.mention_lanes())
-        return taken
+        result.mail_lanes.update(self._pairing.mention_lanes())
+        return result
 
     def _hold(self, obstacle: str) -> None:
         """Said once for each obstacle: it is looked at every few seconds, and may last for days."""
@@ -238,12 +238,12 @@ class Ingestor:
         delivered again stops nothing that came after it. None, when too many wait."""
         if inbox.waiting_count(tx) >= self._limits.waiting:
             return None
-        typed: list[ButtonOutcome] = []
-        entries = [self._typed(tx, entry, typed) for entry in entries]
+        presses: list[ButtonOutcome] = []
+        entries = [self._as_command(tx, entry, presses) for entry in entries]
         new = [entry for entry in entries if not inbox.is_known(tx, entry.message)]
-        taken = IngestResult(inbox.accept(tx, arrival, entries))
-        taken.pressed.extend(typed)
-        taken.undecoded.extend(undecoded_updates.keep(tx, arrival, lost))
+        result = IngestResult(inbox.accept(tx, arrival, entries))
+        result.button_outcomes.extend(presses)
+        result.undecoded.extend(undecoded_updates.keep(tx, arrival, lost))
         strangers = [entry.message for entry in new if entry.dead_reason == DENIED]
         for message in (entry.message for entry in new):
             with use_locale(self._languages.of(message)):
@@ -256,30 +256,30 @@ class Ingestor:
             if entry.dead_reason == _PRESS:
                 # Carrying it out twice is harmless: who presses again is told what was decided.
                 with use_locale(self._languages.of(entry.message)):
-                    pressed = self._handle_button(tx, entry.message, arrival.now)
-                taken.pressed.append(pressed)
-                taken.settled.extend([pressed.closed] if pressed.closed else [])
-        taken.told.update(self._membership.record(tx, arrival.standings, arrival.now))
+                    press = self._handle_button(tx, entry.message, arrival.now)
+                result.button_outcomes.append(press)
+                result.closed.extend([press.closed] if press.closed else [])
+        result.mail_lanes.update(self._membership.record(tx, arrival.standings, arrival.now))
         for message in (entry.message for entry in new if entry.dead_reason == _STOP):
             with use_locale(self._languages.of(message)):
-                text = self._stop(tx, message, taken, arrival.now)
+                text = self._stop(tx, message, result, arrival.now)
             if text is not None:
-                outbox.put(tx, None, [self._letter(message, text)], arrival.now)
-                taken.told.add(message.session_key)
+                outbox.put(tx, None, [self._reply(message, text)], arrival.now)
+                result.mail_lanes.add(message.session_key)
         for message in (entry.message for entry in new if entry.dead_reason == _UNKNOWN):
             with use_locale(self._languages.of(message)):
                 self._answer_stranger(tx, message, arrival.now)
-            taken.told.add(message.session_key)
-        self._look_behind(tx, new, taken, arrival.now)
-        return taken
+            result.mail_lanes.add(message.session_key)
+        self._look_behind(tx, new, result, arrival.now)
+        return result
 
     def _answer_stranger(self, tx: Transaction, message: InboundMessage, now: float) -> None:
         text = t("I can't read this kind of message. Send it as text, a photo or a file.")
-        letter = replace(self._letter(message, text), delivery_id=_name("unknown", message))
-        outbox.put(tx, None, [letter], now)
+        reply = replace(self._reply(message, text), delivery_id=_name("unknown", message))
+        outbox.put(tx, None, [reply], now)
 
     def _look_behind(
-        self, tx: Transaction, new: Sequence[InboxEntry], taken: IngestResult, now: float
+        self, tx: Transaction, new: Sequence[InboxEntry], result: IngestResult, now: float
     ) -> None:
         """What new messages that a turn answers change for the work that is under way."""
         for message in (entry.message for entry in new if entry.dead_reason is None):
@@ -288,35 +288,35 @@ class Ingestor:
             # An edit may change nothing, and a part of an album is its first one's.
             counts = not (message.edited or message.album) or inbox.waits(tx, message)
             if counts and self._read_command(message) is None:
-                taken.fresh.append(message)
+                result.new_messages.append(message)
             with use_locale(self._languages.of(message)):
-                self._look_past_the_queue(tx, message, taken, now)
+                self._look_past_the_queue(tx, message, result, now)
 
     def _handle_start(
         self, tx: Transaction, message: InboundMessage, now: float, *, stranger: bool
     ) -> None:
         """Whoever brings an invitation is let in; another stranger knocks."""
-        typed = self._read_command(message)
-        code = typed.argument if typed is not None and typed.name == "start" else ""
+        command = self._read_command(message)
+        code = command.argument if command is not None and command.name == "start" else ""
         welcome = code and self._pairing.redeem_invitation(tx, message, code, now)
         if stranger and not welcome:
             self._pairing.handle_stranger(tx, message, now)
 
     def _look_past_the_queue(
-        self, tx: Transaction, message: InboundMessage, taken: IngestResult, now: float
+        self, tx: Transaction, message: InboundMessage, result: IngestResult, now: float
     ) -> None:
         """What becomes of a message while a turn runs in its lane or waits for an answer."""
         lane = message.session_key
-        typed = self._read_command(message)
-        if typed is not None and typed.at_once:
-            taken.aside.add(lane)
-        elif typed is not None and typed.name == "new" and approvals.is_awaited(tx, lane):
+        command = self._read_command(message)
+        if command is not None and command.at_once:
+            result.at_once.add(lane)
+        elif command is not None and command.name == "new" and approvals.is_awaited(tx, lane):
             # Nobody who begins anew will still answer: else all that is said would wait with it.
-            self._halt(tx, message, taken, now)
+            self._halt(tx, message, result, now)
         elif self._approvals.notify_blocked(tx, message, now) or self._tell_paused(
             tx, message, now
         ):
-            taken.told.add(lane)
+            result.mail_lanes.add(lane)
 
     def _tell_paused(self, tx: Transaction, message: InboundMessage, now: float) -> bool:
         """Tell whoever is the first to write into a paused conversation.
@@ -329,41 +329,41 @@ class Ingestor:
             return False
         if message.channel == CONSOLE or len(inbox.waiting_messages(tx, lane)) == 1:
             text = t("⏸ This conversation is paused; your message is queued. /resume continues it.")
-            letter = self._letter(message, text)
+            reply = self._reply(message, text)
             name = f"paused:{lane}:{message.event_id}"
-            told = replace(letter, delivery_id=name, kind="notice")
-            outbox.put(tx, None, [told], now)
+            notice = replace(reply, delivery_id=name, kind="notice")
+            outbox.put(tx, None, [notice], now)
         return True
 
     def _stop(
-        self, tx: Transaction, message: InboundMessage, taken: IngestResult, now: float
+        self, tx: Transaction, message: InboundMessage, result: IngestResult, now: float
     ) -> str | None:
         """What is said of it; None when the turn that ends says it."""
-        typed = self._read_command(message)
-        if typed is not None and (number := typed.argument):
+        command = self._read_command(message)
+        if command is not None and (number := command.argument):
             lane = message.session_key
-            halted, text = stop_subagent(tx, self._approvals, lane, number, now)
-            self._note(halted, taken)
+            stop, text = stop_subagent(tx, self._approvals, lane, number, now)
+            self._note(stop, result)
             return text
-        halted = self._halt(tx, message, taken, now)
-        if halted.stopping == "running":
+        stop = self._halt(tx, message, result, now)
+        if stop.stopping == "running":
             return None
-        return t("⏹ Stopped.") if halted.stopping else t("Nothing is running.")
+        return t("⏹ Stopped.") if stop.stopping else t("Nothing is running.")
 
     def _halt(
-        self, tx: Transaction, message: InboundMessage, taken: IngestResult, now: float
+        self, tx: Transaction, message: InboundMessage, result: IngestResult, now: float
     ) -> StopResult:
-        halted = stop_lane(tx, self._approvals, message.session_key, message.event_id, now)
-        self._note(halted, taken)
-        return halted
+        stop = stop_lane(tx, self._approvals, message.session_key, message.event_id, now)
+        self._note(stop, result)
+        return stop
 
-    def _note(self, halted: StopResult, taken: IngestResult) -> None:
-        taken.stopped.update(halted.lanes)
-        taken.lanes.update(halted.woken)
-        taken.settled.extend(halted.settled)
+    def _note(self, stop: StopResult, result: IngestResult) -> None:
+        result.stopping.update(stop.lanes)
+        result.lanes.update(stop.waiting)
+        result.closed.extend(stop.closed)
 
-    def _typed(
-        self, tx: Transaction, entry: InboxEntry, pressed: list[ButtonOutcome]
+    def _as_command(
+        self, tx: Transaction, entry: InboxEntry, presses: list[ButtonOutcome]
     ) -> InboxEntry:
         """A button below a command's answer is that command, typed by whoever presses it, as
         long as they may speak and the button is not out of date; else it stays a press."""
@@ -374,11 +374,11 @@ class Ingestor:
         text = keyboard.command_of_button(message, session)
         if text is None or not self._access.is_allowed(message):
             return entry
-        pressed.append(ButtonOutcome(message, text, closes=True))
+        presses.append(ButtonOutcome(message, text, closes=True))
         return InboxEntry(replace(message, content=text, pressed=False))
 
     def _handle_button(self, tx: Transaction, message: InboundMessage, now: float) -> ButtonOutcome:
-        if is_petition(message):
+        if is_pairing_button(message):
             return ButtonOutcome(message, self._pairing.press(tx, message, now))
         if keyboard.is_choice(message):
             if not self._access.is_allowed(message):
@@ -404,7 +404,7 @@ class Ingestor:
             message.channel,
         )
 
-    def _letter(self, message: InboundMessage, text: str) -> OutgoingReply:
+    def _reply(self, message: InboundMessage, text: str) -> OutgoingReply:
         route = message.route
         parts = self._renderer.render(route, text)
         return OutgoingReply(

@@ -34,10 +34,10 @@ class Lane:
         """It waits for the disk. Said once: it is tried again every few seconds."""
         if not self.waits:
             log.error("lane %s waits: %s", self.name, why)
-            told = t(
+            text = t(
                 "⏳ The database cannot be written right now. This continues as soon as it can."
             )
-            events.publish(self.name, Notice("warning", told))
+            events.publish(self.name, Notice("warning", text))
         self.waits = True
 
     def report_damage(self, why: StoreCorrupt, events: EventHub) -> None:

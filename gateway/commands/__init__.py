@@ -16,8 +16,8 @@ def command_of(message: InboundMessage) -> str | None:
     if not word.startswith("/"):
         return None
     name = word[1:].partition("@")[0].lower()
-    if (found := find_command(name)) is not None:
-        return found[0]
+    if (entry := find_command(name)) is not None:
+        return entry[0]
     from gateway.commands.suggestions import is_single_word
 
     return "" if is_single_word(message.content) else None
@@ -33,7 +33,7 @@ def read_command(message: InboundMessage) -> TypedCommand | None:
     name = command_of(message)
     if name is None:
         return None
-    return TypedCommand(name, argument_of(message), carried_out_by(name).at_once)
+    return TypedCommand(name, argument_of(message), chat_command(name).at_once)
 
 
 def is_command(message: InboundMessage) -> bool:
@@ -43,13 +43,13 @@ def is_command(message: InboundMessage) -> bool:
 def is_at_once(message: InboundMessage) -> bool:
     """Whether it is a command that goes past the queue."""
     name = command_of(message)
-    return name is not None and carried_out_by(name).at_once
+    return name is not None and chat_command(name).at_once
 
 
-def carried_out_by(name: str) -> ChatCommand:
+def chat_command(name: str) -> ChatCommand:
     """What answers a name that `command_of` returned."""
-    found = find_command(name)
-    return MISTYPED if found is None else found[1]
+    entry = find_command(name)
+    return MISTYPED if entry is None else entry[1]
 
 
 def _words(message: InboundMessage) -> tuple[str, str]:

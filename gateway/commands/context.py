@@ -15,26 +15,26 @@ async def answer_context(call: CommandCall) -> str:
     from gateway.turns.agent_profiles import with_model
 
     services, session = call.services, call.session
-    window, chosen = SessionWindow([], trimmed=False), None
+    window, session_model = SessionWindow([], trimmed=False), None
     if session is not None:
         window = await services.database.transact(windows.load, session)
-        chosen = await services.database.transact(sessions.chosen_model, session)
-    speaking = services.permissions.audience(call.message)
-    speaking = with_model(speaking, call.message, chosen, services.agent.models)
-    found = measure_context(services.agent, speaking)
-    memory = services.agent.workspace.text_of(speaking.memory)
-    filled = parts(found, window.conversation, memory)
-    told = counted_as(services.agent.models.open(speaking.model))
-    if found.factor != 1:
+        session_model = await services.database.transact(sessions.chosen_model, session)
+    audience = services.permissions.audience(call.message)
+    audience = with_model(audience, call.message, session_model, services.agent.models)
+    usage = measure_context(services.agent, audience)
+    memory = services.agent.workspace.text_of(audience.memory)
+    segments = parts(usage, window.conversation, memory)
+    model = counted_as(services.agent.models.open(audience.model))
+    if usage.factor != 1:
         head = t(
             "Context window of {model} (estimate, scaled by {factor:.2f} to match the "
             "model's count):",
-            model=escape_markdown(told),
-            factor=found.factor,
+            model=escape_markdown(model),
+            factor=usage.factor,
         )
     else:
-        head = t("Context window of {model} (estimated):", model=escape_markdown(told))
-    return f"{head}\n```\n{usage_chart(found, filled)}\n```"
+        head = t("Context window of {model} (estimated):", model=escape_markdown(model))
+    return f"{head}\n```\n{usage_chart(usage, segments)}\n```"
 
 
 async def answer_compact(call: CommandCall) -> str:
@@ -43,5 +43,5 @@ async def answer_compact(call: CommandCall) -> str:
         return await call.services.compact(call.claim, call.argument)
     except KoreError as exc:
         # What it comes to is stored in one transaction: whatever failed, the old state stands.
-        told = f"{exc}\n{exc.hint}" if exc.hint else str(exc)
-        return t("⚠️ Nothing was changed: {exc}", exc=escape_markdown(told))
+        problem = f"{exc}\n{exc.hint}" if exc.hint else str(exc)
+        return t("⚠️ Nothing was changed: {exc}", exc=escape_markdown(problem))

@@ -45,7 +45,7 @@ def _pairs(undoing: "UndoService", name: str, last: bool) -> "Pairs":
     if last and steps:
         steps = [step for step in steps if step.turn == steps[0].turn]
     below = undoing.find(name) if name else undoing.root.anchor
-    found = {}
+    pairs = {}
     for path, pair in report.changes_since(steps, undoing.changes.blobs).items():
         try:
             undoing.check(path)
@@ -53,5 +53,5 @@ def _pairs(undoing: "UndoService", name: str, last: bool) -> "Pairs":
             continue
         is_folder = "folder" in {state.kind for state in pair if state}
         if path.is_relative_to(below) and not is_folder:
-            found[path] = pair
-    return found
+            pairs[path] = pair
+    return pairs

@@ -13,7 +13,7 @@ from agent.tools.runner import Permissions
 from agent.turn.context_usage import PromptAudience
 from gateway.access.control import AccessControl
 from gateway.access.pairing_service import PairingService
-from gateway.commands import argument_of, carried_out_by, command_of, read_command
+from gateway.commands import argument_of, chat_command, command_of, read_command
 from gateway.commands.table import ChatCommand
 from gateway.core import keyboard
 from gateway.core.markdown import escape_markdown
@@ -144,7 +144,7 @@ class CommandDispatcher:
         return CommandCall(name, argument_of(claim.message), claim, now, self.services)
 
     def _command(self, claim: CommandClaim) -> ChatCommand:
-        return carried_out_by(command_of(claim.message) or "")
+        return chat_command(command_of(claim.message) or "")
 
 
 def _function(path: str) -> Any:

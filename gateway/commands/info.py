@@ -51,18 +51,20 @@ def answer_status(call: CommandCall, tx: Transaction) -> str:
             lines.append(f"⚠️ {text}")
         out = chats.unreachable_chats(tx)
         if out:
-            listed = ", ".join(f"{one['chat']} ({one['reason']})" for one in out[:_MAX_UNREACHABLE])
+            unreachable = ", ".join(
+                f"{one['chat']} ({one['reason']})" for one in out[:_MAX_UNREACHABLE]
+            )
             more = " …" if len(out) > _MAX_UNREACHABLE else ""
             lines.append(
-                t("Chats I cannot write to: {chats}", chats=escape_markdown(listed + more))
+                t("Chats I cannot write to: {chats}", chats=escape_markdown(unreachable + more))
             )
     return "\n".join(lines)
 
 
 def _model_line(call: CommandCall, name: str) -> str:
     """With what a name of the configuration, such as "default", stands for."""
-    known = call.services.agent.models.known
-    entry = next((one.model for one in known if one.name == name != one.model), None)
+    models = call.services.agent.models.known
+    entry = next((one.model for one in models if one.name == name != one.model), None)
     return t("Model: {model}", model=code(name)) + (f" ({escape_markdown(entry)})" if entry else "")
 
 
@@ -76,14 +78,14 @@ async def answer_agents(call: CommandCall) -> str:
     from gateway.turns.agent_profiles import origin, summary_of
 
     services = call.services
-    found = await asyncio.to_thread(services.agent.subagents.load, call.folder)
+    agents = await asyncio.to_thread(services.agent.subagents.load, call.folder)
     lines = []
-    for one in list(found.values())[:_MAX_AGENTS]:
-        told = escape_markdown(summary_of(one)[:120])
+    for one in list(agents.values())[:_MAX_AGENTS]:
+        summary = escape_markdown(summary_of(one)[:120])
         where = f" ({escape_markdown(origin(one))})" if call.is_owner else ""
-        lines.append(f"- {code(one.name)}{where}: {told}")
-    if len(found) > _MAX_AGENTS:
-        lines.append(t("… and {found} more: `kore agents list`", found=len(found) - _MAX_AGENTS))
+        lines.append(f"- {code(one.name)}{where}: {summary}")
+    if len(agents) > _MAX_AGENTS:
+        lines.append(t("… and {found} more: `kore agents list`", found=len(agents) - _MAX_AGENTS))
     return "\n".join([*lines, "", t("Ask me to give one of them a task.")])
 
 
@@ -159,8 +161,8 @@ def answer_elsewhere(call: CommandCall, tx: Transaction) -> str:
 
 
 def cron_choices(call: CommandCall, tx: Transaction) -> list[KeyboardChoice]:
-    wanted = call.services.jobs.choices(tx, call.message)
-    return [KeyboardChoice(label, "cron", argument) for label, argument in wanted]
+    choices = call.services.jobs.choices(tx, call.message)
+    return [KeyboardChoice(label, "cron", argument) for label, argument in choices]
 
 
 def answer_cron(call: CommandCall, tx: Transaction) -> str:

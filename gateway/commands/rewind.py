@@ -26,10 +26,10 @@ async def answer_rewind(call: CommandCall) -> str:
     key = f"command:{call.claim.seq}"
     # A repetition finds the chat in its new conversation, which knows no such message.
     if (fork := await call.services.database.transact(rewinding.done, key)) is not None:
-        return _forked(fork)
+        return _fork_text(fork)
     undoing = UndoService(call)
-    asked = await call.services.database.transact(rewinding.asked, undoing.session)
-    if not asked:
+    points = await call.services.database.transact(rewinding.asked, undoing.session)
+    if not points:
         if not await call.services.database.transact(rewinding.is_copy, undoing.session):
             raise KoreError(t("there is no message to go back to yet"))
         raise KoreError(
@@ -41,33 +41,33 @@ async def answer_rewind(call: CommandCall) -> str:
         )
     words = call.argument.lower().split()
     if not words:
-        return await undoing.run(lambda: _list(undoing, asked))
-    since = _chosen(words, asked)
-    wanted = frozenset(words[1:])
-    moves = await undoing.run(lambda: _plan(undoing, since, force="force" in wanted))
-    if not wanted & {"files", "both"}:
+        return await undoing.run(lambda: _list(undoing, points))
+    since = _find_point(words, points)
+    options = frozenset(words[1:])
+    moves = await undoing.run(lambda: _plan(undoing, since, force="force" in options))
+    if not options & {"files", "both"}:
         return _preview(undoing, moves, words[0], since)
     undoing.require(moves, "undo")
-    done = await undoing.carry_out(moves, "undo")
-    told = undoing.describe(done, "undo") or t("No files needed restoring.")
-    if "both" not in wanted:
-        return told
+    step = await undoing.carry_out(moves, "undo")
+    report = undoing.describe(step, "undo") or t("No files needed restoring.")
+    if "both" not in options:
+        return report
     owner = SessionOwner(call.message.principal, call.message.session_key)
     fork = await call.services.database.transact(
         rewinding.rewind, key, undoing.session, since.turn, owner, call.now
     )
     back = t("`/resume {id}` goes back.", id=undoing.session)
-    return f"{told}\n{_forked(fork)} {back}"
+    return f"{report}\n{_fork_text(fork)} {back}"
 
 
-def _chosen(words: list[str], asked: list[RewindPoint]) -> RewindPoint:
+def _find_point(words: list[str], points: list[RewindPoint]) -> RewindPoint:
     """The message that is named. Raises `KoreError`."""
-    if not words[0].isdecimal() or not 1 <= int(words[0][:9]) <= len(asked):
+    if not words[0].isdecimal() or not 1 <= int(words[0][:9]) <= len(points):
         raise KoreError(
             t(
                 "found {words!r}, expected the number of a message, 1 to {asked}",
                 words=words[0][:20],
-                asked=len(asked),
+                asked=len(points),
             ),
             hint=t("/rewind lists them."),
         )
@@ -78,7 +78,7 @@ def _chosen(words: list[str], asked: list[RewindPoint]) -> RewindPoint:
                 unknown=min(unknown)[:20],
             )
         )
-    return asked[int(words[0]) - 1]
+    return points[int(words[0]) - 1]
 
 
 def _plan(undoing: "UndoService", since: RewindPoint, *, force: bool) -> "tuple[PathChange, ...]":
@@ -87,14 +87,14 @@ def _plan(undoing: "UndoService", since: RewindPoint, *, force: bool) -> "tuple[
     return undoing.reversal.plan(UndoRequest(since=since.turn, force=force))
 
 
-def _list(undoing: "UndoService", asked: list[RewindPoint]) -> str:
+def _list(undoing: "UndoService", points: list[RewindPoint]) -> str:
 
     paths: dict[int, set[object]] = {}
     for step in undoing.changes.ledger.steps(undoing.session):
-        done = {c.path for c in step.changes if c.standing == "done" and _is_file(c)}
-        paths.setdefault(step.turn, set()).update(done)
+        paths_done = {c.path for c in step.changes if c.standing == "done" and _is_file(c)}
+        paths.setdefault(step.turn, set()).update(paths_done)
     lines = []
-    for number, one in list(enumerate(asked, 1))[-_MAX_POINTS:]:
+    for number, one in list(enumerate(points, 1))[-_MAX_POINTS:]:
         count = len(paths.get(one.turn, ()))
         files = plural(count, ", {n} file changed", ", {n} files changed") if count else ""
         at = time.strftime("%H:%M", time.localtime(one.at))
@@ -109,8 +109,8 @@ def _preview(
     from agent.undo import report
     from agent.undo.ledger import UndoneStep
 
-    told = report.describe(UndoneStep(moves), "undo", undoing.root, would=True)
-    would = told or t("No files would change.")
+    changes = report.describe(UndoneStep(moves), "undo", undoing.root, would=True)
+    would = changes or t("No files would change.")
     lines = [
         t(
             "Back to before message {number}: {escaped}",
@@ -129,7 +129,7 @@ def _preview(
     return "\n".join(lines)
 
 
-def _forked(fork: str) -> str:
+def _fork_text(fork: str) -> str:
     return t("This is now conversation `{fork}`, which ends before that message.", fork=fork)
 
 

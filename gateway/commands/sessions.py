@@ -25,17 +25,17 @@ _MAX_INDEX_CHUNKS = 10
 def session_choices(call: CommandCall, tx: Transaction) -> list[KeyboardChoice]:
     """The numbers of the list, each bound to its conversation: titles are not written into a
     button, which is not sealed."""
-    listed = sessions.recent(tx, MAX_SESSIONS, scope_of(call))
-    return [KeyboardChoice(str(n), "resume", info.id) for n, info in enumerate(listed, 1)]
+    infos = sessions.recent(tx, MAX_SESSIONS, scope_of(call))
+    return [KeyboardChoice(str(n), "resume", info.id) for n, info in enumerate(infos, 1)]
 
 
 def answer_sessions(call: CommandCall, tx: Transaction) -> str:
     if call.argument:
         return _search(call, tx)
-    listed = sessions.recent(tx, MAX_SESSIONS, scope_of(call))
-    if not listed:
+    infos = sessions.recent(tx, MAX_SESSIONS, scope_of(call))
+    if not infos:
         return t("You have no conversations here yet.")
-    return "\n".join([t("Your conversations here:"), *session_lines(call, listed), "", t(_HOW)])
+    return "\n".join([t("Your conversations here:"), *session_lines(call, infos), "", t(_HOW)])
 
 
 _HOW = mark_for_translation("`/resume N` continues one, `/sessions WORDS` searches them.")
@@ -59,27 +59,27 @@ _STATES: dict[SessionState, str] = {
 }
 
 
-def session_lines(call: CommandCall, listed: Sequence[SessionInfo]) -> list[str]:
+def session_lines(call: CommandCall, infos: Sequence[SessionInfo]) -> list[str]:
     return [
         f"{n}. `{info.id}` {escape_markdown(info.name) or t('(empty)')}"
         + f", {_date_text(info.last_active_at)}"
         + _state_text(info, here=info.id == call.session)
-        for n, info in enumerate(listed, 1)
+        for n, info in enumerate(infos, 1)
     ]
 
 
 def _search(call: CommandCall, tx: Transaction) -> str:
     try:
         whole = any(search.enter_older(tx) for _ in range(_MAX_INDEX_CHUNKS))
-        found = search.look_up(tx, call.argument, scope_of(call), _MAX_HITS)
+        hits = search.look_up(tx, call.argument, scope_of(call), _MAX_HITS)
     except KoreError as exc:
         return escape_markdown(f"{str(exc)[0].upper()}{str(exc)[1:]}.")
-    told = [
-        f"- `{hit.session}` {_date_text(hit.at)}: {escape_markdown(hit.snippet)}" for hit in found
+    lines = [
+        f"- `{hit.session}` {_date_text(hit.at)}: {escape_markdown(hit.snippet)}" for hit in hits
     ]
     if not whole:
-        told.append(t("Older messages are still being indexed; try again later to search them."))
-    return "\n".join(told) or t("Nothing found in your conversations here.")
+        lines.append(t("Older messages are still being indexed; try again later to search them."))
+    return "\n".join(lines) or t("Nothing found in your conversations here.")
 
 
 def _state_text(info: SessionInfo, *, here: bool) -> str:
@@ -107,14 +107,14 @@ def answer_fork(call: CommandCall, tx: Transaction) -> str:
 
 
 async def answer_new(call: CommandCall) -> str:
-    begun, is_left = await call.services.database.transact(_begin_session, call)
-    told = t("New conversation `{id}`. The previous one is saved.", id=begun)
+    session, is_left = await call.services.database.transact(_begin_session, call)
+    text = t("New conversation `{id}`. The previous one is saved.", id=session)
     if call.session is None or not is_left:
-        return told
+        return text
     toolbox = call.services.agent.toolbox
-    ended = ended_now(toolbox.tasks(call.session), code)
+    stop_notice = ended_now(toolbox.tasks(call.session), code)
     await toolbox.end(call.session)
-    return f"{told} {ended}".rstrip()
+    return f"{text} {stop_notice}".rstrip()
 
 
 def _begin_session(tx: Transaction, call: CommandCall) -> tuple[str, bool]:
@@ -122,12 +122,12 @@ def _begin_session(tx: Transaction, call: CommandCall) -> tuple[str, bool]:
     message, old = call.message, call.session
     if old is not None and sessions.is_begun_by(tx, old, call.claim.seq):
         return old, False  # a repetition: a crash came before the answer was stored
-    begun = sessions.create_session(tx, message.principal, call.now, lane=message.session_key)
-    sessions.note_begun_by(tx, begun, call.claim.seq)
+    session = sessions.create_session(tx, message.principal, call.now, lane=message.session_key)
+    sessions.note_begun_by(tx, session, call.claim.seq)
     if old is not None:
-        sessions.keep_queue_mode(tx, old, begun)
-        sessions.carry_trace(tx, old, begun)
-    return begun, old is not None and not sessions.is_in_use(tx, old)
+        sessions.keep_queue_mode(tx, old, session)
+        sessions.carry_trace(tx, old, session)
+    return session, old is not None and not sessions.is_in_use(tx, old)
 
 
 _AUTOMATIC_NAME = "auto"
@@ -143,46 +143,46 @@ def answer_rename(call: CommandCall, tx: Transaction) -> str:
             "auto` restores the automatic name.",
             name=escape_markdown(name),
         )
-    wanted = "" if call.argument == _AUTOMATIC_NAME else call.argument
+    name = "" if call.argument == _AUTOMATIC_NAME else call.argument
     try:
-        kept = session_admin.rename(tx, call.begun_session(tx), wanted)
+        new_name = session_admin.rename(tx, call.begun_session(tx), name)
     except KoreError as exc:
         return t("Not renamed: {exc}.", exc=escape_markdown(str(exc)))
-    if kept:
-        return t("This conversation is now called “{name}”.", name=escape_markdown(kept))
+    if new_name:
+        return t("This conversation is now called “{name}”.", name=escape_markdown(new_name))
     return t("Automatic name restored for this conversation.")
 
 
 def answer_resume(call: CommandCall, tx: Transaction) -> str:
-    wanted, here = call.argument, call.session
-    if not wanted and here and session_admin.status_of(tx, here) == "paused":
+    argument, here = call.argument, call.session
+    if not argument and here and session_admin.status_of(tx, here) == "paused":
         session_admin.set_status(tx, here, "open")
         return t("Continuing conversation `{here}`.", here=here)
-    listed = sessions.recent(tx, MAX_SESSIONS, scope_of(call))
-    if not wanted:
-        told = session_lines(call, listed) or [t("There are none yet.")]
-        return "\n".join([t("`/resume N` continues one of these:"), *told])
-    if wanted.isdecimal() and len(wanted) <= len(str(MAX_SESSIONS)):
-        if not 1 <= int(wanted) <= len(listed):
+    infos = sessions.recent(tx, MAX_SESSIONS, scope_of(call))
+    if not argument:
+        lines = session_lines(call, infos) or [t("There are none yet.")]
+        return "\n".join([t("`/resume N` continues one of these:"), *lines])
+    if argument.isdecimal() and len(argument) <= len(str(MAX_SESSIONS)):
+        if not 1 <= int(argument) <= len(infos):
             return t(
-                "There is no conversation number {wanted}; `/sessions` lists them.", wanted=wanted
+                "There is no conversation number {wanted}; `/sessions` lists them.", wanted=argument
             )
-        found = listed[int(wanted) - 1].id
+        session = infos[int(argument) - 1].id
     else:
-        names = session_admin.named(tx, wanted, scope_of(call))
+        names = session_admin.named(tx, argument, scope_of(call))
         if len(names) != 1:
             return t(
                 "Several conversations match; `/sessions` lists them."
                 if names
                 else "None of your conversations match; `/sessions` lists them."
             )
-        (found,) = names
-    session_admin.set_status(tx, found, "open")
-    sessions.bind(tx, call.message.session_key, found)
-    (info,) = sessions.recent(tx, 1, session=found)
+        (session,) = names
+    session_admin.set_status(tx, session, "open")
+    sessions.bind(tx, call.message.session_key, session)
+    (info,) = sessions.recent(tx, 1, session=session)
     return plural(
         info.messages,
         "Back in conversation `{id}` ({n} message).",
         "Back in conversation `{id}` ({n} messages).",
-        id=found,
+        id=session,
     )

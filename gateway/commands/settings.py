@@ -40,37 +40,37 @@ def answer_mode(call: CommandCall, tx: Transaction) -> str:
     Only the owner may loosen it; others may tighten it, and in their own chat take that back.
     """
     message, session = call.message, call.session
-    first = call.services.default_mode(message.channel)
-    stored = sessions.chosen_mode(tx, session) if session else None
-    current = mode_of(message, stored, first, owner=call.is_owner)
-    wanted = call.argument.casefold() if call.name == "mode" else call.name
-    if not wanted:
+    default = call.services.default_mode(message.channel)
+    session_mode = sessions.chosen_mode(tx, session) if session else None
+    current = mode_of(message, session_mode, default, owner=call.is_owner)
+    mode_name = call.argument.casefold() if call.name == "mode" else call.name
+    if not mode_name:
         lines = [t("Mode: `{current}`. `/mode NAME` changes it:", current=current)]
         return "\n".join([*lines, *(f"- `{mode}` {t(_MODE_MEANINGS[mode])}" for mode in MODES)])
-    if not is_mode(wanted):
-        known = ", ".join(f"`{mode}`" for mode in MODES)
+    if not is_mode(mode_name):
+        names = ", ".join(f"`{mode}`" for mode in MODES)
         return t(
             "Unknown mode; choose one of {known}. Still using `{current}`.",
-            known=known,
+            known=names,
             current=current,
         )
-    limit = first if message.private else current
-    if not call.is_owner and MODES.index(wanted) > MODES.index(limit):
+    limit = default if message.private else current
+    if not call.is_owner and MODES.index(mode_name) > MODES.index(limit):
         return t(
             "Only the owner can choose `{wanted}` here. Still using `{current}`.",
-            wanted=wanted,
+            wanted=mode_name,
             current=current,
         )
     session = call.begun_session(tx)
-    sessions.choose_mode(tx, session, wanted)
-    if MODES.index(wanted) > MODES.index(current):
-        reason = f"{current} became {wanted} by {message.principal}"
-        params = {"mode": wanted, "who": message.principal, "chat": message.session_key}
+    sessions.choose_mode(tx, session, mode_name)
+    if MODES.index(mode_name) > MODES.index(current):
+        reason = f"{current} became {mode_name} by {message.principal}"
+        params = {"mode": mode_name, "who": message.principal, "chat": message.session_key}
         audit_outbox.put(tx, AuditNote(call.now, "mode", reason, params, session=session))
     return t(
         "Mode of this conversation: `{mode}`, {meaning}.",
-        mode=wanted,
-        meaning=t(_MODE_MEANINGS[wanted]),
+        mode=mode_name,
+        meaning=t(_MODE_MEANINGS[mode_name]),
     )
 
 
@@ -96,28 +96,28 @@ def language_choices(call: CommandCall, tx: Transaction) -> list[KeyboardChoice]
 
 def answer_language(call: CommandCall, tx: Transaction) -> str:
     languages, message = call.services.languages, call.message
-    wanted = call.argument.strip()
-    if not wanted:
+    name = call.argument.strip()
+    if not name:
         return _language_text(languages.of(message))
-    found = _parse_language(wanted)
-    if found is None:
+    language = _parse_language(name)
+    if language is None:
         return (
-            t("Language {name} is not supported yet.", name=escape_markdown(wanted[:40]))
+            t("Language {name} is not supported yet.", name=escape_markdown(name[:40]))
             + f"\n{_language_lines()}"
         )
-    current = languages.choose(tx, message, None if found == AUTO_LANGUAGE else found)
+    current = languages.choose(tx, message, None if language == AUTO_LANGUAGE else language)
     with use_locale(current):
         return t("Language set to {name}.", name=LANGUAGE_NAMES[current])
 
 
-def _parse_language(wanted: str) -> str | None:
+def _parse_language(name: str) -> str | None:
     """The language that is meant; None for one that is not there."""
-    word = wanted.casefold()
+    word = name.casefold()
     if word in (AUTO_LANGUAGE, *_LANGUAGE_ALIASES):
         return _LANGUAGE_ALIASES.get(word, AUTO_LANGUAGE)
-    known = {language.casefold(): language for language in LANGUAGES}
-    if word in known or word.startswith(("zh-", "zh_", "en-", "en_")) or word == "zh":
-        return known.get(word) or language_of(word)
+    codes = {language.casefold(): language for language in LANGUAGES}
+    if word in codes or word.startswith(("zh-", "zh_", "en-", "en_")) or word == "zh":
+        return codes.get(word) or language_of(word)
     return None
 
 
@@ -135,8 +135,8 @@ _MAX_MODEL_BUTTONS = 12
 
 
 def model_choices(call: CommandCall, tx: Transaction) -> list[KeyboardChoice]:
-    known = [model.name for model in call.services.agent.models.known]
-    names = dict.fromkeys([*known, *PROFILES])
+    configured = [model.name for model in call.services.agent.models.known]
+    names = dict.fromkeys([*configured, *PROFILES])
     return [KeyboardChoice(name, "model", name, of_session=True) for name in names][
         :_MAX_MODEL_BUTTONS
     ]
@@ -146,18 +146,18 @@ def answer_model(call: CommandCall, tx: Transaction) -> str:
     models, name = call.services.agent.models, call.argument
     now_chosen = model_of_call(call, tx)
     if not name:
-        known = ", ".join(code(model.name) for model in models.known)
+        configured = ", ".join(code(model.name) for model in models.known)
         profiles = ", ".join(f"`{profile}`" for profile in PROFILES)
         return t(
             "Model: {model}. Configured: {known}. `/model NAME` changes it; profiles: {profiles}."
-            if known
+            if configured
             else "Model: {model}. `/model NAME` changes it; profiles: {profiles}.",
             model=code(now_chosen),
-            known=known,
+            known=configured,
             profiles=profiles,
         )
-    offered = {models.default, *PROFILES, *(model.name for model in models.known)}
-    if not call.is_owner and name not in offered:
+    allowed_names = {models.default, *PROFILES, *(model.name for model in models.known)}
+    if not call.is_owner and name not in allowed_names:
         return t(
             "Only the owner can choose a model that is not configured. Still using {now_chosen}.",
             now_chosen=code(now_chosen),
@@ -179,8 +179,8 @@ def answer_model(call: CommandCall, tx: Transaction) -> str:
 def model_of_call(call: CommandCall, tx: Transaction) -> str:
     """The model that this conversation is answered by."""
     own = sessions.chosen_model(tx, call.session) if call.session else None
-    models, speaking = call.services.agent.models, call.services.permissions.audience(call.message)
-    return with_model(speaking, call.message, own, models).model or models.default
+    models, audience = call.services.agent.models, call.services.permissions.audience(call.message)
+    return with_model(audience, call.message, own, models).model or models.default
 
 
 _QUEUE_MEANINGS: dict[QueueMode, str] = {
@@ -196,18 +196,18 @@ _MAX_WAITING_CHARS = 60
 
 def answer_queue(call: CommandCall, tx: Transaction) -> str:
     mode = sessions.queue_mode_of_lane(tx, call.message.session_key)
-    wanted = call.argument.casefold()
-    if not wanted:
+    name = call.argument.casefold()
+    if not name:
         return "\n".join([*_waiting_lines(call, tx), "", *_queue_mode_lines(mode)])
-    chosen = next((known for known in get_args(QueueMode) if known == wanted), None)
-    if chosen is None:
-        known = ", ".join(f"`{name}`" for name in _QUEUE_MEANINGS)
+    new_mode = next((one for one in get_args(QueueMode) if one == name), None)
+    if new_mode is None:
+        names = ", ".join(f"`{name}`" for name in _QUEUE_MEANINGS)
         return t(
-            "Unknown mode; choose one of {known}. Still using `{mode}`.", known=known, mode=mode
+            "Unknown mode; choose one of {known}. Still using `{mode}`.", known=names, mode=mode
         )
-    sessions.choose_queue_mode(tx, call.begun_session(tx), chosen)
-    meaning = t(_QUEUE_MEANINGS[chosen])
-    return t("Messages sent while I work: `{mode}`, {meaning}.", mode=chosen, meaning=meaning)
+    sessions.choose_queue_mode(tx, call.begun_session(tx), new_mode)
+    meaning = t(_QUEUE_MEANINGS[new_mode])
+    return t("Messages sent while I work: `{mode}`, {meaning}.", mode=new_mode, meaning=meaning)
 
 
 def _waiting_lines(call: CommandCall, tx: Transaction) -> list[str]:
@@ -251,19 +251,19 @@ def answer_thinking(call: CommandCall, tx: Transaction) -> str:
         now = replace(now, wanted=True)
     general = call.services.agent.settings.thinking
     word = call.argument.casefold()
-    known = ", ".join(f"`{choice}`" for choice in _THINKING_CHOICES)
-    usage, current = t("`/thinking` accepts {known}.", known=known), _thinking_text(now, general)
+    choices = ", ".join(f"`{choice}`" for choice in _THINKING_CHOICES)
+    usage, current = t("`/thinking` accepts {known}.", known=choices), _thinking_text(now, general)
     if not word:
         return f"{current} {usage}"
     if word not in _THINKING_CHOICES:
         return f"{usage} {current}"
-    chosen = replace(now, **_THINKING_CHOICES[word])
-    sessions.choose_thinking(tx, call.begun_session(tx), chosen)
-    return _thinking_text(chosen, general)
+    new_choice = replace(now, **_THINKING_CHOICES[word])
+    sessions.choose_thinking(tx, call.begun_session(tx), new_choice)
+    return _thinking_text(new_choice, general)
 
 
 def _thinking_text(now: ThinkingChoice, general: bool | None) -> str:
-    wanted = general if now.wanted is None else now.wanted
+    is_on = general if now.wanted is None else now.wanted
     words = {
         True: mark_for_translation("on"),
         False: mark_for_translation("off"),
@@ -273,7 +273,7 @@ def _thinking_text(now: ThinkingChoice, general: bool | None) -> str:
         "Thinking in this conversation: {wanted}, shown."
         if now.shown
         else "Thinking in this conversation: {wanted}, hidden.",
-        wanted=t(words[wanted]),
+        wanted=t(words[is_on]),
     )
 
 
@@ -285,18 +285,20 @@ _TRACE_MEANINGS: dict[Trace, str] = {
 
 
 def answer_verbose(call: CommandCall, tx: Transaction) -> str:
-    first = call.services.renderer.trace(call.message.route)
-    if first is None:
+    default = call.services.renderer.trace(call.message.route)
+    if default is None:
         return t("The terminal always shows the steps; `/verbose` is for chats.")
-    chosen = sessions.trace_of_session(tx, call.session) if call.session else None
-    wanted = call.argument.casefold()
-    level = next((one for one in get_args(Trace) if one == wanted), None)
+    session_level = sessions.trace_of_session(tx, call.session) if call.session else None
+    name = call.argument.casefold()
+    level = next((one for one in get_args(Trace) if one == name), None)
     if level is None:
         head = t(
             "Detail below answers: `{level}`. `/verbose NAME` changes it:",
-            level=chosen or first,
+            level=session_level or default,
         )
-        return "\n".join([head, *(f"- `{one}` {t(told)}" for one, told in _TRACE_MEANINGS.items())])
+        return "\n".join(
+            [head, *(f"- `{one}` {t(meaning)}" for one, meaning in _TRACE_MEANINGS.items())]
+        )
     sessions.choose_trace(tx, call.begun_session(tx), level)
     return t(
         "Detail below answers: `{level}`, {meaning}.",

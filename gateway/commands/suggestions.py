@@ -24,21 +24,21 @@ def is_single_word(text: str) -> bool:
 
 def suggest(text: str) -> str | None:
     """The name of the command that a single word with a slash comes close to."""
-    found = _WORD.fullmatch(text.strip())
-    if found is None or len(found[1]) < _SHORTEST_CHARS:
+    match = _WORD.fullmatch(text.strip())
+    if match is None or len(match[1]) < _SHORTEST_CHARS:
         return None
     from difflib import get_close_matches
 
     # "start" is what programs send, not people.
     names = [*(name for name in COMMANDS if name != "start"), *ALIASES]
-    return next(iter(get_close_matches(found[1].lower(), names, 1, _CLOSE)), None)
+    return next(iter(get_close_matches(match[1].lower(), names, 1, _CLOSE)), None)
 
 
 def command_in(text: str) -> ChatCommand | None:
     """What carries a line out; None when it is for the model."""
     word = next(iter(text.split()), "")
-    found = find_command(word[1:].lower()) if word.startswith("/") else None
-    return found[1] if found else MISTYPED if is_single_word(text) else None
+    entry = find_command(word[1:].lower()) if word.startswith("/") else None
+    return entry[1] if entry else MISTYPED if is_single_word(text) else None
 
 
 def answer_mistyped(call: "CommandCall", tx: Transaction) -> str:

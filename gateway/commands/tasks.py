@@ -26,20 +26,23 @@ def answer_tasks(call: CommandCall, tx: Transaction) -> str:
     tasks = toolbox.tasks(session) if session else []
     if action:
         return _kill(call, session or "", name.strip())
-    found = store.latest(tx, call.message.session_key, _MAX_SUBAGENTS)
-    errands = list(_subagent_lines(call, found))
-    if any(one.state == "running" for one in found):
-        errands.append(t("`/stop NUMBER` stops a sub-agent; `/stop` stops everything."))
+    subagents = store.latest(tx, call.message.session_key, _MAX_SUBAGENTS)
+    subagent_lines = list(_subagent_lines(call, subagents))
+    if any(one.state == "running" for one in subagents):
+        subagent_lines.append(t("`/stop NUMBER` stops a sub-agent; `/stop` stops everything."))
     if not tasks:
         nothing = t("No background tasks in this conversation.")
-        return "\n".join(errands) or nothing
-    lines = [*errands, *(f"- `{task.id}` {_title(task.title)}: {task.state}" for task in tasks)]
+        return "\n".join(subagent_lines) or nothing
+    lines = [
+        *subagent_lines,
+        *(f"- `{task.id}` {_title(task.title)}: {task.state}" for task in tasks),
+    ]
     return "\n".join([*lines, t("`/tasks kill ID` stops one (owner only).")])
 
 
-def _subagent_lines(call: CommandCall, found: Sequence[SubagentTask]) -> Iterator[str]:
+def _subagent_lines(call: CommandCall, subagents: Sequence[SubagentTask]) -> Iterator[str]:
     """The sub-agents of this chat: those that work, and the latest that have ended."""
-    for one in found:
+    for one in subagents:
         took = (one.ended_at or call.now) - one.asked_at
         state = t(_STATES.get(one.state, one.state))
         if one.background:
@@ -52,9 +55,9 @@ def _kill(call: CommandCall, session: str, name: str) -> str:
     if not call.is_owner:
         return t("Only the owner can stop background tasks here.")
     if not call.services.agent.toolbox.kill(session, name):
-        said = t("No background task is called {name}; see `/tasks`.", name=code(name))
+        sentence = t("No background task is called {name}; see `/tasks`.", name=code(name))
         other = t("`/stop NUMBER` stops a sub-agent.") if name.isdecimal() else ""
-        return f"{said} {other}".rstrip()
+        return f"{sentence} {other}".rstrip()
     return t("Stopping {name} and everything it started.", name=code(name))
 
 

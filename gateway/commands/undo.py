@@ -17,15 +17,15 @@ async def answer_undo(call: CommandCall) -> str:
     from gateway.commands.undo_service import UndoService
 
     undoing = UndoService(call)
-    wish = _undo_request(undoing, call)
-    moves = await undoing.run(lambda: undoing.reversal.plan(wish))
-    undoing.require(moves, wish.direction)
-    done = await undoing.carry_out(moves, wish.direction)
-    if told := undoing.describe(done, wish.direction):
-        return told
-    undo = wish.direction == "undo"
-    if wish.path:
-        path = escape_markdown(str(wish.path))
+    request = _undo_request(undoing, call)
+    moves = await undoing.run(lambda: undoing.reversal.plan(request))
+    undoing.require(moves, request.direction)
+    step = await undoing.carry_out(moves, request.direction)
+    if report := undoing.describe(step, request.direction):
+        return report
+    undo = request.direction == "undo"
+    if request.path:
+        path = escape_markdown(str(request.path))
         return t(
             "There is nothing to undo in {path}."
             if undo

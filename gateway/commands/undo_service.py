@@ -73,13 +73,13 @@ class UndoService:
         key = f"command:{self.call.claim.seq}"
         return await self.run(lambda: self.reversal.carry_out(key, direction, moves))
 
-    def describe(self, done: UndoneStep, direction: Direction) -> str:
+    def describe(self, step: UndoneStep, direction: Direction) -> str:
         """What it came to, as markdown."""
         lines = [
             escape_markdown(line)
-            for line in report.describe(done, direction, self.root).splitlines()
+            for line in report.describe(step, direction, self.root).splitlines()
         ]
-        if any(move.verdict in ("changed", "shared") for move in done.moves):
+        if any(move.verdict in ("changed", "shared") for move in step.moves):
             lines.append(t("`/undo force` also undoes changes made by others; /redo reverts it."))
         return "\n".join(lines)
 
@@ -88,8 +88,8 @@ class UndoService:
         return ToolRequest(tool, effect, {}, self.root, **paths)  # type: ignore[arg-type]
 
     def _allows(self, request: ToolRequest) -> bool:
-        rules, message = self.call.services.permissions, self.call.message
-        policy = rules.permissions([message], self.session, None, turn=0).policy
+        permissions, message = self.call.services.permissions, self.call.message
+        policy = permissions.permissions([message], self.session, None, turn=0).policy
         return policy.decide(request).verdict == "allow"
 
 

@@ -71,10 +71,10 @@ class ApprovalPrompt:
 
 def title_of(request: ApprovalRequest) -> str:
     """A few words: the tool, and what tells the call apart."""
-    told = request.command or next(
+    subject = request.command or next(
         (str(request.arguments[key]) for key in _TELLING if request.arguments.get(key)), ""
     )
-    line = " ".join(f"{request.tool} {told}".split())
+    line = " ".join(f"{request.tool} {subject}".split())
     return line if len(line) <= _TITLE_CHARS else f"{line[: _TITLE_CHARS - 1]}…"
 
 
@@ -135,5 +135,5 @@ def audit_text_for_grant(session: str, by: str) -> str:
 
 def verdict(state: State, by: str | None) -> str:
     """What was decided, and by whom."""
-    said = t(_VERDICTS[state])
-    return t("{decided} by {name}", decided=said, name=by) if by else said
+    decision = t(_VERDICTS[state])
+    return t("{decided} by {name}", decided=decision, name=by) if by else decision

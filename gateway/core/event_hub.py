@@ -64,11 +64,11 @@ class Subscription:
         if self._closed:
             return
         last = self._events[-1] if self._events else None
-        joined = _joined(last, event)
+        merged = _merge(last, event)
         match event:
-            case _ if joined is not None:
+            case _ if merged is not None:
                 self._drop(-1)
-                self._append(joined)
+                self._append(merged)
             case ApprovalAsked(nonce) if nonce in self._asked:
                 return
             case ToolOutput() if self._unread[ToolOutput] >= OUTPUT_LIMIT:
@@ -149,8 +149,8 @@ class EventHub:
     @contextmanager
     def watch(self, lane: str) -> Iterator[Subscription]:
         watcher = Subscription()
-        for started in self._calls.get(lane, {}).values():
-            watcher.put(started)
+        for call in self._calls.get(lane, {}).values():
+            watcher.put(call)
         self._lanes.setdefault(lane, []).append(watcher)
         if self._failure is not None:
             watcher.fail(self._failure)
@@ -198,7 +198,7 @@ class EventHub:
                 watcher.close()
 
 
-def _joined(last: WatchEvent | None, event: WatchEvent) -> WatchEvent | None:
+def _merge(last: WatchEvent | None, event: WatchEvent) -> WatchEvent | None:
     """Both in one, where that loses nothing."""
     match last, event:
         case State(), State():

@@ -32,13 +32,13 @@ class KeyboardChoice:
 
 def buttons(choices: Iterable[KeyboardChoice], session: str | None) -> tuple[Button, ...]:
     """One for each choice that a button has room for; `session` is the chat's now."""
-    found = []
+    keyboard = []
     for choice in choices:
         bound = _bound(session) if choice.of_session else _ANY
         data = f"{_KIND}{choice.command}:{bound}:{choice.argument}"
         if len(data.encode()) <= _LIMIT_BYTES:
-            found.append(Button(choice.label, data))
-    return tuple(found)
+            keyboard.append(Button(choice.label, data))
+    return tuple(keyboard)
 
 
 def is_choice(message: InboundMessage) -> bool:

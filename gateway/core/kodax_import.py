@@ -23,12 +23,12 @@ def entry(record: Mapping[str, Any]) -> Mapping[str, Any]:
 def active_branch(records: Sequence[Mapping[str, Any]]) -> frozenset[str]:
     """The ids of the entries of the conversation; `records` are all lines."""
     parents = {
-        str(found.get("id")): found.get("parentId")
-        for found in _entries(records)
-        if found.get("type") != "label"
+        str(item.get("id")): item.get("parentId")
+        for item in _entries(records)
+        if item.get("type") != "label"
     }
-    named = _latest(records, "activeEntryId")
-    leaf: object = named if named in parents else next(reversed(parents), None)
+    active = _latest(records, "activeEntryId")
+    leaf: object = active if active in parents else next(reversed(parents), None)
     ids: set[str] = set()
     while leaf is not None and str(leaf) in parents and str(leaf) not in ids:
         ids.add(str(leaf))
@@ -45,18 +45,18 @@ def title(records: Sequence[Mapping[str, Any]]) -> str | None:
     return _latest(records, "title")
 
 
-def said(found: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def messages_of(item: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The messages that an entry of the branch stands for."""
-    kind, message = found.get("type"), found.get("message")
+    kind, message = item.get("type"), item.get("message")
     if kind == "message" and isinstance(message, dict):
         return [message]
-    summary = found.get("summary")
-    if kind not in _SUMMARIES or not isinstance(summary, str) or found.get("reason") == "rewind":
+    summary = item.get("summary")
+    if kind not in _SUMMARIES or not isinstance(summary, str) or item.get("reason") == "rewind":
         return []
-    attached = found.get("postCompactAttachments")
-    further = attached if isinstance(attached, list) else []
-    told = {"role": "user", "content": f"{_SUMMARIES[kind]}\n\n{summary}"}
-    return [told, *(one for one in further if isinstance(one, dict))]
+    attachments = item.get("postCompactAttachments")
+    messages = attachments if isinstance(attachments, list) else []
+    summary_message = {"role": "user", "content": f"{_SUMMARIES[kind]}\n\n{summary}"}
+    return [summary_message, *(one for one in messages if isinstance(one, dict))]
 
 
 def _entries(records: Iterable[Mapping[str, Any]]) -> Iterable[Mapping[str, Any]]:

@@ -50,8 +50,8 @@ def defuse_part(part: OutboundPart, *, is_markdown: bool, is_read: bool) -> Outb
 def defuse_line(text: str) -> str:
     """A text that cannot be formatted, with each address spelled as `example[.]org`."""
     for start, end in reversed(list(addresses(text))):
-        spelled = _JOINTS.sub(lambda found: f"[{found[0]}]", text[start:end])
-        text = f"{text[:start]}{spelled}{text[end:]}"
+        harmless = _JOINTS.sub(lambda match: f"[{match[0]}]", text[start:end])
+        text = f"{text[:start]}{harmless}{text[end:]}"
     return text
 
 
@@ -59,7 +59,7 @@ def plain_part(part: OutboundPart) -> OutboundPart:
     """The part without formatting; what stands in code is no link then, either."""
     spans = _characters(part.text, [one for one in part.entities if one.type in _CODE])
     text = part.text
-    for start, end in reversed(_merged(spans)):
+    for start, end in reversed(_merge_spans(spans)):
         text = f"{text[:start]}{defuse_line(text[start:end])}{text[end:]}"
     return replace(part, text=text, entities=())
 
@@ -80,9 +80,9 @@ def _entities(part: OutboundPart) -> tuple[Entity, ...]:
         text = f"{text[:start]}{' ' * (end - start)}{text[end:]}"
     at = _units(part.text)
     links = [(at[start], at[end]) for start, end in addresses(text)]
-    kept = [piece for one in looks for piece in _outside(one, links)]
+    pieces = [piece for one in looks for piece in _outside(one, links)]
     code = [Entity("code", start, end - start) for start, end in links]
-    return tuple(sorted([*kept, *code], key=lambda one: (one.offset, -one.length)))
+    return tuple(sorted([*pieces, *code], key=lambda one: (one.offset, -one.length)))
 
 
 def _outside(entity: Entity, links: Sequence[_Span]) -> Iterator[Entity]:
@@ -107,14 +107,14 @@ def _characters(text: str, entities: Iterable[Entity]) -> list[_Span]:
     ]
 
 
-def _merged(spans: Iterable[_Span]) -> list[_Span]:
-    merged: list[_Span] = []
+def _merge_spans(spans: Iterable[_Span]) -> list[_Span]:
+    union: list[_Span] = []
     for start, end in sorted(spans):
-        if merged and start <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        if union and start <= union[-1][1]:
+            union[-1] = (union[-1][0], max(end, union[-1][1]))
         else:
-            merged.append((start, end))
-    return merged
+            union.append((start, end))
+    return union
 
 
 def _units(text: str) -> list[int]:

@@ -27,7 +27,7 @@ def code(text: str) -> str:
     return f"{fence}{gap}{line}{gap}{fence}"
 
 
-def closed(text: str) -> str:
+def close_code_block(text: str) -> str:
     """The text, whose last block of code is closed: what is written below it is not code."""
     within, fence, inside = "", "", False
     for line in text.split("\n"):
@@ -36,9 +36,9 @@ def closed(text: str) -> str:
             continue
         if inside and _leaves(line, within):
             fence = ""
-        if not fence and (found := _FENCE.match(line)):
-            within, fence = re.sub(r"[^>\s]", " ", found["within"]), found["fence"]
-            inside = bool(found["within"].strip())
+        if not fence and (match := _FENCE.match(line)):
+            within, fence = re.sub(r"[^>\s]", " ", match["within"]), match["fence"]
+            inside = bool(match["within"].strip())
     return f"{text}\n{within}{fence}" if fence else text
 
 
@@ -50,8 +50,8 @@ def _leaves(line: str, within: str) -> bool:
 
 
 def _line(text: str) -> str:
-    escaped = text.translate(_ENTITIES | _ESCAPES)
-    return _FIRST.sub(lambda found: _first(*found.groups()), escaped)
+    plain = text.translate(_ENTITIES | _ESCAPES)
+    return _FIRST.sub(lambda match: _first(*match.groups()), plain)
 
 
 def _first(blank: str, sign: str | None, number: str | None, end: str | None) -> str:

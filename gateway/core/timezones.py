@@ -37,38 +37,38 @@ def is_zone(name: str) -> bool:
 
 def own_zone() -> str:
     """The machine's, by name."""
-    if is_zone(named := os.environ.get("TZ", "").lstrip(":")) and named:
-        return named
+    if is_zone(name := os.environ.get("TZ", "").lstrip(":")) and name:
+        return name
     try:
-        _, found, named = os.readlink("/etc/localtime").partition("zoneinfo/")
+        _, separator, name = os.readlink("/etc/localtime").partition("zoneinfo/")
     except OSError:
-        found, named = "", ""
-    return named if found and is_zone(named) else "UTC"
+        separator, name = "", ""
+    return name if separator and is_zone(name) else "UTC"
 
 
-def told_in(file: Path) -> str | None:
+def zone_in_file(file: Path) -> str | None:
     """The zone that a USER.md names in a line such as `Timezone: Europe/Berlin`."""
     try:
         with file.open(encoding="utf-8", errors="replace") as text:
-            found = _NAMED.search(text.read(_READ_CHARS))
+            match = _NAMED.search(text.read(_READ_CHARS))
     except OSError:
         return None
-    return found[1] if found and is_zone(found[1]) else None
+    return match[1] if match and is_zone(match[1]) else None
 
 
 def quiet_until(hours: str | None, zone: str, now: float) -> float | None:
     """When the quiet hours ("22:00-07:00") end that it is now; None when it is none of them."""
-    found = QUIET.fullmatch(hours or "")
-    if found is None:
+    match = QUIET.fullmatch(hours or "")
+    if match is None:
         return None
     here = datetime.fromtimestamp(now, zone_of(zone))
-    begin, end = _at(here, found[1], found[2]), _at(here, found[3], found[4])
+    begin, end = _at(here, match[1], match[2]), _at(here, match[3], match[4])
     if begin <= end:
         inside = begin <= here < end
     else:
         inside = here >= begin or here < end
         if here >= begin:
-            end = _at(here + timedelta(days=1), found[3], found[4])
+            end = _at(here + timedelta(days=1), match[3], match[4])
     return end.timestamp() if inside else None
 
 
@@ -78,6 +78,6 @@ def _at(day: datetime, hour: str, minute: str) -> datetime:
 
 def month_comes_first() -> bool:
     """Whether 12/05 is usually a day in December here: in Chinese, and by an American locale."""
-    named = ("LC_ALL", "LC_TIME", "LANG")
-    locale = next((os.environ[name] for name in named if os.environ.get(name)), "")
+    variables = ("LC_ALL", "LC_TIME", "LANG")
+    locale = next((os.environ[name] for name in variables if os.environ.get(name)), "")
     return current_locale().startswith("zh") or locale.startswith(("en_US", "zh", "ja", "ko"))

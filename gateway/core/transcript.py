@@ -57,7 +57,7 @@ def read(text: str) -> Transcript:
         if not row.strip():
             continue
         try:
-            record = _parsed(row)
+            record = _parse(row)
         except (ValueError, RecursionError):
             record = None
         if not isinstance(record, dict):
@@ -87,7 +87,7 @@ def readable(messages: Sequence[Message]) -> str:
     """A conversation as people read it, in markdown: who said what, and which tools were called."""
     parts = []
     for message in messages:
-        pictures = [found for part in message.content if (found := _picture(part))]
+        pictures = [description for part in message.content if (description := _picture(part))]
         if message.role in ("user", "assistant") and (message.text or pictures):
             parts.append(f"## {'You' if message.role == 'user' else 'Kore'}")
             parts += [f"> picture: {one}" for one in pictures]
@@ -126,7 +126,7 @@ def seconds(value: object) -> float | None:
     return None
 
 
-def _parsed(row: str) -> Any:
+def _parse(row: str) -> Any:
     record = json.loads(row, parse_constant=_refuse)
     # Half of a surrogate pair, which an escape can spell, is nothing that can be stored or sent.
     return json.loads(dumps(record)) if "\\ud" in row.lower() else record
@@ -141,7 +141,7 @@ def _line(record: Mapping[str, Any], raw: str, branch: frozenset[str]) -> Transc
         return _own(record, raw) or _foreign([record], raw, record)
     entry = kodax_import.entry(record)
     if record["_type"] == "lineage_entry" and str(entry.get("id")) in branch:
-        return _foreign(kodax_import.said(entry), raw, entry)
+        return _foreign(kodax_import.messages_of(entry), raw, entry)
     return TranscriptLine(raw=raw)
 
 
@@ -156,37 +156,44 @@ def _own(record: Mapping[str, Any], raw: str) -> TranscriptLine | None:
         return None
     if message_to_json(message) != plain:
         return None
-    taken = _taken(message)
-    kept = None if taken == (message,) else raw
-    return TranscriptLine(taken, kept, seconds(record.get(_AT)))
+    messages = _acceptable_messages(message)
+    raw_kept = None if messages == (message,) else raw
+    return TranscriptLine(messages, raw_kept, seconds(record.get(_AT)))
 
 
 def _foreign(
-    said: Sequence[Mapping[str, Any]], raw: str, facts: Mapping[str, Any]
+    messages: Sequence[Mapping[str, Any]], raw: str, facts: Mapping[str, Any]
 ) -> TranscriptLine:
     """Messages in the form of the Anthropic API, as KodaX stores them."""
-    taken = (one for message in said for made in _made(message) for one in _taken(made))
-    return TranscriptLine(tuple(taken), raw, seconds(facts.get(_AT)))
+    accepted = (
+        one
+        for message in messages
+        for part_message in _messages_of(message)
+        for one in _acceptable_messages(part_message)
+    )
+    return TranscriptLine(tuple(accepted), raw, seconds(facts.get(_AT)))
 
 
-def _made(said: Mapping[str, Any]) -> list[Message]:
-    role, content = said.get("role"), said.get("content")
+def _messages_of(message: Mapping[str, Any]) -> list[Message]:
+    role, content = message.get("role"), message.get("content")
     if role not in ("user", "assistant"):
         return []
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
-    found = [one for one in blocks if isinstance(one, dict)] if isinstance(blocks, list) else []
-    parts = tuple(part for block in found if (part := _part(block)) is not None)
-    calls = tuple(_call(block) for block in found if block.get("type") == "tool_use")
-    results = [_result(block) for block in found if block.get("type") == "tool_result"]
+    items = [one for one in blocks if isinstance(one, dict)] if isinstance(blocks, list) else []
+    parts = tuple(part for block in items if (part := _part(block)) is not None)
+    calls = tuple(_call(block) for block in items if block.get("type") == "tool_use")
+    results = [_result(block) for block in items if block.get("type") == "tool_result"]
     messages = results if role == "user" else []
     if parts or (calls and role == "assistant"):
         messages.append(Message(role, parts, calls if role == "assistant" else ()))
     return messages
 
 
-def _taken(message: Message) -> tuple[Message, ...]:
+def _acceptable_messages(message: Message) -> tuple[Message, ...]:
     """The message without what a vendor might refuse; nothing when nothing is left of it."""
-    content = tuple(part for given in message.content if (part := _acceptable(given)) is not None)
+    content = tuple(
+        part for original in message.content if (part := _acceptable(original)) is not None
+    )
     if content == message.content:
         return (message,)
     if not content and message.role != "tool" and not message.tool_calls:
@@ -230,8 +237,8 @@ def _part(block: Mapping[str, Any]) -> Part | None:
 
 
 def _call(block: Mapping[str, Any]) -> ToolCall:
-    given = block.get("input")
-    arguments = given if isinstance(given, dict) else {}
+    value = block.get("input")
+    arguments = value if isinstance(value, dict) else {}
     return ToolCall(
         str(block.get("id", "")), str(block.get("name", "")), arguments, dumps(arguments)
     )
@@ -243,5 +250,5 @@ def _result(block: Mapping[str, Any]) -> Message:
     if isinstance(content, list):
         texts = [one["text"] for one in content if isinstance(one, dict) and "text" in one]
     text = safe_text("\n".join(map(str, texts)))
-    failed = block.get("is_error") is True
-    return Message("tool", (Text(text),), (), str(block.get("tool_use_id", "")), failed)
+    is_error = block.get("is_error") is True
+    return Message("tool", (Text(text),), (), str(block.get("tool_use_id", "")), is_error)

@@ -20,8 +20,8 @@ async def clear_reactions(
     database: Store, channel: SupportsReactions, message: OutboundMessage
 ) -> None:
     """The answer stands there: its questions are done, what was said behind them is not."""
-    left = await database.transact(inbox.unfinished, message.route.lane)
-    await channel.answered(message, left)
+    unfinished = await database.transact(inbox.unfinished, message.route.lane)
+    await channel.answered(message, unfinished)
 
 
 class BestEffortTasks:
@@ -35,9 +35,11 @@ class BestEffortTasks:
         """`group` owns it from now on."""
         if self._pieces < AT_ONCE:
             self._pieces += 1
-            group.create_task(self._done(work), name="after an answer").add_done_callback(self._end)
+            group.create_task(
+                self._run_for_a_while(work), name="after an answer"
+            ).add_done_callback(self._end)
 
-    async def _done(self, work: Callable[[], Awaitable[None]]) -> None:
+    async def _run_for_a_while(self, work: Callable[[], Awaitable[None]]) -> None:
         piece = asyncio.ensure_future(work())
         try:
             await asyncio.wait({piece}, timeout=self._lasts_s)

@@ -30,7 +30,7 @@ _KINDS: dict[str, FileKind] = {
 
 
 def snapshot_file(path: Path, folder: Path, limit_bytes: int) -> OutboundFile:
-    """A copy of the file at the real `path`, for one letter. Raises `ToolError`."""
+    """A copy of the file at the real `path`, for one message. Raises `ToolError`."""
     folder.mkdir(mode=0o700, exist_ok=True)
     copy = folder / secrets.token_hex(16)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
@@ -64,18 +64,18 @@ def delete_snapshots(files: Iterable[OutboundFile]) -> None:
 
 
 def delete_orphans(tx: Transaction, folder: Path) -> int:
-    """Delete the copies that no letter waits for; returns how many those were."""
+    """Delete the copies that no message to send waits for; returns how many those were."""
     if not folder.is_dir():
         return 0
-    needed = {file.path for file in waiting(tx)}
-    old = [path for path in folder.iterdir() if str(path) not in needed]
+    paths_to_send = {file.path for file in waiting(tx)}
+    old = [path for path in folder.iterdir() if str(path) not in paths_to_send]
     for path in old:
         path.unlink(missing_ok=True)
     return len(old)
 
 
 def waiting(tx: Transaction) -> set[OutboundFile]:
-    """What letters that are still to be sent take along."""
+    """The files of messages that are still to be sent."""
     return {OutboundFile(**file) for file in outbox.files_to_send(tx)}
 
 

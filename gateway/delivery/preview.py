@@ -79,16 +79,16 @@ class StreamingPreview:
         database: Store,
         channel: SupportsPreview,
         turn: int,
-        letter: OutgoingReply,
+        reply: OutgoingReply,
         pace: PreviewTiming,
-        said: Sequence[str] = (),
+        earlier_texts: Sequence[str] = (),
     ) -> None:
         self._database = database
         self._channel = channel
         self._turn = turn
-        self._letter = letter
+        self._reply = reply
         self._pace = pace
-        self._done_texts = list(said)
+        self._done_texts = list(earlier_texts)
         self._text = ""
         # The model's list of what is to be done: shown while it works, not part of the answer.
         self._list = ""
@@ -122,7 +122,7 @@ class StreamingPreview:
                 self._changed.set()
             case events.ToolStart():
                 self._changed.set()
-        if not self._said():
+        if not self._text_so_far():
             self._first_at = None
         elif self._first_at is None:
             self._first_at = time.monotonic()
@@ -152,7 +152,7 @@ class StreamingPreview:
                     await self._grow()
             except StoreError as exc:
                 # What is not on disk could not be edited after a crash: nothing more is shown.
-                log.warning("preview of %s ends: %s", self._letter.delivery_id, exc)
+                log.warning("preview of %s ends: %s", self._reply.delivery_id, exc)
                 await self._closed.wait()
                 await self._store_ids()
             finally:
@@ -162,7 +162,7 @@ class StreamingPreview:
         await asyncio.sleep(TYPING_AFTER_S)
         while True:
             with suppress(SendError):
-                await self._channel.typing(self._letter.route)
+                await self._channel.typing(self._reply.route)
             await asyncio.sleep(TYPING_EVERY_S)
 
     async def _show(self) -> bool:
@@ -171,14 +171,14 @@ class StreamingPreview:
         pause_s = self._pace.first_after_s
         while await self._open_after(pause_s):
             pause_s = self._pace.every_s
-            way = self._channel.streaming(self._letter.route)
+            way = self._channel.streaming(self._reply.route)
             if way == "off":
                 continue
             if not self._ids and (rest_s := self._too_early_s()) > 0:
                 pause_s = rest_s
                 self._changed.set()
                 continue
-            if not self._ids and (way == "drafts" or not self._said()):
+            if not self._ids and (way == "drafts" or not self._text_so_far()):
                 await self._send_draft()
             elif not await self._grow():
                 return False
@@ -190,26 +190,26 @@ class StreamingPreview:
             return 0.0
         return self._first_at + self._pace.first_after_s - time.monotonic()
 
-    def _said(self) -> str:
+    def _text_so_far(self) -> str:
         return "\n\n".join(filter(None, [*self._done_texts, self._text.strip(), self._list]))
 
     async def _send_draft(self) -> None:
         """Show it where it vanishes by itself, if the platform has such a place."""
-        text = "\n\n".join(filter(None, [self._said(), self._activity.line]))
+        text = "\n\n".join(filter(None, [self._text_so_far(), self._activity.line]))
         now = time.monotonic()
-        due = self._said() or now - self._began_at >= self._pace.line_after_s
-        fresh = text == self._sketched and now - self._sketched_at < SKETCH_AGAIN_S
-        if due and text and not fresh and isinstance(self._channel, SupportsDrafts):
-            if await self._database.transact(outbox.has_mail, self._letter.route.lane):
+        due = self._text_so_far() or now - self._began_at >= self._pace.line_after_s
+        is_recent = text == self._sketched and now - self._sketched_at < SKETCH_AGAIN_S
+        if due and text and not is_recent and isinstance(self._channel, SupportsDrafts):
+            if await self._database.transact(outbox.has_mail, self._reply.route.lane):
                 return
             with suppress(SendError):
                 clean = self._pace.clean(text)
-                await self._channel.sketch(self._letter.route, clean, self._turn)
+                await self._channel.sketch(self._reply.route, clean, self._turn)
             self._sketched, self._sketched_at = text, now
 
     async def _grow(self) -> bool:
         """Send or edit the messages, where there is news."""
-        now = (self._said(), self._activity.line)
+        now = (self._text_so_far(), self._activity.line)
         if not now[0] or now == self._shown:
             return True
         clean = self._pace.clean
@@ -221,19 +221,19 @@ class StreamingPreview:
                 continue
             try:
                 if number == len(self._ids):
-                    begun = await self._begin(number)
-                    if begun is None:
+                    row = await self._begin(number)
+                    if row is None:
                         return True  # Earlier answers wait on this route.
-                    if begun.lost:
+                    if row.lost:
                         return False  # One of a run that was cut off may stand there already.
-                    if begun.provider_msg is not None:
-                        self._ids.append(begun.provider_msg)
+                    if row.provider_msg is not None:
+                        self._ids.append(row.provider_msg)
                 await self._update(number, page)
             except Ambiguous:
                 # A new one may be there or not, and no id tells: it stays marked.
                 return number < len(self._ids)
             except SendError as exc:
-                log.info("preview of %s skipped: %s", self._letter.delivery_id, exc)
+                log.info("preview of %s skipped: %s", self._reply.delivery_id, exc)
                 if number == len(self._ids):
                     await self._store(number, None)
                 return True
@@ -242,24 +242,24 @@ class StreamingPreview:
 
     async def _begin(self, number: int) -> outbox.PreviewRow | None:
         return await self._database.transact(
-            outbox.begin_stream, self._turn, self._letter, number, time.time()
+            outbox.begin_stream, self._turn, self._reply, number, time.time()
         )
 
     async def _update(self, number: int, page: OutboundPart) -> None:
         self._pages.pop(number, None)
-        letter = self._letter
+        reply = self._reply
         if number < len(self._ids):
-            await self._channel.preview(letter.route, page, self._ids[number])
+            await self._channel.preview(reply.route, page, self._ids[number])
         else:
-            reply_to = letter.reply_to if number == 0 else None
-            shown = await self._channel.preview(letter.route, page, None, reply_to)
-            self._ids.append(shown)
-            await self._store(number, shown)
+            reply_to = reply.reply_to if number == 0 else None
+            message_id = await self._channel.preview(reply.route, page, None, reply_to)
+            self._ids.append(message_id)
+            await self._store(number, message_id)
         self._pages[number] = page
 
     async def _store(self, number: int, provider_msg: str | None) -> None:
         await self._database.transact(
-            outbox.set_preview, self._letter.delivery_id, number, provider_msg
+            outbox.set_preview, self._reply.delivery_id, number, provider_msg
         )
 
     async def _store_ids(self) -> None:
@@ -269,7 +269,7 @@ class StreamingPreview:
             try:
                 await self._store(number, provider_msg)
             except StoreError as exc:
-                log.warning("a message of %s is not stored: %s", self._letter.delivery_id, exc)
+                log.warning("a message of %s is not stored: %s", self._reply.delivery_id, exc)
 
     async def _open_after(self, seconds: float) -> bool:
         """Wait so long, and for news; False as soon as the preview is closed."""

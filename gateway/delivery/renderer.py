@@ -44,8 +44,8 @@ class ReplyRenderer:
 
     def decoder(self, channel: str, account: str) -> DecodesAgain | None:
         """The channel, if it can decode stored updates."""
-        named = self.channels.get((channel, account))
-        return named if named is not None and isinstance(named, DecodesAgain) else None
+        running = self.channels.get((channel, account))
+        return running if isinstance(running, DecodesAgain) else None
 
     def clean(self, text: str) -> str:
         """The text without secrets."""

@@ -131,10 +131,10 @@ class OutboxSender:
             if self._group is not None and lane not in self._limited:
                 self._group.create_task(self.retry_now(lane), name=f"retry of {lane}")
 
-    async def post(self, letter: OutgoingReply) -> None:
-        """Queue a letter that belongs to no turn, and send it."""
-        await self._database.transact(outbox.put, None, [letter], self._clock())
-        self.wake(letter.route.lane)
+    async def post(self, reply: OutgoingReply) -> None:
+        """Queue a message that belongs to no turn, and send it."""
+        await self._database.transact(outbox.put, None, [reply], self._clock())
+        self.wake(reply.route.lane)
 
     async def flush(self) -> None:
         """Returns when every route has sent what was due, and rests; for a clean stop."""

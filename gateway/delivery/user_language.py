@@ -28,8 +28,10 @@ class UserLanguages:
     def load(self, tx: Transaction) -> None:
         rows = preferences.client_languages(tx)
         # A version of Kore that knows more languages may have stored one of them.
-        self._client_languages = {who: heard for who, heard, _ in rows if heard in LANGUAGES}
-        self._chosen = {who: chosen for who, _, chosen in rows if chosen in LANGUAGES}
+        self._client_languages = {
+            who: client_language for who, client_language, _ in rows if client_language in LANGUAGES
+        }
+        self._chosen = {who: choice for who, _, choice in rows if choice in LANGUAGES}
 
     def of(self, message: InboundMessage) -> str:
         """For whoever sent it."""
@@ -79,8 +81,8 @@ class UserLanguages:
         return language or self._configured or self._client_language(message)
 
     def _client_language(self, message: InboundMessage) -> str:
-        said = message.language if message.language in LANGUAGES else None
-        return said or self._last(message.principal)
+        client_language = message.language if message.language in LANGUAGES else None
+        return client_language or self._last(message.principal)
 
     def _known(self, principal: str) -> str | None:
         return self._chosen.get(principal) or self._configured

@@ -9,7 +9,7 @@ from agent.i18n import plural, t
 from agent.records import frozen
 from agent.types import Taint
 from gateway.core.messages import CONSOLE, ONCE, InboundMessage, Sender
-from gateway.core.timezones import is_zone, own_zone, told_in, zone_of
+from gateway.core.timezones import is_zone, own_zone, zone_in_file, zone_of
 from gateway.scheduler.job_context import JobContext
 from gateway.scheduler.job_text import describe_recurrence, local_time, title
 from gateway.scheduler.recurrence import Recurrence
@@ -118,7 +118,7 @@ def zone_for(tx: Transaction, house: JobContext, message: InboundMessage) -> str
         return chosen
     told = None
     if house.rules.access.is_private_owner(message):
-        told = told_in(Path(house.workspace) / "USER.md")
+        told = zone_in_file(Path(house.workspace) / "USER.md")
     return told or house.schedule.zone or own_zone()
 
 

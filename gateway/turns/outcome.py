@@ -7,7 +7,7 @@ from agent import events
 from agent.i18n import t
 from agent.prompts import load_prompt
 from agent.types import Message, Result, Taint, assistant
-from gateway.core.markdown import closed
+from gateway.core.markdown import close_code_block
 from gateway.core.messages import OutboundPart
 from gateway.store.repositories.subagent_tasks import TaskOutcome
 
@@ -62,7 +62,7 @@ def answer(ending: TurnOutcome) -> str:
     """What the chat is told."""
     said = _answer(ending)
     below = [text for text in (ending.undone, ending.trace) if text]
-    return "\n\n".join(filter(None, [closed(said) if below else said, *below]))
+    return "\n\n".join(filter(None, [close_code_block(said) if below else said, *below]))
 
 
 def _answer(ending: TurnOutcome) -> str:
@@ -80,7 +80,7 @@ def _answer(ending: TurnOutcome) -> str:
 
 def _said(result: Result) -> str:
     said = [m.text.strip() for m in result.messages if m.role == "assistant"]
-    return "".join(f"{closed(text)}\n\n" for text in said if text)
+    return "".join(f"{close_code_block(text)}\n\n" for text in said if text)
 
 
 def outcome(ending: TurnOutcome, taint: frozenset[Taint]) -> TaskOutcome:

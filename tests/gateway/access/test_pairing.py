@@ -68,7 +68,7 @@ def test_a_right_code_lets_its_person_in_once_however_it_is_typed(
     mine = said("x", "9", sender=Sender("9"))
     assert not access.is_allowed(mine)
     typed = f" {code.lower().replace('-', ' ')} "
-    assert pairing.approve(tx, typed, CLI, NOW).asking is not None
+    assert pairing.approve(tx, typed, CLI, NOW).request is not None
     assert access.is_allowed(mine)
     assert not access.is_allowed(said("x", "8", sender=Sender("8", "Person 9")))
     assert not access.is_allowed(said("x", "9", sender=Sender("9"), account="other"))
@@ -145,9 +145,9 @@ def test_wrong_codes_lock_whoever_tries_them_for_ever_longer(
     assert again.approve(tx, code, "chat:7", NOW + 61 + 119).why == "locked"
     assert again.deny(tx, code, "chat:7", NOW + 61 + 119).why == "locked"
     # It locks the one who guessed and nobody else; a right code wipes the slate clean.
-    assert again.approve(tx, code, CLI, NOW + 61).asking is not None
+    assert again.approve(tx, code, CLI, NOW + 61).request is not None
     other = asked(again, tx, "8", NOW + 61)
-    assert again.approve(tx, other, "chat:7", NOW + 61 + 121).asking is not None
+    assert again.approve(tx, other, "chat:7", NOW + 61 + 121).request is not None
     assert members.guesses(tx, "chat:7") == (0, 0.0)
 
 

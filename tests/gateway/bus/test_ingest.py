@@ -78,11 +78,11 @@ async def test_a_code_that_is_delivered_again_is_the_same_one(tmp_path: Path) ->
     async with opened(tmp_path, Gated()) as parts:
         taking = intake(parts, access=AccessControl("chat:7", {}))
         stranger = said("hi", "9", sender=Sender("9"))
-        assert (await taking.take("chat", "bot", Batch([stranger]))).told == {
+        assert (await taking.take("chat", "bot", Batch([stranger]))).mail_lanes == {
             "chat:bot:9",
             "chat:bot:7",
         }
-        assert (await taking.take("chat", "bot", Batch([stranger]))).told == set()
+        assert (await taking.take("chat", "bot", Batch([stranger]))).mail_lanes == set()
         # Once the letters are out, or given up, the code is nowhere any more.
         await parts.change("outbox", {"state": "sent"}, lane="chat:bot:9")
         await parts.change("outbox", {"state": "dead"}, lane="chat:bot:7")

@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from gateway.core.timezones import is_zone, own_zone, quiet_until, told_in
+from gateway.core.timezones import is_zone, own_zone, quiet_until, zone_in_file
 
 BERLIN = ZoneInfo("Europe/Berlin")
 
@@ -37,15 +37,15 @@ def test_quiet_hours_end_by_the_wall_clock_when_that_changes() -> None:
 
 def test_user_md_may_say_where_the_owner_lives(tmp_path: Path) -> None:
     file = tmp_path / "USER.md"
-    assert told_in(file) is None
+    assert zone_in_file(file) is None
     file.write_text("# Me\n\n- **Timezone:** `Asia/Shanghai`\n")
-    assert told_in(file) == "Asia/Shanghai"
+    assert zone_in_file(file) == "Asia/Shanghai"
     file.write_text("- Place and time zone: Berlin, Europe/Berlin\n")
-    assert told_in(file) == "Europe/Berlin"
+    assert zone_in_file(file) == "Europe/Berlin"
     file.write_text("时区：Asia/Taipei\n")
-    assert told_in(file) == "Asia/Taipei"
+    assert zone_in_file(file) == "Asia/Taipei"
     file.write_text("Timezone: the usual\n")
-    assert told_in(file) is None
+    assert zone_in_file(file) is None
 
 
 def test_the_machine_has_a_zone(monkeypatch: pytest.MonkeyPatch) -> None:
