@@ -25,7 +25,7 @@ help:
 	@echo "make fuzz         new examples for every property, and ten minutes of odd input (FUZZ_S=600)"
 	@echo "make image-test   build the container image, run it, kill it, restart it"
 	@echo "make constraints  resolve all dependencies anew into constraints.txt"
-	@echo "make schema       write docs/events.schema.json anew from the events"
+	@echo "make schema       update docs/events.schema.json and docs/control-socket.md from the code"
 	@echo "make catalogue    sort the languages' catalogues and list what they lack"
 	@echo "make docs         build the documentation as a site, into build/site"
 	@echo "make screenshots  take the pictures of the pages anew, of running programs (needs tmux)"
@@ -91,6 +91,7 @@ constraints:
 
 schema: $(VENV)/.dev
 	@$(BIN)/python -m tests.house.event_schema > docs/events.schema.json
+	@$(BIN)/python -m tests.house.control_page > docs/control-socket.md
 
 catalogue: $(VENV)/.dev
 	@$(BIN)/python -m tests.house.catalogue

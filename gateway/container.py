@@ -374,7 +374,6 @@ def build_container(
         events=events,
         approvals=approvals,
         pairing=pairing,
-        codes=codes,
         audit_relay=audit_relay,
         background=background,
         jobs=jobs,

@@ -1,70 +1,56 @@
-"""The other end of the control socket: a `Service` that lives in the owner's process.
+"""The client of the control socket: a `Service` that lives in the owner's process.
 
-It speaks HTTP/1.0 by hand, one connection a call, because the message that waits for this
-process to start should not wait for an HTTP library. The dialect is described in `control.py`.
+It speaks HTTP/1.0 by hand, because a message that waits for this process to start should not wait
+for an HTTP library. `protocol.py` describes the wire format.
 """
 
 import asyncio
-import os
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from agent.errors import KoreError
 from agent.i18n import current_locale, t
-from agent.security.policy.base import Answer
-from agent.serialization import message_from_json
-from agent.types import Message
+from gateway.control.calls import Call, find_call
 from gateway.control.protocol import (
+    HELLO,
     LINE_LIMIT_BYTES,
     PROTOCOL,
     REQUEST_LIMIT_BYTES,
     decode_object,
     encode_line,
     error_from_json,
-    found_from_json,
-    glimpse_from_json,
-    inbound_to_json,
     is_own_user,
-    opened_from_json,
-    question_from_json,
-    session_from_json,
-    watch_event_from_json,
 )
-from gateway.core.approval import ApprovalPrompt
+from gateway.control.service import Service
 from gateway.core.errors import ConnectionLost
-from gateway.core.messages import InboundMessage
-from gateway.core.records import (
-    ConsoleLease,
-    QueueMode,
-    SearchHit,
-    SessionInfo,
-    SessionPreview,
-    WatchEvent,
-)
 from gateway.runtime.paths import socket_address
 
 _CONNECT_S = 5.0
 
 
 class ControlClient:
-    """`Service` over the socket at `path`. Every call may raise `ConnectionLost`."""
+    """`Service` over the socket at `path`. Every call may raise `ConnectionLost`.
+
+    It has no method of its own for a call: the table of calls says what travels.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     @classmethod
-    async def connect(cls, path: Path, *, timeout_s: float = _CONNECT_S) -> Self | None:
+    async def connect(cls, path: Path, *, timeout_s: float = _CONNECT_S) -> Service | None:
         """A client, or None when nobody listens at `path`.
 
-        Raises `KoreError` when the one who listens may not be trusted or is of another version,
-        `ConnectionLost` when it does not answer: it is stopped, or on its way out.
+        Raises `KoreError` when the listener belongs to another user or is a different version,
+        `ConnectionLost` when it does not answer: it is suspended, or about to exit.
         """
         client = cls(path)
         try:
             async with asyncio.timeout(timeout_s):
-                hello = await client._call("hello")
+                hello = await client._hello()
         except TimeoutError as exc:
             raise ConnectionLost(
                 t("the running Kore does not respond"),
@@ -83,171 +69,46 @@ class ControlClient:
             )
         return client
 
-    async def submit(self, message: InboundMessage) -> None:
-        await self._call("submit", message=inbound_to_json(message))
+    def __getattr__(self, name: str) -> Any:
+        """The method of a call, by the table of calls."""
+        call = find_call(name)
+        if call is None:
+            raise AttributeError(name)
+        match call.shape:
+            case "stream":
+                return partial(self._watch, call)
+            case "list":
+                return partial(self._call_list, call)
+        return partial(self._call, call)
+
+    async def _call(self, call: Call, *args: Any, **kwargs: Any) -> Any:
+        async with self._open(call.name, call.encode_arguments(args, kwargs)) as reader:
+            return call.decode_result((await _line(reader))["value"])
+
+    async def _call_list(self, call: Call, *args: Any, **kwargs: Any) -> list[Any]:
+        items = []
+        async with self._open(call.name, call.encode_arguments(args, kwargs)) as reader:
+            while "item" in (line := await _line(reader)):
+                items.append(call.decode_result(line["item"]))
+        return items
 
     @asynccontextmanager
-    async def watch(self, lane: str) -> AsyncIterator[AsyncIterator[WatchEvent]]:
-        async with self._open("watch", {"lane": lane}) as reader:
-            await _line(reader)  # "watching": from here on nothing is missed
-            yield self._events(reader)
+    async def _watch(
+        self, call: Call, *args: Any, **kwargs: Any
+    ) -> AsyncIterator[AsyncIterator[Any]]:
+        async with self._open(call.name, call.encode_arguments(args, kwargs)) as reader:
+            await _line(reader)  # "ready": from here on nothing is missed
+            yield _items(call, reader)
 
-    async def answer_approval(self, nonce: str, answer: Answer, by: str) -> bool:
-        return bool(await self._call("answer", nonce=nonce, answer=answer, by=by))
-
-    async def list_approvals(self) -> Sequence[ApprovalPrompt]:
-        return [question_from_json(item) for item in await self._call("approvals")]
-
-    async def stop_turn(self, lane: str) -> bool:
-        return bool(await self._call("stop", lane=lane))
-
-    async def open_console(self, session: str | None, fresh: bool) -> ConsoleLease:
-        return opened_from_json(await self._call("open_console", session=session, fresh=fresh))
-
-    async def list_sessions(self, limit: int = 50) -> Sequence[SessionInfo]:
-        return [session_from_json(item) for item in await self._call("sessions", limit=limit)]
-
-    async def bound_session(self, lane: str) -> str | None:
-        found: str | None = await self._call("bound", lane=lane)
-        return found
-
-    async def last_session(self, principal: str) -> str | None:
-        found: str | None = await self._call("last_session", principal=principal)
-        return found
-
-    async def preview_session(self, session: str, first: int, last: int) -> SessionPreview:
-        found = await self._call("glimpse", session=session, first=first, last=last)
-        return glimpse_from_json(found)
-
-    async def load_messages(self, session: str) -> Sequence[Message]:
-        found = []
-        async with self._open("messages", {"session": session}) as reader:
-            while (line := await _line(reader)).get("type") != "end":
-                found.append(message_from_json(line))
-        return found
-
-    async def queue_mode(self, lane: str) -> QueueMode:
-        mode: QueueMode = await self._call("queue_mode", lane=lane)
-        return mode
-
-    async def conversation_status(self, lane: str) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = await self._call("standing", lane=lane)
-        return found
-
-    async def background_tasks(self, session: str) -> Sequence[str]:
-        return [str(each) for each in await self._call("background", session=session)]
-
-    async def bind_session(self, lane: str, session: str | None) -> str:
-        return str(await self._call("bind", lane=lane, session=session))
-
-    async def search_messages(self, words: str, limit: int = 20) -> Sequence[SearchHit]:
-        found = await self._call("search", words=words, limit=limit)
-        return [found_from_json(item) for item in found]
-
-    async def fork_session(self, session: str) -> str:
-        return str(await self._call("fork", session=session))
-
-    async def rename_session(self, session: str, name: str) -> str:
-        return str(await self._call("rename", session=session, title=name))
-
-    async def export_session(self, session: str) -> Sequence[str]:
-        found = []
-        async with self._open("lines", {"session": session}) as reader:
-            while (line := await _line(reader)).get("type") != "end":
-                found.append(str(line["line"]))
-        return found
-
-    async def import_session(self, file: Path) -> str:
-        return str(await self._call("take_in", file=os.path.join(os.getcwd(), file)))
-
-    async def set_session_status(self, session: str, status: str) -> str:
-        return str(await self._call("set_status", session=session, status=status))
-
-    async def status(self) -> Mapping[str, Any]:
-        status: Mapping[str, Any] = await self._call("status")
-        return status
-
-    async def hand_over(self, successor: str) -> Sequence[str] | None:
-        lanes: Sequence[str] | None = await self._call("hand_over", successor=successor)
-        return lanes
-
-    async def replay(self, seq: int) -> str:
-        return str(await self._call("replay", seq=seq))
-
-    async def reload(self) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = await self._call("reload")
-        return found
-
-    async def summarize_person(self, principal: str) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = await self._call("person", principal=principal)
-        return found
-
-    async def export_person(self, principal: str, target: Path) -> Mapping[str, Any]:
-        file = os.path.join(os.getcwd(), target)
-        found: Mapping[str, Any] = await self._call(
-            "export_person", principal=principal, target=file
-        )
-        return found
-
-    async def delete_person(self, principal: str, copies: bool) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = await self._call(
-            "delete_person", principal=principal, copies=copies
-        )
-        return found
-
-    async def backup(self, target: Path) -> int:
-        return int(await self._call("backup", target=os.path.join(os.getcwd(), target)))
-
-    async def list_people(self) -> Mapping[str, Any]:
-        people: Mapping[str, Any] = await self._call("people")
-        return people
-
-    async def approve_pairing(self, code: str) -> str:
-        return str(await self._call("approve", code=code))
-
-    async def invite_owner(self, channel: str, account: str) -> str:
-        return str(await self._call("invite", channel=channel, account=account))
-
-    async def revoke_pairing(self, who: str) -> str:
-        return str(await self._call("revoke", who=who))
-
-    async def list_grants(self) -> Sequence[Mapping[str, Any]]:
-        grants: Sequence[Mapping[str, Any]] = await self._call("grants")
-        return grants
-
-    async def revoke_grants(self, grant: int | None) -> str:
-        return str(await self._call("take_back", grant=grant))
-
-    async def list_jobs(self) -> Sequence[Mapping[str, Any]]:
-        jobs: Sequence[Mapping[str, Any]] = await self._call("jobs")
-        return jobs
-
-    async def change_job(self, action: str, wanted: Mapping[str, Any]) -> str:
-        return str(await self._call("schedule", action=action, wanted=dict(wanted)))
-
-    async def _events(self, reader: asyncio.StreamReader) -> AsyncIterator[WatchEvent]:
-        while True:
-            line = await _line(reader)
-            try:
-                event = watch_event_from_json(line)
-            except KoreError:
-                continue  # an event that only a newer Kore knows
-            yield event
-
-    async def _call(self, name: str, **arguments: Any) -> Any:
-        try:
-            async with self._open(name, arguments) as reader:
-                return (await _line(reader))["value"]
-        except (FileNotFoundError, ConnectionRefusedError) as exc:
-            if name == "hello":
-                raise
-            raise ConnectionLost(t("Kore is no longer running")) from exc
+    async def _hello(self) -> dict[str, Any]:
+        async with self._open(HELLO, {}) as reader:
+            return dict((await _line(reader))["value"])
 
     @asynccontextmanager
     async def _open(
         self, name: str, arguments: Mapping[str, Any]
     ) -> AsyncIterator[asyncio.StreamReader]:
-        """One request; the reader stands at the start of a good answer's body."""
+        """Send one request; the reader is at the start of a good answer's body."""
         body = encode_line(arguments)
         if len(body) > REQUEST_LIMIT_BYTES:
             raise KoreError(
@@ -256,9 +117,16 @@ class ControlClient:
                     REQUEST_LIMIT_BYTES=REQUEST_LIMIT_BYTES,
                 )
             )
-        with socket_address(self._path) as address:
-            async with asyncio.timeout(_CONNECT_S):
-                reader, writer = await asyncio.open_unix_connection(address, limit=LINE_LIMIT_BYTES)
+        try:
+            with socket_address(self._path) as address:
+                async with asyncio.timeout(_CONNECT_S):
+                    reader, writer = await asyncio.open_unix_connection(
+                        address, limit=LINE_LIMIT_BYTES
+                    )
+        except (FileNotFoundError, ConnectionRefusedError) as exc:
+            if name == HELLO:
+                raise
+            raise ConnectionLost(t("Kore is no longer running")) from exc
         try:
             if not is_own_user(writer.get_extra_info("socket")):
                 raise KoreError(t("{path} belongs to another user's process", path=self._path))
@@ -291,12 +159,22 @@ async def _refusal(reader: asyncio.StreamReader, status: int) -> KoreError:
     return error_from_json(decode_object(body).get("error", {}))
 
 
+async def _items(call: Call, reader: asyncio.StreamReader) -> AsyncIterator[Any]:
+    while True:
+        line = await _line(reader)
+        try:
+            item = call.decode_result(line["item"])
+        except KoreError:
+            continue  # an event that only a newer Kore knows
+        yield item
+
+
 async def _line(reader: asyncio.StreamReader) -> dict[str, Any]:
     """The next JSON line. Raises `ConnectionLost` at the end, and what the other side reports."""
     with _as_lost():
         line = await reader.readuntil(b"\n")
     data = decode_object(line)
-    if data.get("type") == "failed":
+    if "error" in data:
         raise error_from_json(data["error"])
     return data
 

@@ -15,7 +15,6 @@ from agent.security.policy.base import Answer
 from agent.types import Message
 from agent.version import VERSION
 from gateway.access.approval_coordinator import ApprovalCoordinator
-from gateway.access.pairing import PairingCodes
 from gateway.access.pairing_service import PairingService
 from gateway.bus.bus import MessageBus
 from gateway.bus.ingest import AuditNotes
@@ -25,6 +24,8 @@ from gateway.core.event_hub import EventHub
 from gateway.core.messages import CONSOLE, ONCE, InboundMessage, Route
 from gateway.core.records import (
     ConsoleLease,
+    JobChange,
+    NewJob,
     QueueMode,
     SearchHit,
     SessionInfo,
@@ -39,7 +40,6 @@ from gateway.sessions import console_binding
 from gateway.sessions.background_work import BackgroundWork
 from gateway.sessions.console_binding import LOCAL, MAIN
 from gateway.sessions.service import SessionService, conversation_status
-from gateway.store.errors import StoreError
 from gateway.store.port import Transaction
 from gateway.store.repositories import (
     chats,
@@ -134,7 +134,6 @@ class LocalService(DataOwner):
         events: EventHub,
         approvals: ApprovalCoordinator,
         pairing: PairingService,
-        codes: PairingCodes,
         audit_relay: AuditNotes,
         background: BackgroundWork,
         jobs: JobService,
@@ -152,7 +151,6 @@ class LocalService(DataOwner):
         self._events = events
         self._approvals = approvals
         self._pairing = pairing
-        self._codes = codes
         self._audit_relay = audit_relay
         self._background = background
         self._jobs = jobs
@@ -377,8 +375,11 @@ class LocalService(DataOwner):
     async def list_jobs(self) -> Sequence[Mapping[str, Any]]:
         return await self._jobs.jobs()
 
-    async def change_job(self, action: str, wanted: Mapping[str, Any]) -> str:
-        return await self._jobs.handle_cli(action, wanted)
+    async def add_job(self, job: NewJob) -> str:
+        return await self._jobs.add_from_cli(job)
+
+    async def change_job(self, number: int, change: JobChange) -> str:
+        return await self._jobs.change_from_cli(number, change)
 
     async def _run_pairing(
         self,
@@ -387,12 +388,7 @@ class LocalService(DataOwner):
         **kwargs: P.kwargs,
     ) -> str:
         """The sentence. Raises `KoreError` with it when nothing was done."""
-        try:
-            done, sentence = await self._database.transact(act, *args, **kwargs)
-        except StoreError:
-            # Who is let in, in memory, must be what is stored.
-            await self._database.transact(self._codes.load)
-            raise
+        done, sentence = await self._database.transact(act, *args, **kwargs)
         await self._audit_relay.flush()
         for lane in self._pairing.mention_lanes():
             self._sender.wake(lane)

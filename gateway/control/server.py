@@ -1,33 +1,30 @@
-"""The owner's end of the control socket: any `Service`, spoken over HTTP on a Unix socket.
+"""The server of the control socket: makes any `Service` reachable for other processes.
 
-Every call is `POST /<name>` with a JSON object; the answer is `{"value": …}` or
-`{"error": {"code", "message", "hint"}}`. `watch`, `messages` and `lines` answer with JSON lines.
-Only the same user or root may speak. It is HTTP/1.0, one connection a call, by hand: a web
-framework would take longer to import than a whole turn takes (`curl --unix-socket` works).
+`calls.py` says what can be called, `protocol.py` describes the wire format. Only the same user or
+root may connect. It is HTTP/1.0 by hand: a web framework would take longer to import than a whole
+turn takes (`curl --unix-socket` works).
 """
 
 import asyncio
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import aclosing
-from dataclasses import asdict
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing
 from pathlib import Path
 from typing import Any, Self
 
 from agent.errors import KoreError, PolicyDenied
 from agent.i18n import current_locale, language_of, set_locale
-from agent.serialization import message_to_json
+from gateway.control.calls import Call, find_call
 from gateway.control.protocol import (
+    HELLO,
     PROTOCOL,
     REQUEST_LIMIT_BYTES,
     decode_object,
     encode_line,
     error_to_json,
-    inbound_from_json,
     is_own_user,
-    watch_event_to_json,
 )
 from gateway.control.service import Service
 from gateway.control.unix_listener import UnixListener
@@ -42,17 +39,6 @@ _CONNECTIONS = 256
 _PHRASES = {200: "OK", 400: "Bad Request", 403: "Forbidden", 500: "Internal Server Error"}
 
 
-class Arguments(dict[str, Any]):
-    """A call's arguments; a missing one is the caller's error."""
-
-    def __missing__(self, name: str) -> Any:
-        raise KoreError(f"the call lacks its argument {name!r}")
-
-
-Call = Callable[[Arguments], Awaitable[Any]]
-Stream = Callable[[Arguments], AsyncIterator[Mapping[str, Any]]]
-
-
 class ControlServer:
     """`async with ControlServer(service, path)`: other `kore` processes can reach the service.
 
@@ -63,45 +49,6 @@ class ControlServer:
         self._service = service
         self._path = path
         self._tasks: dict[asyncio.Task[None], bool] = {}
-        self._streams: dict[str, Stream] = {"watch": self._watch, "messages": self._messages}
-        self._streams["lines"] = self._lines
-        self._calls: dict[str, Call] = {
-            "hello": self._hello,
-            "submit": self._submit,
-            "answer": lambda a: service.answer_approval(a["nonce"], a["answer"], a["by"]),
-            "approvals": self._approvals,
-            "stop": lambda a: service.stop_turn(a["lane"]),
-            "open_console": self._open_console,
-            "sessions": self._sessions,
-            "bound": lambda a: service.bound_session(a["lane"]),
-            "last_session": lambda a: service.last_session(a["principal"]),
-            "glimpse": self._glimpse,
-            "queue_mode": lambda a: service.queue_mode(a["lane"]),
-            "standing": lambda a: service.conversation_status(a["lane"]),
-            "background": lambda a: service.background_tasks(a["session"]),
-            "bind": lambda a: service.bind_session(a["lane"], a["session"]),
-            "search": self._search,
-            "fork": lambda a: service.fork_session(a["session"]),
-            "rename": lambda a: service.rename_session(a["session"], a["title"]),
-            "take_in": lambda a: service.import_session(Path(a["file"])),
-            "set_status": self._set_status,
-            "status": lambda _: service.status(),
-            "person": lambda a: service.summarize_person(a["principal"]),
-            "export_person": lambda a: service.export_person(a["principal"], Path(a["target"])),
-            "delete_person": lambda a: service.delete_person(a["principal"], bool(a["copies"])),
-            "reload": lambda _: service.reload(),
-            "hand_over": lambda a: service.hand_over(a["successor"]),
-            "replay": lambda a: service.replay(int(a["seq"])),
-            "people": lambda _: service.list_people(),
-            "approve": lambda a: service.approve_pairing(a["code"]),
-            "invite": lambda a: service.invite_owner(a["channel"], a["account"]),
-            "revoke": lambda a: service.revoke_pairing(a["who"]),
-            "grants": lambda _: service.list_grants(),
-            "jobs": lambda _: service.list_jobs(),
-            "schedule": lambda a: service.change_job(a["action"], a["wanted"]),
-            "take_back": lambda a: service.revoke_grants(a["grant"]),
-            "backup": lambda a: service.backup(Path(a["target"])),
-        }
 
     async def __aenter__(self) -> Self:
         self._listener = UnixListener(self._path)
@@ -155,18 +102,31 @@ class ControlServer:
             error = PolicyDenied("this Kore belongs to another user")
             _reply(writer, 403, {"error": error_to_json(error)})
             return
-        # What stands here if the call ends as neither: a bug, or the server's end.
-        status, data = 500, {"error": {"code": "failed", "message": "its log says why"}}
+        # The reply if the call neither returns nor raises `KoreError`: a bug, or the server's end.
+        status = 500
+        data: dict[str, Any] = {"error": {"code": "failed", "message": "its log says why"}}
         try:
             async with asyncio.timeout(_REQUEST_S):
                 name, arguments = await _request(reader)
-            if name in self._streams:
-                status = 0
-                await self._stream(self._streams[name](arguments), reader, writer)
+            if name == HELLO:
+                status, data = 200, {"value": {"protocol": PROTOCOL, "pid": os.getpid()}}
                 return
-            if name not in self._calls:
-                raise KoreError(f"the running Kore knows no call {name!r}")
-            status, data = 200, {"value": await self._calls[name](arguments)}
+            call = find_call(name)
+            if call is None:
+                raise KoreError(f"the running Kore has no call {name!r}: it is a different version")
+            perform = getattr(self._service, call.name)
+            values = call.decode_arguments(arguments)
+            match call.shape:
+                case "value":
+                    result = call.encode_result(await perform(**values))
+                    status, data = 200, {"value": result}
+                case "list":
+                    items = await perform(**values)
+                    status = 0
+                    await _send_list(call, items, writer)
+                case "stream":
+                    status = 0
+                    await self._stream(_events(call, perform(**values)), reader, writer)
         except KoreError as exc:
             status, data = 400, {"error": error_to_json(exc)}
         finally:
@@ -175,7 +135,7 @@ class ControlServer:
 
     async def _stream(
         self,
-        lines: AsyncIterator[Mapping[str, Any]],
+        lines: AsyncGenerator[Mapping[str, Any], None],
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
@@ -194,68 +154,39 @@ class ControlServer:
         except* ConnectionError:
             pass  # the caller has left
 
-    async def _watch(self, arguments: Arguments) -> AsyncIterator[Mapping[str, Any]]:
-        async with self._service.watch(arguments["lane"]) as events:
-            yield {"type": "watching"}
-            async for event in events:
-                yield watch_event_to_json(event)
 
-    async def _messages(self, arguments: Arguments) -> AsyncIterator[Mapping[str, Any]]:
-        for message in await self._service.load_messages(arguments["session"]):
-            yield message_to_json(message)
-        yield {"type": "end"}
-
-    async def _lines(self, arguments: Arguments) -> AsyncIterator[Mapping[str, Any]]:
-        for line in await self._service.export_session(arguments["session"]):
-            yield {"type": "line", "line": line}
-        yield {"type": "end"}
-
-    async def _hello(self, _: Arguments) -> dict[str, Any]:
-        return {"protocol": PROTOCOL, "pid": os.getpid()}
-
-    async def _submit(self, arguments: Arguments) -> None:
-        await self._service.submit(inbound_from_json(arguments["message"]))
-
-    async def _glimpse(self, arguments: Arguments) -> dict[str, Any]:
-        first, last = int(arguments["first"]), int(arguments["last"])
-        return asdict(await self._service.preview_session(arguments["session"], first, last))
-
-    async def _search(self, arguments: Arguments) -> list[dict[str, Any]]:
-        found = await self._service.search_messages(arguments["words"], arguments["limit"])
-        return [asdict(one) for one in found]
-
-    async def _set_status(self, arguments: Arguments) -> str:
-        status = arguments["status"]
-        if status not in ("open", "paused", "closed"):
-            raise KoreError(f"no session can be {status!r}")
-        return await self._service.set_session_status(arguments["session"], status)
-
-    async def _open_console(self, arguments: Arguments) -> dict[str, Any]:
-        opened = await self._service.open_console(arguments["session"], arguments["fresh"])
-        return asdict(opened)
-
-    async def _approvals(self, _: Arguments) -> list[dict[str, Any]]:
-        return [asdict(question) for question in await self._service.list_approvals()]
-
-    async def _sessions(self, arguments: Arguments) -> list[dict[str, Any]]:
-        return [
-            asdict(session) for session in await self._service.list_sessions(arguments["limit"])
-        ]
+async def _send_list(call: Call, items: Sequence[Any], writer: asyncio.StreamWriter) -> None:
+    _head(writer, 200)
+    for item in items:
+        writer.write(encode_line({"item": call.encode_result(item)}))
+        await writer.drain()
+    writer.write(encode_line({"end": True}))
 
 
-async def _pump(lines: AsyncIterator[Mapping[str, Any]], writer: asyncio.StreamWriter) -> None:
+async def _events(
+    call: Call, subscription: AbstractAsyncContextManager[AsyncIterator[Any]]
+) -> AsyncGenerator[Mapping[str, Any], None]:
+    async with subscription as events:
+        yield {"ready": True}
+        async for event in events:
+            yield {"item": call.encode_result(event)}
+
+
+async def _pump(
+    lines: AsyncGenerator[Mapping[str, Any], None], writer: asyncio.StreamWriter
+) -> None:
     try:
-        async with aclosing(lines):  # type: ignore[type-var]  # both streams are generators
+        async with aclosing(lines):
             async for line in lines:
                 writer.write(encode_line(line))
                 await writer.drain()
     except KoreError as exc:
-        writer.write(encode_line({"type": "failed", "error": error_to_json(exc)}))
+        writer.write(encode_line({"error": error_to_json(exc)}))
     except ConnectionError:
         pass  # the reader has left
 
 
-async def _request(reader: asyncio.StreamReader) -> tuple[str, Arguments]:
+async def _request(reader: asyncio.StreamReader) -> tuple[str, dict[str, Any]]:
     """The name of the call and its arguments. Raises `KoreError` for anything else."""
     try:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
@@ -271,7 +202,7 @@ async def _request(reader: asyncio.StreamReader) -> tuple[str, Arguments]:
     if int(size) > REQUEST_LIMIT_BYTES:
         raise KoreError(f"a request to Kore is limited to {REQUEST_LIMIT_BYTES:,} bytes")
     body = await reader.readexactly(int(size))
-    return target.split(" ")[0].lstrip("/"), Arguments(decode_object(body))
+    return target.split(" ")[0].lstrip("/"), decode_object(body)
 
 
 def _head(writer: asyncio.StreamWriter, status: int, *fields: str) -> None:

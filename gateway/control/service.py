@@ -1,7 +1,13 @@
-"""What a screen or a verb may ask of the process that owns the data.
+"""The calls that a screen or a command can make on the process that owns the data.
 
-Two implementations stand behind these ports: `desk.Desk`, in the owner's own process, and
-`client.Client`, which reaches it over the control socket. Callers cannot tell them apart.
+This is the one place where a call is declared. `calls.py` reads name, arguments and result of each
+method from its signature; the socket's client and server work from that table. Two classes
+implement it: `local_service.LocalService` in the owner's own process, and `client.ControlClient`
+over the socket. Callers cannot tell them apart.
+
+Arguments and results are built from str, int, float, bool, None, `Literal`, `Path`, frozen
+dataclasses, messages and events, and from sequences and mappings of them (see `codec.py`).
+Every call may raise `KoreError`.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -15,6 +21,8 @@ from gateway.core.approval import ApprovalPrompt
 from gateway.core.messages import InboundMessage
 from gateway.core.records import (
     ConsoleLease,
+    JobChange,
+    NewJob,
     QueueMode,
     SearchHit,
     SessionInfo,
@@ -23,29 +31,15 @@ from gateway.core.records import (
 )
 
 
-class JobCalls(Protocol):
-    """What comes due by itself."""
-
-    async def list_jobs(self) -> Sequence[Mapping[str, Any]]:
-        """All jobs with their latest slots, as `gateway.scheduler.job_text.facts` tells them."""
-        ...
-
-    async def change_job(self, action: str, wanted: Mapping[str, Any]) -> str:
-        """`add` or `ask` (key, when, text, and what the flags say), or `remove`, `pause`, `resume`
-        or `run` a `number`; returns a sentence. Raises `KoreError`."""
-        ...
-
-
 class MessageCalls(Protocol):
-    """A conversation on one lane."""
+    """Talk on one lane."""
 
     async def submit(self, message: InboundMessage) -> None:
-        """Returns once the message is on disk."""
+        """Store a message and queue it; returns once it is on disk."""
         ...
 
     def watch(self, lane: str) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent]]:
-        """What happens on a lane from now on; what still waits for delivery there, and the
-        questions that are open there, come first."""
+        """Follow the events of a lane. Undelivered answers and open questions come first."""
         ...
 
     async def answer_approval(self, nonce: str, answer: Answer, by: str) -> bool:
@@ -53,7 +47,7 @@ class MessageCalls(Protocol):
         ...
 
     async def list_approvals(self) -> Sequence[ApprovalPrompt]:
-        """The approvals that somebody is asked for now, oldest first."""
+        """List the open approvals, oldest first."""
         ...
 
     async def stop_turn(self, lane: str) -> bool:
@@ -62,42 +56,43 @@ class MessageCalls(Protocol):
 
 
 class SessionCalls(Protocol):
-    """What is stored."""
+    """Read sessions and bind lanes to them. A session may be named by an unambiguous prefix."""
 
     async def open_console(self, session: str | None, fresh: bool) -> ConsoleLease:
-        """A console lane that no other console watches, bound to `session`, to a new one
-        (`fresh`), or to the lane's last one. Raises `KoreError` for an unknown session."""
+        """Reserve a console lane that no other console watches, bound to `session`, to a new one
+        (`fresh`), or to the lane's last one."""
         ...
 
-    async def list_sessions(self, limit: int = 50) -> Sequence[SessionInfo]: ...
+    async def list_sessions(self, limit: int = 50) -> Sequence[SessionInfo]:
+        """List sessions, last used first."""
+        ...
 
     async def bound_session(self, lane: str) -> str | None:
-        """The session that a lane is in; None until its next message begins one."""
+        """Return the session that a lane is in; None until its next message begins one."""
         ...
 
     async def last_session(self, principal: str) -> str | None:
-        """The session that somebody used last and has not closed."""
+        """Return the open session that somebody used last."""
         ...
 
     async def preview_session(self, session: str, first: int, last: int) -> SessionPreview:
-        """A session's first and last words, also of an unambiguous prefix. Raises `KoreError`."""
+        """Return a session's first and last messages."""
         ...
 
     async def load_messages(self, session: str) -> Sequence[Message]:
-        """The whole session, or that of an unambiguous prefix. Raises `KoreError`."""
+        """Return all messages of a session."""
         ...
 
     async def queue_mode(self, lane: str) -> QueueMode:
-        """What becomes of a message that is sent on the lane while a turn runs there."""
+        """Return how a message that arrives during a turn is handled on the lane."""
         ...
 
     async def conversation_status(self, lane: str) -> Mapping[str, Any]:
-        """How a lane's conversation stands: session, model, mode, waiting, cost_usd (see
-        `gateway.sessions.service`)."""
+        """Return a lane's session, model, mode, waiting and cost_usd."""
         ...
 
     async def background_tasks(self, session: str) -> Sequence[str]:
-        """What runs in the background of a session, as people call it."""
+        """List the names of a session's background processes and sub-agents."""
         ...
 
     async def bind_session(self, lane: str, session: str | None) -> str:
@@ -106,80 +101,79 @@ class SessionCalls(Protocol):
 
 
 class ArchiveCalls(Protocol):
-    """What is done with whole conversations. All raise `KoreError` for an unknown session, which
-    may be named by an unambiguous prefix."""
+    """Search and change whole sessions. A session may be named by an unambiguous prefix."""
 
     async def search_messages(self, words: str, limit: int = 20) -> Sequence[SearchHit]:
-        """The newest messages with all these words. Raises `KoreError` for a sealed database."""
+        """Find the newest messages with all these words. Fails for an encrypted database."""
         ...
 
     async def fork_session(self, session: str) -> str:
-        """A new session that begins with all of this one; returns its id."""
+        """Copy a session into a new one; returns its id."""
         ...
 
     async def rename_session(self, session: str, name: str) -> str:
-        """'' gives it its automatic name back; returns a sentence."""
+        """Rename a session ('': back to its automatic name); returns a sentence."""
         ...
 
     async def set_session_status(
         self, session: str, status: Literal["open", "paused", "closed"]
     ) -> str:
-        """Returns a sentence. A session at work cannot be closed."""
+        """Open, pause or close a session; returns a sentence. A running one cannot be closed."""
         ...
 
 
 class TransferCalls(Protocol):
-    """Conversations in files."""
+    """Sessions as files."""
 
     async def export_session(self, session: str) -> Sequence[str]:
-        """The whole session as JSON lines, the first with its facts."""
+        """Return a session as JSON lines, its metadata first."""
         ...
 
     async def import_session(self, file: Path) -> str:
-        """A new session made of such a file, or of KodaX's; returns its id. Raises `KoreError`."""
+        """Create a session from such a file, or from one of KodaX; returns its id."""
         ...
 
 
 class OperationsCalls(Protocol):
-    """Running the place."""
+    """Run the process."""
 
     async def status(self) -> Mapping[str, Any]:
-        """Facts for `kore status`: pid, version, model, channels and their states, queues."""
+        """Return what `kore status` shows: pid, version, model, channels, queues."""
         ...
 
     async def reload(self) -> Mapping[str, Any]:
-        """Read the configuration again; the keys that `changed`, and those that are `waiting` for a
-        restart. Raises `KoreError`; then the last good one holds."""
+        """Read the configuration again: the keys that are `changed`, and those `waiting` for a
+        restart. On an error the previous settings stay."""
         ...
 
     async def hand_over(self, successor: str) -> Sequence[str] | None:
-        """Let go of the data for a gateway that starts, as soon as what runs rests at a step. None:
-        this owner keeps it. Else the lanes of one-shot runs that wait for the successor."""
+        """Release the data to a gateway that starts, at the next step of what runs. None: this
+        owner keeps it. Else the lanes of one-shot runs that wait for the successor."""
         ...
 
     async def replay(self, seq: int) -> str:
-        """Queue a dead or finished inbox row again; returns a sentence. Raises `KoreError`."""
+        """Queue a dead or finished inbox row again; returns a sentence."""
         ...
 
     async def backup(self, target: Path) -> int:
-        """Copy the database to a new file; returns its size in bytes. Raises `KoreError`."""
+        """Copy the database to a new file; returns its size in bytes."""
         ...
 
 
 class PersonalDataCalls(Protocol):
-    """What is kept of one person."""
+    """The data stored about one person."""
 
     async def summarize_person(self, principal: str) -> Mapping[str, Any]:
-        """How much there is. Raises `KoreError` for what is nobody's id."""
+        """Count a person's data."""
         ...
 
     async def export_person(self, principal: str, target: Path) -> Mapping[str, Any]:
-        """All of it in a new zip file: `file`, `size_bytes`. Raises `KoreError`."""
+        """Export a person's data to a new zip file: `file`, `size_bytes`."""
         ...
 
     async def delete_person(self, principal: str, copies: bool) -> Mapping[str, Any]:
-        """Do away with it, with `copies` also with those of upgrades; what there was, and which
-        copies remain. Raises `KoreError`."""
+        """Delete a person's data, with `copies` also from the copies that upgrades made; returns
+        what there was and which copies remain."""
         ...
 
 
@@ -187,33 +181,49 @@ class PairingCalls(Protocol):
     """Who may write to Kore."""
 
     async def list_people(self) -> Mapping[str, Any]:
-        """`owner`, `asking` and `paired`; never a code."""
+        """Return the `owner`, who is `asking` and who is `paired`; never a code."""
         ...
 
     async def approve_pairing(self, code: str) -> str:
-        """Let in whom the code was sent to; returns a sentence. Raises `KoreError`."""
+        """Approve the person who was sent the code; returns a sentence."""
         ...
 
     async def invite_owner(self, channel: str, account: str) -> str:
-        """A code that makes the first one who sends `/start CODE` there the owner, within an hour.
-        Raises `KoreError` when there is an owner."""
+        """Return a code, valid for one hour; the first to send `/start CODE` becomes the owner.
+        Fails when there is an owner."""
         ...
 
     async def revoke_pairing(self, who: str) -> str:
-        """Take somebody out; returns a sentence. Raises `KoreError`."""
+        """Revoke a person's access; returns a sentence."""
         ...
 
 
 class GrantCalls(Protocol):
-    """What people allowed for longer than once."""
+    """Standing approvals."""
 
     async def list_grants(self) -> Sequence[Mapping[str, Any]]:
-        """Oldest first: id, principal, session ('' for all), title, folder, granted_by,
-        granted_at."""
+        """List the grants, oldest first: id, principal, session ('' for all), title, folder,
+        granted_by, granted_at."""
         ...
 
     async def revoke_grants(self, grant: int | None) -> str:
-        """Take back one, or all; returns a sentence. Raises `KoreError` for an unknown one."""
+        """Revoke one grant, or all; returns a sentence."""
+        ...
+
+
+class JobCalls(Protocol):
+    """Scheduled jobs."""
+
+    async def list_jobs(self) -> Sequence[Mapping[str, Any]]:
+        """List all jobs with their latest slots, as `gateway.scheduler.job_text.facts`."""
+        ...
+
+    async def add_job(self, job: NewJob) -> str:
+        """Schedule a reminder or a task; returns a sentence."""
+        ...
+
+    async def change_job(self, number: int, change: JobChange) -> str:
+        """Remove, pause, resume or run a job; returns a sentence."""
         ...
 
 
@@ -229,4 +239,4 @@ class Service(
     JobCalls,
     Protocol,
 ):
-    """All of it."""
+    """All calls."""

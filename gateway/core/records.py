@@ -95,6 +95,25 @@ class ConsoleLease:
     language: str | None = None
 
 
+@frozen
+class NewJob:
+    """A job as `kore cron add` orders it: a reminder, or a task for the agent (`is_task`).
+
+    `key` makes a repeated order one job. `own` starts a new conversation each time.
+    """
+
+    key: str
+    when: str
+    text: str
+    is_task: bool = False
+    urgent: bool = False
+    own: bool = False
+    zone: str | None = None
+    catch_up: Literal["skip", "once", "all"] = "once"
+
+
+JobChange = Literal["remove", "pause", "resume", "run"]
+
 # How much of what was done stands below an answer.
 Trace = Literal["off", "summary", "full"]
 

@@ -2,7 +2,6 @@
 
 import re
 import time
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +11,7 @@ from agent.security.taint.taint import PRIVATE
 from agent.types import ToolResult
 from gateway.core.markdown import escape_markdown
 from gateway.core.messages import InboundMessage
+from gateway.core.records import JobChange, NewJob
 from gateway.core.timezones import QUIET, zone_of
 from gateway.scheduler import job_editor, job_text
 from gateway.scheduler.firing import fire_now
@@ -67,35 +67,32 @@ def handle_chat(
     return t(_HOW)
 
 
-def handle_cli(
-    tx: Transaction, timetable: JobNotifier, action: str, wanted: Mapping[str, Any]
-) -> str:
-    """For `kore cron`, by the owner at the machine. Raises `KoreError`."""
+def add_from_cli(tx: Transaction, timetable: JobNotifier, job: NewJob) -> str:
+    """For `kore cron add`, by the owner at the machine. Raises `KoreError`."""
     message = _terminal(tx, timetable)
-    if action in ("add", "ask"):
-        maker = JobAuthor(
-            message,
-            timetable.context.rules.mode(message, None),
-            f"c:{wanted['key']}",
-            time.time(),
-        )
-        wish = JobRequest(
-            action="add",
-            when=str(wanted["when"]),
-            text=str(wanted["text"]),
-            prompt=action == "ask",
-            urgent=bool(wanted.get("urgent")),
-            own=bool(wanted.get("own")),
-            catch_up=wanted.get("catch_up") or "once",
-            zone=wanted.get("zone"),
-        )
-        said = job_editor.create_job(tx, timetable.context, maker, wish)
-        timetable.notify_changed()
-        return said
-    found = jobs.find(tx, int(wanted["number"]))
-    if found is None:
-        raise KoreError(t("there is no job {job} here", job=wanted["number"]))
-    return _change(tx, timetable, found, action)
+    mode = timetable.context.rules.mode(message, None)
+    author = JobAuthor(message, mode, f"c:{job.key}", time.time())
+    wish = JobRequest(
+        action="add",
+        when=job.when,
+        text=job.text,
+        prompt=job.is_task,
+        urgent=job.urgent,
+        own=job.own,
+        catch_up=job.catch_up,
+        zone=job.zone,
+    )
+    said = job_editor.create_job(tx, timetable.context, author, wish)
+    timetable.notify_changed()
+    return said
+
+
+def change_from_cli(tx: Transaction, timetable: JobNotifier, number: int, change: JobChange) -> str:
+    """For the other actions of `kore cron`. Raises `KoreError` for an unknown job."""
+    job = jobs.find(tx, number)
+    if job is None:
+        raise KoreError(t("there is no job {job} here", job=number))
+    return _change(tx, timetable, job, change)
 
 
 def handle_tool(

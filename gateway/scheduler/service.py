@@ -12,6 +12,7 @@ from agent.tools.base import CallContext, ScheduleRequest
 from agent.tools.runner import Permissions
 from agent.types import ToolResult
 from gateway.core.messages import InboundMessage
+from gateway.core.records import JobChange, NewJob
 from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.user_language import UserLanguages
 from gateway.scheduler.job_context import FiredJobs, JobContext
@@ -110,11 +111,17 @@ class JobService:
 
         return await self._database.transact(all_facts)
 
-    async def handle_cli(self, action: str, wanted: Mapping[str, Any]) -> str:
+    async def add_from_cli(self, job: NewJob) -> str:
         """A sentence for the terminal. Raises `KoreError`."""
-        from gateway.scheduler.job_commands import handle_cli
+        from gateway.scheduler.job_commands import add_from_cli
 
-        return await self._database.transact(handle_cli, self, action, wanted)
+        return await self._database.transact(add_from_cli, self, job)
+
+    async def change_from_cli(self, number: int, change: JobChange) -> str:
+        """A sentence for the terminal. Raises `KoreError` for an unknown job."""
+        from gateway.scheduler.job_commands import change_from_cli
+
+        return await self._database.transact(change_from_cli, self, number, change)
 
     def of_turn(self, claim: TurnClaim) -> "TurnTimetable":
         return TurnTimetable(self, claim)

@@ -1,10 +1,14 @@
-"""The contract of `gateway.control.service.Service`, over every implementation of it."""
+"""The contract of `gateway.control.service.Service`, over every implementation of it.
+
+`@covers` names the calls that a test makes; a call of the table without a test fails.
+"""
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 
@@ -12,16 +16,47 @@ from agent.errors import KoreError
 from agent.events import ApprovalAnswered, ApprovalAsked, Done, TextDelta
 from gateway.app import open_app
 from gateway.config import load_settings
+from gateway.control.calls import call_names
 from gateway.control.client import ControlClient
 from gateway.control.server import ControlServer
 from gateway.control.service import Service
 from gateway.core.errors import HandedOver
 from gateway.core.messages import InboundMessage, Sender
-from gateway.core.records import Delivered, WatchEvent
+from gateway.core.records import Delivered, NewJob, WatchEvent
 from gateway.runtime.paths import DataDir
 from tests.fakes.memory_service import MemoryService
 
 DEADLINE_S = 10
+T = TypeVar("T", bound=Callable[..., object])
+COVERED: set[str] = set()
+
+
+def covers(*calls: str) -> Callable[[T], T]:
+    """Marks a test that makes these calls; the `service` fixture checks that it does."""
+
+    def mark(test: T) -> T:
+        COVERED.update(calls)
+        test.calls = calls  # type: ignore[attr-defined]
+        return test
+
+    return mark
+
+
+class RecordingService:
+    """Hands every call on to a service and remembers its name."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self.calls: set[str] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        self.calls.add(name)
+        return getattr(self.service, name)
+
+
+def test_every_call_of_the_table_has_a_contract_test() -> None:
+    assert set(call_names()) - COVERED == set()
+    assert COVERED - set(call_names()) == set()
 
 
 def message(chat_id: str, text: str) -> InboundMessage:
@@ -65,14 +100,18 @@ async def owner(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 async def service(
     request: pytest.FixtureRequest, owner: Service, tmp_path: Path
 ) -> AsyncIterator[Service]:
-    if request.param == "in-process":
-        yield owner
-        return
-    path = tmp_path / "contract.sock"
-    async with ControlServer(owner, path):
-        client = await ControlClient.connect(path)
-        assert client is not None
-        yield client
+    async with AsyncExitStack() as stack:
+        service = owner
+        if request.param == "over-socket":
+            path = tmp_path / "contract.sock"
+            await stack.enter_async_context(ControlServer(owner, path))
+            client = await ControlClient.connect(path)
+            assert client is not None
+            service = client
+        recording = RecordingService(service)
+        yield recording
+        promised = set(getattr(request.function, "calls", ()))
+        assert promised - recording.calls == set(), "@covers names calls that were not made"
 
 
 async def place(service: Service) -> tuple[str, str]:
@@ -81,6 +120,7 @@ async def place(service: Service) -> tuple[str, str]:
     return opened.chat_id, await service.bind_session(f"cli:local:{opened.chat_id}", None)
 
 
+@covers("submit", "watch", "open_console", "bind_session")
 async def test_a_message_is_answered_on_the_lane_it_came_from(service: Service) -> None:
     chat_id, session = await place(service)
     sent = message(chat_id, "hello \u5b57 \U0001f600")
@@ -94,6 +134,7 @@ async def test_a_message_is_answered_on_the_lane_it_came_from(service: Service) 
     assert "\U0001f600" in final
 
 
+@covers("conversation_status")
 async def test_how_a_conversation_stands_is_told_before_and_after_it_begins(
     service: Service,
 ) -> None:
@@ -114,6 +155,7 @@ async def test_deltas_add_up_to_the_answer(service: Service) -> None:
     assert streamed == next(event.text for event in seen if isinstance(event, Delivered))
 
 
+@covers("load_messages")
 async def test_the_turn_is_stored_when_the_answer_is_delivered(service: Service) -> None:
     chat_id, session = await place(service)
     sent = message(chat_id, "remember this")
@@ -150,6 +192,7 @@ async def test_a_bound_lane_talks_in_its_session(service: Service) -> None:
     assert not await service.load_messages(second)
 
 
+@covers("last_session", "bound_session", "preview_session")
 async def test_the_first_and_last_words_of_the_session_used_last(service: Service) -> None:
     chat_id, session = await place(service)
     sent = message(chat_id, "東京 first")
@@ -168,6 +211,7 @@ async def test_the_first_and_last_words_of_the_session_used_last(service: Servic
         await service.preview_session("19990101_000000", 1, 1)
 
 
+@covers("list_sessions")
 async def test_sessions_are_listed_and_limited(service: Service) -> None:
     made = {(await place(service))[1] for _ in range(3)}
     listed = await service.list_sessions()
@@ -175,6 +219,7 @@ async def test_sessions_are_listed_and_limited(service: Service) -> None:
     assert len(await service.list_sessions(limit=2)) == 2
 
 
+@covers("search_messages", "fork_session", "rename_session", "set_session_status")
 async def test_a_conversation_is_found_forked_named_and_closed(service: Service) -> None:
     chat_id, session = await place(service)
     sent = message(chat_id, "a canary flew by")
@@ -199,6 +244,7 @@ async def test_a_conversation_is_found_forked_named_and_closed(service: Service)
             await act
 
 
+@covers("export_session", "import_session")
 async def test_a_session_goes_out_as_lines_and_comes_in_again(
     service: Service, tmp_path: Path
 ) -> None:
@@ -233,17 +279,20 @@ async def test_an_approval_that_nobody_asked_for_is_refused(service: Service) ->
     assert not await service.answer_approval("no-such-nonce", "once", "cli:0")
 
 
+@covers("status")
 async def test_status_names_the_process(service: Service) -> None:
     status = await service.status()
     assert isinstance(status["pid"], int)
     assert {"model", "model_hint", "workspace"} <= set(status)
 
 
+@covers("backup")
 async def test_backup_tells_the_size_of_its_file(service: Service, tmp_path: Path) -> None:
     target = tmp_path / "copy.db"
     assert await service.backup(target) == target.stat().st_size
 
 
+@covers("replay")
 async def test_replay_of_an_unknown_row_is_an_error(service: Service) -> None:
     with pytest.raises(KoreError):
         await service.replay(999_999)
@@ -260,6 +309,7 @@ async def asked_on(events: AsyncIterator[WatchEvent]) -> ApprovalAsked:
     raise AssertionError("the stream of events ended before a question")
 
 
+@covers("stop_turn")
 async def test_a_stopped_turn_ends_as_cancelled(service: Service) -> None:
     chat_id, _ = await place(service)
     sent = message(chat_id, ASKS)
@@ -271,6 +321,7 @@ async def test_a_stopped_turn_ends_as_cancelled(service: Service) -> None:
     assert [e.result.stopped for e in seen if isinstance(e, Done)] == ["cancelled"]
 
 
+@covers("list_approvals", "answer_approval")
 async def test_an_approval_is_answered_once(service: Service) -> None:
     chat_id, _ = await place(service)
     sent = message(chat_id, ASKS)
@@ -288,6 +339,7 @@ async def test_an_approval_is_answered_once(service: Service) -> None:
     assert not await service.list_approvals()
 
 
+@covers("hand_over")
 async def test_a_gateway_is_given_the_data_or_told_that_it_is_kept(service: Service) -> None:
     lanes = await service.hand_over("kore gateway")
     if lanes is None:
@@ -296,3 +348,80 @@ async def test_a_gateway_is_given_the_data_or_told_that_it_is_kept(service: Serv
     with pytest.raises(HandedOver, match="kore gateway"):
         async with service.watch("cli:local:main") as events:
             await until_last(events, "none")
+
+
+@covers("queue_mode", "background_tasks")
+async def test_a_new_conversation_queues_and_has_nothing_in_the_background(
+    service: Service,
+) -> None:
+    chat_id, session = await place(service)
+    assert await service.queue_mode(f"cli:local:{chat_id}") == "queue"
+    assert list(await service.background_tasks(session)) == []
+
+
+@covers("reload")
+async def test_a_reload_reports_what_changed_or_why_nothing_can(service: Service) -> None:
+    try:
+        report = await service.reload()
+    except KoreError as exc:
+        report = {"error": str(exc)}
+    assert {"changed", "waiting"} <= set(report) or "terminal" in report["error"]
+
+
+@covers("summarize_person", "export_person", "delete_person")
+async def test_a_persons_data_is_counted_exported_and_deleted(
+    service: Service, tmp_path: Path
+) -> None:
+    chat_id, _ = await place(service)
+    sent = message(chat_id, "mine")
+    async with service.watch(sent.session_key) as events:
+        await service.submit(sent)
+        await until_last(events, sent.event_id)
+    assert (await service.summarize_person(sent.principal))["sessions"] == 1
+    target = tmp_path / "mine.zip"
+    export = await service.export_person(sent.principal, target)
+    assert Path(export["file"]) == target
+    assert export["size_bytes"] == target.stat().st_size
+    assert (await service.delete_person(sent.principal, copies=False))["sessions"] == 1
+    assert (await service.summarize_person(sent.principal))["sessions"] == 0
+    with pytest.raises(KoreError):
+        await service.summarize_person("nobody")
+
+
+@covers("list_people", "approve_pairing", "invite_owner", "revoke_pairing")
+async def test_pairing_starts_empty_and_refuses_what_it_does_not_know(service: Service) -> None:
+    people = await service.list_people()
+    assert (people["owner"], people["asking"], people["paired"]) == (None, [], [])
+    assert await service.invite_owner("telegram", "main")
+    for act in (service.approve_pairing("ABCD-EFGH"), service.revoke_pairing("telegram:1")):
+        with pytest.raises(KoreError):
+            await act
+
+
+@covers("list_grants", "revoke_grants")
+async def test_a_grant_is_listed_and_revoked(service: Service) -> None:
+    chat_id, session = await place(service)
+    sent = message(chat_id, ASKS)
+    async with service.watch(sent.session_key) as events:
+        await service.submit(sent)
+        asked = await asked_on(events)
+        assert await service.answer_approval(asked.nonce, "session", "cli:0")
+        await until_last(events, sent.event_id)
+    (grant,) = await service.list_grants()
+    assert (grant["session"], grant["principal"]) == (session, sent.principal)
+    with pytest.raises(KoreError, match="no grant"):
+        await service.revoke_grants(grant["id"] + 1)
+    assert await service.revoke_grants(grant["id"])
+    assert list(await service.list_grants()) == []
+    assert "0" in await service.revoke_grants(None)
+
+
+@covers("add_job", "list_jobs", "change_job")
+async def test_a_job_is_added_listed_and_removed(service: Service) -> None:
+    assert await service.add_job(NewJob("k1", "2100-01-01 09:00", "stand up \u5b57"))
+    (job,) = await service.list_jobs()
+    assert (job["text"], job["kind"]) == ("stand up \u5b57", "reminder")
+    assert await service.change_job(job["id"], "pause")
+    assert await service.change_job(job["id"], "remove")
+    with pytest.raises(KoreError, match="no job"):
+        await service.change_job(job["id"], "run")

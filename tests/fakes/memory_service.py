@@ -39,6 +39,8 @@ from gateway.core.records import (
     ConsoleLease,
     Delivered,
     Excerpt,
+    JobChange,
+    NewJob,
     QueueMode,
     SearchHit,
     SessionInfo,
@@ -69,6 +71,8 @@ class MemoryService:
         self.answers: list[tuple[str, Answer, str]] = []
         self.sessions_by_id: dict[str, Stored] = {}
         self.lanes: dict[str, str] = {}
+        self.grants: dict[int, dict[str, Any]] = {}
+        self.jobs: dict[int, NewJob] = {}
         self._watchers: dict[str, list[asyncio.Queue[WatchEvent]]] = {}
         self._undelivered: dict[str, list[WatchEvent]] = {}
         self._running: dict[str, asyncio.Event] = {}
@@ -112,9 +116,20 @@ class MemoryService:
 
     async def answer_approval(self, nonce: str, answer: Answer, by: str) -> bool:
         future = self._asked.pop(nonce, None)
-        self._open.pop(nonce, None)
-        if future is None:
+        question = self._open.pop(nonce, None)
+        if future is None or question is None:
             return False
+        if answer in ("session", "always"):
+            number = next(self._numbers)
+            self.grants[number] = {
+                "id": number,
+                "principal": question.principal,
+                "session": question.session if answer == "session" else "",
+                "title": question.title,
+                "folder": question.folder or question.root,
+                "granted_by": by,
+                "granted_at": time.time(),
+            }
         self.answers.append((nonce, answer, by))
         future.set_result(answer)
         return True
@@ -234,6 +249,25 @@ class MemoryService:
             "pid": 1,
         }
 
+    async def reload(self) -> Mapping[str, Any]:
+        return {"changed": [], "waiting": []}
+
+    async def summarize_person(self, principal: str) -> Mapping[str, Any]:
+        if ":" not in principal:
+            raise KoreError(f"{principal!r} is nobody's id")
+        theirs = [s for s in self.sessions_by_id.values() if s.info.principal == principal]
+        return {"sessions": len(theirs), "found": bool(theirs)}
+
+    async def export_person(self, principal: str, target: Path) -> Mapping[str, Any]:
+        await self.summarize_person(principal)
+        return {"file": str(target), "size_bytes": target.write_bytes(b"export")}
+
+    async def delete_person(self, principal: str, copies: bool) -> Mapping[str, Any]:
+        before = await self.summarize_person(principal)
+        kept = {k: s for k, s in self.sessions_by_id.items() if s.info.principal != principal}
+        self.sessions_by_id = kept
+        return before
+
     async def hand_over(self, successor: str) -> Sequence[str] | None:
         return None
 
@@ -249,24 +283,39 @@ class MemoryService:
         raise KoreError("No open request has this code.")
 
     async def invite_owner(self, channel: str, account: str) -> str:
-        raise KoreError("Nobody can be invited here.")
+        return f"{channel}-{account}-code"
 
     async def revoke_pairing(self, who: str) -> str:
         raise KoreError("Nobody has this id.")
 
     async def list_grants(self) -> Sequence[Mapping[str, Any]]:
-        return []
+        return list(self.grants.values())
 
     async def revoke_grants(self, grant: int | None) -> str:
-        if grant is None:
-            return "0 taken back."
-        raise KoreError(f"no grant {grant}")
+        if grant is not None and grant not in self.grants:
+            raise KoreError(f"no grant {grant}")
+        gone = [number for number in self.grants if grant in (None, number)]
+        for number in gone:
+            del self.grants[number]
+        return f"{len(gone)} revoked."
 
     async def list_jobs(self) -> Sequence[Mapping[str, Any]]:
-        return []
+        return [
+            {"id": number, "text": job.text, "kind": "prompt" if job.is_task else "reminder"}
+            for number, job in self.jobs.items()
+        ]
 
-    async def change_job(self, action: str, wanted: Mapping[str, Any]) -> str:
-        raise KoreError("there is no timetable here")
+    async def add_job(self, job: NewJob) -> str:
+        number = next(self._numbers)
+        self.jobs[number] = job
+        return f"Job {number} is set."
+
+    async def change_job(self, number: int, change: JobChange) -> str:
+        if number not in self.jobs:
+            raise KoreError(f"there is no job {number} here")
+        if change == "remove":
+            del self.jobs[number]
+        return f"Job {number}: {change}."
 
     async def backup(self, target: Path) -> int:
         return target.write_bytes(b"backup")

@@ -17,6 +17,7 @@ from gateway.cli.verb_table import VERBS, Verb
 from gateway.commands.table import COMMANDS
 from gateway.config.key_catalog import catalogue, whole_sections
 from gateway.config.sections import ModelEntry
+from tests.house.control_page import control_page
 from tests.house.pages import (
     DOCS,
     README,
@@ -235,3 +236,7 @@ def test_the_layers_of_the_architecture_are_those_that_are_checked() -> None:
     block = next(one for one in blocks(page("architecture"), "text") if one.startswith("gateway:"))
     shown = [set(re.findall(r"\w+\b(?!:)", line)) for line in block.splitlines()]
     assert shown == [layer for layer in checked if layer]
+
+
+def test_the_page_of_the_control_calls_is_the_one_of_the_table() -> None:
+    assert (DOCS / "control-socket.md").read_text("utf-8") == control_page(), "run `make schema`"

@@ -9,6 +9,7 @@ from typing import Any
 from agent.i18n import mark_for_translation, t
 from gateway.cli.output import moment, print_json, print_table
 from gateway.cli.service_link import service_of
+from gateway.core.records import NewJob
 
 _CHANGES = {
     "remove": mark_for_translation("remove a job"),
@@ -68,14 +69,19 @@ async def _run(args: argparse.Namespace) -> None:
             _list(await service.list_jobs(), as_json=args.json)
             return
         if args.action == "add":
-            wanted = {
-                "key": uuid.uuid4().hex,
-                **{name: getattr(args, name) for name in ("when", "text", "urgent", "own")},
-                **{name: getattr(args, name) for name in ("zone", "catch_up")},
-            }
-            said = await service.change_job("ask" if args.ask else "add", wanted)
+            job = NewJob(
+                key=uuid.uuid4().hex,
+                when=args.when,
+                text=args.text,
+                is_task=args.ask,
+                urgent=args.urgent,
+                own=args.own,
+                zone=args.zone,
+                catch_up=args.catch_up,
+            )
+            said = await service.add_job(job)
         else:
-            said = await service.change_job(args.action, {"number": args.number})
+            said = await service.change_job(args.number, args.action)
         if args.json:
             print_json({"said": said})
         else:

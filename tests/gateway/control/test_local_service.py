@@ -1,4 +1,5 @@
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from dataclasses import asdict
 from pathlib import Path
@@ -11,15 +12,18 @@ from agent.providers.pool import ModelPool
 from agent.providers.registry import ModelConfig
 from agent.subagents.definition import SubagentDefinition
 from agent.types import ToolCall, assistant
+from gateway.access.control import PairedMembers
 from gateway.control.client import ControlClient
 from gateway.control.server import ControlServer
 from gateway.core.channel_events import Batch
 from gateway.core.errors import ConnectionLost
 from gateway.core.event_hub import LET_GO
-from gateway.core.messages import InboundMessage
+from gateway.core.messages import InboundMessage, Sender
 from gateway.core.records import Delivered, WatchEvent
+from gateway.store.errors import StoreError
 from tests.fakes.gated import Gated
 from tests.gateway.parts import Parts, running, said, typed
+from tests.gateway.store import faults
 
 
 async def delivered(events: AsyncIterator[WatchEvent]) -> Delivered:
@@ -227,3 +231,22 @@ async def test_a_finished_message_can_be_replayed(parts: Parts) -> None:
 
 async def test_a_backup_is_made_while_it_works(parts: Parts, tmp_path: Path) -> None:
     assert await parts.service.backup(tmp_path / "copy.db") > 0
+
+
+async def test_nobody_is_let_in_or_out_by_a_decision_that_was_not_stored(parts: Parts) -> None:
+    access = parts.app.access
+    message = said("hi", "8", sender=Sender("8", "Eve"))
+    code = await parts.database.transact(parts.app.codes.ask, message, time.time())
+    assert code is not None
+    await parts.database.transact(faults.refuse, "INSERT ON note", "the disk is full")
+    with pytest.raises(StoreError):
+        await parts.service.approve_pairing(code)
+    assert access.members == PairedMembers()
+    await parts.database.transact(faults.allow)
+    await parts.service.approve_pairing(code)
+    members = access.members
+    assert members.owner == message.principal
+    await parts.database.transact(faults.refuse, "INSERT ON note", "the disk is full")
+    with pytest.raises(StoreError):
+        await parts.service.revoke_pairing(message.principal)
+    assert access.members == members

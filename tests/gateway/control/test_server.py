@@ -193,6 +193,33 @@ async def test_a_request_that_says_it_is_huge_is_not_read(
     assert b"limited to" in reply
 
 
+async def test_a_call_of_another_version_is_refused_in_one_sentence(
+    owner: MemoryService, tmp_path: Path
+) -> None:
+    path = tmp_path / "kore.sock"
+    async with ControlServer(owner, path):
+        reader, writer = await asyncio.open_unix_connection(str(path))
+        writer.write(b"POST /glimpse HTTP/1.0\r\nContent-Length: 2\r\n\r\n{}")
+        async with asyncio.timeout(30):
+            reply = await reader.read()
+        writer.close()
+    assert b" 400 " in reply.split(b"\r\n")[0]
+    assert b"the running Kore has no call 'glimpse'" in reply
+
+
+async def test_a_kore_of_another_version_is_told_in_one_sentence(tmp_path: Path) -> None:
+    async def hello(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"{}\n")
+        writer.write(b'HTTP/1.0 200 OK\r\n\r\n{"value":{"protocol":1,"pid":1}}\n')
+        writer.close()
+
+    path = tmp_path / "kore.sock"
+    async with await asyncio.start_unix_server(hello, path):
+        with pytest.raises(KoreError, match="the running Kore is a different version") as caught:
+            await ControlClient.connect(path)
+    assert caught.value.hint == "Restart the gateway."
+
+
 class Broken(MemoryService):
     async def stop_turn(self, lane: str) -> bool:
         raise ZeroDivisionError(lane)
