@@ -290,7 +290,7 @@ async def test_the_answer_tells_how_a_time_was_taken(tmp_path: Path) -> None:
         told = await place.asked("/cron add every monday at 5 喝水")
         assert "every Monday at 05:00 (Asia/Shanghai), next " in told
         assert "05:00 CST" in told
-        assert "5 is read as 05:00" in told
+        assert "5 is read as 05:00; for the afternoon, write 17:00" in told
 
 
 async def test_a_change_of_zone_names_the_jobs_that_stay(tmp_path: Path) -> None:

@@ -462,7 +462,7 @@ async def test_tasks_lists_the_sub_agents_of_the_chat(tmp_path: Path) -> None:
         lines = event.text.splitlines()
         assert lines[0].startswith("- explore (2) do meet: works in the background, ")
         assert lines[1].startswith("- general (1) do it works: done, ")
-        assert lines[2].endswith("stops everything.")
+        assert lines[2] == "`/stop NUMBER` stops a sub-agent; `/stop` stops everything."
 
 
 def define(folder: Path, name: str, head: str) -> None:
