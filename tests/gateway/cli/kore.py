@@ -4,13 +4,13 @@ import contextlib
 import io
 import os
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from gateway.__main__ import main
+from tests import fork_server
 
 ROOT = Path(__file__).parents[3]
 
@@ -20,16 +20,7 @@ def kore(
 ) -> subprocess.CompletedProcess[str]:
     """Run `kore` in `home`'s parent with next to nothing in the environment."""
     clean = _clean(home)
-    return subprocess.run(
-        [sys.executable, "-m", "gateway", *map(str, words)],
-        cwd=home.parent,
-        env={**clean, "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1", **(environ or {})},
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    return fork_server.run(words, cwd=home.parent, env={**clean, **(environ or {})}, stdin=stdin)
 
 
 def kore_here(

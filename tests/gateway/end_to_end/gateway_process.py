@@ -22,9 +22,11 @@ from typing import Any, Self
 from gateway.control.client import ControlClient
 from gateway.core.errors import ConnectionLost
 from gateway.store.port import Row
+from tests import fork_server
 from tests.fakes.bot_api import BotApi
 from tests.fakes.bot_chats import Effect
 from tests.fakes.model import ModelServer
+from tests.fork_server import ForkedProcess
 from tests.gateway import stored
 
 ROOT = Path(__file__).parents[3]
@@ -47,7 +49,7 @@ class GatewayProcess:
     """Starts, stops, kills and restarts the gateway of one folder.
 
     `sections` are laid over the configuration, key by key. Entered, it runs; left, it has been
-    stopped with SIGTERM and has ended with 0.
+    stopped with SIGTERM and has ended with 0. What is not `forked` imports everything itself.
     """
 
     def __init__(
@@ -56,14 +58,17 @@ class GatewayProcess:
         api: BotApi,
         model: ModelServer,
         sections: Mapping[str, Mapping[str, Any]] | None = None,
+        *,
+        forked: bool = True,
     ) -> None:
         self.api, self.model = api, model
+        self._forked = forked
         self.home = folder / "home"
         self.workspace = self.home / "workspace"
         self.config = self.home / "config.json"
         # Beside the folder: what it prints must reach the test even when the folder is full.
         self._output = folder.with_name(f"{folder.name}.out")
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: ForkedProcess | asyncio.subprocess.Process | None = None
         self._tracebacks = 0
         self.home.mkdir(mode=0o700)
         self.configure(sections or {})
@@ -98,6 +103,11 @@ class GatewayProcess:
         """Start it and do not wait for anything."""
         assert not self.runs
         with self._output.open("ab") as output:
+            if self._forked:
+                self._process = fork_server.start(
+                    ["gateway"], cwd=self.home, env=self._environ(), stdout=output, stderr=output
+                )
+                return
             self._process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "gateway", "gateway"),
                 cwd=self.home,
@@ -204,21 +214,10 @@ class GatewayProcess:
 
     async def kore(self, *words: str | Path) -> Ran:
         """Run another `kore` in the same home."""
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "gateway", *map(str, words)),
-            cwd=self.home,
-            env=self._environ(),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
+        process = await asyncio.to_thread(
+            fork_server.run, words, cwd=self.home, env=self._environ()
         )
-        try:
-            out, err = await asyncio.wait_for(process.communicate(), PATIENCE_S)
-        finally:
-            if process.returncode is None:
-                process.kill()
-        assert process.returncode is not None
-        ran = Ran(process.returncode, out.decode(), err.decode())
+        ran = Ran(process.returncode, process.stdout, process.stderr)
         _check(ran.out + ran.err, self.api)
         return ran
 

@@ -13,6 +13,9 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
 
+from tests import fork_server
+from tests.fork_server import ForkedProcess
+
 DEADLINE_S = 30
 ROOT = Path(__file__).parents[4]
 _FORWARD = re.compile(r"\x1b\[(\d*)C")
@@ -22,7 +25,7 @@ _CONTROLS = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07]*\x07|[@-Z\\-_=>])|
 class Terminal:
     """What the program wrote is `raw`; `text` is that without control codes."""
 
-    def __init__(self, master: int, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, master: int, process: ForkedProcess | asyncio.subprocess.Process) -> None:
         self._master = master
         self._news = asyncio.Event()
         self._mark = 0
@@ -98,15 +101,20 @@ async def kore_there(
     """Any verb in such a terminal."""
     master, slave = pty.openpty()
     env = {"PATH": os.environ["PATH"], "KORE_HOME": str(home), "TERM": "xterm-256color"}
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "gateway", *words),
-        stdin=slave,
-        stdout=slave,
-        stderr=slave,
-        cwd=ROOT,
-        env={**env, **(environ or {})},
-        start_new_session=True,
-    )
+    env |= environ or {}
+    process: ForkedProcess | asyncio.subprocess.Process
+    if any(name.startswith("PYTHON") for name in env):
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "gateway", *words),
+            **dict.fromkeys(("stdin", "stdout", "stderr"), slave),
+            cwd=ROOT,
+            env=env,
+            start_new_session=True,
+        )
+    else:
+        process = fork_server.start(
+            words, cwd=ROOT, env=env, stdin=slave, stdout=slave, stderr=slave, new_session=True
+        )
     terminal = Terminal(master, process)
     terminal.resize(24, 80)
     loop = asyncio.get_running_loop()

@@ -1,0 +1,317 @@
+"""A real `kore` in a process of its own that need not import anything.
+
+Importing is three quarters of what a start costs, and the suite starts `kore` a thousand times.
+Here one process for each worker of pytest imports the program, and forks: what begins then has an
+id, descriptors, signals and an end of its own, like `python -m gateway`. The start from nothing is
+tested in tests/gateway/cli/test_program.py and tests/gateway/end_to_end/test_first_start.py.
+
+    process = start(["gateway"], cwd=home, env=environ, stdout=log, stderr=log)
+    process.send_signal(signal.SIGTERM)
+    assert await process.wait() == 0
+"""
+
+import asyncio
+import atexit
+import gc
+import importlib
+import io
+import json
+import os
+import selectors
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+ROOT = Path(__file__).parents[1]
+PATIENCE_S = 60.0
+_HEADER = struct.Struct("!I")
+# What the verbs import when they need it; what else one needs, it imports itself.
+_MODULES = (
+    "gateway.cli.program",
+    "gateway.cli.verbs.gateway",
+    "gateway.runtime.log_setup",
+    "gateway.app",
+    "gateway.channels.telegram.channel",
+    "gateway.control.server",
+    "gateway.control.health",
+    "gateway.control.client",
+    "agent.providers.openai.provider",
+    "gateway.cli.chat.agent",
+)
+# Decides how Python itself starts, which has happened when a process is forked.
+_SETTLED = {"PYTHONPATH": str(ROOT), "PYTHONUTF8": "1"}
+
+_File = int | IO[bytes] | IO[str]
+
+
+class ForkedProcess:
+    """What of `asyncio.subprocess.Process` the tests use, without its streams."""
+
+    def __init__(self, pid: int, end: socket.socket) -> None:
+        self.pid = pid
+        self._returncode: int | None = None
+        self._end = end
+        end.setblocking(False)
+
+    @property
+    def returncode(self) -> int | None:
+        """Its exit code, or the negative number of the signal that killed it, once it has ended."""
+        if self._returncode is None:
+            with suppress(BlockingIOError):
+                code = self._end.recv(_HEADER.size)
+                assert code, "the fork server has ended"
+                (self._returncode,) = struct.unpack("!i", code)
+                self._end.close()
+        return self._returncode
+
+    def send_signal(self, number: int) -> None:
+        """Raises `ProcessLookupError` where it has ended."""
+        if self.returncode is not None:
+            raise ProcessLookupError
+        os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    async def wait(self) -> int:
+        loop = asyncio.get_running_loop()
+        while (code := self.returncode) is None:
+            readable = loop.create_future()
+            loop.add_reader(self._end, lambda done=readable: done.done() or done.set_result(None))
+            try:
+                await readable
+            finally:
+                loop.remove_reader(self._end)
+        return code
+
+    def wait_here(self, timeout_s: float = PATIENCE_S) -> int:
+        """The same without an event loop. Raises `subprocess.TimeoutExpired`."""
+        deadline = time.monotonic() + timeout_s
+        with selectors.DefaultSelector() as selector:
+            if self.returncode is None:
+                selector.register(self._end, selectors.EVENT_READ)
+            while (code := self.returncode) is None:
+                if not selector.select(max(0.0, deadline - time.monotonic())):
+                    raise subprocess.TimeoutExpired("kore", timeout_s)
+        return code
+
+
+class ForkServer:
+    """The process that forks, seen from the tests."""
+
+    def __init__(self) -> None:
+        self._requests, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.fork_server"],
+                stdin=theirs,
+                cwd=ROOT,
+                env={"PATH": os.environ["PATH"], **_SETTLED},
+            )
+
+    def start(
+        self,
+        words: Sequence[str],
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        files: tuple[int, int, int],
+        new_session: bool,
+    ) -> ForkedProcess:
+        body = json.dumps([list(words), str(cwd), dict(env), new_session]).encode()
+        ours, theirs = socket.socketpair()
+        with theirs:
+            message = _HEADER.pack(len(body)) + body
+            fds = [*files, theirs.fileno()]
+            sent = socket.send_fds(self._requests, [message], fds)
+            self._requests.sendall(message[sent:])
+        pid = ours.recv(_HEADER.size)
+        assert pid, "the fork server has ended"
+        return ForkedProcess(*_HEADER.unpack(pid), ours)
+
+    def close(self) -> None:
+        self._requests.close()
+        self._process.wait()
+
+
+def start(
+    words: Sequence[str | Path],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    stdin: _File = subprocess.DEVNULL,
+    stdout: _File = subprocess.DEVNULL,
+    stderr: _File = subprocess.DEVNULL,
+    new_session: bool = False,
+) -> ForkedProcess:
+    """Start `kore` with these words. `env` is all that it sees."""
+    odd = {name for name in env if name.startswith("PYTHON") and env[name] != _SETTLED.get(name)}
+    assert not odd, f"{odd} cannot be set for a process that is forked: start Python itself"
+    with open(os.devnull, "r+b") as nothing:
+        files = [
+            nothing.fileno()
+            if one == subprocess.DEVNULL
+            else one
+            if isinstance(one, int)
+            else one.fileno()
+            for one in (stdin, stdout, stderr)
+        ]
+        return _server().start(
+            list(map(str, words)),
+            cwd=cwd,
+            env=env,
+            files=(files[0], files[1], files[2]),
+            new_session=new_session,
+        )
+
+
+def run(
+    words: Sequence[str | Path], *, cwd: Path, env: Mapping[str, str], stdin: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Run `kore` to its end: what `subprocess.run` says of it."""
+    streams = [os.pipe() for _ in range(3)]
+    (feed, feeding), (out, printing), (err, failing) = streams
+    process = start(words, cwd=cwd, env=env, stdin=feed, stdout=printing, stderr=failing)
+    for fd in (feed, printing, failing):
+        os.close(fd)
+    texts = ["", ""]
+
+    def write() -> None:
+        with suppress(BrokenPipeError), open(feeding, "wb") as file:
+            file.write(stdin.encode())
+
+    def read(n: int, fd: int) -> None:
+        with open(fd, encoding="utf-8") as file:
+            texts[n] = file.read()
+
+    threads = [
+        threading.Thread(target=write),
+        threading.Thread(target=read, args=(0, out)),
+        threading.Thread(target=read, args=(1, err)),
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        code = process.wait_here()
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise
+    finally:
+        for thread in threads:
+            thread.join()
+    return subprocess.CompletedProcess(list(map(str, words)), code, *texts)
+
+
+_servers: list[ForkServer] = []
+
+
+def _server() -> ForkServer:
+    """The one of this process, begun when it is needed."""
+    if not _servers:
+        _servers.append(ForkServer())
+        atexit.register(_servers[0].close)
+    return _servers[0]
+
+
+def _serve() -> list[str]:
+    """Fork until nobody asks any more; in the child, the words of its command line."""
+    requests = socket.socket(fileno=os.dup(0))
+    wakes, waking = socket.socketpair()
+    waking.setblocking(False)
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    signal.set_wakeup_fd(waking.fileno())
+    ends: dict[int, socket.socket] = {}
+    selector = selectors.DefaultSelector()
+    selector.register(requests, selectors.EVENT_READ)
+    selector.register(wakes, selectors.EVENT_READ)
+    while True:
+        ready = [key.fileobj for key, _ in selector.select()]
+        if wakes in ready:
+            wakes.recv(4096)
+            _reap(ends)
+        if requests not in ready:
+            continue
+        head, fds, _, _ = socket.recv_fds(requests, _HEADER.size, 4)
+        if not head:
+            os._exit(0)
+        body = b""
+        (length,) = _HEADER.unpack(head)
+        while len(body) < length:
+            body += requests.recv(length - len(body))
+        words, cwd, env, new_session = json.loads(body)
+        if pid := os.fork():
+            end = ends[pid] = socket.socket(fileno=fds[3])
+            end.sendall(_HEADER.pack(pid))
+            for fd in fds[:3]:
+                os.close(fd)
+            continue
+        selector.close()
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        # An object that is collected later must not close a descriptor that is another's by then.
+        for one in (requests, wakes, waking, *ends.values()):
+            one.detach()
+        _become(fds[:3], cwd, env, new_session=new_session)
+        return [str(word) for word in words]
+
+
+def _reap(ends: dict[int, socket.socket]) -> None:
+    """Tell the tests how their processes ended."""
+    while ends:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if not pid:
+            return
+        with ends.pop(pid) as end, suppress(BrokenPipeError):
+            end.sendall(struct.pack("!i", os.waitstatus_to_exitcode(status)))
+
+
+def _become(files: list[int], cwd: str, env: dict[str, str], *, new_session: bool) -> None:
+    """What the system and Python do for a process that is started."""
+    if new_session:
+        os.setsid()
+    for number, fd in enumerate(files):
+        os.dup2(fd, number)
+    os.closerange(3, max(int(name) for name in os.listdir("/dev/fd")) + 1)
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(env)
+    sys.path[0] = cwd
+    sys.stdin = sys.__stdin__ = _text(0, "r", "surrogateescape")
+    sys.stdout = sys.__stdout__ = _text(1, "w", "surrogateescape")
+    sys.stderr = sys.__stderr__ = _text(2, "w", "backslashreplace")
+
+
+def _text(fd: int, mode: str, errors: str) -> io.TextIOWrapper:
+    at_once = mode == "w" and (fd == 2 or os.isatty(fd))
+    raw = open(fd, f"{mode}b", closefd=False)  # noqa: SIM115 - it stays open
+    return io.TextIOWrapper(raw, "utf-8", errors, line_buffering=at_once)
+
+
+def _main() -> int:
+    for module in _MODULES:
+        importlib.import_module(module)
+    gc.collect()
+    gc.freeze()
+    try:
+        words = _serve()
+    except KeyboardInterrupt:
+        return 130
+    from gateway.__main__ import main
+
+    sys.argv = [str(ROOT / "gateway" / "__main__.py"), *words]
+    return main()
+
+
+if __name__ == "__main__":
+    sys.exit(_main())
