@@ -8,7 +8,6 @@ from typing import Any
 
 import aiohttp
 import pytest
-from openai import AsyncOpenAI
 
 from agent.context.system_prompt import volatile_facts
 from tests.fakes.model import ModelServer
@@ -43,6 +42,9 @@ def events(raw: bytes) -> list[Any]:
 
 
 async def test_openai_client_reads_text_calls_and_usage(model_server: ModelServer) -> None:
+    # Imports for a second: only where this test runs, and not wherever it is collected.
+    from openai import AsyncOpenAI
+
     model_server.script(
         ReplyScript(text="Grüße 😀", tool_calls=(Call("exec", {"command": "ls"}),)), "second"
     )

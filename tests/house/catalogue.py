@@ -7,8 +7,10 @@ import ast
 import json
 import string
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 
 from agent.i18n import ENGLISH, LANGUAGES
 from tests.house.tree import PACKAGES, ROOT, parse, place, python_files
@@ -65,7 +67,8 @@ def text_of(argument: ast.expr) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def texts() -> dict[str, str]:
+@cache
+def texts() -> Mapping[str, str]:
     """Every English text that the code says, and a place where it does."""
     said = {
         english: place(path, argument)
@@ -73,7 +76,7 @@ def texts() -> dict[str, str]:
         for argument in arguments(parse(path))
         if (english := text_of(argument)) is not None
     }
-    return {**said, **_reasons()}
+    return MappingProxyType({**said, **_reasons()})
 
 
 def _reasons() -> dict[str, str]:
