@@ -58,7 +58,7 @@ class ForkedProcess:
     def __init__(self, pid: int, end: socket.socket) -> None:
         self.pid = pid
         self._returncode: int | None = None
-        self._end = end
+        self.end = end
         end.setblocking(False)
 
     @property
@@ -66,10 +66,10 @@ class ForkedProcess:
         """Its exit code, or the negative number of the signal that killed it, once it has ended."""
         if self._returncode is None:
             with suppress(BlockingIOError):
-                code = self._end.recv(_HEADER.size)
+                code = self.end.recv(_HEADER.size)
                 assert code, "the fork server has ended"
                 (self._returncode,) = struct.unpack("!i", code)
-                self._end.close()
+                self.end.close()
         return self._returncode
 
     def send_signal(self, number: int) -> None:
@@ -88,11 +88,11 @@ class ForkedProcess:
         loop = asyncio.get_running_loop()
         while (code := self.returncode) is None:
             readable = loop.create_future()
-            loop.add_reader(self._end, lambda done=readable: done.done() or done.set_result(None))
+            loop.add_reader(self.end, lambda done=readable: done.done() or done.set_result(None))
             try:
                 await readable
             finally:
-                loop.remove_reader(self._end)
+                loop.remove_reader(self.end)
         return code
 
     def wait_here(self, timeout_s: float = PATIENCE_S) -> int:
@@ -100,11 +100,23 @@ class ForkedProcess:
         deadline = time.monotonic() + timeout_s
         with selectors.DefaultSelector() as selector:
             if self.returncode is None:
-                selector.register(self._end, selectors.EVENT_READ)
+                selector.register(self.end, selectors.EVENT_READ)
             while (code := self.returncode) is None:
                 if not selector.select(max(0.0, deadline - time.monotonic())):
                     raise subprocess.TimeoutExpired("kore", timeout_s)
         return code
+
+
+class PipedProcess(ForkedProcess):
+    """One whose output is read while it runs."""
+
+    stdout: asyncio.StreamReader
+    stderr: asyncio.StreamReader
+
+    async def communicate(self) -> tuple[bytes, bytes]:
+        """All that is left to read of its output, and of its errors, once it has ended."""
+        out, err, _ = await asyncio.gather(self.stdout.read(), self.stderr.read(), self.wait())
+        return out, err
 
 
 class ForkServer:
@@ -174,6 +186,27 @@ def start(
             files=(files[0], files[1], files[2]),
             new_session=new_session,
         )
+
+
+async def start_piped(
+    words: Sequence[str | Path], *, cwd: Path, env: Mapping[str, str]
+) -> PipedProcess:
+    """Start `kore`, with its output in pipes."""
+    (out, printing), (err, failing) = os.pipe(), os.pipe()
+    started = start(words, cwd=cwd, env=env, stdout=printing, stderr=failing)
+    os.close(printing)
+    os.close(failing)
+    process = PipedProcess(started.pid, started.end)
+    process.stdout, process.stderr = await _reader(out), await _reader(err)
+    return process
+
+
+async def _reader(fd: int) -> asyncio.StreamReader:
+    reader = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(fd, "rb", 0)
+    )
+    return reader
 
 
 def run(

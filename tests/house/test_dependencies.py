@@ -8,7 +8,7 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
 
-from tests.house.tree import PACKAGES, ROOT, parse, python_files
+from tests.house.tree import PACKAGES, ROOT, parse, python_files, statements
 
 
 def project() -> dict[str, Any]:
@@ -23,7 +23,7 @@ def normal(name: str) -> str:
 def imports(path: Path) -> set[str]:
     """Names of the distributions' packages that a module imports, wherever in it."""
     found = set()
-    for node in ast.walk(parse(path)):
+    for node in statements(parse(path)):
         if isinstance(node, ast.Import):
             found |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:

@@ -31,7 +31,7 @@ from tests.house.pages import (
     sections,
     source_paths,
 )
-from tests.house.tree import PACKAGES, ROOT, parse, python_files
+from tests.house.tree import PACKAGES, ROOT, parse, python_files, statements
 
 LONGEST_PAGE_LINES = 200
 LONGEST_README_LINES = 200
@@ -53,7 +53,7 @@ def error_codes() -> set[str]:
     return {
         str(ast.literal_eval(line.value))
         for path in python_files(*PACKAGES)
-        for node in ast.walk(parse(path))
+        for node in statements(parse(path))
         if isinstance(node, ast.ClassDef)
         for line in node.body
         if isinstance(line, ast.Assign)
@@ -166,14 +166,18 @@ def test_settings_without_effect_are_said_to_have_none() -> None:
     wrong = [
         key
         for key, said_idle in keys
-        if said_idle == bool(re.search(rf"\b{_spelled(key)}\b", used))
+        if said_idle == (_spelled(key) in used and bool(re.search(_word(key), used)))
     ]
     assert wrong == []
 
 
 def _spelled(key: str) -> str:
     """How code that reads a setting writes it; a bare section's name alone would prove nothing."""
-    return re.escape(key if "." in key else f"settings.{key}")
+    return key if "." in key else f"settings.{key}"
+
+
+def _word(key: str) -> str:
+    return rf"\b{re.escape(_spelled(key))}\b"
 
 
 def test_every_chat_command_is_described() -> None:

@@ -114,11 +114,16 @@ def test_the_rules_notice_what_they_forbid() -> None:
     assert len(_unknown_help(tree)) == 1
 
 
+def _name(call: ast.Call) -> str:
+    """Of the function, where it is called by its bare name."""
+    return call.func.id if isinstance(call.func, ast.Name) else ""
+
+
 def _said_at_import(node: ast.AST) -> list[ast.Call]:
     """Calls of `t` and `plural` that run when the module is imported."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
         return []
-    said = isinstance(node, ast.Call) and ast.unparse(node.func) in ("t", "plural")
+    said = isinstance(node, ast.Call) and _name(node) in ("t", "plural")
     inner = [one for child in ast.iter_child_nodes(node) for one in _said_at_import(child)]
     return [node, *inner] if said and isinstance(node, ast.Call) else inner
 
@@ -140,7 +145,7 @@ def _many(tree: ast.Module) -> list[tuple[ast.Call, str]]:
     return [
         (call, part.value)
         for call in calls
-        if ast.unparse(call.func) in ("t", "mark_for_translation")
+        if _name(call) in ("t", "mark_for_translation")
         for part in ast.walk(call.args[0])
         if isinstance(part, ast.Constant)
         and isinstance(part.value, str)

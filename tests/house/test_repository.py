@@ -4,7 +4,15 @@ import ast
 from collections import Counter
 from collections.abc import Iterator
 
-from tests.house.tree import PACKAGES, ROOT, parse, place, python_files, repository_files
+from tests.house.tree import (
+    PACKAGES,
+    ROOT,
+    parse,
+    place,
+    python_files,
+    repository_files,
+    statements,
+)
 
 LONGEST_MODULE_LINES = 500
 # Of the statements, one module for each table or two; elsewhere fewer.
@@ -36,7 +44,7 @@ REGISTRY_ADDRESSES = (
 
 def broad_handlers(tree: ast.Module) -> Iterator[ast.ExceptHandler]:
     """Handlers that catch anything and do not hand it on."""
-    for node in ast.walk(tree):
+    for node in statements(tree):
         if not isinstance(node, ast.ExceptHandler):
             continue
         last = node.body[-1]
@@ -49,7 +57,7 @@ def broad_handlers(tree: ast.Module) -> Iterator[ast.ExceptHandler]:
 
 
 def mock_imports(tree: ast.Module) -> Iterator[ast.stmt]:
-    for node in ast.walk(tree):
+    for node in statements(tree):
         if isinstance(node, ast.ImportFrom):
             module = node.module or ""
             names = [module, *(f"{module}.{alias.name}" for alias in node.names)]
@@ -110,7 +118,7 @@ def test_the_rules_notice_what_they_forbid() -> None:
 def test_a_class_name_stands_once() -> None:
     places: dict[str, list[str]] = {}
     for path in python_files(*PACKAGES):
-        for node in ast.walk(parse(path)):
+        for node in statements(parse(path)):
             if isinstance(node, ast.ClassDef):
                 places.setdefault(node.name, []).append(place(path, node))
     assert {name: found for name, found in places.items() if len(found) > 1} == {}

@@ -5,6 +5,7 @@ import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from gateway.store.sqlite.backup import _COUNTED
 from gateway.store.sqlite.engine import connect
 from gateway.store.sqlite.transaction import SqliteTransaction
 from tests.house.statements import Given, Statement, Unreadable, collect, texts_of
-from tests.house.tree import ROOT, parse, python_files
+from tests.house.tree import ROOT, parse, python_files, statements
 
 # Tables that stay small, however long Kore runs; every other one grows.
 SMALL = {
@@ -159,10 +160,15 @@ def _is_allowed(statement: Statement) -> bool:
     return bool({statement.site, statement.site.partition(":")[0]} & MAY_SCAN.keys())
 
 
+@cache
+def _all() -> tuple[Statement, ...]:
+    return tuple(collect(GIVEN))
+
+
 def test_no_statement_goes_through_a_table_that_grows(database: sqlite3.Connection) -> None:
     found = [
         f"{statement.place}: {step}: {statement.sql}"
-        for statement in collect(GIVEN)
+        for statement in _all()
         if _PLANNED.match(statement.sql) and not _is_allowed(statement)
         for step in scans(database, statement.sql)
     ]
@@ -172,7 +178,7 @@ def test_no_statement_goes_through_a_table_that_grows(database: sqlite3.Connecti
 def test_the_exceptions_are_needed(database: sqlite3.Connection) -> None:
     scanning = {
         name
-        for statement in collect(GIVEN)
+        for statement in _all()
         if _PLANNED.match(statement.sql) and scans(database, statement.sql)
         for name in (statement.site, statement.site.partition(":")[0])
     }
@@ -181,7 +187,7 @@ def test_the_exceptions_are_needed(database: sqlite3.Connection) -> None:
 
 
 def test_statements_stand_in_the_repositories_and_the_store_s_own_modules() -> None:
-    stray = [one.place for one in collect(GIVEN) if not one.site.startswith(_WITH_SQL)]
+    stray = [one.place for one in _all() if not one.site.startswith(_WITH_SQL)]
     assert stray == []
 
 
@@ -189,7 +195,7 @@ def test_nothing_but_sqlite_s_own_folder_knows_sqlite() -> None:
     knowing = {
         str(path.relative_to(ROOT))
         for path in python_files("agent", "gateway", "kore")
-        for node in ast.walk(parse(path))
+        for node in statements(parse(path))
         if (isinstance(node, ast.ImportFrom) and node.module == "sqlite3")
         or (isinstance(node, ast.Import) and any(one.name == "sqlite3" for one in node.names))
     }

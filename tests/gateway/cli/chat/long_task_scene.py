@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 from gateway.control.client import ControlClient
 from tests.fakes.model import ModelServer
 from tests.fakes.model_script import Call, ReplyScript
-from tests.gateway.cli.kore import ROOT
+from tests.fork_server import PipedProcess, start_piped
 
 FEATURES = ["log in", "log out", "sign up"]
 
@@ -106,11 +105,11 @@ class Place:
         (self.work / "feature_list.json").write_text(checklist([done] * len(FEATURES)))
         (self.work / "PROGRESS.md").write_text("Nothing yet.")
 
-    async def start(self, *words: str) -> asyncio.subprocess.Process:
+    async def start(self, *words: str) -> PipedProcess:
         """`kore agent` in the folder."""
         return await self._kore("agent", "-y", "--cwd", str(self.work), *words)
 
-    async def serve(self) -> asyncio.subprocess.Process:
+    async def serve(self) -> PipedProcess:
         """A `kore gateway`, once it can be spoken to."""
         process = await self._kore("gateway", "--quiet")
         async with asyncio.timeout(30):
@@ -119,27 +118,18 @@ class Place:
                 await self.server.news(0.02)
         return process
 
-    async def asked_by(self, process: asyncio.subprocess.Process) -> None:
+    async def asked_by(self, process: PipedProcess) -> None:
         """Returns once the process has asked the model."""
         before = len(self.server.requests)
         async with asyncio.timeout(30):
             while len(self.server.requests) == before and process.returncode is None:
                 await self.server.news(1)
 
-    async def _kore(self, *words: str) -> asyncio.subprocess.Process:
+    async def _kore(self, *words: str) -> PipedProcess:
         clean = {"PATH": os.environ["PATH"], "HOME": str(self.home.parent)}
-        return await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "gateway", *words),
-            env={
-                **{**clean, "KORE_HOME": str(self.home), "PYTHONPATH": str(ROOT)},
-                # What runs here is ours, on every machine.
-                "KORE_SECURITY_SANDBOX": "none",
-            },
-            cwd=self.home.parent,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
+        # What runs here is ours, on every machine.
+        own = {"KORE_HOME": str(self.home), "KORE_SECURITY_SANDBOX": "none"}
+        return await start_piped(words, cwd=self.home.parent, env=clean | own)
 
     async def run(self, *words: str) -> tuple[int, str]:
         """The exit code of `kore agent`, and what stood on stderr."""

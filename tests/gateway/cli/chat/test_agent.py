@@ -11,6 +11,7 @@ from pstats import Stats
 import pytest
 
 from gateway.__main__ import main
+from tests import fork_server
 
 
 @pytest.fixture(autouse=True)
@@ -70,14 +71,10 @@ def test_a_broken_config_is_one_sentence_and_exit_2(
 
 
 def kore(home: Path, *words: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-m", "gateway", "agent", "--model", "offline/echo", *words],
+    return fork_server.run(
+        ["agent", "--model", "offline/echo", *words],
+        cwd=home.parent,
         env={"PATH": os.environ["PATH"], "KORE_HOME": str(home), "KORE_SECURITY_SANDBOX": "none"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
     )
 
 

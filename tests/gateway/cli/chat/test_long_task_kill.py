@@ -17,6 +17,7 @@ from gateway.core.messages import ONCE, InboundMessage
 from gateway.runtime.paths import DataDir
 from tests.fakes.memory_service import MemoryService
 from tests.fakes.model import ModelServer
+from tests.fork_server import PipedProcess
 from tests.gateway.cli.chat.long_task_scene import FEATURES, Place, checklist
 
 
@@ -25,9 +26,8 @@ def place(tmp_path: Path, model_server: ModelServer) -> Place:
     return Place(tmp_path, model_server)
 
 
-async def killed_after(lines: int, process: asyncio.subprocess.Process) -> int | None:
+async def killed_after(lines: int, process: PipedProcess) -> int | None:
     """Kill it at this line of what it tells; its exit code if it ends before."""
-    assert process.stderr is not None
     async with asyncio.timeout(60):
         for _ in range(lines):
             if not await process.stderr.readline():
