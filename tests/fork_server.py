@@ -123,6 +123,7 @@ class ForkServer:
     """The process that forks, seen from the tests."""
 
     def __init__(self) -> None:
+        self._one_at_a_time = threading.Lock()
         self._requests, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
@@ -146,8 +147,9 @@ class ForkServer:
         with theirs:
             message = _HEADER.pack(len(body)) + body
             fds = [*files, theirs.fileno()]
-            sent = socket.send_fds(self._requests, [message], fds)
-            self._requests.sendall(message[sent:])
+            with self._one_at_a_time:
+                sent = socket.send_fds(self._requests, [message], fds)
+                self._requests.sendall(message[sent:])
         pid = ours.recv(_HEADER.size)
         assert pid, "the fork server has ended"
         return ForkedProcess(*_HEADER.unpack(pid), ours)
@@ -247,14 +249,16 @@ def run(
 
 
 _servers: list[ForkServer] = []
+_beginning = threading.Lock()
 
 
 def _server() -> ForkServer:
     """The one of this process, begun when it is needed."""
-    if not _servers:
-        _servers.append(ForkServer())
-        atexit.register(_servers[0].close)
-    return _servers[0]
+    with _beginning:
+        if not _servers:
+            _servers.append(ForkServer())
+            atexit.register(_servers[0].close)
+        return _servers[0]
 
 
 def _serve() -> list[str]:
