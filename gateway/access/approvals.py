@@ -17,7 +17,7 @@ from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.user_language import UserLanguages
 from gateway.runtime.clock import SteadyClock
 from gateway.store.port import Transaction
-from gateway.store.repositories import approvals, outbox, sessions
+from gateway.store.repositories import approvals, chats, outbox, sessions
 from gateway.store.repositories.approvals import ApprovalKey
 from gateway.store.repositories.outbox import OutgoingReply
 
@@ -135,7 +135,7 @@ class ApprovalService:
             route, principal = message.route, message.principal
         else:
             principal = self._access.owner_id or ""
-            private_route = approvals.private_route(tx, principal)
+            private_route = chats.private_route(tx, principal)
             if private_route is None:
                 raise KoreError(t("this needs approval, and the owner has no private chat with me"))
             route = private_route

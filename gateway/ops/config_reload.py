@@ -36,8 +36,8 @@ from gateway.runtime.paths import DataDir
 from gateway.store.errors import StoreError
 from gateway.store.port import Store, Transaction
 from gateway.store.repositories import outbox
+from gateway.store.repositories.chats import private_route
 from gateway.store.repositories.outbox import OutgoingReply
-from gateway.store.repositories.usage import private_route
 from gateway.turns.agent_factory import build_agent
 from gateway.turns.usage_meter import StoreUsageMeter
 

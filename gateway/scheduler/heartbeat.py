@@ -9,7 +9,7 @@ from agent.security.taint.file_marks import is_unseen
 from gateway.config.sections import ScheduleSection
 from gateway.core.messages import InboundMessage, Sender
 from gateway.store.port import Transaction
-from gateway.store.repositories import jobs, usage
+from gateway.store.repositories import chats, jobs
 from gateway.store.repositories.jobs import Job
 
 log = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ def ensure_heartbeat_job(
     the owner reads."""
     known = jobs.made(tx, _MADE_BY)
     minutes = schedule.heartbeat_minutes
-    route = usage.private_route(tx, owner) if owner and minutes else None
+    route = chats.private_route(tx, owner) if owner and minutes else None
     if known is not None and (
         route is None or (known.rule, known.route) != (f"every {(minutes or 0) * 60}", route)
     ):

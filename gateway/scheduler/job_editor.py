@@ -15,7 +15,7 @@ from gateway.scheduler.job_text import describe_recurrence, local_time, title
 from gateway.scheduler.recurrence import Recurrence
 from gateway.scheduler.time_parser import parse_time
 from gateway.store.port import Transaction
-from gateway.store.repositories import approvals, jobs
+from gateway.store.repositories import chats, jobs
 from gateway.store.repositories.jobs import CatchUp, Job
 
 TEXT_LIMIT_CHARS = 4_000
@@ -218,7 +218,7 @@ def _template(maker: JobAuthor, wish: JobRequest, text: str) -> InboundMessage:
 
 def delivery_route(tx: Transaction, owner: str | None, now: float) -> InboundMessage:
     """The owner as they speak where they read in private, else in the terminal that opens next."""
-    route = approvals.private_route(tx, owner) if owner else None
+    route = chats.private_route(tx, owner) if owner else None
     if route is None or owner is None or route.channel == CONSOLE:
         return InboundMessage(CONSOLE, "local", "main", Sender("0"), "", "", now)
     sender = Sender(owner.partition(":")[2])

@@ -1,8 +1,7 @@
 """Stored texts sealed with AES-256-GCM: without the key nobody reads what people said.
 
-Statements call `seal(text, 'table.column', key of the row…)` and `unseal(…)` with the same words;
-every connection has the two functions. Without a key they hand the text through. The table,
-column and row are authenticated too: a sealed text that is put elsewhere does not open.
+The repositories seal and open through their transaction, which names the column and the key of
+the row. Both are authenticated too: a sealed text that is put elsewhere does not open.
 """
 
 import hmac
@@ -54,6 +53,8 @@ SEALED = (
     Sealed("change", ("step", "n"), ("entry",)),
     Sealed("undoing", ("name",), ("plan", "report")),
 )
+# As table.name: what is sealed under another name would be lost at the next change of keys.
+SEALED_COLUMNS = frozenset(f"{one.table}.{name}" for one in SEALED for name in one.columns)
 
 
 class Cipher:

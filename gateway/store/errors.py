@@ -26,3 +26,11 @@ class StoreCorrupt(StoreError):
     def __init__(self, file: Path | None, found: str) -> None:
         which = f" {file}" if file is not None else ""
         super().__init__(f"the database{which} is damaged: {found}", hint=RESTORE)
+
+
+def seal_broken() -> StoreError:
+    """For a stored text that does not open."""
+    return StoreError(
+        "a sealed text does not open: it was changed, or put into another row",
+        hint="Put a backup in its place (`kore backup` makes them).",
+    )

@@ -41,6 +41,15 @@ class Transaction(Protocol):
         """The statement once for each of `rows`."""
         ...
 
+    def seal(self, text: str | None, column: str, *key: str | int) -> str | None:
+        """What is stored for a text in `column` ("table.name") of the row with this key: sealed
+        for this place alone when the store has a key, else the text itself."""
+        ...
+
+    def unseal(self, stored: Any, column: str, *key: str | int) -> Any:
+        """The text again. Raises `StoreError` when it was changed, or stored in another place."""
+        ...
+
     def after_commit(self, action: Callable[[], None]) -> None:
         """Call `action` on the event loop once the transaction is on disk, before whoever awaits
         the work goes on; never when it is not stored. It must not fail."""

@@ -17,7 +17,7 @@ from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.sender import OutboxSender
 from gateway.delivery.user_language import UserLanguages
 from gateway.store.port import Store, Transaction
-from gateway.store.repositories import outbox
+from gateway.store.repositories import chats, outbox
 from gateway.store.repositories import usage as store
 from gateway.store.repositories.claims import TurnClaim
 from gateway.store.repositories.outbox import OutgoingReply
@@ -158,7 +158,7 @@ class StoreUsageMeter:
         where = f" ({cap.scope})" if cap.scope else ""
         log.warning("limits.%s is reached%s", cap.key, where)
         owner = self.access.owner_id
-        route = store.private_route(tx, owner) if owner else None
+        route = chats.private_route(tx, owner) if owner else None
         if route is None:
             return None
         with use_locale(self.languages.of_route(route)):

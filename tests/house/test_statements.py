@@ -67,8 +67,6 @@ MAY_SCAN = {
     f"{_SQL}/session_admin.py:_name_of_copy": "a fork: the names of one person's conversations",
     f"{_SQL}/session_admin.py:named": "/resume NAME: one person's conversations",
     "gateway/store/repositories/search.py:_named": "a search: the names of conversations",
-    f"{_SQL}/approvals.py:private_route": "one person's, newest first, up to a private one",
-    f"{_SQL}/usage.py:private_route": "the same",
     f"{_SQL}/jobs.py:known": "once, at the start; a job keeps a hundred slots",
     "gateway/store/sqlite/sealing.py:_is_empty": "whether there is any row",
 }
@@ -104,7 +102,7 @@ GIVEN: Given = {
     },
     "gateway/store/sqlite/rekey.py": {
         "f\"UPDATE {one.table} SET {one.calls('reseal')}\"": [
-            f"UPDATE {one.table} SET {one.calls('unseal')}" for one in SEALED
+            f"UPDATE {one.table} SET {one.calls('coalesce')}" for one in SEALED
         ]
     },
     f"{_SQL}/subagent_tasks.py": {

@@ -19,11 +19,8 @@ from gateway.store.repositories.inbox import AWAITING
 _ROUTE = ("channel", "account", "chat", "thread")
 _OWN = ("nonce", "lane", "session", "asker", "principal", "asked_at", "expires_at")
 _SELECT = (
-    f"SELECT id, {', '.join(_OWN)}, {', '.join(_ROUTE)},"
-    " unseal(question, 'approval.question', nonce), state, answered_by FROM approval"
+    f"SELECT id, {', '.join(_OWN)}, {', '.join(_ROUTE)}, question, state, answered_by FROM approval"
 )
-
-_PAYLOAD = "unseal(payload, 'inbox.payload', channel, account, event_id)"
 
 
 @frozen
@@ -67,7 +64,7 @@ def find_decision(tx: Transaction, wish: ApprovalKey) -> Answered | ApprovalProm
         ),
     )
     for row in rows:
-        asked = _asked(row)
+        asked = _asked(tx, row)
         if asked.state == "open":
             return asked.question
         answers: tuple[Answer, ...] = get_args(Answer)
@@ -90,7 +87,7 @@ def open_approval(tx: Transaction, wish: ApprovalKey, question: ApprovalPrompt) 
     (number,) = tx.one(
         "INSERT INTO approval (nonce, turn_id, step, args_hash, grant_hash, lane, session, asker,"
         " principal, channel, account, chat, thread, question, asked_at, expires_at, state)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, seal(?, 'approval.question', ?), ?, ?,"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,"
         " 'open') RETURNING id",
         (
             question.nonce,
@@ -106,14 +103,13 @@ def open_approval(tx: Transaction, wish: ApprovalKey, question: ApprovalPrompt) 
             route.account,
             route.chat_id,
             route.thread_id,
-            dumps(shown),
-            question.nonce,
+            tx.seal(dumps(shown), "approval.question", question.nonce),
             question.asked_at,
             question.expires_at,
         ),
     )
     wait(tx, wish.turn)
-    return _asked(tx.one(f"{_SELECT} WHERE id = ?", (number,))).question
+    return _asked(tx, tx.one(f"{_SELECT} WHERE id = ?", (number,))).question
 
 
 def wait(tx: Transaction, turn: int) -> None:
@@ -151,13 +147,13 @@ def close_approval(
 
 def find(tx: Transaction, nonce: str) -> StoredApproval | None:
     row = tx.first(f"{_SELECT} WHERE nonce = ?", (nonce,))
-    return _asked(row) if row else None
+    return _asked(tx, row) if row else None
 
 
 def open_questions(tx: Transaction, lane: str | None = None) -> list[ApprovalPrompt]:
     """The open ones, oldest first; with `lane` those of its turn, and those put to it."""
     rows = tx.all(f"{_SELECT} WHERE state = 'open' ORDER BY id")
-    questions = [_asked(row).question for row in rows]
+    questions = [_asked(tx, row).question for row in rows]
     return [q for q in questions if lane is None or lane in (q.lane, q.route.lane)]
 
 
@@ -168,7 +164,7 @@ def expired(tx: Transaction, now: float) -> list[ApprovalPrompt]:
         " ORDER BY id",
         (now,),
     )
-    return [_asked(row).question for row in rows]
+    return [_asked(tx, row).question for row in rows]
 
 
 def recover(tx: Transaction, now: float) -> None:
@@ -198,18 +194,6 @@ def is_stopping(tx: Transaction, turn: int) -> bool:
     return bool(stop)
 
 
-def private_route(tx: Transaction, principal: str) -> Route | None:
-    """Where somebody last wrote in private; None when that is not known."""
-    channel = principal.partition(":")[0]
-    row = tx.first(
-        f"SELECT channel, account, {_PAYLOAD} ->> '$.chat_id', {_PAYLOAD} ->> '$.thread_id'"
-        f" FROM inbox WHERE channel = ? AND principal = ? AND {_PAYLOAD} ->> '$.private'"
-        " ORDER BY seq DESC LIMIT 1",
-        (channel, principal),
-    )
-    return Route(*row) if row else None
-
-
 def _step(tx: Transaction, wish: ApprovalKey) -> int:
     """The journal's number of the call: some vendors use ids again."""
     (step,) = tx.one(
@@ -219,10 +203,11 @@ def _step(tx: Transaction, wish: ApprovalKey) -> int:
     return int(step)
 
 
-def _asked(row: Sequence[Any]) -> StoredApproval:
+def _asked(tx: Transaction, row: Sequence[Any]) -> StoredApproval:
     number, *rest = row
     own = dict(zip(_OWN, rest, strict=False))
-    channel, account, chat, thread, shown, state, by = rest[len(_OWN) :]
+    channel, account, chat, thread, sealed, state, by = rest[len(_OWN) :]
+    shown = tx.unseal(sealed, "approval.question", own["nonce"])
     question = ApprovalPrompt(
         number=number, route=Route(channel, account, chat, thread), **own, **json.loads(shown)
     )

@@ -6,8 +6,13 @@ from typing import Any
 from agent.prompts import render_prompt
 from gateway.core.messages import InboundMessage, Route
 from gateway.store.port import Transaction
+from gateway.store.repositories.codecs import PAYLOAD, inbound_from_row
 
 _KEY = "channel = ? AND account = ? AND chat = ?"
+
+# Larger than any number of a row, and how many rows are looked at together.
+_BEHIND_ALL = 2**62
+_AT_ONCE = 20
 
 
 def mark_unreachable(tx: Transaction, route: Route, reason: str, now: float) -> int:
@@ -46,6 +51,22 @@ def notice_time(tx: Transaction, prefix: str, since: float) -> int:
         (f"{prefix}*", since),
     )
     return int(found)
+
+
+def private_route(tx: Transaction, principal: str) -> Route | None:
+    """Where somebody last wrote in private; None when that is not known."""
+    channel = principal.partition(":")[0]
+    query = f"SELECT seq, {PAYLOAD} FROM inbox WHERE channel = ? AND principal = ? AND seq < ?"
+    before = _BEHIND_ALL
+    while rows := tx.all(
+        f"{query} ORDER BY seq DESC LIMIT {_AT_ONCE}", (channel, principal, before)
+    ):
+        for seq, *columns in rows:
+            before = seq
+            message = inbound_from_row(tx, *columns)
+            if message.private:
+                return Route(message.channel, message.account, message.chat_id, message.thread_id)
+    return None
 
 
 def touch(tx: Transaction, message: InboundMessage) -> None:
@@ -97,7 +118,7 @@ LINE_CHARS = 1_000
 
 SHOWN_CHARS = 8_000
 
-_TEXT = "unseal(text, 'overheard.text', channel, account, event_id)"
+_TEXT = "overheard.text"
 
 
 def add_group_context(tx: Transaction, messages: Iterable[InboundMessage]) -> None:
@@ -107,17 +128,19 @@ def add_group_context(tx: Transaction, messages: Iterable[InboundMessage]) -> No
         lane = message.route.lane
         text = _line(message)
         if message.edited:
-            tx.run(
-                "UPDATE overheard SET text = seal(?, 'overheard.text', channel, account, event_id)"
+            for n, *place in tx.all(
+                "SELECT n, channel, account, event_id FROM overheard"
                 " WHERE lane = ? AND message_id = ?",
-                (text, lane, message.message_id),
-            )
+                (lane, message.message_id),
+            ):
+                sealed = tx.seal(text, _TEXT, *place)
+                tx.run("UPDATE overheard SET text = ? WHERE n = ?", (sealed, n))
             continue
         key = (message.channel, message.account, message.event_id)
         tx.run(
             "INSERT OR IGNORE INTO overheard (channel, account, event_id, lane, message_id, text)"
-            " VALUES (?, ?, ?, ?, ?, seal(?, 'overheard.text', ?, ?, ?))",
-            (*key, lane, message.message_id, text, *key),
+            " VALUES (?, ?, ?, ?, ?, ?)",
+            (*key, lane, message.message_id, tx.seal(text, _TEXT, *key)),
         )
         lanes.add(lane)
     for lane in lanes:
@@ -130,13 +153,17 @@ def add_group_context(tx: Transaction, messages: Iterable[InboundMessage]) -> No
 
 def take_group_context(tx: Transaction, lane: str) -> str | None:
     """What the model is told of it, once: it is gone then. The newest lines, oldest first."""
-    rows = tx.all(f"SELECT {_TEXT} FROM overheard WHERE lane = ? ORDER BY n DESC", (lane,))
+    rows = tx.all(
+        "SELECT text, channel, account, event_id FROM overheard WHERE lane = ? ORDER BY n DESC",
+        (lane,),
+    )
     if not rows:
         return None
     tx.run("DELETE FROM overheard WHERE lane = ?", (lane,))
     lines: list[str] = []
     room = SHOWN_CHARS
-    for (line,) in rows:
+    for text, *key in rows:
+        line = tx.unseal(text, _TEXT, *key)
         room -= len(line) + 1
         if room < 0:
             break

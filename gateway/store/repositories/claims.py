@@ -17,7 +17,8 @@ from gateway.store.repositories import (
     subagent_tasks,
 )
 from gateway.store.repositories.active_channels import TURN_RUN_HERE, queue_default
-from gateway.store.repositories.inbox import LIVE, PAYLOAD, RUNNING, taint_of_quotes
+from gateway.store.repositories.codecs import PAYLOAD, inbound_from_row
+from gateway.store.repositories.inbox import LIVE, RUNNING, taint_of_quotes
 from gateway.store.repositories.sessions import ThinkingChoice
 
 # A turn that ended the process this often without a new step is given up.
@@ -214,7 +215,7 @@ def _resume(tx: Transaction, lane: str) -> TurnClaim | None:
         turn=turn,
         seq=rows[0][0],
         session=session,
-        messages=[InboundMessage.from_json(payload) for _, payload in rows],
+        messages=[inbound_from_row(tx, *columns) for _, *columns in rows],
         resumed=True,
         stop_requested=bool(stop),
         exhausted=attempts > ATTEMPTS,

@@ -9,7 +9,9 @@ from agent.undo.ledger import KEEP_S, UndoOperation, UndoResult
 from agent.undo.records import ChangeStep, FileChange
 from gateway.store.port import Transaction
 
-_ENTRY = "unseal(entry, 'change.entry', step, n)"
+_ENTRY = "change.entry"
+_PLAN = "undoing.plan"
+_REPORT = "undoing.report"
 
 
 def add(tx: Transaction, step: ChangeStep) -> None:
@@ -28,9 +30,9 @@ def add(tx: Transaction, step: ChangeStep) -> None:
     facts = (step.session, step.turn, step.call, step.tool, step.shared, step.made_at)
     tx.many(
         "INSERT INTO change (step, n, session, turn_id, call_id, tool, shared, made_at, standing,"
-        " entry) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'done', seal(?, 'change.entry', ?, ?))",
+        " entry) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'done', ?)",
         [
-            (number, n, *facts, _entry(step.root, change), number, n)
+            (number, n, *facts, tx.seal(_entry(step.root, change), _ENTRY, number, n))
             for n, change in enumerate(step.changes)
         ],
     )
@@ -39,28 +41,29 @@ def add(tx: Transaction, step: ChangeStep) -> None:
 def steps(tx: Transaction, session: str) -> list[ChangeStep]:
     """All that is kept of a session, newest first."""
     rows = tx.all(
-        f"SELECT step, turn_id, call_id, tool, shared, made_at, n, standing, {_ENTRY} FROM change"
+        "SELECT step, turn_id, call_id, tool, shared, made_at, n, standing, entry FROM change"
         " WHERE session = ? ORDER BY step DESC, n",
         (session,),
     )
     return [
-        _step(session, number, list(group)) for number, group in groupby(rows, lambda row: row[0])
+        _step(tx, session, number, list(group))
+        for number, group in groupby(rows, lambda row: row[0])
     ]
 
 
 def begin(tx: Transaction, act: UndoOperation, now: float) -> UndoOperation:
     """The act of this name as it was begun; begins it if it was not."""
     row = tx.first(
-        "SELECT unseal(plan, 'undoing.plan', name), unseal(report, 'undoing.report', name)"
-        " FROM undoing WHERE name = ?",
+        "SELECT plan, report FROM undoing WHERE name = ?",
         (act.key,),
     )
     if row is not None:
-        return UndoOperation.from_json(act.key, act.session, json.loads(row[0]), row[1])
+        plan = json.loads(tx.unseal(row[0], _PLAN, act.key))
+        report = tx.unseal(row[1], _REPORT, act.key)
+        return UndoOperation.from_json(act.key, act.session, plan, report)
     tx.run(
-        "INSERT INTO undoing (name, session, plan, made_at)"
-        " VALUES (?, ?, seal(?, 'undoing.plan', ?), ?)",
-        (act.key, act.session, json.dumps(act.to_json()), act.key, now),
+        "INSERT INTO undoing (name, session, plan, made_at) VALUES (?, ?, ?, ?)",
+        (act.key, act.session, tx.seal(json.dumps(act.to_json()), _PLAN, act.key), now),
     )
     return act
 
@@ -68,28 +71,29 @@ def begin(tx: Transaction, act: UndoOperation, now: float) -> UndoOperation:
 def end(tx: Transaction, ending: UndoResult) -> None:
     """The act and where its changes stand now, together."""
     for step, change in ending.changes:
-        row = tx.first(f"SELECT {_ENTRY} FROM change WHERE step = ? AND n = ?", (step, change.n))
+        row = tx.first("SELECT entry FROM change WHERE step = ? AND n = ?", (step, change.n))
         if row is None:
             continue
-        entry = _entry(Path(json.loads(row[0])["root"]), change)
+        before = json.loads(tx.unseal(row[0], _ENTRY, step, change.n))
+        entry = tx.seal(_entry(Path(before["root"]), change), _ENTRY, step, change.n)
         tx.run(
-            "UPDATE change SET standing = ?, entry = seal(?, 'change.entry', step, n)"
-            " WHERE step = ? AND n = ?",
+            "UPDATE change SET standing = ?, entry = ? WHERE step = ? AND n = ?",
             (change.standing, entry, step, change.n),
         )
-    tx.run(
-        "UPDATE undoing SET report = seal(?, 'undoing.report', name) WHERE name = ?",
-        (ending.report, ending.key),
-    )
+    report = tx.seal(ending.report, _REPORT, ending.key)
+    tx.run("UPDATE undoing SET report = ? WHERE name = ?", (report, ending.key))
 
 
 def _entry(root: Path, change: FileChange) -> str:
     return json.dumps({"root": str(root), **change.to_json()})
 
 
-def _step(session: str, number: int, rows: list[tuple[Any, ...]]) -> ChangeStep:
+def _step(tx: Transaction, session: str, number: int, rows: list[tuple[Any, ...]]) -> ChangeStep:
     _, turn, call, tool, shared, made_at, *_ = rows[0]
-    entries = [(n, standing, json.loads(entry)) for *_, n, standing, entry in rows]
+    entries = [
+        (n, standing, json.loads(tx.unseal(entry, _ENTRY, number, n)))
+        for *_, n, standing, entry in rows
+    ]
     return ChangeStep(
         session=session,
         turn=turn,
@@ -106,5 +110,6 @@ def _step(session: str, number: int, rows: list[tuple[Any, ...]]) -> ChangeStep:
 def entries(tx: Transaction) -> list[str]:
     """Every stored change, as JSON."""
     return [
-        entry for (entry,) in tx.all("SELECT unseal(entry, 'change.entry', step, n) FROM change")
+        tx.unseal(entry, _ENTRY, step, n)
+        for step, n, entry in tx.all("SELECT step, n, entry FROM change")
     ]

@@ -2,15 +2,12 @@
 
 from agent.records import frozen
 from gateway.core.approval import ApprovalPrompt
-from gateway.store.port import Transaction
+from gateway.store.port import Row, Transaction
 from gateway.store.repositories import audit_outbox
 from gateway.store.repositories.audit_outbox import AuditNote
 
 _SELECT = (
-    "SELECT id, principal, session,"
-    " unseal(title, 'standing.title', principal, session, grant_hash),"
-    " unseal(folder, 'standing.folder', principal, session, grant_hash), granted_by, granted_at"
-    " FROM standing"
+    "SELECT id, principal, session, grant_hash, title, folder, granted_by, granted_at FROM standing"
 )
 
 
@@ -32,20 +29,21 @@ class Grant:
 
 def put_grant(tx: Transaction, question: ApprovalPrompt, session: str, by: str, now: float) -> None:
     """From now on this very call is allowed; an earlier grant for it is replaced."""
+    asker, grant_hash = tx.one(
+        "SELECT asker, grant_hash FROM approval WHERE nonce = ?", (question.nonce,)
+    )
+    key = (asker, session, grant_hash)
+    tx.run("DELETE FROM standing WHERE principal = ? AND session = ? AND grant_hash = ?", key)
     tx.run(
-        "INSERT OR REPLACE INTO standing (principal, session, grant_hash, title, folder,"
-        " granted_by, granted_at) SELECT asker, :session, grant_hash,"
-        " seal(:title, 'standing.title', asker, :session, grant_hash),"
-        " seal(:folder, 'standing.folder', asker, :session, grant_hash), :by, :now"
-        " FROM approval WHERE nonce = :nonce",
-        {
-            "session": session,
-            "title": question.title,
-            "folder": question.folder or question.root,
-            "by": by,
-            "now": now,
-            "nonce": question.nonce,
-        },
+        "INSERT INTO standing (principal, session, grant_hash, title, folder, granted_by,"
+        " granted_at) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (
+            *key,
+            tx.seal(question.title, "standing.title", *key),
+            tx.seal(question.folder or question.root, "standing.folder", *key),
+            by,
+            now,
+        ),
     )
 
 
@@ -63,7 +61,15 @@ def find_grant(
 
 def list_grants(tx: Transaction) -> list[Grant]:
     """All of them, oldest first."""
-    return [Grant(*row) for row in tx.all(f"{_SELECT} ORDER BY id")]
+    return [_grant(tx, row) for row in tx.all(f"{_SELECT} ORDER BY id")]
+
+
+def _grant(tx: Transaction, row: Row) -> Grant:
+    id_, principal, session, grant_hash, title, folder, by, at = row
+    key = (principal, session, grant_hash)
+    title = tx.unseal(title, "standing.title", *key)
+    folder = tx.unseal(folder, "standing.folder", *key)
+    return Grant(id_, principal, session, title, folder, by, at)
 
 
 def revoke_grant(tx: Transaction, number: int | None, by: str, now: float) -> list[Grant]:

@@ -11,6 +11,7 @@ from gateway.core.messages import InboundMessage
 from gateway.store.port import Transaction
 from gateway.store.repositories import chats, pending_media, sessions
 from gateway.store.repositories.active_channels import TURN_RUN_HERE, run_here
+from gateway.store.repositories.codecs import PAYLOAD, inbound_from_row, payload_of
 
 # Why a stranger's message is a tombstone.
 DENIED = "not on the allow-list"
@@ -23,8 +24,6 @@ LIVE = "state IN ('running', 'waiting')"
 RUNNING = f"({LIVE} AND state = 'running')"
 
 AWAITING = f"({LIVE} AND state = 'waiting')"
-
-PAYLOAD = "unseal(payload, 'inbox.payload', channel, account, event_id)"
 
 
 @frozen
@@ -123,7 +122,7 @@ def cursor(tx: Transaction, channel: str, account: str, not_before: float) -> in
 def of_turn(tx: Transaction, turn: int) -> list[InboundMessage]:
     """The messages that a turn answers, oldest first."""
     rows = tx.all(f"SELECT {PAYLOAD} FROM inbox WHERE turn_id = ? ORDER BY seq", (turn,))
-    return [InboundMessage.from_json(payload) for (payload,) in rows]
+    return [inbound_from_row(tx, *row) for row in rows]
 
 
 def withdraw(tx: Transaction, lane: str, event_id: str, reason: str) -> bool:
@@ -190,11 +189,12 @@ def is_run_here(tx: Transaction, lane: str) -> bool:
 def _insert(tx: Transaction, message: InboundMessage, dead_reason: str | None) -> None:
     source = f"{message.chat_id}:{message.message_id}" if message.message_id else None
     key = (message.channel, message.account, message.event_id)
-    entry = (*key, source, message.session_key, message.principal, message.to_json(), *key)
+    payload = payload_of(tx, *key, message.to_json())
+    entry = (*key, source, message.session_key, message.principal, payload)
     tx.run(
         "INSERT INTO inbox (channel, account, event_id, source_msg, lane, principal, payload,"
         " received_at, dead_reason)"
-        " VALUES (?, ?, ?, ?, ?, ?, seal(?, 'inbox.payload', ?, ?, ?), ?, ?)",
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (*entry, message.received_at, dead_reason),
     )
 
@@ -204,13 +204,13 @@ def _apply_edit(tx: Transaction, edit: InboundMessage) -> str | None:
     row = tx.first(
         f"SELECT seq, {PAYLOAD}, turn_id IS NULL AND dead_reason IS NULL FROM inbox"
         " WHERE channel = ? AND account = ? AND source_msg = ?"
-        f" AND dead_reason IS NOT '{pending_media.EARLY}' ORDER BY 3 DESC, seq DESC LIMIT 1",
+        f" AND dead_reason IS NOT '{pending_media.EARLY}' ORDER BY 6 DESC, seq DESC LIMIT 1",
         (edit.channel, edit.account, f"{edit.chat_id}:{edit.message_id}"),
     )
     if row is None:
         return None
-    seq, payload, waits = row
-    old = InboundMessage.from_json(payload)
+    seq, *columns, waits = row
+    old = inbound_from_row(tx, *columns)
     if old.content == edit.content:
         return "edit changes nothing"
     if waits:
@@ -263,8 +263,8 @@ def waiting_rows(
         f"SELECT seq, {PAYLOAD}, held FROM inbox WHERE lane = ? AND {WAITING} ORDER BY seq LIMIT ?",
         (lane, total if together else max(1, total - LANE_LIMIT + 1)),
     )
-    ready = found if held else takewhile(lambda row: not row[2], found)
-    return [(seq, InboundMessage.from_json(payload)) for seq, payload, _ in ready]
+    ready = found if held else takewhile(lambda row: not row[-1], found)
+    return [(seq, inbound_from_row(tx, *columns)) for seq, *columns, _ in ready]
 
 
 def taint_of_quotes(tx: Transaction, messages: Sequence[InboundMessage]) -> frozenset[Taint]:

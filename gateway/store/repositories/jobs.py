@@ -22,7 +22,7 @@ _PLAIN = (
     "principal, rule, zone, catch_up, urgent, own, state, reason, failures, slot_at, due_at,"
     " held, created_at"
 )
-_SELECT = f"SELECT id, made_by, kind, unseal(template, 'job.template', made_by), {_PLAIN} FROM job"
+_SELECT = f"SELECT id, made_by, kind, template, {_PLAIN} FROM job"
 
 
 @frozen
@@ -89,11 +89,11 @@ def put(tx: Transaction, job: Job) -> Job:
     tx.run(
         "INSERT OR IGNORE INTO job (made_by, kind, template, principal, channel, account, chat,"
         " rule, zone, catch_up, urgent, own, slot_at, due_at, created_at)"
-        " VALUES (?, ?, seal(?, 'job.template', ?), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             job.made_by,
             job.kind,
-            *(job.message.to_json(), job.made_by),
+            tx.seal(job.message.to_json(), "job.template", job.made_by),
             job.principal,
             *(route.channel, route.account, route.chat_id),
             *(job.rule, job.zone, job.catch_up, job.urgent, job.own),
@@ -101,19 +101,19 @@ def put(tx: Transaction, job: Job) -> Job:
         ),
     )
     row = tx.one(f"{_SELECT} WHERE made_by = ?", (job.made_by,))
-    return _job(row)
+    return _job(tx, row)
 
 
 def find(tx: Transaction, number: int) -> Job | None:
     if abs(number) > _LARGEST:
         return None
     row = tx.first(f"{_SELECT} WHERE id = ?", (number,))
-    return _job(row) if row else None
+    return _job(tx, row) if row else None
 
 
 def made(tx: Transaction, made_by: str) -> Job | None:
     row = tx.first(f"{_SELECT} WHERE made_by = ?", (made_by,))
-    return _job(row) if row else None
+    return _job(tx, row) if row else None
 
 
 def due(tx: Transaction, ways: str, now: float, most: int) -> list[Job]:
@@ -123,7 +123,7 @@ def due(tx: Transaction, ways: str, now: float, most: int) -> list[Job]:
         " (SELECT value FROM json_each(?)) ORDER BY due_at LIMIT ?",
         (now, ways, most),
     )
-    return [_job(row) for row in rows]
+    return [_job(tx, row) for row in rows]
 
 
 def listed(tx: Transaction, principal: str | None, chat: Route | None) -> list[Job]:
@@ -136,7 +136,7 @@ def listed(tx: Transaction, principal: str | None, chat: Route | None) -> list[J
         where.append("channel = ? AND account = ? AND chat = ?")
         values += [chat.channel, chat.account, chat.chat_id]
     rows = tx.all(f"{_SELECT} WHERE {' AND '.join(where)} ORDER BY state = 'done', id", values)
-    return [_job(row) for row in rows]
+    return [_job(tx, row) for row in rows]
 
 
 def count_of(tx: Transaction, principal: str) -> int:
@@ -260,12 +260,13 @@ def _chat(route: Route) -> str:
     return f"{route.channel}:{route.account}:{route.chat_id}"
 
 
-def _job(row: Sequence[Any]) -> Job:
+def _job(tx: Transaction, row: Sequence[Any]) -> Job:
     id_, made_by, kind, template, *rest = row
     values = dict(zip(_PLAIN.split(", "), rest, strict=True))
     for name in ("urgent", "own", "held"):
         values[name] = bool(values[name])
-    return Job(id_, made_by, kind, InboundMessage.from_json(template), **values)
+    message = InboundMessage.from_json(tx.unseal(template, "job.template", made_by))
+    return Job(id_, made_by, kind, message, **values)
 
 
 def known(tx: Transaction) -> tuple[bool, float]:

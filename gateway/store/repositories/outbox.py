@@ -1,6 +1,5 @@
 """What goes out: a row for each part of a reply, sent in order on its route."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from math import inf
@@ -13,7 +12,7 @@ from agent.types import Taint
 from gateway.core.link_defusing import defuse_part, plain_part
 from gateway.core.messages import CONSOLE, OutboundKind, OutboundMessage, OutboundPart, Route
 from gateway.store.port import Transaction
-from gateway.store.repositories import parts, sessions
+from gateway.store.repositories import codecs, sessions
 from gateway.store.repositories.active_channels import run_here
 
 
@@ -55,7 +54,7 @@ class PendingPart:
 
 _COLUMNS = (
     "seq, delivery_id, part, last, lane, channel, account, chat, thread, reply_to, event_id, kind,"
-    f" {parts.COLUMNS}, provider_msg, maybe_dup, preview_lost, attempts, ambiguous, waited_s,"
+    f" {codecs.PART}, provider_msg, maybe_dup, preview_lost, attempts, ambiguous, waited_s,"
     " shown, next_at"
 )
 
@@ -64,8 +63,6 @@ ENDS_ABOVE = mark_for_translation("↑ The answer ends above.")
 
 # The index of what waits is used only where its own condition stands.
 UNSENT = "state IN ('pending', 'inflight')"
-
-_OPENED = _COLUMNS.replace(parts.COLUMNS, parts.OPENED)
 
 # What an edit takes the place of stood in front of it: by now it was sent, or never will be.
 _EDITED = "(SELECT o.provider_msg FROM outbox o WHERE o.delivery_id = outbox.edits AND o.part = 0)"
@@ -103,10 +100,10 @@ def _put_part(
     route = letter.route
     tx.run(
         "INSERT INTO outbox (delivery_id, part, last, turn_id, lane, channel, account, chat,"
-        f" thread, reply_to, event_id, kind, {parts.COLUMNS}, edits, shown, state, created_at)"
+        f" thread, reply_to, event_id, kind, {codecs.PART}, edits, shown, state, created_at)"
         " VALUES (:delivery_id, :part, :last, :turn_id, :lane, :channel, :account, :chat,"
-        f" :thread, :reply_to, :event_id, :kind, {parts.SEALING}, :edits, :shown, 'pending',"
-        " :created_at)"
+        f" :thread, :reply_to, :event_id, :kind, :body, :entities, :files, :buttons, :edits,"
+        " :shown, 'pending', :created_at)"
         " ON CONFLICT (delivery_id, part) DO UPDATE SET body = excluded.body, last = excluded.last,"
         " event_id = excluded.event_id, entities = excluded.entities, files = excluded.files,"
         " shown = excluded.shown,"
@@ -127,7 +124,7 @@ def _put_part(
             "edits": letter.edits,
             "shown": letter.shown.get(number) == part,
             "created_at": now,
-            **parts.to_row(part),
+            **codecs.columns_of_part(tx, letter.delivery_id, number, part),
         },
     )
 
@@ -140,12 +137,15 @@ def _close_pages(tx: Transaction, letter: OutgoingReply) -> None:
         " AND provider_msg IS NULL AND NOT preview_lost",
         over,
     )
-    tx.run(
-        "UPDATE outbox SET body = seal(?, 'outbox.body', delivery_id, part), last = 0,"
-        " state = 'pending', next_at = 0"
-        " WHERE delivery_id = ? AND part >= ? AND state = 'streaming'",
-        (t(ENDS_ABOVE), *over),
-    )
+    for (part,) in tx.all(
+        "SELECT part FROM outbox WHERE delivery_id = ? AND part >= ? AND state = 'streaming'", over
+    ):
+        body = tx.seal(t(ENDS_ABOVE), "outbox.body", letter.delivery_id, part)
+        tx.run(
+            "UPDATE outbox SET body = ?, last = 0, state = 'pending', next_at = 0"
+            " WHERE delivery_id = ? AND part = ?",
+            (body, letter.delivery_id, part),
+        )
 
 
 @frozen
@@ -192,13 +192,14 @@ def set_preview(tx: Transaction, delivery_id: str, part: int, provider_msg: str 
 def head(tx: Transaction, lane: str, now: float) -> PendingPart | float | None:
     """The first row of a route; or the time at which it is due; or None."""
     row = tx.first(
-        f"SELECT {_OPENED}, {_EDITED} FROM outbox WHERE lane = ? AND {UNSENT} ORDER BY seq LIMIT 1",
+        f"SELECT {_COLUMNS}, {_EDITED} FROM outbox WHERE lane = ? AND {UNSENT}"
+        " ORDER BY seq LIMIT 1",
         (lane,),
     )
     if row is None:
         return None
     next_at = float(row[-2])
-    return next_at if next_at > now else _due(row)
+    return next_at if next_at > now else _due(tx, row)
 
 
 def take(tx: Transaction, seq: int) -> None:
@@ -235,13 +236,14 @@ def reschedule(
 
 def make_plain(tx: Transaction, seq: int) -> None:
     """The platform refused the formatting: the text goes out without, and holds no more links."""
-    row = tx.one(f"SELECT {_OPENED} FROM outbox WHERE seq = ?", (seq,))
-    plain = plain_part(_due([*row, None]).message.content)
+    row = tx.one(f"SELECT {_COLUMNS} FROM outbox WHERE seq = ?", (seq,))
+    message = _due(tx, [*row, None]).message
+    plain = codecs.columns_of_part(
+        tx, message.delivery_id, message.part, plain_part(message.content)
+    )
     tx.run(
-        "UPDATE outbox SET body = seal(:body, 'outbox.body', delivery_id, part), entities ="
-        " seal(:entities, 'outbox.entities', delivery_id, part), state = 'pending', next_at = 0"
-        " WHERE seq = :seq",
-        {**parts.to_row(plain), "seq": seq},
+        "UPDATE outbox SET body = ?, entities = ?, state = 'pending', next_at = 0 WHERE seq = ?",
+        (plain["body"], plain["entities"], seq),
     )
 
 
@@ -338,7 +340,7 @@ def recover(tx: Transaction, latest_at: float = inf) -> int:
     )
 
 
-def _due(row: Sequence[Any]) -> PendingPart:
+def _due(tx: Transaction, row: Sequence[Any]) -> PendingPart:
     *own, edited = row
     data = dict(zip(_COLUMNS.replace(",", "").split(), own, strict=True))
     route = Route(data["channel"], data["account"], data["chat"], data["thread"])
@@ -346,7 +348,7 @@ def _due(row: Sequence[Any]) -> PendingPart:
         delivery_id=data["delivery_id"],
         part=data["part"],
         route=route,
-        content=parts.from_row(data),
+        content=codecs.part_from_row(tx, data),
         kind=data["kind"],
         reply_to=data["reply_to"],
         provider_msg=data["provider_msg"] or edited,
@@ -381,7 +383,7 @@ def set_sent(tx: Transaction, seq: int, provider_msg: str) -> None:
 def files_to_send(tx: Transaction) -> list[dict[str, Any]]:
     """The files that letters still to be sent take along, as they are stored."""
     rows = tx.all(
-        "SELECT unseal(files, 'outbox.files', delivery_id, part) FROM outbox"
+        "SELECT delivery_id, part, files FROM outbox"
         " WHERE state IN ('pending', 'inflight') AND files NOT IN ('', '[]')"
     )
-    return [file for (files,) in rows for file in json.loads(files)]
+    return [file for row in rows for file in codecs.files_from_row(tx, *row)]

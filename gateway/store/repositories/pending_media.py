@@ -11,6 +11,7 @@ from gateway.core.messages import InboundMessage, Media
 from gateway.store.port import Transaction
 from gateway.store.repositories import outbox
 from gateway.store.repositories.active_channels import run_here
+from gateway.store.repositories.codecs import PAYLOAD, inbound_from_row, put_payload
 from gateway.store.repositories.outbox import OutgoingReply
 
 # An album is whole when nothing has joined it for so long.
@@ -20,7 +21,6 @@ QUIET_S = 1.0
 EARLY = "early part of an album"
 EARLY_S = 5.0
 _EARLY_KEPT = 100
-_PAYLOAD = "unseal(payload, 'inbox.payload', channel, account, event_id)"
 _EARLY = f"album IS NOT NULL AND dead_reason = '{EARLY}'"
 _HELD = "held AND turn_id IS NULL AND dead_reason IS NULL"
 _OWN = run_here("inbox")
@@ -55,17 +55,17 @@ def hold_for_media(tx: Transaction, message: InboundMessage, now: float) -> None
 def join_album(tx: Transaction, part: InboundMessage, now: float) -> str | None:
     """Put a part of an album to the one that waits; returns why it needs no answer of its own."""
     row = tx.first(
-        f"SELECT seq, {_PAYLOAD} FROM inbox"
+        f"SELECT seq, {PAYLOAD} FROM inbox"
         f" WHERE channel = ? AND account = ? AND album = ? AND principal = ? AND {_HELD}",
         (part.channel, part.account, part.album, part.principal),
     )
     if row is None:
         return None
-    seq, first = row[0], InboundMessage.from_json(row[1])
+    seq, first = row[0], inbound_from_row(tx, *row[1:])
     media = (*first.media, *(one for one in part.media if not one.quoted))
     captions = filter(None, (_caption(first), _caption(part)))
     whole = replace(first, media=media, content=_titled(media, "\n".join(captions)))
-    _write(tx, seq, whole)
+    put_payload(tx, seq, whole.to_json())
     tx.run("UPDATE inbox SET ready_at = ? WHERE seq = ?", (now + QUIET_S, seq))
     return f"part of {seq}"
 
@@ -93,13 +93,13 @@ def gather_album(tx: Transaction, first: InboundMessage, now: float) -> None:
     if first.album is None or first.edited:
         return
     early = tx.all(
-        f"SELECT seq, {_PAYLOAD} FROM inbox"
+        f"SELECT seq, {PAYLOAD} FROM inbox"
         f" WHERE channel = ? AND account = ? AND album = ? AND principal = ? AND {_EARLY}"
         " ORDER BY seq",
         (first.channel, first.account, first.album, first.principal),
     )
-    for seq, payload in early:
-        reason = join_album(tx, InboundMessage.from_json(payload), now)
+    for seq, *columns in early:
+        reason = join_album(tx, inbound_from_row(tx, *columns), now)
         tx.run("UPDATE inbox SET dead_reason = ? WHERE seq = ?", (reason, seq))
 
 
@@ -119,7 +119,8 @@ def edit(tx: Transaction, seq: int, old: InboundMessage, new: InboundMessage) ->
     content = new.content
     if old.album is not None and len(old.media) > len(media):
         media, content = old.media, _titled(old.media, _caption(new))
-    _write(tx, seq, replace(new, media=media, content=content, album=old.album))
+    edited = replace(new, media=media, content=content, album=old.album)
+    put_payload(tx, seq, edited.to_json())
     if any(one.is_awaited for one in media):
         tx.run("UPDATE inbox SET held = 1 WHERE seq = ?", (seq,))
 
@@ -132,8 +133,8 @@ def rows(tx: Transaction) -> list[int]:
 
 def find(tx: Transaction, seq: int) -> PendingMessage | None:
     """The row as it is now; None when it waits no more."""
-    row = tx.first(f"SELECT {_PAYLOAD}, ready_at FROM inbox WHERE seq = ? AND {_HELD}", (seq,))
-    return PendingMessage(seq, InboundMessage.from_json(row[0]), row[1]) if row else None
+    row = tx.first(f"SELECT {PAYLOAD}, ready_at FROM inbox WHERE seq = ? AND {_HELD}", (seq,))
+    return PendingMessage(seq, inbound_from_row(tx, *row[:-1]), row[-1]) if row else None
 
 
 def is_forgotten(tx: Transaction, seq: int) -> bool:
@@ -153,7 +154,7 @@ def settle(
         known = tuple(
             media if one.is_awaited and _same(one, media) else one for one in held.message.media
         )
-        _write(tx, seq, replace(held.message, media=known))
+        put_payload(tx, seq, replace(held.message, media=known).to_json())
 
 
 def release(tx: Transaction, seen: PendingMessage) -> str | None:
@@ -172,14 +173,6 @@ def begin_again(tx: Transaction, ready_at: float) -> None:
         "UPDATE inbox SET ready_at = ? WHERE seq IN (SELECT seq FROM inbox WHERE album IS NOT NULL"
         f" AND {_HELD} UNION SELECT seq FROM inbox WHERE {_EARLY}) AND {_OWN}",
         (ready_at,),
-    )
-
-
-def _write(tx: Transaction, seq: int, message: InboundMessage) -> None:
-    tx.run(
-        "UPDATE inbox SET payload = seal(?, 'inbox.payload', channel, account, event_id)"
-        " WHERE seq = ?",
-        (message.to_json(), seq),
     )
 
 

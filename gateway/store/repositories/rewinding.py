@@ -1,11 +1,12 @@
 """Taking a conversation back to before one of its messages: a fork of what was said until then."""
 
 from agent.records import frozen
+from agent.types import Message, Text
 from gateway.store.port import Transaction
 from gateway.store.repositories import session_admin, sessions
+from gateway.store.repositories.codecs import CONTENT, message_from_row
 from gateway.store.repositories.session_admin import SessionOwner
 
-_CONTENT = "unseal(content, 'message.content', session, n)"
 _TITLE_CHARS = 60
 
 
@@ -21,13 +22,15 @@ class RewindPoint:
 def asked(tx: Transaction, session: str) -> list[RewindPoint]:
     """The messages that can be gone back to, the oldest first."""
     rows = tx.all(
-        "SELECT turn_id, created_at, (SELECT substr(value ->> '$.text', 1, 200)"
-        f" FROM json_each({_CONTENT}, '$.content') WHERE value ->> '$.type' = 'text' LIMIT 1),"
-        " min(n) FROM message WHERE session = ? AND role = 'user' AND turn_id IS NOT NULL"
-        " GROUP BY turn_id ORDER BY turn_id",
-        (session,),
+        f"SELECT turn_id, created_at, {CONTENT} FROM message WHERE session = ? AND n IN"
+        " (SELECT min(n) FROM message WHERE session = ? AND role = 'user'"
+        " AND turn_id IS NOT NULL GROUP BY turn_id) ORDER BY turn_id",
+        (session, session),
     )
-    return [RewindPoint(turn, at, _title(text or "")) for turn, at, text, _ in rows]
+    return [
+        RewindPoint(turn, at, _title(_first_text(message_from_row(tx, *columns))))
+        for turn, at, *columns in rows
+    ]
 
 
 def is_copy(tx: Transaction, session: str) -> bool:
@@ -53,23 +56,31 @@ def rewind(
     tx.run("UPDATE change SET session = ? WHERE session = ? AND turn_id < ?", (fork, session, turn))
     name = _name(key)
     tx.run(
-        "INSERT INTO undoing (name, session, plan, report, made_at)"
-        " VALUES (?, ?, seal('', 'undoing.plan', ?), seal(?, 'undoing.report', ?), ?)",
-        (name, session, name, fork, name, now),
+        "INSERT INTO undoing (name, session, plan, report, made_at) VALUES (?, ?, ?, ?, ?)",
+        (
+            name,
+            session,
+            tx.seal("", "undoing.plan", name),
+            tx.seal(fork, "undoing.report", name),
+            now,
+        ),
     )
     return fork
 
 
 def done(tx: Transaction, key: str) -> str | None:
     """The session that a rewinding with this key has come to, if it has happened."""
-    row = tx.first(
-        "SELECT unseal(report, 'undoing.report', name) FROM undoing WHERE name = ?", (_name(key),)
-    )
-    return row[0] if row else None
+    name = _name(key)
+    row = tx.first("SELECT report FROM undoing WHERE name = ?", (name,))
+    return tx.unseal(row[0], "undoing.report", name) if row else None
 
 
 def _name(key: str) -> str:
     return f"{key}:chat"
+
+
+def _first_text(message: Message) -> str:
+    return next((part.text for part in message.content if isinstance(part, Text)), "")
 
 
 def _title(text: str) -> str:

@@ -11,10 +11,10 @@ from itertools import islice
 
 from agent.errors import KoreError
 from agent.records import frozen
-from agent.serialization import message_from_json
 from agent.types import Message
 from gateway.core.records import SearchHit
 from gateway.store.port import Transaction
+from gateway.store.repositories.codecs import CONTENT, message_from_row
 from gateway.store.repositories.preferences import get_state
 
 # Scripts that are written without spaces: Thai to Khmer, kana, Han, Hangul.
@@ -24,7 +24,6 @@ _UNSPACED = re.compile(
 )
 _TERM = re.compile(r'"([^"]*)"|(\S+)')
 _WORD = re.compile(r"\w")
-_CONTENT = "unseal(m.content, 'message.content', m.session, m.n)"
 AROUND_CHARS = 60
 # How much of older texts is entered in one transaction: others are not kept waiting for long.
 CHUNK = 500
@@ -72,13 +71,13 @@ def enter(tx: Transaction, session: str, numbered: Iterable[tuple[int, Message]]
 def forget(tx: Transaction, session: str) -> None:
     """Take a session's words out; its messages are still there."""
     rows = tx.all(
-        f"SELECT f.id, {_CONTENT} FROM findable f JOIN message m USING (session, n)"
+        f"SELECT f.id, {CONTENT} FROM findable f JOIN message m USING (session, n)"
         " WHERE f.session = ?",
         (session,),
     )
     tx.many(
         "INSERT INTO words (words, rowid, text) VALUES ('delete', ?, ?)",
-        [(id_, _spaced(message_from_json(json.loads(data)).text)) for id_, data in rows],
+        [(id_, _spaced(message_from_row(tx, *columns).text)) for id_, *columns in rows],
     )
     tx.run("DELETE FROM findable WHERE session = ?", (session,))
 
@@ -102,12 +101,11 @@ def enter_older(tx: Transaction) -> bool:
     if reached is None:
         return True
     rows = tx.all(
-        f"SELECT m.session, m.n, {_CONTENT} FROM message m WHERE (m.session, m.n) > (?, ?)"
-        " ORDER BY m.session, m.n LIMIT ?",
+        f"SELECT {CONTENT} FROM message WHERE (session, n) > (?, ?) ORDER BY session, n LIMIT ?",
         (*reached, CHUNK),
     )
     for session, n, data in rows:
-        enter(tx, session, [(n, message_from_json(json.loads(data)))])
+        enter(tx, session, [(n, message_from_row(tx, session, n, data))])
     reached = list(rows[-1][:2]) if len(rows) == CHUNK else None
     tx.run(
         "INSERT INTO meta (name, value) VALUES ('search', ?)"
@@ -139,8 +137,8 @@ def find(
         raise KoreError(f"found no word in {wanted!r}, expected words to search for")
     where, values = scope.where()
     rows = tx.all(
-        f"SELECT s.id, unseal(s.name, 'session.name', s.id), s.principal, m.n, m.role,"
-        f" m.created_at, {_CONTENT} FROM words w JOIN findable f ON f.id = w.rowid"
+        "SELECT s.id, s.name, s.principal, m.n, m.role, m.created_at, m.content"
+        " FROM words w JOIN findable f ON f.id = w.rowid"
         " JOIN message m ON m.session = f.session AND m.n = f.n JOIN session s ON s.id = f.session"
         f" WHERE words MATCH ? AND {where} AND NOT (s.parent IS NOT NULL AND f.n <= s.parent_n)"
         " ORDER BY m.created_at DESC, m.n DESC LIMIT ?",
@@ -149,7 +147,7 @@ def find(
     return [
         SearchHit(
             *(session, name, principal, n, role, at),
-            *_snippet(message_from_json(json.loads(data)).text, terms, around),
+            *_snippet(message_from_row(tx, session, n, data).text, terms, around),
         )
         for session, name, principal, n, role, at, data in rows
     ]

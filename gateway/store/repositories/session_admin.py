@@ -1,6 +1,5 @@
 """What becomes of a conversation besides talking: forked, named, paused, closed, deleted."""
 
-import json
 import re
 from itertools import count as counted
 from itertools import islice
@@ -9,10 +8,10 @@ from typing import Literal
 from agent.errors import KoreError
 from agent.i18n import t
 from agent.records import frozen
-from agent.serialization import message_from_json
 from gateway.core.records import Excerpt, SessionPreview
 from gateway.store.port import Transaction
 from gateway.store.repositories import sessions
+from gateway.store.repositories.codecs import CONTENT, message_from_row
 from gateway.store.repositories.inbox import LIVE
 from gateway.store.repositories.search import Scope
 
@@ -53,30 +52,11 @@ def fork(
         {"session": session},
     )
     last = whole if last is None else last
-    tx.run(
-        "INSERT INTO message (session, n, turn_id, role, content, created_at)"
-        " SELECT :fork, n, NULL, role, seal(unseal(content, 'message.content', session, n),"
-        " 'message.content', :fork, n), created_at FROM message"
-        " WHERE session = :session AND n <= :last",
-        {"fork": fork, "session": session, "last": last},
-    )
-    tx.run(
-        "INSERT INTO kept_line (session, n, i, covers, line) SELECT :fork, n, i, covers,"
-        " seal(unseal(line, 'kept_line.line', session, n, i), 'kept_line.line', :fork, n, i)"
-        " FROM kept_line WHERE session = :session AND n <= :last",
-        {"fork": fork, "session": session, "last": last},
-    )
-    tx.run(
-        "INSERT INTO summary (session, upto, request, content, taint, told, created_at)"
-        " SELECT :fork, upto, request, seal(unseal(content, 'summary.content', session, upto),"
-        " 'summary.content', :fork, upto), taint, told, created_at FROM summary"
-        " WHERE session = :session AND upto <= :last",
-        {"fork": fork, "session": session, "last": last},
-    )
+    _copy_texts(tx, session, fork, last)
     tx.run(
         "UPDATE session SET (name, agent, head, pruned, model, permission_mode, queue_mode,"
         " thinking_wanted, thinking_shown, trace, choice_bits, taint, parent, parent_n, home) ="
-        " (SELECT seal(:name, 'session.name', :fork), agent,"
+        " (SELECT :name, agent,"
         " min(head, :last), min(pruned, :last), model, permission_mode, queue_mode,"
         " thinking_wanted, thinking_shown, trace, choice_bits, taint, id, :last, :home"
         " FROM session WHERE id = :session)"
@@ -86,10 +66,52 @@ def fork(
             "session": session,
             "last": last,
             "home": owner.home,
-            "name": _name_of_copy(tx, session, owner.principal),
+            "name": tx.seal(_name_of_copy(tx, session, owner.principal), "session.name", fork),
         },
     )
     return fork
+
+
+def _copy_texts(tx: Transaction, session: str, fork: str, last: int) -> None:
+    """Messages, lines and summaries up to message `last`, each sealed for its new place."""
+
+    def resealed(text: str, column: str, *key: int) -> str | None:
+        return tx.seal(tx.unseal(text, column, session, *key), column, fork, *key)
+
+    messages = tx.all(
+        "SELECT n, role, created_at, content FROM message WHERE session = ? AND n <= ?",
+        (session, last),
+    )
+    tx.many(
+        "INSERT INTO message (session, n, role, created_at, content) VALUES (?, ?, ?, ?, ?)",
+        [
+            (fork, n, role, at, resealed(content, "message.content", n))
+            for n, role, at, content in messages
+        ],
+    )
+    lines = tx.all(
+        "SELECT n, i, covers, line FROM kept_line WHERE session = ? AND n <= ?", (session, last)
+    )
+    tx.many(
+        "INSERT INTO kept_line (session, n, i, covers, line) VALUES (?, ?, ?, ?, ?)",
+        [
+            (fork, n, i, covers, resealed(line, "kept_line.line", n, i))
+            for n, i, covers, line in lines
+        ],
+    )
+    summaries = tx.all(
+        "SELECT upto, request, taint, told, created_at, content FROM summary"
+        " WHERE session = ? AND upto <= ?",
+        (session, last),
+    )
+    tx.many(
+        "INSERT INTO summary (session, upto, request, taint, told, created_at, content)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?)",
+        [
+            (fork, upto, *facts, resealed(content, "summary.content", upto))
+            for upto, *facts, content in summaries
+        ],
+    )
 
 
 def _name_of_copy(tx: Transaction, session: str, principal: str) -> str:
@@ -98,10 +120,8 @@ def _name_of_copy(tx: Transaction, session: str, principal: str) -> str:
     stem = _NUMBERED.sub("", name_of(tx, session) or info.name)
     if len(stem) > _STEM_CHARS:
         stem = f"{stem[: _STEM_CHARS - 1]}…"
-    rows = tx.all(
-        "SELECT unseal(name, 'session.name', id) FROM session WHERE principal = ?", (principal,)
-    )
-    taken = {name for (name,) in rows}
+    rows = tx.all("SELECT id, name FROM session WHERE principal = ?", (principal,))
+    taken = {tx.unseal(name, "session.name", id_) for id_, name in rows}
     return next(name for n in counted(2) if (name := f"{stem} ({n})") not in taken) if stem else ""
 
 
@@ -116,16 +136,15 @@ def rename(tx: Transaction, session: str, name: str) -> str:
                 line=len(line),
             )
         )
-    tx.run("UPDATE session SET name = seal(?, 'session.name', id) WHERE id = ?", (line, session))
+    sealed = tx.seal(line, "session.name", session)
+    tx.run("UPDATE session SET name = ? WHERE id = ?", (sealed, session))
     return line
 
 
 def name_of(tx: Transaction, session: str) -> str:
     """The whole name that somebody gave it; '' when nobody did."""
-    (name,) = tx.one(
-        "SELECT unseal(name, 'session.name', id) FROM session WHERE id = ?", (session,)
-    )
-    return str(name)
+    id_, name = tx.one("SELECT id, name FROM session WHERE id = ?", (session,))
+    return str(tx.unseal(name, "session.name", id_))
 
 
 def preview(tx: Transaction, session: str, first: int, last: int) -> SessionPreview:
@@ -141,11 +160,11 @@ def _spoken(
     tx: Transaction, session: str, count: int, order: Literal["ASC", "DESC"], after: int
 ) -> list[tuple[int, Excerpt]]:
     rows = tx.all(
-        f"SELECT n, role, {sessions.CONTENT} FROM message WHERE session = ? AND n > ?"
+        f"SELECT role, {CONTENT} FROM message WHERE session = ? AND n > ?"
         f" AND role IN ('user', 'assistant') ORDER BY n {order}",
         (session, after),
     )
-    texts = ((n, role, message_from_json(json.loads(content)).text) for n, role, content in rows)
+    texts = ((row[2], row[0], message_from_row(tx, *row[1:]).text) for row in rows)
     spoken = ((n, Excerpt(role, text)) for n, role, text in texts if text.strip())
     return list(islice(spoken, count))
 

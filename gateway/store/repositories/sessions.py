@@ -1,6 +1,5 @@
 """Conversations as they are stored: append-only messages, and which lane is in which session."""
 
-import json
 from collections.abc import Sequence
 from datetime import datetime
 from typing import get_args
@@ -9,18 +8,19 @@ from agent.errors import KoreError
 from agent.events import Event, ThinkingDelta, ThinkingEnd
 from agent.i18n import t
 from agent.records import frozen
-from agent.serialization import dumps, message_from_json, message_to_json
-from agent.types import Message, Taint
+from agent.types import Message, Taint, Text
 from gateway.core.messages import ONCE
 from gateway.core.records import QueueMode, SessionInfo, SessionState, Trace
 from gateway.store.port import Row, Transaction
 from gateway.store.repositories import search
 from gateway.store.repositories.active_channels import queue_default
+from gateway.store.repositories.codecs import CONTENT, content_of, message_from_row
 from gateway.store.repositories.search import Scope
 
 _TITLE_CHARS = 50
-
-CONTENT = "unseal(content, 'message.content', session, n)"
+# A title is made of so many characters, and looked for in so many messages at once.
+_TITLE_FROM_CHARS = 200
+_TITLE_ROWS = 5
 
 
 def create_session(tx: Transaction, principal: str, now: float, *, lane: str | None = None) -> str:
@@ -270,9 +270,9 @@ def append_messages(
         last = count_messages(tx, session)
     tx.many(
         "INSERT INTO message (session, n, turn_id, role, content, created_at)"
-        " VALUES (?, ?, ?, ?, seal(?, 'message.content', ?, ?), ?)",
+        " VALUES (?, ?, ?, ?, ?, ?)",
         [
-            (session, n, turn, message.role, dumps(message_to_json(message)), session, n, now)
+            (session, n, turn, message.role, content_of(tx, session, n, message), now)
             for n, message in enumerate(messages, start=last + 1)
         ],
     )
@@ -283,10 +283,15 @@ def append_messages(
 
 def amend(tx: Transaction, session: str, turn: int, asked: Message) -> None:
     """What a turn begins with is told more, before anybody has read it; its words stay."""
+    (n,) = tx.one("SELECT min(n) FROM message WHERE turn_id = ?", (turn,))
+    put_message(tx, session, n, asked)
+
+
+def put_message(tx: Transaction, session: str, n: int, message: Message) -> None:
+    """In the place of the one that is there."""
     tx.run(
-        "UPDATE message SET content = seal(?, 'message.content', session, n)"
-        " WHERE session = ? AND n = (SELECT min(n) FROM message WHERE turn_id = ?)",
-        (dumps(message_to_json(asked)), session, turn),
+        "UPDATE message SET role = ?, content = ? WHERE session = ? AND n = ?",
+        (message.role, content_of(tx, session, n, message), session, n),
     )
 
 
@@ -308,7 +313,7 @@ def load_all(tx: Transaction, session: str) -> list[Message]:
         f"SELECT {CONTENT} FROM message WHERE session = ? ORDER BY n",
         (find(tx, session),),
     )
-    return [message_from_json(json.loads(content)) for (content,) in rows]
+    return [message_from_row(tx, *row) for row in rows]
 
 
 def find(tx: Transaction, session: str) -> str:
@@ -340,12 +345,7 @@ def recent(
     which = "s.principal NOT GLOB 'agent:*'" if session is None else "s.id = ?"
     one = () if session is None else (session,)
     rows = tx.all(
-        "SELECT s.id, coalesce(nullif(unseal(s.name, 'session.name', s.id), ''),"
-        f" (SELECT substr({CONTENT} ->>"
-        " '$.content[0].text', 1, 200) FROM message m WHERE m.session = s.id AND m.role = 'user'"
-        f" AND {CONTENT} ->> '$.content[0].type' = 'text'"
-        f" AND {CONTENT} ->> '$.content[0].text' <> '' ORDER BY m.n LIMIT 1), ''),"
-        " EXISTS (SELECT 1 FROM turn t WHERE t.session = s.id"
+        "SELECT s.id, s.name, EXISTS (SELECT 1 FROM turn t WHERE t.session = s.id"
         " AND t.state IN ('running', 'waiting')),"
         " (SELECT b.lane FROM binding b WHERE b.session = s.id LIMIT 1), s.principal,"
         " (SELECT coalesce(max(m.n), 0) FROM message m WHERE m.session = s.id), s.created_at,"
@@ -355,9 +355,27 @@ def recent(
         (*values, *one, limit),
     )
     return [
-        SessionInfo(id_, _title(name), _state(status, running=bool(running)), *rest)
+        SessionInfo(id_, _title(_name(tx, id_, name)), _state(status, running=bool(running)), *rest)
         for id_, name, running, *rest, status in rows
     ]
+
+
+def _name(tx: Transaction, session: str, name: str | None) -> str:
+    """What it is called, or how it began."""
+    return str(tx.unseal(name, "session.name", session) or _first_words(tx, session))
+
+
+def _first_words(tx: Transaction, session: str) -> str:
+    """Of the first message of a person that begins with text; '' without one."""
+    after = 0
+    query = f"SELECT {CONTENT} FROM message WHERE session = ? AND role = 'user' AND n > ?"
+    while rows := tx.all(f"{query} ORDER BY n LIMIT {_TITLE_ROWS}", (session, after)):
+        for row in rows:
+            match message_from_row(tx, *row).content:
+                case (Text(text), *_) if text:
+                    return text[:_TITLE_FROM_CHARS]
+        after = rows[-1][1]
+    return ""
 
 
 def _state(status: str, *, running: bool) -> SessionState:

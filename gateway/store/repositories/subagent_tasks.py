@@ -18,9 +18,8 @@ _PLAIN = (
     " lane, agent"
 )
 _SELECT = (
-    f"SELECT {_PLAIN}, unseal(definition, 'task.definition', turn_id, step),"
-    " unseal(title, 'task.title', turn_id, step), model, background, state,"
-    " unseal(result, 'task.result', turn_id, step), taint, asked_at, ended_at FROM task"
+    f"SELECT {_PLAIN}, definition, title, model, background, state, result, taint, asked_at,"
+    " ended_at FROM task"
 )
 
 
@@ -63,19 +62,20 @@ class TaskOutcome:
 
 def put(tx: Transaction, errand: SubagentTask) -> SubagentTask:
     """Store a new one; returns it with its number."""
+
+    def seal(text: str, name: str) -> str | None:
+        return tx.seal(text, f"task.{name}", errand.turn_id, errand.step)
+
     row = asdict(errand) | {
-        "definition": dumps(asdict(errand.definition)),
+        "definition": seal(dumps(asdict(errand.definition)), "definition"),
+        "title": seal(errand.title, "title"),
         "taint": ",".join(sorted(errand.taint)),
         "background": int(errand.background),
     }
     columns = [
         one.name for one in fields(SubagentTask) if one.name not in ("id", "result", "ended_at")
     ]
-    sealed = {"definition", "title"}
-    values = ", ".join(
-        f"seal(:{name}, 'task.{name}', :turn_id, :step)" if name in sealed else f":{name}"
-        for name in columns
-    )
+    values = ", ".join(f":{name}" for name in columns)
     (number,) = tx.one(
         f"INSERT INTO task ({', '.join(columns)}) VALUES ({values}) RETURNING id", row
     )
@@ -155,13 +155,14 @@ def is_awaited(tx: Transaction, turn: int) -> bool:
 def end(tx: Transaction, number: int, outcome: TaskOutcome, now: float) -> bool:
     """Whether it ended now: nothing ends twice. A turn that waited for it goes on, which costs no
     attempt, once it waits for no other; what it said is part of its caller's taint."""
-    ended = tx.run(
-        "UPDATE task SET state = ?, result = seal(?, 'task.result', turn_id, step), taint = ?,"
-        " ended_at = ? WHERE id = ? AND state = 'running'",
-        (outcome.state, outcome.text, ",".join(sorted(outcome.taint)), now, number),
-    )
-    if not ended:
+    call = tx.first("SELECT turn_id, step FROM task WHERE id = ? AND state = 'running'", (number,))
+    if call is None:
         return False
+    result = tx.seal(outcome.text, "task.result", *call)
+    tx.run(
+        "UPDATE task SET state = ?, result = ?, taint = ?, ended_at = ? WHERE id = ?",
+        (outcome.state, result, ",".join(sorted(outcome.taint)), now, number),
+    )
     errand = get(tx, number)
     sessions.add_taint(tx, errand.caller, outcome.taint)
     if not errand.background and not is_awaited(tx, errand.turn_id):
@@ -188,11 +189,13 @@ def abandon(tx: Transaction, lanes: str, now: float, attended: Sequence[str] = (
 
 def _all(tx: Transaction, where: str, *values: object) -> list[SubagentTask]:
     rows = tx.all(f"{_SELECT} WHERE {where}", values)
-    return [_errand(row) for row in rows]
+    return [_errand(tx, row) for row in rows]
 
 
-def _errand(row: Sequence[Any]) -> SubagentTask:
+def _errand(tx: Transaction, row: Sequence[Any]) -> SubagentTask:
     data = dict(zip((one.name for one in fields(SubagentTask)), row, strict=True))
+    for name in ("definition", "title", "result"):
+        data[name] = tx.unseal(data[name], f"task.{name}", data["turn_id"], data["step"])
     return SubagentTask(
         **data
         | {

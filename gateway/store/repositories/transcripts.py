@@ -7,17 +7,17 @@ from dataclasses import replace
 from typing import Any
 
 from agent.security.taint.taint import BOTH
-from agent.serialization import dumps, message_from_json
+from agent.serialization import dumps
 from gateway.core import transcript
 from gateway.core.transcript import Transcript
 from gateway.store.port import Transaction
 from gateway.store.repositories import session_admin, sessions
+from gateway.store.repositories.codecs import CONTENT, message_from_row
 from gateway.store.repositories.session_admin import SessionOwner
 
 _ID = re.compile(r"\d{8}_\d{6}(_\d{1,6})?")
 _META = -1
-_CONTENT = "unseal(content, 'message.content', session, n)"
-_LINE = "unseal(line, 'kept_line.line', session, n, i)"
+_LINE = "kept_line.line"
 
 
 def put(tx: Transaction, found: Transcript, owner: SessionOwner, now: float) -> str:
@@ -58,24 +58,24 @@ def lines(tx: Transaction, session: str) -> list[str]:
 
 def _lines(tx: Transaction, session: str) -> Iterator[str]:
     kept = {
-        (n, i): (covers, line)
+        (n, i): (covers, tx.unseal(line, _LINE, session, n, i))
         for n, i, covers, line in tx.all(
-            f"SELECT n, i, covers, {_LINE} FROM kept_line WHERE session = ?", (session,)
+            "SELECT n, i, covers, line FROM kept_line WHERE session = ?", (session,)
         )
     }
     yield dumps(_meta(tx, session, kept.get((_META, 0))))
     covered = 0
     rows = tx.all(
-        f"SELECT n, {_CONTENT}, created_at FROM message WHERE session = ? ORDER BY n", (session,)
+        f"SELECT created_at, {CONTENT} FROM message WHERE session = ? ORDER BY n", (session,)
     )
     yield from _behind(kept, 0)
-    for n, content, at in rows:
+    for at, _, n, content in rows:
         covers, line = kept.get((n, 0), (0, ""))
         if covers:
             covered = n + covers - 1
             yield line
         elif n > covered:
-            yield transcript.kore_line(message_from_json(json.loads(content)), at)
+            yield transcript.kore_line(message_from_row(tx, session, n, content), at)
         yield from _behind(kept, n)
 
 
@@ -126,7 +126,6 @@ def _keep(tx: Transaction, session: str, place: tuple[int, int, int], line: str)
     """`place`: the message, the number behind it, and how many messages the line stands for."""
     n, i, covers = place
     tx.run(
-        "INSERT INTO kept_line (session, n, i, covers, line)"
-        " VALUES (?, ?, ?, ?, seal(?, 'kept_line.line', ?, ?, ?))",
-        (session, n, i, covers, line, session, n, i),
+        "INSERT INTO kept_line (session, n, i, covers, line) VALUES (?, ?, ?, ?, ?)",
+        (session, n, i, covers, tx.seal(line, _LINE, session, n, i)),
     )

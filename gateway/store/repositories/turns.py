@@ -39,9 +39,12 @@ def add_reply(
     (n,) = tx.one("SELECT coalesce(max(n), 0) FROM step WHERE turn_id = ?", (turn,))
     tx.many(
         "INSERT INTO step (turn_id, n, reply, call_id, tool, effect, idem_key, args, state)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, seal(?, 'step.args', ?, ?), 'planned')",
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'planned')",
         [
-            (turn, i, reply, call.id, call.name, effects[call.id], f"{turn}:{i}", call.raw, turn, i)
+            (
+                *(turn, i, reply, call.id, call.name, effects[call.id], f"{turn}:{i}"),
+                tx.seal(call.raw, "step.args", turn, i),
+            )
             for i, call in enumerate(messages[-1].tool_calls, start=n + 1)
         ],
     )
@@ -57,11 +60,13 @@ def finish_call(tx: Transaction, turn: int, call: ToolCall, result: ToolResult) 
     if result.ends_with is not None:
         data["ends_with"] = result.ends_with
     taint = ",".join(sorted(result.taint))
-    tx.run(
-        f"UPDATE step SET state = 'done', result = seal(?, 'step.result', turn_id, n),"
-        f" taint = ? WHERE {_LATEST}",
-        (dumps(data), taint, turn, turn, call.id),
-    )
+    step = tx.first("SELECT max(n) FROM step WHERE turn_id = ? AND call_id = ?", (turn, call.id))
+    n = step[0] if step else None
+    if n is not None:
+        tx.run(
+            "UPDATE step SET state = 'done', result = ?, taint = ? WHERE turn_id = ? AND n = ?",
+            (tx.seal(dumps(data), "step.result", turn, n), taint, turn, n),
+        )
     if result.taint:
         (session,) = tx.one("SELECT session FROM turn WHERE id = ?", (turn,))
         sessions.add_taint(tx, session, result.taint)
@@ -77,7 +82,7 @@ def known_results(tx: Transaction, turn: int, *, stopped: bool = False) -> dict[
     Of a `stopped` turn, which runs nothing any more, also which calls never began.
     """
     rows = tx.all(
-        "SELECT call_id, state, unseal(result, 'step.result', turn_id, n), taint FROM step"
+        "SELECT call_id, state, n, result, taint FROM step"
         # That a read has begun is not noted.
         " WHERE turn_id = :turn AND (state IN ('done', 'unknown')"
         " OR :stopped AND state = 'planned' AND effect <> 'read')"
@@ -85,9 +90,9 @@ def known_results(tx: Transaction, turn: int, *, stopped: bool = False) -> dict[
         {"turn": turn, "stopped": stopped},
     )
     known = {}
-    for call_id, state, result, taint in rows:
+    for call_id, state, n, result, taint in rows:
         if state == "done":
-            data = json.loads(result)
+            data = json.loads(tx.unseal(result, "step.result", turn, n))
             known[call_id] = ToolResult(
                 data["text"],
                 data["is_error"],

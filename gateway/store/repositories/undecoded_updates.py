@@ -7,7 +7,14 @@ from agent.records import frozen
 from agent.serialization import dumps
 from gateway.core.channel_events import Undecoded
 from gateway.store.port import Transaction
-from gateway.store.repositories.inbox import PAYLOAD, InboxBatch
+from gateway.store.repositories.codecs import (
+    NO_PAYLOAD,
+    PAYLOAD,
+    payload_from_row,
+    payload_of,
+    put_payload,
+)
+from gateway.store.repositories.inbox import InboxBatch
 
 # The newest that are kept; a broken server must not fill the disk.
 KEPT = 1_000
@@ -33,12 +40,13 @@ def keep(
     new = []
     for one in undecoded:
         key = (arrival.channel, arrival.account, one.event_id)
+        raw = dumps({"raw": one.raw})
         row = tx.first(
             "INSERT INTO inbox (channel, account, event_id, lane, principal, payload,"
             " received_at, dead_reason, undecoded)"
-            " VALUES (?, ?, ?, '', ?, seal(?, 'inbox.payload', ?, ?, ?), ?, ?, 1)"
+            " VALUES (?, ?, ?, '', ?, ?, ?, ?, 1)"
             " ON CONFLICT DO NOTHING RETURNING seq",
-            (*key, one.principal, dumps({"raw": one.raw}), *key, arrival.now, one.reason),
+            (*key, one.principal, payload_of(tx, *key, raw), arrival.now, one.reason),
         )
         if row is not None:
             new.append((int(row[0]), one))
@@ -59,20 +67,17 @@ def count(tx: Transaction) -> int:
 def at(tx: Transaction, seq: int) -> UndecodedUpdate | None:
     """None when the row is not an undecoded update."""
     row = tx.first(
-        f"SELECT seq, channel, account, event_id, dead_reason, {PAYLOAD} FROM inbox"
-        " WHERE seq = ? AND undecoded = 1",
+        f"SELECT seq, dead_reason, {PAYLOAD} FROM inbox WHERE seq = ? AND undecoded = 1",
         (seq,),
     )
     if row is None:
         return None
-    number, channel, account, event_id, reason, payload = row
-    raw = str(json.loads(payload)["raw"])
+    number, reason, channel, account, event_id, payload = row
+    opened = payload_from_row(tx, channel, account, event_id, payload)
+    raw = str(json.loads(opened)["raw"])
     return UndecodedUpdate(number, channel, account, event_id, reason, raw)
 
 
 def mark_decoded(tx: Transaction, seq: int) -> None:
-    tx.run(
-        "UPDATE inbox SET undecoded = 0, dead_reason = ?,"
-        " payload = seal('{}', 'inbox.payload', channel, account, event_id) WHERE seq = ?",
-        (DECODED, seq),
-    )
+    tx.run("UPDATE inbox SET undecoded = 0, dead_reason = ? WHERE seq = ?", (DECODED, seq))
+    put_payload(tx, seq, NO_PAYLOAD)

@@ -140,17 +140,6 @@ def is_first(
     )
 
 
-def private_route(tx: Transaction, principal: str) -> Route | None:
-    """Where somebody last wrote in private: there, chat and sender have the same id."""
-    row = tx.first(
-        "SELECT channel, account FROM inbox WHERE principal = :who AND"
-        " lane = channel || ':' || account || substr(:who, length(channel) + 1)"
-        " ORDER BY seq DESC LIMIT 1",
-        {"who": principal},
-    )
-    return Route(row[0], row[1], principal.partition(":")[2]) if row else None
-
-
 def _sum(tx: Transaction, where: str, *values: object) -> UsageTotals:
     row = tx.one(
         "SELECT coalesce(sum(input), 0), coalesce(sum(output), 0), coalesce(sum(cached), 0),"

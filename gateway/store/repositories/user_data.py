@@ -10,10 +10,10 @@ import json
 from collections.abc import Mapping
 
 from agent.records import frozen
-from agent.serialization import message_to_json
 from agent.types import Message, Text
 from gateway.store.port import Transaction
-from gateway.store.repositories import search
+from gateway.store.repositories import search, sessions
+from gateway.store.repositories.codecs import NO_PAYLOAD, put_payload
 from gateway.store.repositories.inbox import LIVE
 
 DELETED = "deleted"
@@ -157,6 +157,10 @@ def erase(tx: Transaction, principal: str, now: float) -> list[str]:
     places = ("caller", "root_session", "session")
     tasks = " OR ".join(f"{place} IN ({_SESSIONS})" for place in places)
     asked = f"session IN ({_SESSIONS}) OR turn_id IN {turns}"
+    gone_payloads = tx.all(
+        f"SELECT seq FROM inbox WHERE principal = ? OR lane IN ({_LANES}) OR turn_id IN ({_TURNS})",
+        (principal,),
+    )
     for statement in (
         "DELETE FROM outbox WHERE EXISTS (SELECT 1 FROM approval a WHERE"
         " (outbox.delivery_id = 'q' || a.id OR outbox.delivery_id LIKE 'q' || a.id || '.%')"
@@ -171,11 +175,9 @@ def erase(tx: Transaction, principal: str, now: float) -> list[str]:
         "DELETE FROM slot WHERE job IN (SELECT id FROM job WHERE principal = :who)",
         "DELETE FROM job WHERE principal = :who",
         f"DELETE FROM chat_clock WHERE chat IN ({_LANES})",
-        "UPDATE inbox SET payload = seal('{}', 'inbox.payload', channel, account, event_id),"
-        " principal = '', lane = '', source_msg = NULL, album = NULL, turn_id = NULL, held = 0,"
-        " undecoded = 0,"
-        f" dead_reason = '{DELETED}' WHERE principal = :who OR lane IN ({_LANES})"
-        f" OR turn_id IN ({_TURNS})",
+        "UPDATE inbox SET principal = '', lane = '', source_msg = NULL, album = NULL,"
+        f" turn_id = NULL, held = 0, undecoded = 0, dead_reason = '{DELETED}'"
+        f" WHERE principal = :who OR lane IN ({_LANES}) OR turn_id IN ({_TURNS})",
         f"DELETE FROM overheard WHERE lane IN ({_LANES}) OR lane IN"
         f" (SELECT lane FROM turn WHERE id IN ({_SHARED}))",
         f"DELETE FROM binding WHERE lane IN ({_LANES}) OR session IN ({_SESSIONS})",
@@ -196,6 +198,8 @@ def erase(tx: Transaction, principal: str, now: float) -> list[str]:
         "DELETE FROM language WHERE principal = :who",
     ):
         tx.run(statement, {"who": principal} if ":who" in statement else {})
+    for (seq,) in gone_payloads:
+        put_payload(tx, seq, NO_PAYLOAD)
     for table in ("member", "pairing"):
         tx.run(f"DELETE FROM {table} WHERE channel = ? AND sender = ?", (channel, sender))
     tx.run("DELETE FROM whereabouts WHERE channel = ? AND chat = ?", (channel, sender))
@@ -235,11 +239,7 @@ def _blank_shared(tx: Transaction) -> None:
         if role != "user":
             answered.add((session, turn))
         blank = Message("user" if role == "user" else "assistant", (Text(GONE),))
-        tx.run(
-            "UPDATE message SET role = ?, content = seal(?, 'message.content', session, n)"
-            " WHERE session = ? AND n = ?",
-            (blank.role, json.dumps(message_to_json(blank)), session, n),
-        )
+        sessions.put_message(tx, session, n, blank)
     for session in {row[0] for row in rows}:
         first = min(row[1] for row in rows if row[0] == session)
         tx.run("DELETE FROM summary WHERE session = ? AND upto >= ?", (session, first))

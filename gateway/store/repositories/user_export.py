@@ -6,10 +6,9 @@ from typing import Any
 
 from gateway.store.port import Row, Transaction
 from gateway.store.repositories import transcripts, user_data
-from gateway.store.repositories.inbox import PAYLOAD
+from gateway.store.repositories.codecs import PAYLOAD, payload_from_row
 
 _SESSIONS = "SELECT id FROM temp.gone_session"
-_BODY = "unseal(body, 'outbox.body', delivery_id, part)"
 
 
 def export_rows(tx: Transaction, principal: str) -> dict[str, str]:
@@ -20,29 +19,36 @@ def export_rows(tx: Transaction, principal: str) -> dict[str, str]:
         for (session,) in tx.all(f"{_SESSIONS} ORDER BY id")
     }
     found["messages_received.jsonl"] = _rows(
-        tx.all(
-            f"SELECT received_at, channel, account, event_id, {PAYLOAD} FROM inbox"
-            " WHERE principal = ? ORDER BY seq",
-            (principal,),
-        ),
+        [
+            (at, channel, account, event, payload_from_row(tx, channel, account, event, payload))
+            for at, channel, account, event, payload in tx.all(
+                f"SELECT received_at, {PAYLOAD} FROM inbox WHERE principal = ? ORDER BY seq",
+                (principal,),
+            )
+        ],
         "received_at, channel, account, event_id, message",
         "message",
     )
     found["messages_sent.jsonl"] = _rows(
-        tx.all(
-            f"SELECT created_at, channel, chat, kind, state, {_BODY}"
-            " FROM outbox WHERE lane IN (SELECT lane FROM temp.gone_lane)"
-            " OR turn_id IN (SELECT id FROM temp.gone_turn UNION SELECT id FROM temp.shared_turn)"
-            " ORDER BY seq"
-        ),
+        [
+            (*facts, tx.unseal(body, "outbox.body", delivery_id, part))
+            for *facts, delivery_id, part, body in tx.all(
+                "SELECT created_at, channel, chat, kind, state, delivery_id, part, body"
+                " FROM outbox WHERE lane IN (SELECT lane FROM temp.gone_lane) OR turn_id IN"
+                " (SELECT id FROM temp.gone_turn UNION SELECT id FROM temp.shared_turn)"
+                " ORDER BY seq"
+            )
+        ],
         "created_at, channel, chat, kind, state, text",
     )
     found["conversations_with_others.jsonl"] = _rows(
-        tx.all(
-            "SELECT session, n, created_at,"
-            " unseal(content, 'message.content', session, n) FROM message"
-            " WHERE turn_id IN (SELECT id FROM temp.shared_turn) ORDER BY session, n"
-        ),
+        [
+            (session, n, at, tx.unseal(content, "message.content", session, n))
+            for session, n, at, content in tx.all(
+                "SELECT session, n, created_at, content FROM message"
+                " WHERE turn_id IN (SELECT id FROM temp.shared_turn) ORDER BY session, n"
+            )
+        ],
         "session, n, created_at, message",
         "message",
     )
@@ -55,31 +61,42 @@ def export_rows(tx: Transaction, principal: str) -> dict[str, str]:
         "at, session, model, input, output, cached, cost_nusd",
     )
     found["approvals.jsonl"] = _rows(
-        tx.all(
-            "SELECT asked_at, session, asker, principal, state, answered_by, answered_at,"
-            " unseal(question, 'approval.question', nonce) FROM approval"
-            " WHERE asker = :who OR principal = :who ORDER BY id",
-            {"who": principal},
-        ),
+        [
+            (*facts, tx.unseal(question, "approval.question", nonce))
+            for *facts, nonce, question in tx.all(
+                "SELECT asked_at, session, asker, principal, state, answered_by, answered_at,"
+                " nonce, question FROM approval WHERE asker = ? OR principal = ? ORDER BY id",
+                (principal, principal),
+            )
+        ],
         "asked_at, session, asker, asked, state, answered_by, answered_at, question",
         "question",
     )
     found["standing_permissions.jsonl"] = _rows(
-        tx.all(
-            "SELECT granted_at, granted_by,"
-            " unseal(title, 'standing.title', principal, session, grant_hash),"
-            " unseal(folder, 'standing.folder', principal, session, grant_hash)"
-            " FROM standing WHERE principal = ? ORDER BY id",
-            (principal,),
-        ),
+        [
+            (
+                at,
+                by,
+                tx.unseal(title, "standing.title", *key),
+                tx.unseal(folder, "standing.folder", *key),
+            )
+            for at, by, title, folder, *key in tx.all(
+                "SELECT granted_at, granted_by, title, folder, principal, session, grant_hash"
+                " FROM standing WHERE principal = ? ORDER BY id",
+                (principal,),
+            )
+        ],
         "granted_at, granted_by, title, folder",
     )
     found["jobs.jsonl"] = _rows(
-        tx.all(
-            "SELECT created_at, kind, rule, zone, state, unseal(template, 'job.template', made_by)"
-            " FROM job WHERE principal = ? ORDER BY id",
-            (principal,),
-        ),
+        [
+            (*facts, tx.unseal(template, "job.template", made_by))
+            for *facts, made_by, template in tx.all(
+                "SELECT created_at, kind, rule, zone, state, made_by, template"
+                " FROM job WHERE principal = ? ORDER BY id",
+                (principal,),
+            )
+        ],
         "created_at, kind, rule, zone, state, message",
         "message",
     )

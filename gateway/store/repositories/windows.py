@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 from agent.context.token_budget import MANY
 from agent.records import frozen
-from agent.serialization import dumps, message_from_json
+from agent.serialization import dumps
 from agent.types import Message
 from gateway.store.port import Transaction
 from gateway.store.repositories import outbox
+from gateway.store.repositories.codecs import CONTENT, message_from_row
 from gateway.store.repositories.outbox import OutgoingReply
-from gateway.store.repositories.sessions import CONTENT, taint_of_text
+from gateway.store.repositories.sessions import taint_of_text
 
 if TYPE_CHECKING:
     from agent.context.compaction import CompactionResult, Conversation
@@ -22,7 +23,6 @@ TOLD_EVERY_S = 3600.0
 # More messages than this are not looked at, however short they are: an imported session, or one
 # whose summaries have failed for long. Twice as many as make a window full.
 MOST = 2 * MANY
-_SUMMARY = "unseal(content, 'summary.content', session, upto)"
 
 
 @dataclass(slots=True)
@@ -75,22 +75,25 @@ def load(tx: Transaction, session: str) -> SessionWindow:
     head, upto_pruned = tx.one("SELECT head, pruned FROM session WHERE id = ?", (session,))
     head = _bounded(tx, session, head)
     told = tx.first(
-        f"SELECT upto, request, {_SUMMARY}, taint FROM summary WHERE session = ? AND upto <= ?"
+        "SELECT upto, request, content, taint FROM summary WHERE session = ? AND upto <= ?"
         " ORDER BY upto DESC LIMIT 1",
         (session, head),
     )
     request = told[1] if told and told[0] == head else None
     rows = tx.all(
-        f"SELECT n, {CONTENT} FROM message WHERE session = :session AND n > :head"
-        f" UNION ALL SELECT n, {CONTENT} FROM message WHERE session = :session AND n = :request"
+        f"SELECT {CONTENT} FROM message WHERE session = :session AND n > :head"
+        f" UNION ALL SELECT {CONTENT} FROM message WHERE session = :session AND n = :request"
         " ORDER BY n",
         {"session": session, "head": head, "request": request},
     )
     messages = [
         shorten_old_result(message) if n <= upto_pruned else message
-        for n, message in ((n, message_from_json(json.loads(content))) for n, content in rows)
+        for n, message in ((row[1], message_from_row(tx, *row)) for row in rows)
     ]
-    summary = _summary(told[2], told[3]) if told else None
+    summary = None
+    if told:
+        content = tx.unseal(told[2], "summary.content", session, told[0])
+        summary = _summary(content, told[3])
     return SessionWindow(messages, head > (told[0] if told else 0), head, request, summary)
 
 
@@ -153,13 +156,12 @@ def keep(tx: Transaction, kept: StoredSummary, now: float) -> bool:
     content = dumps({"text": summary.text, "first": summary.first, "todo": summary.todo})
     tx.run(
         "INSERT OR REPLACE INTO summary (session, upto, request, content, taint, told, created_at)"
-        " VALUES (:session, :upto, :request, seal(:content, 'summary.content', :session, :upto),"
-        " :taint, :told, :now)",
+        " VALUES (:session, :upto, :request, :content, :taint, :told, :now)",
         {
             "session": kept.session,
             "upto": kept.upto,
             "request": kept.request,
-            "content": content,
+            "content": tx.seal(content, "summary.content", kept.session, kept.upto),
             "taint": ",".join(sorted(summary.taint)),
             "told": letter is not None,
             "now": now,

@@ -23,7 +23,7 @@ from gateway.store.port import Transaction
 from gateway.store.repositories import active_channels
 from gateway.store.sqlite.errors import mapped
 from gateway.store.sqlite.migrator import upgrade
-from gateway.store.sqlite.sealing import check_key, install, mark_sealed
+from gateway.store.sqlite.sealing import check_key, mark_sealed
 from gateway.store.sqlite.transaction import SqliteTransaction
 
 P = ParamSpec("P")
@@ -58,11 +58,14 @@ class _Work:
 class SqliteStore:
     """Implements `gateway.store.port.Store`: `transact` work on it; `close` it in the end."""
 
-    def __init__(self, connection: sqlite3.Connection, file: Path) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, file: Path, cipher: Cipher | None = None
+    ) -> None:
         self.file, self.folder = file, file.parent
         # Set for good when the file turns out not to be whole.
         self.damage: StoreCorrupt | None = None
         self._connection = connection
+        self._cipher = cipher
         self._loop = asyncio.get_running_loop()
         self._closing = threading.Event()
         self._closed = False
@@ -79,7 +82,7 @@ class SqliteStore:
         `check` verifies the whole file first: for after an unclean exit. `cipher` has the key
         that stored texts are sealed with.
         """
-        return cls(connect(path, check=check, cipher=cipher), path)
+        return cls(connect(path, check=check, cipher=cipher), path, cipher)
 
     async def transact(
         self,
@@ -185,7 +188,7 @@ class SqliteStore:
 
     def _run(self, work: Callable[[Any], T]) -> tuple[T, Sequence[Callable[[], None]]]:
         """Its result, and what it leaves to do after the commit."""
-        transaction = SqliteTransaction(self._connection)
+        transaction = SqliteTransaction(self._connection, self._cipher)
         return work(transaction), transaction.actions
 
     def _mapped(self, error: sqlite3.Error) -> StoreError:
@@ -299,7 +302,6 @@ def connect(path: Path, *, check: bool = False, cipher: Cipher | None = None) ->
 def _prepare(
     connection: sqlite3.Connection, path: Path, check: bool, cipher: Cipher | None
 ) -> None:
-    install(connection, cipher)
     connection.execute(_LOCKING)
     # Before anything is written: with a wrong key everything stays as it is.
     check_key(connection, path, cipher)

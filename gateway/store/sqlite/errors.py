@@ -3,7 +3,7 @@
 import sqlite3
 from pathlib import Path
 
-from gateway.store.errors import StoreBusy, StoreCorrupt, StoreError
+from gateway.store.errors import StoreBusy, StoreCorrupt, StoreError, seal_broken
 
 # The low byte of SQLite's codes; the rest says more of the same (https://sqlite.org/rescode.html).
 _LATER = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR)
@@ -20,9 +20,6 @@ def mapped(error: sqlite3.Error, file: Path | None = None) -> StoreError:
     if code in _BROKEN:
         return StoreCorrupt(file, text)
     if "user-defined function" in text:
-        return StoreError(
-            "a sealed text does not open: it was changed, or put into another row",
-            hint="Put a backup in its place (`kore backup` makes them).",
-        )
+        return seal_broken()
     kind = StoreBusy if code in _LATER else StoreError
     return kind(f"the database refused: {text}")

@@ -14,7 +14,8 @@ from agent.i18n import plural
 from gateway.core.messages import InboundMessage, OutboundPart
 from gateway.store.port import Transaction
 from gateway.store.repositories import outbox, preferences, subagent_tasks, turns
-from gateway.store.repositories.inbox import LIVE, PAYLOAD, WAITING
+from gateway.store.repositories.codecs import PAYLOAD, inbound_from_row
+from gateway.store.repositories.inbox import LIVE, WAITING
 from gateway.store.repositories.outbox import UNSENT, OutgoingReply
 from gateway.store.sqlite.transaction import SqliteTransaction
 
@@ -63,8 +64,8 @@ def _withdraw(tx: Transaction, now: float) -> int:
     """What waits: Kore may have answered it after the backup was made."""
     rows = tx.all(f"SELECT seq, {PAYLOAD} FROM inbox WHERE {WAITING}")
     by_lane: dict[str, list[tuple[int, InboundMessage]]] = {}
-    for seq, payload in sorted(rows):
-        message = InboundMessage.from_json(payload)
+    for seq, *columns in sorted(rows):
+        message = inbound_from_row(tx, *columns)
         by_lane.setdefault(message.session_key, []).append((seq, message))
     for lane, waiting in by_lane.items():
         outbox.put(tx, None, [_letter(waiting, f"restored:{lane}:{waiting[0][0]}")], now)
@@ -74,7 +75,7 @@ def _withdraw(tx: Transaction, now: float) -> int:
 
 def _of_turn(tx: Transaction, turn: int) -> list[tuple[int, InboundMessage]]:
     rows = tx.all(f"SELECT seq, {PAYLOAD} FROM inbox WHERE turn_id = ? ORDER BY seq", (turn,))
-    return [(seq, InboundMessage.from_json(payload)) for seq, payload in rows]
+    return [(seq, inbound_from_row(tx, *columns)) for seq, *columns in rows]
 
 
 def _letter(rows: Sequence[tuple[int, InboundMessage]], name: str) -> OutgoingReply:

@@ -1,20 +1,13 @@
-"""Sealed texts in an SQLite database: the functions that open them, and which key it has."""
+"""Sealed texts in an SQLite database: which key they are sealed with."""
 
 from pathlib import Path
 from sqlite3 import Connection
 
-from gateway.store.cipher import SEALED, Cipher, Value
+from gateway.store.cipher import SEALED, Cipher
 from gateway.store.errors import StoreError
 
 _CHECK = "this is the key"
 _PLACE = ("meta.value", "cipher")
-
-
-def install(connection: Connection, cipher: Cipher | None) -> None:
-    """Give the connection `seal` and `unseal`."""
-    seal, unseal = (cipher.seal, cipher.unseal) if cipher else (_unchanged, _unchanged)
-    connection.create_function("seal", -1, seal)
-    connection.create_function("unseal", -1, unseal, deterministic=True)
 
 
 def check_key(connection: Connection, path: Path, cipher: Cipher | None) -> None:
@@ -76,7 +69,3 @@ def _is_empty(connection: Connection) -> bool:
 def _has_table(connection: Connection, name: str) -> bool:
     row = connection.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", (name,)).fetchone()
     return row is not None
-
-
-def _unchanged(text: Value, *place: Value) -> Value:
-    return text

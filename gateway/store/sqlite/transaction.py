@@ -2,15 +2,19 @@
 
 import sqlite3
 from collections.abc import Callable, Iterable
+from typing import Any
 
+from gateway.store.cipher import SEALED_COLUMNS, Cipher
+from gateway.store.errors import seal_broken
 from gateway.store.port import Args, Row
 
 
 class SqliteTransaction:
     """Implements `gateway.store.port.Transaction`. The engine begins and ends it."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, cipher: Cipher | None = None) -> None:
         self._connection = connection
+        self._cipher = cipher
         self.actions: list[Callable[[], None]] = []
 
     def one(self, sql: str, args: Args = ()) -> Row:
@@ -31,6 +35,19 @@ class SqliteTransaction:
 
     def many(self, sql: str, rows: Iterable[Args]) -> None:
         self._connection.executemany(sql, rows)
+
+    def seal(self, text: str | None, column: str, *key: str | int) -> str | None:
+        if column not in SEALED_COLUMNS:
+            raise LookupError(f"{column} is no column of `gateway.store.cipher.SEALED`")
+        return self._cipher.seal(text, column, *key) if self._cipher else text
+
+    def unseal(self, stored: Any, column: str, *key: str | int) -> Any:
+        if self._cipher is None:
+            return stored
+        try:
+            return self._cipher.unseal(stored, column, *key)
+        except ValueError:
+            raise seal_broken() from None
 
     def after_commit(self, action: Callable[[], None]) -> None:
         self.actions.append(action)

@@ -33,4 +33,4 @@ def open_transaction(
     path: Path, *, check: bool = False, cipher: Cipher | None = None
 ) -> OpenTransaction:
     """On the database in `path`, which is made when it is not there."""
-    return OpenTransaction(connect(path, check=check, cipher=cipher))
+    return OpenTransaction(connect(path, check=check, cipher=cipher), cipher)

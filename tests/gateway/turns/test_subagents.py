@@ -21,7 +21,6 @@ from gateway.config.sections import SubagentsSection
 from gateway.core.event_hub import Subscription
 from gateway.core.messages import InboundMessage, Sender
 from gateway.core.records import Delivered, WatchEvent
-from gateway.store.repositories.inbox import PAYLOAD
 from tests.gateway.parts import Parts, at_work, opened, running, settled, typed
 from tests.gateway.stored import like, unlike, unmatched
 
@@ -651,7 +650,7 @@ async def test_a_report_stands_for_all_whose_messages_it_was_for(tmp_path: Path)
         await parts.bus.submit(typed("and thanks"))
         async with at_work(parts):
             await answered(parts, 2)
-        ((payload,),) = await parts.stored("inbox", PAYLOAD, event_id="report:1")
+        ((payload,),) = await parts.stored("inbox", "payload", event_id="report:1")
         report = InboundMessage.from_json(payload)
         assert [one.sender.id for one in report.speakers] == ["7", "8"]
 
