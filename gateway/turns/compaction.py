@@ -15,6 +15,7 @@ from agent.events import Compacted
 from agent.i18n import t
 from agent.records import frozen
 from agent.turn.context_usage import PromptAudience, measure_context
+from gateway.core.completion import run_to_completion
 from gateway.core.event_hub import EventHub
 from gateway.core.messages import CONSOLE, InboundMessage
 from gateway.delivery.renderer import ReplyRenderer
@@ -25,7 +26,6 @@ from gateway.store.repositories import sessions, turns, windows
 from gateway.store.repositories.claims import CommandClaim, TurnClaim
 from gateway.store.repositories.outbox import OutgoingReply
 from gateway.store.repositories.windows import SessionWindow, StoredSummary
-from gateway.store.sqlite.engine import to_its_end
 from gateway.turns.agent_profiles import with_model
 from gateway.turns.usage_meter import StoreUsageMeter
 
@@ -276,7 +276,7 @@ class TurnKeeper:
     window: SessionWindow
 
     async def keep(self, shorter: "CompactionResult") -> bool:
-        return await to_its_end(self._keep(shorter))
+        return await run_to_completion(self._keep(shorter))
 
     async def made(self) -> "CompactionResult | None":
         made = await self.compactions.join(self.claim.session)

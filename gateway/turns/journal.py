@@ -7,11 +7,11 @@ from typing import Any
 from agent.history_validation import close_unanswered_calls, result_message
 from agent.tools.registry import ToolRegistry
 from agent.types import Effect, Message, ToolCall, ToolResult
+from gateway.core.completion import run_to_completion
 from gateway.core.errors import TurnSuspended
 from gateway.store.port import Store
 from gateway.store.repositories import turns
 from gateway.store.repositories.claims import TurnClaim
-from gateway.store.sqlite.engine import to_its_end
 from gateway.turns.steering import Steering
 
 
@@ -58,7 +58,7 @@ class StoreTurnJournal:
             turns.add_reply, claim.turn, claim.session, rows, effects, time.time()
         )
         # What was stored counts as stored, also when the turn was stopped in the meantime.
-        await to_its_end(self._stored(work, rows))
+        await run_to_completion(self._stored(work, rows))
 
     async def start(self, call: ToolCall, effect: Effect) -> None:
         if self._is_draining():
@@ -79,7 +79,7 @@ class StoreTurnJournal:
             return ()
         results = close_unanswered_calls(self._history, self._results)
         # Bound to the turn is bound, also when it was stopped in the meantime.
-        grown = await to_its_end(self._steered(steering.absorb_new_messages(results)))
+        grown = await run_to_completion(self._steered(steering.absorb_new_messages(results)))
         return grown[len(results) :]
 
     async def interrupted(self) -> Sequence[Message]:
@@ -87,7 +87,7 @@ class StoreTurnJournal:
         steering = self.steering
         if steering is None or self._is_draining() or not steering.is_burst():
             return ()
-        return await to_its_end(self._steered(steering.absorb_new_messages((), burst=True)))
+        return await run_to_completion(self._steered(steering.absorb_new_messages((), burst=True)))
 
     async def _steered(self, work: Coroutine[Any, Any, list[Message]]) -> list[Message]:
         grown = await work

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.security.audit import AuditEntry, AuditLevel
+from gateway.core.completion import run_to_completion
 from gateway.ops.audit.argument_summary import ArgumentSummarizer
 from gateway.ops.audit.checkpoint import AuditCheckpoint, read_checkpoint, write_checkpoint
 from gateway.ops.audit.recovery import ending, recover_head
@@ -31,7 +32,6 @@ from gateway.ops.audit.trail import (
     numbered,
 )
 from gateway.store.repositories.audit_outbox import AuditNote
-from gateway.store.sqlite.engine import to_its_end
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +85,7 @@ class AuditLog:
         notes: list[str] = []
         async with self._lock:
             if self._file < 0 and self._level() != "none":
-                notes = await to_its_end(asyncio.to_thread(self._start))
+                notes = await run_to_completion(asyncio.to_thread(self._start))
         for text in notes:
             await self.record(AuditNote(time.time(), "audit", text, allowed=False).entry())
 
@@ -160,7 +160,7 @@ class AuditLog:
         async with self._lock:
             batch, self._waiting = self._waiting, []
             if batch:
-                await to_its_end(asyncio.to_thread(self._write, batch))
+                await run_to_completion(asyncio.to_thread(self._write, batch))
 
     def _write(self, batch: Sequence[_Waiting]) -> None:
         try:

@@ -9,7 +9,7 @@ import os
 import queue
 import sqlite3
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing, suppress
 from contextvars import copy_context
 from dataclasses import dataclass
@@ -17,6 +17,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from gateway.core.completion import run_to_completion
 from gateway.store.cipher import Cipher
 from gateway.store.errors import RESTORE, StoreBusy, StoreCorrupt, StoreError
 from gateway.store.port import Transaction
@@ -99,7 +100,7 @@ class SqliteStore:
         # The work speaks its caller's language (`agent.language`), whichever thread it runs in.
         speak = copy_context().run
         job = self._hand_in(lambda tx: speak(work, tx, *args, **kwargs))
-        return await to_its_end(job)
+        return await run_to_completion(job)
 
     async def backup(self, target: Path) -> int:
         """Copy everything to a new file, between other work; returns its size in bytes.
@@ -107,12 +108,12 @@ class SqliteStore:
         Raises `StoreError`: for a file that exists, and for a copy that does not verify.
         """
         job = self._hand_in(lambda connection: self._copy(connection, target), alone=True)
-        return await to_its_end(job)
+        return await run_to_completion(job)
 
     async def rewrite(self) -> None:
         """Write the whole file anew, so that nothing that was deleted is left in it; nothing else
         runs meanwhile. Raises `StoreError`: it needs as much room again."""
-        await to_its_end(self._hand_in(_rewrite, alone=True))
+        await run_to_completion(self._hand_in(_rewrite, alone=True))
 
     async def close(self) -> None:
         """Finish what was handed in, then close the file."""
@@ -120,7 +121,7 @@ class SqliteStore:
             return
         last = self._hand_in(lambda _: self._closing.set(), alone=True)
         self._closed = True
-        await to_its_end(last)
+        await run_to_completion(last)
         await asyncio.to_thread(self._thread.join)
 
     def _hand_in(self, work: Callable[[Any], T], *, alone: bool = False) -> "asyncio.Future[T]":
@@ -245,19 +246,6 @@ def _rewrite(connection: sqlite3.Connection) -> None:
         active_channels.install(tx, channels, modes)
     if busy:
         raise StoreError("the log beside the database could not be emptied")
-
-
-async def to_its_end(work: Awaitable[T]) -> T:
-    """Its result. A cancelled caller waits for it too, however often it is cancelled."""
-    future = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(future)
-    except asyncio.CancelledError:
-        while not future.done():
-            with suppress(asyncio.CancelledError):
-                await asyncio.wait({future})
-        future.exception()  # nobody is left to read it
-        raise
 
 
 def _resolve(jobs: list[_Work]) -> None:

@@ -1,0 +1,21 @@
+"""Work that ends even when whoever waits for it is cancelled."""
+
+import asyncio
+from collections.abc import Awaitable
+from contextlib import suppress
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+async def run_to_completion(work: Awaitable[T]) -> T:
+    """Its result. A cancelled caller waits for it too, however often it is cancelled."""
+    future = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(future)
+    except asyncio.CancelledError:
+        while not future.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait({future})
+        future.exception()  # nobody is left to read it
+        raise
