@@ -85,12 +85,12 @@ class ApprovalService:
         self, tx: Transaction, context: ApprovalContext, request: ApprovalRequest, now: float
     ) -> Answered | ApprovalPrompt:
         key = ApprovalKey(
-            context.turn,
-            request.call_id,
-            context.session,
-            context.message.principal,
-            fingerprint(request, context.root, diff=True),
-            fingerprint(request, context.root, diff=False),
+            turn=context.turn,
+            call_id=request.call_id,
+            session=context.session,
+            asker=context.message.principal,
+            args_hash=fingerprint(request, context.root, diff=True),
+            grant_hash=fingerprint(request, context.root, diff=False),
             unchanged=request.diff == "",
         )
         decision = approvals.find_decision(tx, key)

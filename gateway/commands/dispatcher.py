@@ -141,7 +141,13 @@ class CommandDispatcher:
     def _call(self, claim: CommandClaim, now: float) -> CommandCall:
         name = command_of(claim.message)
         assert name is not None, "only commands are claimed as commands"
-        return CommandCall(name, argument_of(claim.message), claim, now, self.services)
+        return CommandCall(
+            name=name,
+            argument=argument_of(claim.message),
+            claim=claim,
+            now=now,
+            services=self.services,
+        )
 
     def _command(self, claim: CommandClaim) -> ChatCommand:
         return chat_command(command_of(claim.message) or "")

@@ -66,7 +66,7 @@ class PreviewTiming:
 
 class StreamingPreview:
     """The growing answer of one turn. `feed` it events, and `close` it before the final commit.
-    `said` is what an earlier run of the turn has said.
+    `earlier_texts` are what an earlier run of the turn has said.
 
     It begins when nothing waits on its route any more, so that it overtakes no earlier answer. What
     outgrows a message goes on in another. The outbox row of each exists before its first send, and
@@ -76,18 +76,19 @@ class StreamingPreview:
 
     def __init__(
         self,
+        *,
         database: Store,
         channel: SupportsPreview,
         turn: int,
         reply: OutgoingReply,
-        pace: PreviewTiming,
+        timing: PreviewTiming,
         earlier_texts: Sequence[str] = (),
     ) -> None:
         self._database = database
         self._channel = channel
         self._turn = turn
-        self._reply = reply
-        self._pace = pace
+        self._outgoing = reply
+        self._timing = timing
         self._done_texts = list(earlier_texts)
         self._text = ""
         # The model's list of what is to be done: shown while it works, not part of the answer.
@@ -152,7 +153,7 @@ class StreamingPreview:
                     await self._grow()
             except StoreError as exc:
                 # What is not on disk could not be edited after a crash: nothing more is shown.
-                log.warning("preview of %s ends: %s", self._reply.delivery_id, exc)
+                log.warning("preview of %s ends: %s", self._outgoing.delivery_id, exc)
                 await self._closed.wait()
                 await self._store_ids()
             finally:
@@ -162,16 +163,16 @@ class StreamingPreview:
         await asyncio.sleep(TYPING_AFTER_S)
         while True:
             with suppress(SendError):
-                await self._channel.typing(self._reply.route)
+                await self._channel.typing(self._outgoing.route)
             await asyncio.sleep(TYPING_EVERY_S)
 
     async def _show(self) -> bool:
         """Send the first text once the turn has lasted a while, then edit it at the pace. False
         when a message may stand there that nobody knows the id of: no other may follow it."""
-        pause_s = self._pace.first_after_s
+        pause_s = self._timing.first_after_s
         while await self._open_after(pause_s):
-            pause_s = self._pace.every_s
-            way = self._channel.streaming(self._reply.route)
+            pause_s = self._timing.every_s
+            way = self._channel.streaming(self._outgoing.route)
             if way == "off":
                 continue
             if not self._ids and (rest_s := self._too_early_s()) > 0:
@@ -188,7 +189,7 @@ class StreamingPreview:
         """An answer that is whole soon after its first word is one message, sent once."""
         if self._first_at is None:
             return 0.0
-        return self._first_at + self._pace.first_after_s - time.monotonic()
+        return self._first_at + self._timing.first_after_s - time.monotonic()
 
     def _text_so_far(self) -> str:
         return "\n\n".join(filter(None, [*self._done_texts, self._text.strip(), self._list]))
@@ -197,14 +198,14 @@ class StreamingPreview:
         """Show it where it vanishes by itself, if the platform has such a place."""
         text = "\n\n".join(filter(None, [self._text_so_far(), self._activity.line]))
         now = time.monotonic()
-        due = self._text_so_far() or now - self._began_at >= self._pace.line_after_s
+        due = self._text_so_far() or now - self._began_at >= self._timing.line_after_s
         is_recent = text == self._sketched and now - self._sketched_at < SKETCH_AGAIN_S
         if due and text and not is_recent and isinstance(self._channel, SupportsDrafts):
-            if await self._database.transact(outbox.has_mail, self._reply.route.lane):
+            if await self._database.transact(outbox.has_mail, self._outgoing.route.lane):
                 return
             with suppress(SendError):
-                clean = self._pace.clean(text)
-                await self._channel.sketch(self._reply.route, clean, self._turn)
+                clean = self._timing.clean(text)
+                await self._channel.sketch(self._outgoing.route, clean, self._turn)
             self._sketched, self._sketched_at = text, now
 
     async def _grow(self) -> bool:
@@ -212,7 +213,7 @@ class StreamingPreview:
         now = (self._text_so_far(), self._activity.line)
         if not now[0] or now == self._shown:
             return True
-        clean = self._pace.clean
+        clean = self._timing.clean
         pages = list(self._channel.pages(Growing(clean(now[0]), clean(now[1]))))
         # What was said has become shorter: the rest is empty until it grows again.
         pages += [_LEFT_OVER] * (len(self._ids) - len(pages))
@@ -233,7 +234,7 @@ class StreamingPreview:
                 # A new one may be there or not, and no id tells: it stays marked.
                 return number < len(self._ids)
             except SendError as exc:
-                log.info("preview of %s skipped: %s", self._reply.delivery_id, exc)
+                log.info("preview of %s skipped: %s", self._outgoing.delivery_id, exc)
                 if number == len(self._ids):
                     await self._store(number, None)
                 return True
@@ -242,12 +243,12 @@ class StreamingPreview:
 
     async def _begin(self, number: int) -> outbox.PreviewRow | None:
         return await self._database.transact(
-            outbox.begin_stream, self._turn, self._reply, number, time.time()
+            outbox.begin_stream, self._turn, self._outgoing, number, time.time()
         )
 
     async def _update(self, number: int, page: OutboundPart) -> None:
         self._pages.pop(number, None)
-        reply = self._reply
+        reply = self._outgoing
         if number < len(self._ids):
             await self._channel.preview(reply.route, page, self._ids[number])
         else:
@@ -259,7 +260,7 @@ class StreamingPreview:
 
     async def _store(self, number: int, provider_msg: str | None) -> None:
         await self._database.transact(
-            outbox.set_preview, self._reply.delivery_id, number, provider_msg
+            outbox.set_preview, self._outgoing.delivery_id, number, provider_msg
         )
 
     async def _store_ids(self) -> None:
@@ -269,7 +270,7 @@ class StreamingPreview:
             try:
                 await self._store(number, provider_msg)
             except StoreError as exc:
-                log.warning("a message of %s is not stored: %s", self._reply.delivery_id, exc)
+                log.warning("a message of %s is not stored: %s", self._outgoing.delivery_id, exc)
 
     async def _open_after(self, seconds: float) -> bool:
         """Wait so long, and for news; False as soon as the preview is closed."""
@@ -277,7 +278,7 @@ class StreamingPreview:
             async with asyncio.timeout(seconds):
                 await self._closed.wait()
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._pace.look_every_s):
+            async with asyncio.timeout(self._timing.look_every_s):
                 await self._changed.wait()
         self._changed.clear()
         return not self._closed.is_set()

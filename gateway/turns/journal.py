@@ -19,27 +19,29 @@ class StoreTurnJournal:
     """Implements `agent.turn.journal.TurnJournal` and `Hears` for one turn.
 
     `history` is the session's window; it grows with what is stored. `saved` counts the turn's new
-    messages that are stored already: the final commit adds the rest. `stepped` is called after each
-    step.
+    messages that are stored already: the final commit adds the rest. `on_step` is called after
+    each step.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - its collaborators, named once in the runner
         self,
+        *,
         database: Store,
         claim: TurnClaim,
         history: list[Message],
         toolbox: ToolRegistry,
+        steering: Steering,
         is_draining: Callable[[], bool],
-        stepped: Callable[[], None] = lambda: None,
+        on_step: Callable[[], None] = lambda: None,
     ) -> None:
         self.saved = 0
-        self.steering: Steering | None = None
         self._database = database
         self._claim = claim
         self._history = history
         self._toolbox = toolbox
+        self._steering = steering
         self._is_draining = is_draining
-        self._stepped = stepped
+        self._on_step = on_step
         self._results: dict[str, Message] = {}
 
     def recall(self, known: Mapping[str, ToolResult]) -> None:
@@ -70,24 +72,24 @@ class StoreTurnJournal:
     async def finish(self, call: ToolCall, result: ToolResult) -> None:
         self._results[call.id] = result_message(call.id, result)
         await self._database.transact(turns.finish_call, self._claim.turn, call, result)
-        self._stepped()
+        self._on_step()
 
     async def heard(self) -> Sequence[Message]:
         """What somebody said meanwhile, to steer the turn."""
-        steering = self.steering
-        if steering is None or self._is_draining() or not steering.has_news():
+        if self._is_draining() or not self._steering.has_news():
             return ()
         results = close_unanswered_calls(self._history, self._results)
         # Bound to the turn is bound, also when it was stopped in the meantime.
-        grown = await run_to_completion(self._steered(steering.absorb_new_messages(results)))
+        grown = await run_to_completion(self._steered(self._steering.absorb_new_messages(results)))
         return grown[len(results) :]
 
     async def interrupted(self) -> Sequence[Message]:
         """What followed the turn's first message at once, before anything was done."""
-        steering = self.steering
-        if steering is None or self._is_draining() or not steering.is_burst():
+        if self._is_draining() or not self._steering.is_burst():
             return ()
-        return await run_to_completion(self._steered(steering.absorb_new_messages((), burst=True)))
+        return await run_to_completion(
+            self._steered(self._steering.absorb_new_messages((), burst=True))
+        )
 
     async def _steered(self, work: Coroutine[Any, Any, list[Message]]) -> list[Message]:
         grown = await work
@@ -104,7 +106,7 @@ class StoreTurnJournal:
         self._history.extend(rows)
         self.saved += len(rows)
         self._results.clear()
-        self._stepped()
+        self._on_step()
 
     def _effect(self, call: ToolCall) -> Effect:
         tool = self._toolbox.find(call.name)

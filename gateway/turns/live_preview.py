@@ -23,23 +23,30 @@ def preview_for_turn(
     renderer: ReplyRenderer,
     claim: TurnClaim,
     task: TurnRequest,
-    said: Sequence[str],
+    earlier_texts: Sequence[str],
 ) -> StreamingPreview | None:
     """None where nothing can be shown, and for a job, whose answer comes whole.
 
-    `said` is what an earlier run of the turn has said.
+    `earlier_texts` are what an earlier run of the turn has said.
     """
     message = claim.messages[-1]
     channel = renderer.channel(message.route)
     if channel is None or not isinstance(channel, SupportsPreview) or message.job is not None:
         return None
     every_s = PRIVATE_EVERY_S if message.private else GROUP_EVERY_S
-    letter = OutgoingReply(
+    reply = OutgoingReply(
         f"t{claim.turn}", message.route, (), "final", claim.reply_to, message.event_id
     )
 
     def clean(text: str) -> str:
         return defuse_answer(renderer.clean(text), task.exposure)
 
-    pace = PreviewTiming(FIRST_AFTER_S, every_s, clean)
-    return StreamingPreview(database, channel, claim.turn, letter, pace, said)
+    timing = PreviewTiming(FIRST_AFTER_S, every_s, clean)
+    return StreamingPreview(
+        database=database,
+        channel=channel,
+        turn=claim.turn,
+        reply=reply,
+        timing=timing,
+        earlier_texts=earlier_texts,
+    )

@@ -112,11 +112,11 @@ class TurnPermissions:
         """For whom the prompt is made, and where."""
         chat = self.access.places.of(message.route)
         return PromptAudience(
-            self.memory(message),
-            self.working_dir(message),
-            self.access.is_private_owner(message),
-            chat.model,
-            chat.persona,
+            memory=self.memory(message),
+            root=self.working_dir(message),
+            owner=self.access.is_private_owner(message),
+            model=chat.model,
+            persona=chat.persona,
         )
 
     def memory(self, message: InboundMessage) -> Path:

@@ -118,31 +118,33 @@ class TurnRunner:
         if not claim.resumed:
             asked = await self._background.with_background_notes(claim, asked)
         window = await self._windows.open(claim.session, asked)
-        journal = StoreTurnJournal(
-            self._database,
-            claim,
-            window.messages,
-            self._agent.toolbox,
-            lambda: self._draining,
-            lambda: self._isolation.leave(claim.messages[-1].session_key),
-        )
         errands = await self._subagents.of(claim)
         first = errands[0] if errands else None
         async with self._usage.meter(claim, first) as meter:
-            task = replace(await self._task(claim, window, journal, stop), meter=meter)
+            task = replace(await self._task(claim, window, stop), meter=meter)
             if first is not None:
                 task = await self._subagents.subagent_request(claim, task, first)
             else:
                 task = await self._subagents.user_request(claim, task)
-            journal.steering = Steering(
-                self._database,
-                claim,
-                task.exposure,
-                lambda: claim.resumed or has_news(),
-                self._permissions.is_untrusted,
-                self._is_command,
+            steering = Steering(
+                database=self._database,
+                claim=claim,
+                exposure=task.exposure,
+                has_news=lambda: claim.resumed or has_news(),
+                is_untrusted=self._permissions.is_untrusted,
+                is_command=self._is_command,
+            )
+            journal = StoreTurnJournal(
+                database=self._database,
+                claim=claim,
+                history=window.messages,
+                toolbox=self._agent.toolbox,
+                steering=steering,
+                is_draining=lambda: self._draining,
+                on_step=lambda: self._isolation.leave(claim.messages[-1].session_key),
             )
             journal.recall(task.known)
+            task = replace(task, progress=journal)
             if claim.stop_requested:
                 stop.request()
             before = window.messages[max(len(window.messages) - claim.stored + 1, 0) :]
@@ -182,7 +184,7 @@ class TurnRunner:
             await self._background.end(claim.session)
 
     async def _task(
-        self, claim: TurnClaim, window: SessionWindow, journal: StoreTurnJournal, stop: CancelToken
+        self, claim: TurnClaim, window: SessionWindow, stop: CancelToken
     ) -> TurnRequest:
         message = claim.messages[-1]
         known = {}
@@ -231,7 +233,6 @@ class TurnRunner:
                 claim.taint | taint, budget=StoredDisclosureBudget(self._database, claim.session)
             ),
             recording=RecorderFactory(self._agent.changes, claim.turn),
-            progress=journal,
             stop=stop,
             recall=ConversationSearch(self._database, self._permissions.access, claim),
             schedule=self._jobs.of_turn(claim),

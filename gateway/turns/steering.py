@@ -18,7 +18,7 @@ from gateway.turns.prompt import build_user_message, is_said, shown_taint
 BURST_S = 5.0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Steering:
     """For one turn. `has_news` says whether anything has come in since it was claimed.
 

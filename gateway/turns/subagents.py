@@ -172,7 +172,13 @@ class SubagentCoordinator:
         if earlier is not None and wanted.model is None:
             model = earlier.model
         new = subagent_launch.SubagentLaunch(
-            claim, errand, order.call, wanted, definition, model, earlier
+            claim=claim,
+            errand=errand,
+            call=order.call,
+            wanted=wanted,
+            definition=definition,
+            model=model,
+            earlier=earlier,
         )
         begun = await self._database.transact(subagent_launch.launch, new, time.time())
         self.wake(begun.lane)

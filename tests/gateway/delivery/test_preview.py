@@ -36,7 +36,9 @@ async def parts(tmp_path: Path, platform: StreamingPlatform) -> AsyncIterator[Pa
 async def shown(parts: Parts) -> AsyncIterator[StreamingPreview]:
     """A preview without waits, at work; closed and ended behind the block."""
     assert isinstance(parts.platform, StreamingPlatform)
-    preview = StreamingPreview(parts.database, parts.platform, 1, LETTER, QUICK)
+    preview = StreamingPreview(
+        database=parts.database, channel=parts.platform, turn=1, reply=LETTER, timing=QUICK
+    )
     async with asyncio.TaskGroup() as group:
         group.create_task(preview.run())
         try:
@@ -160,7 +162,13 @@ async def test_a_preview_lost_in_a_kill_is_not_followed_by_another(
     await parts.database.transact(outbox.begin_stream, 1, LETTER, 0, 0.0)
     await parts.database.transact(outbox.recover)
     assert isinstance(parts.platform, StreamingPlatform)
-    preview = StreamingPreview(parts.database, parts.platform, 1, LETTER, PreviewTiming(0, 0))
+    preview = StreamingPreview(
+        database=parts.database,
+        channel=parts.platform,
+        turn=1,
+        reply=LETTER,
+        timing=PreviewTiming(0, 0),
+    )
     preview.feed(TextDelta("one"))
     async with asyncio.timeout(30):
         await preview.run()
