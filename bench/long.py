@@ -13,6 +13,7 @@ from agent.context.summarizer import Summary
 from agent.types import Message, assistant, user
 from bench.figure import Figure
 from bench.stage import ACCOUNT, OWNER, open_stage
+from gateway.sessions import lookup
 from gateway.store.port import Transaction
 from gateway.store.repositories import session_admin, sessions, windows
 from gateway.store.repositories.windows import StoredSummary
@@ -92,7 +93,7 @@ def _open_ms(tx: Transaction, session: str) -> list[float]:
     for _ in range(OPENINGS):
         began = time.perf_counter()
         sessions.recent(tx, 20)
-        windows.load(tx, sessions.find(tx, session))
+        windows.load(tx, lookup.find(tx, session))
         session_admin.preview(tx, session, 0, LAST_WORDS)
         taken.append((time.perf_counter() - began) * 1000)
     return taken

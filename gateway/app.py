@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager
 
+from agent.i18n import plural
 from agent.security.redaction import Redactor
 from agent.security.sandbox.orphan_processes import end_orphans, recorded_commands
 from gateway.access.control import say_who_is_let_in
@@ -226,11 +227,24 @@ def _add(channels: Channels, channel: Channel) -> None:
     channels[channel.name, channel.account] = channel
 
 
+def _restored_notice(messages: Sequence[int]) -> str:
+    return plural(
+        len(messages),
+        "⚠️ A backup was restored. It was made while I was working on message {which}, "
+        "which may already be done, so I stopped. `kore replay {first}` runs it again.",
+        "⚠️ A backup was restored. It was made while I was working on messages {which}, "
+        "which may already be done, so I stopped. `kore replay {first}` runs the first "
+        "one again.",
+        which=", ".join(map(str, messages)),
+        first=messages[0],
+    )
+
+
 def recover(tx: Transaction, attended: Sequence[str]) -> None:
     """Sort out what the last process left, before anything runs."""
     abandoned_count = turns.abandon(tx, ONCE, time.time(), attended)
     abandoned_count += subagent_tasks.abandon(tx, ONCE, time.time(), attended)
-    if closed_count := restored.settle(tx, time.time()):
+    if closed_count := restored.settle(tx, time.time(), _restored_notice):
         log.warning(
             "a backup was restored: %d messages that were under way are closed", closed_count
         )

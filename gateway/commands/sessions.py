@@ -10,7 +10,9 @@ from gateway.core.keyboard import KeyboardChoice
 from gateway.core.markdown import code, escape_markdown
 from gateway.core.messages import CONSOLE, Route
 from gateway.core.records import SessionInfo, SessionState
+from gateway.sessions import lookup
 from gateway.sessions.background_work import ended_now
+from gateway.store.errors import SearchRefused
 from gateway.store.port import Transaction
 from gateway.store.repositories import search, session_admin, sessions
 from gateway.store.repositories.search import Scope
@@ -72,8 +74,9 @@ def _search(call: CommandCall, tx: Transaction) -> str:
     try:
         whole = any(search.enter_older(tx) for _ in range(_MAX_INDEX_CHUNKS))
         hits = search.look_up(tx, call.argument, scope_of(call), _MAX_HITS)
-    except KoreError as exc:
-        return escape_markdown(f"{str(exc)[0].upper()}{str(exc)[1:]}.")
+    except SearchRefused as refused:
+        error = str(lookup.search_error(call.argument, refused))
+        return escape_markdown(f"{error[0].upper()}{error[1:]}.")
     lines = [
         f"- `{hit.session}` {_date_text(hit.at)}: {escape_markdown(hit.snippet)}" for hit in hits
     ]
@@ -145,7 +148,7 @@ def answer_rename(call: CommandCall, tx: Transaction) -> str:
         )
     name = "" if call.argument == _AUTOMATIC_NAME else call.argument
     try:
-        new_name = session_admin.rename(tx, call.begun_session(tx), name)
+        new_name = lookup.rename(tx, call.begun_session(tx), name)
     except KoreError as exc:
         return t("Not renamed: {exc}.", exc=escape_markdown(str(exc)))
     if new_name:
@@ -169,7 +172,7 @@ def answer_resume(call: CommandCall, tx: Transaction) -> str:
             )
         session = infos[int(argument) - 1].id
     else:
-        names = session_admin.named(tx, argument, scope_of(call))
+        names = sessions.named(tx, argument, scope_of(call))
         if len(names) != 1:
             return t(
                 "Several conversations match; `/sessions` lists them."

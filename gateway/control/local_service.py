@@ -18,6 +18,7 @@ from gateway.access.approval_coordinator import ApprovalCoordinator
 from gateway.access.pairing_service import PairingService
 from gateway.bus.bus import MessageBus
 from gateway.bus.ingest import AuditNotes
+from gateway.control.replay import replay_error
 from gateway.control.runtime_status import resident_bytes
 from gateway.core.approval import ApprovalPrompt
 from gateway.core.event_hub import EventHub
@@ -36,10 +37,11 @@ from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.sender import OutboxSender
 from gateway.delivery.user_language import UserLanguages
 from gateway.scheduler.service import JobService
-from gateway.sessions import console_binding
+from gateway.sessions import console_binding, lookup
 from gateway.sessions.background_work import BackgroundWork
 from gateway.sessions.console_binding import LOCAL, MAIN
 from gateway.sessions.service import SessionService, conversation_status
+from gateway.store.errors import ReplayRefused
 from gateway.store.port import Transaction
 from gateway.store.repositories import (
     chats,
@@ -238,7 +240,7 @@ class LocalService(DataOwner):
         return await self._sessions.preview(session, first, last)
 
     async def load_messages(self, session: str) -> Sequence[Message]:
-        return await self._database.transact(sessions.load_all, session)
+        return await self._database.transact(_messages_of, session)
 
     async def queue_mode(self, lane: str) -> QueueMode:
         return await self._database.transact(sessions.queue_mode_of_lane, lane)
@@ -305,7 +307,10 @@ class LocalService(DataOwner):
         update = await self._database.transact(undecoded_updates.at, seq)
         if update is not None:
             return await self._decode_again(update)
-        lane = await self._database.transact(turns.replay, seq)
+        try:
+            lane = await self._database.transact(turns.replay, seq)
+        except ReplayRefused as refused:
+            raise replay_error(seq, refused) from None
         self._bus.wake(lane)
         return t("Message {seq} is queued again on {lane}.", seq=seq, lane=lane)
 
@@ -395,3 +400,7 @@ class LocalService(DataOwner):
         if not done:
             raise KoreError(sentence)
         return sentence
+
+
+def _messages_of(tx: Transaction, session: str) -> list[Message]:
+    return sessions.load_all(tx, lookup.find(tx, session))

@@ -7,6 +7,7 @@ from agent.errors import KoreError
 from agent.i18n import t
 from gateway.core.messages import CONSOLE, Route
 from gateway.core.records import ConsoleLease
+from gateway.sessions import lookup
 from gateway.store.port import Transaction
 from gateway.store.repositories import inbox, outbox, session_admin, sessions
 from gateway.store.repositories.active_channels import foreign_channel
@@ -18,7 +19,7 @@ def bind(tx: Transaction, lane: str, session: str | None) -> str:
     if session is None:
         found = sessions.create_session(tx, f"{CONSOLE}:{os.getuid()}", time.time())
     else:
-        found = sessions.find(tx, session)
+        found = lookup.find(tx, session)
         if (channel := foreign_channel(tx, found)) is not None:
             raise KoreError(
                 t(
@@ -35,7 +36,7 @@ def bind(tx: Transaction, lane: str, session: str | None) -> str:
 
 def consoles_of(tx: Transaction, session: str) -> list[str]:
     """Chat ids of consoles that are in this session: an answer may be under way there."""
-    lanes = sessions.lanes_of(tx, sessions.find(tx, session))
+    lanes = sessions.lanes_of(tx, lookup.find(tx, session))
     prefix = Route(CONSOLE, LOCAL, "").lane
     return [lane.removeprefix(prefix) for lane in lanes if lane.startswith(f"{prefix}{MAIN}")]
 
@@ -50,7 +51,7 @@ def open_console(
     if unfinished:
         if fresh and bound is not None and session_admin.status_of(tx, bound) == "paused":
             return None  # what waits there waits on
-        if session is not None and sessions.find(tx, session) != bound:
+        if session is not None and lookup.find(tx, session) != bound:
             return None
         return ConsoleLease(chat_id, bound, unfinished=True)
     if session is not None:

@@ -10,6 +10,8 @@ from agent.records import frozen
 from agent.tools.base import MemoryHit
 from gateway.core.messages import CONSOLE, InboundMessage, Route
 from gateway.core.records import SearchHit
+from gateway.sessions import lookup
+from gateway.store.errors import SearchRefused
 from gateway.store.port import Store, Transaction
 from gateway.store.repositories import search, sessions
 from gateway.store.repositories.claims import TurnClaim
@@ -40,9 +42,12 @@ class ConversationSearch:
 
     async def __call__(self, words: str, most: int) -> Sequence[MemoryHit]:
         """Newest first. Raises `KoreError` when nothing may or can be searched here."""
-        while not await self.database.transact(search.enter_older):
-            pass
-        return await self.database.transact(self._found, words, most)
+        try:
+            while not await self.database.transact(search.enter_older):
+                pass
+            return await self.database.transact(self._found, words, most)
+        except SearchRefused as refused:
+            raise lookup.search_error(words, refused) from None
 
     def _scope(self) -> Scope:
         """Their own conversations of this chat; for the owner in private the terminal's, too, and

@@ -13,7 +13,9 @@ from agent.i18n import mark_for_translation, t
 from agent.records import frozen
 from gateway.core.messages import CONSOLE
 from gateway.core.records import SearchHit, SessionInfo, SessionPreview
+from gateway.sessions import lookup
 from gateway.sessions.background_work import BackgroundWork
+from gateway.store.errors import SearchRefused
 from gateway.store.port import Store, Transaction
 from gateway.store.repositories import inbox, search, session_admin, sessions, usage
 from gateway.store.repositories.search import Scope
@@ -46,9 +48,12 @@ class SessionService:
     background: BackgroundWork
 
     async def search(self, words: str, limit: int = 20) -> Sequence[SearchHit]:
-        while not await self.database.transact(search.enter_older):
-            pass
-        return await self.database.transact(search.look_up, words, Scope(), limit)
+        try:
+            while not await self.database.transact(search.enter_older):
+                pass
+            return await self.database.transact(search.look_up, words, Scope(), limit)
+        except SearchRefused as refused:
+            raise lookup.search_error(words, refused) from None
 
     async def preview(self, session: str, first: int, last: int) -> SessionPreview:
         return await self._with(session_admin.preview, session, first, last)
@@ -58,7 +63,7 @@ class SessionService:
         return await self._with(session_admin.fork, session, owner, time.time())
 
     async def rename(self, session: str, name: str) -> str:
-        kept = await self._with(session_admin.rename, session, name)
+        kept = await self._with(lookup.rename, session, name)
         return t('Renamed to "{kept}".', kept=kept) if kept else t("Automatic name restored.")
 
     async def export_lines(self, session: str) -> Sequence[str]:
@@ -94,7 +99,7 @@ class SessionService:
         """Do it to the session that `session` is, or begins."""
 
         def found(tx: Transaction) -> T:
-            return act(tx, sessions.find(tx, session), *args, **kwargs)
+            return act(tx, lookup.find(tx, session), *args, **kwargs)
 
         return await self.database.transact(found)
 
@@ -130,7 +135,7 @@ def _text(file: Path) -> str:
 
 
 def _set_status(tx: Transaction, session: str, status: Status) -> tuple[SessionInfo, Sequence[str]]:
-    found = sessions.find(tx, session)
+    found = lookup.find(tx, session)
     if status == "closed" and session_admin.is_at_work(tx, found):
         raise KoreError(
             t("session {found} is busy", found=found),

@@ -1,6 +1,7 @@
 """What the database refuses, in our words."""
 
 from pathlib import Path
+from typing import Literal
 
 from agent.errors import KoreError
 
@@ -34,3 +35,29 @@ def seal_broken() -> StoreError:
         "a sealed text does not open: it was changed, or put into another row",
         hint="Put a backup in its place (`kore backup` makes them).",
     )
+
+
+class SearchRefused(Exception):
+    """Nothing can be searched: the database is sealed, or there is no word to search for."""
+
+    def __init__(self, reason: Literal["sealed", "no-words"]) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+ReplayRefusal = Literal[
+    "unknown", "denied", "one-shot", "at-work", "subagent-at-work", "subagent-task"
+]
+
+
+class ReplayRefused(Exception):
+    """A message cannot wait again. A sub-agent's task names the `subagent`, and the message that
+    `asked` for it where that can be replayed."""
+
+    def __init__(
+        self, reason: ReplayRefusal, *, subagent: int | None = None, asked: int | None = None
+    ) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.subagent = subagent
+        self.asked = asked

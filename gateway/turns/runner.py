@@ -9,6 +9,7 @@ from dataclasses import replace
 from agent import events
 from agent.agent import Agent
 from agent.history_validation import unanswered_calls
+from agent.i18n import mark_for_translation, t
 from agent.security.taint.taint import NOTHING, UNTRUSTED, TaintState
 from agent.serialization import event_to_json
 from agent.turn.journal import CancelToken
@@ -55,6 +56,9 @@ from gateway.turns.steering import Steering
 from gateway.turns.subagents import SubagentCoordinator
 from gateway.turns.trace import trace_of
 from gateway.turns.usage_meter import StoreUsageMeter
+
+# What stands in a preview that was longer than the answer.
+ENDS_ABOVE = mark_for_translation("↑ The answer ends above.")
 
 
 class TurnRunner:
@@ -357,4 +361,5 @@ class TurnRunner:
             parts=self._renderer.render(message.route, markdown),
             reply_to=claim.reply_to,
             event_id=message.event_id,
+            page_end=t(ENDS_ABOVE),
         )

@@ -48,6 +48,17 @@ def beside(args: argparse.Namespace) -> dict[str, Path]:
     return {name: root / name for name in BESIDE} | {BESIDE[0]: sources_of(args).own}
 
 
+def _words(found: "BackupSummary") -> str:
+    """What a copy holds."""
+    parts = (
+        plural(found.counts["conversations"], "{n:,} conversation", "{n:,} conversations"),
+        plural(found.counts["messages"], "{n:,} message", "{n:,} messages"),
+        t("{n:,} received", n=found.counts["received"]),
+        t("{n:,} sent", n=found.counts["sent"]),
+    )
+    return ", ".join(parts)
+
+
 def add_backup_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file",
@@ -74,7 +85,8 @@ def run_backup(args: argparse.Namespace) -> int:
         facts |= {"counts": found.counts, "sealed": found.sealed, "with": names}
         print_json({**facts, "left_out": missing})
         return 0
-    print(t("{path}: {size}, verified: {found}", path=target, size=size(copied), found=found.words))
+    held = _words(found)
+    print(t("{path}: {size}, verified: {found}", path=target, size=size(copied), found=held))
     if names:
         print(t("includes {names}; it contains your keys, so keep it safe", names=", ".join(names)))
     else:
@@ -223,7 +235,7 @@ def run_restore(args: argparse.Namespace) -> int:
         kept: list[str] = []
         if not args.database_only:
             _check(args, parts)
-        print(f"{file}: {size(file.stat().st_size)}, {found.words}", file=sys.stderr)
+        print(f"{file}: {size(file.stat().st_size)}, {_words(found)}", file=sys.stderr)
         _ask(args)
         if not args.database_only:
             kept += _put_beside(parts, beside(args), home)
@@ -237,7 +249,7 @@ def run_restore(args: argparse.Namespace) -> int:
     if args.json:
         print_json({"counts": now.counts, "schema": now.schema, "kept": kept})
         return 0
-    print(t("restored and verified: {found}", found=now.words))
+    print(t("restored and verified: {found}", found=_words(now)))
     for path in kept:
         print(t("previous version: {path}", path=path))
     print(t("Messages received and confirmed after the backup are only in the previous version."))

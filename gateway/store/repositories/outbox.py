@@ -5,7 +5,6 @@ from dataclasses import field
 from math import inf
 from typing import Any
 
-from agent.i18n import mark_for_translation, t
 from agent.records import frozen
 from agent.security.taint.taint import BOTH, NOTHING
 from agent.types import Taint
@@ -24,7 +23,8 @@ class OutgoingReply:
     With `edits` it takes the place of that delivery's message, once the platform shows that.
     `taint` is what the conversation has taken in whose words it holds, besides the one that its
     chat is in; `is_read` says that links were taken out of its text, all but those that may stay.
-    `shown` is what messages of its preview show, by the number of their part.
+    `shown` is what messages of its preview show, by the number of their part; `page_end` is put
+    into those that the reply is too short for.
     """
 
     delivery_id: str
@@ -37,6 +37,7 @@ class OutgoingReply:
     taint: frozenset[Taint] = NOTHING
     is_read: bool = False
     shown: Mapping[int, OutboundPart] = field(default_factory=dict)
+    page_end: str = "↑"
 
 
 @frozen
@@ -57,9 +58,6 @@ _COLUMNS = (
     f" {codecs.PART}, provider_msg, maybe_dup, preview_lost, attempts, ambiguous, waited_s,"
     " shown, next_at"
 )
-
-# What an answer leaves over of a preview that was longer.
-ENDS_ABOVE = mark_for_translation("↑ The answer ends above.")
 
 # The index of what waits is used only where its own condition stands.
 UNSENT = "state IN ('pending', 'inflight')"
@@ -130,7 +128,7 @@ def _put_part(
 
 
 def _close_pages(tx: Transaction, letter: OutgoingReply) -> None:
-    """A preview was longer than its answer: what is left over of it says so."""
+    """A preview was longer than its answer: what is left over of it says where that ends."""
     over = (letter.delivery_id, len(letter.parts))
     tx.run(
         "DELETE FROM outbox WHERE delivery_id = ? AND part >= ? AND state = 'streaming'"
@@ -140,7 +138,7 @@ def _close_pages(tx: Transaction, letter: OutgoingReply) -> None:
     for (part,) in tx.all(
         "SELECT part FROM outbox WHERE delivery_id = ? AND part >= ? AND state = 'streaming'", over
     ):
-        body = tx.seal(t(ENDS_ABOVE), "outbox.body", letter.delivery_id, part)
+        body = tx.seal(letter.page_end, "outbox.body", letter.delivery_id, part)
         tx.run(
             "UPDATE outbox SET body = ?, last = 0, state = 'pending', next_at = 0"
             " WHERE delivery_id = ? AND part = ?",

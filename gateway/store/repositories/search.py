@@ -9,10 +9,10 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
-from agent.errors import KoreError
 from agent.records import frozen
 from agent.types import Message
 from gateway.core.records import SearchHit
+from gateway.store.errors import SearchRefused
 from gateway.store.port import Transaction
 from gateway.store.repositories.codecs import CONTENT, message_from_row
 from gateway.store.repositories.preferences import get_state
@@ -90,12 +90,10 @@ def forget_all(tx: Transaction) -> None:
 
 
 def enter_older(tx: Transaction) -> bool:
-    """Enter some of what was stored before there was an index; True when nothing is left."""
+    """Enter some of what was stored before there was an index; True when nothing is left. Raises
+    `SearchRefused` where texts are sealed."""
     if _is_sealed(tx):
-        raise KoreError(
-            "messages cannot be searched here: this database is sealed (store.encryption_key_env)",
-            hint="kore sessions list shows the conversations, kore sessions show ID reads one.",
-        )
+        raise SearchRefused("sealed")
     row = tx.first("SELECT value FROM meta WHERE name = 'search'")
     reached = json.loads(row[0]) if row else ["", 0]
     if reached is None:
@@ -118,7 +116,7 @@ def enter_older(tx: Transaction) -> bool:
 def look_up(tx: Transaction, wanted: str, scope: Scope, limit: int) -> list[SearchHit]:
     """Sessions whose name has all these words anywhere in it, then the newest messages with them.
 
-    Raises `KoreError` when there is no word in it.
+    Raises `SearchRefused` when there is no word in it.
     """
     named = list(islice(_named(tx, _terms(wanted), scope), limit))
     return named + find(tx, wanted, scope, limit - len(named))
@@ -130,11 +128,11 @@ def find(
     """The newest messages with all these words; a word may be the beginning of a longer one.
 
     Quotes hold words together. What a fork has from its parent is found there. A snippet shows so
-    many characters `around` the first word. Raises `KoreError` when there is no word in it.
+    many characters `around` the first word. Raises `SearchRefused` when there is no word in it.
     """
     terms = _terms(wanted)
     if not terms:
-        raise KoreError(f"found no word in {wanted!r}, expected words to search for")
+        raise SearchRefused("no-words")
     where, values = scope.where()
     rows = tx.all(
         "SELECT s.id, s.name, s.principal, m.n, m.role, m.created_at, m.content"

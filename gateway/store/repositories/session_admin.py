@@ -5,15 +5,12 @@ from itertools import count as counted
 from itertools import islice
 from typing import Literal
 
-from agent.errors import KoreError
-from agent.i18n import t
 from agent.records import frozen
 from gateway.core.records import Excerpt, SessionPreview
 from gateway.store.port import Transaction
 from gateway.store.repositories import sessions
 from gateway.store.repositories.codecs import CONTENT, message_from_row
 from gateway.store.repositories.inbox import LIVE
-from gateway.store.repositories.search import Scope
 
 Status = Literal["open", "paused", "closed"]
 NAME_CHARS = 200
@@ -125,20 +122,10 @@ def _name_of_copy(tx: Transaction, session: str, principal: str) -> str:
     return next(name for n in counted(2) if (name := f"{stem} ({n})") not in taken) if stem else ""
 
 
-def rename(tx: Transaction, session: str, name: str) -> str:
-    """Returns the name as it is kept: one line; '' gives the session its automatic name back."""
-    line = " ".join(name.split())
-    if len(line) > NAME_CHARS:
-        raise KoreError(
-            t(
-                "names are limited to {NAME_CHARS} characters, found {line}",
-                NAME_CHARS=NAME_CHARS,
-                line=len(line),
-            )
-        )
+def rename(tx: Transaction, session: str, line: str) -> None:
+    """'' gives the session its automatic name back. Nothing longer than `NAME_CHARS`."""
     sealed = tx.seal(line, "session.name", session)
     tx.run("UPDATE session SET name = ? WHERE id = ?", (sealed, session))
-    return line
 
 
 def name_of(tx: Transaction, session: str) -> str:
@@ -172,18 +159,6 @@ def _spoken(
 def status_of(tx: Transaction, session: str) -> Status:
     (status,) = tx.one("SELECT status FROM session WHERE id = ?", (session,))
     return next(known for known in ("open", "paused", "closed") if known == status)
-
-
-def named(tx: Transaction, wanted: str, scope: Scope) -> list[str]:
-    """The sessions of these that `wanted` names, or begins; at most two."""
-    where, values = scope.where()
-    rows = tx.all(
-        f"SELECT s.id FROM session s WHERE {where} AND s.id >= ? AND s.id < ? || char(1114111)"
-        " ORDER BY s.id LIMIT 2",
-        (*values, wanted, wanted),
-    )
-    found = [id_ for (id_,) in rows]
-    return found[:1] if wanted in found else found
 
 
 def is_at_work(tx: Transaction, session: str) -> bool:

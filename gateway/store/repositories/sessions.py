@@ -4,9 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import get_args
 
-from agent.errors import KoreError
 from agent.events import Event, ThinkingDelta, ThinkingEnd
-from agent.i18n import t
 from agent.records import frozen
 from agent.types import Message, Taint, Text
 from gateway.core.messages import ONCE
@@ -308,32 +306,25 @@ def is_untouched(tx: Transaction, session: str) -> bool:
 
 
 def load_all(tx: Transaction, session: str) -> list[Message]:
-    """The whole session; `session` may be an unambiguous prefix of its id."""
-    rows = tx.all(
-        f"SELECT {CONTENT} FROM message WHERE session = ? ORDER BY n",
-        (find(tx, session),),
-    )
+    rows = tx.all(f"SELECT {CONTENT} FROM message WHERE session = ? ORDER BY n", (session,))
     return [message_from_row(tx, *row) for row in rows]
 
 
-def find(tx: Transaction, session: str) -> str:
-    """The id that `session` is, or begins. Raises `KoreError`."""
+def named(tx: Transaction, prefix: str, scope: Scope | None = None) -> list[str]:
+    """The session with this id, or else those whose ids begin so; at most two."""
+    where, values = (scope or Scope()).where()
     rows = tx.all(
-        # All that begin with it follow it, and end before it with the last of all letters.
-        "SELECT id FROM session WHERE id >= :name AND id < :name || char(1114111)"
-        " ORDER BY id LIMIT 2",
-        {"name": session},
+        f"SELECT s.id FROM session s WHERE {where} AND s.id >= ? AND s.id < ?"
+        " ORDER BY s.id LIMIT 2",
+        (*values, prefix, after_prefix(prefix)),
     )
-    if not rows or not session:
-        raise KoreError(
-            t("no session {session!r}", session=session), hint=t("`kore sessions list` shows them.")
-        )
-    if len(rows) > 1 and rows[0][0] != session:
-        raise KoreError(
-            t("several sessions match {session!r}", session=session),
-            hint=t("Use a longer prefix of the id."),
-        )
-    return str(rows[0][0])
+    found = [id_ for (id_,) in rows]
+    return found[:1] if prefix in found else found if prefix else []
+
+
+def after_prefix(prefix: str) -> str:
+    """The end of the range of all texts that begin with `prefix`."""
+    return f"{prefix}{chr(0x10FFFF)}"
 
 
 def recent(

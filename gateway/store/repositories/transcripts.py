@@ -28,7 +28,8 @@ def put(tx: Transaction, found: Transcript, owner: SessionOwner, now: float) -> 
     """
     session = _named(tx, found.meta, owner, now)
     if found.title is not None:
-        session_admin.rename(tx, session, found.title[: session_admin.NAME_CHARS])
+        title = " ".join(found.title[: session_admin.NAME_CHARS].split())
+        session_admin.rename(tx, session, title)
     if found.meta:
         _keep(tx, session, (_META, 0, 0), dumps(found.meta))
     n = after = 0

@@ -5,14 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from agent.errors import KoreError
 from agent.history_validation import close_unanswered_calls, result_message
-from agent.i18n import t
 from agent.prompts import load_prompt
 from agent.records import frozen
 from agent.serialization import dumps
 from agent.types import Effect, Message, ToolCall, ToolResult, assistant
 from gateway.core.messages import ONCE
+from gateway.store.errors import ReplayRefused
 from gateway.store.port import Transaction
 from gateway.store.repositories import outbox, sessions, windows
 from gateway.store.repositories.active_channels import TURN_RUN_HERE
@@ -221,23 +220,21 @@ def abandon(tx: Transaction, lanes: str, now: float, attended: Sequence[str] = (
 
 
 def replay(tx: Transaction, seq: int) -> str:
-    """Let an inbox row wait again, however it ended; returns its lane. Raises `KoreError`."""
+    """Let an inbox row wait again, however it ended; returns its lane. Raises `ReplayRefused`."""
     row = tx.first(
         "SELECT i.lane, t.state, i.dead_reason FROM inbox i LEFT JOIN turn t ON t.id = i.turn_id"
         " WHERE i.seq = ?",
         (seq,),
     )
     if row is None or not row[0]:
-        raise KoreError(t("there is no message {seq} to replay", seq=seq))
+        raise ReplayRefused("unknown")
     lane, state, dead_reason = row
     if dead_reason == DENIED:
-        raise KoreError(t("message {seq} is from a user without access", seq=seq))
+        raise ReplayRefused("denied")
     if lane.startswith(ONCE):
-        raise KoreError(
-            t("message {seq} came from a one-shot run that no longer waits for an answer", seq=seq)
-        )
+        raise ReplayRefused("one-shot")
     if state in ("running", "waiting"):
-        raise KoreError(t("message {seq} is being answered right now", seq=seq))
+        raise ReplayRefused("at-work")
     _refuse_errand(tx, seq)
     (worked_for,) = tx.one(
         "SELECT EXISTS (SELECT 1 FROM task JOIN inbox ON inbox.turn_id = task.root_turn"
@@ -246,17 +243,14 @@ def replay(tx: Transaction, seq: int) -> str:
     )
     if worked_for:
         # Whose rights it has, and whom its result is told, stands in that message.
-        raise KoreError(
-            t("a sub-agent is still working on message {seq}", seq=seq),
-            hint=t("in its chat, /tasks shows it and /stop stops it"),
-        )
+        raise ReplayRefused("subagent-at-work")
     tx.run("UPDATE inbox SET turn_id = NULL, dead_reason = NULL WHERE seq = ?", (seq,))
     return str(lane)
 
 
 def _refuse_errand(tx: Transaction, seq: int) -> None:
-    """Raises `KoreError` for what a sub-agent was told to do: whoever sent it out has been told
-    what it came to, and would not be told again."""
+    """Raises `ReplayRefused` for what a sub-agent was told to do: whoever sent it out has been
+    told what it came to, and would not be told again."""
     row = tx.first(
         "SELECT t.id, (SELECT min(seq) FROM inbox WHERE turn_id = t.root_turn), t.root_lane"
         " FROM inbox i JOIN task t ON t.id = CAST(substr(i.event_id, 6) AS INTEGER)"
@@ -266,11 +260,7 @@ def _refuse_errand(tx: Transaction, seq: int) -> None:
     if row is not None:
         number, asked, lane = row
         is_kept = asked and not lane.startswith(ONCE)
-        again = f", or have the message answered again: kore replay {asked}" if is_kept else ""
-        raise KoreError(
-            f"message {seq} is what sub-agent {number} was told to do; nobody would hear of it",
-            hint=f"ask for it again where it was asked for{again}",
-        )
+        raise ReplayRefused("subagent-task", subagent=number, asked=asked if is_kept else None)
 
 
 def step_of_call(tx: Transaction, turn: int, call: str) -> int:

@@ -9,7 +9,6 @@ from contextlib import closing, suppress
 from pathlib import Path
 from urllib.parse import quote
 
-from agent.i18n import plural, t
 from agent.records import frozen
 from agent.security.files.folder_tree import remove_folder
 from gateway.store.errors import StoreError
@@ -34,16 +33,6 @@ class BackupSummary:
     schema: int
     sealed: bool
     counts: dict[str, int]
-
-    @property
-    def words(self) -> str:
-        told = (
-            plural(self.counts["conversations"], "{n:,} conversation", "{n:,} conversations"),
-            plural(self.counts["messages"], "{n:,} message", "{n:,} messages"),
-            t("{n:,} received", n=self.counts["received"]),
-            t("{n:,} sent", n=self.counts["sent"]),
-        )
-        return ", ".join(told)
 
 
 def read_back(path: Path) -> BackupSummary:

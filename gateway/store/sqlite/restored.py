@@ -5,12 +5,11 @@
 
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from agent.i18n import plural
 from gateway.core.messages import InboundMessage, OutboundPart
 from gateway.store.port import Transaction
 from gateway.store.repositories import outbox, preferences, subagent_tasks, turns
@@ -29,8 +28,9 @@ def mark(path: Path) -> None:
             preferences.put_state(SqliteTransaction(copy), preferences.RESTORED, repr(time.time()))
 
 
-def settle(tx: Transaction, now: float) -> int:
-    """Close what the backup holds as under way, and tell its chats; mark what was to be sent.
+def settle(tx: Transaction, now: float, notice: Callable[[Sequence[int]], str]) -> int:
+    """Close what the backup holds as under way, and tell its chats by a `notice` of the
+    numbers of their messages; mark what was to be sent.
 
     None of it goes on: its answer, or the effect of its next call, may be there already. Returns
     how many messages that are.
@@ -54,13 +54,13 @@ def settle(tx: Transaction, now: float) -> int:
             " AND effect = 'unsafe'",
             (turn,),
         )
-        letters = [replace(_letter(rows, f"t{turn}"), event_id=rows[-1][1].event_id)]
+        letters = [replace(_letter(rows, f"t{turn}", notice), event_id=rows[-1][1].event_id)]
         turns.give_up(tx, turn, letters, REASON, now)
         closed += len(rows)
-    return closed + _withdraw(tx, now)
+    return closed + _withdraw(tx, now, notice)
 
 
-def _withdraw(tx: Transaction, now: float) -> int:
+def _withdraw(tx: Transaction, now: float, notice: Callable[[Sequence[int]], str]) -> int:
     """What waits: Kore may have answered it after the backup was made."""
     rows = tx.all(f"SELECT seq, {PAYLOAD} FROM inbox WHERE {WAITING}")
     by_lane: dict[str, list[tuple[int, InboundMessage]]] = {}
@@ -68,7 +68,8 @@ def _withdraw(tx: Transaction, now: float) -> int:
         message = inbound_from_row(tx, *columns)
         by_lane.setdefault(message.session_key, []).append((seq, message))
     for lane, waiting in by_lane.items():
-        outbox.put(tx, None, [_letter(waiting, f"restored:{lane}:{waiting[0][0]}")], now)
+        name = f"restored:{lane}:{waiting[0][0]}"
+        outbox.put(tx, None, [_letter(waiting, name, notice)], now)
     tx.run(f"UPDATE inbox SET dead_reason = ? WHERE {WAITING}", (REASON,))
     return len(rows)
 
@@ -78,16 +79,9 @@ def _of_turn(tx: Transaction, turn: int) -> list[tuple[int, InboundMessage]]:
     return [(seq, inbound_from_row(tx, *columns)) for seq, *columns in rows]
 
 
-def _letter(rows: Sequence[tuple[int, InboundMessage]], name: str) -> OutgoingReply:
-    text = plural(
-        len(rows),
-        "⚠️ A backup was restored. It was made while I was working on message {which}, "
-        "which may already be done, so I stopped. `kore replay {first}` runs it again.",
-        "⚠️ A backup was restored. It was made while I was working on messages {which}, "
-        "which may already be done, so I stopped. `kore replay {first}` runs the first "
-        "one again.",
-        which=", ".join(str(seq) for seq, _ in rows),
-        first=rows[0][0],
-    )
+def _letter(
+    rows: Sequence[tuple[int, InboundMessage]], name: str, notice: Callable[[Sequence[int]], str]
+) -> OutgoingReply:
+    part = OutboundPart(notice([seq for seq, _ in rows]))
     message = rows[-1][1]
-    return OutgoingReply(name, message.route, [OutboundPart(text)], reply_to=message.answer_to)
+    return OutgoingReply(name, message.route, [part], reply_to=message.answer_to)

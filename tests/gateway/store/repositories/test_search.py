@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.errors import KoreError
 from agent.types import Message, Text, ToolCall, assistant, user
 from gateway.store.cipher import Cipher
+from gateway.store.errors import SearchRefused
 from gateway.store.port import Transaction
 from gateway.store.repositories import search, session_admin, sessions
 from gateway.store.repositories.search import CHUNK, Scope
@@ -54,7 +54,7 @@ def test_what_means_something_to_the_index_is_only_words_here(db: Transaction, w
 
 
 def test_what_holds_no_word_is_refused(db: Transaction) -> None:
-    with pytest.raises(KoreError, match="no word"):
+    with pytest.raises(SearchRefused, match="no-words"):
         found(db, '" ! ?')
 
 
@@ -142,7 +142,7 @@ def test_a_sealed_database_holds_no_words_and_says_so(tmp_path: Path) -> None:
     sealed = open_transaction(path, cipher=Cipher(bytes(32), "KEY"))
     talk(sealed, "canaryword")
     assert sealed.one("SELECT count(*) FROM findable") == (0,)
-    with pytest.raises(KoreError, match="sealed"):
+    with pytest.raises(SearchRefused, match="sealed"):
         search.enter_older(sealed)
     sealed.close()
     assert b"canaryword" not in path.read_bytes()

@@ -3,6 +3,7 @@ import pytest
 from agent.errors import KoreError
 from agent.types import Message, Text, ToolCall, assistant, user
 from gateway.commands import is_command
+from gateway.sessions import lookup
 from gateway.store.port import Transaction
 from gateway.store.repositories import claims, inbox, session_admin, sessions, usage, windows
 from gateway.store.repositories.claims import CommandClaim, TurnClaim
@@ -112,12 +113,12 @@ def test_what_was_spent_is_counted_where_it_was_spent(db: Transaction) -> None:
 
 def test_a_name_is_one_line_and_can_be_taken_back(db: Transaction) -> None:
     made = session(db)
-    assert session_admin.rename(db, made, "  the\n plan ") == "the plan"
+    assert lookup.rename(db, made, "  the\n plan ") == "the plan"
     assert sessions.recent(db, 1)[0].name == "the plan"
-    session_admin.rename(db, made, "")
+    lookup.rename(db, made, "")
     assert sessions.recent(db, 1)[0].name == "one"
     with pytest.raises(KoreError, match="limited to 200"):
-        session_admin.rename(db, made, "x" * 201)
+        lookup.rename(db, made, "x" * 201)
 
 
 def test_what_is_said_in_a_paused_session_waits_and_commands_do_not(db: Transaction) -> None:

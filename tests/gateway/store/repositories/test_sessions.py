@@ -2,6 +2,7 @@ import pytest
 
 from agent.errors import KoreError
 from agent.types import Message, Text, ToolCall, assistant, user
+from gateway.sessions import lookup
 from gateway.store.port import Transaction
 from gateway.store.repositories import sessions, windows
 from tests.gateway.store.repositories.test_inbox import db
@@ -43,15 +44,15 @@ def test_the_window_begins_behind_what_was_dropped(db: Transaction) -> None:
 def test_a_session_is_found_by_the_beginning_of_its_name(db: Transaction) -> None:
     first = sessions.create_session(db, "chat:7", 1_000_000.0)
     other = sessions.create_session(db, "chat:7", 2_000_000.0)
-    assert sessions.find(db, first[:12]) == first
-    assert sessions.find(db, first) == first
+    assert lookup.find(db, first[:12]) == first
+    assert lookup.find(db, first) == first
     for unknown in ("", "nope", "*", "[12]*", "?" * len(other)):
         with pytest.raises(KoreError, match="no session"):
-            sessions.find(db, unknown)
+            lookup.find(db, unknown)
     sessions.create_session(db, "chat:7", 1_000_000.0)
-    assert sessions.find(db, first) == first
+    assert lookup.find(db, first) == first
     with pytest.raises(KoreError, match="several"):
-        sessions.find(db, first[:8])
+        lookup.find(db, first[:8])
 
 
 def test_the_newest_come_first(db: Transaction) -> None:

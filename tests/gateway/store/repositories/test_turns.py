@@ -1,10 +1,10 @@
 import pytest
 
-from agent.errors import KoreError
 from agent.history_validation import is_valid
 from agent.prompts import load_prompt
 from agent.types import Effect, ToolCall, ToolResult, assistant
 from gateway.core.messages import InboundMessage, OutboundPart, Sender
+from gateway.store.errors import ReplayRefused
 from gateway.store.port import Transaction
 from gateway.store.repositories import claims, inbox, outbox, sessions, turns
 from gateway.store.repositories.claims import CommandClaim
@@ -46,7 +46,7 @@ def test_after_a_restart_only_an_unsafe_call_that_had_started_is_unknown(db: Tra
 def test_what_a_stranger_wrote_cannot_be_replayed(db: Transaction) -> None:
     inbox.accept(db, InboxBatch("chat", "bot", 1.0), [InboxEntry(said("let me in"), inbox.DENIED)])
     ((seq,),) = db.all("SELECT seq FROM inbox")
-    with pytest.raises(KoreError, match="a user without access"):
+    with pytest.raises(ReplayRefused, match="denied"):
         turns.replay(db, seq)
     assert not inbox.has_work(db, LANE)
 
@@ -121,7 +121,7 @@ def test_progress_gives_new_attempts(db: Transaction) -> None:
 
 @pytest.mark.parametrize("seq", [99, -1])
 def test_only_a_message_can_be_replayed(db: Transaction, seq: int) -> None:
-    with pytest.raises(KoreError, match="no message"):
+    with pytest.raises(ReplayRefused, match="unknown"):
         turns.replay(db, seq)
 
 
@@ -129,16 +129,14 @@ def test_a_one_shot_message_is_not_replayed(db: Transaction) -> None:
     sender = Sender("0")
     message = InboundMessage("cli", "local", "once-1", sender, "e", content="x", received_at=1.0)
     inbox.accept(db, InboxBatch("cli", "local", 5.0), [InboxEntry(message)])
-    with pytest.raises(
-        KoreError, match="came from a one-shot run that no longer waits for an answer"
-    ):
+    with pytest.raises(ReplayRefused, match="one-shot"):
         turns.replay(db, 1)
 
 
 def test_a_message_is_not_replayed_while_it_is_being_answered(db: Transaction) -> None:
     take(db, said("a"))
     found = claimed(db)
-    with pytest.raises(KoreError, match="right now"):
+    with pytest.raises(ReplayRefused, match=r"^at-work"):
         turns.replay(db, found.seq)
     finish(db, found)
     assert turns.replay(db, found.seq) == LANE

@@ -1,0 +1,35 @@
+"""Why a message cannot be replayed, in words."""
+
+from agent.errors import KoreError
+from agent.i18n import t
+from gateway.store.errors import ReplayRefused
+
+
+def replay_error(seq: int, refused: ReplayRefused) -> KoreError:
+    match refused.reason:
+        case "unknown":
+            return KoreError(t("there is no message {seq} to replay", seq=seq))
+        case "denied":
+            return KoreError(t("message {seq} is from a user without access", seq=seq))
+        case "one-shot":
+            return KoreError(
+                t(
+                    "message {seq} came from a one-shot run that no longer waits for an answer",
+                    seq=seq,
+                )
+            )
+        case "at-work":
+            return KoreError(t("message {seq} is being answered right now", seq=seq))
+        case "subagent-at-work":
+            return KoreError(
+                t("a sub-agent is still working on message {seq}", seq=seq),
+                hint=t("in its chat, /tasks shows it and /stop stops it"),
+            )
+        case "subagent-task":
+            asked = refused.asked
+            again = f", or have the message answered again: kore replay {asked}" if asked else ""
+            return KoreError(
+                f"message {seq} is what sub-agent {refused.subagent} was told to do;"
+                " nobody would hear of it",
+                hint=f"ask for it again where it was asked for{again}",
+            )

@@ -1,0 +1,49 @@
+"""Which session somebody means, what it may be called, and the sentences for what is refused."""
+
+from agent.errors import KoreError
+from agent.i18n import t
+from gateway.store.errors import SearchRefused
+from gateway.store.port import Transaction
+from gateway.store.repositories import session_admin, sessions
+
+
+def find(tx: Transaction, session: str) -> str:
+    """The id that `session` is, or begins. Raises `KoreError`."""
+    match sessions.named(tx, session):
+        case []:
+            raise KoreError(
+                t("no session {session!r}", session=session),
+                hint=t("`kore sessions list` shows them."),
+            )
+        case [found]:
+            return found
+        case _:
+            raise KoreError(
+                t("several sessions match {session!r}", session=session),
+                hint=t("Use a longer prefix of the id."),
+            )
+
+
+def rename(tx: Transaction, session: str, name: str) -> str:
+    """Returns the name as one line; '' gives the session its automatic name back. Raises
+    `KoreError` for one that is too long."""
+    line = " ".join(name.split())
+    if len(line) > session_admin.NAME_CHARS:
+        raise KoreError(
+            t(
+                "names are limited to {NAME_CHARS} characters, found {line}",
+                NAME_CHARS=session_admin.NAME_CHARS,
+                line=len(line),
+            )
+        )
+    session_admin.rename(tx, session, line)
+    return line
+
+
+def search_error(words: str, refused: SearchRefused) -> KoreError:
+    if refused.reason == "no-words":
+        return KoreError(f"found no word in {words!r}, expected words to search for")
+    return KoreError(
+        "messages cannot be searched here: this database is sealed (store.encryption_key_env)",
+        hint="kore sessions list shows the conversations, kore sessions show ID reads one.",
+    )
