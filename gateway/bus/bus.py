@@ -234,9 +234,9 @@ class MessageBus:
         return True
 
     def _claim(self, tx: Transaction, lane: Lane) -> TurnClaim | CommandClaim | SessionBusy | None:
-        if not inbox.is_run_here(tx, lane.name):
-            return None
         if lane.aside:
+            if not inbox.is_run_here(tx, lane.name):
+                return None
             return claims.claim_at_once(tx, lane.name, self._commands.is_at_once)
         reading = (self._commands.is_command, self._turns.user_message)
         claim = claims.claim(tx, lane.name, time.time(), *reading)

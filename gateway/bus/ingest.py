@@ -240,8 +240,8 @@ class Ingestor:
             return None
         presses: list[ButtonOutcome] = []
         entries = [self._as_command(tx, entry, presses) for entry in entries]
-        new = [entry for entry in entries if not inbox.is_known(tx, entry.message)]
-        result = IngestResult(inbox.accept(tx, arrival, entries))
+        new = inbox.unknown(tx, entries)
+        result = IngestResult(inbox.accept(tx, arrival, entries, new=new))
         result.button_outcomes.extend(presses)
         result.undecoded.extend(undecoded_updates.keep(tx, arrival, lost))
         strangers = [entry.message for entry in new if entry.dead_reason == DENIED]
@@ -313,8 +313,8 @@ class Ingestor:
         elif command is not None and command.name == "new" and approvals.is_awaited(tx, lane):
             # Nobody who begins anew will still answer: else all that is said would wait with it.
             self._halt(tx, message, result, now)
-        elif self._approvals.notify_blocked(tx, message, now) or self._tell_paused(
-            tx, message, now
+        elif inbox.may_rest(tx, lane) and (
+            self._approvals.notify_blocked(tx, message, now) or self._tell_paused(tx, message, now)
         ):
             result.mail_lanes.add(lane)
 

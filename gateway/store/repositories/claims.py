@@ -10,16 +10,21 @@ from gateway.core.messages import InboundMessage
 from gateway.core.records import Trace
 from gateway.store.port import Transaction
 from gateway.store.repositories import (
-    approvals,
     chats,
     inbox,
     sessions,
     subagent_tasks,
 )
-from gateway.store.repositories.active_channels import TURN_RUN_HERE, queue_default
+from gateway.store.repositories.active_channels import TURN_RUN_HERE
 from gateway.store.repositories.codecs import PAYLOAD, inbound_from_row
-from gateway.store.repositories.inbox import LIVE, RUNNING, taint_of_quotes
-from gateway.store.repositories.sessions import ThinkingChoice
+from gateway.store.repositories.inbox import (
+    LANE_RUN_HERE,
+    LIVE,
+    RUNNING,
+    WAITING,
+    taint_of_quotes,
+)
+from gateway.store.repositories.sessions import SessionRow, ThinkingChoice
 
 # A turn that ended the process this often without a new step is given up.
 ATTEMPTS = 3
@@ -100,12 +105,12 @@ def claim(
     A new turn stores its user message, made by `compose`, and who works for its session. None also
     while an answer is awaited.
     """
-    resumed = _resume(tx, lane)
-    if resumed:
-        return resumed
-    if approvals.is_awaited(tx, lane):
+    stand = _lane_state(tx, lane)
+    if not stand.is_run_here:
         return None
-    here = sessions.row_of_lane(tx, lane)
+    if stand.turn is not None:
+        return _resume(tx, stand.turn) if stand.turn.state == "running" else None
+    here = stand.session
     if here is not None and here.status != "open":
         if here.status == "paused":
             # What is said waits with it; commands do not, or nobody could ever resume it here.
@@ -113,7 +118,7 @@ def claim(
         sessions.unbind(tx, lane)
         here = None
     bound = here.id if here else None
-    mode = (here.queue if here else None) or queue_default(tx, lane)
+    mode = (here.queue if here else None) or stand.queue_default
     waiting = inbox.waiting_rows(tx, lane, together=mode != "queue")
     if not waiting:
         return None
@@ -123,11 +128,17 @@ def claim(
     session = inbox.session_of_message(message) or bound
     if session is None:
         session = sessions.create_session(tx, message.principal, now, lane=lane)
-    busy = tx.first(
-        f"SELECT lane, state = 'waiting' FROM turn WHERE session = ? AND {LIVE}", (session,)
+    begun = tx.first(
+        "INSERT INTO turn (session, lane, state, progress, at_work, created_at)"
+        " VALUES (?, ?, 'running', 1, 1, ?) ON CONFLICT DO NOTHING RETURNING id",
+        (session, lane, now),
     )
-    if busy:
-        return SessionBusy(busy[0], bool(busy[1]))
+    if begun is None:
+        busy, waits = tx.one(
+            f"SELECT lane, state = 'waiting' FROM turn WHERE session = ? AND {LIVE}", (session,)
+        )
+        return SessionBusy(busy, bool(waits))
+    (turn,) = begun
     belong = {session} if inbox.session_of_message(message) else {session, bound}
 
     def joins(message: InboundMessage) -> bool:
@@ -135,18 +146,13 @@ def claim(
 
     joined = list(takewhile(lambda row: joins(row[1]), waiting))
     messages = [message for _, message in joined]
-    (turn,) = tx.one(
-        "INSERT INTO turn (session, lane, state, progress, at_work, created_at)"
-        " VALUES (?, ?, 'running', 1, 1, ?) RETURNING id",
-        (session, lane, now),
-    )
-    tx.many("UPDATE inbox SET turn_id = ? WHERE seq = ?", [(turn, seq) for seq, _ in joined])
+    _take_in(tx, turn, lane, joined)
     asked = compose(messages)
-    if told := subagent_tasks.facts(tx, session):
-        asked = replace(asked, content=(*asked.content, Context(f"[{'; '.join(told)}]")))
-    if heard := chats.take_group_context(tx, lane):
-        asked = replace(asked, content=(*asked.content, Context(heard)))
     row = here if here is not None and here.id == session else sessions.load_row(tx, session)
+    if row.has_background and (told := subagent_tasks.facts(tx, session)):
+        asked = replace(asked, content=(*asked.content, Context(f"[{'; '.join(told)}]")))
+    if stand.has_context and (heard := chats.take_group_context(tx, lane)):
+        asked = replace(asked, content=(*asked.content, Context(heard)))
     sessions.append_messages(tx, session, turn, [asked], now, last=row.last)
     is_new = row.last == row.copied
     begins = sessions.recent(tx, 1, session=session)[0].name if is_new else None
@@ -190,17 +196,66 @@ def suspect_lanes(tx: Transaction) -> list[str]:
     return [lane for (lane,) in rows]
 
 
-def _resume(tx: Transaction, lane: str) -> TurnClaim | None:
-    """The lane's unfinished turn."""
-    row = tx.first(
-        "SELECT id, session, stop_requested, attempts,"
-        " (SELECT count(*) FROM message WHERE turn_id = turn.id)"
-        f" FROM turn WHERE lane = ? AND {RUNNING}",
-        (lane,),
+@frozen
+class _LiveTurn:
+    """A turn that has not ended. `stored` counts its messages in the history."""
+
+    id: int
+    session: str
+    state: str
+    stop_requested: bool
+    attempts: int
+    stored: int
+
+
+@frozen
+class _LaneState:
+    """What decides about a lane, read at once: its live turn, the session that it is in, how
+    messages queue there by default, and whether a group has talked without us."""
+
+    is_run_here: bool
+    queue_default: str
+    has_context: bool
+    turn: _LiveTurn | None
+    session: SessionRow | None
+
+
+def _lane_state(tx: Transaction, lane: str) -> _LaneState:
+    is_here, queue, has_context, *row = tx.one(
+        f"SELECT {LANE_RUN_HERE},"
+        " (SELECT mode FROM queue_default WHERE channel = :channel),"
+        " EXISTS (SELECT 1 FROM overheard WHERE lane = :lane),"
+        " turn.id, turn.session, turn.state, turn.stop_requested, turn.attempts,"
+        f" (SELECT count(*) FROM message WHERE turn_id = turn.id), {sessions.ROW_COLUMNS}"
+        " FROM (SELECT 1) AS single"
+        f" LEFT JOIN turn ON turn.lane = :lane AND turn.{LIVE}"
+        " LEFT JOIN binding ON binding.lane = :lane"
+        " LEFT JOIN session ON session.id = binding.session",
+        {"lane": lane, "channel": lane.partition(":")[0]},
     )
-    if row is None:
-        return None
-    turn, session, stop, attempts, stored = row
+    turn, session = row[:6], row[6:]
+    return _LaneState(
+        is_run_here=bool(is_here),
+        queue_default=queue or "queue",
+        has_context=bool(has_context),
+        turn=None if turn[0] is None else _LiveTurn(*turn),
+        session=None if session[0] is None else sessions.session_row(tuple(session)),
+    )
+
+
+def _take_in(
+    tx: Transaction, turn: int, lane: str, rows: Sequence[tuple[int, InboundMessage]]
+) -> None:
+    """The rows are the turn's: the first ones that wait in its lane, without a gap."""
+    tx.run(
+        f"UPDATE inbox SET turn_id = ? WHERE lane = ? AND {WAITING} AND seq <= ?",
+        (turn, lane, rows[-1][0]),
+    )
+
+
+def _resume(tx: Transaction, live: _LiveTurn) -> TurnClaim:
+    """The lane's unfinished turn."""
+    turn, session = live.id, live.session
     tx.run("UPDATE turn SET at_work = 1, suspended = 0 WHERE id = ?", (turn,))
     # A call that had started when the turn was cut off may have had its effect. What may run again
     # stays started: only what never began is planned.
@@ -217,9 +272,9 @@ def _resume(tx: Transaction, lane: str) -> TurnClaim | None:
         session=session,
         messages=[inbound_from_row(tx, *columns) for _, *columns in rows],
         resumed=True,
-        stop_requested=bool(stop),
-        exhausted=attempts > ATTEMPTS,
-        stored=stored,
+        stop_requested=bool(live.stop_requested),
+        exhausted=live.attempts > ATTEMPTS,
+        stored=live.stored,
         model=state.model,
         mode=state.mode,
         thinking=state.thinking,
@@ -295,7 +350,7 @@ def join_running_turn(
     if not rows:
         return None
     messages = [message for _, message in rows]
-    tx.many("UPDATE inbox SET turn_id = ? WHERE seq = ?", [(claim.turn, seq) for seq, _ in rows])
+    _take_in(tx, claim.turn, lane, rows)
     said = [*results, joining.compose(messages, steering=mode == "steer")]
     sessions.append_messages(tx, claim.session, claim.turn, said, now)
     taint = joining.taint(messages) | taint_of_quotes(tx, messages)

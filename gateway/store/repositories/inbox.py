@@ -52,14 +52,16 @@ def accept(
     tx: Transaction,
     arrival: InboxBatch,
     entries: Sequence[InboxEntry],
+    *,
+    new: Sequence[InboxEntry] | None = None,
 ) -> set[str]:
-    """Store all that a poll brought, and its cursor; returns the lanes that have new work."""
+    """Store all that a poll brought, and its cursor; returns the lanes that have new work. `new`
+    are the `unknown` entries, where somebody has asked for them."""
     lanes = set()
+    new = unknown(tx, entries) if new is None else new
     # A part of an album that does not name us follows the one that does, wherever it stood.
-    for entry in sorted(entries, key=lambda entry: entry.message.follows):
+    for entry in sorted(new, key=lambda entry: entry.message.follows):
         message, dead_reason = entry.message, entry.dead_reason
-        if is_known(tx, message):
-            continue
         if message.album is not None and dead_reason is None and not message.edited:
             dead_reason = pending_media.join_album(tx, message, arrival.now)
         if message.follows and dead_reason is None:
@@ -87,8 +89,16 @@ def accept(
     return lanes
 
 
-def is_known(tx: Transaction, message: InboundMessage) -> bool:
-    """True when the platform has delivered this before."""
+def unknown(tx: Transaction, entries: Sequence[InboxEntry]) -> list[InboxEntry]:
+    """Those that the platform has not delivered before, each once."""
+    by_key: dict[tuple[str, str, str], InboxEntry] = {}
+    for entry in entries:
+        one = entry.message
+        by_key.setdefault((one.channel, one.account, one.event_id), entry)
+    return [entry for entry in by_key.values() if not _is_known(tx, entry.message)]
+
+
+def _is_known(tx: Transaction, message: InboundMessage) -> bool:
     (known,) = tx.one(
         "SELECT EXISTS (SELECT 1 FROM inbox WHERE channel = ? AND account = ? AND event_id = ?)",
         (message.channel, message.account, message.event_id),
@@ -175,13 +185,27 @@ def fate(tx: Transaction, message: InboundMessage) -> str | None:
     return row[0] if row else None
 
 
+# Whether what the `:lane` has to do is this process's.
+LANE_RUN_HERE = (
+    f"(EXISTS (SELECT 1 FROM turn WHERE lane = :lane AND {LIVE} AND {TURN_RUN_HERE}) OR"
+    f" EXISTS (SELECT 1 FROM inbox WHERE lane = :lane AND {WAITING} AND {run_here('inbox')}))"
+)
+
+
 def is_run_here(tx: Transaction, lane: str) -> bool:
     """Whether what the lane has to do is this process's; the others keep it as it is."""
+    (found,) = tx.one(f"SELECT {LANE_RUN_HERE}", {"lane": lane})
+    return bool(found)
+
+
+def may_rest(tx: Transaction, lane: str) -> bool:
+    """Whether something may keep the lane from going on: its conversation is paused, or a question
+    is open anywhere."""
     (found,) = tx.one(
-        f"SELECT EXISTS (SELECT 1 FROM turn WHERE lane = :lane AND {LIVE} AND {TURN_RUN_HERE}) OR"
-        f" EXISTS (SELECT 1 FROM inbox WHERE lane = :lane AND {WAITING}"
-        f" AND {run_here('inbox')})",
-        {"lane": lane},
+        "SELECT EXISTS (SELECT 1 FROM approval WHERE state = 'open') OR EXISTS"
+        " (SELECT 1 FROM binding JOIN session ON session.id = binding.session"
+        " WHERE binding.lane = ? AND session.status = 'paused')",
+        (lane,),
     )
     return bool(found)
 
@@ -258,10 +282,12 @@ def waiting_rows(
 ) -> list[tuple[int, InboundMessage]]:
     """The lane's next message; the ones behind it, too, when they are taken together or as far as
     the lane is over its limit. What is `held`, and all behind it, only when asked for."""
-    (total,) = tx.one(f"SELECT count(*) FROM inbox WHERE lane = ? AND {WAITING}", (lane,))
     found = tx.all(
-        f"SELECT seq, {PAYLOAD}, held FROM inbox WHERE lane = ? AND {WAITING} ORDER BY seq LIMIT ?",
-        (lane, total if together else max(1, total - LANE_LIMIT + 1)),
+        f"SELECT seq, {PAYLOAD}, held FROM inbox WHERE lane = :lane AND {WAITING} ORDER BY seq"
+        " LIMIT (SELECT CASE WHEN :together OR count(*) = 0 THEN count(*)"
+        " WHEN count(*) > :most THEN count(*) - :most + 1 ELSE 1 END"
+        f" FROM inbox WHERE lane = :lane AND {WAITING})",
+        {"lane": lane, "together": together, "most": LANE_LIMIT},
     )
     ready = found if held else takewhile(lambda row: not row[-1], found)
     return [(seq, inbound_from_row(tx, *columns)) for seq, *columns, _ in ready]

@@ -69,16 +69,23 @@ _EDITED = "(SELECT o.provider_msg FROM outbox o WHERE o.delivery_id = outbox.edi
 def put(tx: Transaction, turn: int | None, letters: Sequence[OutgoingReply], now: float) -> None:
     """Queue the letters. A part that is streaming already becomes an edit of what is shown."""
     for letter in letters:
-        for number, part in enumerate(_inert(tx, letter)):
+        text, is_longer = tx.one(
+            "SELECT (SELECT taint FROM session WHERE id ="
+            " (SELECT session FROM binding WHERE lane = ?)), EXISTS"
+            " (SELECT 1 FROM outbox WHERE delivery_id = ? AND part >= ? AND state = 'streaming')",
+            (letter.route.lane, letter.delivery_id, len(letter.parts)),
+        )
+        here = sessions.taint_of_text(text or "")
+        for number, part in enumerate(_inert(letter, here)):
             last = number + 1 == len(letter.parts)
             _put_part(tx, turn, letter, (number, part, last), now)
-        if turn is not None:
+        if turn is not None and is_longer:
             _close_pages(tx, letter)
 
 
-def _inert(tx: Transaction, letter: OutgoingReply) -> Sequence[OutboundPart]:
-    """Its parts as they may leave: the one place where a field becomes a row."""
-    here = sessions.taint_of_lane(tx, letter.route.lane)
+def _inert(letter: OutgoingReply, here: frozenset[Taint]) -> Sequence[OutboundPart]:
+    """Its parts as they may leave: the one place where a field becomes a row. `here` is what the
+    conversation that its chat is in has taken in."""
     if not (letter.taint | here) >= BOTH:
         return letter.parts
     is_markdown = letter.route.channel == CONSOLE

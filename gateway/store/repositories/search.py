@@ -57,11 +57,12 @@ def enter(tx: Transaction, session: str, numbered: Iterable[tuple[int, Message]]
         for n, message in numbered
         if message.role in ("user", "assistant") and message.text
     ]
-    if not texts or _is_sealed(tx):
-        return
     for n, text in texts:
+        # A database with sealed texts has no index.
         row = tx.first(
-            "INSERT INTO findable (session, n) VALUES (?, ?) ON CONFLICT DO NOTHING RETURNING id",
+            "INSERT INTO findable (session, n) SELECT ?, ?"
+            " WHERE NOT EXISTS (SELECT 1 FROM meta WHERE name = 'cipher')"
+            " ON CONFLICT DO NOTHING RETURNING id",
             (session, n),
         )
         if row is not None:

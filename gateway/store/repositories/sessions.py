@@ -75,7 +75,8 @@ class SessionRow:
 
     `queue` is what somebody chose for messages that come while a turn runs, `last` the number of
     the last message, `copied` of the last one that it was forked with. `bits` is what choices have
-    told strangers since a person's last message.
+    told strangers since a person's last message. `has_background`: a sub-agent works for it that
+    no turn waits for.
     """
 
     id: str
@@ -89,27 +90,27 @@ class SessionRow:
     bits: float
     last: int
     copied: int
+    has_background: bool
 
 
-_ROW = (
-    "SELECT session.id, status, queue_mode, model, permission_mode, thinking_wanted,"
-    " thinking_shown, trace, taint, choice_bits, coalesce(parent_n, 0),"
-    " (SELECT coalesce(max(n), 0) FROM message WHERE session = session.id) FROM session"
+# What `session_row` reads.
+ROW_COLUMNS = (
+    "session.id, session.status, session.queue_mode, session.model, session.permission_mode,"
+    " session.thinking_wanted, session.thinking_shown, session.trace, session.taint,"
+    " session.choice_bits, coalesce(session.parent_n, 0),"
+    " (SELECT coalesce(max(n), 0) FROM message WHERE message.session = session.id),"
+    " EXISTS (SELECT 1 FROM task WHERE task.caller = session.id AND background"
+    " AND task.state = 'running')"
 )
 
 
 def load_row(tx: Transaction, session: str) -> SessionRow:
-    return _session_row(tx.one(f"{_ROW} WHERE id = ?", (session,)))
+    return session_row(tx.one(f"SELECT {ROW_COLUMNS} FROM session WHERE id = ?", (session,)))
 
 
-def row_of_lane(tx: Transaction, lane: str) -> SessionRow | None:
-    """The session that a lane is in."""
-    row = tx.first(f"{_ROW} WHERE id = (SELECT session FROM binding WHERE lane = ?)", (lane,))
-    return None if row is None else _session_row(row)
-
-
-def _session_row(row: Row) -> SessionRow:
-    session, status, queue, model, mode, wanted, shown, trace, taint, bits, copied, last = row
+def session_row(row: Row) -> SessionRow:
+    session, status, queue, model, mode, wanted, shown, trace, taint, bits, *counts = row
+    copied, last, has_background = counts
     return SessionRow(
         id=session,
         status=status,
@@ -122,6 +123,7 @@ def _session_row(row: Row) -> SessionRow:
         bits=float(bits),
         last=last,
         copied=copied,
+        has_background=bool(has_background),
     )
 
 
@@ -168,14 +170,6 @@ def status_of_lane(tx: Transaction, lane: str) -> str | None:
         (lane,),
     )
     return row[0] if row else None
-
-
-def taint_of_lane(tx: Transaction, lane: str) -> frozenset[Taint]:
-    """What the session that a lane is in has taken in."""
-    row = tx.first(
-        "SELECT taint FROM session WHERE id = (SELECT session FROM binding WHERE lane = ?)", (lane,)
-    )
-    return taint_of_text(row[0] if row else "")
 
 
 def add_taint(tx: Transaction, session: str, taint: frozenset[Taint]) -> None:

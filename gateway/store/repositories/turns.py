@@ -117,16 +117,22 @@ class FinishedTurn:
 
 def finish(tx: Transaction, turn: int, session: str, outcome: FinishedTurn, now: float) -> None:
     """The final commit: history, outbox and turn together."""
-    sessions.append_messages(tx, session, turn, outcome.messages, now)
+    last, is_asking = tx.one(
+        "SELECT (SELECT coalesce(max(n), 0) FROM message WHERE session = ?),"
+        " EXISTS (SELECT 1 FROM approval WHERE turn_id = ? AND state = 'open')",
+        (session, turn),
+    )
+    sessions.append_messages(tx, session, turn, outcome.messages, now, last=last)
     if outcome.head:
         # A summary in the background may have gone further meanwhile.
         tx.run("UPDATE session SET head = max(head, ?) WHERE id = ?", (outcome.head, session))
     tx.run("UPDATE turn SET state = ?, ended_at = ? WHERE id = ?", (outcome.state, now, turn))
-    tx.run(
-        "UPDATE approval SET state = 'withdrawn', answered_at = ? WHERE turn_id = ?"
-        " AND state = 'open'",
-        (now, turn),
-    )
+    if is_asking:
+        tx.run(
+            "UPDATE approval SET state = 'withdrawn', answered_at = ? WHERE turn_id = ?"
+            " AND state = 'open'",
+            (now, turn),
+        )
     outbox.put(tx, turn, outcome.letters, now)
 
 

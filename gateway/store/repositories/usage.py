@@ -87,14 +87,32 @@ def record_heard(
     return bool(charges)
 
 
+_SUMS = (
+    "coalesce(sum(input), 0), coalesce(sum(output), 0), coalesce(sum(cached), 0),"
+    " coalesce(sum(cost_nusd), 0), count(*), count(*) - count(cost_nusd)"
+)
+
+_OF_TURN_AND_SESSION = (
+    f"SELECT 0 AS place, {_SUMS} FROM usage WHERE turn_id = :turn"
+    f" UNION ALL SELECT 1 AS place, {_SUMS} FROM usage WHERE session = :session"
+)
+
+_OF_DAY = (
+    f"SELECT 2 AS place, {_SUMS} FROM usage WHERE at >= :since AND chat = :chat"
+    f" UNION ALL SELECT 3 AS place, {_SUMS} FROM usage WHERE at >= :since"
+)
+
+
 def totals(tx: Transaction, payer: Payer, since: float | None) -> Totals:
     """`since` is when the day began; None when nobody asks for what is of a day."""
-    return Totals(
-        of_turn(tx, payer.turn),
-        of_session(tx, payer.session),
-        UsageTotals() if since is None else of_chat(tx, payer.chat, since),
-        UsageTotals() if since is None else of_all(tx, since),
-    )
+    values = {"turn": payer.turn, "session": payer.session}
+    if since is None:
+        rows = tx.all(f"{_OF_TURN_AND_SESSION} ORDER BY place", values)
+    else:
+        values |= {"chat": payer.chat, "since": since}
+        rows = tx.all(f"{_OF_TURN_AND_SESSION} UNION ALL {_OF_DAY} ORDER BY place", values)
+    found = [_totals(sums) for _, *sums in rows]
+    return Totals(*found, *[UsageTotals()] * (4 - len(found)))
 
 
 def of_turn(tx: Transaction, turn: int) -> UsageTotals:
@@ -141,10 +159,8 @@ def is_first(
 
 
 def _sum(tx: Transaction, where: str, *values: object) -> UsageTotals:
-    row = tx.one(
-        "SELECT coalesce(sum(input), 0), coalesce(sum(output), 0), coalesce(sum(cached), 0),"
-        " coalesce(sum(cost_nusd), 0), count(*), count(*) - count(cost_nusd) FROM usage"
-        f" WHERE {where}",
-        values,
-    )
-    return UsageTotals(Usage(*row[:3]), *row[3:])
+    return _totals(tx.one(f"SELECT {_SUMS} FROM usage WHERE {where}", values))
+
+
+def _totals(sums: Sequence[int]) -> UsageTotals:
+    return UsageTotals(Usage(*sums[:3]), *sums[3:])

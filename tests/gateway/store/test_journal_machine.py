@@ -132,7 +132,7 @@ class JournalMachine(RuleBasedStateMachine):
     def accept(self, entries: Sequence[InboxEntry], lost: Sequence[Undecoded] = ()) -> None:
         self.offset += len(entries) + len(lost)
         arrival = InboxBatch("chat", "bot", self.now, self.offset)
-        new = [e for e in entries if not inbox.is_known(self.tx, e.message)]
+        new = inbox.unknown(self.tx, entries)
         lanes = self.do(inbox.accept, arrival, entries)
         self.do(undecoded_updates.keep, arrival, lost)
         assert lanes <= {e.message.session_key for e in new}
