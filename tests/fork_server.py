@@ -152,7 +152,8 @@ class ForkServer:
                 self._requests.sendall(message[sent:])
         pid = ours.recv(_HEADER.size)
         assert pid, "the fork server has ended"
-        return ForkedProcess(*_HEADER.unpack(pid), ours)
+        (number,) = _HEADER.unpack(pid)
+        return ForkedProcess(number, ours)
 
     def close(self) -> None:
         self._requests.close()

@@ -12,7 +12,14 @@ import pytest
 
 from agent import events
 from agent.agent import Agent
-from agent.errors import ConfigError, ContextTooLong, RateLimited, Rejected, Unavailable
+from agent.errors import (
+    ConfigError,
+    ContextTooLong,
+    ProviderError,
+    RateLimited,
+    Rejected,
+    Unavailable,
+)
 from agent.history import JsonlHistory, MemoryHistory
 from agent.history_validation import is_valid
 from agent.prompts import load_prompt, render_prompt
@@ -313,7 +320,7 @@ async def test_a_loop_among_parallel_calls_stops_with_a_result_for_each(tmp_path
 
 @pytest.mark.parametrize("error", [Rejected("bad key", hint="set a key"), Unavailable("down")])
 async def test_a_provider_error_ends_the_stream_with_error_and_done(
-    tmp_path: Path, error: Exception
+    tmp_path: Path, error: ProviderError
 ) -> None:
     history = MemoryHistory()
     agent, _ = scripted([error, error], tmp_path, history=history)

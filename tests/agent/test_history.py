@@ -42,7 +42,9 @@ async def test_a_session_is_kept_message_by_message(history: History) -> None:
 
 async def test_what_was_loaded_is_the_callers_own(history: History) -> None:
     await history.append("s", [user("a")])
-    (await history.load("s")).append(user("b"))
+    loaded = await history.load("s")
+    assert isinstance(loaded, list)
+    loaded.append(user("b"))
     assert await history.load("s") == [user("a")]
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from agent.providers.anthropic.provider import AnthropicProvider, anthropic_endpoint
-from agent.providers.base import Provider
+from agent.providers.base import ClosingProvider
 from agent.providers.http.openai_sdk_transport import SdkTransport
 from agent.providers.http.transport import Deadlines, Endpoint
 from agent.providers.ollama.provider import PATH, OllamaProvider
@@ -40,7 +40,7 @@ class Format:
     `retells_ids`: calls keep the ids that the server gave them.
     """
 
-    open: Callable[[str, Deadlines, str], Provider]
+    open: Callable[[str, Deadlines, str], ClosingProvider]
     word: Callable[[ReplyScript], ReplyScript] = _same
     retells_ids: bool = True
     key_variable: str = "OPENAI_API_KEY"

@@ -22,7 +22,7 @@ from agent.errors import (
     Unavailable,
 )
 from agent.events import Reply, TextDelta, ThinkingDelta, ThinkingEnd, ToolCallDelta
-from agent.providers.base import ModelRequest, Provider, ToolSpec
+from agent.providers.base import ClosingProvider, ModelRequest, ToolSpec
 from agent.providers.http.transport import Deadlines
 from agent.types import Image, Message, Text, ToolCall, Usage, assistant, user
 from tests.contracts.formats import FORMATS, KEY, Format
@@ -69,9 +69,11 @@ class Bench:
 
     format: Format
     server: ModelServer
-    opened: list[Provider] = field(default_factory=list)
+    opened: list[ClosingProvider] = field(default_factory=list)
 
-    def open(self, deadlines: Deadlines | None = None, key: str = KEY, root: str = "") -> Provider:
+    def open(
+        self, deadlines: Deadlines | None = None, key: str = KEY, root: str = ""
+    ) -> ClosingProvider:
         provider = self.format.open(root or self.server.url, deadlines or Deadlines(), key)
         self.opened.append(provider)
         return provider
@@ -311,7 +313,7 @@ async def test_cancelling_the_task_ends_the_request(bench: Bench) -> None:
     await _is_free_again(bench, provider)
 
 
-async def _is_free_again(bench: Bench, provider: Provider) -> None:
+async def _is_free_again(bench: Bench, provider: ClosingProvider) -> None:
     await bench.server.wait_for(lambda: bench.server.abandoned)
     events = [event async for event in provider.stream(ASKED)]
     assert isinstance(events[-1], Reply)

@@ -86,11 +86,13 @@ def _calls(tree: ast.Module, *, scripts: bool) -> Iterator[tuple[ast.Call, list[
                 yield child, inner
             if isinstance(node, ast.Call) and child is node.func and _executes(child):
                 called = child
-            makes_cursor = isinstance(child, ast.Call) and _name(child.func) == "cursor"
-            is_bare = makes_cursor and not child.args
+            is_bare = (
+                isinstance(child, ast.Call) and _name(child.func) == "cursor" and not child.args
+            )
             is_refused = _name(child) in refused or _is_of_transaction(child)
             if is_bare or (child is not called and is_refused):
-                raise Unreadable(f"line {child.lineno}: {ast.unparse(child)} is not simply called")
+                line = getattr(child, "lineno", "?")
+                raise Unreadable(f"line {line}: {ast.unparse(child)} is not simply called")
             yield from walk(child, inner)
 
     return walk(tree, [])

@@ -3,6 +3,7 @@ from pathlib import Path
 
 from agent.context import images
 from agent.context.images import ImageLoader
+from agent.text.media_types import LIMIT_BYTES
 from agent.types import Context, Image, ImageFile, Message, Part, Text
 
 
@@ -51,7 +52,7 @@ async def test_only_the_newest_are_shown(tmp_path: Path) -> None:
 
 
 async def test_large_ones_take_the_room_of_several(tmp_path: Path) -> None:
-    size = images.LIMIT_BYTES - 100
+    size = LIMIT_BYTES - 100
     messages = [said(put(tmp_path, f"{n}.png", png(n, size))) for n in range(5)]
     shown = await ImageLoader(tmp_path).with_pictures(messages)
     fit = images.MOST_BYTES // size

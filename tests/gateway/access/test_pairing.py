@@ -218,7 +218,7 @@ def test_an_invitation_is_void_after_its_time_and_once_there_is_another(
 
 
 def test_an_invitation_is_for_one_bot_and_no_request_that_others_see_or_approve(
-    pairing: PairingCodes, tx: Transaction, access: AccessControl
+    pairing: PairingCodes, tx: OpenTransaction, access: AccessControl
 ) -> None:
     code = pairing.invite(tx, "chat", "other", NOW)
     assert pairing.redeem(tx, said("hi", "9"), code, NOW) is None

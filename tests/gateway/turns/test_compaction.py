@@ -57,7 +57,7 @@ async def fill(parts: Parts, rounds: int) -> None:
         await ask(parts, f"question {n} {BIG}")
 
 
-def window_of(parts: Parts, session: str) -> "asyncio.Future[windows.Window]":
+def window_of(parts: Parts, session: str) -> "asyncio.Future[windows.SessionWindow]":
     return asyncio.ensure_future(parts.database.transact(windows.load, session))
 
 

@@ -27,7 +27,7 @@ TALK = [
     Message("user", (Text("see"), Image("image/png", b"\x89PNG"))),
     assistant("done"),
 ]
-KODAX = [
+KODAX: list[dict[str, Any]] = [
     {"_type": "meta", "title": "A plan", "id": "20250218_001946", "gitRoot": "/g",
      "createdAt": "2025-02-18T00:19:46.123Z", "tag": {"x": [1]}},
     {"_type": "lineage_entry", "id": "a", "parentId": None, "timestamp": "2025-02-18T00:20:00Z",
