@@ -17,6 +17,7 @@ import importlib
 import io
 import json
 import os
+import pkgutil
 import selectors
 import signal
 import socket
@@ -25,7 +26,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
@@ -33,19 +34,10 @@ from typing import IO
 ROOT = Path(__file__).parents[1]
 PATIENCE_S = 60.0
 _HEADER = struct.Struct("!I")
-# What the verbs import when they need it; what else one needs, it imports itself.
-_MODULES = (
-    "gateway.cli.program",
-    "gateway.cli.verbs.gateway",
-    "gateway.runtime.log_setup",
-    "gateway.app",
-    "gateway.channels.telegram.channel",
-    "gateway.control.server",
-    "gateway.control.health",
-    "gateway.control.client",
-    "agent.providers.openai.provider",
-    "gateway.cli.chat.agent",
-)
+# In the order in which a gateway imports them, which matters to what it leaves out of libraries;
+# after them everything else.
+_FIRST = ("gateway.cli.program", "gateway.cli.verbs.gateway", "gateway.app", "gateway.channels")
+_PACKAGES = ("agent", "gateway")
 # Decides how Python itself starts, which has happened when a process is forked.
 _SETTLED = {"PYTHONPATH": str(ROOT), "PYTHONUTF8": "1"}
 
@@ -122,15 +114,17 @@ class PipedProcess(ForkedProcess):
 class ForkServer:
     """The process that forks, seen from the tests."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, module: str = "tests.fork_server", environ: Mapping[str, str] | None = None
+    ) -> None:
         self._one_at_a_time = threading.Lock()
         self._requests, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.fork_server"],
+                [sys.executable, "-m", module],
                 stdin=theirs,
                 cwd=ROOT,
-                env={"PATH": os.environ["PATH"], **_SETTLED},
+                env={"PATH": os.environ["PATH"], **_SETTLED, **(environ or {})},
             )
 
     def start(
@@ -140,7 +134,7 @@ class ForkServer:
         cwd: Path,
         env: Mapping[str, str],
         files: tuple[int, int, int],
-        new_session: bool,
+        new_session: bool = False,
     ) -> ForkedProcess:
         body = json.dumps([list(words), str(cwd), dict(env), new_session]).encode()
         ours, theirs = socket.socketpair()
@@ -336,20 +330,29 @@ def _text(fd: int, mode: str, errors: str) -> io.TextIOWrapper:
     return io.TextIOWrapper(raw, "utf-8", errors, line_buffering=at_once)
 
 
-def _main() -> int:
-    for module in _MODULES:
+def _modules() -> Iterator[str]:
+    for package in _PACKAGES:
+        for module in pkgutil.walk_packages([str(ROOT / package)], f"{package}."):
+            if not module.name.endswith("__main__"):
+                yield module.name
+
+
+def main() -> int:
+    """Serve; a process that is forked returns from here when its `kore` ends."""
+    for module in (*_FIRST, *_modules()):
         importlib.import_module(module)
+    importlib.import_module("agent.security.policy.policy_file").built_in_roles()
     gc.collect()
     gc.freeze()
     try:
         words = _serve()
     except KeyboardInterrupt:
         return 130
-    from gateway.__main__ import main
+    from gateway.__main__ import main as kore
 
     sys.argv = [str(ROOT / "gateway" / "__main__.py"), *words]
-    return main()
+    return kore()
 
 
 if __name__ == "__main__":
-    sys.exit(_main())
+    sys.exit(main())

@@ -12,10 +12,10 @@ import random
 import sys
 import tempfile
 import time
-from asyncio.subprocess import Process
 from pathlib import Path
 
 from tests.fakes.model import ModelServer
+from tests.fork_server import PipedProcess
 from tests.gateway.cli.chat.long_task_scene import FEATURES, Place
 
 _COMMAND = ("--auto-continue", "an account page", "--team", "general")
@@ -67,7 +67,7 @@ class LongWorkLoop:
             await gateway.communicate()
 
     async def _until_killed(
-        self, process: Process, gateway: Process | None
+        self, process: PipedProcess, gateway: PipedProcess | None
     ) -> tuple[int | None, str]:
         """The exit code if it came to its end before, and what it told."""
         reading = asyncio.create_task(process.communicate())

@@ -36,7 +36,6 @@ import os
 import random
 import re
 import signal
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -53,6 +52,7 @@ from tests.fakes.bot_api import TOKEN, BotApi
 from tests.fakes.bot_chats import Shown
 from tests.fakes.model import ModelServer
 from tests.fakes.model_mind import JOB, said, worker
+from tests.fork_server import ForkedProcess, ForkServer
 from tests.gateway.stored import PRESENT, read_file
 
 PATIENCE_S = 60.0
@@ -130,7 +130,9 @@ class CrashLoop:
             self._model.latency_s = _LATENCY_S
             self._ledger = Ledger(self._api)
             self._configure()
-            self._spare = await self._prepare()
+            self._forks = ForkServer(
+                "tests.crash.clocked_fork_server", {clock.VARIABLE: str(self._clock)}
+            )
             for chat in range(1, self._order.chats + 1, 2):
                 await self._api.user_says(chat, "/queue steer")
             for chat in range(4, self._order.chats + 1, 4):
@@ -141,9 +143,7 @@ class CrashLoop:
                     await self._lives()
                     owner.cancel()
             finally:
-                assert self._spare.stdin is not None, "it is a pipe"
-                self._spare.stdin.close()
-                await self._spare.wait()
+                self._forks.close()
             chats = (*range(1, self._order.chats + 1), *self._burst_chats)
             answers = {chat: self._api.answers(chat) for chat in chats}
         self._account.questions = len(self._pressed)
@@ -211,7 +211,7 @@ class CrashLoop:
     async def _burst(self) -> None:
         """Kills that follow each other at once while two turns are in flight."""
         self._account.bursts += 1
-        process = await self._begin()
+        process = self._begin()
         client = await self._client(process)
         while await _is_busy(client):
             await asyncio.sleep(_LOOK_S)
@@ -225,7 +225,7 @@ class CrashLoop:
         for _ in range(_BURST_KILLS - 1):
             await self._kill(process, "burst")
             asked = len(self._model.requests)
-            process = await self._begin()
+            process = self._begin()
             await self._until(lambda: len(self._model.requests) > asked, process)  # noqa: B023
             await asyncio.sleep(self._chance.uniform(0.0, 0.1))
         await self._kill(process, "burst")
@@ -318,7 +318,7 @@ class CrashLoop:
         """One process: from its start to its end, by SIGKILL or by a clean stop."""
         self._disturb()
         polls = self._api.polls_done
-        process = await self._begin()
+        process = self._begin()
         try:
             await self._until(lambda: self._api.polling or self._api.polls_done > polls, process)
             # Commands of the life before; each job has one.
@@ -341,15 +341,17 @@ class CrashLoop:
                 process.kill()
                 await process.wait()
 
-    async def _begin(self) -> asyncio.subprocess.Process:
-        """The gateway that is prepared begins, and another one is prepared."""
+    def _begin(self) -> ForkedProcess:
         self._left |= set(self._commands())
-        process, self._spare = self._spare, await self._prepare()
-        assert process.stdin is not None, "it is a pipe"
-        process.stdin.write(b"begin\n")
-        return process
+        with self._log.open("ab") as log, open(os.devnull, "rb") as nothing:
+            return self._forks.start(
+                ["gateway"],
+                cwd=Path.cwd(),
+                env={**os.environ, "KORE_HOME": str(self._home)},
+                files=(nothing.fileno(), log.fileno(), log.fileno()),
+            )
 
-    async def _kill(self, process: asyncio.subprocess.Process, point: str) -> None:
+    async def _kill(self, process: ForkedProcess, point: str) -> None:
         if process.returncode is not None:
             raise AssertionError(f"the gateway ended by itself: see {self._log}")
         self._account.met += any(self._commands())
@@ -358,7 +360,7 @@ class CrashLoop:
         self._account.kills_at[point] = self._account.kills_at.get(point, 0) + 1
         await asyncio.wait_for(process.wait(), PATIENCE_S)
 
-    async def _client(self, process: asyncio.subprocess.Process) -> ControlClient:
+    async def _client(self, process: ForkedProcess) -> ControlClient:
         """A connection to it, once it listens."""
         while (client := await ControlClient.connect(self._home / "kore.sock")) is None:
             if process.returncode is not None:
@@ -366,24 +368,7 @@ class CrashLoop:
             await asyncio.sleep(_LOOK_S)
         return client
 
-    async def _prepare(self) -> asyncio.subprocess.Process:
-        """A gateway that begins when it is told to."""
-        with self._log.open("ab") as log:
-            return await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "tests.crash.spare",
-                env={
-                    **os.environ,
-                    "KORE_HOME": str(self._home),
-                    clock.VARIABLE: str(self._clock),
-                },
-                stdin=asyncio.subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-            )
-
-    async def _aim(self, process: asyncio.subprocess.Process) -> str:
+    async def _aim(self, process: ForkedProcess) -> str:
         """Wait for the moment to kill at, and name it."""
         point = "early"
         if self._was_early or self._chance.random() > _EARLY_SHARE:
@@ -393,7 +378,7 @@ class CrashLoop:
         self._was_early = point == "early"
         return point
 
-    async def _aim_at_work(self, process: asyncio.subprocess.Process) -> str:
+    async def _aim_at_work(self, process: ForkedProcess) -> str:
         """Let it finish what waits, then send more and wait for the moment."""
         client = await ControlClient.connect(self._home / "kore.sock")
         while client is not None and await _is_busy(client):
@@ -442,9 +427,7 @@ class CrashLoop:
         files = (file for file in self._effects.iterdir() if file.name.isdecimal())
         return sum(file.stat().st_size for file in files)
 
-    async def _until(
-        self, reached: Callable[[], bool], process: asyncio.subprocess.Process
-    ) -> None:
+    async def _until(self, reached: Callable[[], bool], process: ForkedProcess) -> None:
         """Wait for it as long as answers keep coming."""
         last, at = -1, time.monotonic()
         while not reached():
