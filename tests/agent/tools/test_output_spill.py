@@ -26,7 +26,7 @@ def test_short_output_is_whole_and_touches_no_disk(tmp_path: Path) -> None:
     assert not (tmp_path / "spill").exists()
 
 
-@hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100)
+@hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.text("aé😀\n", max_size=60), max_size=20))
 def test_head_tail_and_file_hold_what_came(tmp_path: Path, pieces: list[str]) -> None:
     whole = "".join(pieces).encode()

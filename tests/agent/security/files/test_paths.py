@@ -150,7 +150,7 @@ def test_home_is_expanded_without_restriction(
 parts = st.sampled_from(["..", ".", "a", "b", "in", "out", "up", "c.txt", "", "ws", ".git"])
 
 
-@hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
+@hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(parts, max_size=8), st.booleans())
 def test_whatever_is_asked_the_result_is_inside(
     tmp_path: Path, pieces: list[str], absolute: bool

@@ -165,7 +165,7 @@ PIECES = st.lists(
 ).map(b"".join)  # fmt: skip
 
 
-@hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+@hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(PIECES, PIECES, st.sampled_from(["new", "", "a b", "#old##old#"]))
 async def test_an_edit_changes_its_span_and_no_other_byte_or_nothing(
     call: CallContext, workspace: Path, head: bytes, tail: bytes, new: str
@@ -182,7 +182,7 @@ async def test_an_edit_changes_its_span_and_no_other_byte_or_nothing(
         assert path.read_bytes() == head + new.encode() + tail
 
 
-@hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100)
+@hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(PIECES, PIECES, st.lists(st.sampled_from(["#a#", "#b#", "#c#", "zzz"]), max_size=4))
 async def test_several_edits_are_made_or_none_of_them(
     call: CallContext, workspace: Path, head: bytes, tail: bytes, olds: list[str]
@@ -205,7 +205,7 @@ async def test_several_edits_are_made_or_none_of_them(
         assert len(set(olds)) == len(olds)
 
 
-@hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+@hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @example(b"\x00\x00", "new\n", "utf-16-le")
 @given(PIECES, st.sampled_from(["new\n", "é", "漢", "\r\n", "“q”"]), st.sampled_from(sorted(FORMS)))
 async def test_what_is_appended_follows_the_bytes_that_were_there(

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from agent.tools.files.regex_syntax import BadPattern, compiled
@@ -64,7 +64,6 @@ def by_ourselves(pattern: str, *, ignore_case: bool) -> set[str]:
 
 
 @pytest.mark.skipif(RIPGREP is None, reason="ripgrep is not installed")
-@settings(max_examples=120, deadline=None)
 @given(st.lists(st.sampled_from(PIECES), min_size=1, max_size=4).map("".join), st.booleans())
 def test_what_ripgrep_finds_is_found(file: Path, pattern: str, ignore_case: bool) -> None:
     # An end before a beginning: ripgrep passes over the empty lines that it means.

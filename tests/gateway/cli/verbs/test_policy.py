@@ -171,7 +171,7 @@ def test_a_command_with_options_that_is_not_quoted_is_explained(
     assert "unrecognized arguments: -la; put a command with options in quotes" in told
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(command=st.text(st.characters(exclude_characters="\0"), min_size=1))
 def test_whatever_the_command_there_is_a_verdict(
     command: str, capsys: pytest.CaptureFixture[str]

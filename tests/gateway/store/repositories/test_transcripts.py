@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.errors import KoreError
@@ -232,7 +232,6 @@ JSON = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.lists(st.dictionaries(st.sampled_from(["_type", "role", "content", "id", "type"]), JSON)))
 def test_no_line_is_lost_whatever_it_holds(records: list[dict[str, Any]]) -> None:
     try:
