@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup docs screenshots chat test proofs test-all check format constraints schema catalogue bench crash fuzz image-test clean
+.PHONY: help setup docs screenshots chat test proofs test-all check lint format constraints schema catalogue bench crash fuzz image-test clean
 
 help:
 	@echo "make setup        install, then the first questions: model, name, Telegram"
@@ -19,6 +19,7 @@ help:
 	@echo "make proofs       the long proofs only: every way out of the sandbox, kills by the dozen"
 	@echo "make test-all     both"
 	@echo "make check        lint, types, layering, house tests"
+	@echo "make lint         the same without the house tests, which make test runs, too"
 	@echo "make format       put the code into its house form"
 	@echo "make bench        measure what the README quotes"
 	@echo "make crash        1,000 kills over 5,000 messages, and 100 of long work"
@@ -51,12 +52,14 @@ proofs: $(VENV)/.dev
 test-all: $(VENV)/.dev
 	@$(BIN)/pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
-check: $(VENV)/.dev
+check: lint
+	$(BIN)/pytest tests/house $(PYTEST_ARGS)
+
+lint: $(VENV)/.dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest tests/house $(PYTEST_ARGS)
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix
