@@ -49,7 +49,7 @@ from tests.gateway.stored import PRESENT, StoredRows
 _numbers = itertools.count(1)
 
 
-def said(text: str, chat: str = "1", **more: Any) -> InboundMessage:
+def chat_message(text: str, chat: str = "1", **more: Any) -> InboundMessage:
     """A new message of person 7 in a chat of the platform."""
     number = next(_numbers)
     fields: dict[str, Any] = {
@@ -65,9 +65,9 @@ def said(text: str, chat: str = "1", **more: Any) -> InboundMessage:
     return InboundMessage(**{**fields, **more})
 
 
-def typed(text: str, chat: str = "main", **more: Any) -> InboundMessage:
+def console_message(text: str, chat: str = "main", **more: Any) -> InboundMessage:
     """A new message of the owner at the console."""
-    return said(text, chat, channel="cli", account="local", **more)
+    return chat_message(text, chat, channel="cli", account="local", **more)
 
 
 @dataclass(frozen=True)
@@ -186,14 +186,14 @@ async def at_work(parts: Parts) -> AsyncIterator[None]:
                 task.cancel()
 
 
-async def settled(condition: Callable[[], object], deadline_s: float = 30) -> None:
+async def wait_until(condition: Callable[[], object], deadline_s: float = 30) -> None:
     """Returns once the condition holds."""
     async with asyncio.timeout(deadline_s):
         while not condition():
             await asyncio.sleep(0.005)
 
 
-async def ended(task: "asyncio.Task[Any]") -> None:
+async def cancel_and_wait(task: "asyncio.Task[Any]") -> None:
     """Cancel it and wait for its end."""
     task.cancel()
     with suppress(asyncio.CancelledError):

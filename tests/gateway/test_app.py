@@ -7,7 +7,7 @@ from gateway.config import Settings, load_settings
 from gateway.core.records import Delivered
 from gateway.runtime.paths import DataDir
 from tests.fakes.bot_api import TOKEN, BotApi
-from tests.gateway.parts import typed
+from tests.gateway.parts import console_message
 
 
 def settings_for(home: Path, bot_api: BotApi, token: str) -> Settings:
@@ -39,7 +39,7 @@ async def test_a_wrong_token_is_told_in_the_status_and_everything_else_works(
                 ((_, status),) = (await app.service.status())["channels"].items()
         assert "telegram.token" in status["last_error"]
         assert "x" * 35 not in str(status)
-        message = typed("hello")
+        message = console_message("hello")
         async with asyncio.timeout(30), app.service.watch(message.session_key) as events:
             await app.service.submit(message)
             async for event in events:
@@ -73,7 +73,7 @@ async def test_tools_reach_nothing_of_kores_own_even_without_the_boundary_of_the
     )
     wanted = ("secrets.json", "kore.db", "kore.db-wal", "kore.lock", "notes.md")
     calls = (f'!tool read_file {{"path": "{tmp_path / name}"}}' for name in wanted)
-    message = typed("\n".join(calls))
+    message = console_message("\n".join(calls))
     async with (
         asyncio.timeout(30),
         open_app(settings, DataDir(tmp_path), channels=False) as app,

@@ -6,7 +6,7 @@ from typing import Any
 from gateway.core.channel_events import Batch, Standing
 from gateway.core.messages import Route
 from gateway.store.repositories import chats
-from tests.gateway.parts import Parts, opened, said
+from tests.gateway.parts import Parts, chat_message, opened
 
 GROUP = Route("chat", "bot", "-5")
 _numbers = iter(range(1000))
@@ -61,9 +61,9 @@ async def test_without_an_owner_nobody_is_told(tmp_path: Path) -> None:
 
 async def test_what_waits_for_a_chat_ends_when_the_bot_is_put_out_of_it(tmp_path: Path) -> None:
     async with opened(tmp_path, [], owner="chat:7") as parts:
-        await parts.bus.accept("chat", "bot", Batch([said("/stop", "-5", private=False)]))
+        await parts.bus.accept("chat", "bot", Batch([chat_message("/stop", "-5", private=False)]))
         await parts.bus.accept(
-            "chat", "bot", Batch([said("/stop", "-5", private=False, thread_id="9")])
+            "chat", "bot", Batch([chat_message("/stop", "-5", private=False, thread_id="9")])
         )
         left = await took(parts, standing(present=False, was=True))
         assert [chat for chat, _ in left] == ["7"]
@@ -71,7 +71,7 @@ async def test_what_waits_for_a_chat_ends_when_the_bot_is_put_out_of_it(tmp_path
         assert dead == [("removed from the group",)] * 2
         (out,) = await parts.database.transact(chats.unreachable_chats)
         assert (out["chat"], out["reason"]) == ("chat:bot:-5", "removed from the group")
-        await parts.bus.accept("chat", "bot", Batch([said("hi", "-5", private=False)]))
+        await parts.bus.accept("chat", "bot", Batch([chat_message("hi", "-5", private=False)]))
         assert await parts.database.transact(chats.unreachable_chats) == []
 
 
@@ -80,7 +80,7 @@ async def test_a_person_who_blocks_is_told_of_only_when_something_waited(tmp_pat
     gone = {"present": False, "was": True, "private": True, "title": "'Bob' (8)"}
     async with opened(tmp_path, [], owner="chat:7") as parts:
         assert await took(parts, standing(person, **gone)) == []
-        await parts.bus.accept("chat", "bot", Batch([said("/stop", "8")]))
+        await parts.bus.accept("chat", "bot", Batch([chat_message("/stop", "8")]))
         assert await took(parts, standing(person, **gone)) == [
             ("7", "'Bob' (8) has blocked me. Their queued messages were dropped.")
         ]

@@ -9,28 +9,28 @@ from gateway.access.control import AccessControl
 from gateway.channels.registry import sole_owner
 from gateway.commands import is_command
 from gateway.core.messages import Sender
-from tests.gateway.parts import said, typed
+from tests.gateway.parts import chat_message, console_message
 
 WORKSPACE = Path("/w")
 ACCESS = AccessControl("chat:7", {("chat", "bot"): ("8",), ("chat", "open"): ("*",)})
 
 
 def test_the_list_says_who_may_speak_to_which_bot() -> None:
-    assert ACCESS.is_allowed(said("x", sender=Sender("7")))
-    assert ACCESS.is_allowed(said("x", sender=Sender("8")))
-    assert not ACCESS.is_allowed(said("x", sender=Sender("9", "7")))
-    assert ACCESS.is_allowed(said("x", sender=Sender("9"), account="open"))
-    assert not ACCESS.is_allowed(said("x", sender=Sender("8"), account="unknown"))
-    assert not ACCESS.is_allowed(said("x", sender=Sender("8"), channel="other"))
+    assert ACCESS.is_allowed(chat_message("x", sender=Sender("7")))
+    assert ACCESS.is_allowed(chat_message("x", sender=Sender("8")))
+    assert not ACCESS.is_allowed(chat_message("x", sender=Sender("9", "7")))
+    assert ACCESS.is_allowed(chat_message("x", sender=Sender("9"), account="open"))
+    assert not ACCESS.is_allowed(chat_message("x", sender=Sender("8"), account="unknown"))
+    assert not ACCESS.is_allowed(chat_message("x", sender=Sender("8"), channel="other"))
 
 
 def test_the_console_is_always_the_owner() -> None:
-    assert AccessControl(None, {}).is_allowed(typed("x"))
-    assert AccessControl(None, {}).is_owner(typed("x"))
+    assert AccessControl(None, {}).is_allowed(console_message("x"))
+    assert AccessControl(None, {}).is_owner(console_message("x"))
 
 
 def test_an_owner_elsewhere_is_nobody_here() -> None:
-    assert not ACCESS.is_owner(said("x", sender=Sender("7"), channel="other"))
+    assert not ACCESS.is_owner(chat_message("x", sender=Sender("7"), channel="other"))
 
 
 @pytest.mark.parametrize(
@@ -54,25 +54,27 @@ def test_the_most_specific_role_holds_and_the_owner_builds_everywhere() -> None:
     access = AccessControl("chat:7", ACCESS.allow, roles)
 
     def role(sender: str, chat: str = "1", **more: object) -> str:
-        return access.role(said("x", chat, sender=Sender(sender), **more))
+        return access.role(chat_message("x", chat, sender=Sender(sender), **more))
 
     assert role("8", "-100", private=False) == "builder"
     assert role("9", "-100", private=False) == "writer"
     assert role("9", "-200", private=False) == "plan"
     assert role("7", "-100", private=False) == "build"
-    assert access.role(typed("x")) == "build"
+    assert access.role(console_message("x")) == "build"
 
 
 def test_without_roles_the_ones_let_in_by_name_get_more_than_everybody() -> None:
     access = AccessControl("chat:7", {("chat", "bot"): ("8", "*")})
-    assert access.role(said("x", sender=Sender("7"))) == "build"
-    assert access.role(said("x", sender=Sender("8"))) == "general"
-    assert access.role(said("x", sender=Sender("9"))) == "guest"
-    assert access.role(said("x", sender=Sender("8"), channel="other")) == "guest"
+    assert access.role(chat_message("x", sender=Sender("7"))) == "build"
+    assert access.role(chat_message("x", sender=Sender("8"))) == "general"
+    assert access.role(chat_message("x", sender=Sender("9"))) == "guest"
+    assert access.role(chat_message("x", sender=Sender("8"), channel="other")) == "guest"
 
 
 def memory(chat: str = "1", **more: object) -> Path:
-    return ACCESS.memory(WORKSPACE, said("x", chat, **more)).relative_to(WORKSPACE / "memory")
+    return ACCESS.memory(WORKSPACE, chat_message("x", chat, **more)).relative_to(
+        WORKSPACE / "memory"
+    )
 
 
 def test_the_owner_s_memory_is_for_private_talk_only() -> None:
@@ -108,15 +110,15 @@ def test_ids_that_look_alike_are_told_apart() -> None:
 
 
 def test_a_known_person_in_private_is_no_stranger_and_everybody_in_a_group_is() -> None:
-    assert not ACCESS.is_untrusted(said("x", sender=Sender("7")))
-    assert not ACCESS.is_untrusted(said("x", sender=Sender("8")))
-    assert ACCESS.is_untrusted(said("x", sender=Sender("9"), account="open"))
-    assert ACCESS.is_untrusted(said("x", sender=Sender("7"), private=False))
+    assert not ACCESS.is_untrusted(chat_message("x", sender=Sender("7")))
+    assert not ACCESS.is_untrusted(chat_message("x", sender=Sender("8")))
+    assert ACCESS.is_untrusted(chat_message("x", sender=Sender("9"), account="open"))
+    assert ACCESS.is_untrusted(chat_message("x", sender=Sender("7"), private=False))
 
 
 def test_what_the_owner_passes_on_are_a_stranger_s_words_and_no_command() -> None:
-    passed_on = said("/auto", sender=Sender("7"), forwarded=True)
+    passed_on = chat_message("/auto", sender=Sender("7"), forwarded=True)
     assert ACCESS.is_untrusted(passed_on)
     assert ACCESS.is_allowed(passed_on)
     assert not is_command(passed_on)
-    assert is_command(said("/auto", sender=Sender("7")))
+    assert is_command(chat_message("/auto", sender=Sender("7")))

@@ -20,7 +20,7 @@ from gateway.core.messages import Sender
 from gateway.store.port import Transaction
 from gateway.store.repositories import members
 from tests.gateway import stored
-from tests.gateway.parts import said
+from tests.gateway.parts import chat_message
 from tests.gateway.store.transactions import OpenTransaction, open_transaction
 
 NOW = 1_000_000.0
@@ -44,7 +44,7 @@ def pairing(access: AccessControl) -> PairingCodes:
 
 
 def ask(pairing: PairingCodes, tx: Transaction, sender: str, now: float = NOW) -> str | None:
-    message = said("hi", sender, sender=Sender(sender, f"Person {sender}"))
+    message = chat_message("hi", sender, sender=Sender(sender, f"Person {sender}"))
     return pairing.ask(tx, message, now)
 
 
@@ -65,13 +65,13 @@ def test_a_right_code_lets_its_person_in_once_however_it_is_typed(
 ) -> None:
     access.owner = "chat:7"
     code = asked(pairing, tx, "9")
-    mine = said("x", "9", sender=Sender("9"))
+    mine = chat_message("x", "9", sender=Sender("9"))
     assert not access.is_allowed(mine)
     typed = f" {code.lower().replace('-', ' ')} "
     assert pairing.approve(tx, typed, CLI, NOW).request is not None
     assert access.is_allowed(mine)
-    assert not access.is_allowed(said("x", "8", sender=Sender("8", "Person 9")))
-    assert not access.is_allowed(said("x", "9", sender=Sender("9"), account="other"))
+    assert not access.is_allowed(chat_message("x", "8", sender=Sender("8", "Person 9")))
+    assert not access.is_allowed(chat_message("x", "9", sender=Sender("9"), account="other"))
     assert pairing.approve(tx, code, CLI, NOW).why == "unknown"
 
 
@@ -94,7 +94,7 @@ def test_the_first_one_approved_becomes_the_owner_and_the_second_does_not(
     assert pairing.approve(tx, second, CLI, NOW).owner
     assert not pairing.approve(tx, first, CLI, NOW).owner
     assert access.owner_id == "chat:8"
-    assert access.role(said("x", "9", sender=Sender("9"))) == "general"
+    assert access.role(chat_message("x", "9", sender=Sender("9"))) == "general"
 
 
 def test_a_configured_owner_beats_the_one_that_pairing_made(
@@ -104,8 +104,8 @@ def test_a_configured_owner_beats_the_one_that_pairing_made(
     configured = AccessControl("chat:7", {})
     PairingCodes(configured).load(tx)
     assert configured.owner_id == "chat:7"
-    assert not configured.is_owner(said("x", "9", sender=Sender("9")))
-    assert configured.is_allowed(said("x", "9", sender=Sender("9")))
+    assert not configured.is_owner(chat_message("x", "9", sender=Sender("9")))
+    assert configured.is_allowed(chat_message("x", "9", sender=Sender("9")))
 
 
 def test_nobody_gets_a_second_code_within_the_hour(pairing: PairingCodes, tx: Transaction) -> None:
@@ -127,7 +127,7 @@ def test_a_flood_of_ids_opens_so_many_codes_and_no_more(
 
 
 def test_groups_get_no_code(pairing: PairingCodes, tx: Transaction) -> None:
-    assert pairing.ask(tx, said("x", "-5", private=False), NOW) is None
+    assert pairing.ask(tx, chat_message("x", "-5", private=False), NOW) is None
 
 
 def test_wrong_codes_lock_whoever_tries_them_for_ever_longer(
@@ -165,7 +165,7 @@ def test_who_was_turned_down_or_out_gets_no_code_for_a_day(
     pairing.deny(tx, asked(pairing, tx, "9"), CLI, NOW)
     pairing.approve(tx, asked(pairing, tx, "8"), CLI, NOW)
     assert pairing.revoke(tx, "chat:8", NOW)
-    assert not access.is_allowed(said("x", "8", sender=Sender("8")))
+    assert not access.is_allowed(chat_message("x", "8", sender=Sender("8")))
     assert access.owner_id is None
     assert not pairing.revoke(tx, "chat:8", NOW)
     for sender in ("8", "9"):
@@ -196,15 +196,15 @@ def test_an_invitation_makes_one_person_the_owner_once(
     pairing: PairingCodes, tx: Transaction, access: AccessControl
 ) -> None:
     code = invited(pairing, tx)
-    bearer = said("hi", "9", sender=Sender("9", "Ann"))
+    bearer = chat_message("hi", "9", sender=Sender("9", "Ann"))
     assert pairing.redeem(tx, bearer, f"{code}x", NOW) is None
-    assert pairing.redeem(tx, said("hi", "9", private=False), code, NOW) is None
+    assert pairing.redeem(tx, chat_message("hi", "9", private=False), code, NOW) is None
     assert access.owner_id is None
     asking = pairing.redeem(tx, bearer, code, NOW)
     assert asking is not None
     assert asking.person.name == "Ann"
     assert access.owner_id == "chat:9"
-    assert pairing.redeem(tx, said("hi", "8"), code, NOW) is None
+    assert pairing.redeem(tx, chat_message("hi", "8"), code, NOW) is None
     assert access.owner_id == "chat:9"
 
 
@@ -212,8 +212,8 @@ def test_an_invitation_is_void_after_its_time_and_once_there_is_another(
     pairing: PairingCodes, tx: Transaction, access: AccessControl
 ) -> None:
     first, second = invited(pairing, tx), invited(pairing, tx)
-    assert pairing.redeem(tx, said("hi", "9"), first, NOW) is None
-    assert pairing.redeem(tx, said("hi", "9"), second, NOW + CODE_LIFE_S) is None
+    assert pairing.redeem(tx, chat_message("hi", "9"), first, NOW) is None
+    assert pairing.redeem(tx, chat_message("hi", "9"), second, NOW + CODE_LIFE_S) is None
     assert access.owner_id is None
 
 
@@ -221,7 +221,7 @@ def test_an_invitation_is_for_one_bot_and_no_request_that_others_see_or_approve(
     pairing: PairingCodes, tx: OpenTransaction, access: AccessControl
 ) -> None:
     code = pairing.invite(tx, "chat", "other", NOW)
-    assert pairing.redeem(tx, said("hi", "9"), code, NOW) is None
+    assert pairing.redeem(tx, chat_message("hi", "9"), code, NOW) is None
     assert members.requests(tx, NOW) == []
     assert pairing.approve(tx, code, CLI, NOW).why == "unknown"
     assert access.owner_id is None

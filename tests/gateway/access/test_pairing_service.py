@@ -17,7 +17,7 @@ from gateway.store.port import Transaction
 from gateway.store.repositories import inbox, outbox
 from gateway.store.repositories.inbox import InboxBatch, InboxEntry
 from tests.gateway import stored
-from tests.gateway.parts import said
+from tests.gateway.parts import chat_message
 from tests.gateway.store.transactions import open_transaction
 
 NOW = 1_000_000.0625
@@ -52,12 +52,12 @@ def access() -> AccessControl:
 @pytest.fixture
 def pairing(tx: Transaction, access: AccessControl) -> PairingService:
     pairing = pairing_service(access)
-    assert pairing.handle_stranger(tx, said("hi", "9", sender=Sender("9", "Ann")), NOW)
+    assert pairing.handle_stranger(tx, chat_message("hi", "9", sender=Sender("9", "Ann")), NOW)
     return pairing
 
 
 def pressed(data: str, chat: str = OWNER, **more: object) -> InboundMessage:
-    return said(data, chat, sender=Sender(OWNER), pressed=True, **more)
+    return chat_message(data, chat, sender=Sender(OWNER), pressed=True, **more)
 
 
 def letters(tx: Transaction) -> list[tuple[str, str, list[str], str | None]]:
@@ -99,7 +99,7 @@ def test_an_expired_request_is_refused_and_its_buttons_go(
     late = NOW + CODE_LIFE_S
     for _ in range(2):
         assert pairing.press(tx, press, late).startswith("Too late")
-    assert not access.is_allowed(said("hi", "9", sender=Sender("9")))
+    assert not access.is_allowed(chat_message("hi", "9", sender=Sender("9")))
     _, (name, body, buttons, edits) = letters(tx)
     assert (name, buttons, edits) == (f"{LETTER}:done", [], LETTER)
     assert body == "Someone (chat:9) wanted to talk to me.\n\n⌛ Expired."
@@ -110,13 +110,13 @@ def test_a_request_of_a_day_later_has_buttons_of_its_own(
 ) -> None:
     sent(tx)
     later = NOW + 24 * 3600
-    assert pairing.handle_stranger(tx, said("hi", "9", sender=Sender("9", "Ann")), later)
+    assert pairing.handle_stranger(tx, chat_message("hi", "9", sender=Sender("9", "Ann")), later)
     assert pairing.press(tx, pressed("pair:y:9:1000000062"), later).startswith("Too late")
-    assert not access.is_allowed(said("hi", "9", sender=Sender("9")))
+    assert not access.is_allowed(chat_message("hi", "9", sender=Sender("9")))
     new = round(later * 1000)
     told = pairing.press(tx, pressed(f"pair:y:9:{new}"), later)
     assert told == "Ann (chat:9) is approved."
-    assert access.is_allowed(said("hi", "9", sender=Sender("9")))
+    assert access.is_allowed(chat_message("hi", "9", sender=Sender("9")))
 
 
 @pytest.mark.parametrize(
@@ -134,10 +134,10 @@ def test_what_somebody_wrote_before_they_were_turned_out_is_not_answered_after_i
     tx: Transaction, listed: tuple[str, ...], waiting: int
 ) -> None:
     pairing = pairing_service(access_of("chat:7", listed))
-    pairing.handle_stranger(tx, said("hi", "9", sender=Sender("9", "Ann")), NOW)
+    pairing.handle_stranger(tx, chat_message("hi", "9", sender=Sender("9", "Ann")), NOW)
     pairing.press(tx, pressed("pair:y:9:1000000062"), NOW)
     for text, chat, who in (("a", "9", "9"), ("b", "-5", "9"), ("c", "-5", "7"), ("d", "8", "99")):
-        message = said(text, chat, sender=Sender(who), private=chat != "-5")
+        message = chat_message(text, chat, sender=Sender(who), private=chat != "-5")
         inbox.accept(tx, InboxBatch("chat", "bot", NOW), [InboxEntry(message)])
     assert inbox.waiting_count(tx) == 4
     pairing.revoke(tx, "chat:9", "cli:0", NOW)
@@ -163,11 +163,11 @@ def test_the_list_tells_who_asks_who_is_in_and_who_owns(tx: Transaction) -> None
     access = access_of(None)
     pairing = pairing_service(access)
     for sender, name in (("7", "Olga"), ("8", "Bob"), ("9", "Ann")):
-        message = said("hi", sender, sender=Sender(sender, name))
+        message = chat_message("hi", sender, sender=Sender(sender, name))
         code = PairingCodes(access).ask(tx, message, NOW)
         if code is not None and sender != "9":
             assert pairing.approve(tx, code, "cli:0", NOW)[0]
-    told = pairing.command(tx, said("/pair", OWNER, sender=Sender(OWNER)), "list", NOW)
+    told = pairing.command(tx, chat_message("/pair", OWNER, sender=Sender(OWNER)), "list", NOW)
     assert told.split("\n")[:3] == [
         "- Ann (chat:9) wants to talk to me",
         "- Olga (chat:7) is the owner",

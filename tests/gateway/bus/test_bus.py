@@ -18,7 +18,15 @@ from gateway.store.repositories import inbox, outbox, sessions
 from gateway.store.repositories.inbox import LANE_LIMIT
 from tests.fakes.gated import Gated
 from tests.fakes.platform import Platform
-from tests.gateway.parts import Parts, at_work, opened, running, said, settled, typed
+from tests.gateway.parts import (
+    Parts,
+    at_work,
+    chat_message,
+    console_message,
+    opened,
+    running,
+    wait_until,
+)
 from tests.gateway.store import faults
 from tests.gateway.stored import like
 
@@ -36,7 +44,7 @@ async def take(parts: Parts, *messages: object, **more: int) -> None:
 
 async def test_a_message_is_answered_in_its_chat(tmp_path: Path) -> None:
     async with running(tmp_path, Gated(is_open=lambda _: True)) as parts:
-        await take(parts, said("one", "1"), said("two", "2"))
+        await take(parts, chat_message("one", "1"), chat_message("two", "2"))
         assert await parts.platform.answers("1", 1) == ["re: one"]
         assert await parts.platform.answers("2", 1) == ["re: two"]
 
@@ -44,7 +52,7 @@ async def test_a_message_is_answered_in_its_chat(tmp_path: Path) -> None:
 async def test_messages_of_a_chat_are_answered_in_order_and_one_at_a_time(tmp_path: Path) -> None:
     model = Gated(is_open=lambda _: True)
     async with running(tmp_path, model) as parts:
-        await take(parts, *(said(str(n)) for n in range(10)))
+        await take(parts, *(chat_message(str(n)) for n in range(10)))
         assert await parts.platform.answers("1", 10) == [f"re: {n}" for n in range(10)]
     assert model.most == 1
 
@@ -52,7 +60,7 @@ async def test_messages_of_a_chat_are_answered_in_order_and_one_at_a_time(tmp_pa
 async def test_chats_do_not_wait_for_each_other(tmp_path: Path) -> None:
     model = Gated()
     async with running(tmp_path, model) as parts:
-        await take(parts, said("slow", "1"), said("quick", "2"))
+        await take(parts, chat_message("slow", "1"), chat_message("quick", "2"))
         await model.was_asked("slow")
         model.let_go("quick")
         assert await parts.platform.answers("2", 1) == ["re: quick"]
@@ -61,10 +69,10 @@ async def test_chats_do_not_wait_for_each_other(tmp_path: Path) -> None:
 
 async def test_a_message_delivered_twice_is_answered_once(tmp_path: Path) -> None:
     async with running(tmp_path, Gated(is_open=lambda _: True)) as parts:
-        message = said("one")
+        message = chat_message("one")
         await take(parts, message)
         await parts.platform.answers("1", 1)
-        await take(parts, message, said("two"))
+        await take(parts, message, chat_message("two"))
         assert await parts.platform.answers("1", 2) == ["re: one", "re: two"]
 
 
@@ -72,7 +80,7 @@ async def test_what_was_waiting_when_the_process_died_is_answered_by_the_next(
     tmp_path: Path,
 ) -> None:
     async with opened(tmp_path, Gated()) as parts:
-        await take(parts, said("one"), said("two"))
+        await take(parts, chat_message("one"), chat_message("two"))
     async with running(tmp_path, Gated(is_open=lambda _: True)) as parts:
         assert await parts.platform.answers("1", 2) == ["re: one", "re: two"]
 
@@ -80,7 +88,7 @@ async def test_what_was_waiting_when_the_process_died_is_answered_by_the_next(
 async def test_a_turn_that_was_cut_off_goes_on_in_the_next_process(tmp_path: Path) -> None:
     model = Gated()
     async with running(tmp_path, model) as parts:
-        await take(parts, said("one"))
+        await take(parts, chat_message("one"))
         await model.was_asked("one")
     async with running(tmp_path, Gated(is_open=lambda _: True)) as parts:
         assert await parts.platform.answers("1", 1) == ["re: one"]
@@ -90,11 +98,11 @@ async def test_a_turn_that_was_cut_off_goes_on_in_the_next_process(tmp_path: Pat
 async def test_stop_ends_the_running_turn_and_the_next_message_is_answered(tmp_path: Path) -> None:
     model = Gated()
     async with running(tmp_path, model) as parts:
-        await take(parts, said("long"))
+        await take(parts, chat_message("long"))
         await model.was_asked("long")
-        await take(parts, said("next"))
+        await take(parts, chat_message("next"))
         model.let_go("next")
-        await take(parts, said("/stop"))
+        await take(parts, chat_message("/stop"))
         assert await parts.platform.answers("1", 2) == ["re:\n\n⏹ Stopped.", "re: next"]
         stored = await history(parts)
         assert is_valid(stored)
@@ -104,25 +112,25 @@ async def test_stop_ends_the_running_turn_and_the_next_message_is_answered(tmp_p
 async def test_stopping_twice_is_stopping_once(tmp_path: Path) -> None:
     model = Gated()
     async with running(tmp_path, model) as parts:
-        await take(parts, said("long"))
+        await take(parts, chat_message("long"))
         await model.was_asked("long")
-        await take(parts, said("/stop"), said("/stop"))
+        await take(parts, chat_message("/stop"), chat_message("/stop"))
         model.let_go("next")
-        await take(parts, said("next"))
+        await take(parts, chat_message("next"))
         await parts.platform.until(lambda: "re: next" in parts.platform.texts("1"))
         assert parts.platform.texts("1")[0] == "re:\n\n⏹ Stopped."
 
 
 async def test_stop_with_nothing_running_says_so(tmp_path: Path) -> None:
     async with running(tmp_path, Gated()) as parts:
-        await take(parts, said("/stop"))
+        await take(parts, chat_message("/stop"))
         assert await parts.platform.answers("1", 1) == ["Nothing is running."]
 
 
 async def test_stop_withdraws_what_came_before_it_in_the_same_batch(tmp_path: Path) -> None:
     model = Gated(is_open=lambda _: True)
     async with running(tmp_path, model) as parts:
-        await take(parts, said("regretted"), said("/stop"), said("after"))
+        await take(parts, chat_message("regretted"), chat_message("/stop"), chat_message("after"))
         await parts.platform.answers("1", 2)
         assert sorted(parts.platform.texts("1")) == ["re: after", "⏹ Stopped."]
     assert model.asked == ["after"]
@@ -131,13 +139,13 @@ async def test_stop_withdraws_what_came_before_it_in_the_same_batch(tmp_path: Pa
 async def test_a_stopped_turn_is_not_taken_up_again_by_the_next_process(tmp_path: Path) -> None:
     model = Gated()
     async with running(tmp_path, model) as parts:
-        await take(parts, said("long"))
+        await take(parts, chat_message("long"))
         await model.was_asked("long")
     async with opened(tmp_path, Gated()) as parts:
-        await take(parts, said("/stop"))
+        await take(parts, chat_message("/stop"))
     again = Gated(is_open=lambda _: True)
     async with running(tmp_path, again) as parts:
-        await take(parts, said("next"))
+        await take(parts, chat_message("next"))
         assert await parts.platform.answers("1", 2) == ["⏹ Stopped.", "re: next"]
         assert is_valid(await history(parts))
     assert again.asked == ["next"]
@@ -146,7 +154,7 @@ async def test_a_stopped_turn_is_not_taken_up_again_by_the_next_process(tmp_path
 async def test_a_stop_that_is_delivered_again_stops_nothing_new(tmp_path: Path) -> None:
     model = Gated()
     async with running(tmp_path, model) as parts:
-        batch = [said("first"), said("/stop"), said("second")]
+        batch = [chat_message("first"), chat_message("/stop"), chat_message("second")]
         await take(parts, *batch)
         await model.was_asked("second")
         await take(parts, *batch)
@@ -158,11 +166,11 @@ async def test_a_stop_that_is_delivered_again_stops_nothing_new(tmp_path: Path) 
 async def test_stop_reaches_a_turn_that_waits_for_a_free_place(tmp_path: Path) -> None:
     model = Gated()
     async with running(tmp_path, model, concurrent_turns=1) as parts:
-        await take(parts, said("busy", "1"))
+        await take(parts, chat_message("busy", "1"))
         await model.was_asked("busy")
-        await take(parts, said("queued", "2"))
+        await take(parts, chat_message("queued", "2"))
         await parts.until_stored("turn", lane="chat:bot:2")
-        await take(parts, said("/stop", "2"))
+        await take(parts, chat_message("/stop", "2"))
         model.let_go()
         assert await parts.platform.answers("2", 1) == ["⏹ Stopped."]
     assert model.asked == ["busy"]
@@ -170,7 +178,7 @@ async def test_stop_reaches_a_turn_that_waits_for_a_free_place(tmp_path: Path) -
 
 async def test_new_begins_a_conversation_between_two_messages_of_one_batch(tmp_path: Path) -> None:
     async with running(tmp_path, Gated(is_open=lambda _: True)) as parts:
-        await take(parts, said("A"), said("/new"), said("B"))
+        await take(parts, chat_message("A"), chat_message("/new"), chat_message("B"))
         await parts.platform.answers("1", 3)
         assert parts.platform.texts("1")[1].startswith("New conversation")
         rows = await parts.stored("session", "id", order="rowid")
@@ -181,7 +189,7 @@ async def test_new_begins_a_conversation_between_two_messages_of_one_batch(tmp_p
 async def test_a_model_that_cannot_be_used_changes_nothing(tmp_path: Path) -> None:
     models = ModelPool("offline/echo", known=(ModelConfig("other", "offline/echo"),))
     async with running(tmp_path, models, owner="chat:7") as parts:
-        await take(parts, said("/model nobody/knows"), said("/model"))
+        await take(parts, chat_message("/model nobody/knows"), chat_message("/model"))
         refused, asked = await parts.platform.answers("1", 2)
         assert "Still using `offline/echo`" in refused
         assert asked.startswith("Model: `offline/echo`.")
@@ -195,7 +203,7 @@ async def test_what_the_flags_of_a_terminal_choose_is_what_its_commands_tell(
     flags = {"options": {"model": "other", "thinking": True}}
     async with running(tmp_path, models, owner="chat:7") as parts:
         for n, word in enumerate(("/model", "/status", "/context", "/thinking"), start=1):
-            await take(parts, said(word, **flags))
+            await take(parts, chat_message(word, **flags))
             await parts.platform.answers("1", n)
         model, status, context, thinking = parts.platform.texts("1")
         assert model.startswith("Model: `other`.")
@@ -207,7 +215,7 @@ async def test_what_the_flags_of_a_terminal_choose_is_what_its_commands_tell(
 async def test_a_stranger_may_not_choose_a_model_that_is_not_configured(tmp_path: Path) -> None:
     models = ModelPool("offline/echo")
     async with running(tmp_path, models, owner="chat:1") as parts:
-        await take(parts, said("/model openai/gpt-9"))
+        await take(parts, chat_message("/model openai/gpt-9"))
         (answer,) = await parts.platform.answers("1", 1)
         assert answer.startswith("Only the owner")
 
@@ -215,11 +223,11 @@ async def test_a_stranger_may_not_choose_a_model_that_is_not_configured(tmp_path
 async def test_two_lanes_in_one_session_never_run_at_once(tmp_path: Path) -> None:
     model = Gated()
     async with running(tmp_path, model) as parts:
-        await take(parts, said("first", "1"))
+        await take(parts, chat_message("first", "1"))
         await model.was_asked("first")
         ((session,),) = await parts.stored("session", "id")
         await parts.database.transact(sessions.bind, "chat:bot:2", session)
-        await take(parts, said("second", "2"))
+        await take(parts, chat_message("second", "2"))
         model.let_go()
         assert await parts.platform.answers("2", 1) == ["re: second"]
         assert [m.text for m in await history(parts)] == [
@@ -235,7 +243,7 @@ async def test_a_bug_costs_one_answer_and_the_chat_goes_on(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running(tmp_path, [RuntimeError("a bug"), "fine"]) as parts:
-        await take(parts, said("one"), said("two"))
+        await take(parts, chat_message("one"), chat_message("two"))
         broken, answer = await parts.platform.answers("1", 2)
         assert "⚠️ Internal error while handling message" in broken
         assert answer == "fine"
@@ -259,18 +267,18 @@ async def test_a_chat_that_cannot_be_read_rests_and_the_others_are_answered(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with running(tmp_path, Gated(is_open=lambda _: True)) as parts:
-        await take(parts, said("before", "1"))
+        await take(parts, chat_message("before", "1"))
         await parts.platform.answers("1", 1)
         await parts.until_stored("turn", state="done")
     async with opened(tmp_path, Gated(is_open=lambda _: True)) as parts:
-        await take(parts, said("broken", "1"))
+        await take(parts, chat_message("broken", "1"))
         await parts.change(table, damage, **where)
         async with at_work(parts):
-            await settled(lambda: "Traceback" in caplog.text and parts.bus.lanes == 0)
-            await take(parts, said("fine", "2"))
+            await wait_until(lambda: "Traceback" in caplog.text and parts.bus.lanes == 0)
+            await take(parts, chat_message("fine", "2"))
             assert await parts.platform.answers("2", 1) == ["re: fine"]
-            await take(parts, said("again", "1"))
-            await settled(lambda: parts.bus.lanes == 0)
+            await take(parts, chat_message("again", "1"))
+            await wait_until(lambda: parts.bus.lanes == 0)
 
 
 async def test_a_bug_in_a_command_costs_one_answer(tmp_path: Path) -> None:
@@ -281,7 +289,7 @@ async def test_a_bug_in_a_command_costs_one_answer(tmp_path: Path) -> None:
             return super().check(name)
 
     async with running(tmp_path, Broken("offline/echo"), owner="chat:7") as parts:
-        await take(parts, said("/model x/y"), said("/mode"))
+        await take(parts, chat_message("/model x/y"), chat_message("/mode"))
         broken, answer = await parts.platform.answers("1", 2)
         assert "⚠️ Internal error while handling message" in broken
         assert answer.startswith("Mode:")
@@ -299,16 +307,16 @@ async def test_what_the_database_refuses_costs_one_answer_and_the_chat_goes_on(
     tmp_path: Path, what: str, refused: tuple[str, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running(tmp_path, Gated(is_open=lambda _: True)) as parts:
-        await take(parts, said("before"))
+        await take(parts, chat_message("before"))
         await parts.platform.answers("1", 1)
         await parts.until_stored("turn", state="done")
         await parts.database.transact(faults.refuse, *refused)
-        await take(parts, said(what))
+        await take(parts, chat_message(what))
         _, broken = await parts.platform.answers("1", 2)
         assert "⚠️ Internal error while handling message" in broken
         assert "the database refused: not full" in caplog.text
         await parts.database.transact(faults.allow)
-        await take(parts, said("next"))
+        await take(parts, chat_message("next"))
         assert (await parts.platform.answers("1", 3))[2] == "re: next"
         assert is_valid(await history(parts))
 
@@ -319,11 +327,11 @@ async def test_a_full_disk_costs_no_answer(
     model = Gated()
     long = "x" * 40_000
     async with running(tmp_path, model) as parts:
-        await take(parts, said(long))
+        await take(parts, chat_message(long))
         await model.was_asked(long)
         await parts.database.transact(faults.fill_disk)
         model.let_go(long)
-        await settled(lambda: "waits: the disk is full" in caplog.text)
+        await wait_until(lambda: "waits: the disk is full" in caplog.text)
         await parts.database.transact(faults.free_disk)
         await parts.platform.until(lambda: parts.platform.texts("1"))
         assert parts.platform.texts("1")[0].startswith("re: xxx")
@@ -335,7 +343,7 @@ async def test_a_clean_stop_lets_the_next_process_go_on_without_an_attempt(
     model = Gated()
     async with opened(tmp_path, model) as parts:
         async with at_work(parts):
-            await take(parts, said("one"), said("two"))
+            await take(parts, chat_message("one"), chat_message("two"))
             await model.was_asked("one")
             draining = asyncio.create_task(parts.bus.drain())
             model.let_go("one")
@@ -354,7 +362,7 @@ async def test_a_turn_that_never_gets_any_further_is_given_up_and_can_be_replaye
         model = Gated()
         async with running(tmp_path, model) as parts:
             if not await parts.count("inbox"):
-                await take(parts, said("deadly"))
+                await take(parts, chat_message("deadly"))
             await model.was_asked("deadly")
     async with running(tmp_path, Gated(is_open=lambda _: True)) as parts:
         (sorry,) = await parts.platform.answers("1", 1)
@@ -367,7 +375,7 @@ async def test_a_turn_that_never_gets_any_further_is_given_up_and_can_be_replaye
 
 async def test_a_flooding_chat_has_its_messages_joined(tmp_path: Path) -> None:
     async with opened(tmp_path, Gated(is_open=lambda _: True)) as parts:
-        await take(parts, *(said(str(n)) for n in range(LANE_LIMIT + 3)))
+        await take(parts, *(chat_message(str(n)) for n in range(LANE_LIMIT + 3)))
         async with at_work(parts):
             answers = await parts.platform.answers("1", LANE_LIMIT)
         assert answers[0] == "re: 0\n\n1\n\n2\n\n3"
@@ -379,7 +387,7 @@ async def test_strangers_are_not_answered_and_the_log_says_how_to_let_them_in(
 ) -> None:
     caplog.set_level(logging.WARNING)
     async with running(tmp_path, EchoProvider(), allow=("8",)) as parts:
-        await take(parts, said("let me in"), next_offset=5)
+        await take(parts, chat_message("let me in"), next_offset=5)
         assert await parts.stored("cursor", "next_offset") == [(5,)]
         assert await parts.stored("inbox", "dead_reason") == [("not on the allow-list",)]
         assert parts.bus.lanes == 0
@@ -389,7 +397,7 @@ async def test_strangers_are_not_answered_and_the_log_says_how_to_let_them_in(
 
 async def test_a_row_of_a_later_version_is_still_answered(tmp_path: Path) -> None:
     async with opened(tmp_path, Gated(is_open=lambda _: True)) as parts:
-        await take(parts, said("one"))
+        await take(parts, chat_message("one"))
         ((payload,),) = await parts.stored("inbox", "payload")
         later = json.dumps({**json.loads(payload), "mood": "good"})
         await parts.change("inbox", {"payload": later})
@@ -399,15 +407,15 @@ async def test_a_row_of_a_later_version_is_still_answered(tmp_path: Path) -> Non
 
 async def test_the_console_and_the_platform_share_the_bus(tmp_path: Path) -> None:
     async with running(tmp_path, Gated(is_open=lambda _: True)) as parts:
-        await parts.service.submit(typed("hello"))
+        await parts.service.submit(console_message("hello"))
         await parts.until_stored("outbox", lane="cli:local:main")
-        await take(parts, said("one"))
+        await take(parts, chat_message("one"))
         assert await parts.platform.answers("1", 1) == ["re: one"]
 
 
 async def test_messages_are_stored_as_they_can_be_read_again(tmp_path: Path) -> None:
     async with running(tmp_path, Gated(is_open=lambda _: True)) as parts:
-        await take(parts, said("\ud800 half an emoji"))
+        await take(parts, chat_message("\ud800 half an emoji"))
         await parts.platform.answers("1", 1)
         asked, answer = await history(parts)
         assert asked.text.endswith(" half an emoji")
@@ -418,10 +426,10 @@ async def test_mail_left_by_a_killed_process_goes_out_first(tmp_path: Path) -> N
     platform = Platform()
     platform.blocked.add("1")
     async with running(tmp_path, Gated(is_open=lambda _: True), platform=platform) as parts:
-        await take(parts, said("one"))
+        await take(parts, chat_message("one"))
         await parts.until_stored("outbox", state="inflight")
     async with running(tmp_path, Gated(is_open=lambda _: True)) as parts:
-        await take(parts, said("two"))
+        await take(parts, chat_message("two"))
         assert await parts.platform.answers("1", 2) == ["re: one", "re: two"]
         assert [shown.repeat for shown in parts.platform.chats["1"]] == [True, False]
         assert await parts.database.transact(outbox.lanes_with_mail) == []
@@ -431,7 +439,7 @@ async def test_a_wait_for_the_disk_is_told_to_who_watches(tmp_path: Path) -> Non
     model = Gated()
     long = "x" * 40_000
     async with running(tmp_path, model) as parts:
-        question = typed(long)
+        question = console_message(long)
         async with parts.service.watch(question.session_key) as events, asyncio.timeout(30):
             await parts.service.submit(question)
             await model.was_asked(long)
@@ -455,7 +463,7 @@ async def test_a_damaged_file_is_told_to_who_watches_and_nothing_more_is_taken_i
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running(tmp_path, Gated(is_open=lambda _: True)) as parts:
-        await take(parts, said("before"))
+        await take(parts, chat_message("before"))
         await parts.platform.answers("1", 1)
         root = await parts.database.transact(faults.root_page, "message")
         file = parts.database.file
@@ -463,13 +471,13 @@ async def test_a_damaged_file_is_told_to_who_watches_and_nothing_more_is_taken_i
         whole.seek((root - 1) * 4096)
         whole.write(b"\xde\xad\xbe\xef" * 1024)
     async with running(tmp_path, Gated(is_open=lambda _: True)) as parts:
-        question = typed("hi")
+        question = console_message("hi")
         async with parts.service.watch(question.session_key) as events, asyncio.timeout(30):
             await parts.service.submit(question)
             with pytest.raises(StoreError, match="is damaged"):
                 async for _ in events:
                     pass
         with pytest.raises(StoreError, match="is damaged"):
-            await take(parts, said("after"))
+            await take(parts, chat_message("after"))
         assert str(file) in (parts.bus.obstacle or "")
     assert "Traceback" not in caplog.text

@@ -15,7 +15,7 @@ from gateway.core.channel_events import Batch
 from gateway.core.messages import Sender
 from gateway.store.repositories.members import DENIED_KEPT
 from tests.fakes.gated import Gated
-from tests.gateway.parts import Parts, opened, said
+from tests.gateway.parts import Parts, chat_message, opened
 
 ACCESS = AccessControl(None, {("chat", "bot"): ("*",)})
 
@@ -39,7 +39,7 @@ def intake(
 
 
 async def take(intake: Ingestor, text: str, offset: int) -> IngestResult:
-    return await intake.take("chat", "bot", Batch([said(text)], next_offset=offset))
+    return await intake.take("chat", "bot", Batch([chat_message(text)], next_offset=offset))
 
 
 async def test_above_the_limit_nothing_is_taken_until_there_is_room(tmp_path: Path) -> None:
@@ -65,7 +65,9 @@ async def test_a_flood_of_strangers_fills_neither_the_database_nor_the_log(
         closed = AccessControl("chat:7", {("chat", "bot"): ()})
         taking = intake(parts, access=closed)
         for n in range(30):
-            flood = [said("x" * 100, str(m), sender=Sender(str(m))) for m in range(100, 150)]
+            flood = [
+                chat_message("x" * 100, str(m), sender=Sender(str(m))) for m in range(100, 150)
+            ]
             await taking.take("chat", "bot", Batch(flood, next_offset=n))
         assert await parts.count("inbox") == DENIED_KEPT
         assert await parts.count("pairing") == OPEN_CODES
@@ -77,7 +79,7 @@ async def test_a_flood_of_strangers_fills_neither_the_database_nor_the_log(
 async def test_a_code_that_is_delivered_again_is_the_same_one(tmp_path: Path) -> None:
     async with opened(tmp_path, Gated()) as parts:
         taking = intake(parts, access=AccessControl("chat:7", {}))
-        stranger = said("hi", "9", sender=Sender("9"))
+        stranger = chat_message("hi", "9", sender=Sender("9"))
         assert (await taking.take("chat", "bot", Batch([stranger]))).mail_lanes == {
             "chat:bot:9",
             "chat:bot:7",
@@ -111,7 +113,7 @@ async def test_who_keeps_no_message_is_told_that_there_is_no_room(tmp_path: Path
     async with opened(tmp_path, Gated()) as parts:
         full = intake(parts, BackpressureLimits(free_bytes=2**60))
         with pytest.raises(KoreError, match="MB of disk space is free") as refused:
-            await full.take("chat", "bot", Batch([said("a")], waits=False))
+            await full.take("chat", "bot", Batch([chat_message("a")], waits=False))
         assert "not stored" in (refused.value.hint or "")
         assert await parts.count("inbox") == 0
         assert full.obstacle is None

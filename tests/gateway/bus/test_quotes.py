@@ -10,7 +10,7 @@ from agent.providers.scripted import EchoProvider
 from agent.security.taint.taint import BOTH
 from gateway.store.port import Row
 from gateway.store.repositories import sessions
-from tests.gateway.parts import Parts, running, said
+from tests.gateway.parts import Parts, chat_message, running
 from tests.gateway.stored import PRESENT
 
 
@@ -21,8 +21,8 @@ async def answered_sessions(parts: Parts) -> list[Row]:
 async def taint_after(parts: Parts, **quoted: Any) -> str:
     """What a new conversation has taken in that begins with a message which quotes."""
     before = await answered_sessions(parts)
-    await parts.bus.submit(said("/new"))
-    await parts.bus.submit(said("what about this?", **quoted))
+    await parts.bus.submit(chat_message("/new"))
+    await parts.bus.submit(chat_message("what about this?", **quoted))
     async with asyncio.timeout(30):
         while not (new := {*await answered_sessions(parts)} - {*before}):
             await asyncio.sleep(0.005)
@@ -33,7 +33,7 @@ async def taint_after(parts: Parts, **quoted: Any) -> str:
 
 async def test_an_answer_of_ours_brings_its_conversations_taint(tmp_path: Path) -> None:
     async with running(tmp_path, EchoProvider(), allow=("7",), owner="chat:7") as parts:
-        await parts.bus.submit(said("hello"))
+        await parts.bus.submit(chat_message("hello"))
         turn, sent = await parts.until_stored(
             "outbox", "turn_id", "provider_msg", provider_msg=PRESENT
         )

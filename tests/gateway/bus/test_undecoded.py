@@ -11,7 +11,7 @@ from gateway.core.messages import Sender
 from gateway.store.repositories import undecoded_updates
 from tests.fakes.gated import Gated
 from tests.fakes.platform import Platform
-from tests.gateway.parts import Parts, opened, said
+from tests.gateway.parts import Parts, chat_message, opened
 
 LOST = Undecoded("update:5", "KeyError: 'chat' (fields: message)", '{"text": "private"}', "chat:7")
 
@@ -53,7 +53,7 @@ async def test_a_replay_decodes_it_and_its_message_is_stored_once(tmp_path: Path
         seq = await lose(parts)
         with pytest.raises(KoreError, match="still cannot be decoded: KeyError"):
             await parts.service.replay(seq)
-        platform.batch = Batch([said("hi")])
+        platform.batch = Batch([chat_message("hi")])
         assert "queued on chat:bot:1" in await parts.service.replay(seq)
         assert (await parts.service.status())["updates_undecoded"] is None
         assert await parts.count("inbox", lane="chat:bot:1") == 1
@@ -63,7 +63,7 @@ async def test_a_replay_decodes_it_and_its_message_is_stored_once(tmp_path: Path
 
 async def test_a_replay_cut_short_before_the_end_stores_nothing_twice(tmp_path: Path) -> None:
     platform = Later()
-    platform.batch = Batch([said("hi")])
+    platform.batch = Batch([chat_message("hi")])
     async with opened(tmp_path, Gated(), platform=platform) as parts:
         seq = await lose(parts)
         await parts.bus.accept("chat", "bot", platform.batch)
@@ -93,7 +93,7 @@ async def test_a_message_of_an_unknown_kind_is_answered_once_and_starts_no_turn(
     tmp_path: Path,
 ) -> None:
     async with opened(tmp_path, Gated()) as parts:
-        message = said("", unknown=True)
+        message = chat_message("", unknown=True)
         for _ in range(2):
             await parts.bus.accept("chat", "bot", Batch([message]))
         ((text,),) = await parts.stored("outbox", "body")
@@ -103,6 +103,8 @@ async def test_a_message_of_an_unknown_kind_is_answered_once_and_starts_no_turn(
 
 async def test_a_stranger_s_message_of_an_unknown_kind_is_a_stranger_s(tmp_path: Path) -> None:
     async with opened(tmp_path, Gated(), allow=()) as parts:
-        await parts.bus.accept("chat", "bot", Batch([said("", sender=Sender("8"), unknown=True)]))
+        await parts.bus.accept(
+            "chat", "bot", Batch([chat_message("", sender=Sender("8"), unknown=True)])
+        )
         rows = await parts.stored("outbox", "body")
         assert all("kind of message" not in body for (body,) in rows)

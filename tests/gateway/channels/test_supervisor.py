@@ -9,7 +9,7 @@ from gateway.channels.base import Accept
 from gateway.channels.supervisor import ChannelSupervisor
 from gateway.core.channel_events import Batch
 from tests.fakes.platform import Platform
-from tests.gateway.parts import settled
+from tests.gateway.parts import wait_until
 
 KEY = ("chat", "bad")
 
@@ -42,7 +42,7 @@ async def receiving(
     ways = {KEY: bad, ("chat", "good"): good}
     reception = ChannelSupervisor(ways, again_after_s=again_after_s)
     task = asyncio.create_task(reception.run(nowhere))
-    await settled(lambda: good.starts == 1 and bad.starts)
+    await wait_until(lambda: good.starts == 1 and bad.starts)
     try:
         yield reception, lambda: not task.done() and good.starts == 1
     finally:
@@ -56,7 +56,7 @@ async def test_a_refused_token_is_told_and_harms_no_other(
 ) -> None:
     bad = Failing(ConfigError("telegram.token: it was refused", hint="Set another."))
     async with receiving(bad) as (reception, works):
-        await settled(lambda: reception.failures)
+        await wait_until(lambda: reception.failures)
         assert reception.failures == {KEY: "telegram.token: it was refused. Set another."}
         assert works()
     assert "receives nothing" in caplog.text
@@ -66,7 +66,7 @@ async def test_a_refused_token_is_told_and_harms_no_other(
 async def test_a_channel_with_a_bug_is_started_again() -> None:
     bad = Failing(ValueError("a bug"), ValueError("again"))
     async with receiving(bad, again_after_s=0.001) as (reception, works):
-        await settled(lambda: bad.starts == 3 and not reception.failures)
+        await wait_until(lambda: bad.starts == 3 and not reception.failures)
         assert works()
 
 
@@ -74,7 +74,7 @@ async def test_while_it_is_down_the_kind_of_bug_is_shown_and_the_log_has_the_res
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with receiving(Failing(ValueError("https://host/bot1:TOKEN"))) as (reception, works):
-        await settled(lambda: reception.failures)
+        await wait_until(lambda: reception.failures)
         assert "ValueError" in reception.failures[KEY]
         assert "TOKEN" not in reception.failures[KEY]
         assert works()

@@ -11,16 +11,16 @@ from gateway.core.messages import Route
 from gateway.delivery.user_language import UserLanguages
 from tests.fakes.platform import Platform
 from tests.gateway.commands.test_settings import other, told
-from tests.gateway.parts import running, said, typed
+from tests.gateway.parts import chat_message, console_message, running
 
 HANS, HANT = "zh-Hans", "zh-Hant"
 
 
 async def test_an_answer_is_in_the_language_of_the_app_that_asked(tmp_path: Path) -> None:
     async with running(tmp_path, []) as parts:
-        assert await told(parts, said("/stop")) == "Nothing is running."
-        assert await told(parts, said("/stop", language=HANS)) == "当前没有正在进行的任务。"
-        assert await told(parts, said("/stop", language=HANT)) == "目前沒有正在進行的任務。"
+        assert await told(parts, chat_message("/stop")) == "Nothing is running."
+        assert await told(parts, chat_message("/stop", language=HANS)) == "当前没有正在进行的任务。"
+        assert await told(parts, chat_message("/stop", language=HANT)) == "目前沒有正在進行的任務。"
         assert await told(parts, other("/stop", language="tlh")) == "Nothing is running."
 
 
@@ -28,37 +28,39 @@ async def test_what_somebody_chose_counts_in_all_their_chats_and_after_a_restart
     tmp_path: Path,
 ) -> None:
     async with running(tmp_path, []) as parts:
-        assert "简体中文" in await told(parts, said("/language"))
-        assert "简体中文" in await told(parts, said("/language zh-Hans"))
-        assert "没有" in await told(parts, said("/stop", chat="-5", private=False))
+        assert "简体中文" in await told(parts, chat_message("/language"))
+        assert "简体中文" in await told(parts, chat_message("/language zh-Hans"))
+        assert "没有" in await told(parts, chat_message("/stop", chat="-5", private=False))
         assert await told(parts, other("/stop")) == "Nothing is running."
     async with running(tmp_path, []) as parts:
         await parts.database.transact(parts.app.languages.load)
-        assert "没有" in await told(parts, said("/stop", language="en"))
-        assert "Klingon" in await told(parts, said("/language Klingon"))
-        assert "English" in await told(parts, said("/language auto"))
-        assert await told(parts, said("/stop", language="en")) == "Nothing is running."
+        assert "没有" in await told(parts, chat_message("/stop", language="en"))
+        assert "Klingon" in await told(parts, chat_message("/language Klingon"))
+        assert "English" in await told(parts, chat_message("/language auto"))
+        assert await told(parts, chat_message("/stop", language="en")) == "Nothing is running."
 
 
 async def test_a_language_is_known_by_its_usual_names(tmp_path: Path) -> None:
     async with running(tmp_path, []) as parts:
         for name in ("zh-hant", "zh-TW", "繁體中文", "繁體"):
-            assert "繁體中文" in await told(parts, said(f"/language {name}"))
-            assert "English" in await told(parts, said("/language english"))
+            assert "繁體中文" in await told(parts, chat_message(f"/language {name}"))
+            assert "English" in await told(parts, chat_message("/language english"))
 
 
 async def test_a_letter_to_somebody_else_is_in_their_language(tmp_path: Path) -> None:
     """The owner is told of a stranger in the language that the owner's app had."""
     platform = Platform()
     async with running(tmp_path, [], platform=platform, allow=("7",), owner="chat:7") as parts:
-        await told(parts, said("/stop", chat="7", language=HANS))
+        await told(parts, chat_message("/stop", chat="7", language=HANS))
         stranger = other("hello", chat="8", language=HANT)
         await parts.bus.accept("chat", "bot", Batch([stranger]))
         await platform.until(lambda: len(platform.chats["7"]) > 1 and platform.chats["8"])
         assert "想" in platform.chats["7"][-1].text
         assert "認識" in platform.chats["8"][-1].text
         (code,) = re.findall(r"[A-Z2-9]{4}-[A-Z2-9]{4}", platform.chats["8"][-1].text)
-        await parts.bus.accept("chat", "bot", Batch([said(f"/pair approve {code}", chat="7")]))
+        await parts.bus.accept(
+            "chat", "bot", Batch([chat_message(f"/pair approve {code}", chat="7")])
+        )
         await platform.until(lambda: len(platform.chats["8"]) > 1)
         assert not platform.chats["8"][-1].text.isascii()
 
@@ -70,7 +72,7 @@ async def test_what_broke_is_said_in_the_language_of_whoever_asked(tmp_path: Pat
 
     async with running(tmp_path, Broken([])) as parts:
         assert "时发生内部错误，已写入日志；请重试。" in await told(
-            parts, said("hello", language=HANS)
+            parts, chat_message("hello", language=HANS)
         )
 
 
@@ -87,15 +89,15 @@ async def test_a_transaction_speaks_the_language_of_its_caller(tmp_path: Path) -
 
 def test_the_configuration_wins_over_the_app_and_a_choice_over_both() -> None:
     languages = UserLanguages(HANT)
-    assert languages.of(said("x", language="en")) == HANT
+    assert languages.of(chat_message("x", language="en")) == HANT
     assert languages.of_route(Route("chat", "bot", "1")) == HANT
-    assert UserLanguages().of(said("x", language=HANS)) == HANS
-    assert UserLanguages().of(typed("x")) == "en"
+    assert UserLanguages().of(chat_message("x", language=HANS)) == HANS
+    assert UserLanguages().of(console_message("x")) == "en"
 
 
 def test_another_configuration_counts_at_once() -> None:
     languages = UserLanguages()
     languages.configure(HANS)
-    assert languages.of(said("x", language="en")) == HANS
+    assert languages.of(chat_message("x", language="en")) == HANS
     languages.configure("auto")
-    assert languages.of(said("x", language="en")) == "en"
+    assert languages.of(chat_message("x", language="en")) == "en"

@@ -26,7 +26,7 @@ from gateway.core.records import Trace
 from gateway.store.port import Transaction
 from tests.fakes.platform import Platform
 from tests.gateway import stored
-from tests.gateway.parts import Parts, running, said
+from tests.gateway.parts import Parts, chat_message, running
 
 NAMES = [
     "app [id]", "[x] done", "a\\[b\\]c", "\\(x^2\\)", "$x^2$ and $y^2$", "||secret||", "**bold**",
@@ -116,7 +116,7 @@ async def everything(folder: Path, name: str, path: str) -> Shown:
                 await say(f"/{command} {name}")
         for text in (f"/tasks kill {name}", "/new", "/status", "/mode ask"):
             await say(text)
-        await parts.bus.accept("chat", "bot", Batch([said("change it", "7")]))
+        await parts.bus.accept("chat", "bot", Batch([chat_message("change it", "7")]))
         await parts.until_stored("approval", state="open")
         for text in ("/status", f"{name} and more", "/queue", "/stop", f"/model {name}", "/model",
                      "/status", f"/compact {name}"):  # fmt: skip
@@ -145,7 +145,7 @@ class Speaker:
     async def __call__(self, text: str, sender: Sender | None = None) -> None:
         sender = sender or Sender("7", "Ann")
         before = await self._parts.count("outbox")
-        message = said(text, sender.id, sender=sender)
+        message = chat_message(text, sender.id, sender=sender)
         await self._parts.bus.accept(message.channel, message.account, Batch([message]))
         async with asyncio.timeout(30):
             while not await self._parts.database.transact(is_answered, before):

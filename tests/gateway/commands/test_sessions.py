@@ -7,14 +7,14 @@ from agent.providers.scripted import EchoProvider
 from gateway.core.channel_events import Batch
 from gateway.core.messages import Sender
 from gateway.store.repositories import turns
-from tests.gateway.parts import Parts, running, said, typed
+from tests.gateway.parts import Parts, chat_message, console_message, running
 from tests.gateway.stored import like
 
 
 async def tell(parts: Parts, text: str, chat: str = "1", **more: Any) -> str:
     """The newest message of the chat once it has answered."""
     before = len(parts.platform.texts(chat))
-    await parts.bus.accept("chat", "bot", Batch([said(text, chat, **more)]))
+    await parts.bus.accept("chat", "bot", Batch([chat_message(text, chat, **more)]))
     return (await parts.platform.answers(chat, before + 1))[-1]
 
 
@@ -64,7 +64,7 @@ async def test_the_owner_goes_on_in_private_with_what_was_said_at_the_terminal(
     tmp_path: Path,
 ) -> None:
     async with running(tmp_path, EchoProvider(), owner="chat:7") as parts:
-        await parts.service.submit(typed("from the terminal"))
+        await parts.service.submit(console_message("from the terminal"))
         there = await session(parts, "from the terminal")
         assert there in await tell(parts, "/sessions")
         assert there not in await tell(parts, "/sessions", "-5", private=False)
@@ -106,7 +106,7 @@ async def test_a_paused_conversation_says_so_once_and_goes_on_when_told(tmp_path
         here = await session(parts, "one")
         await parts.service.set_session_status(here, "paused")
         assert "paused" in await tell(parts, "two")
-        await parts.bus.accept("chat", "bot", Batch([said("three")]))
+        await parts.bus.accept("chat", "bot", Batch([chat_message("three")]))
         assert "Continuing conversation" in await tell(parts, "/resume")
         answers = await parts.platform.answers("1", 5)
         assert [text for text in answers if "paused" in text] == [answers[1]]

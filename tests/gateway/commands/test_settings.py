@@ -8,13 +8,13 @@ from agent.providers.scripted import ScriptedProvider
 from agent.types import Message, ToolCall, assistant
 from gateway.core.channel_events import Batch
 from gateway.core.messages import InboundMessage, Sender
-from tests.gateway.parts import Parts, running, said, typed
+from tests.gateway.parts import Parts, chat_message, console_message, running
 
 GROUP: dict[str, Any] = {"chat": "-5", "private": False}
 
 
 def other(text: str, **more: Any) -> InboundMessage:
-    return said(text, sender=Sender("8"), **more)
+    return chat_message(text, sender=Sender("8"), **more)
 
 
 async def told(parts: Parts, message: InboundMessage) -> str:
@@ -27,23 +27,23 @@ async def told(parts: Parts, message: InboundMessage) -> str:
 
 async def test_the_mode_is_shown_and_chosen(tmp_path: Path) -> None:
     async with running(tmp_path, ["Hello."], owner="chat:7") as parts:
-        shown = await told(parts, said("/mode"))
+        shown = await told(parts, chat_message("/mode"))
         assert shown.startswith("Mode: `ask`")
         assert all(f"`{mode}`" in shown for mode in ("plan", "ask", "accept-edits", "auto"))
-        assert "`plan`" in await told(parts, said("/plan"))
-        assert (await told(parts, said("/mode"))).startswith("Mode: `plan`")
-        assert "`accept-edits`" in await told(parts, said("/mode accept-edits"))
-        assert "`auto`" in await told(parts, said("/auto"))
-        assert "Unknown mode; choose one of" in await told(parts, said("/mode everything"))
-        assert (await told(parts, said("/mode"))).startswith("Mode: `auto`")
+        assert "`plan`" in await told(parts, chat_message("/plan"))
+        assert (await told(parts, chat_message("/mode"))).startswith("Mode: `plan`")
+        assert "`accept-edits`" in await told(parts, chat_message("/mode accept-edits"))
+        assert "`auto`" in await told(parts, chat_message("/auto"))
+        assert "Unknown mode; choose one of" in await told(parts, chat_message("/mode everything"))
+        assert (await told(parts, chat_message("/mode"))).startswith("Mode: `auto`")
 
 
 async def test_a_new_conversation_begins_with_the_channels_mode(tmp_path: Path) -> None:
     modes: Mapping[str, Any] = {"chat": "plan"}
     async with running(tmp_path, ["Hello."], owner="chat:7", modes=modes) as parts:
-        await told(parts, said("/auto"))
-        await told(parts, said("/new"))
-        assert (await told(parts, said("/mode"))).startswith("Mode: `plan`")
+        await told(parts, chat_message("/auto"))
+        await told(parts, chat_message("/new"))
+        assert (await told(parts, chat_message("/mode"))).startswith("Mode: `plan`")
 
 
 async def test_others_may_tighten_and_in_their_own_chat_go_back(tmp_path: Path) -> None:
@@ -56,9 +56,9 @@ async def test_others_may_tighten_and_in_their_own_chat_go_back(tmp_path: Path) 
 
 async def test_what_the_owner_tightens_in_a_group_stays_tight_for_others(tmp_path: Path) -> None:
     async with running(tmp_path, ["Hello."], owner="chat:7") as parts:
-        await told(parts, said("/plan", **GROUP))
+        await told(parts, chat_message("/plan", **GROUP))
         assert "Only the owner" in await told(parts, other("/mode ask", **GROUP))
-        await told(parts, said("/auto", **GROUP))
+        await told(parts, chat_message("/auto", **GROUP))
         assert (await told(parts, other("/mode", **GROUP))).startswith("Mode: `ask`")
         assert "Mode of this conversation: `plan`" in await told(parts, other("/plan", **GROUP))
 
@@ -73,11 +73,11 @@ async def test_a_turn_runs_in_the_mode_of_its_conversation(tmp_path: Path) -> No
     async with running(tmp_path, provider, owner="chat:7") as parts:
         file = parts.workspace / "a.txt"
         file.write_text("old")
-        await told(parts, said("/plan"))
-        assert await told(parts, said("overwrite it")) == "Done."
+        await told(parts, chat_message("/plan"))
+        assert await told(parts, chat_message("overwrite it")) == "Done."
         assert file.read_text() == "old"
-        await told(parts, said("/mode accept-edits"))
-        assert await told(parts, said("overwrite it")) == "Done."
+        await told(parts, chat_message("/mode accept-edits"))
+        assert await told(parts, chat_message("overwrite it")) == "Done."
         assert file.read_text() == "new"
 
 
@@ -87,7 +87,7 @@ async def test_the_command_line_of_the_console_beats_the_conversation(tmp_path: 
         file = parts.workspace / "a.txt"
         file.write_text("old")
         for mode, content in (("plan", "old"), ("accept-edits", "new")):
-            message = typed("overwrite it", options={"mode": mode})
+            message = console_message("overwrite it", options={"mode": mode})
             await parts.bus.submit(message)
             await parts.until_answered(message)
             assert file.read_text() == content

@@ -8,7 +8,7 @@ from agent.providers.scripted import EchoProvider
 from gateway.commands import command_of, is_at_once
 from gateway.commands.suggestions import suggest
 from gateway.commands.table import COMMANDS, GROUPS
-from tests.gateway.parts import running, said
+from tests.gateway.parts import chat_message, running
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ from tests.gateway.parts import running, said
 )
 def test_a_word_close_to_a_command_is_taken_for_it(typed: str, name: str) -> None:
     assert suggest(typed) == name
-    assert is_at_once(said(typed))
+    assert is_at_once(chat_message(typed))
 
 
 @pytest.mark.parametrize(
@@ -33,24 +33,24 @@ def test_a_word_close_to_a_command_is_taken_for_it(typed: str, name: str) -> Non
     ],
 )
 def test_paths_and_sentences_are_for_the_model(text: str) -> None:
-    assert command_of(said(text)) is None
+    assert command_of(chat_message(text)) is None
 
 
 def test_what_was_forwarded_is_no_slip() -> None:
-    assert command_of(said("/statsu", forwarded=True)) is None
+    assert command_of(chat_message("/statsu", forwarded=True)) is None
 
 
 async def test_the_model_is_not_asked_what_was_meant(tmp_path: Path) -> None:
     async with running(tmp_path, EchoProvider()) as parts:
-        await parts.bus.submit(said("/statsu"))
+        await parts.bus.submit(chat_message("/statsu"))
         await parts.platform.answers("1", 1)
         assert parts.platform.texts("1") == ["Unknown command `/statsu`; did you mean `/status`?"]
         assert await parts.count("message") == 0
-        await parts.bus.submit(said("/nosuch"))
+        await parts.bus.submit(chat_message("/nosuch"))
         unknown = (await parts.platform.answers("1", 2))[1]
         assert unknown == "Unknown command `/nosuch`. /help lists the commands."
         for n, word in enumerate(("/skills", "/mcp list", "/plugin add x", "/doctor", "/exit"), 3):
-            await parts.bus.submit(said(word))
+            await parts.bus.submit(chat_message(word))
             assert "/nosuch" not in (await parts.platform.answers("1", n))[-1]
         assert await parts.count("message") == 0
 
@@ -58,7 +58,7 @@ async def test_the_model_is_not_asked_what_was_meant(tmp_path: Path) -> None:
 async def test_words_of_other_programs_begin_a_new_conversation(tmp_path: Path) -> None:
     async with running(tmp_path, EchoProvider()) as parts:
         for n, word in enumerate(("/new", "/clear", "/Reset"), 1):
-            await parts.bus.submit(said(word))
+            await parts.bus.submit(chat_message(word))
             assert "New conversation" in (await parts.platform.answers("1", n))[-1]
 
 
@@ -66,7 +66,7 @@ async def test_help_names_every_command_once(tmp_path: Path) -> None:
     listed = [name for _, names in GROUPS for name in names]
     assert sorted([*listed, "start"]) == sorted(COMMANDS)
     async with running(tmp_path, EchoProvider()) as parts:
-        await parts.bus.submit(said("/help"))
+        await parts.bus.submit(chat_message("/help"))
         await parts.platform.until(lambda: "/help - " in "".join(parts.platform.texts("1")))
         text = "".join(parts.platform.texts("1"))
         assert all(f"/{name} - " in text for name in listed)

@@ -11,7 +11,7 @@ from agent.providers.scripted import ScriptedProvider
 from agent.types import Message, ToolCall, assistant
 from gateway.core.messages import Sender
 from gateway.core.records import Delivered, WatchEvent
-from tests.gateway.parts import Parts, running, typed
+from tests.gateway.parts import Parts, console_message, running
 from tests.processes import gone, lasting, runs
 
 LANE = "cli:local:main"
@@ -30,7 +30,7 @@ class Console:
         self._watched = watched
 
     async def __call__(self, text: str, sender: str = "7", chat: str = "main") -> str:
-        message = typed(text, chat, sender=Sender(sender), options={"auto": True})
+        message = console_message(text, chat, sender=Sender(sender), options={"auto": True})
         await self._parts.bus.submit(message)
         async with asyncio.timeout(30):
             async for event in self._watched:
@@ -101,7 +101,7 @@ async def test_a_conversation_that_is_closed_ends_what_ran_in_it(tmp_path: Path)
 async def test_a_one_shot_run_leaves_nothing_and_says_what_it_ends(tmp_path: Path) -> None:
     command = lasting()
     model = ScriptedProvider([start(command), "it runs"])
-    said = typed("go", "once-1", options={"auto": True})
+    said = console_message("go", "once-1", options={"auto": True})
     async with running(tmp_path, model) as parts, parts.service.watch(said.session_key) as watched:
         await parts.bus.submit(said)
         told = []

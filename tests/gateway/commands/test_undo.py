@@ -8,7 +8,7 @@ from agent.types import Message, ToolCall, assistant
 from gateway.core.channel_events import Batch
 from gateway.core.messages import InboundMessage, Sender
 from gateway.store.repositories import turns
-from tests.gateway.parts import Parts, running, said
+from tests.gateway.parts import Parts, chat_message, running
 
 
 def writing(content: str, path: str = "a.txt") -> list[Message | str]:
@@ -26,9 +26,9 @@ async def told(parts: Parts, message: InboundMessage) -> str:
 
 async def written(parts: Parts, *contents: str) -> Path:
     """The file, after a turn for each content."""
-    await told(parts, said("/auto"))
+    await told(parts, chat_message("/auto"))
     for _ in contents:
-        assert await told(parts, said("write")) == "Done."
+        assert await told(parts, chat_message("write")) == "Done."
     return parts.workspace / "a.txt"
 
 
@@ -39,14 +39,14 @@ async def test_what_turns_changed_is_undone_and_redone(tmp_path: Path) -> None:
     provider = ScriptedProvider([*writing("one"), *writing("two")])
     async with running(tmp_path, provider, **OWNER) as parts:
         file = await written(parts, "one", "two")
-        assert await told(parts, said("/undo")) == "Restored a.txt."
+        assert await told(parts, chat_message("/undo")) == "Restored a.txt."
         assert file.read_text() == "one"
-        assert await told(parts, said("/undo")) == "Removed a.txt."
+        assert await told(parts, chat_message("/undo")) == "Removed a.txt."
         assert not file.exists()
-        assert "nothing to undo" in await told(parts, said("/undo"))
-        assert "a\\_b.txt" in await told(parts, said("/undo a_b.txt"))
-        assert "No changes to a\\_b.txt" in await told(parts, said("/diff a_b.txt"))
-        assert await told(parts, said("/redo 2")) == "Restored a.txt."
+        assert "nothing to undo" in await told(parts, chat_message("/undo"))
+        assert "a\\_b.txt" in await told(parts, chat_message("/undo a_b.txt"))
+        assert "No changes to a\\_b.txt" in await told(parts, chat_message("/diff a_b.txt"))
+        assert await told(parts, chat_message("/redo 2")) == "Restored a.txt."
         assert file.read_text() == "two"
 
 
@@ -54,7 +54,7 @@ async def test_a_command_that_is_repeated_undoes_once(tmp_path: Path) -> None:
     provider = ScriptedProvider([*writing("one"), *writing("two"), *writing("three")])
     async with running(tmp_path, provider, **OWNER) as parts:
         file = await written(parts, "one", "two", "three")
-        first = await told(parts, said("/undo"))
+        first = await told(parts, chat_message("/undo"))
         ((seq,),) = await parts.stored("inbox", "max(seq)")
         lane = await parts.database.transact(turns.replay, seq)
         before = len(parts.platform.chats["1"])
@@ -69,20 +69,20 @@ async def test_what_somebody_else_changed_is_left_alone_unless_forced(tmp_path: 
     async with running(tmp_path, provider, **OWNER) as parts:
         file = await written(parts, "one", "two")
         file.write_text("theirs")
-        answer = await told(parts, said("/undo"))
+        answer = await told(parts, chat_message("/undo"))
         assert "Skipped a.txt: someone else has changed it since" in answer
         assert "/undo force" in answer
         assert file.read_text() == "theirs"
-        assert await told(parts, said("/undo force a.txt")) == "Restored a.txt."
+        assert await told(parts, chat_message("/undo force a.txt")) == "Restored a.txt."
         assert file.read_text() == "one"
 
 
 async def test_others_undo_nothing_of_the_owners(tmp_path: Path) -> None:
     async with running(tmp_path, ScriptedProvider(writing("one")), **OWNER) as parts:
         group: dict[str, Any] = {"chat": "-5", "private": False}
-        await told(parts, said("/auto", **group))
-        await told(parts, said("write", **group))
-        answer = await told(parts, said("/undo", sender=Sender("8"), **group))
+        await told(parts, chat_message("/auto", **group))
+        await told(parts, chat_message("write", **group))
+        answer = await told(parts, chat_message("/undo", sender=Sender("8"), **group))
         assert "your role does not allow this: only the owner can undo here" in answer
         assert (parts.workspace / "a.txt").read_text() == "one"
 
@@ -91,11 +91,11 @@ async def test_the_differences_are_shown(tmp_path: Path) -> None:
     provider = ScriptedProvider([*writing("one\n"), *writing("two\n")])
     async with running(tmp_path, provider, **OWNER) as parts:
         await written(parts, "one\n", "two\n")
-        whole = await told(parts, said("/diff"))
+        whole = await told(parts, chat_message("/diff"))
         assert "1 file changed: a.txt" in whole
         assert "+two" in whole
         assert "one" not in whole
-        last = await told(parts, said("/diff last"))
+        last = await told(parts, chat_message("/diff last"))
         assert "-one" in last
         assert "+two" in last
 
@@ -104,7 +104,7 @@ async def test_a_long_difference_is_cut(tmp_path: Path) -> None:
     content = "".join(f"line {n}\n" for n in range(5_000))
     async with running(tmp_path, ScriptedProvider(writing(content)), **OWNER) as parts:
         await written(parts, content)
-        await told(parts, said("/diff"))
+        await told(parts, chat_message("/diff"))
         shown = parts.platform.chats["1"]
         await parts.platform.until(lambda: "more lines)" in shown[-1].text)
         assert sum(len(message.text) for message in shown) < 9_000
@@ -113,20 +113,20 @@ async def test_a_long_difference_is_cut(tmp_path: Path) -> None:
 async def test_a_conversation_that_has_not_begun_has_nothing_to_undo(tmp_path: Path) -> None:
     async with running(tmp_path, ScriptedProvider([]), **OWNER) as parts:
         for command in ("/undo", "/redo", "/diff"):
-            assert "has no changes yet" in await told(parts, said(command))
+            assert "has no changes yet" in await told(parts, chat_message(command))
 
 
 async def test_a_rewind_shows_first_what_it_would_change(tmp_path: Path) -> None:
     provider = ScriptedProvider([*writing("one"), *writing("two"), *writing("new", "b.txt")])
     async with running(tmp_path, provider, **OWNER) as parts:
         file = await written(parts, "one", "two", "new")
-        listed = await told(parts, said("/rewind"))
+        listed = await told(parts, chat_message("/rewind"))
         assert listed.count("1 file changed: write") == 3
-        preview = await told(parts, said("/rewind 2"))
+        preview = await told(parts, chat_message("/rewind 2"))
         assert "Would restore a.txt." in preview
         assert "Would remove b.txt." in preview
         assert file.read_text() == "two"
-        assert "Restored a.txt." in await told(parts, said("/rewind 2 files"))
+        assert "Restored a.txt." in await told(parts, chat_message("/rewind 2 files"))
         assert file.read_text() == "one"
         assert not (parts.workspace / "b.txt").exists()
 
@@ -136,9 +136,9 @@ async def test_a_file_is_called_by_its_name_whatever_is_in_it(tmp_path: Path) ->
     provider = ScriptedProvider([*writing("one", names[0]), *writing("two", names[1])])
     async with running(tmp_path, provider, **OWNER) as parts:
         await written(parts, "one", "two")
-        preview = await told(parts, said("/rewind 1"))
+        preview = await told(parts, chat_message("/rewind 1"))
         assert "Would remove Removed \\`two\\`.txt, Restored one.txt." in preview
-        undone = await told(parts, said("/rewind 1 files"))
+        undone = await told(parts, chat_message("/rewind 1 files"))
         assert undone == "Removed Removed \\`two\\`.txt, Restored one.txt."
 
 
@@ -147,7 +147,7 @@ async def test_a_rewind_takes_the_conversation_back_once(tmp_path: Path) -> None
     async with running(tmp_path, provider, **OWNER) as parts:
         file = await written(parts, "one", "two")
         ((session,),) = await parts.stored("binding", "session")
-        answer = await told(parts, said("/rewind 2 both"))
+        answer = await told(parts, chat_message("/rewind 2 both"))
         assert f"/resume {session}" in answer
         ((seq,),) = await parts.stored("inbox", "max(seq)")
         lane = await parts.database.transact(turns.replay, seq)
@@ -160,16 +160,22 @@ async def test_a_rewind_takes_the_conversation_back_once(tmp_path: Path) -> None
         assert await parts.count("session") == 2
         # Up to its answer the first turn is there, and what it changed can still be undone.
         assert await parts.count("message", session=fork) == 4
-        assert "a copy does not include the original's" in await told(parts, said("/rewind"))
-        assert await told(parts, said("and now?")) == "After it."
+        assert "a copy does not include the original's" in await told(
+            parts, chat_message("/rewind")
+        )
+        assert await told(parts, chat_message("and now?")) == "After it."
         assert file.read_text() == "one"
-        assert await told(parts, said("/undo")) == "Removed a.txt."
-        await told(parts, said("/new"))
-        assert "no message to go back to yet" in await told(parts, said("/rewind"))
+        assert await told(parts, chat_message("/undo")) == "Removed a.txt."
+        await told(parts, chat_message("/new"))
+        assert "no message to go back to yet" in await told(parts, chat_message("/rewind"))
 
 
 async def test_a_rewind_to_nowhere_says_what_is_expected(tmp_path: Path) -> None:
     async with running(tmp_path, ScriptedProvider(writing("one")), **OWNER) as parts:
         await written(parts, "one")
-        assert "expected the number of a message, 1 to 1" in await told(parts, said("/rewind 7"))
-        assert "expected \\`files\\` or \\`both\\`" in await told(parts, said("/rewind 1 all"))
+        assert "expected the number of a message, 1 to 1" in await told(
+            parts, chat_message("/rewind 7")
+        )
+        assert "expected \\`files\\` or \\`both\\`" in await told(
+            parts, chat_message("/rewind 1 all")
+        )

@@ -22,7 +22,7 @@ from gateway.core.messages import InboundMessage, Sender
 from gateway.core.records import Delivered, WatchEvent
 from gateway.store.errors import StoreError
 from tests.fakes.gated import Gated
-from tests.gateway.parts import Parts, running, said, typed
+from tests.gateway.parts import Parts, chat_message, console_message, running
 from tests.gateway.store import faults
 
 
@@ -41,11 +41,11 @@ async def parts(tmp_path: Path) -> AsyncIterator[Parts]:
 
 
 def at(opened_chat: str, text: str) -> InboundMessage:
-    return typed(text, opened_chat)
+    return console_message(text, opened_chat)
 
 
 async def test_an_answer_goes_to_the_console_that_asked(parts: Parts) -> None:
-    message = typed("hi")
+    message = console_message("hi")
     async with parts.service.watch(message.session_key) as events:
         await parts.service.submit(message)
         answer = await delivered(events)
@@ -56,7 +56,7 @@ async def test_an_answer_goes_to_the_console_that_asked(parts: Parts) -> None:
 async def test_a_program_that_does_not_read_holds_up_nobody_and_is_told(
     parts: Parts, tmp_path: Path
 ) -> None:
-    path, message = tmp_path / "kore.sock", typed("hi")
+    path, message = tmp_path / "kore.sock", console_message("hi")
     large = ToolResulted("1", "exec", "x" * 1_000_000, False, 0.1)
     async with ControlServer(parts.service, path):
         client = await ControlClient.connect(path)
@@ -74,7 +74,7 @@ async def test_a_program_that_does_not_read_holds_up_nobody_and_is_told(
 
 async def test_a_screen_that_opens_meanwhile_sees_what_the_running_call_is(tmp_path: Path) -> None:
     call = ToolCall("1", "exec", {"command": "sleep 60"}, "")
-    message = typed("go", options={"auto": True})
+    message = console_message("go", options={"auto": True})
     async with running(tmp_path, [assistant("", (call,)), "done"]) as parts:
         lane = message.session_key
         async with asyncio.timeout(30), parts.service.watch(lane) as first:
@@ -97,7 +97,7 @@ async def test_two_consoles_get_places_of_their_own(parts: Parts) -> None:
 
 
 async def test_two_consoles_that_open_at_once_get_places_of_their_own(parts: Parts) -> None:
-    await parts.service.submit(typed("hi"))
+    await parts.service.submit(console_message("hi"))
     await parts.until_stored("turn", state="done")
     async with parts.service.watch("cli:local:main") as events:
         await delivered(events)
@@ -112,7 +112,7 @@ async def test_a_place_that_could_not_be_opened_is_free_again(parts: Parts) -> N
 
 
 async def test_a_console_comes_back_to_what_it_left(parts: Parts) -> None:
-    await parts.service.submit(typed("hi"))
+    await parts.service.submit(console_message("hi"))
     await parts.until_stored("outbox")
     opened = await parts.service.open_console(None, fresh=True)
     assert (opened.chat_id, opened.unfinished) == ("main", True)
@@ -122,7 +122,7 @@ async def test_a_console_comes_back_to_what_it_left(parts: Parts) -> None:
 
 
 async def test_watchers_hear_that_a_conversation_begins_and_that_it_is_closed(parts: Parts) -> None:
-    first, second = typed("hi"), typed("again")
+    first, second = console_message("hi"), console_message("again")
     async with parts.service.watch(first.session_key) as events:
         await parts.service.submit(first)
         created = await anext(events)
@@ -143,7 +143,7 @@ async def test_the_model_of_the_agent_that_is_spoken_with_is_told(tmp_path: Path
     words = ("/status", "/context", "/model offline/echo", "/status")
     async with running(tmp_path, ModelPool("offline/echo", known=(other,))) as parts:
         told = []
-        for message in (typed(word, options={"agent": critic}) for word in words):
+        for message in (console_message(word, options={"agent": critic}) for word in words):
             async with parts.service.watch(message.session_key) as events:
                 await parts.service.submit(message)
                 told.append((await delivered(events)).text)
@@ -153,7 +153,7 @@ async def test_the_model_of_the_agent_that_is_spoken_with_is_told(tmp_path: Path
 
 
 async def test_a_fork_is_a_conversation_that_begins(parts: Parts) -> None:
-    first, fork, second = typed("hi"), typed("/fork"), typed("on")
+    first, fork, second = console_message("hi"), console_message("/fork"), console_message("on")
     async with parts.service.watch(first.session_key) as events:
         for message in (first, fork):
             await parts.service.submit(message)
@@ -187,7 +187,7 @@ async def test_a_paused_session_holds_no_console_up(parts: Parts) -> None:
     await parts.service.set_session_status(session, "paused")
     async with parts.service.watch("cli:local:main") as events:
         for text in ("one", "two"):
-            message = typed(text)
+            message = console_message(text)
             await parts.service.submit(message)
             told = await delivered(events)
             assert (told.event_id, told.kind, told.last) == (message.event_id, "notice", True)
@@ -200,7 +200,7 @@ async def test_a_paused_session_holds_no_console_up(parts: Parts) -> None:
 
 
 async def test_stop_from_a_screen_stops_the_running_turn_only(parts: Parts) -> None:
-    message = typed("long")
+    message = console_message("long")
     lane = message.session_key
     assert not await parts.service.stop_turn(lane)
     async with parts.service.watch(lane) as events:
@@ -212,7 +212,7 @@ async def test_stop_from_a_screen_stops_the_running_turn_only(parts: Parts) -> N
 
 
 async def test_the_status_counts_what_is_under_way(parts: Parts) -> None:
-    await parts.bus.accept("chat", "bot", Batch([said("long")]))
+    await parts.bus.accept("chat", "bot", Batch([chat_message("long")]))
     await parts.until_stored("turn", state="running")
     status = await parts.service.status()
     assert (status["lanes_busy"], status["messages_waiting"]) == (1, 0)
@@ -220,7 +220,7 @@ async def test_the_status_counts_what_is_under_way(parts: Parts) -> None:
 
 
 async def test_a_finished_message_can_be_replayed(parts: Parts) -> None:
-    await parts.bus.accept("chat", "bot", Batch([said("hi")]))
+    await parts.bus.accept("chat", "bot", Batch([chat_message("hi")]))
     await parts.platform.answers("1", 1)
     await parts.until_stored("turn", state="done")
     assert "chat:bot:1" in await parts.service.replay(1)
@@ -235,7 +235,7 @@ async def test_a_backup_is_made_while_it_works(parts: Parts, tmp_path: Path) -> 
 
 async def test_nobody_is_let_in_or_out_by_a_decision_that_was_not_stored(parts: Parts) -> None:
     access = parts.app.access
-    message = said("hi", "8", sender=Sender("8", "Eve"))
+    message = chat_message("hi", "8", sender=Sender("8", "Eve"))
     code = await parts.database.transact(parts.app.codes.ask, message, time.time())
     assert code is not None
     await parts.database.transact(faults.refuse, "INSERT ON note", "the disk is full")

@@ -13,7 +13,7 @@ from gateway.store.repositories import outbox
 from gateway.store.repositories.outbox import OutgoingReply
 from tests.fakes.gated import Gated
 from tests.fakes.platform import Fault, StreamingPlatform
-from tests.gateway.parts import Parts, opened, settled
+from tests.gateway.parts import Parts, opened, wait_until
 from tests.gateway.store import faults
 
 QUICK = PreviewTiming(0, 0, line_after_s=0)
@@ -99,7 +99,7 @@ async def test_an_id_that_the_disk_refused_is_stored_before_the_answer(
     )
     async with shown(parts) as preview:
         preview.feed(TextDelta("one"))
-        await settled(lambda: "disk I/O error" in caplog.text)
+        await wait_until(lambda: "disk I/O error" in caplog.text)
         assert await row(parts) == ("streaming", None, 1)
         await parts.database.transact(faults.allow)
     assert await row(parts) == ("streaming", "1", 0)
@@ -111,7 +111,7 @@ async def test_a_database_that_refuses_ends_the_preview_and_not_the_turn(
     await parts.database.transact(faults.refuse, "INSERT ON outbox", "disk I/O error")
     async with shown(parts) as preview:
         preview.feed(TextDelta("one"))
-        await settled(lambda: "disk I/O error" in caplog.text)
+        await wait_until(lambda: "disk I/O error" in caplog.text)
     assert platform.texts("1") == []
 
 

@@ -27,7 +27,7 @@ from gateway.store.repositories import outbox
 from gateway.store.repositories.outbox import OutgoingReply
 from tests.fakes.gated import Gated
 from tests.fakes.platform import Fault, Platform, StreamingPlatform
-from tests.gateway.parts import Parts, at_work, opened, settled, typed
+from tests.gateway.parts import Parts, at_work, console_message, opened, wait_until
 from tests.gateway.store import faults
 from tests.gateway.stored import above
 
@@ -225,7 +225,7 @@ async def test_what_is_given_up_is_counted_and_told_to_the_owner(
         for text in ("secret a", "secret b"):
             await parts.sender.post(letter(text))
         async with at_work(parts):
-            await settled(lambda: parts.sender.given_up == 2)
+            await wait_until(lambda: parts.sender.given_up == 2)
     (told,) = [record for record in caplog.records if record.levelname == "ERROR"]
     assert "2 parts to chat:bot:1" in told.getMessage()
     assert "blocked" in told.getMessage()
@@ -335,13 +335,13 @@ async def test_mail_for_a_channel_that_does_not_run_rests_untouched(tmp_path: Pa
         await parts.sender.post(
             OutgoingReply("d", Route("telegram", "main", "1"), [OutboundPart("x")])
         )
-        await settled(lambda: parts.sender.routes == 0)
+        await wait_until(lambda: parts.sender.routes == 0)
         assert await parts.stored("outbox", "state", "attempts") == [("pending", 0)]
 
 
 async def test_a_clean_stop_does_not_wait_for_mail_that_nobody_takes(tmp_path: Path) -> None:
     async with opened(tmp_path, Gated()) as parts, at_work(parts):
-        await parts.sender.post(OutgoingReply("d", typed("").route, [OutboundPart("x")]))
+        await parts.sender.post(OutgoingReply("d", console_message("").route, [OutboundPart("x")]))
         await parts.until_stored("outbox", next_at=above(0))
         async with asyncio.timeout(30):
             await parts.sender.flush()
@@ -363,9 +363,9 @@ async def test_a_clean_stop_waits_for_what_is_being_sent(tmp_path: Path) -> None
 
 
 async def test_a_console_that_comes_back_gets_its_mail_at_once(tmp_path: Path) -> None:
-    lane = typed("").session_key
+    lane = console_message("").session_key
     async with opened(tmp_path, Gated()) as parts, at_work(parts):
-        await parts.sender.post(OutgoingReply("d", typed("").route, [OutboundPart("x")]))
+        await parts.sender.post(OutgoingReply("d", console_message("").route, [OutboundPart("x")]))
         await parts.until_stored("outbox", next_at=above(0))
         await parts.change("outbox", {"next_at": time.time() + 3600})
         async with asyncio.timeout(30), parts.service.watch(lane) as events:
@@ -485,7 +485,7 @@ async def test_a_file_is_kept_until_it_is_on_record_that_it_has_arrived(tmp_path
     assert copy.exists()
     async with opened(tmp_path, Gated(), platform=platform) as parts, at_work(parts):
         await parts.until_stored("outbox", state="sent")
-        await settled(lambda: not copy.exists())
+        await wait_until(lambda: not copy.exists())
         assert [shown.repeat for shown in platform.chats["1"]] == [False, True]
         assert await parts.stored("outbox", "dead_reason", state="dead") == []
 
@@ -534,7 +534,7 @@ async def test_no_answer_waits_for_the_reaction_to_the_one_before(
             await parts.sender.post(letter)
         assert await platform.answers("1", many) == [f"answer {n}" for n in range(many)]
         await parts.sender.flush()
-        await settled(lambda: platform.answering >= min(many, AT_ONCE))
+        await wait_until(lambda: platform.answering >= min(many, AT_ONCE))
         assert breaks or platform.answering == AT_ONCE
     assert platform.ended == platform.answering
 
@@ -559,7 +559,7 @@ async def test_what_stays_refused_rests_its_route_until_the_next_start_which_mar
         )
         async with at_work(parts):
             await parts.sender.post(letter("x"))
-            await settled(lambda: "until the next start" in caplog.text)
+            await wait_until(lambda: "until the next start" in caplog.text)
             await parts.sender.post(letter("y"))
             async with asyncio.timeout(30):
                 await parts.sender.flush()

@@ -11,7 +11,7 @@ from agent.providers.base import ModelRequest
 from agent.types import Usage, assistant
 from gateway.core.channel_events import Batch
 from tests.fakes.platform import StreamingPlatform
-from tests.gateway.parts import ended, opened, running, said
+from tests.gateway.parts import cancel_and_wait, chat_message, opened, running
 from tests.gateway.stored import PRESENT
 
 BEGUN = "All of it."
@@ -46,12 +46,12 @@ async def test_after_a_restart_only_what_is_not_shown_is_edited(
         # Nothing is delivered in this life.
         work = asyncio.create_task(parts.bus.run())
         await parts.transaction_ends()
-        await parts.bus.accept("chat", "bot", Batch([said("go")]))
+        await parts.bus.accept("chat", "bot", Batch([chat_message("go")]))
         await platform.until(lambda: ("preview", "1", BEGUN) in platform.calls)
         await parts.until_stored("outbox", provider_msg=PRESENT)
         model.go_on.set()
         await parts.until_stored("turn", state="done")
-        await ended(work)
+        await cancel_and_wait(work)
     async with running(tmp_path, [], platform=platform) as parts:
         await parts.until_stored("outbox", state="sent")
     assert platform.texts("1") == [BEGUN + rest]

@@ -19,7 +19,7 @@ from gateway.runtime.paths import DataDir
 from gateway.store.repositories import inbox
 from gateway.store.repositories.inbox import InboxBatch, InboxEntry
 from tests.fakes.platform import Platform
-from tests.gateway.parts import Parts, ended, opened, said, settled
+from tests.gateway.parts import Parts, cancel_and_wait, chat_message, opened, wait_until
 
 DATA = b"x" * 100
 
@@ -74,18 +74,22 @@ async def test_a_file_that_two_messages_bring_at_once_is_fetched_once(tmp_path: 
     photo = Media("photo", size_bytes=len(DATA), remote="f", unique="u")
     async with opened(tmp_path, [], platform=platform) as parts:
         asked = Media("photo", size_bytes=len(DATA), remote="f", unique="u", quoted=True)
-        await stored(parts, said("[photo]", media=(photo,)), said("what is it?", media=(asked,)))
+        await stored(
+            parts,
+            chat_message("[photo]", media=(photo,)),
+            chat_message("what is it?", media=(asked,)),
+        )
         woken: list[str] = []
         loader = downloader(parts, Inboxes(parts.workspace), woken.append)
         work = asyncio.create_task(loader.run())
-        await settled(lambda: platform.fetches)
+        await wait_until(lambda: platform.fetches)
         # As long as the other needs to begin, too, if it does.
         for _ in range(20):
             await parts.transaction_ends()
             await asyncio.sleep(0.005)
         platform.go.set()
-        await settled(lambda: len(woken) == 2)
-        await ended(work)
+        await wait_until(lambda: len(woken) == 2)
+        await cancel_and_wait(work)
         (file,) = (parts.workspace / "inbox").iterdir()
         assert file.read_bytes() == DATA
         assert platform.fetches == 1
@@ -105,7 +109,7 @@ async def test_a_slow_ear_keeps_no_other_file_waiting(tmp_path: Path) -> None:
 
     async with opened(tmp_path, [], platform=platform) as parts:
         voices = [
-            said("[voice]", str(n), media=(Media("voice", remote="f", unique=f"v{n}"),))
+            chat_message("[voice]", str(n), media=(Media("voice", remote="f", unique=f"v{n}"),))
             for n in range(AT_ONCE + 1)
         ]
         woken: list[str] = []
@@ -113,12 +117,14 @@ async def test_a_slow_ear_keeps_no_other_file_waiting(tmp_path: Path) -> None:
         loader = downloader(parts, inboxes, woken.append, transcribe=transcribe)
         await stored(parts, *voices)
         work = asyncio.create_task(loader.run())
-        await settled(lambda: len(asked) == len(voices))
-        await stored(parts, said("[photo]", "9", media=(Media("photo", remote="f", unique="p"),)))
+        await wait_until(lambda: len(asked) == len(voices))
+        await stored(
+            parts, chat_message("[photo]", "9", media=(Media("photo", remote="f", unique="p"),))
+        )
         loader.notify()
-        await settled(lambda: woken)
+        await wait_until(lambda: woken)
         assert woken == ["chat:bot:9"]
-        await ended(work)
+        await cancel_and_wait(work)
 
 
 async def test_a_file_that_somebody_changed_meanwhile_stays_and_the_other_lies_beside_it(
@@ -136,11 +142,11 @@ async def test_a_file_that_somebody_changed_meanwhile_stays_and_the_other_lies_b
         loader = downloader(parts, Inboxes(workspace), woken.append)
         work = asyncio.create_task(loader.run())
         for _ in range(2):
-            await stored(parts, said("[document]", media=(sent,)))
+            await stored(parts, chat_message("[document]", media=(sent,)))
             loader.notify()
-            await settled(lambda: woken)
+            await wait_until(lambda: woken)
             woken.clear()
-        await ended(work)
+        await cancel_and_wait(work)
         assert changed.read_bytes() == b"changed"
         (beside,) = set(changed.parent.iterdir()) - {changed}
         assert beside.read_bytes() == DATA
@@ -182,11 +188,11 @@ async def test_what_is_on_its_way_when_its_person_is_deleted_does_not_land(
     async with opened(tmp_path, [], platform=platform) as parts:
         workspace = parts.workspace.resolve()
         photo = Media("photo", size_bytes=len(DATA), remote="f", unique="u")
-        await stored(parts, said("[photo]", media=(photo,)))
+        await stored(parts, chat_message("[photo]", media=(photo,)))
         inboxes = Private(workspace, group)
         loader = downloader(parts, inboxes, lambda lane: None, waits_s=(0.0, 0.0))
         work = asyncio.create_task(loader.run())
-        await settled(lambda: platform.fetches)
+        await wait_until(lambda: platform.fetches)
         custodian = UserDataService(
             parts.database,
             DataDir(tmp_path / "home"),
@@ -198,8 +204,8 @@ async def test_what_is_on_its_way_when_its_person_is_deleted_does_not_land(
         )
         await custodian.delete("chat:7", copies=False)
         platform.go.set()
-        await settled(lambda: not loader._busy)
-        await ended(work)
+        await wait_until(lambda: not loader._busy)
+        await cancel_and_wait(work)
         assert [path for path in (workspace / "inbox").rglob("*") if path.is_file()] == []
         assert await parts.stored("outbox", "body") == []
 
@@ -210,8 +216,8 @@ async def test_an_early_part_of_an_album_is_gone_after_a_while(tmp_path: Path) -
         work = asyncio.create_task(loader.run())
         accept = loader.wrap_accept(parts.bus.accept)
         photo = Media("photo", remote="f", unique="u")
-        part = said("[photo]", media=(photo,), album="1:9", follows=True)
+        part = chat_message("[photo]", media=(photo,), album="1:9", follows=True)
         await accept("chat", "bot", Batch([part]))
         assert await parts.count("inbox") == 1
         await parts.until_count(0, "inbox")
-        await ended(work)
+        await cancel_and_wait(work)

@@ -9,7 +9,7 @@ from agent.types import ToolCall, assistant
 from gateway.core.messages import OutboundMessage
 from gateway.store.repositories import sessions
 from tests.fakes.platform import Platform
-from tests.gateway.parts import running, said
+from tests.gateway.parts import chat_message, running
 
 
 class Carrying(Platform):
@@ -37,11 +37,11 @@ async def test_a_caption_holds_no_link_that_could_carry_something_away(tmp_path:
     platform = Carrying()
     async with running(tmp_path, steps, platform=platform, allow=("7",), owner="chat:7") as parts:
         (parts.workspace / "a.txt").write_text("x")
-        await parts.bus.submit(said("hello"))
+        await parts.bus.submit(chat_message("hello"))
         await platform.answers("1", 1)
         ((session,),) = await parts.stored("session", "id")
         await parts.database.transact(sessions.add_taint, session, BOTH)
-        await parts.bus.submit(said("send it"))
+        await parts.bus.submit(chat_message("send it"))
         _, caption, _ = await platform.answers("1", 3)
     assert f"`{link}`" in caption
     assert f"]({link})" not in caption
@@ -54,10 +54,10 @@ async def test_the_name_of_a_file_is_no_link_either(tmp_path: Path) -> None:
     platform = Carrying()
     async with running(tmp_path, steps, platform=platform, allow=("7",), owner="chat:7") as parts:
         (parts.workspace / name).write_text("x")
-        await parts.bus.submit(said("hello"))
+        await parts.bus.submit(chat_message("hello"))
         await platform.answers("1", 1)
         ((session,),) = await parts.stored("session", "id")
         await parts.database.transact(sessions.add_taint, session, BOTH)
-        await parts.bus.submit(said("send it"))
+        await parts.bus.submit(chat_message("send it"))
         await platform.answers("1", 3)
     assert platform.names == ["www_secret_evil_example.txt"]

@@ -18,7 +18,7 @@ from gateway.runtime.paths import DataDir
 from gateway.store.repositories import inbox, outbox, preferences
 from gateway.store.repositories.inbox import InboxBatch, InboxEntry
 from gateway.store.repositories.outbox import OutgoingReply
-from tests.gateway.parts import Parts, opened, said
+from tests.gateway.parts import Parts, chat_message, opened
 from tests.towers import towers
 
 
@@ -31,7 +31,7 @@ async def parcel(parts: Parts, who: str) -> Path:
     copy = parts.database.folder / FOLDER / f"copy{who}"
     copy.parent.mkdir(exist_ok=True)
     copy.write_bytes(b"theirs")
-    message = said("hi", who, sender=Sender(who))
+    message = chat_message("hi", who, sender=Sender(who))
     await parts.database.transact(
         inbox.accept, InboxBatch("chat", "bot", 0.0), [InboxEntry(message, "read")]
     )

@@ -21,7 +21,7 @@ from tests.gateway.access.test_approval_coordinator import (
     seed,
     take,
 )
-from tests.gateway.parts import at_work, opened, running, said
+from tests.gateway.parts import at_work, chat_message, opened, running
 
 DAY_S = 86_400.0
 LETTER = OutgoingReply("d", Route("chat", "bot", "1"), [OutboundPart("x")])
@@ -77,7 +77,7 @@ async def test_a_question_does_not_expire_by_a_jump_of_the_clock(
     model = [assistant("", (change("1"), change("2", "b.txt"))), "done"]
     (tmp_path / "workspace" / "b.txt").write_text("old\n")
     async with running(tmp_path, model, owner=OWNER, platform=Asking()) as parts:
-        await take(parts, said("go"))
+        await take(parts, chat_message("go"))
         first = await question(parts)
         jump(DAY_S)
         assert await parts.service.answer_approval(first.nonce, "once", "cli:0")
@@ -94,7 +94,7 @@ async def test_a_question_is_open_no_longer_for_a_clock_that_was_set_back(
     seed(tmp_path)
     model = [assistant("", (change("1"),)), "done"]
     async with running(tmp_path, model, owner=OWNER, platform=Asking()) as parts:
-        await take(parts, said("go"))
+        await take(parts, chat_message("go"))
         await question(parts)
     jump(-DAY_S)
     async with running(tmp_path, model, owner=OWNER, platform=Asking()) as parts:

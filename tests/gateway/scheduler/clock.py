@@ -10,7 +10,7 @@ from typing import Any
 from agent.providers.base import Provider
 from agent.providers.scripted import Step
 from gateway.container import Timing
-from tests.gateway.parts import Parts, ended, running, said, settled
+from tests.gateway.parts import Parts, cancel_and_wait, chat_message, running, wait_until
 from tests.gateway.stored import below
 
 
@@ -42,15 +42,15 @@ class Kept:
     async def asked(self, text: str, chat: str = "1", **more: Any) -> str:
         """What is answered to a message there, once it is."""
         before = len(self.shown(chat))
-        await self.parts.bus.submit(said(text, chat, **more))
-        await settled(lambda: len(self.shown(chat)) > before)
+        await self.parts.bus.submit(chat_message(text, chat, **more))
+        await wait_until(lambda: len(self.shown(chat)) > before)
         return self.shown(chat)[-1]
 
     def shown(self, chat: str = "1") -> list[str]:
         return [message.text for message in self.parts.platform.chats[chat]]
 
     async def until_shown(self, count: int, chat: str = "1") -> list[str]:
-        await settled(lambda: len(self.shown(chat)) >= count, 20)
+        await wait_until(lambda: len(self.shown(chat)) >= count, 20)
         return self.shown(chat)
 
     async def states(self, job: int = 1) -> list[tuple[Any, ...]]:
@@ -84,4 +84,4 @@ async def kept(
         try:
             yield Kept(parts, clock)
         finally:
-            await ended(task)
+            await cancel_and_wait(task)

@@ -9,7 +9,7 @@ from gateway.channels.base import NotSent, Refused
 from gateway.store.repositories import jobs
 from tests.fakes.gated import Gated
 from tests.fakes.platform import Fault
-from tests.gateway.parts import said, settled
+from tests.gateway.parts import chat_message, wait_until
 from tests.gateway.scheduler.clock import Clock, kept
 from tests.gateway.stored import below
 
@@ -63,7 +63,7 @@ async def test_a_prompt_is_a_turn_whose_answer_is_told_in_the_chat(tmp_path: Pat
         asked = model.requests[-1].messages
         assert "how is the weather?" in asked[-1].text
         assert any("hello" in message.text for message in asked), "it is the chat's conversation"
-        await settled(lambda: place.parts.bus.lanes == 0)
+        await wait_until(lambda: place.parts.bus.lanes == 0)
         assert await place.states() == [("ran",)]
 
 
@@ -75,7 +75,7 @@ async def test_a_prompt_may_have_a_conversation_of_its_own_each_time(tmp_path: P
         for n in (3, 4):
             place.clock.ahead += 3_600
             await place.until_shown(n)
-            await settled(lambda: place.parts.bus.lanes == 0)
+            await wait_until(lambda: place.parts.bus.lanes == 0)
         assert [len(request.messages) for request in model.requests] == [1, 1, 1]
 
 
@@ -89,17 +89,17 @@ async def test_a_stop_in_its_chat_ends_a_job_that_is_at_work_and_keeps_what_wait
         await place.asked("/cron ask --own every 1h sing")
         place.clock.ahead += 3_601
         for job in ("count", "sing"):
-            await settled(lambda job=job: any(job in asked for asked in model.asked), 30)
+            await wait_until(lambda job=job: any(job in asked for asked in model.asked), 30)
         model.let_go("and now?")
-        await place.parts.bus.submit(said("and now?"))
+        await place.parts.bus.submit(chat_message("and now?"))
         # Elsewhere a stop does not reach it.
         assert await place.asked("/stop", "2") == "Nothing is running."
         assert model.running == 2
-        await place.parts.bus.submit(said("/stop"))
+        await place.parts.bus.submit(chat_message("/stop"))
         shown = await place.until_shown(6)
         assert sorted("⏹ Stopped." in text for text in shown[3:]) == [False, True, True]
         assert any("and now?" in text for text in shown[3:])
-        await settled(lambda: place.parts.bus.lanes == 0, 30)
+        await wait_until(lambda: place.parts.bus.lanes == 0, 30)
         assert model.running == 0
         assert await place.states(1) == await place.states(2) == [("ran",)]
 
@@ -217,7 +217,7 @@ async def test_a_job_that_fails_again_and_again_is_switched_off_and_its_chat_tol
         for n in range(3):
             place.clock.ahead += 3_600
             await place.until_shown(2 + n)
-            await settled(lambda: place.parts.bus.lanes == 0)
+            await wait_until(lambda: place.parts.bus.lanes == 0)
         assert "failed 3 times in a row and was disabled" in (await place.until_shown(5))[-1]
         assert await place.parts.stored("job", "state") == [("failed",)]
         assert "disabled" in await place.asked("/cron")
@@ -245,7 +245,7 @@ async def test_run_now_changes_nothing_about_the_rule(tmp_path: Path) -> None:
         await place.asked("/cron add every 1h stretch")
         (before,) = await place.parts.stored("job", "slot_at")
         await place.asked("/cron run 1")
-        await settled(lambda: "⏰ stretch" in place.shown())
+        await wait_until(lambda: "⏰ stretch" in place.shown())
         assert await place.parts.stored("job", "slot_at") == [before]
 
 
@@ -312,8 +312,8 @@ async def test_of_somebody_who_is_deleted_no_job_is_left(tmp_path: Path) -> None
         await place.asked("/cron zone Asia/Tokyo", "7")
         await place.asked("/cron add every 1h stretch", "7")
         await place.asked("/cron run 1", "7")
-        await settled(lambda: "⏰ stretch" in place.shown("7"))
-        await settled(lambda: not place.parts.sender.routes)
+        await wait_until(lambda: "⏰ stretch" in place.shown("7"))
+        await wait_until(lambda: not place.parts.sender.routes)
         database = place.parts.database
         assert (
             "stretch" in (await database.transact(user_export.export_rows, "chat:7"))["jobs.jsonl"]

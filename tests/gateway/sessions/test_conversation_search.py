@@ -18,7 +18,7 @@ from gateway.store.repositories.claims import TurnClaim
 from gateway.store.sqlite.engine import SqliteStore
 from tests.fakes.rehearsing_store import RehearsingStore
 from tests.gateway import stored
-from tests.gateway.parts import said, typed
+from tests.gateway.parts import chat_message, console_message
 from tests.gateway.store import faults
 from tests.gateway.store.repositories.test_search import talk
 
@@ -56,7 +56,7 @@ async def canaries(database: SqliteStore) -> SqliteStore:
 
 
 async def test_the_owner_in_private_finds_this_chat_and_the_terminal(canaries: SqliteStore) -> None:
-    assert await found(canaries, "canary", said("x", sender=OWNER)) == [
+    assert await found(canaries, "canary", chat_message("x", sender=OWNER)) == [
         "canary at the terminal",
         "canary of the owner",
     ]
@@ -65,7 +65,7 @@ async def test_the_owner_in_private_finds_this_chat_and_the_terminal(canaries: S
 async def test_the_owner_at_the_terminal_finds_their_own_and_nobody_elses(
     canaries: SqliteStore,
 ) -> None:
-    assert await found(canaries, "canary", typed("x", sender=Sender("0"))) == [
+    assert await found(canaries, "canary", console_message("x", sender=Sender("0"))) == [
         "canary at the terminal",
         "canary of the owner",
         "canary of the owner in a group",
@@ -74,23 +74,25 @@ async def test_the_owner_at_the_terminal_finds_their_own_and_nobody_elses(
 
 
 async def test_somebody_else_finds_their_own_of_this_chat(canaries: SqliteStore) -> None:
-    assert await found(canaries, "canary", said("x", "2", sender=EIGHT)) == ["canary of eight"]
+    assert await found(canaries, "canary", chat_message("x", "2", sender=EIGHT)) == [
+        "canary of eight"
+    ]
 
 
 @pytest.mark.parametrize(("sender", "whose"), [(OWNER, "the owner"), (EIGHT, "eight")])
 async def test_in_a_group_nothing_is_found_that_was_said_elsewhere(
     canaries: SqliteStore, sender: Sender, whose: str
 ) -> None:
-    message = said("x", "-5", sender=sender, private=False)
+    message = chat_message("x", "-5", sender=sender, private=False)
     assert await found(canaries, "canary", message) == [f"canary of {whose} in a group"]
 
 
 async def test_nothing_is_searched_any_more_once_somebody_else_has_joined_the_turn(
     canaries: SqliteStore,
 ) -> None:
-    find = recall(canaries, said("x", "-5", sender=OWNER, private=False))
+    find = recall(canaries, chat_message("x", "-5", sender=OWNER, private=False))
     assert len(await find("canary", 5)) == 1
-    find.claim.messages.append(said("y", "-5", sender=EIGHT, private=False))
+    find.claim.messages.append(chat_message("y", "-5", sender=EIGHT, private=False))
     with pytest.raises(KoreError, match="several people"):
         await find("canary", 5)
 
@@ -101,17 +103,17 @@ async def test_who_joins_while_older_messages_are_entered_counts(database: Sqlit
         search.forget_all(tx)
 
     await database.transact(store)
-    find = recall(database, said("x", "-5", sender=OWNER, private=False))
+    find = recall(database, chat_message("x", "-5", sender=OWNER, private=False))
     under_way = asyncio.create_task(find("canary", 5))
     await asyncio.sleep(0)  # until it waits for the index
-    find.claim.messages.append(said("y", "-5", sender=EIGHT, private=False))
+    find.claim.messages.append(chat_message("y", "-5", sender=EIGHT, private=False))
     with pytest.raises(KoreError, match="several people"):
         await under_way
 
 
 async def test_one_word_will_do_when_no_message_holds_all(database: SqliteStore) -> None:
     await database.transact(talk, "the castle on the hill", "a boat")
-    message = said("x", sender=OWNER)
+    message = chat_message("x", sender=OWNER)
     assert await found(database, "castle in Lisbon?", message) == ["the castle on the hill"]
     assert await found(database, "zebra crossing", message) == []
 
@@ -126,7 +128,7 @@ async def test_the_question_is_no_answer_to_itself(database: SqliteStore) -> Non
         return session, turn
 
     session, turn = await database.transact(store)
-    find = recall(database, said("x", sender=OWNER))
+    find = recall(database, chat_message("x", sender=OWNER))
     find = replace(find, claim=replace(find.claim, session=session, turn=turn))
     assert [one.text for one in await find("canary", 1)] == ["canary before"]
 
@@ -137,13 +139,13 @@ async def test_what_was_said_before_there_was_an_index_is_found(database: Sqlite
         faults.empty_index(tx)
 
     await database.transact(store)
-    assert await found(database, "canary 1199", said("x", sender=OWNER)) == ["canary 1199"]
+    assert await found(database, "canary 1199", chat_message("x", sender=OWNER)) == ["canary 1199"]
 
 
 async def test_what_a_conversation_had_taken_in_comes_along(database: SqliteStore) -> None:
     stranger: frozenset[Taint] = frozenset({"untrusted"})
     session = await database.transact(talk, "canary")
     await database.transact(sessions.add_taint, session, stranger)
-    (hit,) = await recall(database, said("x", sender=OWNER))("canary", 5)
+    (hit,) = await recall(database, chat_message("x", sender=OWNER))("canary", 5)
     assert hit.place.endswith(f"the person in session {session}")
     assert (hit.text, hit.taint) == ("canary", stranger)

@@ -19,7 +19,7 @@ from gateway.store.repositories.inbox import InboxBatch, InboxEntry
 from gateway.store.repositories.outbox import OutgoingReply, PendingPart
 from gateway.store.sqlite.engine import SqliteStore, connect
 from gateway.store.sqlite.rekey import rekey
-from tests.gateway.parts import said
+from tests.gateway.parts import chat_message
 from tests.gateway.store.transactions import open_transaction
 
 CANARY = "canary in a mine"
@@ -32,7 +32,7 @@ def _cipher(key: bytes = KEY) -> Cipher:
 
 def _fill(tx: Transaction) -> tuple[TurnClaim, str]:
     """A turn with a call, its result and an answer in the outbox, every text with the canary."""
-    asked = said(f"ask {CANARY}", event_id="1:1", message_id="1")
+    asked = chat_message(f"ask {CANARY}", event_id="1:1", message_id="1")
     arrival = InboxBatch(asked.channel, asked.account, 1.0, 5)
     inbox.accept(tx, arrival, [InboxEntry(asked)])
     undecoded_updates.keep(tx, arrival, [Undecoded("9", "cannot be read", "a raw secret")])
@@ -77,8 +77,8 @@ def test_everything_that_was_said_comes_back_and_nothing_lies_readable(tmp_path:
 
 def test_an_edit_of_a_waiting_message_is_sealed_for_its_row(tmp_path: Path) -> None:
     with open_transaction(tmp_path / "kore.db", cipher=_cipher()) as tx:
-        first = said("before", event_id="1:1", message_id="1")
-        edit = said(CANARY, event_id="1:1:7", message_id="1", edited=True)
+        first = chat_message("before", event_id="1:1", message_id="1")
+        edit = chat_message(CANARY, event_id="1:1:7", message_id="1", edited=True)
         for one in (first, edit):
             inbox.accept(tx, InboxBatch(one.channel, one.account, 1.0), [InboxEntry(one)])
         claim = claims.claim(tx, first.session_key, 1.0, lambda _: False, lambda m: user("-"))
@@ -102,9 +102,11 @@ def test_sealed_texts_do_not_open_elsewhere(tmp_path: Path) -> None:
 def test_a_pairing_letter_is_forgotten_and_stays_no_obstacle(tmp_path: Path) -> None:
     path = tmp_path / "kore.db"
     with open_transaction(path, cipher=_cipher()) as tx:
-        letter = OutgoingReply("pair:1", said("x").route, [OutboundPart("your code is ABCD")])
+        letter = OutgoingReply(
+            "pair:1", chat_message("x").route, [OutboundPart("your code is ABCD")]
+        )
         outbox.put(tx, None, [letter], 1.0)
-        due = outbox.head(tx, said("x").session_key, 9.0)
+        due = outbox.head(tx, chat_message("x").session_key, 9.0)
         assert isinstance(due, PendingPart)
         outbox.sent(tx, due.seq, "77", "lane", 9.0)
         assert tx.one("SELECT body, entities FROM outbox") == ("", "[]")

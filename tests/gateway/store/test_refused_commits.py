@@ -14,7 +14,7 @@ from gateway.store.port import Transaction
 from gateway.store.repositories import members, preferences
 from gateway.store.sqlite.engine import SqliteStore
 from tests.fakes.rehearsing_store import RehearsingStore
-from tests.gateway.parts import said
+from tests.gateway.parts import chat_message
 
 NOW = 1_000_000.0
 
@@ -33,7 +33,7 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
 async def test_nobody_is_let_in_by_an_approval_that_was_not_stored(store: SqliteStore) -> None:
     access = AccessControl(None, {("chat", "bot"): ()})
     pairing = PairingCodes(access)
-    message = said("hi", "8", sender=Sender("8", "Eve"))
+    message = chat_message("hi", "8", sender=Sender("8", "Eve"))
     code = await store.transact(pairing.ask, message, NOW)
     assert code is not None
 
@@ -51,7 +51,7 @@ async def test_nobody_is_let_in_by_an_approval_that_was_not_stored(store: Sqlite
 
 
 async def test_a_language_that_was_not_stored_is_stored_the_next_time(store: SqliteStore) -> None:
-    languages, message = UserLanguages(), said("你好", language="zh-Hans")
+    languages, message = UserLanguages(), chat_message("你好", language="zh-Hans")
 
     def refused(tx: Transaction) -> None:
         languages.record_client_language(tx, message)

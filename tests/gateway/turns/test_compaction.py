@@ -17,7 +17,7 @@ from agent.types import Message, Text, ToolCall, assistant, user
 from gateway.store.repositories import session_admin, sessions, turns, windows
 from gateway.store.repositories.windows import StoredSummary
 from tests.gateway import stored
-from tests.gateway.parts import Parts, opened, running, said, settled
+from tests.gateway.parts import Parts, chat_message, opened, running, wait_until
 
 LANE = "chat:bot:1"
 BIG = "word " * 400
@@ -47,7 +47,7 @@ def small(provider: ScriptedProvider, window: int = 8_000) -> ModelPool:
 
 async def ask(parts: Parts, text: str) -> None:
     """Ask, and wait for the answer to be on disk."""
-    message = said(text)
+    message = chat_message(text)
     await parts.bus.submit(message)
     await parts.until_answered(message)
 
@@ -96,7 +96,7 @@ async def test_a_chat_is_not_told_of_every_summary(tmp_path: Path) -> None:
     async with running(tmp_path, small(Speaks(["One."] * 50))) as parts:
         for n in range(20):
             await ask(parts, f"question {n} {BIG}")
-            await settled(lambda: not parts.app.compactions._under_way)
+            await wait_until(lambda: not parts.app.compactions._under_way)
         summaries = await parts.count("summary")
         notices = await parts.count("outbox", kind="notice")
         assert summaries > 2
@@ -109,7 +109,9 @@ async def test_a_message_meanwhile_is_answered_and_the_summary_still_fits(tmp_pa
     async with running(tmp_path, small(model, 28_000)) as parts:
         while not model.asked_now.is_set():
             await ask(parts, f"question {BIG}")
-            await settled(lambda: model.asked_now.is_set() or not parts.app.compactions._under_way)
+            await wait_until(
+                lambda: model.asked_now.is_set() or not parts.app.compactions._under_way
+            )
         await ask(parts, "meanwhile")
         model.go.set()
         await parts.until_stored("summary")
@@ -128,11 +130,11 @@ async def test_a_turn_without_room_waits_for_the_summary_under_way(tmp_path: Pat
         with parts.events.watch(LANE) as seen:
             while not model.asked_now.is_set():
                 await ask(parts, f"question {BIG}")
-                await settled(
+                await wait_until(
                     lambda: model.asked_now.is_set() or not parts.app.compactions._under_way
                 )
-            await parts.bus.submit(said("word " * 8_000))
-            await settled(
+            await parts.bus.submit(chat_message("word " * 8_000))
+            await wait_until(
                 lambda: any(one.awaited for one in parts.app.compactions._running.values())
             )
             model.go.set()
@@ -158,9 +160,13 @@ async def test_compact_answers_with_the_summary_that_is_under_way_already(tmp_pa
     async with running(tmp_path, small(model, 20_000)) as parts:
         while not model.asked_now.is_set():
             await ask(parts, f"question {BIG}")
-            await settled(lambda: model.asked_now.is_set() or not parts.app.compactions._under_way)
-        await parts.bus.submit(said("/compact"))
-        await settled(lambda: any(one.answered for one in parts.app.compactions._running.values()))
+            await wait_until(
+                lambda: model.asked_now.is_set() or not parts.app.compactions._under_way
+            )
+        await parts.bus.submit(chat_message("/compact"))
+        await wait_until(
+            lambda: any(one.answered for one in parts.app.compactions._running.values())
+        )
         model.go.set()
         await parts.platform.until(
             lambda: "older messages were summarized" in " ".join(parts.platform.texts("1"))
@@ -182,9 +188,9 @@ async def test_a_turn_in_another_chat_waits_for_the_summary_of_a_command(tmp_pat
     model = Gated(["They asked a lot.", "Again."])
     async with running(tmp_path, small(model, 20_000)) as parts:
         await fill(parts, 4)
-        await settled(lambda: not parts.app.compactions._under_way)
+        await wait_until(lambda: not parts.app.compactions._under_way)
         session = await session_of(parts)
-        await parts.bus.submit(said("/compact"))
+        await parts.bus.submit(chat_message("/compact"))
         async with asyncio.timeout(30):
             await model.asked_now.wait()
         joined = asyncio.ensure_future(parts.app.compactions.join(session))
@@ -245,7 +251,7 @@ async def test_a_summary_that_fails_costs_no_answer_and_is_not_tried_for_ever(
     async with running(tmp_path, small(model)) as parts:
         for n in range(30):
             await ask(parts, f"question {n} {BIG}")
-            await settled(lambda: not parts.app.compactions._under_way)
+            await wait_until(lambda: not parts.app.compactions._under_way)
         assert await parts.count("summary") == 0
         # Three in the background; from then on only where a turn has no room left.
         cuts = sum("left out" in str(r.messages[0].content[0]) for r in model.requests)
@@ -258,7 +264,7 @@ async def test_compact_asks_for_what_is_to_be_kept(tmp_path: Path) -> None:
     model = Speaks(["The colours are green and blue."])
     async with running(tmp_path, small(model, 100_000)) as parts:
         await fill(parts, 4)
-        await parts.bus.submit(said("/compact the colours"))
+        await parts.bus.submit(chat_message("/compact the colours"))
         await parts.platform.until(
             lambda: "older messages were summarized" in " ".join(parts.platform.texts("1"))
         )
@@ -272,10 +278,10 @@ async def test_compact_asks_for_what_is_to_be_kept(tmp_path: Path) -> None:
 
 async def test_compact_says_so_when_there_is_nothing_to_gain(tmp_path: Path) -> None:
     async with running(tmp_path, small(Speaks([]))) as parts:
-        await parts.bus.submit(said("/compact"))
+        await parts.bus.submit(chat_message("/compact"))
         await parts.platform.until(lambda: "nothing" in " ".join(parts.platform.texts("1")))
         await ask(parts, "hi")
-        await parts.bus.submit(said("/compact"))
+        await parts.bus.submit(chat_message("/compact"))
         await parts.platform.until(lambda: "newest" in " ".join(parts.platform.texts("1")))
 
 
@@ -283,7 +289,7 @@ async def test_compact_that_fails_says_that_nothing_was_changed(tmp_path: Path) 
     async with running(tmp_path, small(Speaks([""]), 100_000)) as parts:
         await fill(parts, 4)
         before = (await window_of(parts, await session_of(parts))).messages
-        await parts.bus.submit(said("/compact"))
+        await parts.bus.submit(chat_message("/compact"))
         await parts.platform.until(lambda: "⚠️" in " ".join(parts.platform.texts("1")))
         told = parts.platform.texts("1")[-1]
         assert "Nothing was changed: the model returned no summary" in told
@@ -293,7 +299,7 @@ async def test_compact_that_fails_says_that_nothing_was_changed(tmp_path: Path) 
 async def test_context_shows_what_fills_the_window(tmp_path: Path) -> None:
     async with running(tmp_path, small(Speaks(["Summary."]), 100_000)) as parts:
         await fill(parts, 4)
-        await parts.bus.submit(said("/context"))
+        await parts.bus.submit(chat_message("/context"))
         await parts.platform.until(lambda: "100,000 tokens" in " ".join(parts.platform.texts("1")))
         shown = parts.platform.texts("1")[-1]
         for part in ("prompt", "tools", "memory", "summary", "messages", "results", "free"):

@@ -6,13 +6,13 @@ from pathlib import Path
 from agent.providers.scripted import EchoProvider
 from gateway.turns.disclosure_budget import StoredDisclosureBudget
 from gateway.turns.prompt import is_said
-from tests.gateway.parts import running, said, typed
+from tests.gateway.parts import chat_message, console_message, running
 from tests.gateway.turns.test_subagents import answered, task
 
 
 async def test_only_what_a_person_says_renews_it(tmp_path: Path) -> None:
     async with running(tmp_path, EchoProvider()) as parts:
-        await parts.bus.submit(typed("hello"))
+        await parts.bus.submit(console_message("hello"))
         await answered(parts)
         ((session,),) = await parts.stored("session", "id")
         assert await StoredDisclosureBudget(parts.database, session).spend(15)
@@ -23,14 +23,14 @@ async def test_only_what_a_person_says_renews_it(tmp_path: Path) -> None:
         fork = await parts.service.fork_session(session)
         assert not await StoredDisclosureBudget(parts.database, fork).spend(1)
         assert not await budget.spend(1)
-        await parts.bus.submit(typed(task("hello")))
+        await parts.bus.submit(console_message(task("hello")))
         # The fork has a copy of the first answer.
         await answered(parts, 3)
         assert await budget.spend(15)
 
 
 def test_what_nobody_says_is_told_from_what_a_person_does() -> None:
-    message = said("Good morning")
+    message = chat_message("Good morning")
     assert is_said(message)
     assert is_said(replace(message, job=1))
     assert not is_said(replace(message, job=1, options={"by_model": True}))

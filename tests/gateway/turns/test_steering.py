@@ -17,7 +17,7 @@ from gateway.core.messages import InboundMessage, Sender
 from gateway.store.repositories import sessions
 from tests.fakes.gated import Gated
 from tests.gateway.access.test_approval_coordinator import OWNER, Asking, change, question, seed
-from tests.gateway.parts import Parts, running, said, settled, typed
+from tests.gateway.parts import Parts, chat_message, console_message, running, wait_until
 from tests.gateway.stored import like
 
 
@@ -68,7 +68,7 @@ async def history(parts: Parts) -> list[Message]:
 
 
 async def steered(parts: Parts, mode: str = "steer") -> None:
-    await take(parts, said(f"/queue {mode}"))
+    await take(parts, chat_message(f"/queue {mode}"))
     assert mode in (await parts.platform.answers("1", 1))[0]
 
 
@@ -76,10 +76,10 @@ async def test_a_message_steers_the_turn_that_runs(tmp_path: Path) -> None:
     model = Paced(looks(), "In green, then.")
     async with running(tmp_path, model) as parts:
         await steered(parts)
-        await take(parts, said("paint it"))
+        await take(parts, chat_message("paint it"))
         await model.was_asked(1)
         async with parts.service.watch("chat:bot:1") as events:
-            await take(parts, said("rather in green"))
+            await take(parts, chat_message("rather in green"))
             model.let_go(2)
             async with asyncio.timeout(30):
                 async for event in events:
@@ -101,9 +101,9 @@ async def test_a_message_steers_the_turn_that_runs(tmp_path: Path) -> None:
 async def test_by_default_a_message_waits_for_its_own_turn(tmp_path: Path) -> None:
     model = Paced(looks(), "one is done", "two is done")
     async with running(tmp_path, model) as parts:
-        await take(parts, said("one"))
+        await take(parts, chat_message("one"))
         await model.was_asked(1)
-        await take(parts, said("two"))
+        await take(parts, chat_message("two"))
         model.let_go(3)
         answers = await parts.platform.answers("1", 2)
         assert answers == ["Let me see.\n\none is done", "two is done"]
@@ -116,9 +116,9 @@ async def test_waiting_messages_are_joined_where_that_is_chosen(
     model = Gated()
     async with running(tmp_path, model) as parts:
         await steered(parts, "join")
-        await take(parts, said("one"))
+        await take(parts, chat_message("one"))
         await model.was_asked("one")
-        await take(parts, said("two"), said("three"))
+        await take(parts, chat_message("two"), chat_message("three"))
         model.let_go()
         answers = await parts.platform.answers("1", 3)
         assert answers[1:] == ["re: one", "re: two\n\nthree"]
@@ -128,12 +128,12 @@ async def test_a_burst_gets_one_answer_where_messages_are_joined(tmp_path: Path)
     model = Paced("to one alone", "to both", "to all three")
     async with running(tmp_path, model) as parts:
         await steered(parts, "join")
-        await take(parts, said("one"))
+        await take(parts, chat_message("one"))
         await model.was_asked(1)
-        await take(parts, said("two"))
+        await take(parts, chat_message("two"))
         model.let_go()
         await model.was_asked(2)
-        await take(parts, said("three"))
+        await take(parts, chat_message("three"))
         model.let_go(2)
         assert (await parts.platform.answers("1", 2))[1:] == ["to all three"]
         assert [m.text for m in model.requests[-1].messages] == ["one", "two", "three"]
@@ -146,9 +146,9 @@ async def test_a_command_in_a_burst_keeps_its_place(tmp_path: Path) -> None:
     model = Paced("to one", "to three")
     async with running(tmp_path, model) as parts:
         await steered(parts, "join")
-        await take(parts, said("one"))
+        await take(parts, chat_message("one"))
         await model.was_asked(1)
-        await take(parts, said("/rename burst"), said("three"))
+        await take(parts, chat_message("/rename burst"), chat_message("three"))
         model.let_go(2)
         answers = await parts.platform.answers("1", 4)
         assert (answers[1], answers[3]) == ("to one", "to three")
@@ -158,11 +158,11 @@ async def test_what_follows_a_call_is_no_burst(tmp_path: Path) -> None:
     model = Paced(looks(), "to one", "to two")
     async with running(tmp_path, model) as parts:
         await steered(parts, "join")
-        await take(parts, said("one"))
+        await take(parts, chat_message("one"))
         await model.was_asked(1)
         model.let_go()
         await model.was_asked(2)
-        await take(parts, said("two"))
+        await take(parts, chat_message("two"))
         model.let_go(2)
         answers = await parts.platform.answers("1", 3)
         assert answers[1:] == ["Let me see.\n\nto one", "to two"]
@@ -172,9 +172,9 @@ async def test_a_burst_that_a_crash_cuts_off_is_answered_as_a_whole(tmp_path: Pa
     model = Paced("void", "void", "to both")
     async with running(tmp_path, model) as parts:
         await steered(parts, "join")
-        await take(parts, said("one"))
+        await take(parts, chat_message("one"))
         await model.was_asked(1)
-        await take(parts, said("two"))
+        await take(parts, chat_message("two"))
         model.let_go()
         await model.was_asked(2)
     model.let_go(2)
@@ -187,9 +187,9 @@ async def test_a_burst_that_a_crash_cuts_off_is_answered_as_a_whole(tmp_path: Pa
 async def test_the_way_that_was_chosen_is_kept_over_new(tmp_path: Path) -> None:
     async with running(tmp_path, Gated()) as parts:
         await steered(parts, "steer")
-        await take(parts, said("/new"))
+        await take(parts, chat_message("/new"))
         await parts.platform.answers("1", 2)
-        await take(parts, said("/queue"))
+        await take(parts, chat_message("/queue"))
         assert "Messages sent while I work: `steer`" in (await parts.platform.answers("1", 3))[-1]
 
 
@@ -197,9 +197,9 @@ async def test_what_comes_too_late_to_steer_is_answered_afterwards(tmp_path: Pat
     model = Gated()
     async with running(tmp_path, model) as parts:
         await steered(parts)
-        await take(parts, said("one"))
+        await take(parts, chat_message("one"))
         await model.was_asked("one")
-        await take(parts, said("two"), said("three"))
+        await take(parts, chat_message("two"), chat_message("three"))
         model.let_go()
         answers = await parts.platform.answers("1", 3)
         assert answers[1:] == ["re: one", "re: two\n\nthree"]
@@ -209,9 +209,9 @@ async def test_a_command_among_them_ends_what_steers(tmp_path: Path) -> None:
     model = Paced(looks(), "done", "new one")
     async with running(tmp_path, model) as parts:
         await steered(parts)
-        await take(parts, said("one"))
+        await take(parts, chat_message("one"))
         await model.was_asked(1)
-        await take(parts, said("two"), said("/new"), said("three"))
+        await take(parts, chat_message("two"), chat_message("/new"), chat_message("three"))
         model.let_go(3)
         answers = await parts.platform.answers("1", 4)
         assert answers[1] == "Let me see.\n\ndone"
@@ -224,9 +224,9 @@ async def test_steering_survives_a_crash_neither_lost_nor_twice(tmp_path: Path) 
     model = Paced(looks(), "never")
     async with running(tmp_path, model) as parts:
         await steered(parts)
-        await take(parts, said("one"))
+        await take(parts, chat_message("one"))
         await model.was_asked(1)
-        await take(parts, said("two"))
+        await take(parts, chat_message("two"))
         model.let_go()
         await model.was_asked(2)
     # The same id again: its old result must not stand in for the new one.
@@ -246,12 +246,12 @@ async def test_a_stop_ends_a_steered_turn_with_a_valid_history(tmp_path: Path) -
     model = Paced(looks(), "never")
     async with running(tmp_path, model) as parts:
         await steered(parts)
-        await take(parts, said("one"))
+        await take(parts, chat_message("one"))
         await model.was_asked(1)
-        await take(parts, said("two"))
+        await take(parts, chat_message("two"))
         model.let_go()
         await model.was_asked(2)
-        await take(parts, said("/stop"))
+        await take(parts, chat_message("/stop"))
         assert (await parts.platform.answers("1", 2))[-1].endswith("⏹ Stopped.")
         stored = await history(parts)
         assert is_valid(stored)
@@ -264,11 +264,11 @@ async def test_who_steers_tightens_what_the_turn_may_do(tmp_path: Path) -> None:
     more = {"platform": Asking(), "owner": OWNER}
     group = {"private": False}
     async with running(tmp_path, model, **more) as parts:
-        await take(parts, said("/queue steer", **group))
+        await take(parts, chat_message("/queue steer", **group))
         await parts.platform.answers("1", 1)
-        await take(parts, said("look", **group))
+        await take(parts, chat_message("look", **group))
         await model.was_asked(1)
-        await take(parts, said("write it", sender=Sender("9", "Eve"), **group))
+        await take(parts, chat_message("write it", sender=Sender("9", "Eve"), **group))
         model.let_go(3)
         await parts.platform.answers("1", 2)
         # The owner alone would have been asked.
@@ -284,14 +284,14 @@ async def test_a_message_is_no_answer_to_an_open_question(tmp_path: Path) -> Non
     more = {"platform": Asking(), "owner": OWNER}
     async with running(tmp_path, model, **more) as parts:
         await steered(parts)
-        await take(parts, said("write"))
+        await take(parts, chat_message("write"))
         model.let_go(2)
         asked = await question(parts)
-        await take(parts, said("yes"), said("y"), said("allow once"))
+        await take(parts, chat_message("yes"), chat_message("y"), chat_message("allow once"))
         assert [q.nonce for q in await parts.service.list_approvals()] == [asked.nonce]
         assert file.read_text() == "old\n"
         await parts.service.answer_approval(asked.nonce, "once", OWNER)
-        await settled(lambda: "done" in parts.platform.texts("1"))
+        await wait_until(lambda: "done" in parts.platform.texts("1"))
         # It steers the turn that goes on, as a message.
         assert model.requests[1].messages[-1].text == "yes\n\ny\n\nallow once"
         assert file.read_text() == "new\n"
@@ -301,24 +301,24 @@ async def test_a_message_is_no_answer_to_an_open_question(tmp_path: Path) -> Non
 async def test_a_look_goes_past_a_running_turn(tmp_path: Path, command: str) -> None:
     model = Gated()
     async with running(tmp_path, model) as parts:
-        await take(parts, said("one"))
+        await take(parts, chat_message("one"))
         await model.was_asked("one")
-        await take(parts, said("two"), said(command))
+        await take(parts, chat_message("two"), chat_message(command))
         told, *_ = await parts.platform.answers("1", 1)
         assert "broke" not in told
         model.let_go()
-        await settled(lambda: parts.platform.texts("1")[-2:] == ["re: one", "re: two"])
+        await wait_until(lambda: parts.platform.texts("1")[-2:] == ["re: one", "re: two"])
 
 
 async def test_a_look_goes_past_an_open_question(tmp_path: Path) -> None:
     seed(tmp_path)
     model = Paced(assistant("", (change("1"),)), "done")
     async with running(tmp_path, model, platform=Asking(), owner=OWNER) as parts:
-        await take(parts, said("write"))
+        await take(parts, chat_message("write"))
         model.let_go(2)
         await question(parts)
-        await take(parts, said("/status"))
-        await settled(lambda: any(t.startswith("Kore ") for t in parts.platform.texts("1")))
+        await take(parts, chat_message("/status"))
+        await wait_until(lambda: any(t.startswith("Kore ") for t in parts.platform.texts("1")))
         assert len(await parts.service.list_approvals()) == 1
 
 
@@ -326,11 +326,11 @@ async def test_new_withdraws_an_open_question_and_begins_anew(tmp_path: Path) ->
     file = seed(tmp_path)
     model = Paced(assistant("", (change("1"),)), "fresh")
     async with running(tmp_path, model, platform=Asking(), owner=OWNER) as parts:
-        await take(parts, said("write"))
+        await take(parts, chat_message("write"))
         model.let_go(2)
         await question(parts)
-        await take(parts, said("/new"), said("hello"))
-        await settled(lambda: "fresh" in parts.platform.texts("1"))
+        await take(parts, chat_message("/new"), chat_message("hello"))
+        await wait_until(lambda: "fresh" in parts.platform.texts("1"))
         assert await parts.service.list_approvals() == []
         assert file.read_text() == "old\n"
         assert [m.text for m in model.requests[1].messages] == ["hello"]
@@ -339,24 +339,24 @@ async def test_new_withdraws_an_open_question_and_begins_anew(tmp_path: Path) ->
 async def test_queue_shows_what_waits_and_refuses_an_unknown_way(tmp_path: Path) -> None:
     model = Gated()
     async with running(tmp_path, model) as parts:
-        await take(parts, said("one"))
+        await take(parts, chat_message("one"))
         await model.was_asked("one")
-        await take(parts, said("two `three`"), said("/queue"))
+        await take(parts, chat_message("two `three`"), chat_message("/queue"))
         (shown,) = await parts.platform.answers("1", 1)
         assert "1 queued:\n- `` two `three` ``" in shown
         assert "Messages sent while I work: `queue`" in shown
-        await take(parts, said("/queue fast"))
+        await take(parts, chat_message("/queue fast"))
         assert "Still using `queue`" in (await parts.platform.answers("1", 2))[1]
 
 
 async def test_a_console_turn_names_the_newest_message_that_it_answers(tmp_path: Path) -> None:
     model = Paced(looks(), "done")
     async with running(tmp_path, model) as parts:
-        await parts.service.submit(typed("/queue steer"))
+        await parts.service.submit(console_message("/queue steer"))
         await parts.until_stored("session", queue_mode="steer")
-        await parts.service.submit(typed("one"))
+        await parts.service.submit(console_message("one"))
         await model.was_asked(1)
-        second = typed("two")
+        second = console_message("two")
         await parts.service.submit(second)
         model.let_go(2)
         row = await parts.until_stored("outbox", "event_id", body=like("%done%"))

@@ -21,7 +21,7 @@ from gateway.store.repositories.audit_outbox import AuditNote
 from gateway.store.sqlite.engine import SqliteStore
 from tests.fakes.platform import Platform
 from tests.fakes.rehearsing_store import RehearsingStore
-from tests.gateway.parts import Parts, running, said
+from tests.gateway.parts import Parts, chat_message, running
 
 CODE = re.compile(r"[A-Z2-9]{4}-[A-Z2-9]{4}")
 
@@ -38,7 +38,7 @@ async def take(parts: Parts, *messages: InboundMessage) -> None:
 
 
 async def code_for(parts: Parts, person: str) -> str:
-    await take(parts, said("hello?", person, sender=Sender(person, "Bob")))
+    await take(parts, chat_message("hello?", person, sender=Sender(person, "Bob")))
     (letter,) = await parts.platform.answers(person, 1)
     (code,) = CODE.findall(letter)
     return str(code)
@@ -49,11 +49,11 @@ async def test_who_was_let_in_turned_down_and_turned_out_is_on_record(tmp_path: 
         by_verb, in_chat, refused = [await code_for(parts, person) for person in ("8", "9", "10")]
         await parts.service.approve_pairing(by_verb)
         words = f"approve {in_chat}", f"deny {refused}"
-        await take(parts, *(said(f"/pair {text}", "7") for text in words))
+        await take(parts, *(chat_message(f"/pair {text}", "7") for text in words))
         await parts.platform.until(lambda: "was denied" in " ".join(parts.platform.texts("7")))
         await parts.service.revoke_pairing("chat:8")
         # A code that fits nobody changes nothing.
-        await take(parts, said("/pair deny ABCD-EFGH", "7"))
+        await take(parts, chat_message("/pair deny ABCD-EFGH", "7"))
         await parts.platform.until(
             lambda: (
                 "This code is wrong, already used, or expired (codes are valid for one hour"
@@ -74,7 +74,7 @@ async def test_who_was_let_in_turned_down_and_turned_out_is_on_record(tmp_path: 
 async def test_only_a_looser_mode_is_on_record(tmp_path: Path) -> None:
     async with running(tmp_path, ["Hello."], owner="chat:7") as parts:
         for n, text in enumerate(("/plan", "/mode ask", "/mode ask", "/auto", "/plan"), start=1):
-            await take(parts, said(text))
+            await take(parts, chat_message(text))
             await parts.platform.answers("1", n)
         where = {"who": "chat:7", "chat": "chat:bot:1"}
     assert noted(tmp_path) == [
@@ -102,7 +102,7 @@ async def answered(folder: Path, answer: Any) -> None:
     model = ScriptedProvider([assistant("", (change,)), "done"])
     async with running(folder, model, owner="chat:7", platform=Asking()) as parts:
         (parts.workspace / "a.txt").write_text("old\n")
-        await take(parts, said("go"))
+        await take(parts, chat_message("go"))
         await parts.until_stored("approval", state="open")
         (question,) = await parts.service.list_approvals()
         await parts.service.answer_approval(question.nonce, answer, "cli:0")

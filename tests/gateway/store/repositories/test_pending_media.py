@@ -5,7 +5,7 @@ from gateway.core.messages import InboundMessage, Media, Sender
 from gateway.store.port import Transaction
 from gateway.store.repositories import claims, inbox, pending_media
 from gateway.store.repositories.inbox import InboxBatch, InboxEntry
-from tests.gateway.parts import said
+from tests.gateway.parts import chat_message
 from tests.gateway.store.repositories.test_inbox import db
 
 __all__ = ["db"]
@@ -33,11 +33,11 @@ def settle(db: Transaction, seq: int, media: Media) -> None:
 
 def part(text: str, unique: str, **more: Any) -> InboundMessage:
     media = (Media("photo", remote=f"r-{unique}", unique=unique),)
-    return said(text, media=media, album="1:9", **more)
+    return chat_message(text, media=media, album="1:9", **more)
 
 
 def test_a_message_waits_for_its_file_and_what_is_behind_waits_with_it(db: Transaction) -> None:
-    first, behind = said("[photo]", media=(AWAITED,)), said("behind")
+    first, behind = chat_message("[photo]", media=(AWAITED,)), chat_message("behind")
     accept(db, first, behind)
     assert waiting(db, first) == []
     (seq,) = pending_media.rows(db)
@@ -54,7 +54,7 @@ def test_a_message_waits_for_its_file_and_what_is_behind_waits_with_it(db: Trans
 
 
 def test_what_is_there_already_waits_for_nothing(db: Transaction) -> None:
-    message = said("[photo]", media=(there(AWAITED),))
+    message = chat_message("[photo]", media=(there(AWAITED),))
     accept(db, message)
     assert waiting(db, message) == ["[photo]"]
 
@@ -201,7 +201,7 @@ def test_a_changed_caption_keeps_the_files(db: Transaction) -> None:
 
 
 def test_a_stop_is_found_behind_what_is_held(db: Transaction) -> None:
-    first = said("[photo]", media=(AWAITED,))
-    accept(db, first, said("/status"))
+    first = chat_message("[photo]", media=(AWAITED,))
+    accept(db, first, chat_message("/status"))
     claim = claims.claim_at_once(db, first.session_key, lambda one: one.content == "/status")
     assert claim is not None

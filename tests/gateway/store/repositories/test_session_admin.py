@@ -10,7 +10,7 @@ from gateway.store.repositories.claims import CommandClaim, TurnClaim
 from gateway.store.repositories.inbox import InboxBatch, InboxEntry
 from gateway.store.repositories.session_admin import SessionOwner
 from gateway.turns.prompt import build_user_message
-from tests.gateway.parts import said
+from tests.gateway.parts import chat_message
 from tests.gateway.store.repositories.test_inbox import db
 
 __all__ = ["db"]
@@ -19,7 +19,9 @@ LANE = "chat:bot:1"
 
 
 def say(db: Transaction, *texts: str) -> None:
-    inbox.accept(db, InboxBatch("chat", "bot", 1.0), [InboxEntry(said(text)) for text in texts])
+    inbox.accept(
+        db, InboxBatch("chat", "bot", 1.0), [InboxEntry(chat_message(text)) for text in texts]
+    )
 
 
 def claim(db: Transaction) -> object:

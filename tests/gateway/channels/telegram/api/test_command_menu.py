@@ -6,7 +6,7 @@ from gateway.channels.telegram.api.client import TelegramClient
 from gateway.commands.table import COMMANDS, menu
 from tests.fakes.bot_api import BotApi
 from tests.gateway.channels.telegram.conftest import QUICK, Running
-from tests.gateway.parts import settled
+from tests.gateway.parts import wait_until
 
 OWNER = 77
 
@@ -59,7 +59,7 @@ async def test_two_pollers_on_one_machine_do_not_take_each_others_messages(
     async with running() as first:
         await bot_api.wait_for(lambda: bot_api.polling)
         async with running() as second:
-            await settled(lambda: second.status.state == "conflict")
+            await wait_until(lambda: second.status.state == "conflict")
             assert "on this machine polls for this bot already" in str(second.status.last_error)
             assert first.status.state == "polling"
             assert bot_api.calls.count("deleteWebhook") == 0

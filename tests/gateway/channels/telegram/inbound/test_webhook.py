@@ -20,7 +20,7 @@ from tests.fakes.bot_api import TOKEN, BotApi
 from tests.fakes.bot_webhook import WebhookCaller
 from tests.fakes.faults import status
 from tests.gateway.channels.telegram.conftest import QUICK, Store
-from tests.gateway.parts import settled
+from tests.gateway.parts import wait_until
 
 PATH = "/telegram/123456"
 SECRET = "X-Telegram-Bot-Api-Secret-Token"
@@ -67,7 +67,7 @@ async def hooked(api: BotApi, accept: Accept, **changes: Any) -> AsyncIterator[H
     ):
         task = group.create_task(channel.run(accept))
         try:
-            await settled(lambda: channel.status.state == "webhook")
+            await wait_until(lambda: channel.status.state == "webhook")
             yield Hooked(channel, session, f"http://127.0.0.1:{port}")
         finally:
             task.cancel()
@@ -96,7 +96,7 @@ async def test_200_is_said_only_after_the_commit(bot_api: BotApi) -> None:
 
     async with hooked(bot_api, accept) as bot:
         call = asyncio.create_task(bot.call(update(1)))
-        await settled(lambda: bot.channel._receiver._under_way)  # type: ignore[union-attr]
+        await wait_until(lambda: bot.channel._receiver._under_way)  # type: ignore[union-attr]
         assert not call.done()
         may_store.set()
         assert await call == 200
@@ -154,7 +154,7 @@ async def test_what_takes_too_long_is_asked_for_again_and_stored_once(bot_api: B
         busy = [await bot.call(update(number)) for number in range(2, UNDER_WAY + 3)]
         assert set(busy) == {503}
         may_store.set()
-        await settled(lambda: len(stored) == UNDER_WAY)
+        await wait_until(lambda: len(stored) == UNDER_WAY)
         assert await bot.call(update(1000, "later")) == 200
 
 
@@ -167,7 +167,7 @@ async def test_nothing_is_lost_while_telegram_has_to_call_again(
         calling = group.create_task(caller.run())
         for n in range(5):
             await bot_api.user_says(7, f"word {n}")
-        await settled(lambda: not bot_api.pending_updates)
+        await wait_until(lambda: not bot_api.pending_updates)
         calling.cancel()
         assert store.contents == [f"word {n}" for n in range(5)]
         assert caller.heard == {503: 2, 200: 5}
@@ -179,20 +179,20 @@ async def test_the_status_tells_what_telegram_says_of_the_webhook(
     async with hooked(bot_api, store.accept, hook_look_s=0.02) as bot:
         await bot_api.user_says(7, "hi")
         bot_api.methods.webhook_trouble = (2_000_000_000, "SSL error")
-        await settled(lambda: bot.channel.status.state == "retrying")
+        await wait_until(lambda: bot.channel.status.state == "retrying")
         assert "SSL error" in str(bot.channel.status.last_error)
         assert bot.channel.status.pending == 1
         bot_api.updates.drop()
-        await settled(lambda: bot.channel.status.state == "webhook")
+        await wait_until(lambda: bot.channel.status.state == "webhook")
         assert bot.channel.status.last_error is None
 
 
 async def test_a_webhook_that_somebody_else_took_is_set_anew(bot_api: BotApi, store: Store) -> None:
     async with hooked(bot_api, store.accept, hook_look_s=0.02) as bot:
         bot_api.methods.webhook_url = "http://elsewhere.example/"
-        await settled(lambda: bot.channel.status.state == "conflict")
-        await settled(lambda: bot_api.methods.webhook_url == f"http://proxy.example{PATH}")
-        await settled(lambda: bot.channel.status.state == "webhook")
+        await wait_until(lambda: bot.channel.status.state == "conflict")
+        await wait_until(lambda: bot_api.methods.webhook_url == f"http://proxy.example{PATH}")
+        await wait_until(lambda: bot.channel.status.state == "webhook")
 
 
 @pytest.mark.parametrize("method", ["getMe", "setWebhook"])
@@ -226,5 +226,5 @@ async def test_who_polls_again_takes_the_webhook_away(
         pass
     async with running():
         await bot_api.user_says(7, "hi")
-        await settled(lambda: store.contents == ["hi"])
+        await wait_until(lambda: store.contents == ["hi"])
         assert bot_api.methods.webhook_url == ""
