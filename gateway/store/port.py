@@ -19,9 +19,31 @@ Args = Sequence[Any] | Mapping[str, Any]
 Row = tuple[Any, ...]
 
 
+class SearchIndex(Protocol):
+    """The words of texts, each under a number that its caller gives; it keeps no text."""
+
+    def add(self, texts: Iterable[tuple[int, str]]) -> None: ...
+
+    def remove(self, texts: Iterable[tuple[int, str]]) -> None:
+        """Each text is the one that was added under its number."""
+        ...
+
+    def clear(self) -> None:
+        """Nothing is left in it."""
+        ...
+
+    def matches(self, phrases: Sequence[str]) -> tuple[str, Sequence[str]]:
+        """A query, to be joined with others, for the numbers (its column `id`) of the texts that
+        have all these phrases, and its values. Each phrase has a word, and may end within one."""
+        ...
+
+
 class Transaction(Protocol):
     """Statements inside one transaction. Each raises what the database raises; the store turns that
     into a `StoreError` for whoever waits for the work."""
+
+    @property
+    def search(self) -> SearchIndex: ...
 
     def one(self, sql: str, args: Args = ()) -> Row:
         """The row that there always is. Raises `LookupError` when there is none."""

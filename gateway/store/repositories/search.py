@@ -17,11 +17,6 @@ from gateway.store.port import Transaction
 from gateway.store.repositories.codecs import CONTENT, message_from_row
 from gateway.store.repositories.preferences import get_state
 
-# Scripts that are written without spaces: Thai to Khmer, kana, Han, Hangul.
-_UNSPACED = re.compile(
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
-    "\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]"
-)
 _TERM = re.compile(r'"([^"]*)"|(\S+)')
 _WORD = re.compile(r"\w")
 AROUND_CHARS = 60
@@ -57,6 +52,7 @@ def enter(tx: Transaction, session: str, numbered: Iterable[tuple[int, Message]]
         for n, message in numbered
         if message.role in ("user", "assistant") and message.text
     ]
+    new = []
     for n, text in texts:
         # A database with sealed texts has no index.
         row = tx.first(
@@ -66,7 +62,8 @@ def enter(tx: Transaction, session: str, numbered: Iterable[tuple[int, Message]]
             (session, n),
         )
         if row is not None:
-            tx.run("INSERT INTO words (rowid, text) VALUES (?, ?)", (row[0], _spaced(text)))
+            new.append((row[0], text))
+    tx.search.add(new)
 
 
 def forget(tx: Transaction, session: str) -> None:
@@ -76,16 +73,13 @@ def forget(tx: Transaction, session: str) -> None:
         " WHERE f.session = ?",
         (session,),
     )
-    tx.many(
-        "INSERT INTO words (words, rowid, text) VALUES ('delete', ?, ?)",
-        [(id_, _spaced(message_from_row(tx, *columns).text)) for id_, *columns in rows],
-    )
+    tx.search.remove((id_, message_from_row(tx, *columns).text) for id_, *columns in rows)
     tx.run("DELETE FROM findable WHERE session = ?", (session,))
 
 
 def forget_all(tx: Transaction) -> None:
     """Empty the index, for a database whose texts get another key."""
-    tx.run("INSERT INTO words (words) VALUES ('delete-all')")
+    tx.search.clear()
     tx.run("DELETE FROM findable")
     tx.run("DELETE FROM meta WHERE name = 'search'")
 
@@ -134,14 +128,15 @@ def find(
     terms = _terms(wanted)
     if not terms:
         raise SearchRefused("no-words")
+    matches, phrases = tx.search.matches(terms)
     where, values = scope.where()
     rows = tx.all(
         "SELECT s.id, s.name, s.principal, m.n, m.role, m.created_at, m.content"
-        " FROM words w JOIN findable f ON f.id = w.rowid"
+        f" FROM ({matches}) matching JOIN findable f ON f.id = matching.id"
         " JOIN message m ON m.session = f.session AND m.n = f.n JOIN session s ON s.id = f.session"
-        f" WHERE words MATCH ? AND {where} AND NOT (s.parent IS NOT NULL AND f.n <= s.parent_n)"
+        f" WHERE {where} AND NOT (s.parent IS NOT NULL AND f.n <= s.parent_n)"
         " ORDER BY m.created_at DESC, m.n DESC LIMIT ?",
-        (" ".join(map(_matching, terms)), *values, limit),
+        (*phrases, *values, limit),
     )
     return [
         SearchHit(
@@ -170,22 +165,11 @@ def _is_sealed(tx: Transaction) -> bool:
     return get_state(tx, "cipher") is not None
 
 
-def _spaced(text: str) -> str:
-    return _UNSPACED.sub(r" \g<0> ", unicodedata.normalize("NFKC", text))
-
-
 def _terms(wanted: str) -> list[str]:
-    # For the index a text ends at its first zero character.
+    # For an index a text ends at its first zero character.
     pieces = _TERM.findall(wanted.replace("\0", " "))
     found = (quoted or plain.rstrip("*") for quoted, plain in pieces)
     return [term for term in found if _WORD.search(term)]
-
-
-def _matching(term: str) -> str:
-    """A term as the index takes it: a phrase, whose last word may go on."""
-    spaced = _spaced(term).strip()
-    open_ended = not _UNSPACED.match(spaced[-1])
-    return '"' + spaced.replace('"', '""') + '"' + (" *" if open_ended else "")
 
 
 def _snippet(

@@ -7,6 +7,7 @@ from typing import Any
 from gateway.store.cipher import SEALED_COLUMNS, Cipher
 from gateway.store.errors import seal_broken
 from gateway.store.port import Args, Row
+from gateway.store.sqlite.search_index import SqliteSearchIndex
 
 
 class SqliteTransaction:
@@ -16,6 +17,10 @@ class SqliteTransaction:
         self._connection = connection
         self._cipher = cipher
         self.actions: list[Callable[[], None]] = []
+
+    @property
+    def search(self) -> SqliteSearchIndex:
+        return SqliteSearchIndex(self._connection)
 
     def one(self, sql: str, args: Args = ()) -> Row:
         row = self.first(sql, args)

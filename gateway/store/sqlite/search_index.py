@@ -1,0 +1,52 @@
+"""Full text in SQLite: the table `words`, an FTS5 index that keeps no text."""
+
+import re
+import sqlite3
+import unicodedata
+from collections.abc import Iterable, Sequence
+
+# Scripts that are written without spaces: Thai to Khmer, kana, Han, Hangul. Their letters are
+# entered one by one, and found as phrases.
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
+    "\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]"
+)
+
+MATCHES = "SELECT rowid AS id FROM words WHERE words MATCH ?"
+
+
+class SqliteSearchIndex:
+    """Implements `gateway.store.port.SearchIndex`."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def add(self, texts: Iterable[tuple[int, str]]) -> None:
+        self._connection.executemany(
+            "INSERT INTO words (rowid, text) VALUES (?, ?)",
+            [(number, _spaced(text)) for number, text in texts],
+        )
+
+    def remove(self, texts: Iterable[tuple[int, str]]) -> None:
+        self._connection.executemany(
+            "INSERT INTO words (words, rowid, text) VALUES ('delete', ?, ?)",
+            [(number, _spaced(text)) for number, text in texts],
+        )
+
+    def clear(self) -> None:
+        self._connection.execute("INSERT INTO words (words) VALUES ('delete-all')")
+
+    def matches(self, phrases: Sequence[str]) -> tuple[str, Sequence[str]]:
+        query = " ".join(map(_phrase, phrases))
+        return MATCHES, (query,)
+
+
+def _spaced(text: str) -> str:
+    return _UNSPACED.sub(r" \g<0> ", unicodedata.normalize("NFKC", text))
+
+
+def _phrase(phrase: str) -> str:
+    """As FTS5 takes it; its last word may go on."""
+    spaced = _spaced(phrase).strip()
+    open_ended = not _UNSPACED.match(spaced[-1])
+    return '"' + spaced.replace('"', '""') + '"' + (" *" if open_ended else "")
