@@ -33,13 +33,13 @@ class ConfigDiff:
     waiting: tuple[str, ...]
 
 
-def update(running: Settings, wanted: Settings) -> ConfigDiff:
-    """What `wanted` makes of the settings of a process."""
+def update(current: Settings, loaded: Settings) -> ConfigDiff:
+    """What `loaded` makes of the settings of a process."""
     changed: list[str] = []
     waiting: list[str] = []
-    kept: dict[str, dict[str, Any]] = {}
+    old_values: dict[str, dict[str, Any]] = {}
     for key in _keys():
-        old, new = _value(running, key), _value(wanted, key)
+        old, new = _value(current, key), _value(loaded, key)
         if old == new:
             continue
         name = ".".join(key)
@@ -47,14 +47,14 @@ def update(running: Settings, wanted: Settings) -> ConfigDiff:
             changed.append(name)
         else:
             waiting.append(name)
-            kept.setdefault(key[0], {})[key[-1]] = old
+            old_values.setdefault(key[0], {})[key[-1]] = old
     mixed: dict[str, Any] = {}
-    for section, held in kept.items():
+    for section, fields in old_values.items():
         if section in catalogue():
-            mixed[section] = getattr(wanted, section).model_copy(update=held)
+            mixed[section] = getattr(loaded, section).model_copy(update=fields)
         else:
-            mixed[section] = held[section]
-    return ConfigDiff(wanted.model_copy(update=mixed), tuple(changed), tuple(waiting))
+            mixed[section] = fields[section]
+    return ConfigDiff(loaded.model_copy(update=mixed), tuple(changed), tuple(waiting))
 
 
 def is_at_once(key: Key) -> bool:

@@ -27,12 +27,15 @@ EMPTY = "{}\n"
 
 @frozen
 class ConfigEdit:
-    """What a file would hold; `secrets` go to secrets.json, `left` was wrong before already."""
+    """What a file would hold; `secrets` go to secrets.json.
+
+    `earlier_complaints` were there before the edit.
+    """
 
     file: Path
     text: str
     secrets: Mapping[str, str] = field(default_factory=dict)
-    left: tuple[str, ...] = ()
+    earlier_complaints: tuple[str, ...] = ()
 
     def write(self, sources: Sources) -> None:
         """First the secrets: nothing in the file ever refers to what is not there."""
@@ -53,8 +56,8 @@ def path_of(key: str, content: Any, *, ours: bool) -> Path_:
         if isinstance(content, list) and not part.isdecimal():
             names = [_name(one) for one in content]
             if part not in names:
-                known = tuple(filter(None, names))
-                more = guess(part, known) if known else ""
+                named = tuple(filter(None, names))
+                more = guess(part, named) if named else ""
                 where = ".".join(path[:n])
                 raise ConfigError(
                     t(
@@ -85,7 +88,7 @@ def content_of(file: Path, text: str) -> Any:
         ) from None
 
 
-def meant(path: Path_, text: str) -> Any:
+def parse_argument(path: Path_, text: str) -> Any:
     """What a text on the command line means for a key: JSON where that is no plain text.
 
     Raises `ConfigError`.
@@ -101,8 +104,8 @@ def meant(path: Path_, text: str) -> Any:
         return parse(text)
     except ValueError:
         if text[:1] in '{["':
-            said = t("{path}: the value is not valid JSON", path=".".join(path))
-            raise ConfigError(said) from None
+            message = t("{path}: the value is not valid JSON", path=".".join(path))
+            raise ConfigError(message) from None
         return text
 
 
@@ -110,18 +113,22 @@ def setting(sources: Sources, file: Path, path: Path_, value: Any) -> ConfigEdit
     """A value put into a file of ours, its secrets set apart. Raises `ConfigError`."""
     text = text_of(file)
     content = content_of(file, text)
-    named = _entry_name(content, path)
+    entry_name = _entry_name(content, path)
     old = find(read(text), path)
-    known = read_secrets(sources.secrets)
-    kept, apart = extract_secret(path, value, named)
+    secrets = read_secrets(sources.secrets)
+    stored, apart = extract_secret(path, value, entry_name)
     reference = old.value if old is not None and isinstance(old.value, str) else ""
-    if len(apart) == 1 and kept == f"${{{name_of(path, named)}}}" and has_reference(reference):
+    if (
+        len(apart) == 1
+        and stored == f"${{{name_of(path, entry_name)}}}"
+        and has_reference(reference)
+    ):
         # A secret that is kept already goes on under its name.
         name = reference.removeprefix("${").removesuffix("}")
-        if name in known:
-            kept, apart = reference, {name: next(iter(apart.values()))}
+        if name in secrets:
+            stored, apart = reference, {name: next(iter(apart.values()))}
     try:
-        return validated(sources, ConfigEdit(file, set_value(text, path, kept), apart))
+        return validated(sources, ConfigEdit(file, set_value(text, path, stored), apart))
     except ValueError as exc:
         raise ConfigError(f"{file}: {exc}") from None
 
@@ -138,8 +145,8 @@ def without(file: Path, path: Path_) -> str:
     try:
         return remove_value(text, path)
     except KeyError:
-        said = t("{file}: {path} is not set there", file=file, path=".".join(path))
-        raise ConfigError(said) from None
+        message = t("{file}: {path} is not set there", file=file, path=".".join(path))
+        raise ConfigError(message) from None
 
 
 def rewriting(sources: Sources, file: Path, text: str) -> ConfigEdit:
@@ -153,39 +160,41 @@ def validated(sources: Sources, change: ConfigEdit, *, strict: bool = False) -> 
     at = Sources(change.file, sources.home, sources.cwd, sources.environ)
     before = set() if strict else set(at.complaints() if change.file.exists() else ())
     after = at.complaints({change.file: content, sources.secrets: change.secrets})
-    if fresh := [line for line in after if line not in before]:
-        raise ConfigError("\n".join(fresh), hint=t("{file} was not changed", file=change.file))
+    if new_complaints := [line for line in after if line not in before]:
+        raise ConfigError(
+            "\n".join(new_complaints), hint=t("{file} was not changed", file=change.file)
+        )
     return ConfigEdit(change.file, change.text, change.secrets, tuple(after))
 
 
 def _object(change: ConfigEdit) -> dict[str, Any]:
     """What strict JSON makes of it: a comment that stood there is refused here, too."""
     try:
-        found = parse(change.text.lstrip("\ufeff"))
+        content = parse(change.text.lstrip("\ufeff"))
     except ValueError as exc:
-        said = t("{path}: not valid JSON: {reason}", path=change.file, reason=exc)
-        raise ConfigError(said) from None
-    if not isinstance(found, dict):
+        message = t("{path}: not valid JSON: {reason}", path=change.file, reason=exc)
+        raise ConfigError(message) from None
+    if not isinstance(content, dict):
         raise ConfigError(
             t("{file}: expected an object that contains the sections", file=change.file)
         )
-    return found
+    return content
 
 
 def _check_known(path: Path_) -> None:
     sections = tuple(Settings.model_fields)
     if path[0] not in sections:
-        said = t("unknown section{guess}", guess=guess(path[0], sections))
-        raise ConfigError(f"{printable(path[0])}: {said}")
+        message = t("unknown section{guess}", guess=guess(path[0], sections))
+        raise ConfigError(f"{printable(path[0])}: {message}")
     if path[0] in whole_sections():
         return
     keys = catalogue()[path[0]]
     if len(path) == 1:
-        said = t("{section}: which key? one of {keys}", section=path[0], keys=", ".join(keys))
-        raise ConfigError(said)
+        message = t("{section}: which key? one of {keys}", section=path[0], keys=", ".join(keys))
+        raise ConfigError(message)
     if path[1] not in keys:
-        said = t("unknown key{guess}", guess=guess(path[1], keys))
-        raise ConfigError(f"{path[0]}.{printable(path[1])}: {said}")
+        message = t("unknown key{guess}", guess=guess(path[1], keys))
+        raise ConfigError(f"{path[0]}.{printable(path[1])}: {message}")
 
 
 def _entry_name(content: Any, path: Path_) -> str:
@@ -238,7 +247,9 @@ def change_secrets(path: Path, changes: Mapping[str, str | None]) -> None:
     """Set names in secrets.json; None takes one out. Raises `ConfigError`."""
     with file_lock(path):
         keep_secrets(path, {name: text for name, text in changes.items() if text is not None})
-        held = read_secrets(path)
-        left = {name: text for name, text in held.items() if changes.get(name, text) is not None}
-        if left != held:
-            write_atomic(path, json.dumps(left, indent=2, ensure_ascii=False) + "\n")
+        secrets = read_secrets(path)
+        remaining = {
+            name: text for name, text in secrets.items() if changes.get(name, text) is not None
+        }
+        if remaining != secrets:
+            write_atomic(path, json.dumps(remaining, indent=2, ensure_ascii=False) + "\n")

@@ -80,9 +80,9 @@ def _sentence(details: ErrorDetails, values: Mapping[Key, Value], missing: list[
         return t("{where}: unknown key{guess}", where=where, guess=_guess(loc))
     if details["loc"] != loc:
         return t("{where}: expected a key like {expected}", where=where, expected=expected)
-    found = quote(details["input"], loc, quotable=source is None or source.quotable)
+    quoted = quote(details["input"], loc, quotable=source is None or source.quotable)
     return t(
-        "{where}: found {found}, expected {expected}", where=where, found=found, expected=expected
+        "{where}: found {found}, expected {expected}", where=where, found=quoted, expected=expected
     )
 
 
@@ -92,10 +92,10 @@ def _expected(details: ErrorDetails) -> str:
         return str(limits["error"])
     if kind == "literal_error":
         return _either(str(limits["expected"]).replace("'", '"'))
-    for name, words in _LIMITS.items():
+    for name, template in _LIMITS.items():
         if name in limits:
             limit = limits[name]
-            return t(words, n=f"{limit:g}" if isinstance(limit, float) else limit)
+            return t(template, n=f"{limit:g}" if isinstance(limit, float) else limit)
     if kind in _EXPECTED:
         return t(_EXPECTED[kind])
     return printable(details["msg"].removeprefix("Input should be ").lower(), 100)
@@ -103,16 +103,16 @@ def _expected(details: ErrorDetails) -> str:
 
 def _either(listed: str) -> str:
     """`"a", "b" or "c"`, which the validator says in English."""
-    first, found, last = listed.rpartition(" or ")
-    return t("{first} or {last}", first=first, last=last) if found else listed
+    first, separator, last = listed.rpartition(" or ")
+    return t("{first} or {last}", first=first, last=last) if separator else listed
 
 
 def _guess(loc: Loc) -> str:
     inner = TelegramChat if loc[:2] == ("telegram", "chats") else _INNER.get(str(loc[0]))
-    known = list(inner.model_fields) if inner else []
+    names = list(inner.model_fields) if inner else []
     from difflib import get_close_matches
 
-    close = get_close_matches(printable(str(loc[-1])).lower(), known, n=1, cutoff=0.6)
+    close = get_close_matches(printable(str(loc[-1])).lower(), names, n=1, cutoff=0.6)
     if close:
         return t('; did you mean "{close}"?', close=close[0])
-    return t("; expected one of {known}", known=", ".join(known)) if known else ""
+    return t("; expected one of {known}", known=", ".join(names)) if names else ""

@@ -13,7 +13,7 @@ PROJECT = (".kore/config.json", ".kode.json", ".kodax/config.local.json", ".mcpr
 FILE = "trust.json"
 
 
-def brought(folder: Path) -> list[Path]:
+def project_files_in(folder: Path) -> list[Path]:
     """Those of them that are there."""
     return [folder / name for name in PROJECT if (folder / name).is_file()]
 
@@ -22,36 +22,38 @@ def content(path: Path) -> bytes | None:
     """What a file holds; None for one that cannot be read, or is larger than any that would be."""
     try:
         with path.open("rb") as file:
-            held = file.read(SIZE_LIMIT_BYTES + 1)
+            data = file.read(SIZE_LIMIT_BYTES + 1)
     except OSError:
         return None
-    return held if len(held) <= SIZE_LIMIT_BYTES else None
+    return data if len(data) <= SIZE_LIMIT_BYTES else None
 
 
 def digest(path: Path) -> str:
     """Of what a file holds; '' for one that cannot be read."""
-    held = content(path)
-    return "" if held is None else digest_of(held)
+    data = content(path)
+    return "" if data is None else digest_of(data)
 
 
-def digest_of(held: bytes) -> str:
+def digest_of(data: bytes) -> str:
     """Of what was read."""
-    return hashlib.sha256(held).hexdigest()
+    return hashlib.sha256(data).hexdigest()
 
 
-def trusted(path: Path, home: Path) -> bytes | None:
+def read_trusted(path: Path, home: Path) -> bytes | None:
     """What the file holds, if it is as it was when it was trusted. Raises `ConfigError`.
 
     Whoever acts on the trust reads these bytes: opened again, the file may be another.
     """
-    known = read_object(home / FILE) or {}
-    held = content(path) if known else None
-    return held if held is not None and known.get(str(path.resolve())) == digest_of(held) else None
+    digests = read_object(home / FILE) or {}
+    data = content(path) if digests else None
+    return (
+        data if data is not None and digests.get(str(path.resolve())) == digest_of(data) else None
+    )
 
 
 def is_trusted(path: Path, home: Path) -> bool:
     """Whether it is so. Raises `ConfigError`."""
-    return trusted(path, home) is not None
+    return read_trusted(path, home) is not None
 
 
 def trust(paths: Iterable[Path], home: Path) -> None:
@@ -59,23 +61,27 @@ def trust(paths: Iterable[Path], home: Path) -> None:
     remember({path: digest(path) for path in paths}, home)
 
 
-def remember(held: Mapping[Path, str], home: Path) -> None:
+def remember(digests: Mapping[Path, str], home: Path) -> None:
     """Trust files that hold what has this digest. Raises `ConfigError`."""
-    _write({**_known(home), **{str(path.resolve()): one for path, one in held.items()}}, home)
+    _write(
+        {**_load_digests(home), **{str(path.resolve()): one for path, one in digests.items()}}, home
+    )
 
 
 def distrust(folder: Path, home: Path) -> int:
     """Forget the configuration of a folder; how many files there were. Raises `ConfigError`."""
-    known = _known(home)
-    gone = {str((folder / name).resolve()) for name in PROJECT} & set(known)
-    _write({path: held for path, held in known.items() if path not in gone}, home)
-    return len(gone)
+    digests = _load_digests(home)
+    removed = {str((folder / name).resolve()) for name in PROJECT} & set(digests)
+    _write(
+        {path: file_digest for path, file_digest in digests.items() if path not in removed}, home
+    )
+    return len(removed)
 
 
-def _known(home: Path) -> Mapping[str, str]:
+def _load_digests(home: Path) -> Mapping[str, str]:
     return read_object(home / FILE) or {}
 
 
-def _write(known: Mapping[str, str], home: Path) -> None:
+def _write(digests: Mapping[str, str], home: Path) -> None:
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_atomic(home / FILE, json.dumps(dict(known), indent=2, ensure_ascii=False) + "\n")
+    write_atomic(home / FILE, json.dumps(dict(digests), indent=2, ensure_ascii=False) + "\n")

@@ -50,10 +50,10 @@ _SERVER_KEYS = ("command", "args", "env", "url", "headers", "type", "enabled")
 
 @frozen
 class Foreign:
-    """`values` by our keys; `left` says what was not taken, a line each."""
+    """`values` by our keys; `notes` says what was not taken, a line each."""
 
     values: dict[Key, Any] = field(default_factory=dict)
-    left: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def is_foreign(path: Path) -> bool:
@@ -79,31 +79,31 @@ def read_foreign(path: Path, raw: bytes | None = None) -> Foreign | None:
 
 
 def _kode(content: Mapping[str, Any]) -> Foreign:
-    left: list[str] = []
+    notes: list[str] = []
     profiles = content.get("modelProfiles") or {}
     if isinstance(profiles, dict):
         profiles = [{"name": name, **one} for name, one in profiles.items() if _object(one)]
     entries: list[dict[str, Any]] = []
     called: dict[str, str] = {}
     for one in map(_flat, filter(_object, _list(profiles, "modelProfiles"))):
-        entry = _entry(one, left)
+        entry = _entry(one, notes)
         if entry is not None and one.get("isActive", True):
             entries.append(entry)
             for name in (one.get("name"), one.get("id"), _model(one)):
                 called.setdefault(str(name or ""), entry["model_name"])
         where = f"modelProfiles.{one.get('name') or one.get('id') or _model(one)}"
-        left += [
+        notes += [
             t("{key}: not imported", key=f"{where}.{key}") for key in one.keys() - _PROFILE_KEYS
         ]
     values: dict[Key, Any] = {("model_list",): entries} if entries else {}
-    for profile, name in _wanted(content, left):
+    for profile, name in _profile_names(content, notes):
         if name in called and name:
             values.setdefault(("profiles", profile), called[name])
         elif name:
-            left.append(t("{profile}: no model named {name!r}", profile=profile, name=name))
-    _servers(content.get("mcpServers"), values, left)
-    known = {"modelProfiles", "modelPointers", "mcpServers", *_KODE_NAMES}
-    return Foreign(values, (*left, *_unknown(content, known)))
+            notes.append(t("{profile}: no model named {name!r}", profile=profile, name=name))
+    _servers(content.get("mcpServers"), values, notes)
+    known_keys = {"modelProfiles", "modelPointers", "mcpServers", *_KODE_NAMES}
+    return Foreign(values, (*notes, *_unknown(content, known_keys)))
 
 
 def _flat(one: Mapping[str, Any]) -> dict[str, Any]:
@@ -112,26 +112,30 @@ def _flat(one: Mapping[str, Any]) -> dict[str, Any]:
     return {**config, **one} if _object(config) else dict(one)
 
 
-def _wanted(content: Mapping[str, Any], left: list[str]) -> list[tuple[str, str]]:
+def _profile_names(content: Mapping[str, Any], notes: list[str]) -> list[tuple[str, str]]:
     """Our profiles and their names for the models, the strongest first."""
     pointers = _map(content.get("modelPointers"), "modelPointers")
-    wanted = [(_KODE_POINTERS[k], _name_of(v)) for k, v in pointers.items() if k in _KODE_POINTERS]
-    wanted += [
+    profiles = [
+        (_KODE_POINTERS[k], _name_of(v)) for k, v in pointers.items() if k in _KODE_POINTERS
+    ]
+    profiles += [
         (ours, _name_of(content[theirs]))
         for theirs, ours in _KODE_NAMES.items()
         if theirs in content
     ]
     compact = _name_of(pointers.get(_COMPACT))
-    quick = next((name for profile, name in wanted if profile == "quick" and name), "")
+    quick = next((name for profile, name in profiles if profile == "quick" and name), "")
     if compact and not quick:
-        wanted.append(("quick", compact))
+        profiles.append(("quick", compact))
     elif compact and compact != quick:
-        left.append(t("{key}: not imported", key=f"modelPointers.{_COMPACT}"))
-    known = {*_KODE_POINTERS, _COMPACT}
-    left += [
-        t("{key}: not imported", key=f"modelPointers.{key}") for key in pointers if key not in known
+        notes.append(t("{key}: not imported", key=f"modelPointers.{_COMPACT}"))
+    known_keys = {*_KODE_POINTERS, _COMPACT}
+    notes += [
+        t("{key}: not imported", key=f"modelPointers.{key}")
+        for key in pointers
+        if key not in known_keys
     ]
-    return wanted
+    return profiles
 
 
 def _vendor_of(one: Mapping[str, Any], base: Any) -> str:
@@ -140,23 +144,23 @@ def _vendor_of(one: Mapping[str, Any], base: Any) -> str:
     vendor = _PROVIDERS.get(provider, ALIASES.get(provider, provider))
     adapt = str(one.get("adapt") or "").lower()
     if adapt in _WIRES and (base or not provider):
-        known = VENDORS.get(vendor)
-        return vendor if known is not None and known.protocol == adapt else adapt
+        listed = VENDORS.get(vendor)
+        return vendor if listed is not None and listed.protocol == adapt else adapt
     return vendor
 
 
-def _entry(one: Mapping[str, Any], left: list[str]) -> dict[str, Any] | None:
+def _entry(one: Mapping[str, Any], notes: list[str]) -> dict[str, Any] | None:
     model = _model(one)
     name = str(one.get("name") or one.get("id") or model)
     provider = str(one.get("provider") or one.get("type") or "")
     base = one.get("baseURL") or one.get("baseUrl")
     vendor = _vendor_of(one, base)
-    spoken = VENDORS[vendor].protocol if vendor in VENDORS else "openai"
-    if (adapt := one.get("adapt")) and str(adapt).lower() not in (vendor, spoken):
-        left.append(t("model {name!r}: adapt {adapt!r} is not supported", name=name, adapt=adapt))
+    protocol = VENDORS[vendor].protocol if vendor in VENDORS else "openai"
+    if (adapt := one.get("adapt")) and str(adapt).lower() not in (vendor, protocol):
+        notes.append(t("model {name!r}: adapt {adapt!r} is not supported", name=name, adapt=adapt))
     if vendor not in VENDORS:
         if not base:
-            left.append(
+            notes.append(
                 t(
                     "model {name!r}: unknown provider {provider!r}",
                     name=name,
@@ -167,9 +171,9 @@ def _entry(one: Mapping[str, Any], left: list[str]) -> dict[str, Any] | None:
         # Whatever it is called, at an address of its own it speaks as OpenAI does.
         vendor = "openai"
     if not model:
-        left.append(t("model {name!r}: its name at the provider is missing", name=name))
+        notes.append(t("model {name!r}: its name at the provider is missing", name=name))
         return None
-    found: dict[str, Any] = {"model_name": name.replace("/", "-"), "model": f"{vendor}/{model}"}
+    entry: dict[str, Any] = {"model_name": name.replace("/", "-"), "model": f"{vendor}/{model}"}
     for ours, theirs in (
         ("api_base", base),
         ("api_key", one.get("apiKey")),
@@ -178,8 +182,8 @@ def _entry(one: Mapping[str, Any], left: list[str]) -> dict[str, Any] | None:
         ("temperature", one.get("temperature")),
     ):
         if theirs is not None and theirs != "":
-            found[ours] = theirs
-    return found
+            entry[ours] = theirs
+    return entry
 
 
 def _model(one: Mapping[str, Any]) -> str:
@@ -187,7 +191,7 @@ def _model(one: Mapping[str, Any]) -> str:
 
 
 def _kodax(content: Mapping[str, Any]) -> Foreign:
-    left: list[str] = []
+    notes: list[str] = []
     entries = []
     for one in filter(_object, _list(content.get("customProviders"), "customProviders")):
         vendor = "anthropic" if one.get("protocol") == "anthropic" else "openai"
@@ -196,58 +200,58 @@ def _kodax(content: Mapping[str, Any]) -> Foreign:
             name = str(one.get("name")) if n == 0 else f"{one.get('name')}:{model}"
             entry: dict[str, Any] = {"model_name": name.replace("/", "-")}
             entry["model"] = f"{vendor}/{model}"
-            for ours, given in (
+            for ours, value in (
                 ("api_base", one.get("baseUrl")),
                 ("api_key", one.get("apiKeyEnv") and f"${{{one['apiKeyEnv']}}}"),
                 ("max_tokens", one.get("maxOutputTokens")),
                 ("context_tokens", one.get("contextWindow")),
             ):
-                if given:
-                    entry[ours] = given
+                if value:
+                    entry[ours] = value
             entries.append(entry)
     values: dict[Key, Any] = {("model_list",): entries} if entries else {}
-    provider, wanted = _name_of(content.get("provider")), _name_of(content.get("model"))
+    provider, model_name = _name_of(content.get("provider")), _name_of(content.get("model"))
     names = [entry["model_name"] for entry in entries]
     vendor = ALIASES.get(provider.lower(), provider.lower())
     if provider in names:
-        chosen = f"{provider}:{wanted}"
-        values["profiles", "default"] = chosen if chosen in names else provider
-    elif vendor in VENDORS and (wanted or VENDORS[vendor].default_model):
-        values["profiles", "default"] = f"{vendor}/{wanted or VENDORS[vendor].default_model}"
+        custom_name = f"{provider}:{model_name}"
+        values["profiles", "default"] = custom_name if custom_name in names else provider
+    elif vendor in VENDORS and (model_name or VENDORS[vendor].default_model):
+        values["profiles", "default"] = f"{vendor}/{model_name or VENDORS[vendor].default_model}"
     elif provider:
-        left.append(t("provider: unknown {provider!r}", provider=provider))
+        notes.append(t("provider: unknown {provider!r}", provider=provider))
     if isinstance(content.get("thinking"), bool):
         values["agent", "thinking"] = content["thinking"]
-    _servers(content.get("mcpServers"), values, left)
-    known = {"customProviders", "provider", "model", "thinking", "mcpServers"}
-    return Foreign(values, (*left, *_unknown(content, known)))
+    _servers(content.get("mcpServers"), values, notes)
+    known_keys = {"customProviders", "provider", "model", "thinking", "mcpServers"}
+    return Foreign(values, (*notes, *_unknown(content, known_keys)))
 
 
 def _older(content: Mapping[str, Any]) -> Foreign:
     """`llm`, `context`, `security`: the latter two have keys of ours."""
     values: dict[Key, Any] = {}
-    left: list[str] = []
+    notes: list[str] = []
     llm = content.get("llm")
     if _object(llm):
         one = {**llm, "apiKey": llm.get("api_key"), "baseURL": llm.get("base_url")}
-        entry = _entry({"name": "llm", **one, "maxTokens": llm.get("max_tokens")}, left)
+        entry = _entry({"name": "llm", **one, "maxTokens": llm.get("max_tokens")}, notes)
         if entry is not None:
             values["model_list",] = [entry]
             values["profiles", "default"] = entry["model_name"]
-        left += [t("{key}: not imported", key=f"llm.{key}") for key in llm if key not in _LLM_KEYS]
+        notes += [t("{key}: not imported", key=f"llm.{key}") for key in llm if key not in _LLM_KEYS]
     for section in ("context", "security"):
         for key, value in _map(content.get(section), section).items():
             name = str(key)
             if section == "context" and name in catalogue()[section]:
                 values[section, name] = value
             elif section == "security" and name in _BLOCKED:
-                values[section, _BLOCKED[name]] = _added(_BLOCKED[name], value)
+                values[section, _BLOCKED[name]] = _merge_blocked(_BLOCKED[name], value)
             else:
-                left.append(t("{key}: not imported", key=f"{section}.{name}"))
-    return Foreign(values, (*left, *_unknown(content, {"llm", "context", "security"})))
+                notes.append(t("{key}: not imported", key=f"{section}.{name}"))
+    return Foreign(values, (*notes, *_unknown(content, {"llm", "context", "security"})))
 
 
-def _added(name: str, value: Any) -> Any:
+def _merge_blocked(name: str, value: Any) -> Any:
     """A list laid over what is blocked anyway: in place of it, it would loosen a rule."""
     from gateway.config.sections import SecuritySection
 
@@ -259,26 +263,26 @@ def _added(name: str, value: Any) -> Any:
 
 def _servers_only(servers: Any) -> Foreign:
     values: dict[Key, Any] = {}
-    left: list[str] = []
-    _servers(servers, values, left)
-    return Foreign(values, tuple(left))
+    notes: list[str] = []
+    _servers(servers, values, notes)
+    return Foreign(values, tuple(notes))
 
 
-def _servers(servers: Any, values: dict[Key, Any], left: list[str]) -> None:
+def _servers(servers: Any, values: dict[Key, Any], notes: list[str]) -> None:
     if isinstance(servers, list):
         servers = {str(one.get("name")): one for one in filter(_object, servers)}
-    found = {}
+    servers_by_name = {}
     for name, one in _map(servers, "mcpServers").items():
         if not _object(one) or one.get("type") == "ws":
-            left.append(t("server {name!r}: unknown server type", name=name))
+            notes.append(t("server {name!r}: unknown server type", name=name))
             continue
-        found[name] = {key: one[key] for key in _SERVER_KEYS if key in one}
-    if found:
-        values["mcp_servers",] = found
+        servers_by_name[name] = {key: one[key] for key in _SERVER_KEYS if key in one}
+    if servers_by_name:
+        values["mcp_servers",] = servers_by_name
 
 
-def _unknown(content: Mapping[str, Any], known: set[str]) -> list[str]:
-    return [t("{key}: not imported", key=key) for key in content if key not in known]
+def _unknown(content: Mapping[str, Any], known_keys: set[str]) -> list[str]:
+    return [t("{key}: not imported", key=key) for key in content if key not in known_keys]
 
 
 def _map(value: Any, name: str) -> Mapping[str, Any]:

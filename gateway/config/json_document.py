@@ -24,7 +24,7 @@ def read_object(path: Path, raw: bytes | None = None) -> dict[str, Any] | None:
     if text is None:
         return None
     try:
-        found = parse(text)
+        content = parse(text)
     except json.JSONDecodeError as exc:
         raise ConfigError(
             t(
@@ -38,25 +38,25 @@ def read_object(path: Path, raw: bytes | None = None) -> dict[str, Any] | None:
         ) from None
     except ValueError as exc:
         raise ConfigError(t("{path}: not valid JSON: {reason}", path=path, reason=exc)) from None
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         raise ConfigError(
             t(
                 '{path}: found {found}, expected an object such as {{"agent": {{}}}}',
                 path=path,
-                found=kind_of(found),
+                found=kind_of(content),
             )
         )
-    return found
+    return content
 
 
 def parse(text: str) -> Any:
     """Any JSON value. Raises `ValueError` with a reason that does not quote the text."""
     try:
-        found = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse_constant)
-        _check_text(found)
+        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse_constant)
+        _check_text(value)
     except RecursionError:
         raise ValueError(t("nested too deeply for a configuration")) from None
-    return found
+    return value
 
 
 def private(path: Path) -> bool:
@@ -125,8 +125,8 @@ def _read(path: Path) -> bytes | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except ValueError:
-        named = printable(str(path))
-        raise ConfigError(t("{named!r} is not a valid file name", named=named)) from None
+        name = printable(str(path))
+        raise ConfigError(t("{named!r} is not a valid file name", named=name)) from None
     except PermissionError:
         raise ConfigError(
             t("{path}: permission denied; it must belong to the user who runs kore", path=path)
@@ -138,12 +138,12 @@ def _read(path: Path) -> bytes | None:
 
 
 def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    members: dict[str, Any] = {}
     for key, value in pairs:
-        if key in found:
+        if key in members:
             raise ValueError(t('duplicate key "{key}"', key=printable(key)))
-        found[key] = value
-    return found
+        members[key] = value
+    return members
 
 
 def _refuse_constant(name: str) -> NoReturn:

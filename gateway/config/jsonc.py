@@ -77,16 +77,16 @@ class _JsoncReader:
     def __init__(self, text: str) -> None:
         self.text = text
 
-    def wrong(self, at: int, said: str) -> ValueError:
+    def wrong(self, at: int, reason: str) -> ValueError:
         line = self.text.count("\n", 0, at) + 1
         column = at - (self.text.rfind("\n", 0, at) + 1) + 1
         return ValueError(
-            t("line {line}, column {column}: {said}", line=line, column=column, said=said)
+            t("line {line}, column {column}: {said}", line=line, column=column, said=reason)
         )
 
     def space(self, at: int) -> int:
-        found = _SPACE.match(self.text, at)
-        return found.end() if found else at
+        match = _SPACE.match(self.text, at)
+        return match.end() if match else at
 
     def value(self, at: int, depth: int) -> Node:
         if depth > DEPTH_LIMIT:
@@ -109,32 +109,34 @@ class _JsoncReader:
 
     def _string(self, at: int) -> tuple[str, int]:
         try:
-            found: tuple[str, int] = scanstring(self.text, at + 1, True)
+            string: tuple[str, int] = scanstring(self.text, at + 1, True)
         except ValueError:
             raise self.wrong(
                 at, t("a string is not terminated or contains an invalid character")
             ) from None
-        if "\0" in found[0] or any("\ud800" <= c <= "\udfff" for c in found[0]):
+        if "\0" in string[0] or any("\ud800" <= c <= "\udfff" for c in string[0]):
             raise self.wrong(at, t("a string contains an invalid character"))
-        return found
+        return string
 
     def _entries(self, start: int, depth: int, close: str) -> Node:
-        found: list[JsonMember] = []
+        members: list[JsonMember] = []
         at = self.space(start + 1)
         while self.text[at : at + 1] != close:
-            if found and found[-1].comma is None:
+            if members and members[-1].comma is None:
                 raise self.wrong(at, t('expected "," or "{close}"', close=close))
             entry = self._entry(at, depth, close == "}")
-            if close == "}" and any(entry.key == one.key for one in found):
+            if close == "}" and any(entry.key == one.key for one in members):
                 raise self.wrong(at, t("duplicate key"))
-            found.append(entry)
+            members.append(entry)
             at = self.space(entry.node.end)
             if self.text[at : at + 1] == ",":
                 entry.comma = at
                 at = self.space(at + 1)
         if close == "}":
-            return Node(start, at + 1, {one.key: one.node.value for one in found}, members=found)
-        return Node(start, at + 1, [one.node.value for one in found], items=found)
+            return Node(
+                start, at + 1, {one.key: one.node.value for one in members}, members=members
+            )
+        return Node(start, at + 1, [one.node.value for one in members], items=members)
 
     def _entry(self, at: int, depth: int, keyed: bool) -> JsonMember:
         if not keyed:
@@ -159,38 +161,41 @@ def set_value(text: str, path: tuple[str, ...], value: Any) -> str:
     Raises `ValueError`: for a text that is no JSON, and a path through what holds no entries.
     """
     root = read(text)
-    node, done = root, 0
-    while done < len(path) and (inner := member(node, path[done])) is not None:
-        node, done = inner.node, done + 1
-    if done == len(path):
-        shown = _shown(value, _indent_of(text, node.start), text)
-        return text[: node.start] + shown + text[node.end :]
-    if node.members is None and (node.items is None or path[done] != str(len(node.items))):
-        raise ValueError(f"{'.'.join(path[:done])} has no place for {path[done]!r}")
-    for part in reversed(path[done + 1 :]):
+    node, depth = root, 0
+    while depth < len(path) and (inner := member(node, path[depth])) is not None:
+        node, depth = inner.node, depth + 1
+    if depth == len(path):
+        rendered = _render(value, _indent_of(text, node.start), text)
+        return text[: node.start] + rendered + text[node.end :]
+    if node.members is None and (node.items is None or path[depth] != str(len(node.items))):
+        raise ValueError(f"{'.'.join(path[:depth])} has no place for {path[depth]!r}")
+    for part in reversed(path[depth + 1 :]):
         value = {part: value}
-    return _append(text, node, path[done] if node.members is not None else None, value)
+    return _append(text, node, path[depth] if node.members is not None else None, value)
 
 
 def remove_value(text: str, path: tuple[str, ...]) -> str:
     """The text without what stands at this path. Raises `KeyError` when nothing does."""
     parent = find(read(text), path[:-1])
-    gone = member(parent, path[-1]) if parent else None
-    if parent is None or gone is None:
+    removed_member = member(parent, path[-1]) if parent else None
+    if parent is None or removed_member is None:
         raise KeyError(path[-1])
-    n = parent.inner.index(gone)
-    start, end = gone.start, (gone.comma + 1 if gone.comma is not None else gone.node.end)
+    n = parent.inner.index(removed_member)
+    start, end = (
+        removed_member.start,
+        (removed_member.comma + 1 if removed_member.comma is not None else removed_member.node.end),
+    )
     line = text.rfind("\n", 0, start) + 1
     rest = _BLANK_OR_COMMENT.match(text, end)
     if not text[line:start].strip() and rest and rest.end() < parent.end:
         start, end = line, rest.end()
-    elif gone.comma is not None:
+    elif removed_member.comma is not None:
         end += len(text[end:]) - len(text[end:].lstrip(" \t"))
     else:
         start = len(text[:start].rstrip(" \t"))
     text = text[:start] + text[end:]
     last = parent.inner[n - 1] if n else None
-    if gone.comma is None and last is not None and last.comma is not None:
+    if removed_member.comma is None and last is not None and last.comma is not None:
         text = text[: last.comma] + text[last.comma + 1 :]
     return text
 
@@ -203,7 +208,7 @@ def _append(text: str, parent: Node, key: str | None, value: Any) -> str:
     newline = "\r\n" if "\r\n" in text else "\n"
     indent = outer + _unit(text) if last is None else _indent_of(text, last.start)
     name = f"{json.dumps(key, ensure_ascii=False)}: " if key is not None else ""
-    entry = name + _shown(value, indent if lines or last is None else outer, text)
+    entry = name + _render(value, indent if lines or last is None else outer, text)
     if last is not None and not lines:
         return _behind(text, last, f" {entry}")
     body = len(text[:close].rstrip())
@@ -222,14 +227,14 @@ def _behind(text: str, last: JsonMember, entry: str) -> str:
     return f"{text[: last.node.end]},{entry}{text[last.node.end :]}"
 
 
-def _shown(value: Any, indent: str, text: str) -> str:
+def _render(value: Any, indent: str, text: str) -> str:
     """As JSON: on one line when it is short, else indented like its surroundings."""
     short = json.dumps(value, ensure_ascii=False)
     if len(short) <= _SHORT_CHARS or not isinstance(value, dict | list):
         return short
     newline = "\r\n" if "\r\n" in text else "\n"
-    whole = json.dumps(value, ensure_ascii=False, indent=_unit(text))
-    return whole.replace("\n", newline + indent)
+    indented = json.dumps(value, ensure_ascii=False, indent=_unit(text))
+    return indented.replace("\n", newline + indent)
 
 
 def _indent_of(text: str, at: int) -> str:
@@ -239,5 +244,5 @@ def _indent_of(text: str, at: int) -> str:
 
 def _unit(text: str) -> str:
     """What this text indents by."""
-    found = re.search(r"\n([ \t]+)[\"\[{]", text)
-    return found[1] if found else "  "
+    match = re.search(r"\n([ \t]+)[\"\[{]", text)
+    return match[1] if match else "  "

@@ -49,14 +49,14 @@ def environment_names() -> tuple[str, ...]:
     return tuple(name.upper() for name in [*pairs, *whole_sections()])
 
 
-def guess(name: str, known: tuple[str, ...]) -> str:
+def guess(name: str, names: tuple[str, ...]) -> str:
     """The end of a complaint about an unknown name: the one that was meant, or all there are."""
     from difflib import get_close_matches
 
-    close = get_close_matches(printable(name).lower(), known, n=1, cutoff=0.6)
+    close = get_close_matches(printable(name).lower(), names, n=1, cutoff=0.6)
     if close:
         return t('; did you mean "{close}"?', close=close[0])
-    return t("; expected one of {known}", known=", ".join(known))
+    return t("; expected one of {known}", known=", ".join(names))
 
 
 def _types(annotation: Any) -> set[type]:

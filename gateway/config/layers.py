@@ -67,24 +67,24 @@ class Layer(PydanticBaseSettingsSource):
             above = above.get(key[0], {})
         return key[-1] not in above
 
-    def _ready(self, key: Key, held: Value) -> Value:
-        if held.place.kind != "project" and has_reference(held.value):
-            value = self.references.expand(held.value, key, held.place)
+    def _ready(self, key: Key, entry: Value) -> Value:
+        if entry.place.kind != "project" and has_reference(entry.value):
+            value = self.references.expand(entry.value, key, entry.place)
             lacking = any(lack.loc[:2] == key for lack in self.references.missing)
             if lacking and len(key) > 1 and (self.references.is_partial or key[0] == "telegram"):
                 value = default_of(key)
             elif isinstance(value, str) and not has_reference(value) and len(key) > 1:
-                value = self._coerce(key, value, held.place)
-            held = Value(value, held.place, quotable=False)
-        if key not in PATHS or not isinstance(held.value, str | Path):
-            return held
+                value = self._coerce(key, value, entry.place)
+            entry = Value(value, entry.place, quotable=False)
+        if key not in PATHS or not isinstance(entry.value, str | Path):
+            return entry
         try:
-            path = self.references.absolute(key, str(held.value), held.place)
+            path = self.references.absolute(key, str(entry.value), entry.place)
         except (RuntimeError, ValueError):
-            said = t("found a ~name without a home folder, expected a path")
-            self._complain(held.place, key, said)
-            return held
-        return Value(path, held.place, held.quotable)
+            message = t("found a ~name without a home folder, expected a path")
+            self._complain(entry.place, key, message)
+            return entry
+        return Value(path, entry.place, entry.quotable)
 
     def _coerce(self, key: Key, text: str, place: ValueOrigin) -> Any:
         """What a text from outside JSON means for a key; left as it is when it means nothing."""
@@ -95,10 +95,10 @@ class Layer(PydanticBaseSettingsSource):
             except ValueError as exc:
                 example = "[…]" if tuple in kinds else "{…}"
                 reason = getattr(exc, "msg", str(exc))
-                said = t(
+                message = t(
                     "expected JSON such as {example}: {reason}", example=example, reason=reason
                 )
-                self._complain(place, key, said)
+                self._complain(place, key, message)
                 return () if tuple in kinds else {}
         if text == "null" and type(None) in kinds:
             return None
@@ -112,13 +112,15 @@ class Layer(PydanticBaseSettingsSource):
                     continue
         return text
 
-    def _known(self, place: ValueOrigin, *loc: str) -> bool:
+    def _check_known(self, place: ValueOrigin, *loc: str) -> bool:
         """Whether the schema has this section, or this key of a section with keys."""
         names = catalogue().get(loc[0], ()) if loc[1:] else tuple(Settings.model_fields)
         if loc[-1] not in names:
-            meant = guess(loc[-1], names)
-            said = t("unknown key{guess}" if loc[1:] else "unknown section{guess}", guess=meant)
-            self._complain(place, loc, said)
+            suggestion = guess(loc[-1], names)
+            message = t(
+                "unknown key{guess}" if loc[1:] else "unknown section{guess}", guess=suggestion
+            )
+            self._complain(place, loc, message)
         return loc[-1] in names
 
     def _complain(self, place: ValueOrigin, key: Key, text: str) -> None:
@@ -137,10 +139,10 @@ class CommandLineLayer(Layer):
             section, _, key = name.partition(".")
             if section in whole_sections() and not key:
                 self.values[section,] = Value(value, place)
-            elif self._known(place, section) and self._known(place, section, key):
+            elif self._check_known(place, section) and self._check_known(place, section, key):
                 text = isinstance(value, str)
-                found = self._coerce((section, key), value, place) if text else value
-                self.values[section, key] = Value(found, place)
+                coerced = self._coerce((section, key), value, place) if text else value
+                self.values[section, key] = Value(coerced, place)
 
 
 class Environment(Layer):
@@ -159,8 +161,8 @@ class Environment(Layer):
                 continue
             if key in self.values:
                 other = self.values[key].place.name
-                said = t("set twice, also by {other}; keep one of them", other=other)
-                self._complain(place, key, said)
+                message = t("set twice, also by {other}; keep one of them", other=other)
+                self._complain(place, key, message)
             self.values[key] = Value(self._coerce(key, environ[name], place), place)
 
     def _key_of(self, rest: str, place: ValueOrigin) -> Key | None:
@@ -186,40 +188,42 @@ class Environment(Layer):
 
         close = get_close_matches(single, names, n=1, cutoff=0.5 if certain else 0.85)
         if close:
-            said = t(
+            message = t(
                 "{place}: unknown name; did you mean KORE_{close}?", place=place, close=close[0]
             )
-            self.complaints.append(said)
+            self.complaints.append(message)
         elif certain:
-            known = ", ".join(f"KORE_{name}" for name in names)
-            said = t("{place}: unknown name; expected one of {known}", place=place, known=known)
-            self.complaints.append(said)
+            names_expected = ", ".join(f"KORE_{name}" for name in names)
+            message = t(
+                "{place}: unknown name; expected one of {known}", place=place, known=names_expected
+            )
+            self.complaints.append(message)
 
 
 class File(Layer):
     """The object of a configuration file, the user's own or a project's."""
 
     def __init__(
-        self, found: Mapping[str, Any], place: ValueOrigin, references: References
+        self, sections: Mapping[str, Any], place: ValueOrigin, references: References
     ) -> None:
         super().__init__(references)
-        for section, content in found.items():
+        for section, content in sections.items():
             if section in whole_sections():
                 self._put((section,), content, place)
-            elif self._known(place, section):
+            elif self._check_known(place, section):
                 if not isinstance(content, dict):
                     kind = kind_of(content)
-                    said = t("found {kind}, expected an object with its keys", kind=kind)
-                    self._complain(place, (section,), said)
+                    message = t("found {kind}, expected an object with its keys", kind=kind)
+                    self._complain(place, (section,), message)
                     continue
                 for key, value in content.items():
-                    if self._known(place, section, key):
+                    if self._check_known(place, section, key):
                         self._put((section, key), value, place)
 
     def _put(self, key: Key, value: Any, place: ValueOrigin) -> None:
         if place.kind == "project" and key not in HARMLESS and key[0] not in HARMLESS_SECTIONS:
-            said = t("a project's own file cannot set this; set it in the user's config.json")
-            self._complain(place, key, said)
+            message = t("a project's own file cannot set this; set it in the user's config.json")
+            self._complain(place, key, message)
         else:
             self.values[key] = Value(value, place)
 

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from agent.errors import ConfigError
 from agent.i18n import t
 from gateway.config.error_messages import explain_errors
-from gateway.config.folder_trust import PROJECT, trusted
+from gateway.config.folder_trust import PROJECT, read_trusted
 from gateway.config.json_document import read_object
 from gateway.config.layers import Borrowed, CommandLineLayer, Defaults, Environment, File, Layer
 from gateway.config.origin import Key, Kind, ValueOrigin
@@ -40,29 +40,29 @@ def load_settings(
     Raises `ConfigError`: one line for each thing that is wrong.
     """
     drafts = drafts or {}
-    found: dict[ValueOrigin, Mapping[str, Any]] = {}
+    contents: dict[ValueOrigin, Mapping[str, Any]] = {}
     for place, required, raw in _files(config, home, cwd, environ):
         path = Path(place.name)
         content = drafts[path] if path in drafts else read_object(path, raw)
         if content is not None:
-            found[place] = content
+            contents[place] = content
         elif required:
             raise ConfigError(
                 t("{place}: no such file", place=place), hint=t("create one with `kore init`")
             )
-    kept = home / "secrets.json"
-    more = drafts.get(kept, {})
-    secrets = {} if more is None else {**read_secrets(kept), **more}
+    secrets_file = home / "secrets.json"
+    more = drafts.get(secrets_file, {})
+    secrets = {} if more is None else {**read_secrets(secrets_file), **more}
     references = References(environ, secrets, home, is_partial=more is None)
-    borrowed, notes = _borrowed(home, cwd, environ, secrets)
+    borrowed, notes = _load_borrowed(home, cwd, environ, secrets)
     layers = [
         CommandLineLayer(overrides, cwd, references),
         Environment(cwd, references),
-        *[File(content, place, references) for place, content in reversed(found.items())],
+        *[File(content, place, references) for place, content in reversed(contents.items())],
         *[Borrowed(values, place, references) for place, values in borrowed.items()],
         Defaults(references),
     ]
-    files = [Path(place.name) for place in (*found, *borrowed)]
+    files = [Path(place.name) for place in (*contents, *borrowed)]
     settings = _build(layers, references, files)
     settings.note(notes)
     return settings
@@ -70,13 +70,13 @@ def load_settings(
 
 def borrowed_places(home: Path, cwd: Path, environ: Mapping[str, str]) -> list[Path]:
     """Files of other programs that are read where they are there, the highest first."""
-    found = [cwd / name for name in PROJECT if name != ".kore/config.json"]
+    places = [cwd / name for name in PROJECT if name != ".kore/config.json"]
     if environ.get("HOME"):
         own = Path(environ["HOME"])
         config = Path(environ.get("XDG_CONFIG_HOME") or own / ".config")
         theirs = (own / ".kode.json", own / ".kodax" / "config.json", config / "kore/config.yaml")
-        found = [*(path for path in found if path not in theirs), *theirs]
-    return found
+        places = [*(path for path in places if path not in theirs), *theirs]
+    return places
 
 
 def project_files(cwd: Path, environ: Mapping[str, str]) -> set[Path]:
@@ -85,11 +85,11 @@ def project_files(cwd: Path, environ: Mapping[str, str]) -> set[Path]:
     return set() if own and cwd == Path(own) else {cwd / name for name in PROJECT}
 
 
-def _borrowed(
+def _load_borrowed(
     home: Path, cwd: Path, environ: Mapping[str, str], secrets: Mapping[str, str]
 ) -> tuple[dict[ValueOrigin, dict[Key, Any]], list[str]]:
     """What they say, and what is to be said of them. One that does not fit harms nobody."""
-    found: dict[ValueOrigin, dict[Key, Any]] = {}
+    values: dict[ValueOrigin, dict[Key, Any]] = {}
     notes: list[str] = []
     projects = project_files(cwd, environ)
     for path in borrowed_places(home, cwd, environ):
@@ -97,10 +97,10 @@ def _borrowed(
             continue
         from gateway.config.foreign_formats import read_foreign
 
-        raw = trusted(path, home) if path in projects else None
+        raw = read_trusted(path, home) if path in projects else None
         if path in projects and raw is None:
-            said = t("{path}: ignored until you trust this folder with `kore trust`", path=path)
-            notes.append(said)
+            note = t("{path}: ignored until you trust this folder with `kore trust`", path=path)
+            notes.append(note)
             continue
         place = ValueOrigin("file", str(path), path.parent)
         try:
@@ -114,14 +114,14 @@ def _borrowed(
             reason = str(exc).splitlines()[0]
             notes.append(t("{path}: ignored: {reason}", path=path, reason=reason))
             continue
-        found[place] = theirs.values
-    return found, notes
+        values[place] = theirs.values
+    return values, notes
 
 
 def own_file(config: Path | None, home: Path, cwd: Path, environ: Mapping[str, str]) -> Path:
     """The user's own file, whether it is there or not."""
-    named = config or (Path(environ["KORE_CONFIG"]) if environ.get("KORE_CONFIG") else None)
-    return cwd / expand_home(str(named), home, environ) if named else home / "config.json"
+    configured = config or (Path(environ["KORE_CONFIG"]) if environ.get("KORE_CONFIG") else None)
+    return cwd / expand_home(str(configured), home, environ) if configured else home / "config.json"
 
 
 def _files(
@@ -129,13 +129,13 @@ def _files(
 ) -> list[tuple[ValueOrigin, bool, bytes | None]]:
     """Each with whether it must be there, and what was read from it already."""
     own = own_file(config, home, cwd, environ)
-    named = config is not None or bool(environ.get("KORE_CONFIG"))
+    is_named = config is not None or bool(environ.get("KORE_CONFIG"))
     places: list[tuple[ValueOrigin, bool, bytes | None]] = []
-    places.append((ValueOrigin("file", str(own), own.parent), named, None))
+    places.append((ValueOrigin("file", str(own), own.parent), is_named, None))
     project = cwd / ".kore" / "config.json"
     # In the user's own folder `./.kore` is the home itself, not a project's.
     if project.parent.resolve() != home.resolve() and project.resolve() != own.resolve():
-        raw = trusted(project, home)
+        raw = read_trusted(project, home)
         kind: Kind = "project" if raw is None else "file"
         places.append((ValueOrigin(kind, str(project), cwd), False, raw))
     return places
@@ -147,16 +147,16 @@ def _build(layers: Sequence[Layer], references: References, files: Sequence[Path
     try:
         settings = Settings(*layers, missing=references.missing, files=files)
         settings.hide(references.hidden)
-        settings.tell({key: str(held.place) for key, held in values.items()} | references.sources)
+        settings.tell({key: str(entry.place) for key, entry in values.items()} | references.sources)
     except ValidationError as exc:
-        found = explain_errors(exc, values, references.missing)
+        errors = explain_errors(exc, values, references.missing)
     else:
-        found = check_references(settings, values)
+        errors = check_references(settings, values)
     complaints = [line for layer in reversed(layers) for line in layer.complaints]
-    complaints += references.complaints + found
+    complaints += references.complaints + errors
     if not complaints:
         return settings
     unique = list(dict.fromkeys(complaints))
     more = len(unique) - COMPLAINTS_SHOWN
-    shown = unique[:COMPLAINTS_SHOWN] + ([t("… and {more} more", more=more)] if more > 0 else [])
-    raise ConfigError("\n".join(shown))
+    lines = unique[:COMPLAINTS_SHOWN] + ([t("… and {more} more", more=more)] if more > 0 else [])
+    raise ConfigError("\n".join(lines))

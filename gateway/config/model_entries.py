@@ -23,11 +23,11 @@ def chosen_model(settings: Settings, environ: Mapping[str, str]) -> str:
     Each of them may be a name in model_list, and "default" may be one too.
     """
     names = {entry.model_name for entry in settings.model_list}
-    wanted = settings.agent.model
-    if wanted not in names:
-        wanted = profile_models(settings).get(wanted, wanted)
-    if wanted != "default" or wanted in names:
-        return wanted
+    name = settings.agent.model
+    if name not in names:
+        name = profile_models(settings).get(name, name)
+    if name != "default" or name in names:
+        return name
     return default_model(environ)
 
 
@@ -44,8 +44,8 @@ def profile_models(settings: Settings) -> dict[str, str]:
 
 def fallbacks(settings: Settings) -> tuple[str, ...]:
     """The models to ask when another one cannot answer, in this order."""
-    found = settings.agent.fallback
-    return (found,) if isinstance(found, str) else tuple(found or ())
+    names = settings.agent.fallback
+    return (names,) if isinstance(names, str) else tuple(names or ())
 
 
 def check_models(settings: Settings, environ: Mapping[str, str]) -> None:
@@ -87,9 +87,9 @@ def _sources(settings: Settings, n: int, entry: ModelEntry) -> tuple[str, ...]:
         return ()
     names: list[Loc] = [("api_keys", k) for k in range(len(entry.api_keys))] or [("api_key",)]
     file = settings.places.get(("model_list",), "model_list")
-    found = []
+    sources = []
     for name in names:
         loc: Loc = ("model_list", n, *name)
         own = t("{key} in {place}", key=dotted(loc), place=file)
-        found.append(settings.places.get(loc, own))
-    return tuple(found)
+        sources.append(settings.places.get(loc, own))
+    return tuple(sources)

@@ -62,8 +62,10 @@ class References:
                 return [self.expand(item, (*loc, n), place) for n, item in enumerate(value)]
             case dict():
                 filled = {key: self.expand(v, (*loc, key), place) for key, v in value.items()}
-                gone = {lack.loc[-1] for lack in self.missing if lack.loc[:-1] == loc}
-                return {k: v for k, v in filled.items() if k not in gone or k not in _DROPPED}
+                missing_keys = {lack.loc[-1] for lack in self.missing if lack.loc[:-1] == loc}
+                return {
+                    k: v for k, v in filled.items() if k not in missing_keys or k not in _DROPPED
+                }
             case _:
                 return value
 
@@ -91,21 +93,21 @@ class References:
                     )
                 )
                 return match[0]
-            found = self.environ.get(name) or self.secrets.get(name)
+            value = self.environ.get(name) or self.secrets.get(name)
             if self.environ.get(name):
                 self.sources[loc] = t("environment variable {name}", name=name)
-            elif found:
+            elif value:
                 path = self.home / "secrets.json"
                 self.sources[loc] = t("{key} in {place}", key=name, place=path)
-            if not found:
+            if not value:
                 self.missing.append(lack := Missing(loc, name, place))
                 if loc[0] not in _DEFERRED and not self.is_partial:
                     self.complaints.append(str(lack))
             elif any(key in _CREDENTIALS for key in loc) and (
                 match[0] != text or _SECRET.search(name)
             ):
-                self.hidden.append(found)
-            return found or match[0]
+                self.hidden.append(value)
+            return value or match[0]
 
         return _REFERENCE.sub(fill, text)
 
@@ -134,8 +136,8 @@ def has_reference(value: Any) -> bool:
 
 def read_secrets(path: Path) -> dict[str, str]:
     """The names and values of secrets.json, which only its owner may be able to read."""
-    found = read_object(path)
-    if found is None:
+    content = read_object(path)
+    if content is None:
         return {}
     if not private(path):
         mode = path.stat().st_mode & 0o777
@@ -147,7 +149,7 @@ def read_secrets(path: Path) -> dict[str, str]:
             ),
             hint=f"chmod 600 {path}",
         )
-    for name, value in found.items():
+    for name, value in content.items():
         if not isinstance(value, str):
             raise ConfigError(
                 t(
@@ -156,4 +158,4 @@ def read_secrets(path: Path) -> dict[str, str]:
                     found=kind_of(value),
                 )
             )
-    return found
+    return content

@@ -35,7 +35,7 @@ from gateway.config.value_types import RoleName
 class Origins:
     """Where keys were set. Settings that say the same are equal, wherever it was said."""
 
-    held: Mapping[Loc, str] = field(default_factory=dict, compare=False)
+    by_location: Mapping[Loc, str] = field(default_factory=dict, compare=False)
 
 
 class Settings(BaseSettings):
@@ -108,7 +108,7 @@ class Settings(BaseSettings):
     def places(self) -> Mapping[Loc, str]:
         """Where each key was set, in words, and where a reference led to; what is not in here is
         at its default."""
-        return self._places.held
+        return self._places.by_location
 
     @property
     def hidden(self) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ _NAMED = (
 
 _FLAG = re.compile(rf"--?[\w.-]*{_NAMED}$")
 
-_FOUND = (
+_PATTERNS = (
     # NAME=…, "name": "…", Authorization: Bearer …
     re.compile(rf"""{_NAMED}["']?\s*[=:]\s*["']?((?i:(?:bearer|basic|token)\s+)?[^\s&"']+)"""),
     re.compile(r"(?i:\bbearer)\s+([^\s&\"']+)"),
@@ -37,19 +37,19 @@ def mask_text(text: str) -> str:
 
 def starred_words(words: Sequence[str]) -> list[str]:
     """The same of a program's arguments: also what follows such as `--token`."""
-    return [STARS if whole else mask_text(word) for word, whole in _told(words)]
+    return [STARS if whole else mask_text(word) for word, whole in _mark_secrets(words)]
 
 
 def secrets_of(words: Sequence[str]) -> Iterator[str]:
     """Each secret in a program's arguments."""
-    for word, whole in _told(words):
+    for word, whole in _mark_secrets(words):
         if whole:
             yield word
         else:
             yield from (word[begin:end] for begin, end in _spans(word))
 
 
-def _told(words: Sequence[str]) -> Iterator[tuple[str, bool]]:
+def _mark_secrets(words: Sequence[str]) -> Iterator[tuple[str, bool]]:
     """Each with whether the whole of it is a secret."""
     before = ""
     for word in words:
@@ -60,14 +60,14 @@ def _told(words: Sequence[str]) -> Iterator[tuple[str, bool]]:
 
 def _spans(text: str) -> list[tuple[int, int]]:
     """Where the secrets stand; none within another."""
-    found: list[tuple[int, int]] = []
-    for pattern in _FOUND:
+    spans: list[tuple[int, int]] = []
+    for pattern in _PATTERNS:
         for match in pattern.finditer(text):
             begin, end = match.span(1)
-            inside = any(begin < there[1] and there[0] < end for there in found)
+            inside = any(begin < there[1] and there[0] < end for there in spans)
             if begin < end and not inside and not has_reference(match[1]):
-                found.append((begin, end))
-    return found
+                spans.append((begin, end))
+    return spans
 
 
 _SECRET = re.compile(r"(?:^|_)(?:token|secret|api_?keys?|password)$|^apikey$", re.IGNORECASE)
@@ -93,56 +93,56 @@ def is_secret(path: tuple[str, ...]) -> bool:
 
 
 def extract_secret(
-    path: tuple[str, ...], value: Any, named: str = ""
+    path: tuple[str, ...], value: Any, entry_name: str = ""
 ) -> tuple[Any, dict[str, str]]:
     """The value with each secret as `${NAME}`, and the names with what they stand for.
 
-    `named` is how the entry of a list calls itself, for names that stay when the list grows.
+    `entry_name` is how the entry of a list calls itself, for names that stay when the list grows.
     """
     match value:
         case str() if value and is_secret(path) and not has_reference(value):
-            name = name_of(path, named)
+            name = name_of(path, entry_name)
             return f"${{{name}}}", {name: value}
         case list():
             pairs = [
-                extract_secret((*path, str(n)), item, _called(item) or named)
+                extract_secret((*path, str(n)), item, _called(item) or entry_name)
                 for n, item in enumerate(value)
             ]
-            return [one for one, _ in pairs], _joined(found for _, found in pairs)
+            return [one for one, _ in pairs], _merge(secrets for _, secrets in pairs)
         case dict():
-            entries = {key: extract_secret((*path, key), v, named) for key, v in value.items()}
+            entries = {key: extract_secret((*path, key), v, entry_name) for key, v in value.items()}
             return (
                 {key: one for key, (one, _) in entries.items()},
-                _joined(found for _, found in entries.values()),
+                _merge(secrets for _, secrets in entries.values()),
             )
         case _:
             return value, {}
 
 
-def name_of(path: tuple[str, ...], named: str = "") -> str:
+def name_of(path: tuple[str, ...], entry_name: str = "") -> str:
     """What a secret at this path is called in secrets.json."""
     if path in _KNOWN:
         return _KNOWN[path]
     words = list(path)
-    if named:
+    if entry_name:
         first = next((n for n, word in enumerate(words) if word.isdecimal()), None)
         if first is not None:
-            words[first] = named
+            words[first] = entry_name
     return _MADE + _ODD.sub("_", "_".join(words)).strip("_").upper()
 
 
-def orphans(known: Iterable[str], before: str, texts: Iterable[str]) -> list[str]:
+def orphans(names: Iterable[str], before: str, texts: Iterable[str]) -> list[str]:
     """Which of these names `config set` has made, `before` referred to, and none of `texts` does.
 
     Others may be somebody's own, and meant for something else as well.
     """
-    left = list(texts)
+    remaining_texts = list(texts)
     return [
         name
-        for name in known
+        for name in names
         if name.startswith(_MADE)
         and f"${{{name}}}" in before
-        and not any(f"${{{name}}}" in text for text in left)
+        and not any(f"${{{name}}}" in text for text in remaining_texts)
     ]
 
 
@@ -169,7 +169,7 @@ def _called(item: Any) -> str:
     return str(item.get("model_name") or item.get("name") or "")
 
 
-def _joined(parts: Iterable[Mapping[str, str]]) -> dict[str, str]:
+def _merge(parts: Iterable[Mapping[str, str]]) -> dict[str, str]:
     return {name: text for part in parts for name, text in part.items()}
 
 

@@ -15,12 +15,12 @@ OFFICIAL = "https://api.telegram.org"
 
 def check_references(settings: Settings, values: Mapping[Key, Value]) -> list[str]:
     """Complaints about models that no entry has, and entries that share a name."""
-    found: list[str] = []
+    complaints: list[str] = []
     names = [entry.model_name for entry in settings.model_list]
     for n, name in enumerate(names):
         if name in names[:n]:
             place = values[("model_list",)].place
-            found.append(
+            complaints.append(
                 t(
                     '{where}: duplicate "{name}"',
                     where=f"{place}: model_list[{n}].model_name",
@@ -30,21 +30,21 @@ def check_references(settings: Settings, values: Mapping[Key, Value]) -> list[st
     for n, entry in enumerate(settings.model_list):
         if entry.api_key and entry.api_keys:
             place = values[("model_list",)].place
-            found.append(
+            complaints.append(
                 t(
                     "{where}: cannot be combined with api_key; keep one of them",
                     where=f"{place}: model_list[{n}].api_keys",
                 )
             )
-    asked: list[tuple[Key, str]] = [(("agent", "model"), settings.agent.model)]
-    asked += [(("agent", "fallback"), model) for model in fallbacks(settings)]
-    asked += [(("profiles", name), model) for name, model in settings.profiles]
-    asked += [
+    references: list[tuple[Key, str]] = [(("agent", "model"), settings.agent.model)]
+    references += [(("agent", "fallback"), model) for model in fallbacks(settings)]
+    references += [(("profiles", name), model) for name, model in settings.profiles]
+    references += [
         (("telegram", "chats"), place.model)
         for place in settings.telegram.chats.values()
         if place.model and place.model not in dict(settings.profiles)
     ]
-    for key, model in asked:
+    for key, model in references:
         if model == "default" or "/" in model or model in names:
             continue
         if key[0] == "agent" and model in dict(settings.profiles):
@@ -54,7 +54,7 @@ def check_references(settings: Settings, values: Mapping[Key, Value]) -> list[st
 
         close = get_close_matches(model, names, n=1)
         guess = t('; did you mean "{close}"?', close=printable(close[0])) if close else ""
-        found.append(
+        complaints.append(
             t(
                 '{where}: found "{model}", expected a model_name of model_list or '
                 "vendor/model{guess}",
@@ -63,7 +63,7 @@ def check_references(settings: Settings, values: Mapping[Key, Value]) -> list[st
                 guess=guess,
             )
         )
-    return found
+    return complaints
 
 
 def require_model(settings: Settings) -> None:

@@ -126,7 +126,7 @@ class ConfigReloader:
         self._sources = config.sources
         self._on_reload = config.on_reload
         self._stamp = self._look()
-        self._asked = asyncio.Event()
+        self._reload_requested = asyncio.Event()
         self._turn = asyncio.Lock()
         self._read_at = time.time()
         self._problem: str | None = None
@@ -135,16 +135,16 @@ class ConfigReloader:
 
     def ask(self) -> None:
         """Read again soon, whether a file has changed or not."""
-        self._asked.set()
+        self._reload_requested.set()
 
     async def run(self) -> None:
         """Until cancelled."""
         await asyncio.to_thread(self._keep)
         try:
             while True:
-                await wait_for(self._asked, LOOK_S)
-                if self._asked.is_set() or self._look() != self._stamp:
-                    self._asked.clear()
+                await wait_for(self._reload_requested, LOOK_S)
+                if self._reload_requested.is_set() or self._look() != self._stamp:
+                    self._reload_requested.clear()
                     await self._settle()
                     with suppress(ConfigError):  # said in the log, the status and to the owner
                         await self.reload()
@@ -159,7 +159,7 @@ class ConfigReloader:
         async with self._turn:
             self._stamp = self._look()
             try:
-                found = await self._take()
+                diff = await self._take()
             except ConfigError as exc:
                 await self._refuse(exc)
                 raise ConfigError(
@@ -167,19 +167,19 @@ class ConfigReloader:
                 ) from exc
             self._read_at, mended = time.time(), self._problem is not None
             self._problem = None
-            if found.changed or found.waiting != self._waiting:
-                changed, waiting = ", ".join(found.changed), ", ".join(found.waiting)
+            if diff.changed or diff.waiting != self._waiting:
+                changed, waiting = ", ".join(diff.changed), ", ".join(diff.waiting)
                 log.info(
                     "the configuration was read again: %s%s",
                     f"changed: {changed}" if changed else "nothing changed at once",
                     f"; needs a restart: {waiting}" if waiting else "",
                 )
-            self._waiting = found.waiting
+            self._waiting = diff.waiting
             if mended:
                 log.info("the configuration is right again")
                 await self._notify_owner(_RIGHT_AGAIN)
             await asyncio.to_thread(self._keep)
-            return {"changed": list(found.changed), "waiting": list(found.waiting)}
+            return {"changed": list(diff.changed), "waiting": list(diff.waiting)}
 
     def facts(self) -> dict[str, Any]:
         """For the status."""
@@ -190,8 +190,8 @@ class ConfigReloader:
         }
 
     async def _take(self) -> ConfigDiff:
-        found = await asyncio.to_thread(self._read)
-        settings = found.settings
+        diff = await asyncio.to_thread(self._read)
+        settings = diff.settings
         sandbox = self._targets.agent.settings.tools.sandbox
         assert sandbox is not None, "a gateway has one, if only in name"
         agent = await build_agent(settings, self._home, sandbox)
@@ -200,13 +200,13 @@ class ConfigReloader:
             self._retired.append((time.monotonic(), old))
         self.settings = settings
         self._on_reload(settings)
-        return found
+        return diff
 
     def _read(self) -> ConfigDiff:
         """Raises `ConfigError` in the language that is spoken here."""
-        found = update(self.settings, self._sources.load())
-        check_usable(found.settings, os.environ)
-        return found
+        diff = update(self.settings, self._sources.load())
+        check_usable(diff.settings, os.environ)
+        return diff
 
     async def _refuse(self, error: ConfigError) -> None:
         """Said once for each mistake, whoever asked: in the log and the status in English, to the
@@ -234,10 +234,10 @@ class ConfigReloader:
             if route is None:
                 return
             languages = self._targets.languages
-            said, spoken = languages.text_for(route, english), languages.of_route(route)
+            text, language = languages.text_for(route, english), languages.of_route(route)
             if error is not None:
-                said += "\n\n" + _short(await self._error_text(error, spoken), spoken)
-            await self._database.transact(self._write, route, said, time.time())
+                text += "\n\n" + _short(await self._error_text(error, language), language)
+            await self._database.transact(self._write, route, text, time.time())
         except (StoreError, KoreError) as exc:
             log.warning("the owner could not be told: %s", exc)
             return
@@ -247,9 +247,9 @@ class ConfigReloader:
         owner = self._targets.access.owner_id
         return private_route(tx, owner) if owner else None
 
-    def _write(self, tx: Transaction, route: Route, said: str, now: float) -> None:
-        name = f"config:{hashlib.sha256(said.encode()).hexdigest()[:16]}:{now:.0f}"
-        parts = self._targets.renderer.render(route, said)
+    def _write(self, tx: Transaction, route: Route, text: str, now: float) -> None:
+        name = f"config:{hashlib.sha256(text.encode()).hexdigest()[:16]}:{now:.0f}"
+        parts = self._targets.renderer.render(route, text)
         outbox.put(tx, None, [OutgoingReply(name, route, parts, "notice")], now)
 
     def _keep(self) -> None:
@@ -286,7 +286,7 @@ def _short(problem: str, language: str) -> str:
 
 def _stamp(path: Path) -> tuple[int, int, int, int] | None:
     try:
-        found = path.stat()
+        info = path.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
+    return info.st_mtime_ns, info.st_ctime_ns, info.st_size, info.st_ino

@@ -102,22 +102,22 @@ def _unreachable(base_url: str, exc: Exception) -> KoreError:
     hint = t("check the network and telegram.base_url")
     match exc:
         case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientConnectorSSLError():
-            said = t("the TLS certificate of {address} is not trusted", address=base_url)
+            message = t("the TLS certificate of {address} is not trusted", address=base_url)
             hint = t("install the system's CA certificates, or your proxy's")
         case aiohttp.ClientHttpProxyError() | aiohttp.ClientProxyConnectionError():
-            said = t(
+            message = t(
                 "the proxy for {address} refused the connection or is not responding",
                 address=base_url,
             )
             hint = t("check HTTPS_PROXY")
         case aiohttp.ClientConnectorDNSError():
-            said = t("could not resolve {address}", address=base_url)
+            message = t("could not resolve {address}", address=base_url)
         case TimeoutError():
-            said = t("{address} timed out after {n} s", address=base_url, n=_ASK_S)
+            message = t("{address} timed out after {n} s", address=base_url, n=_ASK_S)
         case _:
             kind = type(exc).__name__
-            said = t("could not connect to {address} ({kind})", address=base_url, kind=kind)
-    return ServiceUnreachable(said, hint=hint)
+            message = t("could not connect to {address} ({kind})", address=base_url, kind=kind)
+    return ServiceUnreachable(message, hint=hint)
 
 
 def _is_local(address: str) -> bool:

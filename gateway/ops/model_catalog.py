@@ -37,9 +37,9 @@ def offers(
     settings: Settings, environ: Mapping[str, str], local: Sequence[str] = ()
 ) -> list[ModelListing]:
     """Configured models, vendors whose key is in `environ`, and `local` ones of an Ollama."""
-    known = model_list(settings)
+    configured = model_list(settings)
     uses = used_for(settings, environ, local)
-    names: dict[str, Source] = {config.name: "configured" for config in known}
+    names: dict[str, Source] = {config.name: "configured" for config in configured}
     for name in uses:
         names.setdefault(name, "named")
     for vendor in VENDORS.values():
@@ -48,7 +48,8 @@ def offers(
     for one in local:
         names.setdefault(f"ollama/{one}", "ollama")
     return [
-        _offer(name, source, uses.get(name, ()), known, environ) for name, source in names.items()
+        _offer(name, source, uses.get(name, ()), configured, environ)
+        for name, source in names.items()
     ]
 
 
@@ -56,10 +57,10 @@ def used_for(
     settings: Settings, environ: Mapping[str, str], local: Sequence[str] = ()
 ) -> dict[str, tuple[str, ...]]:
     """The names of the models in use, with their marks."""
-    found: dict[str, tuple[str, ...]] = {}
+    uses: dict[str, tuple[str, ...]] = {}
     for name, mark in _uses(settings, environ, local):
-        found[name] = (*found.get(name, ()), mark)
-    return found
+        uses[name] = (*uses.get(name, ()), mark)
+    return uses
 
 
 def _uses(
@@ -69,9 +70,9 @@ def _uses(
     if default == "offline/echo" and settings.agent.model != default and local:
         default = f"ollama/{local[0]}"
     yield default, "default"
-    for profile, wanted in profile_models(settings).items():
-        if profile != "default" and wanted != "default":
-            yield wanted, profile
+    for profile, model_name in profile_models(settings).items():
+        if profile != "default" and model_name != "default":
+            yield model_name, profile
     for n, name in enumerate(fallbacks(settings), 1):
         yield name, f"fallback {n}"
 
@@ -80,13 +81,13 @@ def _offer(
     name: str,
     source: Source,
     marks: tuple[str, ...],
-    known: Sequence[ModelConfig],
+    configured: Sequence[ModelConfig],
     environ: Mapping[str, str],
 ) -> ModelListing:
     problem = None
-    config = next((entry for entry in known if entry.name == name), ModelConfig(name, name))
+    config = next((entry for entry in configured if entry.name == name), ModelConfig(name, name))
     try:
-        config = resolve_model(name, known, environ)
+        config = resolve_model(name, configured, environ)
     except ConfigError as exc:
         problem = str(exc)
     price = tariff_of(config).price

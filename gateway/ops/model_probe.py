@@ -60,8 +60,8 @@ async def _try_key(config: ModelConfig, n: int, of: int) -> ProbeResult:
         async with asyncio.timeout(_ASK_S):
             return await _talk(provider, config, trial)
     except TimeoutError:
-        said = f"{config.model} did not answer within {_ASK_S} s"
-        return replace(trial, error=said, code="timed-out")
+        error = f"{config.model} did not answer within {_ASK_S} s"
+        return replace(trial, error=error, code="timed-out")
     except KoreError as exc:
         return replace(trial, error=str(exc), code=exc.code, hint=exc.hint)
     finally:
@@ -70,21 +70,21 @@ async def _try_key(config: ModelConfig, n: int, of: int) -> ProbeResult:
 
 async def _talk(provider: Provider, config: ModelConfig, trial: ProbeResult) -> ProbeResult:
     tools = (ToolSpec("ping", "Tests the connection.", _SCHEMA),)
-    asked = user(render_prompt("trial", word=_WORD))
-    request = ModelRequest(config.model_id, "", (asked,), tools, max_tokens=_MAX_TOKENS)
+    question = user(render_prompt("trial", word=_WORD))
+    request = ModelRequest(config.model_id, "", (question,), tools, max_tokens=_MAX_TOKENS)
     began = time.monotonic()
     reply, first_s = await _reply(provider, request, began)
     trial = replace(trial, first_token_s=first_s)
     if not reply.tool_calls:
-        said = "it answers, but it did not call the tool that it was given"
-        return replace(trial, error=said, code="no-tool-call", answer_s=time.monotonic() - began)
+        error = "it answers, but it did not call the tool that it was given"
+        return replace(trial, error=error, code="no-tool-call", answer_s=time.monotonic() - began)
     call = reply.tool_calls[0]
     intact = call.name == "ping" and call.arguments == {"word": _WORD}
     if not intact:
-        said = f"it called the tool, but with {call.raw[:80]!r} in place of {_WORD!r}"
-        trial = replace(trial, error=said, code="bad-tool-call")
+        error = f"it called the tool, but with {call.raw[:80]!r} in place of {_WORD!r}"
+        trial = replace(trial, error=error, code="bad-tool-call")
     results = (Message("tool", (Text("pong"),), tool_call_id=one.id) for one in reply.tool_calls)
-    await _reply(provider, replace(request, messages=(asked, reply, *results)), began)
+    await _reply(provider, replace(request, messages=(question, reply, *results)), began)
     return replace(trial, ok=intact, tool_call=intact, answer_s=time.monotonic() - began)
 
 

@@ -31,8 +31,8 @@ def unit_text(home: DataDir, config: Path | None, environ: Mapping[str, str]) ->
     `ProtectProc` (a partly hidden /proc cannot be mounted anew), no filter of system calls. What
     is left costs nothing: see systemd.exec(5).
     """
-    words = [*_program(), "--home", str(home.root)]
-    words += ["--config", str(config)] if config else []
+    command = [*_program(), "--home", str(home.root)]
+    command += ["--config", str(config)] if config else []
     lines = (
         "[Unit]",
         "Description=Kore, a self-hosted assistant",
@@ -41,7 +41,7 @@ def unit_text(home: DataDir, config: Path | None, environ: Mapping[str, str]) ->
         "",
         "[Service]",
         "Type=exec",
-        f"ExecStart={' '.join(_quoted(word) for word in (*words, 'gateway'))}",
+        f"ExecStart={' '.join(_quoted(word) for word in (*command, 'gateway'))}",
         f"WorkingDirectory={_escaped(str(home.root))}",
         f"Environment={_quoted('PATH=' + environ.get('PATH', os.defpath))}",
         "Restart=on-failure",
@@ -90,7 +90,7 @@ def run(*words: str) -> Ran:
     if program is None:
         return Ran(127, "", f"{words[0]}: not found")
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             (program, *words[1:]),
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -103,7 +103,7 @@ def run(*words: str) -> Ran:
         return Ran(127, "", f"{words[0]}: not found")
     except subprocess.TimeoutExpired:
         raise KoreError(t("{name} timed out after {n} s", name=words[0], n=_RUN_S)) from None
-    return Ran(done.returncode, done.stdout, done.stderr)
+    return Ran(result.returncode, result.stdout, result.stderr)
 
 
 def lingers() -> bool:
@@ -112,10 +112,10 @@ def lingers() -> bool:
     return ran.out.strip() == "yes"
 
 
-def _without(said: str, reason: str = "") -> KoreError:
+def _without(message: str, reason: str = "") -> KoreError:
     first = reason.strip().splitlines()[0] if reason.strip() else ""
     return KoreError(
-        f"{said} ({first})" if first else said,
+        f"{message} ({first})" if first else message,
         hint=t(
             "Run `kore gateway` under another supervisor, or use Docker (docs/docker.md);"
             " `kore service install --print` shows the unit."

@@ -105,11 +105,11 @@ class UserDataService:
         from gateway.store.repositories import user_data
 
         _check(principal)
-        found = await self.database.transact(user_data.traces, principal)
+        traces = await self.database.transact(user_data.traces, principal)
         files, file_bytes = await asyncio.to_thread(self._plan(principal).measured)
         return {
-            **asdict(found),
-            "found": found.found,
+            **asdict(traces),
+            "found": traces.found,
             "files": files,
             "file_bytes": file_bytes,
             "copies": [str(path) for path in migrator.copies(self.database.file)],
@@ -140,9 +140,9 @@ class UserDataService:
         await self.database.transact(self.reload_members)
         await self.flush_audit()
         await asyncio.to_thread(delete_snapshots, unsent)
-        left = await self.finish()
+        left_out = await self.finish()
         remaining = [str(path) for path in migrator.copies(self.database.file)]
-        return {**before, "copies": remaining, "left_out": left}
+        return {**before, "copies": remaining, "left_out": left_out}
 
     async def finish(self) -> int:
         """Do what is left of a deletion whose rows are gone: its files, and bytes of its rows. A
@@ -150,14 +150,14 @@ class UserDataService:
 
         How many files and folders could not be deleted.
         """
-        stored = await self.database.transact(preferences.get_state, preferences.DELETION)
-        left = 0
-        if stored is None:
-            return left
-        if stored != _REWRITE:
-            plan = _Plan(**json.loads(stored))
+        state = await self.database.transact(preferences.get_state, preferences.DELETION)
+        left_out = 0
+        if state is None:
+            return left_out
+        if state != _REWRITE:
+            plan = _Plan(**json.loads(state))
             needed = await self.database.transact(_needed)
-            left = await asyncio.to_thread(_unlink, self.home, plan, needed)
+            left_out = await asyncio.to_thread(_unlink, self.home, plan, needed)
             if plan.copies:
                 for path in migrator.copies(self.database.file):
                     path.unlink(missing_ok=True)
@@ -165,7 +165,7 @@ class UserDataService:
             await self.database.transact(preferences.put_state, preferences.DELETION, _REWRITE)
         await self.database.rewrite()
         await self.database.transact(preferences.drop_state, preferences.DELETION)
-        return left
+        return left_out
 
     def _plan(self, principal: str, *, copies: bool = False) -> _Plan:
         owner = principal == self.access.owner_id or principal.startswith("cli:")
@@ -209,9 +209,9 @@ class UserDataService:
 
 def _unlink(home: DataDir, plan: "_Plan", needed: frozenset[str]) -> int:
     """How many files and folders are left."""
-    left = 0
+    left_out = 0
     for _, walk in plan.walks():
-        left += sum(not _is_deleted(member) for member in walk) + walk.left_out
+        left_out += sum(not _is_deleted(member) for member in walk) + walk.left_out
     for folder in plan.folders():
         # On top lie the folders of everybody else.
         if folder.parent != Path(plan.workspace):
@@ -223,7 +223,7 @@ def _unlink(home: DataDir, plan: "_Plan", needed: frozenset[str]) -> int:
         (home.undo / "blobs" / name[:2] / name[2:]).unlink(missing_ok=True)
     for note in home.undo.glob("memos/*"):
         note.unlink(missing_ok=True)
-    return left
+    return left_out
 
 
 def _is_deleted(member: TreeEntry) -> bool:

@@ -38,8 +38,8 @@ class ZipWriter:
             self.left_out += 1
             return
         with open(fd, "rb") as file:
-            changed = time.localtime(min(max(member.info.st_mtime, _FIRST), _LAST))
-            info = ZipInfo(name, changed[:6])
+            modified_at = time.localtime(min(max(member.info.st_mtime, _FIRST), _LAST))
+            info = ZipInfo(name, modified_at[:6])
             info.external_attr = (member.info.st_mode & 0xFFFF) << 16
             info.compress_type = ZIP_DEFLATED
             info.file_size = member.info.st_size

@@ -17,7 +17,7 @@ from agent.i18n import plural, t
 from agent.serialization import dumps
 from gateway.cli.context import data_dir_of, whole
 from gateway.cli.output import clean, print_json
-from gateway.ops.audit.trail import CURRENT, entries, parsed
+from gateway.ops.audit.trail import CURRENT, entries, parse_entry
 from gateway.ops.audit.verify import Report, verify
 
 _LOOK_S = 0.25
@@ -158,7 +158,7 @@ def _whole_lines(file: BufferedReader) -> Iterator[dict[str, Any]]:
         if not line.endswith(b"\n"):
             file.seek(-len(line), os.SEEK_CUR)
             return
-        if (entry := parsed(line)) is not None:
+        if (entry := parse_entry(line)) is not None:
             yield entry
 
 

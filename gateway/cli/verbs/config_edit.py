@@ -32,9 +32,9 @@ def set(args: argparse.Namespace, sources: Sources) -> int:
         return config_import.set_there(args, file, text)
     with file_lock(file):
         path = editing.path_of(args.key, editing.content_of(file, editing.text_of(file)), ours=True)
-        made = editing.setting(sources, file, path, editing.meant(path, text))
+        made = editing.setting(sources, file, path, editing.parse_argument(path, text))
         made.write(sources)
-    value: Any = masked(editing.meant(path, text), path)
+    value: Any = masked(editing.parse_argument(path, text), path)
     if "args" in path:  # where what stands before says what it is
         value = inside(masked(editing.content_of(file, made.text)), path)
     kept = f" (in {sources.secrets} as {', '.join(made.secrets)})" if made.secrets else ""
@@ -209,7 +209,7 @@ def _tell(args: argparse.Namespace, sources: Sources, made: editing.ConfigEdit, 
     from gateway.ops.config_check import check_usable
     from gateway.runtime.secrets import redactor_of
 
-    notes = list(made.left)
+    notes = list(made.earlier_complaints)
     at = Sources(made.file, sources.home, sources.cwd, sources.environ)
     if not notes:
         try:

@@ -11,7 +11,7 @@ from gateway.cli.output import clean, print_json
 from gateway.config import editing
 from gateway.config.atomic_write import file_lock, write_atomic
 from gateway.config.editing import ConfigEdit
-from gateway.config.folder_trust import trusted
+from gateway.config.folder_trust import read_trusted
 from gateway.config.foreign_formats import read_foreign
 from gateway.config.jsonc import set_value
 from gateway.config.load import borrowed_places, project_files
@@ -45,7 +45,7 @@ def import_foreign(args: argparse.Namespace, sources: Sources) -> int:
                 raise ConfigError(f"{path}: {exc}") from None
             if theirs is None:
                 raise KoreError(t("{path}: no such file", path=path))
-            left += [f"{path}: {line}" for line in theirs.left]
+            left += [f"{path}: {line}" for line in theirs.notes]
             content = editing.content_of(file, text)
             for key, value in theirs.values.items():
                 fresh = _merged(_present(content, key), value)
@@ -81,7 +81,7 @@ def set_there(args: argparse.Namespace, file: Path, text: str | None) -> int:
         if text is None:
             fresh = editing.without(file, path)
         else:
-            value = editing.meant(path, text)
+            value = editing.parse_argument(path, text)
             if key != args.key:
                 value = _their_name(text, content)
             try:
@@ -106,7 +106,7 @@ def _there(sources: Sources) -> dict[Path, bytes | None]:
     projects = project_files(sources.cwd, sources.environ)
     found: dict[Path, bytes | None] = {}
     for path in borrowed_places(sources.home, sources.cwd, sources.environ):
-        raw = trusted(path, sources.home) if path in projects else None
+        raw = read_trusted(path, sources.home) if path in projects else None
         if path.is_file() and (path not in projects or raw is not None):
             found[path] = raw
     return found

@@ -81,7 +81,7 @@ def _mend(args: argparse.Namespace) -> None:
     except ConfigError:
         workspace = None
     for remedy in find_repairs(home, config_path(args, home), workspace):
-        said = printable(args.crash.redactor.clean(remedy.said))
+        said = printable(args.crash.redactor.clean(remedy.sentence))
         try:
             wanted = args.yes or talk.confirm(t("{what}?", what=said))
         except (Back, Skip):

@@ -67,11 +67,11 @@ def _files(args: argparse.Namespace, folder: Path, home: Path) -> dict[Path, str
     """The configuration that the folder brings along, as it is now, once a person has agreed to
     that and to the folder. Raises `KoreError`."""
     from agent.security.redaction import Redactor
-    from gateway.config.folder_trust import brought, content, digest_of, is_trusted
+    from gateway.config.folder_trust import content, digest_of, is_trusted, project_files_in
     from gateway.config.references import read_secrets
 
     # Before they are shown: what was changed while somebody read is not trusted.
-    read = {path: content(path) for path in brought(folder)}
+    read = {path: content(path) for path in project_files_in(folder)}
     held = {path: "" if raw is None else digest_of(raw) for path, raw in read.items()}
     new = [path for path in read if not is_trusted(path, home)]
     if not args.yes:

@@ -23,17 +23,19 @@ class ArgumentSummarizer:
 
     def params(self, params: Mapping[str, Any]) -> dict[str, Any]:
         if self._level == "full":
-            return {self.text(name): self._whole(value) for name, value in params.items()}
+            return {self.text(name): self._summarize_value(value) for name, value in params.items()}
         return {self.text(name): self._short(name, value) for name, value in params.items()}
 
-    def _whole(self, value: Any) -> Any:
+    def _summarize_value(self, value: Any) -> Any:
         match value:
             case str():
                 return self.text(value)
             case Mapping():
-                return {self.text(str(name)): self._whole(one) for name, one in value.items()}
+                return {
+                    self.text(str(name)): self._summarize_value(one) for name, one in value.items()
+                }
             case list() | tuple():
-                return [self._whole(one) for one in value]
+                return [self._summarize_value(one) for one in value]
             case None | bool() | int():
                 return value
             case float() if isfinite(value):
@@ -51,7 +53,7 @@ class ArgumentSummarizer:
             case Mapping() | list() | tuple():
                 return f"({len(value):,} items)"
             case _:
-                return self._whole(value)
+                return self._summarize_value(value)
 
     def text(self, text: str) -> str:
         return self._clean(text)

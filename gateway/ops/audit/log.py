@@ -96,19 +96,19 @@ class AuditLog:
             return
         if self._file < 0:
             await self.open()
-        waiting = _Waiting(self._kept(entry, level))
-        self._waiting.append(waiting)
+        pending = _Waiting(self._summarize(entry, level))
+        self._waiting.append(pending)
         await self._write_waiting()
-        if waiting.error is not None:
-            raise waiting.error
+        if pending.error is not None:
+            raise pending.error
 
-    def _kept(self, entry: AuditEntry, level: AuditLevel) -> Mapping[str, Any]:
-        kept = ArgumentSummarizer(level, self._clean)
+    def _summarize(self, entry: AuditEntry, level: AuditLevel) -> Mapping[str, Any]:
+        summarizer = ArgumentSummarizer(level, self._clean)
         try:
-            params = kept.params(entry.params)
+            params = summarizer.params(entry.params)
         except RecursionError as exc:
             raise AuditError("the entry cannot be written: its params are too deep") from exc
-        reason = kept.text(entry.reason)
+        reason = summarizer.text(entry.reason)
         return {**asdict(replace(entry, params={})), "params": params, "reason": reason}
 
     async def close(self) -> None:
@@ -149,9 +149,9 @@ class AuditLog:
         if mark.hash not in (GENESIS, self._head.hash) and not any(
             entry["hash"] == mark.hash for entry in entries(self._folder)
         ):
-            gone = max(mark.count - self._head.count, 1)
-            self._removed += gone
-            notes.append(f"{gone:,} entries that were written before are gone")
+            missing = max(mark.count - self._head.count, 1)
+            self._removed += missing
+            notes.append(f"{missing:,} entries that were written before are gone")
         self._mark_file = _open(path, os.O_RDWR)
         return notes
 
@@ -164,18 +164,18 @@ class AuditLog:
 
     def _write(self, batch: Sequence[_Waiting]) -> None:
         try:
-            for waiting in batch:
+            for pending in batch:
                 try:
-                    self._append(waiting.entry)
+                    self._append(pending.entry)
                 except (ValueError, RecursionError) as exc:
                     # No JSON; its neighbours must not be lost with it.
-                    waiting.error = AuditError(f"the entry cannot be written: {exc}")
+                    pending.error = AuditError(f"the entry cannot be written: {exc}")
             self._safe()
         except OSError as exc:
             error = AuditError(f"the audit log cannot be written: {exc.strerror}")
             log.error("%s", error)
-            for waiting in batch:
-                waiting.error = error
+            for pending in batch:
+                pending.error = error
 
     def _append(self, entry: Mapping[str, Any]) -> None:
         self._look_at_file()
@@ -209,13 +209,13 @@ class AuditLog:
 
     def _look_at_file(self) -> None:
         """Somebody may have moved or cut the file: go on in one that is there; the chain tells."""
-        found = os.fstat(self._file)
-        if not _is_at(found, self._folder / CURRENT):
+        info = os.fstat(self._file)
+        if not _is_at(info, self._folder / CURRENT):
             log.error("audit: the file was taken away while it was written")
             self._use_current()
-        elif found.st_size != self._head.size:
+        elif info.st_size != self._head.size:
             log.error("audit: the file was changed by somebody else while it was written")
-            self._head = replace(self._head, size=found.st_size)
+            self._head = replace(self._head, size=info.st_size)
 
     def _use_current(self) -> None:
         if self._file >= 0:
@@ -251,18 +251,18 @@ def _open(path: Path, flags: int) -> int:
     return os.open(path, flags | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
-def _is_at(found: os.stat_result, path: Path) -> bool:
+def _is_at(info: os.stat_result, path: Path) -> bool:
     try:
         there = path.stat(follow_symlinks=False)
     except FileNotFoundError:
         return False
-    return (there.st_dev, there.st_ino) == (found.st_dev, found.st_ino)
+    return (there.st_dev, there.st_ino) == (info.st_dev, info.st_ino)
 
 
 def _write_all(descriptor: int, data: bytes) -> None:
-    left = memoryview(data)
-    while left:
-        left = left[os.write(descriptor, left) :]
+    unwritten = memoryview(data)
+    while unwritten:
+        unwritten = unwritten[os.write(descriptor, unwritten) :]
 
 
 def _sync_folder(folder: Path) -> None:

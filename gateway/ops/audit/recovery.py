@@ -103,9 +103,11 @@ def _with_tail(current: Path, head: Head, notes: list[str]) -> Head:
                 size=head.size + len(line),
                 last=head.size,
             )
-        lost = file.seek(0, os.SEEK_END) - head.size
-        if lost:
-            notes.append(f"{lost:,} bytes of an unfinished entry were removed from {current.name}")
+        removed_bytes = file.seek(0, os.SEEK_END) - head.size
+        if removed_bytes:
+            notes.append(
+                f"{removed_bytes:,} bytes of an unfinished entry were removed from {current.name}"
+            )
             file.truncate(head.size)
             os.fsync(file.fileno())
         return head

@@ -109,11 +109,11 @@ def read_head(folder: Path) -> Head | None:
 
 def numbered(folder: Path) -> dict[int, Path]:
     """The full files by their number, oldest first."""
-    found = {}
+    files = {}
     for path in folder.iterdir() if folder.is_dir() else ():
         if match := _NUMBERED.fullmatch(path.name):
-            found[int(match[1])] = path
-    return dict(sorted(found.items()))
+            files[int(match[1])] = path
+    return dict(sorted(files.items()))
 
 
 def full_file(folder: Path, number: int) -> Path:
@@ -124,20 +124,20 @@ def open_files(folder: Path, stack: ExitStack) -> list[tuple[Path, BufferedReade
     """All files, oldest first, as they were at one moment. Raises `AuditError`."""
     for _ in range(_OPENING_TRIES):
         before = [*numbered(folder).values(), folder / CURRENT]
-        opened = ExitStack()
-        found = []
+        open_stack = ExitStack()
+        files = []
         for path in before:
             try:
-                found.append((path, opened.enter_context(path.open("rb"))))
+                files.append((path, open_stack.enter_context(path.open("rb"))))
             except FileNotFoundError:
                 continue
             except OSError as exc:
                 raise AuditError(f"{path} cannot be read: {exc.strerror}") from exc
         # A writer may have begun a new file in between.
         if [*numbered(folder).values(), folder / CURRENT] == before:
-            stack.enter_context(opened)
-            return found
-        opened.close()
+            stack.enter_context(open_stack)
+            return files
+        open_stack.close()
     raise AuditError(f"the files in {folder} change faster than they can be opened")
 
 
@@ -146,7 +146,7 @@ def entries(folder: Path) -> Iterator[dict[str, Any]]:
     with ExitStack() as stack:
         for _, file in open_files(folder, stack):
             for line in file:
-                if (entry := parsed(line)) is not None:
+                if (entry := parse_entry(line)) is not None:
                     yield entry
 
 
@@ -155,7 +155,7 @@ def is_repair(entry: Mapping[str, Any]) -> bool:
     return bool(entry["tool"] == REPAIR)
 
 
-def parsed(line: bytes) -> dict[str, Any] | None:
+def parse_entry(line: bytes) -> dict[str, Any] | None:
     """An entry to show, if the line is one."""
     try:
         entry = json.loads(line)

@@ -63,7 +63,7 @@ def verify(folder: Path, expected: str | None = None, mark: Path | None = None) 
     """
     report = Report(known=None if expected is None else expected == GENESIS)
     # The mark first, then the head: what is written meanwhile is behind both.
-    marked = _marked(mark, report) if mark is not None else AuditCheckpoint()
+    checkpoint = _read_checkpoint(mark, report) if mark is not None else AuditCheckpoint()
     head = _head(folder, report)
     with ExitStack() as stack:
         files = open_files(folder, stack)
@@ -72,37 +72,37 @@ def verify(folder: Path, expected: str | None = None, mark: Path | None = None) 
             files = [(path, file) for path, file in files if path not in _given_up(folder, head)]
         if head is None and files:
             report.blame(folder / HEAD, 0, "is missing: a cut at the end would not show")
-        walk = _TrailWalk(head, report, {expected, marked.hash})
+        walk = _TrailWalk(head, report, {expected, checkpoint.hash})
         for path, file in files:
             report.files += 1
             for n, line in enumerate(file, start=1):
                 walk.step(path, n, line)
         walk.end(files[-1][0] if files else folder / HEAD)
     if expected is not None:
-        report.known = report.known or expected in walk.seen
-    if mark is not None and marked.hash != GENESIS and marked.hash not in walk.seen:
-        gone = plural(
-            marked.count,
+        report.known = report.known or expected in walk.matched
+    if mark is not None and checkpoint.hash != GENESIS and checkpoint.hash not in walk.matched:
+        fault = plural(
+            checkpoint.count,
             "{n:,} written entry is missing",
             "the newest of {n:,} written entries is missing",
         )
-        report.blame(folder, 0, gone)
+        report.blame(folder, 0, fault)
     return report
 
 
-def _marked(path: Path, report: Report) -> AuditCheckpoint:
+def _read_checkpoint(path: Path, report: Report) -> AuditCheckpoint:
     try:
         mark = read_checkpoint(path)
     except UnreadableTrail as exc:
         report.blame(path, 0, str(exc))
         return AuditCheckpoint()
     if mark.removed:
-        gone = plural(
+        fault = plural(
             mark.removed,
             "{n:,} entry of an earlier log is missing",
             "{n:,} entries of an earlier log are missing",
         )
-        report.blame(path, 0, gone)
+        report.blame(path, 0, fault)
     return mark
 
 
@@ -128,12 +128,12 @@ def _check_files(folder: Path, head: Head, report: Report) -> None:
 class _TrailWalk:
     """One pass over all lines, oldest first."""
 
-    def __init__(self, head: Head | None, report: Report, wanted: Set[str | None]) -> None:
+    def __init__(self, head: Head | None, report: Report, expected_hashes: Set[str | None]) -> None:
         self._head = head
         self._report = report
-        self._wanted = wanted
+        self._expected_hashes = expected_hashes
         # Those of the wanted hashes that were met.
-        self.seen: set[str] = set()
+        self.matched: set[str] = set()
         # Without a head nobody knows what came before the oldest file.
         self._previous = head.oldest_prev if head else None
         self._count = head.oldest_count if head else 0
@@ -155,8 +155,8 @@ class _TrailWalk:
         self._previous = report.head = entry["hash"]
         if is_repair(entry):
             report.repairs.append(entry["reason"])
-        if entry["hash"] in self._wanted:
-            self.seen.add(entry["hash"])
+        if entry["hash"] in self._expected_hashes:
+            self.matched.add(entry["hash"])
         if head is not None and self._count == head.count and entry["hash"] != head.hash:
             report.blame(path, n, "is not the entry that was written last")
 
@@ -166,11 +166,11 @@ class _TrailWalk:
             return
         if self._count < head.count:
             missing = head.count - self._count
-            told = plural(
+            fault = plural(
                 missing,
                 "{n:,} entry of {count:,} is missing",
                 "{n:,} entries of {count:,} are missing",
                 count=head.count,
             )
-            self._report.blame(last, 0, told)
+            self._report.blame(last, 0, fault)
         self._report.newer = max(0, self._count - head.count)

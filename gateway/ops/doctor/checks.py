@@ -34,9 +34,9 @@ _WRITTEN_AT = 1_780_000_000
 
 
 def check_python() -> Check:
-    found = ".".join(map(str, sys.version_info[:3]))
+    version = ".".join(map(str, sys.version_info[:3]))
     return Check(
-        "python", "ok", t("{found} at {executable}", found=found, executable=sys.executable)
+        "python", "ok", t("{found} at {executable}", found=version, executable=sys.executable)
     )
 
 

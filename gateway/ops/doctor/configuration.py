@@ -44,8 +44,8 @@ def check_limits(settings: Settings, environ: Mapping[str, str]) -> Check:
         config = resolve_model(chosen_model(settings, environ), model_list(settings), environ)
     except KoreError:
         return Check("limits", "ok", t("not checked: no model is configured"))
-    if found := unenforceable(settings.limits, config):
-        sentence, _, fix = found.partition(". ")
+    if warning := unenforceable(settings.limits, config):
+        sentence, _, fix = warning.partition(". ")
         return Check("limits", "warn", sentence, fix)
     return Check(
         "limits", "ok", t("spending limits") if has_money_limits(settings.limits) else t("none")
@@ -97,17 +97,17 @@ def check_sandbox(settings: Settings, home: DataDir) -> Check:
             return Check("sandbox", "fail", str(exc), exc.hint)
     before = "; ".join(f"{name}: {reason}" for name, reason in choice.failures.items())
     if choice.sandbox.confines:
-        held = t("{sandbox} (tested, working)", sandbox=choice.sandbox.name)
+        summary = t("{sandbox} (tested, working)", sandbox=choice.sandbox.name)
         if hosts := ", ".join(settings.security.exec_hosts):
             if not choice.sandbox.leads_out:
-                held = t(
+                summary = t(
                     "{sandbox} cannot restrict the network to {hosts}: commands are refused",
                     sandbox=choice.sandbox.name,
                     hosts=hosts,
                 )
-                return Check("sandbox", "warn", held, t(_NO_WAY_OUT))
-            held += t("; network access: {hosts}", hosts=hosts)
-        return Check("sandbox", "ok", f"{held} ({before})" if before else held)
+                return Check("sandbox", "warn", summary, t(_NO_WAY_OUT))
+            summary += t("; network access: {hosts}", hosts=hosts)
+        return Check("sandbox", "ok", f"{summary} ({before})" if before else summary)
     if settings.security.sandbox == "none":
         return Check(
             "sandbox", "warn", t("none: commands run with your full permissions"), t(_NO_SANDBOX)

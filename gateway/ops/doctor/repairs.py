@@ -22,9 +22,9 @@ from gateway.runtime.paths import DataDir, socket_address
 
 @frozen
 class Repair:
-    """One thing to mend: `said` is the question's sentence, `act` does it. Raises `ConfigError`."""
+    """One repair: `sentence` is the question, `act` does it. Raises `ConfigError`."""
 
-    said: str
+    sentence: str
     act: Callable[[], None]
 
 
@@ -41,22 +41,22 @@ def find_repairs(home: DataDir, config: Path, workspace: Path | None) -> Iterato
     if workspace is not None and not workspace.is_dir():
         from gateway.runtime.workspace import ensure_workspace
 
-        said = t("create the workspace {path}", path=workspace)
-        yield Repair(said, lambda: _ignore(ensure_workspace(workspace)))
+        sentence = t("create the workspace {path}", path=workspace)
+        yield Repair(sentence, lambda: _ignore(ensure_workspace(workspace)))
     if _is_left_over(home.socket):
-        said = t("remove the leftover socket {path}", path=home.socket)
-        yield Repair(said, lambda: home.socket.unlink(missing_ok=True))
+        sentence = t("remove the leftover socket {path}", path=home.socket)
+        yield Repair(sentence, lambda: home.socket.unlink(missing_ok=True))
 
 
 def _open_to_others(home: DataDir, config: Path) -> list[Path]:
     folders = (home.root, home.logs, home.audit)
     within = {path for folder in folders for path in folder.glob("*")} - {home.workspace}
-    found = []
+    paths = []
     for path in (*(f for f in folders if f.is_dir()), *sorted(within | {config})):
         with suppress(FileNotFoundError):
             if not path.is_symlink() and not private(path):
-                found.append(path)
-    return list(dict.fromkeys(found))
+                paths.append(path)
+    return list(dict.fromkeys(paths))
 
 
 def _close(path: Path) -> None:
@@ -72,10 +72,10 @@ def _misspelt(config: Path) -> Iterator[Repair]:
         raw = read_object(config) or {}
     except ConfigError:
         return
-    known = (*catalogue(), *whole_sections())
+    sections = (*catalogue(), *whole_sections())
     for section, content in raw.items():
-        if section not in known:
-            yield from _slip(config, (section,), known, raw)
+        if section not in sections:
+            yield from _slip(config, (section,), sections, raw)
         elif section in catalogue() and isinstance(content, dict):
             for key in content:
                 if key not in catalogue()[section]:
@@ -83,14 +83,14 @@ def _misspelt(config: Path) -> Iterator[Repair]:
 
 
 def _slip(
-    config: Path, path: tuple[str, ...], known: tuple[str, ...], beside: Mapping[str, Any]
+    config: Path, path: tuple[str, ...], names: tuple[str, ...], beside: Mapping[str, Any]
 ) -> Iterator[Repair]:
-    close = get_close_matches(path[-1].lower(), known, n=1, cutoff=0.75)
+    close = get_close_matches(path[-1].lower(), names, n=1, cutoff=0.75)
     if close and close[0] not in beside:
-        said = t(
+        sentence = t(
             'in {path}: rename "{found}" to "{meant}"', path=config, found=path[-1], meant=close[0]
         )
-        yield Repair(said, lambda: _rename(config, path, close[0]))
+        yield Repair(sentence, lambda: _rename(config, path, close[0]))
 
 
 def _rename(config: Path, path: tuple[str, ...], name: str) -> None:

@@ -36,17 +36,17 @@ def check_files(settings: Settings) -> Check:
 
 def _private(name: str, paths: Sequence[Path]) -> Check | None:
     """A warning when others can read one of these; they may come and go meanwhile."""
-    found = []
+    readable = []
     for path in paths:
         with suppress(FileNotFoundError):
             if not private(path):
-                found.append(path)
-    if not found:
+                readable.append(path)
+    if not readable:
         return None
-    more = t(" and {n} more", n=len(found) - 1) if len(found) > 1 else ""
-    fix = f"chmod go= {' '.join(shlex.quote(str(path)) for path in found)}"
+    more = t(" and {n} more", n=len(readable) - 1) if len(readable) > 1 else ""
+    fix = f"chmod go= {' '.join(shlex.quote(str(path)) for path in readable)}"
     return Check(
-        name, "warn", t("readable by other users: {found}{more}", found=found[0], more=more), fix
+        name, "warn", t("readable by other users: {found}{more}", found=readable[0], more=more), fix
     )
 
 

@@ -62,12 +62,12 @@ class Expectation(_Strict):
 
     @model_validator(mode="after")
     def _one_subject(self) -> "Expectation":
-        found = [name for name in _SUBJECTS if getattr(self, name) is not None]
-        if len(found) != 1:
+        subjects = [name for name in _SUBJECTS if getattr(self, name) is not None]
+        if len(subjects) != 1:
             names = ", ".join(_SUBJECTS)
-            raise ValueError(f"found {found or 'none'}, expected exactly one of {names}")
-        if strange := self.model_fields_set - {*found, *_SUBJECTS[found[0]]}:
-            raise ValueError(f"{', '.join(sorted(strange))} says nothing of {found[0]}")
+            raise ValueError(f"found {subjects or 'none'}, expected exactly one of {names}")
+        if strange := self.model_fields_set - {*subjects, *_SUBJECTS[subjects[0]]}:
+            raise ValueError(f"{', '.join(sorted(strange))} says nothing of {subjects[0]}")
         texts = (self.equals, self.contains, self.matches)
         says_what = self.absent or self.unchanged or any(text is not None for text in texts)
         if self.file is not None and not says_what:
@@ -167,8 +167,8 @@ def _fault(error: ValidationError) -> str:
     if kind == "missing":
         return f"{where} is missing"
     if kind == "extra_forbidden":
-        known = ", ".join(_around(loc).model_fields)
-        return f"{where}: there is no such key; expected one of {known}"
+        keys = ", ".join(_around(loc).model_fields)
+        return f"{where}: there is no such key; expected one of {keys}"
     return f"{where}: {details['msg'][:1].lower()}{details['msg'][1:]}"
 
 

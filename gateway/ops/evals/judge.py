@@ -33,13 +33,13 @@ async def failures(case: EvalCase, outcome: EvalOutcome) -> list[str]:
     """What does not hold; empty for a case that has passed."""
     if outcome.error:
         return [f"the turn ended with an error: {outcome.error}"]
-    found: list[str] = []
+    faults: list[str] = []
     for check in case.checks:
         if check.command is not None:
-            found += await _command(check.command, check.exit_code, outcome)
+            faults += await _command(check.command, check.exit_code, outcome)
         else:
-            found += _faults(check, outcome, case.workspace)
-    return found
+            faults += _faults(check, outcome, case.workspace)
+    return faults
 
 
 def _faults(check: Expectation, outcome: EvalOutcome, before: Mapping[str, str]) -> Iterator[str]:
@@ -56,8 +56,8 @@ def _faults(check: Expectation, outcome: EvalOutcome, before: Mapping[str, str])
         if not re.search(check.answer_matches, outcome.answer):
             yield f"the answer does not match {check.answer_matches!r}: {_quoted(outcome.answer)}"
     elif check.max_tokens is not None:
-        if (spent := outcome.usage.input + outcome.usage.output) > check.max_tokens:
-            yield f"it took {spent:,} tokens, at most {check.max_tokens:,} were expected"
+        if (used_tokens := outcome.usage.input + outcome.usage.output) > check.max_tokens:
+            yield f"it took {used_tokens:,} tokens, at most {check.max_tokens:,} were expected"
     elif check.max_cost_usd is not None and (outcome.cost_usd or 0) > check.max_cost_usd:
         yield f"it cost ${outcome.cost_usd:.4f}, at most ${check.max_cost_usd} was expected"
 
@@ -76,9 +76,9 @@ def _file(check: Expectation, name: str, folder: Path, before: Mapping[str, str]
     except (OSError, UnicodeDecodeError) as exc:
         yield f"{name} cannot be read as text: {exc}"
         return
-    wanted = before.get(name) if check.unchanged else check.equals
-    if wanted is not None and text != wanted:
-        yield f"{name} holds {_quoted(text)}, expected {_quoted(wanted)}"
+    expected = before.get(name) if check.unchanged else check.equals
+    if expected is not None and text != expected:
+        yield f"{name} holds {_quoted(text)}, expected {_quoted(expected)}"
     if check.contains is not None and check.contains not in text:
         yield f"{name} lacks {check.contains!r}: {_quoted(text)}"
     if check.matches is not None and not re.search(check.matches, text, re.MULTILINE):

@@ -83,7 +83,7 @@ class EvalRunner:
 
         async def one(case: EvalCase) -> Verdict:
             async with gate:
-                return await self._tried(case)
+                return await self._try_case(case)
 
         verdicts = []
         async with asyncio.TaskGroup() as group:
@@ -92,16 +92,16 @@ class EvalRunner:
                 show(verdicts[-1])
         return verdicts
 
-    async def _tried(self, case: EvalCase) -> Verdict:
+    async def _try_case(self, case: EvalCase) -> Verdict:
         """Judged, also when the machine fails it: what the other cases came to has been paid."""
         began = time.monotonic()
         try:
-            return await self._judged(case)
+            return await self._run_case(case)
         except OSError as exc:
-            taken = time.monotonic() - began
-            return Verdict(case.name, (f"it could not be run: {exc}",), taken, Usage(), None)
+            elapsed_s = time.monotonic() - began
+            return Verdict(case.name, (f"it could not be run: {exc}",), elapsed_s, Usage(), None)
 
-    async def _judged(self, case: EvalCase) -> Verdict:
+    async def _run_case(self, case: EvalCase) -> Verdict:
         choice = await choose_sandbox(self.settings, self.home)
         with scratch_folder("kore-eval-") as place:
             folder = case.lay_out(place)
@@ -112,13 +112,13 @@ class EvalRunner:
                 await _converse(agent, case, outcome)
             finally:
                 await agent.aclose()
-            found = await failures(case, outcome)
-            taken = time.monotonic() - began
-            return Verdict(case.name, tuple(found), taken, outcome.usage, outcome.cost_usd)
+            faults = await failures(case, outcome)
+            elapsed_s = time.monotonic() - began
+            return Verdict(case.name, tuple(faults), elapsed_s, outcome.usage, outcome.cost_usd)
 
     async def _agent(self, case: EvalCase, folder: Path, sandbox: Sandbox) -> Agent:
-        standing = PrincipalContext(built_in_roles()["build"], "auto", confined=sandbox.confines)
-        permissions = Permissions(RolePolicy(standing))
+        principal = PrincipalContext(built_in_roles()["build"], "auto", confined=sandbox.confines)
+        permissions = Permissions(RolePolicy(principal))
         most = case.max_iterations or self.settings.agent.max_iterations
         if not self.scripted:
             settings = self._settings(workspace=folder, max_iterations=most)
@@ -143,8 +143,8 @@ async def _converse(agent: Agent, case: EvalCase, outcome: EvalOutcome) -> None:
                 match event:
                     case events.ToolStart(name=name):
                         tool = agent.toolbox.find(name)
-                        known = tool.name if tool else name
-                        outcome.calls[known] = outcome.calls.get(known, 0) + 1
+                        tool_name = tool.name if tool else name
+                        outcome.calls[tool_name] = outcome.calls.get(tool_name, 0) + 1
                     case events.Error(message=message):
                         outcome.error = message
                     case events.Done(result):

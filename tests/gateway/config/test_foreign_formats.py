@@ -105,7 +105,7 @@ def test_profiles_by_id_with_a_nested_config_are_read(tmp_path: Path) -> None:
     assert (profiles.default, profiles.task, profiles.quick) == ("m1", "Near", "Near")
     left = read_foreign(tmp_path / ".kode.json")
     assert left is not None
-    assert any("adapt 'grpc'" in line for line in left.left)
+    assert any("adapt 'grpc'" in line for line in left.notes)
 
 
 def test_what_is_not_taken_of_a_profile_or_a_pointer_is_said(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_what_is_not_taken_of_a_profile_or_a_pointer_is_said(tmp_path: Path) -> 
     (tmp_path / ".kode.json").write_text(json.dumps(content))
     found = read_foreign(tmp_path / ".kode.json")
     assert found is not None
-    assert found.left == (
+    assert found.notes == (
         "modelProfiles.a.reasoningEffort: not imported",
         "modelPointers.compact: not imported",
         "modelPointers.vision: not imported",
@@ -181,7 +181,7 @@ def test_an_older_yaml_file_is_read(tmp_path: Path) -> None:
     settings = loaded(tmp_path)
     assert named(settings) == {"llm": "openai/gpt-5"}
     assert settings.model_list[0].temperature == 0.0
-    assert "llm.flavour: not imported" in (read_foreign(file) or Foreign()).left
+    assert "llm.flavour: not imported" in (read_foreign(file) or Foreign()).notes
     assert settings.context.max_tokens == 64_000
     # What is blocked anyway stays so: their list may only add to it.
     assert settings.security.blocked_paths == (*Settings().security.blocked_paths, ".secret")

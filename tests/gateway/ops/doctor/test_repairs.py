@@ -16,7 +16,7 @@ def mend(home: DataDir) -> list[str]:
     said = []
     for remedy in find_repairs(home, home.config, home.workspace):
         remedy.act()
-        said.append(remedy.said)
+        said.append(remedy.sentence)
     return said
 
 
