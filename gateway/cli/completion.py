@@ -73,7 +73,7 @@ def _within(
     words: dict[str, str] = {}
     options, takes = dict.fromkeys(_EVERYWHERE, ""), {*_TAKE_FILES}
     for action in parser._actions:
-        told = "" if action.help in (None, argparse.SUPPRESS) else t(str(action.help))
+        description = "" if action.help in (None, argparse.SUPPRESS) else t(str(action.help))
         if isinstance(action, argparse._SubParsersAction):
             helps = {one.dest: t(one.help) if one.help else "" for one in action._choices_actions}
             words |= {word: helps.get(word, "") for word in action.choices}
@@ -81,7 +81,7 @@ def _within(
                 yield from _within(part, (*path, word))
         elif action.option_strings:
             name = max(action.option_strings, key=len)
-            options[name] = told
+            options[name] = description
             takes |= {name} if action.nargs != 0 else set()
         elif action.choices:
             words |= dict.fromkeys(map(str, action.choices), "")
@@ -105,11 +105,11 @@ def _fish(points: Mapping[tuple[str, ...], Point]) -> Iterator[str]:
         if path and (further := _parts(points, path)):
             parts.append(f"not __fish_seen_subcommand_from {' '.join(further)}")
         when = f"complete -c kore -n '{'; and '.join(parts)}'"
-        for word, told in point.words.items():
-            yield f"{when} -f -a {word} -d {_quoted(told)}"
-        for option, told in point.options.items():
+        for word, description in point.words.items():
+            yield f"{when} -f -a {word} -d {_quoted(description)}"
+        for option, description in point.options.items():
             value = " -r" * (option in point.takes)
-            yield f"{when} -l {option.removeprefix('--')}{value} -d {_quoted(told)}"
+            yield f"{when} -l {option.removeprefix('--')}{value} -d {_quoted(description)}"
     yield ""
 
 

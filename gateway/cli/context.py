@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gateway.config.sources import Sources
 
 
-def whole(text: str) -> int:
+def positive_count(text: str) -> int:
     """A count from 1 on the command line."""
     if not text.isdecimal() or len(text) > 9 or int(text) < 1:
         raise argparse.ArgumentTypeError(
@@ -40,12 +40,12 @@ def hours(text: str) -> float:
 
 def _number(text: str, least: float, most: float, wrong: str) -> float:
     try:
-        found = float(text)
+        number = float(text)
     except ValueError:
-        found = -1.0
-    if not least <= found <= most:
+        number = -1.0
+    if not least <= number <= most:
         raise argparse.ArgumentTypeError(t(wrong, text=text))
-    return found
+    return number
 
 
 def data_dir_of(args: argparse.Namespace) -> DataDir:
@@ -55,8 +55,8 @@ def data_dir_of(args: argparse.Namespace) -> DataDir:
 
 def config_path(args: argparse.Namespace, home: DataDir) -> Path:
     """The file that is written to: the one that is read."""
-    named = args.config or os.environ.get("KORE_CONFIG")
-    return Path(named).expanduser() if named else home.config
+    configured = args.config or os.environ.get("KORE_CONFIG")
+    return Path(configured).expanduser() if configured else home.config
 
 
 def sources_of(args: argparse.Namespace) -> "Sources":

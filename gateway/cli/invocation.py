@@ -11,9 +11,9 @@ def program_name() -> str:
     if os.path.basename(started) != "kore":
         return "kore"
     for folder in os.environ.get("PATH", "").split(os.pathsep):
-        found = os.path.join(folder or os.curdir, "kore")
-        if os.access(found, os.X_OK) and not os.path.isdir(found):
-            return "kore" if os.path.samefile(found, started) else shlex.quote(started)
+        path = os.path.join(folder or os.curdir, "kore")
+        if os.access(path, os.X_OK) and not os.path.isdir(path):
+            return "kore" if os.path.samefile(path, started) else shlex.quote(started)
     return shlex.quote(started)
 
 

@@ -82,12 +82,12 @@ class Parser(argparse.ArgumentParser):
             for one in self._actions:
                 name = str(one.metavar or one.dest)
                 if one.choices and not one.option_strings and message.endswith(f" {name}"):
-                    known = ", ".join(map(str, one.choices))
-                    message = t("choose a subcommand: {known}", known=known)
+                    subcommands = ", ".join(map(str, one.choices))
+                    message = t("choose a subcommand: {known}", known=subcommands)
 
         usage = t("see `{command} --help`", command=self.prog)
-        told = as_installed(f"{translate_argparse_error(message)}{more}\n{usage}\n")
-        self.exit(USAGE, f"{self.prog}: {told}")
+        text = as_installed(f"{translate_argparse_error(message)}{more}\n{usage}\n")
+        self.exit(USAGE, f"{self.prog}: {text}")
 
 
 def run(words: Sequence[str]) -> int:
@@ -137,8 +137,8 @@ def complain(error: KoreError, clean: Callable[[str], str] = str) -> int:
     """Print an error of ours to stderr; returns the exit code it stands for."""
     lines = [f"kore: {line}" for line in clean(str(error)).splitlines() or [""]]
     lines += [f"      {clean(error.hint)}"] if error.hint else []
-    told = as_installed("\n".join(lines))
-    print(wrap_paragraphs(told, _columns(2)) if sys.stderr.isatty() else told, file=sys.stderr)
+    text = as_installed("\n".join(lines))
+    print(wrap_paragraphs(text, _columns(2)) if sys.stderr.isatty() else text, file=sys.stderr)
     if error.code == "locked":
         return IN_USE
     return USAGE if isinstance(error, ConfigError) else FAILED
@@ -146,8 +146,8 @@ def complain(error: KoreError, clean: Callable[[str], str] = str) -> int:
 
 def _language() -> str:
     """That of the terminal, if it has letters for it."""
-    wanted = language_of_terminal(os.environ)
-    return wanted if is_writable(wanted, sys.stdout.encoding) else ENGLISH
+    preferred = language_of_terminal(os.environ)
+    return preferred if is_writable(preferred, sys.stdout.encoding) else ENGLISH
 
 
 def is_for_programs(args: argparse.Namespace) -> bool:
@@ -185,8 +185,8 @@ def _is_text(word: str) -> bool:
 
 def _is_option_of_agent(word: str) -> bool:
     name = word.partition("=")[0]
-    known = _parser_of(_AGENT)._option_string_actions
-    return name in known or (not name.startswith("--") and name[:2] in known)
+    options = _parser_of(_AGENT)._option_string_actions
+    return name in options or (not name.startswith("--") and name[:2] in options)
 
 
 def _run_verb(verb: Verb, words: Sequence[str], top: argparse.Namespace) -> int:
@@ -284,9 +284,9 @@ def _add_places_within(parser: argparse.ArgumentParser) -> None:
 
 def _columns(stream: int = 1) -> int:
     """As `shutil.get_terminal_size` finds it, of stdout or another stream."""
-    asked = os.environ.get("COLUMNS", "")
-    if asked.isdecimal() and int(asked) > 0:
-        return int(asked)
+    configured = os.environ.get("COLUMNS", "")
+    if configured.isdecimal() and int(configured) > 0:
+        return int(configured)
     try:
         return os.get_terminal_size(stream).columns or 80
     except OSError:
@@ -323,10 +323,10 @@ def _sentence(text: str) -> str:
 
 
 def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
-    found: list[BaseException] = []
+    leaves: list[BaseException] = []
     for inner in group.exceptions:
-        found += _leaves(inner) if isinstance(inner, BaseExceptionGroup) else [inner]
-    return found
+        leaves += _leaves(inner) if isinstance(inner, BaseExceptionGroup) else [inner]
+    return leaves
 
 
 def _expected(group: BaseExceptionGroup[BaseException]) -> bool:
@@ -340,9 +340,9 @@ def _expected(group: BaseExceptionGroup[BaseException]) -> bool:
 
 def preload(*modules: str) -> None:
     """Start to import `modules` in a thread. What fails there fails again where it is imported."""
-    wanted = [module for module in modules if module not in sys.modules]
-    if wanted:
-        Thread(target=_import_all, args=(wanted,), name="import-ahead").start()
+    missing = [module for module in modules if module not in sys.modules]
+    if missing:
+        Thread(target=_import_all, args=(missing,), name="import-ahead").start()
 
 
 def _import_all(modules: list[str]) -> None:
@@ -403,6 +403,6 @@ def translate_argparse_error(message: str) -> str:
             "argument {name}: {said}", name=of["name"], said=translate_argparse_error(of["said"])
         )
     for pattern, text in _SENTENCES:
-        if found := re.fullmatch(pattern, message, re.DOTALL):
-            return t(text, **found.groupdict())
+        if match := re.fullmatch(pattern, message, re.DOTALL):
+            return t(text, **match.groupdict())
     return message

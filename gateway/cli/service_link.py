@@ -100,12 +100,12 @@ def settings_to_copy(args: argparse.Namespace) -> tuple["Settings", bool]:
             _warn(args, exc)
         else:
             database, workspace = settings.store.path, settings.agent.workspace
-            told = t(
+            notice = t(
                 "copying {database} and {workspace}: their location until now",
                 database=database,
                 workspace=workspace,
             )
-            _complain(args, exc, told)
+            _complain(args, exc, notice)
         return settings, False
 
 
@@ -139,8 +139,8 @@ def _warn(args: argparse.Namespace, error: ConfigError) -> None:
     _complain(args, error, t("the running Kore keeps using the last valid configuration"))
 
 
-def _complain(args: argparse.Namespace, error: ConfigError, told: str) -> None:
+def _complain(args: argparse.Namespace, error: ConfigError, notice: str) -> None:
     from gateway.cli.program import complain
 
     complain(error, args.crash.redactor.clean)
-    print(f"      {told}", file=sys.stderr)
+    print(f"      {notice}", file=sys.stderr)

@@ -16,7 +16,7 @@ from gateway.cli.chat.one_shot import DONE, INTERRUPTED, OneShotRequest, OneShot
 from gateway.cli.chat.project_options import place_of, project_of
 from gateway.cli.chat.service_connection import next_connection, open_connection
 from gateway.cli.chat.terminal import ask_here, connected_service, interrupts
-from gateway.cli.context import data_dir_of, dollars, hours, whole
+from gateway.cli.context import data_dir_of, dollars, hours, positive_count
 from gateway.cli.invocation import as_installed, program_name
 from gateway.cli.program import preload
 from gateway.cli.service_link import settings_beside
@@ -80,7 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("-f", "--file", action="append", type=Path, metavar="PATH", help="attach this file")
     add("--sandbox", choices=SANDBOXES, help="sandbox for commands (default: security.sandbox)")
     add("--max-cost", type=dollars, metavar="USD", help="spending limit per turn")
-    add("--max-iter", type=whole, metavar="N", help="at most N model calls in a turn")
+    add("--max-iter", type=positive_count, metavar="N", help="at most N model calls in a turn")
     add(
         "--output-format",
         choices=("text", "json", "stream-json"),
@@ -96,7 +96,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="run session after session until everything is done",
     )
-    add("--max-sessions", type=whole, metavar="N", help="(default: 50)")
+    add("--max-sessions", type=positive_count, metavar="N", help="(default: 50)")
     add("--max-hours", type=hours, metavar="H", help="(default: no limit)")
     add("--team", metavar="A,B", help="agents that work in parallel")
 
@@ -159,10 +159,10 @@ def _log_to_file(args: argparse.Namespace, settings: "Settings", home: DataDir) 
 
 def _text(args: argparse.Namespace) -> str | None:
     """What to say in a single turn; None for a conversation. Raises `ConfigError`."""
-    given = [text for text in (args.text, args.message, args.printed) if text is not None]
-    if len(given) > 1:
+    texts = [text for text in (args.text, args.message, args.printed) if text is not None]
+    if len(texts) > 1:
         raise ConfigError(t("use only one of TEXT, -m and -p"))
-    text: str | None = given[0] if given else None
+    text: str | None = texts[0] if texts else None
     if text == "-" or (text is None and not args.auto_continue and not sys.stdin.isatty()):
         text = _stdin()
     elif args.printed is not None and _is_fed():
@@ -227,14 +227,14 @@ def _tools(names: str, flag: str) -> list[str]:
     from agent.security.policy.policy_file import TOOLS, guess
     from gateway.access.roles import tool_name
 
-    found = []
+    tools = []
     for name in filter(None, (part.strip() for part in names.split(","))):
         tool = tool_name(name)
         if tool is None:
-            said = t('unknown tool "{name}"{guess}', name=name, guess=guess(name, TOOLS))
-            raise ConfigError(f"{flag}: {said}")
-        found.append(tool)
-    return found
+            message = t('unknown tool "{name}"{guess}', name=name, guess=guess(name, TOOLS))
+            raise ConfigError(f"{flag}: {message}")
+        tools.append(tool)
+    return tools
 
 
 async def _once(order: OneShotRequest, settings: "Settings", home: DataDir, *, forked: bool) -> int:
@@ -243,8 +243,8 @@ async def _once(order: OneShotRequest, settings: "Settings", home: DataDir, *, f
         async with open_connection(settings, home) as line:
             service = line.service
             status = await service.status()
-            chosen = order.options.get("model", status.get("model"))
-            if (hint := status.get("model_hint")) and chosen == status.get("model"):
+            model = order.options.get("model", status.get("model"))
+            if (hint := status.get("model_hint")) and model == status.get("model"):
                 print(as_installed(t(hint)), file=sys.stderr)
             if order.project is not None and order.project.remark and order.output == "text":
                 print(order.project.remark, file=sys.stderr)
@@ -274,7 +274,7 @@ async def _talk(
     from gateway.cli.console.chat.repl import Start
 
     session = args.session or args.resume
-    fresh = not (session or args.latest)
+    is_new = not (session or args.latest)
     if args.fork_session:
         async with connected_service(settings, home) as service:
             session = await _fork(service, session or None)
@@ -287,7 +287,7 @@ async def _talk(
 
     place = place_of(options, settings, project, home.root)
     choose, command = args.resume == "", program_name()
-    start = Start(session or None, fresh, choose, options, project, place, command, by_hand)
+    start = Start(session or None, is_new, choose, options, project, place, command, by_hand)
 
     def connect(lost: "ConnectionLost | None") -> "AbstractAsyncContextManager[Service]":
         return (

@@ -18,7 +18,7 @@ from agent.i18n import mark_for_translation, plural, t
 from agent.prompts import render_prompt
 from agent.tools.files.feature_list import LIST, PROGRESS, is_same_plan
 from gateway.cli.chat.long_task_options import LongTaskOptions, plan_for, refuse_stand_in
-from gateway.cli.chat.long_task_progress import LongTaskProgress, TallyFile, opened
+from gateway.cli.chat.long_task_progress import LongTaskProgress, TallyFile, open_tally
 from gateway.cli.chat.long_task_session import BEAT_S, LongTaskSession, SessionOutcome
 from gateway.cli.chat.one_shot import (
     BLOCKED,
@@ -52,7 +52,7 @@ async def work(
     """The exit code; `order.text` is the task. Raises `ConfigError` for flags that do not fit."""
     plan = plan_for(args, order, settings, home)
     interrupted = asyncio.Event()
-    with interrupts(interrupted), opened(home, plan.folder) as tally_file:
+    with interrupts(interrupted), open_tally(home, plan.folder) as tally_file:
         async with open_connection(settings, home) as line:
             refuse_stand_in(order.options, await line.service.status())
             ask = ask_here(interrupted)
@@ -161,20 +161,20 @@ class LongTaskRunner:
         is_late = code == INTERRUPTED and not interrupted.is_set()
         features = features_of(folder)
         if features is not None:
-            told = plural(
+            text_shown = plural(
                 len(features),
                 "{path} lists {n} feature",
                 "{path} lists {n} features",
                 path=folder / LIST,
             )
-            _say(told)
+            _say(text_shown)
             # That the hours are used up is said where they are counted.
             return DONE if is_late else code, tally
         if is_late:
-            late = mark_for_translation(
+            template = mark_for_translation(
                 "time limit reached; no valid {file} was written in {folder}"
             )
-            _say(t(late, file=LIST, folder=folder))
+            _say(t(template, file=LIST, folder=folder))
             return LIMIT, tally
         if code in (DONE, LIMIT):
             none = mark_for_translation(
@@ -188,25 +188,25 @@ class LongTaskRunner:
     async def _sessions(self, tally: LongTaskProgress, interrupted: asyncio.Event) -> int:
         folder = self._plan.folder
         while True:
-            passing, total = _standing(folder)
+            passing, total = _count_features(folder)
             if passing == total:
                 _say(_all_pass(total, tally.done))
                 return DONE
             if (left_s := self._shift.left_s(tally)) <= 0 or tally.done >= self._plan.max_sessions:
-                standing = {"passing": passing, "total": total}
+                counts = {"passing": passing, "total": total}
                 over = plural(
                     tally.done,
                     "{n} session is done; {passing} of {total} features pass",
                     "{n} sessions are done; {passing} of {total} features pass",
-                    **standing,
+                    **counts,
                 )
                 if left_s <= 0:
-                    over = t("time limit reached; {passing} of {total} features pass", **standing)
+                    over = t("time limit reached; {passing} of {total} features pass", **counts)
                 _say(over)
                 return LIMIT
             before = _files(folder)
-            begun = mark_for_translation("session {n}: {passing} of {total} features pass")
-            _say(t(begun, n=tally.done + 1, passing=passing, total=total))
+            template = mark_for_translation("session {n}: {passing} of {total} features pass")
+            _say(t(template, n=tally.done + 1, passing=passing, total=total))
             worked = await self._shift.work(self._text(tally), tally, interrupted)
             after = _files(folder)
             idle = tally.idle + 1 if after == before else 0
@@ -238,28 +238,28 @@ def _end(worked: SessionOutcome, tally: LongTaskProgress) -> int | None:
     if worked.code == LIMIT and worked.stopped == "limit":
         return LIMIT
     if tally.idle >= _IDLE:
-        said = t(
+        message = t(
             "{n} sessions in a row made no change to {file} or {progress}",
             n=_IDLE,
             file=LIST,
             progress=PROGRESS,
         )
-        _say(said)
+        _say(message)
         return LIMIT
     return None
 
 
-def _standing(folder: Path) -> tuple[int, int]:
+def _count_features(folder: Path) -> tuple[int, int]:
     features = features_of(folder) or ()
     return sum(one.passes for one in features), len(features)
 
 
-def _all_pass(total: int, done: int) -> str:
+def _all_pass(total: int, sessions: int) -> str:
     """After so many sessions; none when there was nothing left to do."""
-    if not done:
+    if not sessions:
         return plural(total, "the only feature passes", "all {n} features pass")
     return plural(
-        done,
+        sessions,
         "all {total} features pass, after one session",
         "all {total} features pass, after {n} sessions",
         total=total,

@@ -63,18 +63,18 @@ def refuse_stand_in(options: Mapping[str, Any], status: Mapping[str, Any]) -> No
 
 def _team(names: str, folder: Path, settings: "Settings", home: DataDir) -> tuple[str, ...]:
     """The agents of these names. Raises `ConfigError` for one that there is not."""
-    wanted = tuple(filter(None, (name.strip() for name in names.split(","))))
-    if not wanted:
+    requested = tuple(filter(None, (name.strip() for name in names.split(","))))
+    if not requested:
         return ()
     from gateway.turns.agent_profiles import catalogue_of
 
     if settings.subagents.max_depth < 1:
         raise ConfigError(t("--team: subagents.max_depth is 0, so no sub-agents can run"))
     catalogue = catalogue_of(home, settings)
-    found = {name: catalogue.find(name, folder) for name in wanted}
-    if missing := [name for name, one in found.items() if one is None]:
+    by_name = {name: catalogue.find(name, folder) for name in requested}
+    if missing := [name for name, one in by_name.items() if one is None]:
         raise ConfigError(
             t("--team: unknown agent {name!r}", name=missing[0][:80]),
             hint=t("`kore agents list` shows them"),
         )
-    return tuple(one.name for one in found.values() if one is not None)
+    return tuple(one.name for one in by_name.values() if one is not None)

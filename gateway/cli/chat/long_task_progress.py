@@ -47,12 +47,12 @@ class TallyFile:
 
     def write(self, tally: LongTaskProgress) -> None:
         """Durable once it returns; a kill leaves the old one or the new one."""
-        fresh = self.path.with_suffix(".new")
-        with fresh.open("w") as file:
+        new_file = self.path.with_suffix(".new")
+        with new_file.open("w") as file:
             json.dump(asdict(tally), file)
             file.flush()
             os.fsync(file.fileno())
-        fresh.replace(self.path)
+        new_file.replace(self.path)
 
     def close(self) -> None:
         """The work came to an end that needs no going on."""
@@ -60,7 +60,7 @@ class TallyFile:
 
 
 @contextmanager
-def opened(home: DataDir, folder: Path) -> Iterator[TallyFile]:
+def open_tally(home: DataDir, folder: Path) -> Iterator[TallyFile]:
     """The folder's tally, for one command at a time. Raises `ConfigError` while another has it."""
     home.long_work.mkdir(mode=0o700, parents=True, exist_ok=True)
     name = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:32]

@@ -78,7 +78,7 @@ class OneShotTurn:
         self._result: Result | None = None
         self._error: events.Error | None = None
         self._stopping = False
-        self._chosen = False
+        self._has_session = False
         self._started: set[str] = set()
 
     @property
@@ -116,9 +116,9 @@ class OneShotTurn:
     async def _follow(self, interrupted: asyncio.Event) -> None:
         """Ask, unless that is stored already, and show what comes until it is answered."""
         lane = self._speaker.lane
-        if not self._chosen:
+        if not self._has_session:
             await self._choose_session(lane)
-            self._chosen = True
+            self._has_session = True
         failure: KoreError | None = None
         async with self._service.watch(lane) as watched:
             await self._service.submit(self._message)
@@ -197,20 +197,20 @@ class OneShotTurn:
             self._started.add(event.id)
             self._note(f"● {call_line(event.name, event.arguments)}")
 
-    async def _approve(self, asked: events.ApprovalAsked) -> None:
+    async def _approve(self, approval: events.ApprovalAsked) -> None:
         if self._ask is None:
             self._note(
                 t(
                     "{call} needs approval ({reason}) and was denied: nobody can be "
                     "asked here. An interactive session can approve it; -y allows "
                     "everything that does not always need a person.",
-                    call=call_line(asked.tool, asked.arguments),
-                    reason=t(asked.reason),
+                    call=call_line(approval.tool, approval.arguments),
+                    reason=t(approval.reason),
                 )
             )
-        with self._pulse.held():
-            answer = await self._ask(asked) if self._ask else "deny"
-        await self._service.answer_approval(asked.nonce, answer, principal())
+        with self._pulse.pause():
+            answer = await self._ask(approval) if self._ask else "deny"
+        await self._service.answer_approval(approval.nonce, answer, principal())
 
     def _deliver(self, delivered: Delivered) -> bool:
         ours = delivered.event_id == self._message.event_id

@@ -31,8 +31,8 @@ class ProgressLine:
             await asyncio.sleep(_EVERY_S)
             if not self._is_held:
                 took = seconds(int(time.monotonic() - self._began_at)).replace(".0", "")
-                said = t("working {time} · Ctrl-C stops", time=took)
-                self._err.write(f"{_ERASE}\x1b[2m{said}\x1b[0m")
+                text = t("working {time} · Ctrl-C stops", time=took)
+                self._err.write(f"{_ERASE}\x1b[2m{text}\x1b[0m")
                 self._err.flush()
                 self._is_drawn = True
 
@@ -48,7 +48,7 @@ class ProgressLine:
         self._is_held = True
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def pause(self) -> Iterator[None]:
         """While a person is asked on the same terminal; the clock rests."""
         self.erase()
         self._is_held = True

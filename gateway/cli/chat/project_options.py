@@ -30,7 +30,7 @@ def project_of(
     from agent.security.files.paths import blocked_entry
 
     folder = Path(options.get("cwd") or Path.cwd())
-    files = [(folder / given.expanduser()).resolve() for given in args.file or ()]
+    files = [(folder / name.expanduser()).resolve() for name in args.file or ()]
     for file in files:
         if not file.is_file():
             raise ConfigError(f"--file {file}: no such file")

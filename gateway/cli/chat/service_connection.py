@@ -50,21 +50,21 @@ async def open_connection(settings: "Settings", home: DataDir) -> AsyncIterator[
     """A line for a program that waits for its answers, whoever owns the data meanwhile."""
     from gateway.cli.chat.terminal import connected_service
 
-    held = AsyncExitStack()
+    stack = AsyncExitStack()
 
     async def renew(lost: ConnectionLost, lanes: Sequence[str]) -> Service:
-        nonlocal held
+        nonlocal stack
         # In an orderly way: what is let go of here is what the successor waits for.
-        before, held = held, AsyncExitStack()
+        before, stack = stack, AsyncExitStack()
         await before.aclose()
-        return await held.enter_async_context(next_connection(settings, home, lost, lanes))
+        return await stack.enter_async_context(next_connection(settings, home, lost, lanes))
 
     try:
         yield ServiceConnection(
-            await held.enter_async_context(connected_service(settings, home)), renew
+            await stack.enter_async_context(connected_service(settings, home)), renew
         )
     finally:
-        await held.aclose()
+        await stack.aclose()
 
 
 @asynccontextmanager

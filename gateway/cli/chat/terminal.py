@@ -26,11 +26,11 @@ async def connected_service(
     from gateway.cli.service_link import open_service
 
     async with open_service(settings, home, attended=attended) as service:
-        wanted = settings.security.sandbox
+        required = settings.security.sandbox
         used = str((await service.status()).get("sandbox", ""))
-        if wanted not in ("auto", "none") and used != wanted:
+        if required not in ("auto", "none") and used != required:
             raise ConfigError(
-                f"sandbox {wanted}: Kore is running already, and its commands run in {used}",
+                f"sandbox {required}: Kore is running already, and its commands run in {used}",
                 hint="stop it, or set security.sandbox and start it again",
             )
         yield service

@@ -25,11 +25,11 @@ class Skip(Exception):
 class Dialogue:
     """Asks on stdin and stdout; every question may raise `Back`, `Skip` or `KeyboardInterrupt`.
 
-    `answered` counts the questions that got an answer.
+    `answers` counts the questions that got an answer.
     """
 
     def __init__(self) -> None:
-        self.answered = 0
+        self.answers = 0
 
     def say(self, text: str = "") -> None:
         if sys.stdout.isatty():
@@ -38,10 +38,10 @@ class Dialogue:
 
     def ask(self, question: str, default: str = "", judge: Judge | None = None) -> str:
         """One line; empty means `default`. Asks again as long as `judge` objects."""
-        asked = f"{question} [{default}]" if default else question
-        shown = asked + (" " if asked.endswith(("?", "？")) else ": ")
+        text = f"{question} [{default}]" if default else question
+        prompt = text + (" " if text.endswith(("?", "？")) else ": ")
         while True:
-            answer = self._read(lambda: input(shown)) or default
+            answer = self._read(lambda: input(prompt)) or default
             objection = judge(answer) if judge else None
             if objection is None:
                 return answer
@@ -58,13 +58,13 @@ class Dialogue:
             self.say(f"  {n:>2}  {option}")
 
         def judge(answer: str) -> str | None:
-            if _numbered(answer, options) is not None:
+            if _option_number(answer, options) is not None:
                 return None
             return t("Type a number from 1 to {last}.", last=len(options))
 
-        found = _numbered(self.ask(question, str(default + 1), judge), options)
-        assert found is not None
-        return found
+        number = _option_number(self.ask(question, str(default + 1), judge), options)
+        assert number is not None
+        return number
 
     def confirm(self, question: str, *, default: bool = True) -> bool:
         yes, no = ("Y", "n") if default else ("y", "N")
@@ -87,18 +87,18 @@ class Dialogue:
             raise Back
         if answer == SKIP:
             raise Skip
-        self.answered += 1
+        self.answers += 1
         # What is pasted may hold what no file should: half of a pair, or a control character.
         return "".join(c for c in answer if c.isprintable())
 
 
-def _numbered(answer: str, options: Sequence[str]) -> int | None:
+def _option_number(answer: str, options: Sequence[str]) -> int | None:
     """Which of the options was meant, from 0; None when that is not clear."""
     if answer.isdecimal():
         return int(answer) - 1 if 1 <= int(answer) <= len(options) else None
-    word = answer.casefold()
-    begin = [n for n, option in enumerate(options) if option.casefold().startswith(word)]
-    return begin[0] if word and len(begin) == 1 else None
+    prefix = answer.casefold()
+    begin = [n for n, option in enumerate(options) if option.casefold().startswith(prefix)]
+    return begin[0] if prefix and len(begin) == 1 else None
 
 
 def somebody_is_there() -> bool:

@@ -59,7 +59,7 @@ async def await_owner(settings: Settings, home: DataDir, candidate: Candidate, s
 
 async def _beside(home: DataDir, candidate: Candidate, say: Say) -> str:
     """The same through the Kore that is running, as soon as it knows the bot."""
-    told = False
+    has_notified = False
     while True:
         try:
             client = await ControlClient.connect(home.socket)
@@ -67,14 +67,14 @@ async def _beside(home: DataDir, candidate: Candidate, say: Say) -> str:
                 return await _wait(client, candidate, say)
         except ConnectionLost:
             pass  # it is being restarted, which is what we wait for
-        if not told:
+        if not has_notified:
             say(
                 t(
                     "Kore is already running without this bot. Restart it (Ctrl-C and "
                     "`kore gateway`, or `systemctl --user restart kore`); waiting."
                 )
             )
-            told = True
+            has_notified = True
         await asyncio.sleep(_LOOK_S)
 
 
@@ -84,16 +84,16 @@ async def _wait(service: Service, candidate: Candidate, say: Say) -> str:
         return _owned(people)
     link = _link(candidate.bot, await service.invite_owner("telegram", candidate.account))
     show_link(link, say)
-    told: set[str] = set()
+    reported: set[str] = set()
     try:
         async with asyncio.timeout(CODE_LIFE_S):
             while True:
                 await asyncio.sleep(_LOOK_S)
-                await _look_at_the_bot(service, candidate, told, say)
+                await _look_at_the_bot(service, candidate, reported, say)
                 people = await service.list_people()
                 if people["owner"] is not None:
                     return _owned(people)
-                _name_who_asks(people, told, say)
+                _name_who_asks(people, reported, say)
     except TimeoutError:
         raise KoreError(
             t("the link expired: nobody opened it within one hour"),
@@ -102,7 +102,7 @@ async def _wait(service: Service, candidate: Candidate, say: Say) -> str:
 
 
 async def _look_at_the_bot(
-    service: Service, candidate: Candidate, told: set[str], say: Say
+    service: Service, candidate: Candidate, reported: set[str], say: Say
 ) -> None:
     """Say what hinders it, once. Raises `KoreError` when it will receive nothing any more."""
     state = (await service.status())["channels"].get(candidate.way, {})
@@ -111,23 +111,23 @@ async def _look_at_the_bot(
         return
     if state.get("state") in _ENDED:
         raise KoreError(str(error))
-    if error not in told:
-        told.add(error)
+    if error not in reported:
+        reported.add(error)
         say(f"  {error}")
 
 
-def _name_who_asks(people: Any, told: set[str], say: Say) -> None:
+def _name_who_asks(people: Any, reported: set[str], say: Say) -> None:
     for one in people["asking"]:
-        if one["id"] not in told:
-            told.add(one["id"])
-            said = t(
+        if one["id"] not in reported:
+            reported.add(one["id"])
+            notice = t(
                 "{name} ({id}) wrote without the link. If that is you, open the link "
                 "anyway, or run `kore pair approve CODE` with the code that the bot sent "
                 "you.",
                 name=one["name"],
                 id=one["id"],
             )
-            say(f"  {said}")
+            say(f"  {notice}")
 
 
 def show_link(link: str, say: Say) -> None:

@@ -50,18 +50,18 @@ class Persona:
 
 def ask_persona(talk: Dialogue, persona: Persona, workspace: Path) -> None:
     """The questions; what the workspace says already is what Enter keeps."""
-    found = _IDENTITY.search(_text(workspace / "IDENTITY.md"))
-    name = _plain(talk.ask(t("What should I be called?"), found[1] if found else _NAME))
+    match = _IDENTITY.search(_text(workspace / "IDENTITY.md"))
+    name = _plain(talk.ask(t("What should I be called?"), match[1] if match else _NAME))
     labels = [*(t(label) for label, _ in _MANNERS), t("in your own words")]
-    chosen = talk.choose(t("What tone should I use?"), labels)
+    number = talk.choose(t("What tone should I use?"), labels)
     manner = (
-        _MANNERS[chosen][1]
-        if chosen < len(_MANNERS)
+        _MANNERS[number][1]
+        if number < len(_MANNERS)
         else _plain(talk.ask(t("Describe the tone")), 300)
     )
-    held = _text(workspace / "USER.md")
-    person = _plain(talk.ask(t("What should I call you?"), _after(held, _CALLED)))
-    zone = talk.ask(t("Your time zone"), _after(held, _ZONE) or here(), _judge_zone)
+    profile = _text(workspace / "USER.md")
+    person = _plain(talk.ask(t("What should I call you?"), _after(profile, _CALLED)))
+    zone = talk.ask(t("Your time zone"), _after(profile, _ZONE) or here(), _judge_zone)
     # Only now: who leaves the step out in the middle has answered nothing.
     persona.name, persona.manner, persona.person, persona.zone = name, manner, person, zone
 
@@ -93,9 +93,9 @@ def here(folder: Path = Path("/etc")) -> str:
     """The machine's time zone by name, such as Europe/Berlin; UTC when it does not say."""
     import os
 
-    for said in (os.environ.get("TZ", "").lstrip(":"), _text(folder / "timezone").strip()):
-        if said and known_zone(said):
-            return said
+    for name_given in (os.environ.get("TZ", "").lstrip(":"), _text(folder / "timezone").strip()):
+        if name_given and known_zone(name_given):
+            return name_given
     try:
         name = str((folder / "localtime").resolve()).partition("/zoneinfo/")[2]
     except OSError:
@@ -141,8 +141,8 @@ def _edit(path: Path, change: Callable[[str], str]) -> None:
 
 def _after(text: str, label: str) -> str:
     """What stands behind a label of USER.md."""
-    found = re.search(rf"^{re.escape(label)}[ \t]*(.*)$", text, re.MULTILINE)
-    return found[1].strip() if found else ""
+    match = re.search(rf"^{re.escape(label)}[ \t]*(.*)$", text, re.MULTILINE)
+    return match[1].strip() if match else ""
 
 
 def _text(path: Path) -> str:

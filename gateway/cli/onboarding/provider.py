@@ -44,20 +44,20 @@ class Chosen:
     secrets: Mapping[str, str]
 
 
-def ask_provider(talk: Dialogue, environ: Mapping[str, str], keeps: str | None) -> Chosen | None:
-    """What shall answer; None to keep `keeps`, the model that is configured."""
+def ask_provider(talk: Dialogue, environ: Mapping[str, str], current: str | None) -> Chosen | None:
+    """What shall answer; None to keep `current`, the model that is configured."""
     talk.say(t("Looking for model servers on this machine …"))
-    choices = offered(asyncio.run(discover_local_servers()), environ)
-    kept = [t("keep {model}", model=keeps)] if keeps else []
-    chosen = talk.choose(t("Which model provider?"), [*kept, *(c.label for c in choices)])
-    if chosen < len(kept):
+    choices = list_choices(asyncio.run(discover_local_servers()), environ)
+    keep_option = [t("keep {model}", model=current)] if current else []
+    number = talk.choose(t("Which model provider?"), [*keep_option, *(c.label for c in choices)])
+    if number < len(keep_option):
         return None
-    return _details(talk, choices[chosen - len(kept)], environ)
+    return _details(talk, choices[number - len(keep_option)], environ)
 
 
-def offered(servers: Sequence[LocalServer], environ: Mapping[str, str]) -> list[Choice]:
+def list_choices(servers: Sequence[LocalServer], environ: Mapping[str, str]) -> list[Choice]:
     """What was found first, then keys at hand, then all the others."""
-    found = [
+    choices = [
         Choice(
             t("{name} on this machine ({models})", name=one.vendor, models=_few(one.models)),
             VENDORS[one.vendor],
@@ -67,20 +67,22 @@ def offered(servers: Sequence[LocalServer], environ: Mapping[str, str]) -> list[
     ]
     vendors = [vendor for vendor in VENDORS.values() if vendor.default_model]
     ready = {vendor.name: _exported(vendor, environ) for vendor in vendors}
-    found += [
+    choices += [
         Choice(t("{name} (key in {variable})", name=v.name, variable=ready[v.name]), v)
         for v in vendors
         if ready[v.name]
     ]
-    found += [Choice(v.name, v) for v in vendors if not ready[v.name]]
+    choices += [Choice(v.name, v) for v in vendors if not ready[v.name]]
     if all(one.vendor != _OLLAMA for one in servers):
         label = t("{name}: local models (not running now)", name=_OLLAMA)
         usual = VENDORS[_OLLAMA].api_base
-        found.append(Choice(label, VENDORS[_OLLAMA], asks_address=True, usual=usual))
+        choices.append(Choice(label, VENDORS[_OLLAMA], asks_address=True, usual=usual))
     other = t("another OpenAI-compatible server")
-    found.append(Choice(other, VENDORS[_OTHER], asks_address=True))
-    found.append(Choice(t("none for now (an offline stand-in that repeats what you write)"), None))
-    return found
+    choices.append(Choice(other, VENDORS[_OTHER], asks_address=True))
+    choices.append(
+        Choice(t("none for now (an offline stand-in that repeats what you write)"), None)
+    )
+    return choices
 
 
 def _details(talk: Dialogue, choice: Choice, environ: Mapping[str, str]) -> Chosen:
@@ -100,7 +102,7 @@ def _details(talk: Dialogue, choice: Choice, environ: Mapping[str, str]) -> Chos
     while True:
         config = ModelConfig(NAME, f"{vendor.name}/{model}", address, key or None)
         talk.say(t("Testing {model} …", model=config.model))
-        failure = tried(config, environ)
+        failure = check_model(config, environ)
         if failure is None:
             break
         _explain(talk, failure, environ)
@@ -115,7 +117,7 @@ def _details(talk: Dialogue, choice: Choice, environ: Mapping[str, str]) -> Chos
                 break
     if failure is None:
         talk.say(t("It works."))
-    return _chosen(config, vendor, variable, key)
+    return _make_choice(config, vendor, variable, key)
 
 
 def _ask_further(talk: Dialogue, failure: KoreError, choice: Choice) -> Further:
@@ -128,11 +130,11 @@ def _ask_further(talk: Dialogue, failure: KoreError, choice: Choice) -> Further:
         ways["address"] = t("another URL")
     ways["keep"] = t("keep it anyway")
     likely = "key" if failure.code == "key-refused" else "again"
-    named = sorted(ways, key=lambda way: way != likely)
-    return named[talk.choose(t("What now?"), [ways[way] for way in named])]
+    ordered = sorted(ways, key=lambda way: way != likely)
+    return ordered[talk.choose(t("What now?"), [ways[way] for way in ordered])]
 
 
-def tried(config: ModelConfig, environ: Mapping[str, str]) -> KoreError | None:
+def check_model(config: ModelConfig, environ: Mapping[str, str]) -> KoreError | None:
     """Why the model does not answer; None when it does."""
     try:
         asyncio.run(check_model_key(resolve_model(NAME, (config,), environ)))
@@ -148,7 +150,7 @@ def _explain(talk: Dialogue, failure: KoreError, environ: Mapping[str, str]) -> 
         talk.say(t("  {name} is set, but model requests do not use a proxy.", name=proxy))
 
 
-def _chosen(config: ModelConfig, vendor: Vendor, variable: str | None, key: str) -> Chosen:
+def _make_choice(config: ModelConfig, vendor: Vendor, variable: str | None, key: str) -> Chosen:
     entry: dict[str, Any] = {"model_name": NAME, "model": config.model}
     if config.api_base:
         entry["api_base"] = config.api_base
@@ -205,11 +207,11 @@ def _with_models(talk: Dialogue, choice: Choice, vendor: Vendor, address: str, k
 
 def _ask_model(talk: Dialogue, vendor: Vendor, choice: Choice) -> str:
     if choice.models:
-        shown = choice.models[:_MODELS_SHOWN]
+        listed = choice.models[:_MODELS_SHOWN]
         other = [t("another one")] if choice.asks_address else []
-        chosen = talk.choose(t("Which model?"), [*shown, *other])
-        if chosen < len(shown):
-            return shown[chosen]
+        number = talk.choose(t("Which model?"), [*listed, *other])
+        if number < len(listed):
+            return listed[number]
 
     def judge(text: str) -> str | None:
         return None if text else t("Type the name of a model.")
@@ -239,5 +241,5 @@ def _exported(vendor: Vendor, environ: Mapping[str, str]) -> str | None:
 
 
 def _few(models: Sequence[str]) -> str:
-    shown = ", ".join(models[:3]) or t("no model yet")
-    return f"{shown}, …" if len(models) > 3 else shown
+    names = ", ".join(models[:3]) or t("no model yet")
+    return f"{names}, …" if len(models) > 3 else names

@@ -67,24 +67,24 @@ def from_variable(name: str, environ: Mapping[str, str], base_url: str) -> Token
     return check(text, base_url, name)
 
 
-def asked(talk: Dialogue, environ: Mapping[str, str], base_url: str) -> Token:
+def ask_token(talk: Dialogue, environ: Mapping[str, str], base_url: str) -> Token:
     """Ask the person until Telegram knows the token; an exported one is offered first."""
     variable = exported(environ)
     if variable and talk.confirm(t("Use the token in {name}?", name=variable)):
-        token = _checked(talk, environ[variable].strip(), base_url, variable)
+        token = _check_token(talk, environ[variable].strip(), base_url, variable)
         if token is not None:
             return token
     talk.say(t("Create a bot with @BotFather: https://t.me/BotFather"))
     talk.say(t("Send it /newbot, answer its two questions, and copy the token."))
     for _ in range(_TRIES):
         text = talk.secret(t("Token (hidden while you paste)"))
-        token = _checked(talk, text, base_url, None)
+        token = _check_token(talk, text, base_url, None)
         if token is not None:
             return token
     raise KoreError(t("no token given; nothing was written"))
 
 
-def _checked(talk: Dialogue, text: str, base_url: str, variable: str | None) -> Token | None:
+def _check_token(talk: Dialogue, text: str, base_url: str, variable: str | None) -> Token | None:
     """None when it is asked for again. Without a network it can be kept, and checked later."""
     while True:
         try:
@@ -124,7 +124,7 @@ def addition(token: Token, name: str | None, settings: Settings, raw: Mapping[st
         config: dict[Key, Any] = {("telegram", "enabled"): True}
         if variable != OWN_VARIABLE:
             config["telegram", "token"] = f"${{{variable}}}"
-        return Change(config, _kept(token, variable))
+        return Change(config, _secrets_of(token, variable))
     telegram = settings.telegram
     if not telegram.enabled or not telegram.token.get_secret_value():
         raise ConfigError(
@@ -133,7 +133,7 @@ def addition(token: Token, name: str | None, settings: Settings, raw: Mapping[st
     variable = token.variable or _free(f"{VARIABLE}_{name.upper()}", token, settings)
     entry = {"name": name, "token": f"${{{variable}}}"}
     accounts = [one for one in _accounts(raw) if isinstance(one, dict) and one.get("name") != name]
-    return Change({("telegram", "accounts"): [*accounts, entry]}, _kept(token, variable))
+    return Change({("telegram", "accounts"): [*accounts, entry]}, _secrets_of(token, variable))
 
 
 def removal(name: str | None, raw: Mapping[str, Any]) -> Change:
@@ -142,22 +142,22 @@ def removal(name: str | None, raw: Mapping[str, Any]) -> Change:
     section = section if isinstance(section, dict) else {}
     if name is None:
         config: dict[Key, Any] = {("telegram", "enabled"): False, ("telegram", "token"): ""}
-        gone = section.get("token")
+        token = section.get("token")
     else:
-        gone = next((one.get("token") for one in _accounts(raw) if one.get("name") == name), None)
-        left = [one for one in _accounts(raw) if one.get("name") != name]
-        config = {("telegram", "accounts"): left}
-    found = re.fullmatch(r"\$\{(\w+)\}", gone) if isinstance(gone, str) else None
-    return Change(config, {found[1]: None} if found else {})
+        token = next((one.get("token") for one in _accounts(raw) if one.get("name") == name), None)
+        remaining = [one for one in _accounts(raw) if one.get("name") != name]
+        config = {("telegram", "accounts"): remaining}
+    match = re.fullmatch(r"\$\{(\w+)\}", token) if isinstance(token, str) else None
+    return Change(config, {match[1]: None} if match else {})
 
 
 def _accounts(raw: Mapping[str, Any]) -> list[Any]:
     section = raw.get("telegram")
-    found = section.get("accounts") if isinstance(section, dict) else None
-    return found if isinstance(found, list) else []
+    accounts = section.get("accounts") if isinstance(section, dict) else None
+    return accounts if isinstance(accounts, list) else []
 
 
-def _kept(token: Token, variable: str) -> dict[str, str | None]:
+def _secrets_of(token: Token, variable: str) -> dict[str, str | None]:
     return {} if token.variable else {variable: token.text}
 
 

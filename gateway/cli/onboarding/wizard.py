@@ -92,12 +92,12 @@ def converse(talk: Dialogue, place: SetupContext) -> SetupPlan:
     """Ask everything; nothing is written yet. Raises `KeyboardInterrupt`, `KoreError`."""
     plan, at = SetupPlan(), 0
     while at < len(_STEPS):
-        began = talk.answered
+        began = talk.answers
         try:
             _STEPS[at](talk, plan, place)
         except Back:
             # From the middle of a step to its beginning, from there to the step before.
-            at -= 1 if talk.answered == began else 0
+            at -= 1 if talk.answers == began else 0
             at = max(at, 0)
         except Skip:
             talk.say(t("Unchanged."))
@@ -109,14 +109,14 @@ def converse(talk: Dialogue, place: SetupContext) -> SetupPlan:
 
 def _language(talk: Dialogue, plan: SetupPlan, place: SetupContext) -> None:
     talk.say()
-    shown, question = _LANGUAGES, "Language / 语言 / 語言"
+    labels, question = _LANGUAGES, "Language / 语言 / 語言"
     if not is_writable(LANGUAGES[-1], sys.stdout.encoding):
-        shown, question = _PLAIN, "Language"
-    chosen = talk.choose(question, shown, LANGUAGES.index(current_locale()))
-    language = LANGUAGES[chosen]
+        labels, question = _PLAIN, "Language"
+    number = talk.choose(question, labels, LANGUAGES.index(current_locale()))
+    language = LANGUAGES[number]
     # One that this terminal has no letters for is for the chats.
     set_locale(language if is_writable(language, sys.stdout.encoding) else ENGLISH)
-    plan.persona.language = _LANGUAGES[chosen]
+    plan.persona.language = _LANGUAGES[number]
     configured = place.settings.agent.language
     if configured != language and (
         configured != "auto" or language_of_terminal(os.environ) != language
@@ -137,16 +137,16 @@ def _model(talk: Dialogue, plan: SetupPlan, place: SetupContext) -> None:
 
     talk.say()
     names = {one.name: one.model for one in model_list(place.settings)}
-    keeps = names.get(place.settings.agent.model)
+    current = names.get(place.settings.agent.model)
     for key in (("agent", "model"), ("model_list",)):
         plan.config.pop(key, None)
     plan.secrets.clear()
-    chosen = ask_provider(talk, os.environ, keeps)
-    if chosen is not None:
-        plan.secrets.update(chosen.secrets)
-        if chosen.entry is not None:
-            plan.config.update(with_model(place.raw, chosen.entry))
-        elif keeps:
+    choice = ask_provider(talk, os.environ, current)
+    if choice is not None:
+        plan.secrets.update(choice.secrets)
+        if choice.entry is not None:
+            plan.config.update(with_model(place.raw, choice.entry))
+        elif current:
             plan.config["agent", "model"] = "offline/echo"
 
 

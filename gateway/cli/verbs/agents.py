@@ -49,10 +49,10 @@ def run_agents(args: argparse.Namespace) -> int:
     from agent.tools.registry import default_tools
     from gateway.turns.agent_profiles import catalogue_of, facts
 
-    found = catalogue_of(data_dir_of(args), settings_of(args))
+    catalogue = catalogue_of(data_dir_of(args), settings_of(args))
     tools = [tool.name for tool in default_tools(ToolSettings())]
     if args.action == "show":
-        agent = found.find(args.name, Path.cwd())
+        agent = catalogue.find(args.name, Path.cwd())
         if agent is None:
             raise KoreError(
                 t("unknown agent {args!r}", args=args.name[:80]),
@@ -63,14 +63,14 @@ def run_agents(args: argparse.Namespace) -> int:
         else:
             _show(agent, tools)
         return 0
-    agents = list(found.load(Path.cwd()).values())
+    agents = list(catalogue.load(Path.cwd()).values())
     if args.json:
         print_json([facts(agent, tools) for agent in agents])
     else:
         _list(agents, tools)
         if not all(one.trusted for one in agents):
             print(t(_HERE), file=sys.stderr)
-        for path, name in found.rejected.items():
+        for path, name in catalogue.rejected.items():
             print(t(_REFUSED, path=clean_lines(path), name=clean_lines(name)), file=sys.stderr)
     return 0
 
@@ -96,9 +96,9 @@ def _show(agent: SubagentDefinition, tools: list[str]) -> None:
     from gateway.turns.agent_profiles import origin, summary_of, tools_in_words, warnings_of
 
     # As it stands in the file, unless it is Kore's own.
-    told = summary_of(agent) if agent.source == BUILT_IN else agent.description
+    description = summary_of(agent) if agent.source == BUILT_IN else agent.description
     rows = [
-        (mark_for_translation("description"), clean_lines(told)),
+        (mark_for_translation("description"), clean_lines(description)),
         (mark_for_translation("from"), origin(agent)),
         (mark_for_translation("model"), agent.model or "inherit"),
         (mark_for_translation("tools"), tools_in_words(agent)),
@@ -188,9 +188,9 @@ def run_tools(args: argparse.Namespace) -> int:
     from gateway.turns.tool_listing import beginning, list_tools
 
     policies = RoleRegistry.of(settings_of(args))
-    found = list_tools(default_tools(ToolSettings()), policies)
+    tools = list_tools(default_tools(ToolSettings()), policies)
     if args.json:
-        print_json(found)
+        print_json(tools)
         return 0
     rows = [
         (
@@ -200,7 +200,7 @@ def run_tools(args: argparse.Namespace) -> int:
             ", ".join(one["aliases"]),
             beginning(one["description"]),
         )
-        for one in found
+        for one in tools
     ]
     print_table(("name", "effect", "roles", "aliases", "description"), rows)
     return 0

@@ -15,7 +15,7 @@ from typing import Any
 
 from agent.i18n import plural, t
 from agent.serialization import dumps
-from gateway.cli.context import data_dir_of, whole
+from gateway.cli.context import data_dir_of, positive_count
 from gateway.cli.output import clean, print_json
 from gateway.ops.audit.trail import CURRENT, entries, parse_entry
 from gateway.ops.audit.verify import Report, verify
@@ -28,7 +28,9 @@ _UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="tail|search|verify")
     tail = actions.add_parser("tail", help="show the latest entries")
-    tail.add_argument("-n", type=whole, default=20, metavar="N", help="number of entries (20)")
+    tail.add_argument(
+        "-n", type=positive_count, default=20, metavar="N", help="number of entries (20)"
+    )
     tail.add_argument("--follow", action="store_true", help="follow new entries until Ctrl-C")
     search = actions.add_parser("search", help="search entries, oldest first")
     search.add_argument("text", nargs="?", metavar="TEXT", help="text anywhere in the entry")
@@ -48,11 +50,11 @@ def run(args: argparse.Namespace) -> int:
     if args.action == "verify":
         return _verify(verify(folder, args.head, home.audit_mark), args.head, as_json=args.json)
     if args.action == "search":
-        found = (entry for entry in entries(folder) if _fits(entry, args))
-        shown = 0
-        for shown, entry in enumerate(found, 1):  # noqa: B007 - how many there were
+        matches = (entry for entry in entries(folder) if _fits(entry, args))
+        count = 0
+        for count, entry in enumerate(matches, 1):  # noqa: B007 - how many there were
             _show(entry, as_json=args.json)
-        if not shown and not args.json:
+        if not count and not args.json:
             print(t("no matching entries"), file=sys.stderr)
         return 0
     newest = deque(entries(folder), maxlen=args.n)
@@ -61,19 +63,19 @@ def run(args: argparse.Namespace) -> int:
     if not newest and not args.json:
         print(t("no entries yet; each tool call adds one"), file=sys.stderr)
     if args.follow:
-        for entry in _coming(folder, newest[-1]["hash"] if newest else None):
+        for entry in _follow(folder, newest[-1]["hash"] if newest else None):
             _show(entry, as_json=args.json)
     return 0
 
 
 def _verify(report: Report, head: str | None, *, as_json: bool) -> int:
-    whole = not report.faults and report.known is not False
+    is_intact = not report.faults and report.known is not False
     if as_json:
-        print_json({"ok": whole, **asdict(report)})
-        return 0 if whole else 1
+        print_json({"ok": is_intact, **asdict(report)})
+        return 0 if is_intact else 1
     for line in _lines(report, head):
         print(clean(line))
-    return 0 if whole else 1
+    return 0 if is_intact else 1
 
 
 def _lines(report: Report, head: str | None) -> Iterator[str]:
@@ -121,23 +123,23 @@ def _show(entry: Mapping[str, Any], *, as_json: bool) -> None:
     print(clean(line), flush=True)
 
 
-def _coming(folder: Path, seen: str | None) -> Iterator[dict[str, Any]]:
+def _follow(folder: Path, last_hash: str | None) -> Iterator[dict[str, Any]]:
     """Entries behind the one that was seen last, as they are written; for ever."""
-    file = _opened(folder / CURRENT)
-    there = list(_whole_lines(file))
-    hashes = [entry.get("hash") for entry in there]
+    file = _wait_for_file(folder / CURRENT)
+    present = list(_whole_lines(file))
+    hashes = [entry.get("hash") for entry in present]
     # When it is not among them, a new file has been begun since: all of it is new.
-    yield from there[hashes.index(seen) + 1 if seen in hashes else 0 :]
+    yield from present[hashes.index(last_hash) + 1 if last_hash in hashes else 0 :]
     while True:
         time.sleep(_LOOK_S)
         yield from _whole_lines(file)
         if not _is_current(file, folder / CURRENT):
             yield from _whole_lines(file)
             file.close()
-            file = _opened(folder / CURRENT)
+            file = _wait_for_file(folder / CURRENT)
 
 
-def _opened(path: Path) -> BufferedReader:
+def _wait_for_file(path: Path) -> BufferedReader:
     while True:
         try:
             return path.open("rb")
@@ -169,9 +171,9 @@ def _moment(text: str) -> float:
     try:
         return datetime.fromisoformat(text).timestamp()
     except ValueError:
-        said = t(
+        message = t(
             "found {text!r}, expected an age (30m, 2h, 7d) or a date (2026-01-31, "
             "2026-01-31T08:00)",
             text=text,
         )
-        raise argparse.ArgumentTypeError(said) from None
+        raise argparse.ArgumentTypeError(message) from None

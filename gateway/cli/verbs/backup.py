@@ -40,7 +40,7 @@ DATABASE, WORKSPACE = "kore.db", "workspace"
 BESIDE = ("config.json", "secrets.json", "trust.json")
 
 
-def beside(args: argparse.Namespace) -> dict[str, Path]:
+def config_files(args: argparse.Namespace) -> dict[str, Path]:
     """Where each of them lies: `--config` and `KORE_CONFIG` may name another configuration."""
     from gateway.cli.context import sources_of
 
@@ -78,14 +78,14 @@ def run_backup(args: argparse.Namespace) -> int:
     if not target.parent.is_dir():
         raise KoreError(t("{path}: no such folder", path=target.parent))
     settings, is_whole = settings_to_copy(args)
-    found, names, missing = asyncio.run(_backup(args, settings, target, own=is_whole))
+    summary, names, missing = asyncio.run(_backup(args, settings, target, own=is_whole))
     copied = target.stat().st_size
     if args.json:
-        facts = {"file": str(target), "size_bytes": copied, "schema": found.schema}
-        facts |= {"counts": found.counts, "sealed": found.sealed, "with": names}
+        facts = {"file": str(target), "size_bytes": copied, "schema": summary.schema}
+        facts |= {"counts": summary.counts, "sealed": summary.sealed, "with": names}
         print_json({**facts, "left_out": missing})
         return 0
-    held = _words(found)
+    held = _words(summary)
     print(t("{path}: {size}, verified: {found}", path=target, size=size(copied), found=held))
     if names:
         print(t("includes {names}; it contains your keys, so keep it safe", names=", ".join(names)))
@@ -93,7 +93,7 @@ def run_backup(args: argparse.Namespace) -> int:
         print(t("database only; use FILE.zip to include configuration, secrets and workspace"))
     if missing:
         print(left_out(missing))
-    if found.sealed:
+    if summary.sealed:
         print(
             t(
                 "its messages are encrypted: they cannot be read without the key they were "
@@ -119,23 +119,23 @@ async def _backup(
     """Without `own` the settings are not good enough to own the data: the file is copied."""
     from gateway.store.sqlite.backup import read_back, take
 
-    whole = target.suffix == ".zip"
-    copy = target.with_name(f".{target.name}.db") if whole else target
-    copy.unlink(missing_ok=True) if whole else None
+    is_zip = target.suffix == ".zip"
+    copy = target.with_name(f".{target.name}.db") if is_zip else target
+    copy.unlink(missing_ok=True) if is_zip else None
     try:
         try:
             async with open_service(settings, data_dir_of(args), own=own) as service:
                 await service.backup(copy)
         except NotRunning:
             await asyncio.to_thread(take, settings.store.path, copy)
-        found = await asyncio.to_thread(read_back, copy)
-        if not whole:
-            return found, [], 0
+        summary = await asyncio.to_thread(read_back, copy)
+        if not is_zip:
+            return summary, [], 0
         names, missing = await asyncio.to_thread(_pack, args, settings, copy, target)
     finally:
-        if whole:
+        if is_zip:
             copy.unlink(missing_ok=True)
-    return found, names, missing
+    return summary, names, missing
 
 
 def _pack(
@@ -158,7 +158,7 @@ def _pack(
             zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as packed,
         ):
             packed.write(copy, DATABASE)
-            for name, path in beside(args).items():
+            for name, path in config_files(args).items():
                 if path.is_file():
                     packed.write(path, name)
                     names.append(name if path == home.root / name else f"{name} ({path})")
@@ -169,8 +169,8 @@ def _pack(
                 _pack_workspace(workspace.resolve(), packing, [(s.st_dev, s.st_ino) for s in own])
             names.append(t("{path} (links skipped)", path=workspace))
         with zipfile.ZipFile(part) as packed:
-            if (broken := packed.testzip()) is not None:
-                raise KoreError(f"the backup did not verify: {broken} is damaged in it")
+            if (damaged_name := packed.testzip()) is not None:
+                raise KoreError(f"the backup did not verify: {damaged_name} is damaged in it")
         part.rename(target)
     except OSError as exc:
         raise KoreError(f"{target} cannot be written: {exc.strerror or exc}") from exc
@@ -228,29 +228,29 @@ def run_restore(args: argparse.Namespace) -> int:
     ):
         _unpack(file, parts)
         try:
-            found = read_back(parts / DATABASE)
+            summary = read_back(parts / DATABASE)
         except StoreError as exc:  # of a file that nobody knows by this name
-            said = str(exc).replace(str(parts / DATABASE), str(file))
-            raise StoreError(said, hint=exc.hint) from exc
-        kept: list[str] = []
+            message = str(exc).replace(str(parts / DATABASE), str(file))
+            raise StoreError(message, hint=exc.hint) from exc
+        previous: list[str] = []
         if not args.database_only:
             _check(args, parts)
-        print(f"{file}: {size(file.stat().st_size)}, {_words(found)}", file=sys.stderr)
+        print(f"{file}: {size(file.stat().st_size)}, {_words(summary)}", file=sys.stderr)
         _ask(args)
         if not args.database_only:
-            kept += _put_beside(parts, beside(args), home)
+            previous += _put_beside(parts, config_files(args), home)
         # Where things lie is what the configuration says that holds from now on.
         settings = settings_of(args)
         if aside := put_in_place(parts / DATABASE, settings.store.path):
-            kept.append(str(aside))
+            previous.append(str(aside))
         if not args.database_only and (parts / WORKSPACE).is_dir():
-            kept += _put_folder(parts / WORKSPACE, settings.agent.workspace)
+            previous += _put_folder(parts / WORKSPACE, settings.agent.workspace)
         now = read_back(settings.store.path)
     if args.json:
-        print_json({"counts": now.counts, "schema": now.schema, "kept": kept})
+        print_json({"counts": now.counts, "schema": now.schema, "kept": previous})
         return 0
     print(t("restored and verified: {found}", found=_words(now)))
-    for path in kept:
+    for path in previous:
         print(t("previous version: {path}", path=path))
     print(t("Messages received and confirmed after the backup are only in the previous version."))
     return 0
@@ -261,8 +261,8 @@ def _ask(args: argparse.Namespace) -> None:
         return
     if not sys.stdin.isatty():
         raise KoreError(t("nothing was restored"), hint=t("use --yes to skip the question"))
-    asked = t("Replace the current data? Type yes: ")
-    print(asked, end="", file=sys.stderr, flush=True)
+    question = t("Replace the current data? Type yes: ")
+    print(question, end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip() != "yes":
         raise KoreError(t("nothing was restored"))
 
@@ -308,10 +308,10 @@ def _check_directory(file: Path) -> None:
     with file.open("rb") as packed:
         packed.seek(max(0, file.stat().st_size - _TAIL_BYTES))
         tail = packed.read()
-    found = [int.from_bytes(tail[at + 12 : at + 16], "little") for at in _places(tail, b"PK\5\6")]
-    found += [int.from_bytes(tail[at + 40 : at + 48], "little") for at in _places(tail, b"PK\6\6")]
+    sizes = [int.from_bytes(tail[at + 12 : at + 16], "little") for at in _places(tail, b"PK\5\6")]
+    sizes += [int.from_bytes(tail[at + 40 : at + 48], "little") for at in _places(tail, b"PK\6\6")]
     # A size that says "look into the larger record" is none.
-    if any(_DIRECTORY_BYTES < size_bytes != 0xFFFFFFFF for size_bytes in found):
+    if any(_DIRECTORY_BYTES < size_bytes != 0xFFFFFFFF for size_bytes in sizes):
         raise KoreError(
             t("{path} contains too many files", path=file),
             hint=t("The limit is {size}.", size=size(_DIRECTORY_BYTES)),
@@ -334,11 +334,11 @@ def _check_room(file: Path, packed: "Sequence[ZipInfo]", folder: Path) -> None:
                 t("{name} in {path} is too large: {size}", name=info.filename, path=file,
                   size=size(info.file_size))
             )  # fmt: skip
-    wanted = 2 * sum(info.file_size + _BLOCK_BYTES for info in packed)
+    needed_bytes = 2 * sum(info.file_size + _BLOCK_BYTES for info in packed)
     free = int(shutil.disk_usage(folder).free * _SHARE)
-    if wanted > free:
+    if needed_bytes > free:
         raise KoreError(
-            t("{path} needs {wanted}, but only {free} is available", path=file, wanted=size(wanted),
+            t("{path} needs {wanted}, but only {free} is available", path=file, wanted=size(needed_bytes),
               free=size(free)),
             hint=t("nothing was restored; free some space or check the file: it may not be a "
 "backup"),
@@ -372,7 +372,7 @@ def _put_beside(parts: Path, places: Mapping[str, Path], home: "DataDir") -> lis
     from gateway.config.atomic_write import write_atomic
     from gateway.config.json_document import read_text
 
-    kept = []
+    previous = []
     for name, path in places.items():
         text, old = read_text(parts / name), read_text(path)
         if text is None or text == old:
@@ -381,31 +381,31 @@ def _put_beside(parts: Path, places: Mapping[str, Path], home: "DataDir") -> lis
             home.backups.mkdir(mode=0o700, exist_ok=True)
             aside = home.backups / f"before-restore-{_stamp()}-{name}"
             write_atomic(aside, old)
-            kept.append(str(aside))
+            previous.append(str(aside))
             # At once: what comes after it may fail.
             print(t("{path} is kept as {aside}", path=path, aside=aside), file=sys.stderr)
         write_atomic(path, text)
         path.chmod(0o600)
-    return kept
+    return previous
 
 
 def _put_folder(source: Path, workspace: Path) -> list[str]:
     """The workspace of the backup, in the place of the one there is."""
-    kept = []
-    fresh = workspace.with_name(f".{workspace.name}.restore-{_stamp()}")
+    previous = []
+    new_folder = workspace.with_name(f".{workspace.name}.restore-{_stamp()}")
     try:
         workspace.parent.mkdir(parents=True, exist_ok=True)
-        copy_tree(source, fresh)
+        copy_tree(source, new_folder)
         if workspace.exists():
             aside = workspace.with_name(f"{workspace.name}.before-restore-{_stamp()}")
             workspace.rename(aside)
-            kept.append(str(aside))
-        fresh.rename(workspace)
+            previous.append(str(aside))
+        new_folder.rename(workspace)
     except OSError as exc:
         raise KoreError(
             t("{path} could not be replaced: {reason}", path=workspace, reason=exc)
         ) from exc
-    return kept
+    return previous
 
 
 def _stamp() -> str:

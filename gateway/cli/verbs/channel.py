@@ -60,11 +60,11 @@ def add(args: argparse.Namespace) -> int:
 
     talk = Dialogue()
     try:
-        token, fresh = _token(args, talk)
+        token, is_new = _token(args, talk)
     except (Back, Skip):
         talk.say(t("Skipped; nothing was written."))
         return 0
-    if fresh:
+    if is_new:
         _write(args, token)
         if token.bot is not None:
             talk.say(t("@{name} is connected.", name=token.bot.username))
@@ -80,21 +80,21 @@ def add(args: argparse.Namespace) -> int:
 def _token(args: argparse.Namespace, talk: "Dialogue") -> "tuple[Token, bool]":
     """The bot's token, and whether it has to be written down."""
     from gateway.cli.onboarding.dialogue import somebody_is_there
-    from gateway.cli.onboarding.telegram import asked, check, exported, from_variable
+    from gateway.cli.onboarding.telegram import ask_token, check, exported, from_variable
 
     settings = settings_of(args)
-    base_url, known = settings.telegram.base_url, _known(settings, args.name)
+    base_url, current = settings.telegram.base_url, _configured_token(settings, args.name)
     if args.token_env:
         return from_variable(args.token_env, os.environ, base_url), True
     if somebody_is_there():
-        said = t("A bot is already connected. Replace it?")
-        if known and not talk.confirm(said, default=False):
-            return check(known, base_url), False
-        return asked(talk, os.environ, base_url), True
+        question = t("A bot is already connected. Replace it?")
+        if current and not talk.confirm(question, default=False):
+            return check(current, base_url), False
+        return ask_token(talk, os.environ, base_url), True
     if line := "" if sys.stdin.isatty() else sys.stdin.readline().strip():
         return check(line, base_url), True
-    if known:
-        return check(known, base_url), False
+    if current:
+        return check(current, base_url), False
     variable = exported(os.environ)
     if variable is None:
         raise ConfigError(
@@ -104,13 +104,13 @@ def _token(args: argparse.Namespace, talk: "Dialogue") -> "tuple[Token, bool]":
     return check(os.environ[variable].strip(), base_url, variable), True
 
 
-def _known(settings: "Settings", name: str | None) -> str:
+def _configured_token(settings: "Settings", name: str | None) -> str:
     """The token that is configured for this bot; '' without one."""
     telegram = settings.telegram
     if name is None:
         return telegram.token.get_secret_value() if telegram.enabled else ""
-    found = (one.token for one in telegram.accounts if one.name == name)
-    return next((token.get_secret_value() for token in found), "")
+    tokens = (one.token for one in telegram.accounts if one.name == name)
+    return next((token.get_secret_value() for token in tokens), "")
 
 
 def _write(args: argparse.Namespace, token: "Token") -> None:
@@ -147,12 +147,12 @@ def _meet(args: argparse.Namespace, token: "Token", bot: "BotIdentity", talk: "D
             show_link(link, talk.say)
     else:
         talk.say(_awaited(args, settings, home, candidate, talk))
-    running = asyncio.run(_states(home))
-    if running is not None:
-        known = candidate.way in running
+    states = asyncio.run(_states(home))
+    if states is not None:
+        is_connected = candidate.way in states
         talk.say(
             t("The running gateway uses it now.")
-            if known
+            if is_connected
             else t("Next: restart the running gateway; it does not know this bot yet.")
         )
         return 0
@@ -196,21 +196,21 @@ def serve(args: argparse.Namespace) -> int:
 
 def _list(args: argparse.Namespace) -> int:
     settings, home = settings_of(args), data_dir_of(args)
-    running = asyncio.run(_states(home))
+    states = asyncio.run(_states(home))
     rows = []
     for name, token in _bots(settings):
         account = name or (token.partition(":")[0] or "bot")
-        state = running.get(f"telegram:{account}") if running is not None else None
+        state = states.get(f"telegram:{account}") if states is not None else None
         now, trouble = (state["state"], state["last_error"]) if state else ("not running", None)
         rows.append({"channel": "telegram", "account": account, "state": now, "trouble": trouble})
     if args.json:
         print_json(rows)
     elif rows:
-        shown = [
+        cells = [
             [str(fact or "") for fact in {**row, "state": t(str(row["state"]))}.values()]
             for row in rows
         ]
-        print_table(tuple(rows[0]), shown)
+        print_table(tuple(rows[0]), cells)
     else:
         print(t("No channel is connected. To connect one: `kore channel add telegram`"))
     return 0
@@ -236,7 +236,7 @@ def _test(args: argparse.Namespace) -> int:
     from gateway.cli.onboarding.telegram import check
 
     settings = settings_of(args)
-    bot = check(_connected(settings, args.name), settings.telegram.base_url).bot
+    bot = check(_require_token(settings, args.name), settings.telegram.base_url).bot
     assert bot is not None, "check asks Telegram"
     facts = {"ok": True, "id": bot.id, "username": bot.username, "name": bot.name, "link": bot.link}
     if args.json:
@@ -246,13 +246,13 @@ def _test(args: argparse.Namespace) -> int:
     return 0
 
 
-def _connected(settings: "Settings", name: str | None) -> str:
-    known = _known(settings, name)
-    if not known:
+def _require_token(settings: "Settings", name: str | None) -> str:
+    token = _configured_token(settings, name)
+    if not token:
         raise KoreError(
             t("this bot is not connected"), hint=t("`kore channel list` shows the connected bots")
         )
-    return known
+    return token
 
 
 def _remove(args: argparse.Namespace) -> int:
@@ -260,7 +260,7 @@ def _remove(args: argparse.Namespace) -> int:
     from gateway.cli.onboarding.telegram import OWN_VARIABLE, removal
 
     home, settings = data_dir_of(args), settings_of(args)
-    _connected(settings, args.name)
+    _require_token(settings, args.name)
     path = config_path(args, home)
     if not args.yes:
         if not somebody_is_there():

@@ -12,11 +12,11 @@ from gateway.cli.context import sources_of
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    for name, words in {
+    for name, summary in {
         "validate": mark_for_translation("validate the configuration"),
         "show": mark_for_translation("print the effective configuration"),
     }.items():
-        part = actions.add_parser(name, help=words)
+        part = actions.add_parser(name, help=summary)
         part.add_argument(
             "file", nargs="?", type=Path, metavar="FILE", help="instead of your own configuration"
         )
@@ -96,24 +96,25 @@ def _list(args: argparse.Namespace) -> int:
 
     from gateway.cli.output import print_json, print_table
 
-    found = [row for row in _rows(args) if not args.set or row["from"] != "default"]
+    rows = [row for row in _rows(args) if not args.set or row["from"] != "default"]
     if args.json:
-        print_json(found)
+        print_json(rows)
         return 0
-    shown = (
-        (r["key"], json.dumps(_filled(r["value"]), ensure_ascii=False), r["from"]) for r in found
+    cells = (
+        (r["key"], json.dumps(_without_empty(r["value"]), ensure_ascii=False), r["from"])
+        for r in rows
     )
-    print_table(("key", "value", "from"), shown)
+    print_table(("key", "value", "from"), cells)
     return 0
 
 
-def _filled(value: Any) -> Any:
+def _without_empty(value: Any) -> Any:
     """Entries of a list, such as models, without the keys that nobody filled."""
     if not isinstance(value, list):
         return value
     empty: tuple[Any, ...] = (None, [], {})
     return [
-        {key: held for key, held in one.items() if held not in empty}
+        {key: member for key, member in one.items() if member not in empty}
         if isinstance(one, dict)
         else one
         for one in value
@@ -169,9 +170,9 @@ def _rows(args: argparse.Namespace) -> list[dict[str, Any]]:
     settings = settings_of(args)
     content = args.crash.redactor.clean_data(describe(settings))
     keys = [(section, key) for section, names in catalogue().items() for key in names]
-    found = []
+    rows = []
     for path in [*keys, *((name,) for name in whole_sections())]:
         value = content[path[0]][path[1]] if len(path) > 1 else content[path[0]]
         place = settings.places.get(path, "default")
-        found.append({"key": ".".join(path), "value": value, "from": place})
-    return found
+        rows.append({"key": ".".join(path), "value": value, "from": place})
+    return rows

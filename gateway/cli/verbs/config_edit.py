@@ -27,20 +27,20 @@ from gateway.runtime.paths import DataDir
 def set(args: argparse.Namespace, sources: Sources) -> int:
     """Put one value into the file."""
     file = _file(args, sources)
-    text = args.value if args.value is not None else _asked(args.key)
+    text = args.value if args.value is not None else _ask_value(args.key)
     if is_foreign(file):
         return config_import.set_there(args, file, text)
     with file_lock(file):
         path = editing.path_of(args.key, editing.content_of(file, editing.text_of(file)), ours=True)
-        made = editing.setting(sources, file, path, editing.parse_argument(path, text))
-        made.write(sources)
+        change = editing.setting(sources, file, path, editing.parse_argument(path, text))
+        change.write(sources)
     value: Any = masked(editing.parse_argument(path, text), path)
     if "args" in path:  # where what stands before says what it is
-        value = inside(masked(editing.content_of(file, made.text)), path)
-    kept = f" (in {sources.secrets} as {', '.join(made.secrets)})" if made.secrets else ""
+        value = inside(masked(editing.content_of(file, change.text)), path)
+    location = f" (in {sources.secrets} as {', '.join(change.secrets)})" if change.secrets else ""
     if isinstance(value, str) and is_secret(path) and not has_reference(value):
         value = t("a secret")
-    return _tell(args, sources, made, f"{args.key} = {_short(value)}{kept}")
+    return _report(args, sources, change, f"{args.key} = {_short(value)}{location}")
 
 
 def unset(args: argparse.Namespace, sources: Sources) -> int:
@@ -51,13 +51,13 @@ def unset(args: argparse.Namespace, sources: Sources) -> int:
     with file_lock(file):
         path = editing.path_of(args.key, editing.content_of(file, editing.text_of(file)), ours=True)
         before = editing.text_of(file)
-        made = editing.unsetting(sources, file, path)
-        made.write(sources)
+        change = editing.unsetting(sources, file, path)
+        change.write(sources)
         # Only now: a file never refers to what is not there.
-        gone = _drop_orphans(sources, file, before)
-    if gone and not args.json:
-        print(t("removed from {path}: {names}", path=sources.secrets, names=", ".join(gone)))
-    return _tell(args, sources, made, t("{key} is no longer set here", key=args.key))
+        removed = _drop_orphans(sources, file, before)
+    if removed and not args.json:
+        print(t("removed from {path}: {names}", path=sources.secrets, names=", ".join(removed)))
+    return _report(args, sources, change, t("{key} is no longer set here", key=args.key))
 
 
 def _drop_orphans(sources: Sources, file: Path, before: str) -> list[str]:
@@ -68,9 +68,9 @@ def _drop_orphans(sources: Sources, file: Path, before: str) -> list[str]:
         texts = [read_text(path) or "" for path in files]
     except ConfigError:  # one that nobody can read may refer to any of them
         return []
-    gone = orphans(read_secrets(sources.secrets), before, texts)
-    drop_secrets(sources.secrets, gone)
-    return gone
+    removed = orphans(read_secrets(sources.secrets), before, texts)
+    drop_secrets(sources.secrets, removed)
+    return removed
 
 
 def edit(args: argparse.Namespace, sources: Sources) -> int:
@@ -79,13 +79,13 @@ def edit(args: argparse.Namespace, sources: Sources) -> int:
     aside = _aside(file)
     before = editing.text_of(file)
     if aside.exists():
-        said = t("{path}: continuing from this draft; delete it to start over", path=aside)
-        print(said, file=sys.stderr)
+        notice = t("{path}: continuing from this draft; delete it to start over", path=aside)
+        print(notice, file=sys.stderr)
     else:
         with file_lock(file):  # which makes the folder, too
             write_atomic(aside, before)
     try:
-        _edited(aside, before)
+        _run_editor(aside, before)
     except KoreError:
         if read_text(aside) == before:  # nothing to go on with
             aside.unlink()
@@ -105,7 +105,7 @@ def edit(args: argparse.Namespace, sources: Sources) -> int:
                 )
             )
         try:
-            made = editing.rewriting(sources, file, text)
+            change = editing.rewriting(sources, file, text)
         except ConfigError as exc:
             lines = str(exc).replace(str(aside), str(file))
             hint = t(
@@ -115,9 +115,9 @@ def edit(args: argparse.Namespace, sources: Sources) -> int:
                 aside=aside,
             )
             raise ConfigError(lines, hint=hint) from None
-        made.write(sources)
+        change.write(sources)
     aside.unlink()
-    return _tell(args, sources, made, t("changed"))
+    return _report(args, sources, change, t("changed"))
 
 
 def revert(args: argparse.Namespace, sources: Sources) -> int:
@@ -133,12 +133,12 @@ def revert(args: argparse.Namespace, sources: Sources) -> int:
         if now == text:
             print(t("{file}: nothing to restore, the last gateway used this version", file=file))
             return 0
-        made = editing.rewriting(sources, file, text)
+        change = editing.rewriting(sources, file, text)
         if now is not None:
             write_atomic(_aside(file), now)
-        made.write(sources)
-    return _tell(
-        args, sources, made, t("now matches {good}; `edit` opens your other version", good=good)
+        change.write(sources)
+    return _report(
+        args, sources, change, t("now matches {good}; `edit` opens your other version", good=good)
     )
 
 
@@ -152,7 +152,7 @@ def _file(args: argparse.Namespace, sources: Sources) -> Path:
     return Path.cwd() / file.expanduser() if file is not None else sources.own
 
 
-def _asked(key: str) -> str:
+def _ask_value(key: str) -> str:
     """The value from the terminal, unseen when it is a secret, or from a pipe."""
     if not sys.stdin.isatty():
         return sys.stdin.read(SIZE_LIMIT_BYTES).rstrip("\r\n")
@@ -166,27 +166,27 @@ def _asked(key: str) -> str:
         raise KoreError(t("no value given")) from None
 
 
-def _edited(file: Path, before: str) -> None:
-    named = os.environ.get("VISUAL") or os.environ.get("EDITOR") or ""
+def _run_editor(file: Path, before: str) -> None:
+    configured = os.environ.get("VISUAL") or os.environ.get("EDITOR") or ""
     try:
-        words = shlex.split(named)
+        command = shlex.split(configured)
     except ValueError:
         raise KoreError(
             t(
                 "the editor {name} cannot be started: {reason}",
-                name=named,
+                name=configured,
                 reason=t("unclosed quote"),
             )
         ) from None
-    if not words:
-        words = [found for name in ("nano", "vi") if (found := find_trusted_program(name))][:1]
-    if not words:
+    if not command:
+        command = [editor for name in ("nano", "vi") if (editor := find_trusted_program(name))][:1]
+    if not command:
         raise KoreError(t("no editor is configured"), hint=t("set EDITOR"))
     try:
-        code = subprocess.run([*words, str(file)], check=False).returncode
+        code = subprocess.run([*command, str(file)], check=False).returncode
     except OSError as exc:
         raise KoreError(
-            t("the editor {name} cannot be started: {reason}", name=words[0], reason=exc.strerror)
+            t("the editor {name} cannot be started: {reason}", name=command[0], reason=exc.strerror)
         ) from None
     if code != 0:
         hint = t("your changes are in {file}; the next edit continues there", file=file)
@@ -204,27 +204,29 @@ def _read(file: Path) -> str:
     return text
 
 
-def _tell(args: argparse.Namespace, sources: Sources, made: editing.ConfigEdit, said: str) -> int:
+def _report(
+    args: argparse.Namespace, sources: Sources, change: editing.ConfigEdit, message: str
+) -> int:
     """What was done; then what is still wrong, and what beats it."""
     from gateway.ops.config_check import check_usable
     from gateway.runtime.secrets import redactor_of
 
-    notes = list(made.earlier_complaints)
-    at = Sources(made.file, sources.home, sources.cwd, sources.environ)
+    notes = list(change.earlier_complaints)
+    at = Sources(change.file, sources.home, sources.cwd, sources.environ)
     if not notes:
         try:
             settings = at.load()
             args.crash.redactor = redactor_of(settings, os.environ)
             place = settings.places.get(tuple(getattr(args, "key", "").split(".")[:2]))
-            if place and place != str(made.file) and args.action == "set":
+            if place and place != str(change.file) and args.action == "set":
                 notes.append(t("{place} also sets it and takes precedence", place=place))
             check_usable(settings, os.environ)
         except ConfigError as exc:
             notes += str(exc).splitlines()
     if args.json:
-        print_json({"file": str(made.file), "secrets": list(made.secrets), "notes": notes})
+        print_json({"file": str(change.file), "secrets": list(change.secrets), "notes": notes})
         return 0
-    print(f"{made.file}: {args.crash.redactor.clean(said)}")
+    print(f"{change.file}: {args.crash.redactor.clean(message)}")
     for note in notes:
         print(t("note: {text}", text=note), file=sys.stderr)
     return 0

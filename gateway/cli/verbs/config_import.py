@@ -27,14 +27,14 @@ _NAMES = {"main": "defaultModel"}
 
 def import_foreign(args: argparse.Namespace, sources: Sources) -> int:
     """Write what they say into our own file, for good; theirs stay as they are."""
-    named = Path.cwd() / args.file.expanduser() if args.file else None
-    files = {named: None} if named else _there(sources)
+    chosen_file = Path.cwd() / args.file.expanduser() if args.file else None
+    files = {chosen_file: None} if chosen_file else _foreign_files(sources)
     if not files:
         raise KoreError(
             t("no configuration of another program found"),
             hint=t("name a file: kore config import FILE"),
         )
-    file, taken, left = sources.own, [], []
+    file, imported, notes = sources.own, [], []
     with file_lock(file):
         text = editing.text_of(file)
         secrets: dict[str, str] = {}
@@ -45,26 +45,26 @@ def import_foreign(args: argparse.Namespace, sources: Sources) -> int:
                 raise ConfigError(f"{path}: {exc}") from None
             if theirs is None:
                 raise KoreError(t("{path}: no such file", path=path))
-            left += [f"{path}: {line}" for line in theirs.notes]
+            notes += [f"{path}: {line}" for line in theirs.notes]
             content = editing.content_of(file, text)
             for key, value in theirs.values.items():
-                fresh = _merged(_present(content, key), value)
-                if fresh is None:
-                    left.append(t("{where}: already set", where=f"{path}: {'.'.join(key)}"))
+                addition = _merge(_present(content, key), value)
+                if addition is None:
+                    notes.append(t("{where}: already set", where=f"{path}: {'.'.join(key)}"))
                     continue
-                kept, apart = extract_secret(key, fresh)
-                text, secrets = set_value(text, key, kept), {**secrets, **apart}
-                taken.append(t("{key} from {path}", key=".".join(key), path=path))
-        made = editing.validated(sources, ConfigEdit(file, text, secrets))
-        made.write(sources)
+                stored, apart = extract_secret(key, addition)
+                text, secrets = set_value(text, key, stored), {**secrets, **apart}
+                imported.append(t("{key} from {path}", key=".".join(key), path=path))
+        change = editing.validated(sources, ConfigEdit(file, text, secrets))
+        change.write(sources)
     if args.json:
-        print_json({"file": str(file), "taken": taken, "left": left, "secrets": list(secrets)})
+        print_json({"file": str(file), "taken": imported, "left": notes, "secrets": list(secrets)})
         return 0
-    for line in taken:
+    for line in imported:
         print(t("imported: {what}", what=clean(line)))
     if secrets:
         print(t("saved in {path}: {names}", path=sources.secrets, names=", ".join(secrets)))
-    for line in left:
+    for line in notes:
         print(t("not imported: {what}", what=clean(line)))
     return 0
 
@@ -79,37 +79,37 @@ def set_there(args: argparse.Namespace, file: Path, text: str | None) -> int:
         if path[0] in Settings.model_fields and path[0] not in content:
             raise ConfigError(t("{file} cannot store {key}", file=file, key=args.key))
         if text is None:
-            fresh = editing.without(file, path)
+            new_text = editing.without(file, path)
         else:
             value = editing.parse_argument(path, text)
             if key != args.key:
                 value = _their_name(text, content)
             try:
-                fresh = set_value(editing.text_of(file), path, value)
+                new_text = set_value(editing.text_of(file), path, value)
             except ValueError as exc:
                 raise ConfigError(f"{file}: {exc}") from None
-        write_atomic(file, fresh)
-    shown = t("a secret") if is_secret(path) else text
+        write_atomic(file, new_text)
+    value_shown = t("a secret") if is_secret(path) else text
     if text is not None and "mcpServers" in path:
-        shown = str(editing.inside(masked(editing.content_of(file, fresh)), path))
+        value_shown = str(editing.inside(masked(editing.content_of(file, new_text)), path))
     if args.json:
         print_json({"file": str(file), "key": ".".join(path)})
     else:
-        what = t("is removed") if text is None else f"= {clean(str(shown))}"
+        what = t("is removed") if text is None else f"= {clean(str(value_shown))}"
         print(f"{file}: {'.'.join(path)} {what}")
     return 0
 
 
-def _there(sources: Sources) -> dict[Path, bytes | None]:
+def _foreign_files(sources: Sources) -> dict[Path, bytes | None]:
     """Those that are read live: the owner's own, and what is trusted of this folder, as it was
     when it was found to be so."""
     projects = project_files(sources.cwd, sources.environ)
-    found: dict[Path, bytes | None] = {}
+    contents: dict[Path, bytes | None] = {}
     for path in borrowed_places(sources.home, sources.cwd, sources.environ):
         raw = read_trusted(path, sources.home) if path in projects else None
         if path.is_file() and (path not in projects or raw is not None):
-            found[path] = raw
-    return found
+            contents[path] = raw
+    return contents
 
 
 def _present(content: Any, key: Key) -> Any:
@@ -118,15 +118,15 @@ def _present(content: Any, key: Key) -> Any:
     return content
 
 
-def _merged(present: Any, theirs: Any) -> Any:
+def _merge(present: Any, theirs: Any) -> Any:
     """Lists of models and maps of servers grow; what is set already wins. None: nothing is new."""
     if isinstance(present, list) and isinstance(theirs, list):
-        known = {one.get("model_name") for one in present if isinstance(one, dict)}
-        fresh = [one for one in theirs if one["model_name"] not in known]
-        return [*present, *fresh] if fresh else None
+        names = {one.get("model_name") for one in present if isinstance(one, dict)}
+        additions = [one for one in theirs if one["model_name"] not in names]
+        return [*present, *additions] if additions else None
     if isinstance(present, dict) and isinstance(theirs, dict):
-        added = {name: one for name, one in theirs.items() if name not in present}
-        return {**present, **added} if added else None
+        members = {name: one for name, one in theirs.items() if name not in present}
+        return {**present, **members} if members else None
     return theirs if present is None else None
 
 
@@ -143,14 +143,17 @@ def _their_name(name: str, content: Mapping[str, Any]) -> str:
     """How they call a model: in one shape by the name of its profile, in the other by its own."""
     profiles = content.get("modelProfiles") or {}
     if isinstance(profiles, dict):
-        known = {str(one): str(one) for one in profiles}
+        names_by_key = {str(one): str(one) for one in profiles}
     else:
         listed = [one for one in profiles if isinstance(one, dict)]
-        known = {str(one.get("modelName")): str(one.get("modelName")) for one in listed}
-        known = {**{str(one.get("name")): str(one.get("modelName")) for one in listed}, **known}
-    if name not in known:
-        names = ", ".join(known) or "none"
+        names_by_key = {str(one.get("modelName")): str(one.get("modelName")) for one in listed}
+        names_by_key = {
+            **{str(one.get("name")): str(one.get("modelName")) for one in listed},
+            **names_by_key,
+        }
+    if name not in names_by_key:
+        names = ", ".join(names_by_key) or "none"
         raise ConfigError(
             t("no model named {name!r} there; available: {names}", name=name, names=names)
         )
-    return known[name]
+    return names_by_key[name]

@@ -79,20 +79,20 @@ async def _run(args: argparse.Namespace) -> None:
                 zone=args.zone,
                 catch_up=args.catch_up,
             )
-            said = await service.add_job(job)
+            answer = await service.add_job(job)
         else:
-            said = await service.change_job(args.number, args.action)
+            answer = await service.change_job(args.number, args.action)
         if args.json:
-            print_json({"said": said})
+            print_json({"said": answer})
         else:
-            print(said)
+            print(answer)
 
 
-def _list(found: list[Mapping[str, Any]] | Any, *, as_json: bool) -> None:
+def _list(jobs: list[Mapping[str, Any]] | Any, *, as_json: bool) -> None:
     if as_json:
-        print_json(found)
+        print_json(jobs)
         return
-    if not found:
+    if not jobs:
         print(t("There are no jobs."))
         return
     rows = [
@@ -105,12 +105,12 @@ def _list(found: list[Mapping[str, Any]] | Any, *, as_json: bool) -> None:
             one["last"] or "",
             one["lane"],
         )
-        for one in found
+        for one in jobs
     ]
     print_table(("id", "kind", "what", "rule", "next", "last", "chat"), rows)
 
 
 def _state(job: Mapping[str, Any]) -> str:
     """Why there is no next time."""
-    told = t(_STATES.get(job["state"], job["state"]))
-    return f"{told}: {job['reason']}" if job["reason"] else told
+    text = t(_STATES.get(job["state"], job["state"]))
+    return f"{text}: {job['reason']}" if job["reason"] else text

@@ -39,24 +39,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if args.fix:
-        _mend(args)
-    found = asyncio.run(_checks(args))
+        _repair(args)
+    checked = asyncio.run(_checks(args))
     clean = args.crash.redactor.clean_data
-    results = [Check(**clean(asdict(check))) for check in found]
+    results = [Check(**clean(asdict(check))) for check in checked]
     worst = "fail" if any(check.state == "fail" for check in results) else "ok"
     if args.json:
         print_json({"ok": worst == "ok", "checks": [asdict(check) for check in results]})
     else:
         columns = os.get_terminal_size(1).columns if os.isatty(1) else 0
         for check in results:
-            print(_told(check, columns))
+            print(_render(check, columns))
     return 1 if worst == "fail" else 0
 
 
-def _told(check: Check, columns: int) -> str:
+def _render(check: Check, columns: int) -> str:
     """A check in lines that begin below each other; `columns` 0 is no terminal."""
-    said = [check.detail, check.fix] if check.state != "ok" and check.fix else [check.detail]
-    lines = "\n".join(f"{'':{_MARGIN}}{printable(one)}" for one in said)
+    texts = [check.detail, check.fix] if check.state != "ok" and check.fix else [check.detail]
+    lines = "\n".join(f"{'':{_MARGIN}}{printable(one)}" for one in texts)
     body = wrap_paragraphs(lines, columns) if columns else lines
     mark = _MARKS[check.state]
     if columns and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
@@ -64,7 +64,7 @@ def _told(check: Check, columns: int) -> str:
     return f"{mark}  {check.name:<12}{body[_MARGIN:]}"
 
 
-def _mend(args: argparse.Namespace) -> None:
+def _repair(args: argparse.Namespace) -> None:
     """Each thing by itself, asked about unless `--yes` says that nothing is to be asked."""
     import sys
 
@@ -73,22 +73,22 @@ def _mend(args: argparse.Namespace) -> None:
     from gateway.ops.doctor.repairs import find_repairs
 
     if not args.yes and not somebody_is_there():
-        said = t("kore doctor --fix asks for confirmation and needs a terminal")
-        raise ConfigError(said, hint="kore doctor --fix --yes")
+        sentence = t("kore doctor --fix asks for confirmation and needs a terminal")
+        raise ConfigError(sentence, hint="kore doctor --fix --yes")
     home, talk = data_dir_of(args), Dialogue()
     try:
         workspace = settings_of(args).agent.workspace
     except ConfigError:
         workspace = None
     for remedy in find_repairs(home, config_path(args, home), workspace):
-        said = printable(args.crash.redactor.clean(remedy.sentence))
+        sentence = printable(args.crash.redactor.clean(remedy.sentence))
         try:
-            wanted = args.yes or talk.confirm(t("{what}?", what=said))
+            is_confirmed = args.yes or talk.confirm(t("{what}?", what=sentence))
         except (Back, Skip):
             continue
-        if wanted:
+        if is_confirmed:
             remedy.act()
-            print(t("fixed: {what}", what=said), file=sys.stderr)
+            print(t("fixed: {what}", what=sentence), file=sys.stderr)
 
 
 async def _checks(args: argparse.Namespace) -> list[Check]:
@@ -98,8 +98,8 @@ async def _checks(args: argparse.Namespace) -> list[Check]:
         settings = settings_of(args)
     except ConfigError as exc:
         lines = str(exc).splitlines()
-        broken = [Check("config", "fail", line, exc.hint) for line in lines]
-        return [*first, *broken, checks.check_packages(), checks.check_clock(home)]
+        failures = [Check("config", "fail", line, exc.hint) for line in lines]
+        return [*first, *failures, checks.check_packages(), checks.check_clock(home)]
     files = ", ".join(map(str, settings.files)) or t("no file; using the defaults")
     results = [*first, Check("config", "ok", files)]
     results += _local(settings, home)
@@ -152,7 +152,7 @@ async def _ask_telegram(settings: Settings) -> tuple[Check, float | None]:
 
 async def _owner(home: DataDir) -> Check:
     try:
-        running = await ControlClient.connect(home.socket) is not None
+        is_running = await ControlClient.connect(home.socket) is not None
     except KoreError as exc:
         return Check("owner", "fail", str(exc), exc.hint)
-    return checks.check_owner(home, running)
+    return checks.check_owner(home, is_running)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent.text.display_width import padded
-from gateway.cli.context import data_dir_of, settings_of, whole
+from gateway.cli.context import data_dir_of, positive_count, settings_of
 from gateway.cli.output import clean, print_json
 
 if TYPE_CHECKING:
@@ -20,8 +20,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("places", nargs="*", type=Path, metavar="FILE|FOLDER", help="cases (default: ./evals)")
     add("--model", metavar="NAME", help="model to evaluate (default: the configured one)")
     add("--scripted", action="store_true", help="no model: replay each case's script")
-    add("--repeat", type=whole, default=1, metavar="N", help="run each case N times")
-    add("-j", "--parallel", type=whole, default=1, metavar="N", help="number of parallel cases")
+    add("--repeat", type=positive_count, default=1, metavar="N", help="run each case N times")
+    add(
+        "-j",
+        "--parallel",
+        type=positive_count,
+        default=1,
+        metavar="N",
+        help="number of parallel cases",
+    )
     add("--json", action="store_true", help="print JSON")
 
 
@@ -75,10 +82,10 @@ def _summary(verdicts: "list[Verdict]") -> str:
     runs: dict[str, list[bool]] = defaultdict(list)
     for verdict in verdicts:
         runs[verdict.case].append(verdict.passed)
-    steady = sum(all(passed) for passed in runs.values())
+    steady = sum(all(results) for results in runs.values())
     tokens = sum(verdict.usage.input + verdict.usage.output for verdict in verdicts)
     text = f"{steady} of {len(runs)} cases passed"
     if len(verdicts) > len(runs):
-        passed = sum(verdict.passed for verdict in verdicts)
-        text += f" every time, {passed} of {len(verdicts)} runs"
+        results = sum(verdict.passed for verdict in verdicts)
+        text += f" every time, {results} of {len(verdicts)} runs"
     return f"{text}; {tokens:,} tokens"

@@ -76,8 +76,8 @@ def _require_anything(settings: "Settings") -> None:
     from agent.providers.registry import OFFLINE
     from gateway.config.model_entries import chosen_model
 
-    asked = settings.files or settings.telegram.enabled or settings.agent.model == OFFLINE
-    if not asked and chosen_model(settings, os.environ) == OFFLINE:
+    is_configured = settings.files or settings.telegram.enabled or settings.agent.model == OFFLINE
+    if not is_configured and chosen_model(settings, os.environ) == OFFLINE:
         raise ConfigError(
             t("nothing is configured yet: no model and no chat app"),
             hint=t("run `kore init`; in a container set KORE_TELEGRAM_TOKEN and OPENAI_API_KEY"),

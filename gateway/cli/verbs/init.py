@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     if path.exists():
         print(t("{path}: already exists, unchanged", path=path))
     else:
-        content = starter_config(_found_model())
+        content = starter_config(_model_from_environment())
         try:
             write_private(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
         except OSError as exc:
@@ -91,10 +91,10 @@ def _connect_telegram(talk: "Dialogue", args: argparse.Namespace) -> int:
         talk.say()
     _say_what_works(talk, args)
     try:
-        wanted = channel.may_serve(args) and talk.confirm(t("Start it here now?"))
+        may_start = channel.may_serve(args) and talk.confirm(t("Start it here now?"))
     except (Back, Skip):
-        wanted = False
-    return channel.serve(args) if wanted else 0
+        may_start = False
+    return channel.serve(args) if may_start else 0
 
 
 def _say_what_works(talk: "Dialogue", args: argparse.Namespace) -> None:
@@ -118,11 +118,11 @@ def _say_what_works(talk: "Dialogue", args: argparse.Namespace) -> None:
 
 
 def _without_a_file(args: argparse.Namespace) -> "Settings":
-    named, args.config = args.config, None
+    config, args.config = args.config, None
     try:
         return settings_of(args)
     finally:
-        args.config = named
+        args.config = config
 
 
 def starter_config(model: str | None) -> dict[str, Any]:
@@ -137,10 +137,10 @@ def starter_config(model: str | None) -> dict[str, Any]:
     return {"agent": {"model": "default"}, "model_list": entries}
 
 
-def _found_model() -> str | None:
+def _model_from_environment() -> str | None:
     """The model of the first vendor whose key is in the environment."""
-    found = default_model(os.environ)
-    return None if found == OFFLINE else found
+    model = default_model(os.environ)
+    return None if model == OFFLINE else model
 
 
 def _finish(args: argparse.Namespace) -> int:
@@ -148,20 +148,20 @@ def _finish(args: argparse.Namespace) -> int:
     from gateway.runtime.workspace import ensure_workspace
 
     settings = settings_of(args)
-    made = ensure_workspace(settings.agent.workspace)
+    is_new = ensure_workspace(settings.agent.workspace)
     path = settings.agent.workspace
     print(
         t("{path}: created", path=path)
-        if made
+        if is_new
         else t("{path}: already exists, unchanged", path=path)
     )
-    chosen = chosen_model(settings, os.environ)
-    if chosen == OFFLINE:
+    model = chosen_model(settings, os.environ)
+    if model == OFFLINE:
         print(t("no API key found: until there is one, `kore agent` uses the offline stand-in"))
     elif args.live:
         from agent.providers.registry import resolve_model
         from gateway.ops.credential_checks import check_model_key
 
-        print(asyncio.run(check_model_key(resolve_model(chosen, model_list(settings), os.environ))))
+        print(asyncio.run(check_model_key(resolve_model(model, model_list(settings), os.environ))))
     print(t("next: kore agent"))
     return 0

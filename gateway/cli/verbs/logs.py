@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent.errors import ConfigError, KoreError
 from agent.i18n import t
-from gateway.cli.context import data_dir_of, settings_of, whole
+from gateway.cli.context import data_dir_of, positive_count, settings_of
 from gateway.cli.output import clean, clean_lines
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _PIECE_BYTES = 1 << 16
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "-n", "--lines", type=whole, default=50, metavar="N", help="number of lines (50)"
+        "-n", "--lines", type=positive_count, default=50, metavar="N", help="number of lines (50)"
     )
     parser.add_argument("-f", "--follow", action="store_true", help="follow new lines")
     parser.add_argument("--level", choices=_LEVELS, default="debug", help="minimum level")
@@ -44,23 +44,23 @@ def run(args: argparse.Namespace) -> int:
             t("there is no log yet: {path}", path=file),
             hint=t("The gateway writes it. Under systemd: journalctl --user -u kore"),
         )
-    chosen = _chooser(args)
-    shown: deque[str] = deque(maxlen=args.lines)
+    read_line = _line_reader(args)
+    lines: deque[str] = deque(maxlen=args.lines)
     at = 0
     for path in old:
         try:
-            with path.open("rb") as opened:
-                shown.extend(filter(None, map(chosen, opened)))
-                at = opened.tell()
+            with path.open("rb") as stream:
+                lines.extend(filter(None, map(read_line, stream)))
+                at = stream.tell()
         except OSError as exc:
             raise KoreError(
                 t("{path} cannot be read: {reason}", path=path, reason=exc.strerror)
             ) from None
-    for line in shown:
+    for line in lines:
         print(line)
     if args.follow:
-        for raw in _coming(file, at if old and old[-1] == file else 0):
-            if (come := chosen(raw)) is not None:
+        for raw in _follow(file, at if old and old[-1] == file else 0):
+            if (come := read_line(raw)) is not None:
                 print(come, flush=True)
     return 0
 
@@ -83,18 +83,18 @@ def _settings(args: argparse.Namespace) -> "LoggingSection":
         return LoggingSection()
 
 
-def _files(file: Path, kept: int) -> list[Path]:
+def _files(file: Path, most: int) -> list[Path]:
     """Those that there are, the oldest first."""
-    names = [*(file.with_name(f"{file.name}.{n}") for n in range(kept, 0, -1)), file]
+    names = [*(file.with_name(f"{file.name}.{n}") for n in range(most, 0, -1)), file]
     return [path for path in names if path.is_file()]
 
 
-def _chooser(args: argparse.Namespace) -> Callable[[bytes], str | None]:
+def _line_reader(args: argparse.Namespace) -> Callable[[bytes], str | None]:
     """A line as it is shown; None for one that is not asked for."""
     least = _LEVELS.index(args.level)
     redact = args.crash.redactor.clean
 
-    def chosen(raw: bytes) -> str | None:
+    def read_line(raw: bytes) -> str | None:
         text = raw.decode(errors="replace").rstrip("\n")
         try:
             entry = json.loads(text)
@@ -105,12 +105,12 @@ def _chooser(args: argparse.Namespace) -> Callable[[bytes], str | None]:
             return None
         return str(redact(text if args.json else _readable(entry)))
 
-    return chosen
+    return read_line
 
 
 def _readable(entry: dict[str, Any]) -> str:
-    told = ("ts", "level", "logger", "text", "traceback")
-    facts = "".join(f" {name}={value}" for name, value in entry.items() if name not in told)
+    standard = ("ts", "level", "logger", "text", "traceback")
+    facts = "".join(f" {name}={value}" for name, value in entry.items() if name not in standard)
     at = _when(entry.get("ts"))
     line = f"{at} {entry['level']:<7} {clean(str(entry.get('text', '')))}{clean(facts)}"
     trace = entry.get("traceback")
@@ -124,23 +124,23 @@ def _when(stamp: Any) -> str:
         return "?"
 
 
-def _coming(file: Path, at: int) -> Iterator[bytes]:
+def _follow(file: Path, at: int) -> Iterator[bytes]:
     """Whole lines as they are written, also over a change of files."""
-    opened, inode, rest = None, None, b""
+    stream, inode, rest = None, None, b""
     while True:
-        if opened is None and file.exists():
-            opened = file.open("rb")
-            inode = os.fstat(opened.fileno()).st_ino
-            opened.seek(at)
+        if stream is None and file.exists():
+            stream = file.open("rb")
+            inode = os.fstat(stream.fileno()).st_ino
+            stream.seek(at)
             at = 0
-        piece = opened.read(_PIECE_BYTES) if opened else b""
+        piece = stream.read(_PIECE_BYTES) if stream else b""
         if piece:
             *lines, rest = (rest + piece).split(b"\n")
             yield from lines
             continue
-        if opened is not None and (not file.exists() or file.stat().st_ino != inode):
-            opened.close()
-            opened = None
+        if stream is not None and (not file.exists() or file.stat().st_ino != inode):
+            stream.close()
+            stream = None
             continue
         sys.stdout.flush()
         time.sleep(_LOOK_S)

@@ -48,12 +48,12 @@ async def _list(args: argparse.Namespace) -> int:
     from agent.providers.local_discovery import ollama_models
     from gateway.ops.model_catalog import offers
 
-    found = offers(settings_of(args), os.environ, await ollama_models())
+    listings = offers(settings_of(args), os.environ, await ollama_models())
     if args.json:
-        print_json([asdict(one) for one in found])
+        print_json([asdict(one) for one in listings])
         return 0
-    print_table(("name", "model", "for", "window", "price", "source"), map(_row, found))
-    for one in found:
+    print_table(("name", "model", "for", "window", "price", "source"), map(_row, listings))
+    for one in listings:
         if one.problem:
             print(f"! {clean(one.problem)}", file=sys.stderr)
     return 0
@@ -74,23 +74,23 @@ async def _test(args: argparse.Namespace) -> int:
     from gateway.ops.model_probe import ProbeResult, probe_model
 
     settings = settings_of(args)
-    found: list[ProbeResult] = []
-    for name in await _wanted(settings, args.name):
+    results: list[ProbeResult] = []
+    for name in await _models_to_test(settings, args.name):
         try:
             trials = await probe_model(_config(settings, name))
         except ConfigError as exc:
             if args.name:
                 raise
             trials = [ProbeResult(name, name, 1, 1, ok=False, error=str(exc), code=exc.code)]
-        found += trials
+        results += trials
         if not args.json:
             _say(trials, args)
     if args.json:
-        print_json([asdict(one) for one in found])
-    return 0 if all(one.ok for one in found) else 1
+        print_json([asdict(one) for one in results])
+    return 0 if all(one.ok for one in results) else 1
 
 
-async def _wanted(settings: "Settings", name: str | None) -> list[str]:
+async def _models_to_test(settings: "Settings", name: str | None) -> list[str]:
     from agent.providers.local_discovery import ollama_models
     from gateway.ops.model_catalog import used_for
 
@@ -101,12 +101,12 @@ def _config(settings: "Settings", name: str) -> "ModelConfig":
     from agent.providers.registry import resolve_model
     from gateway.config.model_entries import chosen_model, model_list, profile_models
 
-    known = model_list(settings)
-    names = {config.name for config in known}
-    wanted = name if name in names else profile_models(settings).get(name, name)
-    if wanted == "default" and wanted not in names:
-        wanted = chosen_model(settings, os.environ)
-    return resolve_model(wanted, known, os.environ)
+    configured = model_list(settings)
+    names = {config.name for config in configured}
+    model = name if name in names else profile_models(settings).get(name, name)
+    if model == "default" and model not in names:
+        model = chosen_model(settings, os.environ)
+    return resolve_model(model, configured, os.environ)
 
 
 def _say(trials: "Sequence[ProbeResult]", args: argparse.Namespace) -> None:

@@ -35,14 +35,14 @@ def run_user(args: argparse.Namespace) -> int:
 
 async def _user(args: argparse.Namespace) -> int:
     async with service_of(args) as service:
-        found = await service.summarize_person(args.who)
-        if not found["found"] and not found["files"]:
+        data = await service.summarize_person(args.who)
+        if not data["found"] and not data["files"]:
             raise KoreError(t("no data is stored about {who}", who=args.who), hint="kore pair list")
         if args.action == "export":
             return await _export_user(args, service)
         if args.action == "delete":
-            return await _delete_user(args, service, found)
-    _print_user(args, found)
+            return await _delete_user(args, service, data)
+    _print_user(args, data)
     return 0
 
 
@@ -51,74 +51,74 @@ async def _export_user(args: argparse.Namespace, service: Service) -> int:
 
     name = args.output or Path(f"kore-{args.who.replace(':', '-')}.zip")
     target = (Path.cwd() / name.expanduser()).resolve()
-    made = await service.export_person(args.who, target)
+    export = await service.export_person(args.who, target)
     if args.json:
-        print_json(made)
+        print_json(export)
     else:
-        print(f"{made['file']}: {size(made['size_bytes'])}")
-        if made["left_out"]:
-            print(left_out(made["left_out"]))
+        print(f"{export['file']}: {size(export['size_bytes'])}")
+        if export["left_out"]:
+            print(left_out(export["left_out"]))
     return 0
 
 
-async def _delete_user(args: argparse.Namespace, service: Service, found: Mapping[str, Any]) -> int:
+async def _delete_user(args: argparse.Namespace, service: Service, data: Mapping[str, Any]) -> int:
     if not args.yes:
-        _print_user(args, found, to=sys.stderr)
+        _print_user(args, data, to=sys.stderr)
         if not sys.stdin.isatty():
             raise KoreError(t("nothing was deleted"), hint=t("use --yes to skip the question"))
-        asked = t("Delete all of this permanently? Type yes: ")
-        print(asked, end="", file=sys.stderr, flush=True)
+        question = t("Delete all of this permanently? Type yes: ")
+        print(question, end="", file=sys.stderr, flush=True)
         if (await asyncio.to_thread(sys.stdin.readline)).strip() != "yes":
             raise KoreError(t("nothing was deleted"))
-    gone = await service.delete_person(args.who, args.with_copies)
+    deleted = await service.delete_person(args.who, args.with_copies)
     if args.json:
-        print_json({"deleted": args.who, **gone})
+        print_json({"deleted": args.who, **deleted})
         return 0
-    print(t("Deleted: {found}.", found=_counts_text(gone)))
-    if gone["left_out"]:
+    print(t("Deleted: {found}.", found=_counts_text(deleted)))
+    if deleted["left_out"]:
         print(
             plural(
-                gone["left_out"],
+                deleted["left_out"],
                 "{n:,} file or folder could not be deleted: check the inbox and memory "
                 "folders of the workspace.",
                 "{n:,} files or folders could not be deleted: check the inbox and memory "
                 "folders of the workspace.",
             )
         )
-    for line in _remaining_lines(args.who, gone):
+    for line in _remaining_lines(args.who, deleted):
         print(line)
     return 0
 
 
-def _print_user(args: argparse.Namespace, found: Mapping[str, Any], to: Any = None) -> None:
+def _print_user(args: argparse.Namespace, data: Mapping[str, Any], to: Any = None) -> None:
     if args.json and to is None:
-        print_json(found)
+        print_json(data)
         return
-    print(t("{who}: {found}.", who=args.who, found=_counts_text(found)), file=to)
-    for line in _remaining_lines(args.who, found):
+    print(t("{who}: {found}.", who=args.who, found=_counts_text(data)), file=to)
+    for line in _remaining_lines(args.who, data):
         print(line, file=to)
 
 
-def _counts_text(found: Mapping[str, Any]) -> str:
+def _counts_text(data: Mapping[str, Any]) -> str:
     counts = (
-        plural(found["sessions"], "{n:,} conversation", "{n:,} conversations"),
-        plural(found["messages"], "{n:,} message in them", "{n:,} messages in them"),
-        plural(found["shared_turns"], "{n:,} turn in groups", "{n:,} turns in groups"),
-        t("{n:,} received", n=found["inbox"]),
-        t("{n:,} sent", n=found["outbox"]),
-        plural(found["calls"], "{n:,} model call", "{n:,} model calls"),
-        plural(found["jobs"], "{n:,} scheduled job", "{n:,} scheduled jobs"),
+        plural(data["sessions"], "{n:,} conversation", "{n:,} conversations"),
+        plural(data["messages"], "{n:,} message in them", "{n:,} messages in them"),
+        plural(data["shared_turns"], "{n:,} turn in groups", "{n:,} turns in groups"),
+        t("{n:,} received", n=data["inbox"]),
+        t("{n:,} sent", n=data["outbox"]),
+        plural(data["calls"], "{n:,} model call", "{n:,} model calls"),
+        plural(data["jobs"], "{n:,} scheduled job", "{n:,} scheduled jobs"),
         plural(
-            found["files"],
+            data["files"],
             "{n:,} file ({size})",
             "{n:,} files ({size})",
-            size=size(found["file_bytes"]),
+            size=size(data["file_bytes"]),
         ),
     )
     return t(", ").join(counts)
 
 
-def _remaining_lines(who: str, found: Mapping[str, Any]) -> list[str]:
+def _remaining_lines(who: str, data: Mapping[str, Any]) -> list[str]:
     """What a deletion does not reach."""
     lines = [
         t(
@@ -127,15 +127,15 @@ def _remaining_lines(who: str, found: Mapping[str, Any]) -> list[str]:
             "without a name; message numbers stay so that none is reused."
         )
     ]
-    if found["copies"]:
-        copies = t(", ").join(found["copies"])
+    if data["copies"]:
+        copies = t(", ").join(data["copies"])
         lines.append(
             t(
                 "Backups made before upgrades still contain it: {copies} (--with-copies)",
                 copies=copies,
             )
         )
-    if found["allowed"]:
+    if data["allowed"]:
         lines.append(
             t("{who} is listed in the configuration (allow_from) and can still write.", who=who)
         )

@@ -86,14 +86,14 @@ def _case(args: argparse.Namespace) -> Case:
     policies.check(args.role, "--role")
     role = policies.role(args.role)
     assert role is not None, "it was just found"
-    standing = PrincipalContext(
+    principal = PrincipalContext(
         role=role,
         mode=args.mode or policies.default_mode(args.channel),
         trust="local" if args.channel == CONSOLE else "remote",
         confined=_confined(settings, data_dir_of(args)),
         blocked_commands=policies.blocked_commands,
     )
-    return Case(role, RolePolicy(standing), Path(os.path.realpath(Path.cwd())))
+    return Case(role, RolePolicy(principal), Path(os.path.realpath(Path.cwd())))
 
 
 def _confined(settings: "Settings", home: "DataDir") -> bool:
@@ -119,7 +119,7 @@ def _check(case: Case, args: argparse.Namespace) -> int:
 def _explain(case: Case, args: argparse.Namespace) -> int:
     from gateway.cli.output import clean, print_json, print_table
 
-    facts = _standing(case)
+    facts = _describe_case(case)
     tool = _tool(args.words)
     if tool is not None:
         facts["tool"] = {"name": tool, **_scopes(case.role, tool)}
@@ -142,7 +142,7 @@ def _explain(case: Case, args: argparse.Namespace) -> int:
     return 0
 
 
-def _standing(case: Case) -> dict[str, Any]:
+def _describe_case(case: Case) -> dict[str, Any]:
     from dataclasses import asdict
 
     from agent.security.policy.roles import Grants
@@ -165,12 +165,12 @@ def _verdicts(case: Case, words: list[str]) -> list[dict[str, str]]:
     from agent.security.shell.parser import parse_script
 
     request = case.request(words)
-    found = [{"part": "all", **_facts(decision)} for decision in case.policy.evaluate(request)]
+    verdicts = [{"part": "all", **_facts(decision)} for decision in case.policy.evaluate(request)]
     parts = [part.text for part in parse_script(request.command or "").commands if part.argv]
     if len(parts) > 1:
         for text in dict.fromkeys(parts):
-            found.append({"part": text, **_facts(case.policy.decide(case.request([text])))})
-    return found
+            verdicts.append({"part": text, **_facts(case.policy.decide(case.request([text])))})
+    return verdicts
 
 
 def _facts(decision: "Decision") -> dict[str, str]:
@@ -225,9 +225,9 @@ def _grant_number(text: str) -> int | None:
     if text == "all":
         return None
     if not text.isdecimal():
-        found = text[:80]
+        shortened = text[:80]
         raise KoreError(
-            t('expected a grant number or "all", found {found!r}', found=found),
+            t('expected a grant number or "all", found {found!r}', found=shortened),
             hint=t("`kore policy grants` lists them"),
         )
     return int(text)

@@ -9,7 +9,7 @@ from typing import Any
 
 from agent.errors import ConfigError
 from agent.i18n import t
-from gateway.cli.context import data_dir_of, whole
+from gateway.cli.context import data_dir_of, positive_count
 from gateway.cli.output import clean, moment, print_json, print_table
 from gateway.cli.service_link import service_of
 
@@ -48,8 +48,8 @@ def _fact_rows(facts: Mapping[str, Any], prefix: str = "") -> list[tuple[str, st
         elif isinstance(value, list):
             rows += [(prefix + name, clean(f"{one['chat']}: {one['reason']}")) for one in value]
         elif value is not None:
-            words = name.removesuffix("_at").removesuffix("_s").replace("_", " ")
-            rows.append((prefix + words, _fact_text(name, value)))
+            label = name.removesuffix("_at").removesuffix("_s").replace("_", " ")
+            rows.append((prefix + label, _fact_text(name, value)))
     return rows
 
 
@@ -73,18 +73,18 @@ def add_reload_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_reload(args: argparse.Namespace) -> int:
     try:
-        found = asyncio.run(_reload(args))
+        outcome = asyncio.run(_reload(args))
     except ConfigError as exc:
         if not args.json:
             raise
         print_json({"changed": [], "waiting": [], "errors": str(exc).splitlines()})
         return 2
     if args.json:
-        print_json({**found, "errors": []})
+        print_json({**outcome, "errors": []})
         return 0
-    print(t("changed: {names}", names=", ".join(found["changed"]) or t("nothing")))
-    if found["waiting"]:
-        print(t("needs a restart: {names}", names=", ".join(found["waiting"])))
+    print(t("changed: {names}", names=", ".join(outcome["changed"]) or t("nothing")))
+    if outcome["waiting"]:
+        print(t("needs a restart: {names}", names=", ".join(outcome["waiting"])))
     return 0
 
 
@@ -100,7 +100,9 @@ async def _reload(args: argparse.Namespace) -> Mapping[str, Any]:
 
 
 def add_replay_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("seq", type=whole, metavar="SEQ", help="message number in the inbox")
+    parser.add_argument(
+        "seq", type=positive_count, metavar="SEQ", help="message number in the inbox"
+    )
 
 
 def run_replay(args: argparse.Namespace) -> int:

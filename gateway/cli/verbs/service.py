@@ -39,8 +39,8 @@ def _install(args: argparse.Namespace) -> int:
     )
 
     home = data_dir_of(args)
-    named = args.config or os.environ.get("KORE_CONFIG")
-    text = unit_text(home, sources_of(args).own.resolve() if named else None, os.environ)
+    config = args.config or os.environ.get("KORE_CONFIG")
+    text = unit_text(home, sources_of(args).own.resolve() if config else None, os.environ)
     if args.print:
         print(text, end="")
         return 0
@@ -50,11 +50,11 @@ def _install(args: argparse.Namespace) -> int:
     home.ensure()
     path = unit_path(os.environ)
     _write(path, text)
-    for words in (("daemon-reload",), ("enable", NAME), ("restart", NAME)):
-        ran = systemctl(*words)
+    for command in (("daemon-reload",), ("enable", NAME), ("restart", NAME)):
+        ran = systemctl(*command)
         if ran.code:
             raise KoreError(
-                t("systemctl {words} failed: {reason}", words=words[0], reason=ran.err.strip()),
+                t("systemctl {words} failed: {reason}", words=command[0], reason=ran.err.strip()),
                 hint="kore service logs",
             )
     print(t("{path}: written, enabled and started", path=path))
@@ -121,12 +121,12 @@ def _logs(args: argparse.Namespace) -> int:
     if journal is None:
         raise KoreError(t("journalctl not found"), hint=str(data_dir_of(args).logs / "kore.log"))
     if args.follow:
-        words = [journal, "--user", "--unit", NAME, "--lines=50", "--follow"]
-        return subprocess.run(words, check=False).returncode
-    words = [journal, "--user", "--no-pager", "--unit", NAME, "--lines=200"]
-    done = subprocess.run(words, capture_output=True, text=True, errors="replace", check=False)
-    print(args.crash.redactor.clean(clean_lines(done.stdout + done.stderr)), end="")
-    return done.returncode
+        command = [journal, "--user", "--unit", NAME, "--lines=50", "--follow"]
+        return subprocess.run(command, check=False).returncode
+    command = [journal, "--user", "--no-pager", "--unit", NAME, "--lines=200"]
+    result = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    print(args.crash.redactor.clean(clean_lines(result.stdout + result.stderr)), end="")
+    return result.returncode
 
 
 def _uninstall(args: argparse.Namespace) -> int:

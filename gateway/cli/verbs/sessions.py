@@ -12,7 +12,7 @@ from agent.i18n import mark_for_translation, t
 from agent.serialization import message_to_json
 from agent.text.visible import escape_invisible
 from agent.types import Message
-from gateway.cli.context import whole
+from gateway.cli.context import positive_count
 from gateway.cli.invocation import as_installed
 from gateway.cli.output import clean, clean_lines, moment, print_json, print_table
 from gateway.cli.service_link import service_of
@@ -35,7 +35,9 @@ _WHO = {"user": "you", "name": "its name"}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     listing = actions.add_parser("list", help="list the latest sessions")
-    listing.add_argument("-n", "--limit", type=whole, default=50, metavar="N", help="at most N")
+    listing.add_argument(
+        "-n", "--limit", type=positive_count, default=50, metavar="N", help="at most N"
+    )
     show = actions.add_parser("show", help="show a session")
     export = actions.add_parser("export", help="print a session for other programs")
     export.add_argument("--format", choices=("jsonl", "markdown"), default="jsonl")
@@ -43,7 +45,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     search.add_argument(
         "words", nargs="+", metavar="WORDS", help='words that must all match; "exact phrase"'
     )
-    search.add_argument("-n", "--limit", type=whole, default=20, metavar="N", help="at most N")
+    search.add_argument(
+        "-n", "--limit", type=positive_count, default=20, metavar="N", help="at most N"
+    )
     fork = actions.add_parser("fork", help="copy a session into a new one")
     rename = actions.add_parser("rename", help="rename a session")
     taking = actions.add_parser("import", help="import a session from a file (also KodaX)")
@@ -73,8 +77,8 @@ async def _run(args: argparse.Namespace) -> None:
             return
         messages = await service.load_messages(args.id)
         if args.action == "show":
-            glimpse = await service.preview_session(args.id, 0, 0)
-            _show(glimpse.info, messages, as_json=args.json)
+            preview = await service.preview_session(args.id, 0, 0)
+            _show(preview.info, messages, as_json=args.json)
         elif args.format == "markdown":
             print(readable(messages))
         else:
@@ -83,33 +87,33 @@ async def _run(args: argparse.Namespace) -> None:
 
 
 async def _search(service: Service, args: argparse.Namespace) -> None:
-    found = await service.search_messages(" ".join(map(_held_together, args.words)), args.limit)
+    hits = await service.search_messages(" ".join(map(_quote_phrase, args.words)), args.limit)
     if args.json:
-        print_json([asdict(one) for one in found])
+        print_json([asdict(one) for one in hits])
         return
-    for one in found:
+    for one in hits:
         who = _WHO.get(one.role, "Kore")
         name = f"  {escape_invisible(one.name)}" if one.name and one.role != "name" else ""
         print(f"{one.session}  {moment(one.at)}  {who}{name}")
-        print(f"    {_marked(one)}")
-    if not found:
+        print(f"    {_highlight(one)}")
+    if not hits:
         print(t("nothing found"), file=sys.stderr)
 
 
-def _held_together(word: str) -> str:
+def _quote_phrase(word: str) -> str:
     """What the shell kept together stays together."""
     return f'"{word}"' if " " in word and '"' not in word else word
 
 
-def _marked(found: SearchHit) -> str:
+def _highlight(hit: SearchHit) -> str:
     """The snippet; what was searched for is bold in a terminal."""
     begin, end = ("\x1b[1m", "\x1b[0m") if sys.stdout.isatty() else ("", "")
     pieces, at = [], 0
-    for start, stop in found.marks:
-        hit = f"{begin}{escape_invisible(found.snippet[start:stop])}{end}"
-        pieces += [escape_invisible(found.snippet[at:start]), hit]
+    for start, stop in hit.marks:
+        highlighted = f"{begin}{escape_invisible(hit.snippet[start:stop])}{end}"
+        pieces += [escape_invisible(hit.snippet[at:start]), highlighted]
         at = stop
-    return "".join([*pieces, escape_invisible(found.snippet[at:])])
+    return "".join([*pieces, escape_invisible(hit.snippet[at:])])
 
 
 async def _fork(service: Service, args: argparse.Namespace) -> None:
@@ -129,11 +133,11 @@ async def _fork(service: Service, args: argparse.Namespace) -> None:
 
 
 async def _take_in(service: Service, args: argparse.Namespace) -> None:
-    made = await service.import_session(args.file)
+    session = await service.import_session(args.file)
     if args.json:
-        print_json({"id": made})
+        print_json({"id": session})
     else:
-        print(as_installed(t("Session {made}; `kore -r {made}` continues it", made=made)))
+        print(as_installed(t("Session {made}; `kore -r {made}` continues it", made=session)))
 
 
 async def _rename(service: Service, args: argparse.Namespace) -> None:

@@ -78,13 +78,13 @@ def run(args: argparse.Namespace) -> int:
     if name is None:
         print(plural(texts, "{n:,} row is unencrypted", "{n:,} rows are unencrypted"))
     else:
-        told = plural(
+        text = plural(
             texts,
             "{n:,} row is encrypted with the key in {name}",
             "{n:,} rows are encrypted with the key in {name}",
             name=name,
         )
-        print(told)
+        print(text)
     if name != configured:
         print(
             t(

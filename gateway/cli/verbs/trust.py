@@ -36,29 +36,29 @@ def run(args: argparse.Namespace) -> int:
             ),
             hint=t("choose a project inside it: kore trust FOLDER"),
         )
-    held = _files(args, folder, home)
+    digests = _files(args, folder, home)
     from agent.security.taint.file_marks import unmark
     from gateway.config.folder_trust import digest, remember
 
-    if held:
-        remember(held, home)
-    if changed := [path for path, one in held.items() if digest(path) != one]:
+    if digests:
+        remember(digests, home)
+    if changed_paths := [path for path, one in digests.items() if digest(path) != one]:
         raise KoreError(
-            t("{path} changed in the meantime; this version is not trusted", path=changed[0]),
+            t("{path} changed in the meantime; this version is not trusted", path=changed_paths[0]),
             hint=t("review it again: kore trust"),
         )
     count = unmark(folder)
     is_new = folder.is_dir() and _add(args, folder)
     if args.json:
-        print_json({"folder": str(folder), "trusted": [str(path) for path in held]})
+        print_json({"folder": str(folder), "trusted": [str(path) for path in digests]})
         return 0
-    for path in held:
+    for path in digests:
         print(t("trusted in its current version: {path}", path=path))
     if is_new:
         print(t("{folder}: its files are now trusted", folder=folder))
     elif count:
         print(t("{folder}: its current contents are now trusted", folder=folder))
-    elif not held:
+    elif not digests:
         print(t("{folder} is trusted already", folder=folder))
     return 0
 
@@ -72,28 +72,28 @@ def _files(args: argparse.Namespace, folder: Path, home: Path) -> dict[Path, str
 
     # Before they are shown: what was changed while somebody read is not trusted.
     read = {path: content(path) for path in project_files_in(folder)}
-    held = {path: "" if raw is None else digest_of(raw) for path, raw in read.items()}
+    digests = {path: "" if raw is None else digest_of(raw) for path, raw in read.items()}
     new = [path for path in read if not is_trusted(path, home)]
     if not args.yes:
         clean = Redactor(read_secrets(home / "secrets.json").values()).clean
         for path in new:
-            print(f"{path}:\n{clean(_shown(path, read[path]))}\n", file=sys.stderr)
+            print(f"{path}:\n{clean(_render(path, read[path]))}\n", file=sys.stderr)
         if not sys.stdin.isatty():
             raise KoreError(t("nothing was changed"), hint=t("use --yes to skip the question"))
         if new:
             print(t("They can then set models, URLs and servers to start."), file=sys.stderr)
-        said = t(
+        warning = t(
             "All files in {folder} are then trusted like your own messages: instructions "
             "in them can send data off this machine without asking.",
             folder=folder,
         )
-        print(said, file=sys.stderr)
+        print(warning, file=sys.stderr)
         print(t("Trust its current version? Type yes: "), end="", file=sys.stderr, flush=True)
         if sys.stdin.readline().strip() != "yes":
             raise KoreError(t("nothing was changed"))
-    if unread := [path for path in read if not held[path]]:
+    if unread := [path for path in read if not digests[path]]:
         raise KoreError(t("{path} cannot be read, or is too large", path=unread[0]))
-    return held
+    return digests
 
 
 def _add(args: argparse.Namespace, folder: Path) -> bool:
@@ -103,7 +103,7 @@ def _add(args: argparse.Namespace, folder: Path) -> bool:
 
     if origin_of(settings_of(args)).is_own(folder):
         return False
-    _change(args, lambda known: [*known, str(folder)])
+    _change(args, lambda folders: [*folders, str(folder)])
     if not origin_of(settings_of(args)).is_own(folder):
         raise KoreError(
             t("security.trusted_folders is also set elsewhere, which takes precedence"),
@@ -117,15 +117,15 @@ def _revoke(args: argparse.Namespace, folder: Path, home: Path) -> int:
 
     count = distrust(folder, home)
 
-    def without(known: Sequence[str]) -> list[str]:
-        return [one for one in known if Path(one).expanduser().resolve() != folder]
+    def without(folders: Sequence[str]) -> list[str]:
+        return [one for one in folders if Path(one).expanduser().resolve() != folder]
 
     count += _change(args, without)
     print(t("{folder}: no longer trusted: {n}", folder=folder, n=count))
     return 0
 
 
-def _change(args: argparse.Namespace, made: Callable[[Sequence[str]], list[str]]) -> bool:
+def _change(args: argparse.Namespace, update: Callable[[Sequence[str]], list[str]]) -> bool:
     """Write the list of trusted folders anew; False when it stays as it is."""
     from gateway.cli.context import sources_of
     from gateway.config import editing
@@ -140,16 +140,16 @@ def _change(args: argparse.Namespace, made: Callable[[Sequence[str]], list[str]]
             hint=t("create Kore's own configuration with `kore init`"),
         )
     with file_lock(file):
-        found = editing.inside(editing.content_of(file, editing.text_of(file)), _KEY)
-        known = [str(one) for one in found] if isinstance(found, list) else []
-        wanted = made(known)
-        if wanted == known:
+        configured = editing.inside(editing.content_of(file, editing.text_of(file)), _KEY)
+        folders = [str(one) for one in configured] if isinstance(configured, list) else []
+        updated = update(folders)
+        if updated == folders:
             return False
-        editing.setting(sources, file, _KEY, wanted).write(sources)
+        editing.setting(sources, file, _KEY, updated).write(sources)
     return True
 
 
-def _shown(path: Path, raw: bytes | None) -> str:
+def _render(path: Path, raw: bytes | None) -> str:
     """What it said when it was read, without its secrets."""
     import json
 

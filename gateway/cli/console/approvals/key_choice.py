@@ -36,7 +36,7 @@ class KeyChoice:
     def __init__(self, decide: Callable[[Answer], None]) -> None:
         self._decide = decide
         self._armed_at = 0.0
-        self._held = ""
+        self._pending_key = ""
         self._timer: asyncio.TimerHandle | None = None
 
     def arm(self) -> None:
@@ -50,18 +50,18 @@ class KeyChoice:
 
     def press(self, key: str) -> bool:
         """Take a key; False when it is no answer and belongs to what is being written."""
-        if self._held and key in _ENTER:
+        if self._pending_key and key in _ENTER:
             self._agree()
             return True
-        if self._held and key in (_CTRL_C, "\x1b"):
+        if self._pending_key and key in (_CTRL_C, "\x1b"):
             self.take_back()
-        found = answer_for(key)
-        if found is None or self._held or not self.is_armed():
+        answer = answer_for(key)
+        if answer is None or self._pending_key or not self.is_armed():
             return False
-        if found == "deny":
-            self._decide(found)
+        if answer == "deny":
+            self._decide(answer)
         else:
-            self._held = key
+            self._pending_key = key
             self._timer = asyncio.get_running_loop().call_later(ALONE_S, self._agree)
         return True
 
@@ -69,8 +69,8 @@ class KeyChoice:
         """The letter of a consent that has not counted yet, and now never will; else nothing."""
         if self._timer is not None:
             self._timer.cancel()
-        held, self._held, self._timer = self._held, "", None
-        return held
+        key, self._pending_key, self._timer = self._pending_key, "", None
+        return key
 
     def _agree(self) -> None:
         answer = answer_for(self.take_back())

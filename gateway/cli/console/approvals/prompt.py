@@ -23,12 +23,14 @@ def ask_at_terminal(
 ) -> Callable[[ApprovalAsked], Awaitable[Answer]]:
     """Ask on a bare terminal, outside of a conversation. Ctrl-C denies and interrupts."""
 
-    async def ask(asked: ApprovalAsked) -> Answer:
-        diff = f"\n{escape_for_approval(asked.diff)}" if asked.diff else ""
-        print(f"? {subject(asked)}{diff}\n  {escape_for_approval(t(asked.reason))}", file=screen)
-        left = t("{time} left", time=seconds(asked.expires_s))
-        print(f"  {t(CHOICES)}  ({left}) ", end="", file=screen, flush=True)
-        answer = await _one_answer(keys.fileno(), asked.expires_s, interrupted)
+    async def ask(approval: ApprovalAsked) -> Answer:
+        diff = f"\n{escape_for_approval(approval.diff)}" if approval.diff else ""
+        print(
+            f"? {subject(approval)}{diff}\n  {escape_for_approval(t(approval.reason))}", file=screen
+        )
+        time_left = t("{time} left", time=seconds(approval.expires_s))
+        print(f"  {t(CHOICES)}  ({time_left}) ", end="", file=screen, flush=True)
+        answer = await _one_answer(keys.fileno(), approval.expires_s, interrupted)
         print(verdict(answer), file=screen, flush=True)
         return answer
 
@@ -37,11 +39,11 @@ def ask_at_terminal(
 
 async def _one_answer(terminal: int, deadline_s: float, interrupted: asyncio.Event) -> Answer:
     loop = asyncio.get_running_loop()
-    found: asyncio.Future[Answer] = loop.create_future()
+    result: asyncio.Future[Answer] = loop.create_future()
 
     def decide(answer: Answer) -> None:
-        if not found.done():
-            found.set_result(answer)
+        if not result.done():
+            result.set_result(answer)
 
     choice = KeyChoice(decide)
     choice.arm()
@@ -60,7 +62,7 @@ async def _one_answer(terminal: int, deadline_s: float, interrupted: asyncio.Eve
         _keep_output(terminal)
         loop.add_reader(terminal, on_key)
         async with asyncio.timeout(deadline_s):
-            return await found
+            return await result
     except TimeoutError:
         return "deny"
     finally:

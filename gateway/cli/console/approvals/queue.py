@@ -24,8 +24,8 @@ class ApprovalQueue:
     def __bool__(self) -> bool:
         return bool(self._open)
 
-    def put(self, asked: ApprovalAsked) -> None:
-        self._open.append(asked)
+    def put(self, approval: ApprovalAsked) -> None:
+        self._open.append(approval)
         if len(self._open) == 1:
             self._ask()
 
@@ -38,9 +38,9 @@ class ApprovalQueue:
 
     def withdraw(self) -> None:
         """A stop withdraws all, and says so itself."""
-        for asked in list(self._open):
-            self._withdrawn.add(asked.nonce)
-            self._next(asked.nonce)
+        for approval in list(self._open):
+            self._withdrawn.add(approval.nonce)
+            self._next(approval.nonce)
 
     def press(self, key: str) -> bool:
         """A key while a question stands. Early keys were meant for something else."""
@@ -53,9 +53,9 @@ class ApprovalQueue:
         return self._choice.take_back()
 
     def _decide(self, answer: Answer) -> None:
-        asked = self._open[0]
-        self._reply(asked, answer)
-        self._next(asked.nonce)
+        approval = self._open[0]
+        self._reply(approval, answer)
+        self._next(approval.nonce)
 
     def _ask(self) -> None:
         self._view.ask(self._open[0], self._choice.is_armed)
@@ -63,7 +63,7 @@ class ApprovalQueue:
 
     def _next(self, nonce: str) -> None:
         first = self._open[0].nonce if self._open else None
-        self._open = deque(asked for asked in self._open if asked.nonce != nonce)
+        self._open = deque(approval for approval in self._open if approval.nonce != nonce)
         if first == nonce:
             self._view.foot.settle()
             self._choice.take_back()

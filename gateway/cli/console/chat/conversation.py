@@ -58,7 +58,7 @@ async def converse(connect: Connect, start: Start, folder: Path) -> None:
 async def _converse(
     connect: Connect, start: Start, screen: Screen, prompt: Prompt | PlainPrompt
 ) -> None:
-    left: ConsoleLease | None = None
+    earlier: ConsoleLease | None = None
     unsent: Sequence[UnsentInput] = ()
     lost: ConnectionLost | None = None
     tries = 0
@@ -68,11 +68,11 @@ async def _converse(
             async with connect(lost) as service:
                 try:
                     if lost is not None:
-                        screen.print(Text(await _found(service, lost), "dim"))
-                    opened = left or await service.open_console(start.session, start.fresh)
-                    set_locale(opened.language or current_locale())
-                    repl = Repl(service, opened, start, screen, prompt, unsent)
-                    await repl.run(greet=left is None)
+                        screen.print(Text(await _describe_successor(service, lost), "dim"))
+                    lease = earlier or await service.open_console(start.session, start.fresh)
+                    set_locale(lease.language or current_locale())
+                    repl = Repl(service, lease, start, screen, prompt, unsent)
+                    await repl.run(greet=earlier is None)
                     return
                 except* ConnectionLost as group:
                     # Outside of this the data is let go of, in an orderly way.
@@ -81,10 +81,10 @@ async def _converse(
             lost = _first(group)
         assert lost is not None, "only a loss comes here"
         tries = 1 if repl is not None and repl.spoke else tries + 1
-        if tries > _TRIES or (repl is None and left is None):
+        if tries > _TRIES or (repl is None and earlier is None):
             raise KoreError(t("Kore stopped and the connection could not be restored")) from lost
         # The same lane again: that is where the answer to an unfinished turn will come.
-        left, unsent = (repl.place, repl.unsent) if repl is not None else (left, unsent)
+        earlier, unsent = (repl.place, repl.unsent) if repl is not None else (earlier, unsent)
         await asyncio.sleep(_PAUSE_S * (tries - 1))
         start = replace(start, choose=False)
         if not isinstance(lost, HandedOver):
@@ -92,7 +92,7 @@ async def _converse(
             screen.print(Text(t("! {why}; reconnecting …", why=why), "yellow"))
 
 
-async def _found(service: Service, lost: ConnectionLost) -> str:
+async def _describe_successor(service: Service, lost: ConnectionLost) -> str:
     """Who goes on with the conversation, in a line."""
     status = await service.status()
     if status.get("pid") == os.getpid():

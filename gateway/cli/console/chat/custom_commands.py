@@ -27,13 +27,13 @@ class Custom:
 
     def filled(self, arguments: str) -> str:
         """What is sent. Arguments that have no place in the text stand behind it."""
-        words = arguments.split()
+        values = arguments.split()
 
-        def put(found: re.Match[str]) -> str:
-            number = int(found[1] or 0)
-            return arguments if not number else "".join(words[number - 1 : number])
+        def value_of(match: re.Match[str]) -> str:
+            number = int(match[1] or 0)
+            return arguments if not number else "".join(values[number - 1 : number])
 
-        text, places = _PLACE.subn(put, self.body)
+        text, places = _PLACE.subn(value_of, self.body)
         return text if places or not arguments else f"{text}\n\n{arguments}"
 
 
@@ -54,21 +54,21 @@ class CustomCommands:
         self._shelves = sorted(shelves, key=lambda shelf: shelf.project)
 
     def all(self) -> list[Custom]:
-        found: dict[str, Custom] = {}
+        by_name: dict[str, Custom] = {}
         for shelf in self._shelves:
             for name, path in _files(shelf):
-                if name not in found and (custom := _read(name, path, shelf)) is not None:
-                    found[name] = custom
-        return list(found.values())
+                if name not in by_name and (custom := _read(name, path, shelf)) is not None:
+                    by_name[name] = custom
+        return list(by_name.values())
 
     def find(self, name: str) -> Custom | None:
         kind, _, rest = name.partition(":")
-        wanted = rest if kind in ("project", "user") and rest else name
+        command = rest if kind in ("project", "user") and rest else name
         for shelf in self._shelves:
-            if wanted is not name and shelf.project != (kind == "project"):
+            if command is not name and shelf.project != (kind == "project"):
                 continue
-            for found, path in _files(shelf):
-                if found == wanted and (custom := _read(found, path, shelf)) is not None:
+            for name_found, path in _files(shelf):
+                if name_found == command and (custom := _read(name_found, path, shelf)) is not None:
                     return custom
         return None
 
@@ -111,9 +111,11 @@ def _read(name: str, path: Path, shelf: CommandFolder) -> Custom | None:
             text, _ = decode(file.read(SIZE_LIMIT_BYTES))
     except OSError:
         return None
-    found = read(text)
-    told = found.fields.get("description") or next(iter(found.body.splitlines()), "")
-    hint = found.fields.get("argument-hint") or ""
-    summary = " ".join(f"{told} {hint if isinstance(hint, str) else ''}".lstrip("# ").split())
+    document = read(text)
+    description = document.fields.get("description") or next(iter(document.body.splitlines()), "")
+    hint = document.fields.get("argument-hint") or ""
+    summary = " ".join(
+        f"{description} {hint if isinstance(hint, str) else ''}".lstrip("# ").split()
+    )
     trusted = shelf.trusted and not is_marked(path)
-    return Custom(name, summary[:_SUMMARY_CHARS], found.body, path, trusted)
+    return Custom(name, summary[:_SUMMARY_CHARS], document.body, path, trusted)

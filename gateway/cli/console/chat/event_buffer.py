@@ -27,7 +27,7 @@ class EventBuffer:
             self._room.clear()
             await self._room.wait()
 
-    def taken(self) -> Iterator[WatchEvent]:
+    def take_all(self) -> Iterator[WatchEvent]:
         """All of them, oldest first; afterwards none is held."""
         while self._events:
             yield self._events.popleft()

@@ -126,8 +126,8 @@ def misspelt(text: str) -> str | None:
         return None
     from difflib import get_close_matches
 
-    known = [*CONSOLE_WORDS, *(name for name, _ in CHAT_COMMANDS)]
-    close = get_close_matches(word.casefold(), known, 1, _CLOSE)
+    names = [*CONSOLE_WORDS, *(name for name, _ in CHAT_COMMANDS)]
+    close = get_close_matches(word.casefold(), names, 1, _CLOSE)
     # Words behind a command of the chats are judged there.
     if not close or (close[0] not in CONSOLE_WORDS and word != text.strip()):
         return None
@@ -146,12 +146,12 @@ class SessionCommands:
         self._choose = choose
 
     async def show(self) -> Sequence[SessionInfo]:
-        found = await self._service.list_sessions(_SHOWN_SESSIONS)
+        sessions = await self._service.list_sessions(_SHOWN_SESSIONS)
         table = Table.grid(padding=(0, 2))
         wide = self._screen.console.width >= _WIDE
         for _ in range(5 if wide else 3):
             table.add_column(no_wrap=True)
-        for n, info in enumerate(found, 1):
+        for n, info in enumerate(sessions, 1):
             details = (
                 plural(info.messages, "{n:,} message", "{n:,} messages"),
                 (info.lane or "").split(":")[0],
@@ -163,85 +163,85 @@ class SessionCommands:
                 *(Text(detail, "dim") for detail in (details if wide else ())),
                 Text(escape_invisible(info.name), no_wrap=True, overflow="ellipsis"),
             )
-        self._screen.print(table if found else Text(t("There are no sessions yet."), "dim"))
-        return found
+        self._screen.print(table if sessions else Text(t("There are no sessions yet."), "dim"))
+        return sessions
 
-    async def resume(self, lane: str, wanted: str) -> str | None:
+    async def resume(self, lane: str, name: str) -> str | None:
         """Put the lane into a session that is named, numbered or chosen; its id, or None.
 
         Raises `KoreError` for one that does not exist.
         """
-        found: Sequence[SessionInfo] = ()
-        if not wanted and self._pick is not None:
-            wanted = await self._picked(self._pick) or ""
-        elif not wanted:
-            found = await self.show()
-            if not found:
+        sessions: Sequence[SessionInfo] = ()
+        if not name and self._pick is not None:
+            name = await self._pick_session(self._pick) or ""
+        elif not name:
+            sessions = await self.show()
+            if not sessions:
                 return None
-            wanted = (await self._choose(t("number or ID (empty: none) › ")) or "").strip()
-        if not wanted:
+            name = (await self._choose(t("number or ID (empty: none) › ")) or "").strip()
+        if not name:
             return None
-        if wanted.isdecimal() and len(wanted) <= len(str(_SHOWN_SESSIONS)):
-            found = found or await self._service.list_sessions(_SHOWN_SESSIONS)
-            if not 1 <= int(wanted) <= len(found):
+        if name.isdecimal() and len(name) <= len(str(_SHOWN_SESSIONS)):
+            sessions = sessions or await self._service.list_sessions(_SHOWN_SESSIONS)
+            if not 1 <= int(name) <= len(sessions):
                 raise KoreError(
                     t(
                         "found {wanted}, expected a number from 1 to {found}",
-                        wanted=wanted,
-                        found=len(found),
+                        wanted=name,
+                        found=len(sessions),
                     )
                 )
-            wanted = found[int(wanted) - 1].id
-        session = await self._service.bind_session(lane, wanted)
+            name = sessions[int(name) - 1].id
+        session = await self._service.bind_session(lane, name)
         await self.recall(session)
         return session
 
-    async def export(self, lane: str, wanted: str) -> None:
+    async def export(self, lane: str, name: str) -> None:
         """Write the lane's session to a new file. Raises `KoreError` when that cannot be."""
         session = await self._service.bound_session(lane)
         if session is None:
             raise KoreError(t("nothing to export yet: this session is empty"))
-        wanted = wanted or f"{session}.jsonl"
-        if wanted.endswith(".md"):
+        name = name or f"{session}.jsonl"
+        if name.endswith(".md"):
             from gateway.core.transcript import readable
 
             text = readable(await self._service.load_messages(session)) + "\n"
         else:
             text = "".join(f"{line}\n" for line in await self._service.export_session(session))
-        written = await asyncio.to_thread(_write, wanted, text)
-        self._screen.print(
-            Text(t("Written to {visible}.", visible=escape_invisible(written)), "dim")
-        )
+        path = await asyncio.to_thread(_write, name, text)
+        self._screen.print(Text(t("Written to {visible}.", visible=escape_invisible(path)), "dim"))
 
-    async def _picked(self, pick: "Pick") -> str | None:
+    async def _pick_session(self, pick: "Pick") -> str | None:
         from gateway.cli.console.input.session_picker import PickerItem
 
         now = time.time()
-        found = await self._service.list_sessions(_PICKED_SESSIONS)
-        if not found:
+        sessions = await self._service.list_sessions(_PICKED_SESSIONS)
+        if not sessions:
             self._screen.print(Text(t("There are no sessions yet."), "dim"))
             return None
         choices = [
             PickerItem(info.id, info.name, f"{_ago(now - info.last_active_at):>10}")
-            for info in found
+            for info in sessions
         ]
         return await pick(choices, self._first_and_last)
 
     async def _first_and_last(self, session: str) -> Sequence[str]:
         """How a session began and where it stands."""
         half = _PREVIEWED // 2
-        found = await self._service.preview_session(session, half, half)
-        first, last = ([_line(said) for said in part] for part in (found.beginning, found.end))
-        between = found.info.messages - len(first) - len(last)
+        preview = await self._service.preview_session(session, half, half)
+        first, last = (
+            [_line(excerpt) for excerpt in part] for part in (preview.beginning, preview.end)
+        )
+        between = preview.info.messages - len(first) - len(last)
         return [*first, *(["  " + t("… {n:,} more", n=between)] if last and between else []), *last]
 
     async def recall(self, session: str) -> None:
         """The last words of a session, so that one knows where one is."""
-        found = await self._service.preview_session(session, 0, _SHOWN_MESSAGES)
+        preview = await self._service.preview_session(session, 0, _SHOWN_MESSAGES)
         self._screen.print(
             Text(
                 plural(
-                    found.info.messages,
+                    preview.info.messages,
                     "Session {id}, {n:,} message",
                     "Session {id}, {n:,} messages",
                     id=session,
@@ -249,13 +249,13 @@ class SessionCommands:
                 "dim",
             )
         )
-        for n, said in enumerate(found.end):
-            if said.role == "user":
+        for n, excerpt in enumerate(preview.end):
+            if excerpt.role == "user":
                 if n:
                     self._screen.print()
-                self._screen.print(Text(f"› {escape_invisible(said.text)}"), "dim")
+                self._screen.print(Text(f"› {escape_invisible(excerpt.text)}"), "dim")
             else:
-                self._screen.print_block(renderables.markdown(said.text), "dim")
+                self._screen.print_block(renderables.markdown(excerpt.text), "dim")
         self._screen.print()
 
 
@@ -263,8 +263,8 @@ def _write(name: str, text: str) -> str:
     """Make a new file that nobody else reads; its whole name. Raises `KoreError`."""
     file = Path.cwd() / Path(name).expanduser()
     try:
-        with open(file, "x", encoding="utf-8", opener=_private) as opened:
-            opened.write(text)
+        with open(file, "x", encoding="utf-8", opener=_private) as stream:
+            stream.write(text)
     except FileExistsError as exc:
         raise KoreError(
             t("{file} already exists", file=file), hint=t("/export FILE needs a new file name")
@@ -278,12 +278,12 @@ def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def _line(said: Excerpt) -> str:
-    return f"{'›' if said.role == 'user' else ' '} {said.text}"
+def _line(excerpt: Excerpt) -> str:
+    return f"{'›' if excerpt.role == 'user' else ' '} {excerpt.text}"
 
 
 def _ago(elapsed_s: float) -> str:
-    for size_s, words in _AGO:
+    for size_s, template in _AGO:
         if elapsed_s >= size_s:
-            return t(words, n=int(elapsed_s // size_s))
+            return t(template, n=int(elapsed_s // size_s))
     return t("just now")

@@ -45,16 +45,16 @@ class MessageBuilder:
     def lane(self) -> str:
         return Route(CHANNEL, ACCOUNT, self.chat_id).lane
 
-    def named(self, text: str, pasted: Sequence[tuple[int, int]]) -> "FileMention | None":
+    def mentions(self, text: str, pasted: Sequence[tuple[int, int]]) -> "FileMention | None":
         """What the line points at with `@`."""
-        return self.place.named(text, pasted) if self.place is not None else None
+        return self.place.mentions(text, pasted) if self.place is not None else None
 
     def order(self, text: str) -> "UserLine | None":
         """What is sent for a command that is a prompt."""
         return self.place.order(text) if self.place is not None else None
 
     def say(
-        self, text: str, named: "FileMention | None" = None, order: "UserLine | None" = None
+        self, text: str, mentions: "FileMention | None" = None, order: "UserLine | None" = None
     ) -> InboundMessage:
         return InboundMessage(
             channel=CHANNEL,
@@ -64,8 +64,8 @@ class MessageBuilder:
             event_id=os.urandom(16).hex(),
             content=safe_text(text),
             received_at=time.time(),
-            options={**self.options, **_with(order, self._news(text, named))},
-            media=media_of(named) if named is not None and named.pictures else (),
+            options={**self.options, **_with(order, self._news(text, mentions))},
+            media=media_of(mentions) if mentions is not None and mentions.pictures else (),
             language=current_locale(),
         )
 
@@ -79,7 +79,7 @@ class MessageBuilder:
 
     def settled_by(self, text: str) -> "MessageBuilder":
         """From a command on that chooses it, the conversation's own choice counts."""
-        options = {k: v for k, v in self.options.items() if k not in _settled(text)}
+        options = {k: v for k, v in self.options.items() if k not in _options_replaced_by(text)}
         return replace(self, options=options)
 
     def forget(self) -> None:
@@ -89,37 +89,37 @@ class MessageBuilder:
         if self.place is not None:
             self.place.forget()
 
-    def _news(self, text: str, named: "FileMention | None") -> dict[str, Any]:
+    def _news(self, text: str, mentions: "FileMention | None") -> dict[str, Any]:
         if text.startswith("/"):
             if text.split()[0] in _ELSEWHERE:
                 self.forget()
             return {}
-        told: dict[str, Any] = {}
+        extras: dict[str, Any] = {}
         if self.run:
-            told["run"] = list(self.run)
+            extras["run"] = list(self.run)
             self.run.clear()
-        project, files = self.project, named.files if named is not None else []
+        project, files = self.project, mentions.files if mentions is not None else []
         if project is None and files and self.place is not None:
             project = self.place.project()
         news = project.news(files) if project is not None else None
         if news is not None:
-            shown = {"text": safe_text(news.text), "taint": sorted(news.taint)}
-            told["project"] = {**shown, "evicted": news.evicted}
-        return told
+            update = {"text": safe_text(news.text), "taint": sorted(news.taint)}
+            extras["project"] = {**update, "evicted": news.evicted}
+        return extras
 
 
 def _with(order: "UserLine | None", news: dict[str, Any]) -> dict[str, Any]:
     """What a command says of itself goes along with what is told of the folder."""
-    told = order.told if order is not None else {}
-    if not told:
+    context = order.context if order is not None else {}
+    if not context:
         return news
-    shown = news.get("project", {"text": "", "taint": [], "evicted": 0})
-    text = "\n\n".join(part for part in (told["text"], shown["text"]) if part)
-    taint = sorted({*told["taint"], *shown["taint"]})
-    return {**news, "project": {**shown, "text": text, "taint": taint}}
+    project = news.get("project", {"text": "", "taint": [], "evicted": 0})
+    text = "\n\n".join(part for part in (context["text"], project["text"]) if part)
+    taint = sorted({*context["taint"], *project["taint"]})
+    return {**news, "project": {**project, "text": text, "taint": taint}}
 
 
-def _settled(text: str) -> tuple[str, ...]:
+def _options_replaced_by(text: str) -> tuple[str, ...]:
     """The options of the command line whose place a command of the conversation takes."""
     match text.split():
         case ["/model", _, *_]:

@@ -53,19 +53,19 @@ class Repl:
     def __init__(
         self,
         service: Service,
-        opened: ConsoleLease,
+        lease: ConsoleLease,
         start: Start,
         screen: Screen,
         prompt: Prompt | PlainPrompt,
         unsent: Sequence[UnsentInput] = (),
     ) -> None:
         self._service = service
-        self._opened = opened
+        self._lease = lease
         self._start = start
         self._screen = screen
         self._prompt = prompt
-        self._session = opened.session
-        speaker = MessageBuilder(opened.chat_id, start.options, start.project, start.place)
+        self._session = lease.session
+        speaker = MessageBuilder(lease.chat_id, start.options, start.project, start.place)
         self._stage = Stage(service, speaker, screen, prompt)
         self._unsent = unsent
         self._status: StatusLine | None = None
@@ -82,12 +82,12 @@ class Repl:
     @property
     def place(self) -> ConsoleLease:
         """Where this conversation stands, for a successor that goes on with it."""
-        return ConsoleLease(self._opened.chat_id, self.session, self._stage.busy)
+        return ConsoleLease(self._lease.chat_id, self.session, self._stage.busy)
 
     @property
     def spoke(self) -> bool:
         """Whether anything was heard from the service."""
-        return self._stage.heard
+        return self._stage.has_events
 
     @property
     def unsent(self) -> Sequence[UnsentInput]:
@@ -101,7 +101,7 @@ class Repl:
         self._begin_status(str(own or facts.get("model")))
         if greet:
             await self._greet(facts)
-        async with self._stage.open(self._opened.unfinished):
+        async with self._stage.open(self._lease.unfinished):
             while self._unsent:
                 await self._stage.send_again(self._unsent[0])
                 self._unsent = self._unsent[1:]
@@ -133,8 +133,8 @@ class Repl:
 
     async def _say_what_runs(self, session: str) -> None:
         """What is left behind in the background, and what becomes of it."""
-        running = await self._service.background_tasks(session)
-        if not running:
+        tasks = await self._service.background_tasks(session)
+        if not tasks:
             return
         status = await self._service.status()
         ends = status.get("pid") == os.getpid()
@@ -142,7 +142,7 @@ class Repl:
             "Stops now, together with Kore: {names}"
             if ends
             else "Continues in the background (see /tasks): {names}",
-            names=", ".join(map(escape_invisible, running)),
+            names=", ".join(map(escape_invisible, tasks)),
         )
         self._screen.print(Text(becomes, "yellow"))
 
@@ -163,9 +163,9 @@ class Repl:
             self._screen.print(Text(escape_invisible(t(str(hint))), "yellow"))
         if (project := self._start.project) is not None and project.remark:
             self._screen.print(Text(project.remark, "yellow"))
-        if self._opened.unfinished:
-            waiting = t("An earlier answer is still in progress; it will appear here.")
-            self._screen.print(Text(waiting, "dim"))
+        if self._lease.unfinished:
+            notice = t("An earlier answer is still in progress; it will appear here.")
+            self._screen.print(Text(notice, "dim"))
         self._screen.print(Text(t("/help lists the commands, /exit quits."), "dim"))
         self._screen.print()
         if self.session is not None:
@@ -208,13 +208,13 @@ class Repl:
                 await self._sessions.show()
                 self._screen.print()
             elif word == "/resume":
-                chosen = await self._sessions.resume(self._stage.lane, rest.strip())
-                self._stage.session = chosen or self._stage.session
+                session = await self._sessions.resume(self._stage.lane, rest.strip())
+                self._stage.session = session or self._stage.session
             elif word == "/help":
                 self._screen.print(help_table(self._start.place))
                 self._screen.print()
-            elif (told := self._stage.misspelt(text)) is not None:
-                self._screen.print(Text(told, "yellow"))
+            elif (suggestion := self._stage.misspelt(text)) is not None:
+                self._screen.print(Text(suggestion, "yellow"))
             elif word == "/output":
                 self._stage.unfold()
             elif word == "/export":

@@ -94,7 +94,7 @@ class UserCommand:
         return f"{ended}, {seconds(took)}"
 
     @property
-    def told(self) -> dict[str, Any]:
+    def context(self) -> dict[str, Any]:
         """What the next message brings along: a text for the model, and what is in it."""
         text = render_prompt(
             "ran_by_hand",

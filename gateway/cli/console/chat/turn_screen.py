@@ -84,14 +84,14 @@ class Stage:
         self.foot = self._view.foot
         self._typeahead = TypeAhead(self)
         self._awaited = PendingAnswers()
-        self._held = EventBuffer()
+        self._buffer = EventBuffer()
         self._questions = ApprovalQueue(self._view, self._begin_reply)
         self._command: asyncio.Task[None] | None = None
         self._on_stage = False
         self._stop_early = False
-        self._settled = asyncio.Event()
+        self._all_answered = asyncio.Event()
         self._sending = asyncio.Lock()
-        self.heard = False
+        self.has_events = False
         # Commands of the console itself that were typed while a turn ran.
         self.later: deque[str] = deque()
         self.session: str | None = None
@@ -120,9 +120,9 @@ class Stage:
         if (order := self._speaker.order(text)) is not None:
             text = order.text
             pasted = [(0, len(text))] if order.stranger is not None else []
-        named = self._speaker.named(text, pasted)
-        message = self._speaker.say(text, named, order)
-        for remark in remarks(named) if named is not None else ():
+        mentions = self._speaker.mentions(text, pasted)
+        message = self._speaker.say(text, mentions, order)
+        for remark in remarks(mentions) if mentions is not None else ():
             self._view.say(f"· {escape_invisible(remark)}")
         self._awaited.add(message, text, line)
         try:
@@ -137,7 +137,7 @@ class Stage:
             self._speaker.unsay(message)
             raise
         self._speaker = self._speaker.settled_by(text)
-        self.foot.settled(self._speaker.options)
+        self.foot.use_options(self._speaker.options)
 
     async def send_again(self, unsent: "UnsentInput") -> None:
         """What a service that is gone may not have stored."""
@@ -150,15 +150,15 @@ class Stage:
 
     async def until_idle(self) -> None:
         """Show what runs until nothing of ours does any more."""
-        if not (self.busy or self._held):
+        if not (self.busy or self._buffer):
             return
         with self._lit():
             while self.busy:
-                self._settled.clear()
+                self._all_answered.clear()
                 self._view.tick()
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_TICK_S):
-                        await self._settled.wait()
+                        await self._all_answered.wait()
 
     async def run(self, begin: "Callable[[Show], UserCommand]") -> None:
         """Show a command that the person runs by hand; the model hears with the next message."""
@@ -174,7 +174,7 @@ class Stage:
                 await asyncio.wait({work})
                 self._command = None
             self._view.close_output(command.ending)
-        self._speaker.run.append(command.told)
+        self._speaker.run.append(command.context)
 
     @contextmanager
     def _lit(self) -> Iterator[None]:
@@ -185,7 +185,7 @@ class Stage:
         self.typed(self._typeahead.text)
         try:
             with self._prompt.keys(self._typeahead.press):
-                for event in self._held.taken():
+                for event in self._buffer.take_all():
                     self._take(event)
                 yield
         finally:
@@ -229,7 +229,7 @@ class Stage:
         # In the order in which they were typed.
         async with self._sending:
             with self._refusals():
-                self._view.say(f"› {escape_invisible(line)}{await self._fate(text)}")
+                self._view.say(f"› {escape_invisible(line)}{await self._outcome_text(text)}")
                 own = text.split()[0] in CONSOLE_WORDS or self.misspelt(text) is not None
                 if self._command or by_hand(text) or own:
                     self.later.append(text)
@@ -239,7 +239,7 @@ class Stage:
                     return
                 await self.submit(text, line)
 
-    async def _fate(self, text: str) -> str:
+    async def _outcome_text(self, text: str) -> str:
         """What becomes of a message that is typed while a turn runs."""
         if self._command or by_hand(text):
             return f"  ({t('queued')})"
@@ -259,18 +259,18 @@ class Stage:
                 # Nothing runs and nothing has begun since the last Ctrl-C: do not wait any longer.
                 self._awaited.clear()
                 self._stop_early = False
-                self._settled.set()
+                self._all_answered.set()
                 return
             self._stop_early = True
 
-    def _begin_reply(self, asked: events.ApprovalAsked, answer: Answer) -> None:
-        self._group.create_task(self._reply(asked, answer))
+    def _begin_reply(self, approval: events.ApprovalAsked, answer: Answer) -> None:
+        self._group.create_task(self._reply(approval, answer))
 
-    async def _reply(self, asked: events.ApprovalAsked, answer: Answer) -> None:
+    async def _reply(self, approval: events.ApprovalAsked, answer: Answer) -> None:
         with self._refusals():
-            if not await self._service.answer_approval(asked.nonce, answer, principal()):
-                said = t("this question has expired or was answered elsewhere")
-                self._view.say(f"  {said}")
+            if not await self._service.answer_approval(approval.nonce, answer, principal()):
+                notice = t("this question has expired or was answered elsewhere")
+                self._view.say(f"  {notice}")
 
     @contextmanager
     def _refusals(self) -> Iterator[None]:
@@ -285,13 +285,13 @@ class Stage:
     async def _pump(self, watched: AsyncIterator[WatchEvent]) -> None:
         try:
             async for event in watched:
-                self.heard = True
+                self.has_events = True
                 self._awaited.notice(event)
                 if self._on_stage:
                     self._take(event)
                 else:
                     self._prompt.leave()
-                    await self._held.keep(event)
+                    await self._buffer.keep(event)
             raise ConnectionLost(t("Kore stopped"))
         finally:
             self._prompt.keep_draft()
@@ -320,7 +320,7 @@ class Stage:
                 self._view.take(event)
                 if self._awaited.settle(event):
                     self._stop_early = False
-                    self._settled.set()
+                    self._all_answered.set()
             case _:
                 self._view.take(event)
 

@@ -34,28 +34,28 @@ class ConsoleWorkdir:
     window: Callable[[str], int] = field(default=lambda _: 0)
     title: Callable[[str], str] = field(default=str)
     customs: CustomCommands = field(default_factory=lambda: CustomCommands(()))
-    _begun: "ProjectContext | None" = field(default=None, init=False)
+    _project: "ProjectContext | None" = field(default=None, init=False)
 
     def own_commands(self) -> list[tuple[str, str]]:
         """Commands from files, each with its slash, and what is said of it."""
         return [(f"/{custom.name}", custom.summary) for custom in self.customs.all()]
 
     def project(self) -> "ProjectContext":
-        if self._begun is None:
-            self._begun = self.begin()
-        return self._begun
+        if self._project is None:
+            self._project = self.begin()
+        return self._project
 
     def forget(self) -> None:
-        if self._begun is not None:
-            self._begun.forget()
+        if self._project is not None:
+            self._project.forget()
 
-    def named(self, text: str, pasted: Sequence[tuple[int, int]]) -> "FileMention | None":
+    def mentions(self, text: str, pasted: Sequence[tuple[int, int]]) -> "FileMention | None":
         """The files behind each `@path` of a line; None when there are none."""
         if "@" not in text or text.startswith("/"):
             return None
-        from gateway.cli.console.input.file_mentions import named
+        from gateway.cli.console.input.file_mentions import find_mentions
 
-        return named(text, self.folder, self.blocked, pasted)
+        return find_mentions(text, self.folder, self.blocked, pasted)
 
     def order(self, text: str) -> "UserLine | None":
         """What is sent for a line that begins with `/review`, `/init` or a command of a person's
@@ -70,9 +70,9 @@ class ConsoleWorkdir:
             return UserLine(
                 render_prompt(OWN_PROMPTS[name], what=f": {arguments}" if arguments else "")
             )
-        if not name or find_command(name) or (found := self.customs.find(name)) is None:
+        if not name or find_command(name) or (custom := self.customs.find(name)) is None:
             return None
-        return UserLine(found.filled(arguments), None if found.trusted else found)
+        return UserLine(custom.filled(arguments), None if custom.trusted else custom)
 
 
 @frozen
@@ -83,35 +83,35 @@ class UserLine:
     stranger: Custom | None = None
 
     @property
-    def told(self) -> dict[str, Any]:
+    def context(self) -> dict[str, Any]:
         """What the model is told beside the text, and what that makes of the conversation."""
         from agent.prompts import render_prompt
 
         if self.stranger is None:
             return {}
-        told = render_prompt(
+        text = render_prompt(
             "folder_command", command=f"/{self.stranger.name}", path=self.stranger.path
         )
-        return {"text": told, "taint": ["untrusted"], "evicted": 0}
+        return {"text": text, "taint": ["untrusted"], "evicted": 0}
 
 
-def remarks(named: "FileMention") -> list[str]:
+def remarks(mentions: "FileMention") -> list[str]:
     """What a person is told of what they named."""
-    said = []
-    shown = [path.name + "/" * path.is_dir() for path in (*named.files, *named.pictures)]
-    if shown:
-        said.append(t("attached: {names}", names=", ".join(shown)))
-    said += [t("{path} is blocked and was not attached", path=path) for path in named.blocked]
-    for path in named.binary:
-        said.append(t("{path} is not text; the model can open it with a tool", path=path))
-    for name in named.missing:
-        said.append(t("{name} not found; only the name was sent", name=name))
-    return said
+    lines = []
+    attached = [path.name + "/" * path.is_dir() for path in (*mentions.files, *mentions.pictures)]
+    if attached:
+        lines.append(t("attached: {names}", names=", ".join(attached)))
+    lines += [t("{path} is blocked and was not attached", path=path) for path in mentions.blocked]
+    for path in mentions.binary:
+        lines.append(t("{path} is not text; the model can open it with a tool", path=path))
+    for name in mentions.missing:
+        lines.append(t("{name} not found; only the name was sent", name=name))
+    return lines
 
 
-def media_of(named: "FileMention") -> "tuple[Media, ...]":
+def media_of(mentions: "FileMention") -> "tuple[Media, ...]":
     """Pictures as a message carries them: where they are, and what is in them now."""
-    return tuple(media for path in named.pictures if (media := _media(path)) is not None)
+    return tuple(media for path in mentions.pictures if (media := _media(path)) is not None)
 
 
 def _media(path: Path) -> "Media | None":

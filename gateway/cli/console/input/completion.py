@@ -65,17 +65,17 @@ class Completions(Completer):
         self, document: Document, complete_event: CompleteEvent
     ) -> AsyncGenerator[Completion, None]:
         before = document.text_before_cursor
-        if (found := _FILE.search(before)) is not None and self._files is not None:
-            letters = found[1].removeprefix('"')
+        if (match := _FILE.search(before)) is not None and self._files is not None:
+            letters = match[1].removeprefix('"')
             for path in await self._files.find(letters, _SHOWN):
-                yield _as_file(path, -len(found[1]))
+                yield _as_file(path, -len(match[1]))
         elif _COMMAND.fullmatch(before):
             for name, summary in fitting(await self._commands(), before):
                 yield Completion(name, -len(before), display_meta=t(summary))
-        elif (found := _ARGUMENT.fullmatch(before)) is not None:
-            words = await self._arguments(found[1])
-            for word, told in fitting(words, found[2]):
-                yield Completion(word, -len(found[2]), display_meta=told)
+        elif (match := _ARGUMENT.fullmatch(before)) is not None:
+            words = await self._arguments(match[1])
+            for word, description in fitting(words, match[2]):
+                yield Completion(word, -len(match[2]), display_meta=description)
 
     async def close(self) -> None:
         if self._files is not None:
@@ -85,8 +85,8 @@ class Completions(Completer):
         if self._place is None:
             return self.commands
         own = await asyncio.to_thread(self._place.own_commands)
-        known = {name for name, _ in self.commands}
-        return [*self.commands, *(word for word in own if word[0] not in known)]
+        names = {name for name, _ in self.commands}
+        return [*self.commands, *(word for word in own if word[0] not in names)]
 
     async def _arguments(self, command: str) -> Sequence[Word]:
         if command in _CHOICES:
@@ -96,8 +96,8 @@ class Completions(Completer):
                 self._models = await asyncio.to_thread(self._place.models)
             return [(name, "") for name in self._models]
         if command == "/resume" and self.service is not None:
-            found = await self.service.list_sessions(_SESSIONS)
-            return [(info.id, " ".join(info.name.split())) for info in found]
+            sessions = await self.service.list_sessions(_SESSIONS)
+            return [(info.id, " ".join(info.name.split())) for info in sessions]
         return ()
 
 

@@ -31,7 +31,7 @@ class FileIndex:
         """The best first; folders end with a slash. Below another folder (`/`, `~/`, `../`) the
         names that go on like this."""
         if letters.startswith(("/", "~", "./", "../")):
-            return await asyncio.to_thread(self._listed, letters, most)
+            return await asyncio.to_thread(self._list_folder, letters, most)
         await self._refresh()
         return await asyncio.to_thread(self._matching, self._index, letters, most)
 
@@ -62,27 +62,27 @@ class FileIndex:
             self._reading = None
 
     def _matching(self, index: "_Index", letters: str, most: int) -> list[str]:
-        found = (path for path in index.matching(letters) if not self._is_blocked(path))
-        return list(islice(found, most))
+        paths = (path for path in index.matching(letters) if not self._is_blocked(path))
+        return list(islice(paths, most))
 
     def _is_blocked(self, path: str) -> bool:
         from agent.security.files.paths import blocked_entry
 
         return bool(blocked_entry(self._folder / path, self._folder, self._blocked))
 
-    def _listed(self, letters: str, most: int) -> list[str]:
-        above, slash, begun = letters.rpartition("/")
+    def _list_folder(self, letters: str, most: int) -> list[str]:
+        above, slash, prefix = letters.rpartition("/")
         folder = self._folder / Path(f"{above}{slash}").expanduser()
-        found = []
+        paths = []
         try:
             with os.scandir(folder) as entries:
                 for entry in islice(entries, _LISTED):
-                    hidden = entry.name.startswith(".") and not begun.startswith(".")
-                    if entry.name.startswith(begun) and not hidden:
-                        found.append(f"{above}{slash}{entry.name}" + "/" * entry.is_dir())
+                    is_hidden = entry.name.startswith(".") and not prefix.startswith(".")
+                    if entry.name.startswith(prefix) and not is_hidden:
+                        paths.append(f"{above}{slash}{entry.name}" + "/" * entry.is_dir())
         except OSError:
             return []
-        return sorted(path for path in found if not self._is_blocked(path))[:most]
+        return sorted(path for path in paths if not self._is_blocked(path))[:most]
 
 
 class _Index:
@@ -97,29 +97,29 @@ class _Index:
     def matching(self, letters: str) -> Iterator[str]:
         """Those whose name begins with the letters, whose name or path holds them, and those that
         hold them in this order; each once. Short paths come first."""
-        wanted = letters.casefold()
-        seen = set[int]()
-        for places in (self._begins(wanted), self._holds(wanted), self._scattered(wanted)):
+        folded = letters.casefold()
+        yielded = set[int]()
+        for places in (self._beginning(folded), self._containing(folded), self._scattered(folded)):
             for place in places:
-                if place not in seen:
-                    seen.add(place)
+                if place not in yielded:
+                    yielded.add(place)
                     yield self.paths[place]
 
-    def _begins(self, wanted: str) -> Iterator[int]:
-        inside = f"/{wanted}"
+    def _beginning(self, folded: str) -> Iterator[int]:
+        inside = f"/{folded}"
         for place, path in enumerate(self._low):
-            if path.startswith(wanted) or path.rfind(inside) == path.rstrip("/").rfind("/") >= 0:
+            if path.startswith(folded) or path.rfind(inside) == path.rstrip("/").rfind("/") >= 0:
                 yield place
 
-    def _holds(self, wanted: str) -> Iterator[int]:
-        ends = [n for n, path in enumerate(self._low) if wanted in path]
-        names = (n for n in ends if wanted in self._low[n].rstrip("/").rpartition("/")[2])
+    def _containing(self, folded: str) -> Iterator[int]:
+        ends = [n for n, path in enumerate(self._low) if folded in path]
+        names = (n for n in ends if folded in self._low[n].rstrip("/").rpartition("/")[2])
         yield from names
         yield from ends
 
-    def _scattered(self, wanted: str) -> Iterator[int]:
+    def _scattered(self, folded: str) -> Iterator[int]:
         # No letter is skipped twice: this cannot take longer than the paths are long.
-        pattern = re.compile("".join(f"[^{re.escape(one)}]*{re.escape(one)}" for one in wanted))
+        pattern = re.compile("".join(f"[^{re.escape(one)}]*{re.escape(one)}" for one in folded))
         hits = [n for n, path in enumerate(self._low) if pattern.match(path)]
         yield from sorted(hits, key=lambda n: len(self._low[n]))
 

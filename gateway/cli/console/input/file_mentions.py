@@ -8,7 +8,7 @@ from pathlib import Path
 from agent.records import frozen
 
 # At the beginning of a word: me@example.com names no file.
-_NAMED = re.compile(r'(?:(?<=[\s(\[{,;:])|^)@(?:"([^"\n]+)"|([^\s"]+))')
+_MENTION = re.compile(r'(?:(?<=[\s(\[{,;:])|^)@(?:"([^"\n]+)"|([^\s"]+))')
 # What a sentence puts behind a name.
 _BEHIND = ".,;:!?)]}'\"…"
 _BINARY_BYTES = 8_192
@@ -28,44 +28,44 @@ class FileMention:
     missing: list[str] = field(default_factory=list)
 
 
-def named(
+def find_mentions(
     text: str, folder: Path, blocked: Sequence[str], pasted: Sequence[tuple[int, int]] = ()
 ) -> FileMention:
     """What a line names. Outside of the folder only what was typed counts: `pasted` stretches of
     the text may be anybody's words."""
-    found = FileMention()
+    mentions = FileMention()
     root = folder.resolve()
-    for match in _NAMED.finditer(text):
+    for match in _MENTION.finditer(text):
         path = _existing(match[1] or match[2], folder, quoted=match[1] is not None)
         is_pasted = any(begin <= match.start() < end for begin, end in pasted)
         if path is None:
             name = match[1] or match[2].rstrip(_BEHIND)
             if not is_pasted and (match[1] or _LIKE_A_PATH.match(name)):
-                found.missing.append(name)
+                mentions.missing.append(name)
             continue
         real = path.resolve()
         if is_pasted and not real.is_relative_to(root):
             continue
-        kind = found.blocked if _is_blocked(real, root, blocked) else _kind(real, found)
+        kind = mentions.blocked if _is_blocked(real, root, blocked) else _kind(real, mentions)
         if real not in kind:
             kind.append(real)
-    return found
+    return mentions
 
 
-def _kind(real: Path, found: FileMention) -> list[Path]:
+def _kind(real: Path, mentions: FileMention) -> list[Path]:
     if real.is_dir():
-        return found.files
+        return mentions.files
     from agent.text.media_types import LIMIT_BYTES, sniff_image_type
 
     try:
         head = _head(real) if real.is_file() else None
         if head is None:
-            return found.binary
+            return mentions.binary
         if sniff_image_type(head[:16]) is not None and real.stat().st_size <= LIMIT_BYTES:
-            return found.pictures
+            return mentions.pictures
     except OSError:
-        return found.binary
-    return found.binary if b"\0" in head else found.files
+        return mentions.binary
+    return mentions.binary if b"\0" in head else mentions.files
 
 
 def _existing(name: str, folder: Path, *, quoted: bool) -> Path | None:

@@ -49,7 +49,7 @@ class ConsoleHistory(History):
 
     def _entries(self) -> Iterator[_Entry]:
         with suppress(OSError):
-            yield from _parsed(self._path.read_text("utf-8", errors="replace"))
+            yield from _parse(self._path.read_text("utf-8", errors="replace"))
 
     def _shorten(self) -> None:
         """Keep the newer half of a file that has become long."""
@@ -65,7 +65,7 @@ class ConsoleHistory(History):
             os.replace(new, self._path)
 
 
-def _parsed(text: str) -> Iterator[_Entry]:
+def _parse(text: str) -> Iterator[_Entry]:
     folder, lines = "", list[str]()
     for line in [*text.split("\n"), "# end"]:
         if line.startswith("+"):
@@ -75,5 +75,5 @@ def _parsed(text: str) -> Iterator[_Entry]:
             lines = []
         if line.startswith("# "):
             # An older file has a date there, and no folder.
-            words = line.split(" ", 2)
-            folder = words[2] if len(words) == 3 and words[1].isdecimal() else ""
+            fields = line.split(" ", 2)
+            folder = fields[2] if len(fields) == 3 and fields[1].isdecimal() else ""

@@ -51,7 +51,7 @@ class TypeAhead:
             return
         if key not in ("enter", "escape"):
             self.text += self._taker.take_back()
-        if self._answered(key, text):
+        if self._send_answer(key, text):
             return
         if key == "escape":
             self._taker.interrupt()
@@ -62,9 +62,9 @@ class TypeAhead:
     def _edit(self, key: Key, text: str) -> None:
         match key:
             case "enter":
-                sent, self.text = self.text, ""
-                if sent.strip():
-                    self._taker.send(sent)
+                line, self.text = self.text, ""
+                if line.strip():
+                    self._taker.send(line)
             case "text":
                 self.text = (self.text + text)[:_LIMIT_CHARS]
             case "newline":
@@ -76,64 +76,64 @@ class TypeAhead:
             case "line":
                 self.text = ""
 
-    def _answered(self, key: Key, text: str) -> bool:
+    def _send_answer(self, key: Key, text: str) -> bool:
         letter = {"escape": "\x1b", "enter": "\r", "text": text}.get(key, "")
         # Whoever is in the middle of a sentence is not answering.
         return not self.text and len(letter) == 1 and self._taker.answer(letter)
 
 
 def key_bindings(pastes: Pastes, unfold: Callable[[], None]) -> KeyBindings:
-    found = KeyBindings()
+    bindings = KeyBindings()
 
-    @found.add("enter", filter=~is_searching)
+    @bindings.add("enter", filter=~is_searching)
     def _(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
-        chosen = buffer.complete_state and buffer.complete_state.current_completion
-        if chosen and chosen.text.endswith((" ", "/")):
+        completion = buffer.complete_state and buffer.complete_state.current_completion
+        if completion and completion.text.endswith((" ", "/")):
             # It was put in already, and something is to follow.
             buffer.complete_state = None
-            if chosen.text.endswith("/"):
+            if completion.text.endswith("/"):
                 buffer.start_completion()
         else:
             buffer.validate_and_handle()
 
-    @found.add("tab", filter=has_completions)
+    @bindings.add("tab", filter=has_completions)
     def _(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
         state = buffer.complete_state
         assert state is not None
-        chosen = state.current_completion or state.completions[0]
-        buffer.apply_completion(chosen)
-        if chosen.text.endswith("/"):
+        completion = state.current_completion or state.completions[0]
+        buffer.apply_completion(completion)
+        if completion.text.endswith("/"):
             buffer.start_completion()
 
-    @found.add("escape", "enter")
-    @found.add("c-j", filter=~is_searching)
+    @bindings.add("escape", "enter")
+    @bindings.add("c-j", filter=~is_searching)
     def _(event: KeyPressEvent) -> None:
         event.current_buffer.insert_text("\n")
 
-    @found.add("c-c", filter=~is_searching)
+    @bindings.add("c-c", filter=~is_searching)
     def _(event: KeyPressEvent) -> None:
         if event.current_buffer.text:
             event.current_buffer.reset()
         else:
             event.app.exit(exception=KeyboardInterrupt())
 
-    @found.add("c-o", filter=~is_searching)
+    @bindings.add("c-o", filter=~is_searching)
     def _(event: KeyPressEvent) -> None:
         unfold()
 
-    @found.add(Keys.BracketedPaste, filter=~is_searching)
+    @bindings.add(Keys.BracketedPaste, filter=~is_searching)
     def _(event: KeyPressEvent) -> None:
         event.current_buffer.insert_text(pastes.fold(plain_lines(event.data)))
 
-    @found.add("backspace", filter=~is_searching)
+    @bindings.add("backspace", filter=~is_searching)
     def _(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
         mark = pastes.mark_before(buffer.document.text_before_cursor)
         buffer.delete_before_cursor(len(mark) or event.arg)
 
-    return found
+    return bindings
 
 
 def plain_lines(text: str) -> str:

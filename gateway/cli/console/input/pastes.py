@@ -6,7 +6,7 @@ from agent.i18n import plural
 
 _LINES = 12
 _CHARS = 1_500
-_KEPT_CHARS = 20_000_000
+_STORED_CHARS = 20_000_000
 
 
 class Pastes:
@@ -19,29 +19,29 @@ class Pastes:
     def fold(self, text: str) -> str:
         """What stands for the text on the line: itself, when it is short."""
         self._note(text)
-        return self._folded(text)
+        return self._fold(text)
 
     def recall(self, text: str) -> str:
         """What stands for a line of an earlier conversation. One that is short was typed, for all
         that is known: whoever types it anew means the files that it names."""
-        shown = self._folded(text)
-        if shown != text:
+        folded = self._fold(text)
+        if folded != text:
             self._note(text)
-        return shown
+        return folded
 
     def _note(self, text: str) -> None:
         self._pieces[text] = None
-        while sum(map(len, self._pieces)) > _KEPT_CHARS and len(self._pieces) > 1:
+        while sum(map(len, self._pieces)) > _STORED_CHARS and len(self._pieces) > 1:
             self._pieces.popitem(last=False)
 
-    def _folded(self, text: str) -> str:
+    def _fold(self, text: str) -> str:
         count = text.count("\n") + (not text.endswith("\n"))
         if count <= _LINES and len(text) <= _CHARS:
             return text
-        told = plural(count, "pasted {n:,} line", "pasted {n:,} lines")
+        summary = plural(count, "pasted {n:,} line", "pasted {n:,} lines")
         if count <= _LINES:
-            told = plural(len(text), "pasted {n:,} character", "pasted {n:,} characters")
-        return self._keep(told, text)
+            summary = plural(len(text), "pasted {n:,} character", "pasted {n:,} characters")
+        return self._keep(summary, text)
 
     def whole(self, line: str) -> str:
         """The line with all that its placeholders stand for."""
@@ -56,20 +56,20 @@ class Pastes:
 
     def spans(self, line: str) -> list[tuple[int, int]]:
         """Where in a whole line stands what was pasted and not typed."""
-        found = []
+        spans = []
         for piece in self._pieces:
             at = line.find(piece) if piece else -1
             while at >= 0:
-                found.append((at, at + len(piece)))
+                spans.append((at, at + len(piece)))
                 at = line.find(piece, at + len(piece))
-        return found
+        return spans
 
-    def _keep(self, told: str, text: str) -> str:
+    def _keep(self, summary: str, text: str) -> str:
         for number in range(1, len(self._texts) + 2):
-            mark = f"[{told}]" if number == 1 else f"[{told}, {number}]"
+            mark = f"[{summary}]" if number == 1 else f"[{summary}, {number}]"
             if self._texts.get(mark, text) == text:
                 break
         self._texts[mark] = text
-        while sum(map(len, self._texts.values())) > _KEPT_CHARS and len(self._texts) > 1:
+        while sum(map(len, self._texts.values())) > _STORED_CHARS and len(self._texts) > 1:
             self._texts.popitem(last=False)
         return mark

@@ -168,13 +168,13 @@ class Prompt:
         """Erase what was drawn from where it begins now: a narrower window has wrapped it. A key
         may come before the signal does."""
         renderer, output = self._session.app.renderer, self._session.output
-        drawn, before = renderer.last_rendered_screen, renderer._last_size
+        last_screen, before = renderer.last_rendered_screen, renderer._last_size
         columns = output.get_size().columns
-        if drawn is None or before is None or before.columns <= columns:
+        if last_screen is None or before is None or before.columns <= columns:
             return
         at = renderer._cursor_pos
-        lines = [_cells(drawn.data_buffer[row]) for row in range(at.y)]
-        lines.append(_cells(drawn.data_buffer[at.y])[: at.x])
+        lines = [_cells(last_screen.data_buffer[row]) for row in range(at.y)]
+        lines.append(_cells(last_screen.data_buffer[at.y])[: at.x])
         rows = sum(wrapped_rows(cells, columns) for cells in lines) - 1
         output.cursor_up(rows - at.y)
         renderer.erase(leave_alternate_screen=False)
@@ -230,8 +230,8 @@ def rewraps(environ: Mapping[str, str]) -> bool:
     going up further would erase what somebody else wrote."""
     if environ.get("STY"):
         return False
-    known = ("TMUX", "VTE_VERSION", "KITTY_WINDOW_ID", "ALACRITTY_WINDOW_ID", "WT_SESSION")
-    return any(map(environ.get, known)) or environ.get("TERM_PROGRAM") in (
+    variables = ("TMUX", "VTE_VERSION", "KITTY_WINDOW_ID", "ALACRITTY_WINDOW_ID", "WT_SESSION")
+    return any(map(environ.get, variables)) or environ.get("TERM_PROGRAM") in (
         *("iTerm.app", "Apple_Terminal", "WezTerm", "ghostty", "vscode"),
     )
 

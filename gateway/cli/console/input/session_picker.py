@@ -45,15 +45,15 @@ class Picker:
     def __init__(self, choices: Sequence[PickerItem], preview: Preview) -> None:
         self._choices = choices
         self._preview = preview
-        self._shown = list(choices)
+        self._visible = list(choices)
         self._at = 0
         self._lines: dict[str, Sequence[str]] = {}
-        self._drawn = asyncio.Event()
+        self._has_drawn = asyncio.Event()
         self._filter = Buffer(multiline=False, on_text_changed=lambda _: self._narrow())
 
     async def run(self, input_: Input, output: Output) -> str | None:
         app = self._application(input_, output)
-        app.after_render += lambda _: self._drawn.set()
+        app.after_render += lambda _: self._has_drawn.set()
         looking = asyncio.create_task(self._look(app), name="preview of a session")
         try:
             return await app.run_async(handle_sigint=False)
@@ -67,11 +67,11 @@ class Picker:
             lambda: self._rows(columns), get_cursor_position=lambda: Point(0, self._at)
         )
         preview = FormattedTextControl(lambda: self._previewed(columns))
-        asked = Window(BufferControl(self._filter, [BeforeInput("session › ")]), height=1)
+        filter_window = Window(BufferControl(self._filter, [BeforeInput("session › ")]), height=1)
         line = Window(height=1, char="─")
-        parts = [asked, Window(rows), line, Window(preview, height=_PREVIEW_ROWS)]
+        parts = [filter_window, Window(rows), line, Window(preview, height=_PREVIEW_ROWS)]
         return Application(
-            Layout(HSplit(parts), focused_element=asked),
+            Layout(HSplit(parts), focused_element=filter_window),
             key_bindings=self._bindings(),
             full_screen=True,
             input=input_,
@@ -83,7 +83,7 @@ class Picker:
 
         @bindings.add("enter")
         def _(event: KeyPressEvent) -> None:
-            event.app.exit(result=self._chosen())
+            event.app.exit(result=self._selected_id())
 
         @bindings.add("c-c")
         @bindings.add("c-d")
@@ -94,7 +94,7 @@ class Picker:
         def move(key: str, by: int) -> None:
             @bindings.add(key)
             def _(event: KeyPressEvent) -> None:
-                self._at = max(0, min(self._at + by, len(self._shown) - 1))
+                self._at = max(0, min(self._at + by, len(self._visible) - 1))
 
         for key, by in _MOVES:
             move(key, by)
@@ -102,31 +102,33 @@ class Picker:
 
     def _narrow(self) -> None:
         words = self._filter.text.casefold().split()
-        self._shown = [choice for choice in self._choices if choice.fits(words)]
+        self._visible = [choice for choice in self._choices if choice.fits(words)]
         self._at = 0
 
     async def _look(self, app: Application[str | None]) -> None:
         """Fetch the preview of whatever is chosen, as the choice moves."""
         while True:
-            await self._drawn.wait()
-            self._drawn.clear()
-            chosen = self._chosen()
-            if chosen is not None and chosen not in self._lines:
-                self._lines[chosen] = await self._preview(chosen)
+            await self._has_drawn.wait()
+            self._has_drawn.clear()
+            session = self._selected_id()
+            if session is not None and session not in self._lines:
+                self._lines[session] = await self._preview(session)
                 app.invalidate()
 
-    def _chosen(self) -> str | None:
-        return self._shown[self._at].id if self._shown else None
+    def _selected_id(self) -> str | None:
+        return self._visible[self._at].id if self._visible else None
 
     def _rows(self, columns: int) -> StyleAndTextTuples:
         fragments: StyleAndTextTuples = []
-        for n, choice in enumerate(self._shown):
+        for n, choice in enumerate(self._visible):
             mark, style = ("› ", "reverse") if n == self._at else ("  ", "")
             text = f"{mark}{choice.id}  {choice.when}  {escape_invisible(choice.name)}"
             fragments += [(style, shortened(text, columns - 1)), ("", "\n")]
         return fragments or [("", f"  {t('no matches')}")]
 
     def _previewed(self, columns: int) -> StyleAndTextTuples:
-        lines = self._lines.get(self._chosen() or "", ())
-        shown = [shortened(" ".join(escape_invisible(line).split()), columns - 1) for line in lines]
-        return [("", "\n".join(shown[:_PREVIEW_ROWS]))]
+        lines = self._lines.get(self._selected_id() or "", ())
+        preview = [
+            shortened(" ".join(escape_invisible(line).split()), columns - 1) for line in lines
+        ]
+        return [("", "\n".join(preview[:_PREVIEW_ROWS]))]

@@ -14,22 +14,22 @@ _VERDICTS: dict[Answer, str] = {
 }
 
 
-def subject(asked: ApprovalAsked) -> str:
+def subject(approval: ApprovalAsked) -> str:
     """Exactly what would happen, every character visible; a diff is shown beside it."""
-    arguments = {**asked.arguments, **_beside(asked)}
+    arguments = {**approval.arguments, **_beside(approval)}
     if isinstance(command := arguments.get("command"), str):
         others = [f"  {name}: {value}" for name, value in arguments.items() if name != "command"]
-        return escape_for_approval("\n".join([f"{asked.tool}: {command}", *others]))
-    if asked.diff is not None and "path" in arguments:
-        return escape_for_approval(f"{asked.tool}: {arguments['path']}")
-    told = "\n".join(f"  {name}: {value}" for name, value in arguments.items())
-    return escape_for_approval(f"{asked.tool}\n{told}" if told else asked.tool)
+        return escape_for_approval("\n".join([f"{approval.tool}: {command}", *others]))
+    if approval.diff is not None and "path" in arguments:
+        return escape_for_approval(f"{approval.tool}: {arguments['path']}")
+    rows = "\n".join(f"  {name}: {value}" for name, value in arguments.items())
+    return escape_for_approval(f"{approval.tool}\n{rows}" if rows else approval.tool)
 
 
-def _beside(asked: ApprovalAsked) -> dict[str, str]:
+def _beside(approval: ApprovalAsked) -> dict[str, str]:
     """What the arguments alone do not tell."""
-    found = {"in": asked.folder, "sends": asked.sends}
-    return {name: text for name, text in found.items() if text}
+    details = {"in": approval.folder, "sends": approval.sends}
+    return {name: text for name, text in details.items() if text}
 
 
 def verdict(answer: Answer) -> str:

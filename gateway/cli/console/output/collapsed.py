@@ -11,8 +11,8 @@ from gateway.cli.console.output.diff import diff, is_long
 from gateway.cli.console.output.text import call_line, leaves_out, without_ansi
 
 THOUGHT_LINES = 8
-_KEPT = 50
-_KEPT_CHARS = 2_000_000
+_MOST_OUTPUTS = 50
+_MOST_CHARS = 2_000_000
 HINT = " (Ctrl-O)"
 
 
@@ -21,34 +21,34 @@ class CollapsedOutputs:
     shown, then the one before."""
 
     def __init__(self) -> None:
-        self._kept: deque[tuple[int, Callable[[], RenderableType]]] = deque(maxlen=_KEPT)
+        self._outputs: deque[tuple[int, Callable[[], RenderableType]]] = deque(maxlen=_MOST_OUTPUTS)
         self._next = 0
 
     def keep(self, started: events.ToolStart | None, result: events.ToolResulted) -> None:
         if not (leaves_out(result) or result.file or is_long(result.diff or "")):
             return
         size = len(result.content) + len(result.diff or "")
-        self._put(size, lambda: _whole(started, result))
+        self._put(size, lambda: _render_result(started, result))
 
     def keep_thought(self, text: str) -> None:
-        if len(whole := without_ansi(text).strip().split("\n")) > THOUGHT_LINES:
-            self._put(len(text), lambda: Text("✻ " + "\n  ".join(whole), "dim italic"))
+        if len(lines := without_ansi(text).strip().split("\n")) > THOUGHT_LINES:
+            self._put(len(text), lambda: Text("✻ " + "\n  ".join(lines), "dim italic"))
 
     def unfold(self) -> RenderableType | None:
         """None when there is nothing more."""
-        if self._next >= len(self._kept):
+        if self._next >= len(self._outputs):
             return None
         self._next += 1
-        return self._kept[-self._next][1]()
+        return self._outputs[-self._next][1]()
 
-    def _put(self, size: int, whole: Callable[[], RenderableType]) -> None:
-        self._kept.append((size, whole))
+    def _put(self, size: int, render: Callable[[], RenderableType]) -> None:
+        self._outputs.append((size, render))
         self._next = 0
-        while len(self._kept) > 1 and sum(size for size, _ in self._kept) > _KEPT_CHARS:
-            self._kept.popleft()
+        while len(self._outputs) > 1 and sum(size for size, _ in self._outputs) > _MOST_CHARS:
+            self._outputs.popleft()
 
 
-def _whole(started: events.ToolStart | None, result: events.ToolResulted) -> RenderableType:
+def _render_result(started: events.ToolStart | None, result: events.ToolResulted) -> RenderableType:
     head = Text(f"⏷ {call_line(result.name, started.arguments if started else {})}", "bold")
     body = Text("\n".join(f"  {line}" for line in without_ansi(result.content).splitlines()))
     more = [diff(result.diff, None)] if result.diff else []

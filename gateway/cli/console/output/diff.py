@@ -28,23 +28,23 @@ _Spans = Sequence[tuple[int, int]]
 def diff(text: str, limit_lines: int | None = LIMIT_LINES) -> Text:
     """A unified diff in colours; `limit_lines` None shows all of it."""
     lines = escape_for_approval(text).rstrip("\n").split("\n")
-    shown = Text()
-    marked = _marked(lines[: _COMPARED if limit_lines is None else limit_lines])
+    output = Text()
+    spans = _changed_spans(lines[: _COMPARED if limit_lines is None else limit_lines])
     for n, line in enumerate(lines[:limit_lines]):
         style = next((style for mark, style in _STYLES if line.startswith(mark)), "")
         row = Text(f"  {line}\n", style)
-        for begin, end in marked.get(n, ()):
+        for begin, end in spans.get(n, ()):
             row.stylize("reverse", begin + 2, end + 2)
-        shown.append_text(row)
+        output.append_text(row)
     if limit_lines is not None and len(lines) > limit_lines:
-        shown.append(
+        output.append(
             "  "
             + plural(len(lines) - limit_lines, "… {n:,} more line", "… {n:,} more lines")
             + "\n",
             "dim",
         )
-    shown.right_crop(1)
-    return shown
+    output.right_crop(1)
+    return output
 
 
 def is_long(text: str) -> bool:
@@ -52,24 +52,24 @@ def is_long(text: str) -> bool:
     return text.rstrip("\n").count("\n") >= LIMIT_LINES
 
 
-def _marked(lines: Sequence[str]) -> dict[int, _Spans]:
+def _changed_spans(lines: Sequence[str]) -> dict[int, _Spans]:
     """For each line the stretches that its counterpart does not have."""
-    found: dict[int, _Spans] = {}
+    spans: dict[int, _Spans] = {}
     for old, new in _pairs(lines):
         if max(len(lines[old]), len(lines[new])) <= _LINE_CHARS:
-            found[old], found[new] = _changed(lines[old][1:], lines[new][1:])
-    return found
+            spans[old], spans[new] = _compare(lines[old][1:], lines[new][1:])
+    return spans
 
 
 def _pairs(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
     """Lines that went and the lines that came in their places."""
     n = 0
     while n < len(lines):
-        gone = _run(lines, n, "-")
-        come = _run(lines, gone, "+")
-        if gone - n == come - gone:
-            yield from zip(range(n, gone), range(gone, come), strict=True)
-        n = max(come, n + 1)
+        removed_end = _run(lines, n, "-")
+        added_end = _run(lines, removed_end, "+")
+        if removed_end - n == added_end - removed_end:
+            yield from zip(range(n, removed_end), range(removed_end, added_end), strict=True)
+        n = max(added_end, n + 1)
 
 
 def _run(lines: Sequence[str], begin: int, mark: str) -> int:
@@ -86,19 +86,19 @@ def _is_head(lines: Sequence[str], n: int) -> bool:
     return len(pair) == 2 and pair[0].startswith("--- ") and pair[1].startswith("+++ ")
 
 
-def _changed(old: str, new: str) -> tuple[_Spans, _Spans]:
+def _compare(old: str, new: str) -> tuple[_Spans, _Spans]:
     from difflib import SequenceMatcher
 
     before, after = _WORDS.findall(old), _WORDS.findall(new)
     matcher = SequenceMatcher(None, before, after, autojunk=False)
     if matcher.ratio() < _ALIKE:
         return (), ()
-    gone, come = [], []
+    removed, added = [], []
     for kind, a, b, c, d in matcher.get_opcodes():
         if kind != "equal":
-            gone.append(_columns(before, a, b))
-            come.append(_columns(after, c, d))
-    return gone, come
+            removed.append(_columns(before, a, b))
+            added.append(_columns(after, c, d))
+    return removed, added
 
 
 def _columns(words: Sequence[str], begin: int, end: int) -> tuple[int, int]:

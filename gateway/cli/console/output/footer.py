@@ -20,7 +20,7 @@ _FRAMES_A_SECOND = 10
 
 
 class Footer:
-    """`typed` is the line that is being written, `asked` the question that the keys answer,
+    """`typed` is the line that is being written, `approval` the question that the keys answer,
     `queued` how many messages wait for what runs. `clock` tells seconds."""
 
     def __init__(self, screen: Screen, clock: Callable[[], float] = time.monotonic) -> None:
@@ -28,7 +28,7 @@ class Footer:
         self._clock = clock
         self.status: StatusLine | None = None
         self.typed = ""
-        self.asked: ApprovalAsked | None = None
+        self.approval: ApprovalAsked | None = None
         self.queued: Callable[[], int] = int
         self._asked_at = 0.0
         self._began_at = self._clock()
@@ -41,46 +41,46 @@ class Footer:
     @property
     def worked_s(self) -> float:
         """How long the work has taken, in seconds; the clock rests while a person is asked."""
-        until = self._asked_at if self.asked else self._clock()
+        until = self._asked_at if self.approval else self._clock()
         return max(0.0, until - self._began_at)
 
-    def ask(self, asked: ApprovalAsked, is_armed: Callable[[], bool]) -> None:
-        self.asked = asked
+    def ask(self, approval: ApprovalAsked, is_armed: Callable[[], bool]) -> None:
+        self.approval = approval
         self._asked_at = self._clock()
         self._is_armed = is_armed
 
     def settle(self) -> None:
         """The question is answered or withdrawn."""
-        if self.asked is not None:
+        if self.approval is not None:
             self._began_at += self._clock() - max(self._asked_at, self._began_at)
-            self.asked = None
+            self.approval = None
 
     def take(self, event: WatchEvent) -> None:
         if self.status is not None:
             self.status.take(event)
 
-    def settled(self, options: Mapping[str, Any]) -> None:
+    def use_options(self, options: Mapping[str, Any]) -> None:
         if self.status is not None:
-            self.status.settled(options)
+            self.status.use_options(options)
 
     def lines(self, *, thinking: bool) -> list[str]:
-        work = self._choices() if self.asked else _work(self.worked_s, thinking)
-        shown = self._screen.render(work)
+        work = self._choices() if self.approval else _work(self.worked_s, thinking)
+        lines = self._screen.render(work)
         if self.typed:
-            shown += self._screen.render(Text(f"› {escape_invisible(self.typed)}"))[-3:]
-        if self.status is not None and self.asked is None:
+            lines += self._screen.render(Text(f"› {escape_invisible(self.typed)}"))[-3:]
+        if self.status is not None and self.approval is None:
             line = self.status.line(self._screen.console.width, self.queued())
-            shown += self._screen.render(Text(f"  {line}", "dim", no_wrap=True))[:1]
-        return shown
+            lines += self._screen.render(Text(f"  {line}", "dim", no_wrap=True))[:1]
+        return lines
 
     def _choices(self) -> Text:
-        assert self.asked is not None
-        left = max(0.0, self.asked.expires_s - (self._clock() - self._asked_at))
+        assert self.approval is not None
+        left_s = max(0.0, self.approval.expires_s - (self._clock() - self._asked_at))
         choices = f"  {t('Enter sends the line below, then:')} " if self.typed else "  "
         # Keys that were meant for something else do not count, and one sees when they do.
         style, note = "dim", "…"
         if self._is_armed():
-            style, note = "bold", t("{time} left", time=seconds(left))
+            style, note = "bold", t("{time} left", time=seconds(left_s))
         return Text.assemble(choices, (t(CHOICES), style), (f"  ({note})", "dim"))
 
 
@@ -90,7 +90,7 @@ def spinner() -> str:
 
 def _work(worked_s: float, thinking: bool) -> Text:
     took = seconds(int(worked_s)).replace(".0", "")
-    said = t(
+    text = t(
         "thinking {time} · Ctrl-C stops" if thinking else "working {time} · Ctrl-C stops", time=took
     )
-    return Text.assemble((spinner(), "cyan"), (f" {said}", "dim"))
+    return Text.assemble((spinner(), "cyan"), (f" {text}", "dim"))

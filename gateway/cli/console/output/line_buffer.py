@@ -11,17 +11,17 @@ class LineBuffer:
     """`feed` it pieces; whole lines come out, and `latest` is the newest of them with the one that
     is being written. A carriage return begins a line anew, as on any terminal."""
 
-    def __init__(self, kept: int = 0) -> None:
-        self._kept: deque[str] = deque(maxlen=kept)
+    def __init__(self, most_lines: int = 0) -> None:
+        self._recent: deque[str] = deque(maxlen=most_lines)
         self._rest = ""
 
     def feed(self, piece: str) -> list[str]:
-        *whole, self._rest = (self._rest + piece).split("\n")
+        *complete, self._rest = (self._rest + piece).split("\n")
         if len(self._rest) > _LINE_CHARS:
-            whole.append(self._rest)
+            complete.append(self._rest)
             self._rest = ""
-        lines = [printed(line) for line in whole]
-        self._kept += (line for line in lines if line.strip())
+        lines = [printed(line) for line in complete]
+        self._recent += (line for line in lines if line.strip())
         return lines
 
     def finish(self) -> list[str]:
@@ -32,4 +32,4 @@ class LineBuffer:
     @property
     def latest(self) -> list[str]:
         rest = printed(self._rest)
-        return [*self._kept, *([rest] if rest.strip() else [])]
+        return [*self._recent, *([rest] if rest.strip() else [])]

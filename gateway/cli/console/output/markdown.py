@@ -17,7 +17,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 
 from agent.text.visible import escape_invisible
-from gateway.cli.console.output.screen import broken
+from gateway.cli.console.output.screen import break_lines
 
 _PROMISE = re.compile(r"<promise>.*?</promise>", re.DOTALL)
 
@@ -36,7 +36,7 @@ class _Paragraph(Paragraph):
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         self.text.justify = self.justify
-        yield broken(self.text, options.max_width)
+        yield break_lines(self.text, options.max_width)
 
 
 class _TightCode(CodeBlock):
@@ -51,11 +51,11 @@ class _Table(TableElement):
     """A table that leaves nothing out: what has no blanks wraps anywhere."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        for drawn in super().__rich_console__(console, options):
-            if isinstance(drawn, Table):
-                for column in drawn.columns:
+        for renderable in super().__rich_console__(console, options):
+            if isinstance(renderable, Table):
+                for column in renderable.columns:
                     column.overflow = "fold"
-            yield drawn
+            yield renderable
 
 
 class _Markdown(Markdown):

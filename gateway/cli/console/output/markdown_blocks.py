@@ -49,10 +49,10 @@ class MarkdownBlocks:
     def _end_line(self, line: str, finished: list[str]) -> None:
         self._lines.append(line)
         self._after_blank = not line.strip()
-        found = _FENCE.fullmatch(line)
-        if found is None:
+        match = _FENCE.fullmatch(line)
+        if match is None:
             return
-        marks, rest = found.groups()
+        marks, rest = match.groups()
         if self._fence is None:
             self._fence, self._opening = marks, line
         elif marks.startswith(self._fence) and not rest.strip():

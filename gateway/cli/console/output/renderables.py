@@ -55,18 +55,18 @@ def tool_outcome(
     return Group(head, body, diff(result.diff)) if result.diff else Group(head, body)
 
 
-def question(asked: events.ApprovalAsked) -> RenderableType:
+def question(approval: events.ApprovalAsked) -> RenderableType:
     """All of what would happen: nothing that a person approves may be hidden."""
-    head = Text.assemble(("? ", "bold yellow"), (subject(asked), "bold"))
-    reason = Text(f"  {escape_for_approval(t(asked.reason))}", "dim")
-    return Group(head, diff(asked.diff, None), reason) if asked.diff else Group(head, reason)
+    head = Text.assemble(("? ", "bold yellow"), (subject(approval), "bold"))
+    reason = Text(f"  {escape_for_approval(t(approval.reason))}", "dim")
+    return Group(head, diff(approval.diff, None), reason) if approval.diff else Group(head, reason)
 
 
 def thought(text: str) -> Text:
     lines = escape_invisible(text).strip().split("\n")
-    shown = Text("✻ " + "\n  ".join(lines[:THOUGHT_LINES]), "dim italic")
+    text_shown = Text("✻ " + "\n  ".join(lines[:THOUGHT_LINES]), "dim italic")
     if len(lines) > THOUGHT_LINES:
-        shown.append(
+        text_shown.append(
             "\n  " + plural(len(lines) - THOUGHT_LINES, "… {n:,} more line", "… {n:,} more lines")
         )
-    return shown
+    return text_shown

@@ -40,7 +40,7 @@ class Screen:
         """Lines, one column narrower than the terminal, so that none of them wraps."""
         width = max(20, self.console.width - 1)
         if isinstance(renderable, Text) and not renderable.no_wrap:
-            renderable = broken(renderable, width)
+            renderable = break_lines(renderable, width)
         with self.console.capture() as captured:
             self.console.print(renderable, style=style, width=width)
         # Padding would wrap when the window becomes narrower, and litter what is copied.
@@ -99,7 +99,7 @@ class Screen:
         return "\r" + (f"\x1b[{rows - 1}A" if rows > 1 else "") + "\x1b[J"
 
 
-def broken(text: Text, columns: int) -> Text:
+def break_lines(text: Text, columns: int) -> Text:
     """The text with the line ends that it needs; rich would break Chinese at blanks only."""
     if text.plain.isascii():
         return text

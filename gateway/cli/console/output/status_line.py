@@ -9,7 +9,7 @@ from agent import events
 from agent.i18n import plural, t
 from agent.text.visible import escape_invisible
 from agent.types import Usage
-from gateway.cli.console.output.text import cut
+from gateway.cli.console.output.text import shorten
 from gateway.control.service import Service
 from gateway.core.records import WatchEvent
 
@@ -39,22 +39,22 @@ class StatusLine:
         self._options = options
         self._model, self._mode = model, mode
         self._window, self._title = window, title
-        self._chosen: Mapping[str, Any] = {}
+        self._state: Mapping[str, Any] = {}
         self._background: Sequence[str] = ()
         self._turn = Usage()
         self._used = 0
         self._cost: float | None = None
 
     async def refresh(self, service: Service, lane: str) -> None:
-        before = self._chosen.get("session")
-        self._chosen = await service.conversation_status(lane)
-        self._cost = self._chosen["cost_usd"]
-        session = self._chosen["session"]
+        before = self._state.get("session")
+        self._state = await service.conversation_status(lane)
+        self._cost = self._state["cost_usd"]
+        session = self._state["session"]
         self._background = await service.background_tasks(session) if session else ()
         if before is not None and session != before:
             self._used = 0
 
-    def settled(self, options: Mapping[str, Any]) -> None:
+    def use_options(self, options: Mapping[str, Any]) -> None:
         """A command of the conversation has taken the place of an option."""
         self._options = options
 
@@ -73,32 +73,32 @@ class StatusLine:
 
     @property
     def model(self) -> str:
-        return str(self._options.get("model") or self._chosen.get("model") or self._model)
+        return str(self._options.get("model") or self._state.get("model") or self._model)
 
     @property
     def mode(self) -> str:
         if self._options.get("auto"):
             return "auto"
-        return str(self._options.get("mode") or self._chosen.get("mode") or self._mode)
+        return str(self._options.get("mode") or self._state.get("mode") or self._mode)
 
     def line(self, columns: int, queued: int = 0) -> str:
         """As many parts as fit, the most wanted first; `queued` was typed since `refresh`."""
-        shown: list[str] = []
+        parts: list[str] = []
         room = columns - 2
         for part in self._parts(columns, queued):
             if part and cell_len(part) + 3 <= room:
                 room -= cell_len(part) + 3
-                shown.append(part)
-        return " · ".join(shown)
+                parts.append(part)
+        return " · ".join(parts)
 
     def _parts(self, columns: int, queued: int) -> list[str]:
-        waiting = queued or int(self._chosen.get("waiting", 0))
+        queued_count = queued or int(self._state.get("waiting", 0))
         return [
-            escape_invisible(cut(self._title(self.model)))[:40],
+            escape_invisible(shorten(self._title(self.model)))[:40],
             self.mode,
             self._gauge(columns),
             f"${self._cost:.2f}" if self._cost else "",
-            t("{n} queued", n=waiting) if waiting else "",
+            t("{n} queued", n=queued_count) if queued_count else "",
             self._runs(),
         ]
 

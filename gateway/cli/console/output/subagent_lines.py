@@ -8,7 +8,7 @@ from rich.text import Text
 
 from agent.events import FromAgent
 from agent.text.visible import escape_invisible
-from gateway.cli.console.output.text import call_line, cut, seconds
+from gateway.cli.console.output.text import call_line, seconds, shorten
 
 
 @dataclass(slots=True)
@@ -25,20 +25,20 @@ class SubagentLines:
     def __init__(self) -> None:
         self._members: dict[str, _Member] = {}
 
-    def take(self, told: FromAgent) -> None:
-        event = told.event
+    def take(self, report: FromAgent) -> None:
+        event = report.event
         if event.get("type") in ("done", "error"):
-            self._members.pop(told.number, None)
+            self._members.pop(report.number, None)
             return
-        name = f"{told.agent} ({told.number})"
-        member = self._members.setdefault(told.number, _Member(name, told.title))
+        name = f"{report.agent} ({report.number})"
+        member = self._members.setdefault(report.number, _Member(name, report.title))
         if event.get("type") == "tool_start":
             member.doing = call_line(str(event.get("name")), event.get("arguments") or {})
 
     def lines(self, frame: str) -> Iterator[Text]:
         for member in self._members.values():
             took = seconds(int(time.monotonic() - member.since)).replace(".0", "")
-            doing = cut(escape_invisible(member.doing or member.title))
+            doing = shorten(escape_invisible(member.doing or member.title))
             yield Text.assemble(
                 (frame, "cyan"),
                 f" {escape_invisible(member.name)} ",

@@ -11,12 +11,12 @@ from agent.i18n import plural, t
 from agent.text.visible import escape_invisible
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
-_TELLING = ("command", "path", "file_path", "url", "query", "pattern", "text", "id")
+_DETAIL_KEYS = ("command", "path", "file_path", "url", "query", "pattern", "text", "id")
 _COUNTED = frozenset({"read_file", "list_dir", "glob", "grep", "web_fetch", "web_search"})
 # What they are called with is shown by what they come to.
 _BARE = frozenset({"todo", "ask_user"})
 # Their last lines say what they came to.
-_ENDS_TELL = frozenset({"exec", "process"})
+_TAIL_MATTERS = frozenset({"exec", "process"})
 _SHOWN_LINES = 3
 _LIST_LINES = 30
 _LINE_CHARS = 200
@@ -38,22 +38,22 @@ def call_line(name: str, arguments: Mapping[str, Any]) -> str:
         return name
     if name == "task":
         who = arguments.get("subagent_type") or "general"
-        return escape_invisible(cut(f"{name} {who}: {arguments.get('description', '')}"))
+        return escape_invisible(shorten(f"{name} {who}: {arguments.get('description', '')}"))
     if name == "process":
-        given = (arguments.get(key) for key in ("action", "id", "text"))
+        values = (arguments.get(key) for key in ("action", "id", "text"))
         return escape_invisible(
-            cut(" ".join([name, *(str(one) for one in given if one is not None)]))
+            shorten(" ".join([name, *(str(one) for one in values if one is not None)]))
         )
-    told = next((arguments[key] for key in _TELLING if arguments.get(key)), None)
-    if told is None and arguments:
-        told = json.dumps(dict(arguments), ensure_ascii=False, default=str)
-    return escape_invisible(cut(f"{name} {told}" if told is not None else name))
+    detail = next((arguments[key] for key in _DETAIL_KEYS if arguments.get(key)), None)
+    if detail is None and arguments:
+        detail = json.dumps(dict(arguments), ensure_ascii=False, default=str)
+    return escape_invisible(shorten(f"{name} {detail}" if detail is not None else name))
 
 
 def outcome(result: events.ToolResulted) -> list[str]:
     """What a tool call came to, in at most a few lines."""
-    prints = result.name in _ENDS_TELL
-    lines = _told(result)
+    prints = result.name in _TAIL_MATTERS
+    lines = _content_lines(result)
     took = f" ({seconds(result.elapsed_s)})" if result.elapsed_s >= 1 else ""
     if lines == [""]:
         return [t("nothing") + took]
@@ -63,19 +63,19 @@ def outcome(result: events.ToolResulted) -> list[str]:
     if len(lines) > most + 1:
         rest = plural(len(lines) - most, "… {n:,} more line", "… {n:,} more lines")
         lines = [rest, *lines[-most:]] if prints else [*lines[:most], rest]
-    shown = [cut(line, joined=False) for line in lines]
-    shown[-1] += took
-    return shown
+    rows = [shorten(line, joined=False) for line in lines]
+    rows[-1] += took
+    return rows
 
 
 def leaves_out(result: events.ToolResulted) -> bool:
     """Whether `outcome` shows less than there is."""
-    told, shown = _told(result), outcome(result)
-    return len(told) > len(shown) or any(len(line) > _LINE_CHARS for line in told)
+    lines, rows = _content_lines(result), outcome(result)
+    return len(lines) > len(rows) or any(len(line) > _LINE_CHARS for line in lines)
 
 
-def _told(result: events.ToolResulted) -> list[str]:
-    clean = printed if result.name in _ENDS_TELL else without_ansi
+def _content_lines(result: events.ToolResulted) -> list[str]:
+    clean = printed if result.name in _TAIL_MATTERS else without_ansi
     return [clean(line) for line in result.content.strip("\n").split("\n")]
 
 
@@ -94,7 +94,7 @@ def event_line(event: events.Event) -> str | None:
                 why=escape_invisible(reason),
             )
         case events.Steered(text=text):
-            return t("↪ heard: {text}", text=escape_invisible(cut(text)))
+            return t("↪ heard: {text}", text=escape_invisible(shorten(text)))
         case events.Compacted(summarised=summarised) if summarised:
             return t("{n:,} older messages were summarized (/context)", n=summarised)
         case events.Compacted(dropped=0):
@@ -113,10 +113,10 @@ def event_line(event: events.Event) -> str | None:
             return None
 
 
-def _step(told: events.FromAgent) -> str | None:
+def _step(report: events.FromAgent) -> str | None:
     """A step of a sub-agent in one line, for whoever has no place that changes."""
-    event = told.event
-    name = escape_invisible(f"{told.agent} ({told.number})")
+    event = report.event
+    name = escape_invisible(f"{report.agent} ({report.number})")
     match event.get("type"):
         case "tool_start":
             return f"{name} ● {call_line(str(event.get('name')), event.get('arguments') or {})}"
@@ -139,7 +139,7 @@ def seconds(elapsed_s: float) -> str:
     return f"{int(elapsed_s) // 60}:{int(elapsed_s) % 60:02} min"
 
 
-def cut(text: str, *, joined: bool = True) -> str:
+def shorten(text: str, *, joined: bool = True) -> str:
     """The text as one line of bearable length."""
     line = " ".join(text.split()) if joined else text
     return line if len(line) <= _LINE_CHARS else line[: _LINE_CHARS - 1] + "…"

@@ -25,7 +25,7 @@ from gateway.core.records import Delivered, WatchEvent
 _TAIL_CHARS = 6000
 _TABLE_RULE = re.compile(r"[\s|:-]*-[\s|:-]*")
 _OUTPUT_LINES = 5
-_TURNS_KEPT = 8
+_MOST_TURNS = 8
 _STOPPED = mark_for_translation("⏹ Stopped.")
 _BESIDE_WORDS = re.compile(r"<promise>.*?</promise>|\s+", re.DOTALL)
 
@@ -37,16 +37,16 @@ class TurnView:
         self._screen = screen
         self.foot = Footer(screen)
         # What the last turns have said: a delivery may come when the next turn has begun.
-        self._said: deque[str] = deque([""], maxlen=_TURNS_KEPT)
-        self._said_before = ""
-        self._errors: deque[str] = deque(maxlen=_TURNS_KEPT)
+        self._spoken_texts: deque[str] = deque([""], maxlen=_MOST_TURNS)
+        self._earlier_text = ""
+        self._errors: deque[str] = deque(maxlen=_MOST_TURNS)
         self._crew = SubagentLines()
         self._folded = CollapsedOutputs()
         self._reset()
 
     def _reset(self) -> None:
         self._blocks = MarkdownBlocks()
-        self._drawn: tuple[tuple[str, int], list[str]] = (("", 0), [])
+        self._typeset: tuple[tuple[str, int], list[str]] = (("", 0), [])
         self._thinking = ""
         self._tools: dict[str, events.ToolStart] = {}
         self._output: dict[str, LineBuffer] = {}
@@ -71,29 +71,29 @@ class TurnView:
     def unfold(self) -> bool:
         """Show whole what was shown in a few lines: the newest, then the one before. False when
         there is nothing more."""
-        whole = self._folded.unfold()
-        if whole is not None:
+        output = self._folded.unfold()
+        if output is not None:
             self._flush()
-            self._screen.print(whole)
+            self._screen.print(output)
             self._screen.print()
-        return whole is not None
+        return output is not None
 
     def take(self, event: WatchEvent) -> None:
         self.foot.take(event)
         match event:
             case events.TextDelta(text=text):
-                self._said[-1] += text
+                self._spoken_texts[-1] += text
                 for block in self._blocks.feed(text):
                     self._print_block(block)
             case events.SessionStart():
-                self._said.append("")
+                self._spoken_texts.append("")
             case events.IterationStart():
                 self._flush()
-                self._said_before = self._said[-1]
+                self._earlier_text = self._spoken_texts[-1]
             case events.Retry():
                 self._blocks = MarkdownBlocks()
                 self._thinking = ""
-                self._said[-1] = self._said_before
+                self._spoken_texts[-1] = self._earlier_text
                 self.say(f"↻ {event_line(event)}; {t('partial output discarded')}")
             case events.ThinkingDelta() | events.ThinkingEnd():
                 self._take_thinking(event)
@@ -110,19 +110,19 @@ class TurnView:
             case _:
                 self._beside(event)
 
-    def ask(self, asked: events.ApprovalAsked, is_armed: Callable[[], bool]) -> None:
+    def ask(self, approval: events.ApprovalAsked, is_armed: Callable[[], bool]) -> None:
         """Show a question; the foot says what the keys answer until it is taken back."""
         self._flush()
         if self._last == "text":
             self._screen.print()
             self._last = "beside"
-        self._screen.print(renderables.question(asked))
-        self._shown_diff = asked.diff
-        self.foot.ask(asked, is_armed)
+        self._screen.print(renderables.question(approval))
+        self._shown_diff = approval.diff
+        self.foot.ask(approval, is_armed)
         if not self._screen.live:
             # There is no foot that would say it.
-            left = t("{time} left", time=seconds(asked.expires_s))
-            self._screen.print(Text(f"  {t(CHOICES)}  ({left})", "bold"))
+            time_left = t("{time} left", time=seconds(approval.expires_s))
+            self._screen.print(Text(f"  {t(CHOICES)}  ({time_left})", "bold"))
 
     def tick(self) -> None:
         self._screen.refresh()
@@ -197,23 +197,25 @@ class TurnView:
         if done.result.stopped == "cancelled":
             # The delivery says so too, but perhaps after the next turn has begun.
             self.say(t(_STOPPED), "yellow")
-            self._said.append(t(_STOPPED))
+            self._spoken_texts.append(t(_STOPPED))
         usage = done.result.usage
         if usage.input or usage.output:
             took = seconds(self.foot.worked_s)
-            spent = t("{input:,} tokens in, {output:,} out", input=usage.input, output=usage.output)
-            self.say(f"{took} · {spent}")
+            tokens = t(
+                "{input:,} tokens in, {output:,} out", input=usage.input, output=usage.output
+            )
+            self.say(f"{took} · {tokens}")
         self._screen.print()
         self._last = None
         self.foot.begin()
 
     def _deliver(self, delivered: Delivered) -> None:
         """Show what has not been streamed already."""
-        said = [_bare(text) for text in self._said]
+        spoken = [_bare(text) for text in self._spoken_texts]
         blocks = [
             block
             for block in _paragraphs(delivered.text)
-            if not any(_bare(block) in text for text in said)
+            if not any(_bare(block) in text for text in spoken)
             and not any(error in block for error in self._errors)
         ]
         if not blocks:
@@ -246,14 +248,14 @@ class TurnView:
             )[-3:]
         if tail := self._shortened_tail():
             lines += ["", *self._set(tail)]
-        for started in self._tools.values() if self.foot.asked is None else ():
+        for started in self._tools.values() if self.foot.approval is None else ():
             call = call_line(started.name, started.arguments).removeprefix(started.name).strip()
             lines += self._screen.render(renderables.tool_call(started.name, call))[:2]
             for line in self._latest(started.id):
                 lines += self._screen.render(Text(f"    {line}", "dim", no_wrap=True))[:1]
         for line in self._printed.latest:
             lines += self._screen.render(Text(line, no_wrap=True))[:1]
-        for member in self._crew.lines(spinner()) if self.foot.asked is None else ():
+        for member in self._crew.lines(spinner()) if self.foot.approval is None else ():
             lines += self._screen.render(member)[:1]
         room = max(1, self._screen.rows - 4)
         foot = self.foot.lines(thinking=bool(self._thinking))
@@ -264,26 +266,26 @@ class TurnView:
 
     def _set(self, tail: str) -> list[str]:
         """The tail as rows; it is typeset again only when it or the window has changed."""
-        drawn = (tail, self._screen.console.width)
-        if self._drawn[0] != drawn:
-            self._drawn = (drawn, self._screen.render_block(renderables.markdown(tail)))
-        return self._drawn[1]
+        key = (tail, self._screen.console.width)
+        if self._typeset[0] != key:
+            self._typeset = (key, self._screen.render_block(renderables.markdown(tail)))
+        return self._typeset[1]
 
     def _shortened_tail(self) -> str:
         """What of the tail can be seen, and what is needed to typeset that."""
-        whole = self._blocks.tail
-        lines = whole[-_TAIL_CHARS:].split("\n")
-        if len(lines) <= self._screen.rows and len(whole) <= _TAIL_CHARS:
-            return whole
-        shown = lines[-self._screen.rows :]
+        tail = self._blocks.tail
+        lines = tail[-_TAIL_CHARS:].split("\n")
+        if len(lines) <= self._screen.rows and len(tail) <= _TAIL_CHARS:
+            return tail
+        visible = lines[-self._screen.rows :]
         if (opening := self._blocks.open_fence) is not None:
-            return "\n".join([opening, *shown])
-        head = whole.split("\n", 2)[:2]
+            return "\n".join([opening, *visible])
+        head = tail.split("\n", 2)[:2]
         if len(head) == 2 and _TABLE_RULE.fullmatch(head[1]):
-            return "\n".join([*head, *shown[2:]])
+            return "\n".join([*head, *visible[2:]])
         # What is indented belongs to a line at the margin.
-        first = next((n for n, line in enumerate(shown) if line[:1].strip()), 0)
-        return "\n".join(shown[first:])
+        first = next((n for n, line in enumerate(visible) if line[:1].strip()), 0)
+        return "\n".join(visible[first:])
 
 
 def _bare(text: str) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from gateway.cli.chat.long_task import LongTaskRunner
 from gateway.cli.chat.long_task_options import LongTaskOptions
-from gateway.cli.chat.long_task_progress import LongTaskProgress, opened
+from gateway.cli.chat.long_task_progress import LongTaskProgress, open_tally
 from gateway.cli.chat.one_shot import OneShotRequest
 from gateway.cli.chat.service_connection import ServiceConnection
 from gateway.core.messages import ONCE, InboundMessage
@@ -57,7 +57,7 @@ async def test_killed_at_any_line_the_same_command_comes_to_the_end(place: Place
 
 
 async def test_a_session_that_is_cut_off_again_and_again_is_given_up(place: Place) -> None:
-    with opened(DataDir(place.home), place.work) as tally_file:
+    with open_tally(DataDir(place.home), place.work) as tally_file:
         tally_file.write(LongTaskProgress(lane=f"{ONCE}1", cuts=2))
     code, err = await place.run("--auto-continue", "an account page", "--max-sessions", "1")
     assert code == 5
@@ -74,7 +74,7 @@ class Slow(MemoryService):
 async def test_the_time_of_a_session_counts_before_it_ends(place: Place) -> None:
     place.plan()
     plan = LongTaskOptions(OneShotRequest(""), place.work)
-    with opened(DataDir(place.home), place.work) as tally_file:
+    with open_tally(DataDir(place.home), place.work) as tally_file:
         async with Slow() as service, asyncio.timeout(30):
             work = LongTaskRunner(ServiceConnection(service), plan, tally_file, None, beat_s=0.01)
             task = asyncio.create_task(work.run(asyncio.Event()))
@@ -91,7 +91,7 @@ async def test_the_time_of_a_session_counts_before_it_ends(place: Place) -> None
 async def test_a_killed_planning_is_no_cut_of_the_first_session(place: Place) -> None:
     plan = LongTaskOptions(OneShotRequest(""), place.work, "an account page")
     worked_s = 0.0
-    with opened(DataDir(place.home), place.work) as tally_file:
+    with open_tally(DataDir(place.home), place.work) as tally_file:
         for _ in range(3):
             async with Slow() as service, asyncio.timeout(30):
                 work = LongTaskRunner(
@@ -123,7 +123,7 @@ class Planner(MemoryService):
 async def test_the_time_of_the_planning_counts(place: Place) -> None:
     plan = LongTaskOptions(OneShotRequest(""), place.work, "an account page", max_hours=1)
     hours = itertools.count()
-    with opened(DataDir(place.home), place.work) as tally_file:
+    with open_tally(DataDir(place.home), place.work) as tally_file:
         async with Planner(place.work) as service, asyncio.timeout(30):
             work = LongTaskRunner(
                 ServiceConnection(service),

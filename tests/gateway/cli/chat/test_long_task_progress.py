@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from agent.errors import ConfigError
-from gateway.cli.chat.long_task_progress import LongTaskProgress, TallyFile, opened
+from gateway.cli.chat.long_task_progress import LongTaskProgress, TallyFile, open_tally
 from gateway.core.messages import ONCE
 from gateway.runtime.paths import DataDir
 
@@ -13,10 +13,10 @@ UNDER_WAY = LongTaskProgress(3, f"{ONCE}12", cuts=1, idle=1, worked_s=61.5)
 
 
 def test_what_was_written_is_read(tmp_path: Path) -> None:
-    with opened(DataDir(tmp_path / "home"), tmp_path) as tally_file:
+    with open_tally(DataDir(tmp_path / "home"), tmp_path) as tally_file:
         assert tally_file.read() == LongTaskProgress()
         tally_file.write(UNDER_WAY)
-    with opened(DataDir(tmp_path / "home"), tmp_path) as tally_file:
+    with open_tally(DataDir(tmp_path / "home"), tmp_path) as tally_file:
         assert tally_file.read() == UNDER_WAY
         tally_file.close()
         assert tally_file.read() == LongTaskProgress()
@@ -25,7 +25,12 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
 def test_a_folder_is_worked_in_once_and_others_beside_it(tmp_path: Path) -> None:
     home = DataDir(tmp_path / "home")
     refused = pytest.raises(ConfigError, match="goes on in")
-    with opened(home, tmp_path), opened(home, home.root), refused, opened(home, tmp_path / "."):
+    with (
+        open_tally(home, tmp_path),
+        open_tally(home, home.root),
+        refused,
+        open_tally(home, tmp_path / "."),
+    ):
         pass
 
 
@@ -47,5 +52,5 @@ def test_what_is_no_tally_counts_as_none(tmp_path: Path, text: str) -> None:
 
 
 def test_what_blocks_during_the_work_is_not_taken_for_another_command(tmp_path: Path) -> None:
-    with pytest.raises(BlockingIOError), opened(DataDir(tmp_path / "home"), tmp_path):
+    with pytest.raises(BlockingIOError), open_tally(DataDir(tmp_path / "home"), tmp_path):
         raise BlockingIOError

@@ -1,7 +1,7 @@
 import pytest
 
 from agent.providers.local_discovery import LocalServer
-from gateway.cli.onboarding.provider import _with_scheme, offered
+from gateway.cli.onboarding.provider import _with_scheme, list_choices
 
 
 @pytest.mark.parametrize(
@@ -25,5 +25,5 @@ def test_an_address_needs_no_scheme(typed: str, meant: str) -> None:
 
 def test_ollama_is_in_the_list_once_whether_it_runs_or_not() -> None:
     for servers in ([], [LocalServer("ollama", 11434, ("llama3.2",))]):
-        vendors = [one.vendor.name for one in offered(servers, {}) if one.vendor]
+        vendors = [one.vendor.name for one in list_choices(servers, {}) if one.vendor]
         assert vendors.count("ollama") == 1

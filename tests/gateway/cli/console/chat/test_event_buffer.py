@@ -10,7 +10,7 @@ async def test_what_is_held_comes_back_in_order() -> None:
     for text in ("a", "b"):
         await held.keep(TextDelta(text))
     assert held
-    assert list(held.taken()) == [TextDelta("a"), TextDelta("b")]
+    assert list(held.take_all()) == [TextDelta("a"), TextDelta("b")]
     assert not held
 
 
@@ -26,10 +26,10 @@ async def test_whoever_brings_too_many_waits_until_they_are_taken() -> None:
     async with asyncio.timeout(30):
         while not bringing.done():
             await asyncio.sleep(0)
-            brought = list(held.taken())
+            brought = list(held.take_all())
             assert len(brought) <= LIMIT
             seen += brought
-    assert seen + list(held.taken()) == sent
+    assert seen + list(held.take_all()) == sent
 
 
 async def test_who_leaves_meanwhile_is_not_kept() -> None:

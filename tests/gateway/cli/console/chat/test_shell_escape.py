@@ -28,7 +28,7 @@ async def test_output_and_exit_code_reach_both(tmp_path: Path) -> None:
     await command.run()
     assert "".join(seen) == f"{tmp_path}\nwrong\n"
     assert (command.ending or "").startswith("exit code 3")
-    assert command.told["text"].split("\n")[1:] == [
+    assert command.context["text"].split("\n")[1:] == [
         "$ pwd; echo wrong >&2; exit 3",
         str(tmp_path),
         "wrong",
@@ -48,14 +48,14 @@ async def test_it_has_the_environment_of_the_person(
 async def test_secrets_are_taken_out_for_both(tmp_path: Path) -> None:
     command, seen = begun(tmp_path, "echo sk-verysecret123", "sk-verysecret123")
     await command.run()
-    assert "sk-verysecret123" not in "".join(seen) + str(command.told)
+    assert "sk-verysecret123" not in "".join(seen) + str(command.context)
 
 
 async def test_long_output_is_cut_for_the_model_and_kept_whole(tmp_path: Path) -> None:
     command, seen = begun(tmp_path, "seq 100000")
     await command.run()
     assert "".join(seen).endswith("99999\n100000\n")
-    text = command.told["text"]
+    text = command.context["text"]
     assert len(text) < 12_000
     (spilled,) = (tmp_path / ".kore" / "spill").glob("*.txt")
     assert str(spilled) in text
@@ -73,7 +73,7 @@ async def test_a_stop_kills_all_that_it_started_and_is_told(tmp_path: Path) -> N
         while processes(lasts):
             await asyncio.sleep(0.01)
     assert work.cancelled()
-    assert "stopped by the person" in command.told["text"]
+    assert "stopped by the person" in command.context["text"]
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ async def test_what_could_have_asked_anybody_is_a_strangers_word(
         mark_tainted(tmp_path, tmp_path)
     command, _ = begun(tmp_path, line)
     await command.run()
-    assert command.told["taint"] == taint
+    assert command.context["taint"] == taint
 
 
 async def test_a_folder_that_is_gone_is_said(tmp_path: Path) -> None:

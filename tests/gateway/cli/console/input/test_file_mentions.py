@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.console.input.file_mentions import named
+from gateway.cli.console.input.file_mentions import find_mentions
 
 
 @pytest.fixture
@@ -37,11 +37,11 @@ def folder(tmp_path: Path) -> Path:
 def test_files_are_named_at_the_beginning_of_a_word(
     folder: Path, line: str, names: list[str]
 ) -> None:
-    assert [path.name for path in named(line, folder, ()).files] == names
+    assert [path.name for path in find_mentions(line, folder, ()).files] == names
 
 
 def test_pictures_blocked_and_binary_files_are_told_apart(folder: Path) -> None:
-    found = named("@shot.PNG @.env @blob.bin @huge.png", folder, (".env",))
+    found = find_mentions("@shot.PNG @.env @blob.bin @huge.png", folder, (".env",))
     assert [path.name for path in found.pictures] == ["shot.PNG"]
     assert [path.name for path in found.blocked] == [".env"]
     assert [path.name for path in found.binary] == ["blob.bin", "huge.png"]
@@ -50,19 +50,22 @@ def test_pictures_blocked_and_binary_files_are_told_apart(folder: Path) -> None:
 
 def test_a_link_to_a_blocked_file_is_blocked(folder: Path) -> None:
     (folder / "plain.txt").symlink_to(folder / ".env")
-    assert named("@plain.txt", folder, (".env",)).files == []
+    assert find_mentions("@plain.txt", folder, (".env",)).files == []
 
 
 def test_what_was_pasted_names_nothing_outside_of_the_folder(folder: Path) -> None:
     line = "@../secret.txt @notes.md"
-    assert [path.name for path in named(line, folder, ()).files] == ["secret.txt", "notes.md"]
+    assert [path.name for path in find_mentions(line, folder, ()).files] == [
+        "secret.txt",
+        "notes.md",
+    ]
     pasted = [(0, len(line))]
-    assert [path.name for path in named(line, folder, (), pasted).files] == ["notes.md"]
+    assert [path.name for path in find_mentions(line, folder, (), pasted).files] == ["notes.md"]
 
 
 def test_what_looks_like_a_path_and_is_none_is_told_and_names_of_people_are_not(
     folder: Path,
 ) -> None:
     line = '@notse.md, @src/y.py; @"no such" @nobody @someone. @notes.md me@no.md'
-    assert named(line, folder, ()).missing == ["notse.md", "src/y.py", "no such"]
-    assert named(line, folder, (), [(0, len(line))]).missing == []
+    assert find_mentions(line, folder, ()).missing == ["notse.md", "src/y.py", "no such"]
+    assert find_mentions(line, folder, (), [(0, len(line))]).missing == []

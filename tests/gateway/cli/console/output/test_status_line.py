@@ -23,7 +23,7 @@ def test_a_model_is_called_by_what_says_something() -> None:
     titles = {"default": "vendor/model"}
     shown = StatusLine({}, "default", "ask", lambda _: 10_000, lambda name: titles.get(name, name))
     assert shown.line(80) == "vendor/model · ask"
-    shown.settled({"model": "quick"})
+    shown.use_options({"model": "quick"})
     assert shown.line(80) == "quick · ask"
 
 
