@@ -95,7 +95,7 @@ class MessageBus:
             self._request_stop(lane)
         for message in result.new_messages:
             if self._group is not None and (at := self._renderer.reacts(message.route)):
-                reaction = at.seen(message.route, message.message_id)
+                reaction = at.show_received(message.route, message.message_id)
                 self._group.create_task(reaction, name="a reaction")
 
     async def submit(self, message: InboundMessage) -> None:

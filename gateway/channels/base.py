@@ -76,19 +76,21 @@ class Gone(SendError):
 
 
 class NotFetched(Exception):
-    """A file could not be had, or not be understood (it is `found` then); the text, in English,
-    says why. `again`: it may go better later."""
+    """A file could not be fetched, or not be transcribed (`media` is the file then).
+
+    The text, in English, says why; `again` says that a later try may succeed.
+    """
 
     def __init__(self, english: str, *, again: bool = False, **values: object) -> None:
         super().__init__(english.format(**values))
         self.again = again
-        self.found: Media | None = None
-        self._told = english, values
+        self.media: Media | None = None
+        self._template = english, values
 
     @property
-    def told(self) -> str:
+    def translated(self) -> str:
         """The text in the language that is spoken here."""
-        english, values = self._told
+        english, values = self._template
         return t(english, **values)
 
 
@@ -315,13 +317,13 @@ class Notices(Protocol):
 
 @runtime_checkable
 class SupportsReactions(Protocol):
-    """Optional: the platform can show on a message that it was seen. What fails is left out."""
+    """Optional: the platform can show on a message that it arrived. Failures are ignored."""
 
-    async def seen(self, route: Route, message_id: str | None) -> None:
-        """It was taken in, and will be answered."""
+    async def show_received(self, route: Route, message_id: str | None) -> None:
+        """The message was accepted and will be answered."""
         ...
 
-    async def answered(self, message: OutboundMessage, left: frozenset[str]) -> None:
-        """The last part of an answer has arrived; messages with the ids `left` are still to be
-        answered there."""
+    async def clear_reactions(self, message: OutboundMessage, unanswered: frozenset[str]) -> None:
+        """The last part of an answer has arrived; the chat still waits for answers to `unanswered`
+        (message ids)."""
         ...

@@ -29,23 +29,25 @@ class ChatSettingsIndex:
 
     def __init__(
         self,
-        named: Mapping[str, Mapping[str, ChatSettings]] | None = None,
+        by_channel: Mapping[str, Mapping[str, ChatSettings]] | None = None,
         moves: dict[str, ChatIdAliases] | None = None,
     ) -> None:
-        self._named = named or {}
+        self._by_channel = by_channel or {}
         self._moves = moves if moves is not None else {}
 
     def of(self, route: Route) -> ChatSettings:
-        named = self._named.get(route.channel)
-        if not named:
+        by_chat = self._by_channel.get(route.channel)
+        if not by_chat:
             return NOWHERE
         ids = self.names(route)
         topics = [f"{name}/{route.thread_id}" for name in ids] if route.thread_id else []
-        said = [named[name] for name in (*topics, *ids) if name in named]
-        if len(said) < 2:
-            return said[0] if said else NOWHERE
+        entries = [by_chat[name] for name in (*topics, *ids) if name in by_chat]
+        if len(entries) < 2:
+            return entries[0] if entries else NOWHERE
         first = {
-            part.name: next((v for one in said if (v := getattr(one, part.name)) is not None), None)
+            part.name: next(
+                (v for one in entries if (v := getattr(one, part.name)) is not None), None
+            )
             for part in fields(ChatSettings)
         }
         return ChatSettings(**first)

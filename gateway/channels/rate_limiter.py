@@ -83,7 +83,7 @@ class RateLimiter:
         self._bot = _Bucket(BOT, clock())
         self._chats: dict[str, _Bucket] = {}
         # Chats that were refused since something last arrived anywhere, and for how long.
-        self._refused: dict[str, float] = {}
+        self._refused_waits_s: dict[str, float] = {}
         self._sweep_at = _MANY_CHATS
 
     async def acquire(self, chat_key: str, *, group: bool) -> None:
@@ -128,16 +128,16 @@ class RateLimiter:
         """The platform refused a send and asked to wait. It does not say for whom: the chat stays
         silent, and the whole bot once several chats in a row were refused."""
         self.penalise(chat_key, retry_after_s, group=group)
-        self._refused.pop(chat_key, None)
-        self._refused[chat_key] = retry_after_s
-        if len(self._refused) > _SEVERAL_CHATS:
-            del self._refused[next(iter(self._refused))]
-        if len(self._refused) == _SEVERAL_CHATS:
-            self.penalise(None, min(self._refused.values()))
+        self._refused_waits_s.pop(chat_key, None)
+        self._refused_waits_s[chat_key] = retry_after_s
+        if len(self._refused_waits_s) > _SEVERAL_CHATS:
+            del self._refused_waits_s[next(iter(self._refused_waits_s))]
+        if len(self._refused_waits_s) == _SEVERAL_CHATS:
+            self.penalise(None, min(self._refused_waits_s.values()))
 
     def note_passed(self) -> None:
         """The platform took something: it does not refuse the whole bot."""
-        self._refused.clear()
+        self._refused_waits_s.clear()
 
     @property
     def waiting(self) -> int:

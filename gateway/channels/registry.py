@@ -20,12 +20,12 @@ log = logging.getLogger(__name__)
 
 async def places_of(settings: Settings, database: Store) -> ChatSettingsIndex:
     """What is said of single chats, and which of them have another id by now."""
-    named = {
+    telegram_chats = {
         key: ChatSettings(chat.persona, chat.model, chat.role, chat.listen)
         for key, chat in settings.telegram.chats.items()
     }
     moves = ChatIdAliases(await database.transact(stored_moves.load_aliases, "telegram"))
-    return ChatSettingsIndex({"telegram": named}, {"telegram": moves})
+    return ChatSettingsIndex({"telegram": telegram_chats}, {"telegram": moves})
 
 
 async def open_channels(
@@ -54,7 +54,7 @@ async def open_channels(
     bots = [(None, telegram.token), *((bot.name, bot.token) for bot in telegram.accounts)]
     secret = telegram.webhook_secret
     memo = StoreChannelState(database)
-    opened: list[Channel] = []
+    channels: list[Channel] = []
     for name, token in bots:
         own = TelegramSettings(
             token=token.get_secret_value(),
@@ -74,8 +74,8 @@ async def open_channels(
         gate = RateLimiter(telegram.rate_limits)
         channel = TelegramChannel(own, gate=gate, cursor=cursor, places=places, memo=memo)
         stack.push_async_callback(channel.aclose)
-        opened.append(channel)
-    return opened
+        channels.append(channel)
+    return channels
 
 
 async def _owner_of(settings: Settings, database: Store) -> str | None:
@@ -93,8 +93,8 @@ def allowed_senders(settings: Settings, way: tuple[str, str]) -> tuple[str, ...]
     channel, account = way
     if channel != "telegram":
         return ()
-    named = {bot.name: bot.allow_from for bot in settings.telegram.accounts}
-    return named.get(account, settings.telegram.allow_from)
+    by_bot = {bot.name: bot.allow_from for bot in settings.telegram.accounts}
+    return by_bot.get(account, settings.telegram.allow_from)
 
 
 def sole_owner(owner: str | None, telegram_allow: Sequence[str]) -> str | None:

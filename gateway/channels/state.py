@@ -19,13 +19,13 @@ class InMemoryChannelState:
     """A `ChannelState` that remembers nothing over a restart."""
 
     def __init__(self) -> None:
-        self._known: dict[str, str] = {}
+        self._values: dict[str, str] = {}
 
     async def get(self, name: str) -> str | None:
-        return self._known.get(name)
+        return self._values.get(name)
 
     async def put(self, name: str, value: str) -> None:
-        self._known[name] = value
+        self._values[name] = value
 
 
 class StoreChannelState:

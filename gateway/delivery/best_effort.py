@@ -21,7 +21,7 @@ async def clear_reactions(
 ) -> None:
     """The answer stands there: its questions are done, what was said behind them is not."""
     unfinished = await database.transact(inbox.unfinished, message.route.lane)
-    await channel.answered(message, unfinished)
+    await channel.clear_reactions(message, unfinished)
 
 
 class BestEffortTasks:

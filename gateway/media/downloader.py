@@ -103,7 +103,7 @@ class MediaDownloader:
         self._busy: set[int] = set()
         self._slots = asyncio.Semaphore(AT_ONCE)
         # Files that are being fetched: a photo and the question that replies to it bring the same.
-        self._coming: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()
 
     def wrap_accept(self, accept: Accept) -> Accept:
         """`accept`, after which this looks for rows that wait."""
@@ -121,7 +121,7 @@ class MediaDownloader:
 
     async def run(self) -> None:
         """Work until cancelled; starts with what an earlier process left."""
-        await self._stored(pending_media.begin_again, time.time() + AFTER_START_S)
+        await self._transact(pending_media.begin_again, time.time() + AFTER_START_S)
         self.notify()
         rest_s: float | None = None
         async with asyncio.TaskGroup() as group:
@@ -135,9 +135,9 @@ class MediaDownloader:
                 self._news.clear()
                 if self._early:
                     self._early = False
-                    rest_s = await self._stored(pending_media.forget_early, time.time())
+                    rest_s = await self._transact(pending_media.forget_early, time.time())
                     self._early |= rest_s is not None
-                for seq in await self._stored(pending_media.rows):
+                for seq in await self._transact(pending_media.rows):
                     if seq not in self._busy:
                         self._busy.add(seq)
                         group.create_task(self._complete_message(seq), name=f"files of {seq}")
@@ -145,35 +145,35 @@ class MediaDownloader:
     async def _complete_message(self, seq: int) -> None:
         """Until the row needs nothing any more."""
         try:
-            while (row := await self._stored(pending_media.find, seq)) is not None:
+            while (row := await self._transact(pending_media.find, seq)) is not None:
                 if (media := row.awaited) is not None:
                     await self._settle(row, media)
                     continue
                 # A clock that was set back must not keep anybody waiting.
                 await asyncio.sleep(min(max(row.ready_at - time.time(), 0.0), AFTER_START_S))
-                if lane := await self._stored(pending_media.release, row):
+                if lane := await self._transact(pending_media.release, row):
                     self._wake(lane)
         finally:
             self._busy.discard(seq)
             self.notify()
 
     async def _settle(self, row: PendingMessage, media: Media) -> None:
-        letters = []
+        replies = []
         try:
-            known = await self._fetched(row, media)
+            outcome = await self._fetch_with_retries(row, media)
         except NotFetched as exc:
             log.warning("a %s of message %d is left out: %s", media.kind, row.seq, exc)
             # What is there, but was not understood, is there all the same.
-            known = replace(exc.found or media, trouble=str(exc))
+            outcome = replace(exc.media or media, trouble=str(exc))
             if not media.quoted:
                 with use_locale(self._languages.of(row.message)):
-                    text = _told(media, exc)
-                letters.append(self._letter(row.message, media, text))
-        await self._stored(pending_media.settle, row.seq, known, letters, time.time())
-        if letters:
-            self._sender.wake(letters[0].route.lane)
+                    text = _failure_notice(media, exc)
+                replies.append(self._letter(row.message, media, text))
+        await self._transact(pending_media.settle, row.seq, outcome, replies, time.time())
+        if replies:
+            self._sender.wake(replies[0].route.lane)
 
-    async def _fetched(self, row: PendingMessage, media: Media) -> Media:
+    async def _fetch_with_retries(self, row: PendingMessage, media: Media) -> Media:
         """The file, there. Raises `NotFetched` when it is out of reach."""
         for wait_s in (*self._waits_s, None):
             trying = asyncio.create_task(self._try(row, media))
@@ -209,17 +209,17 @@ class MediaDownloader:
         workspace = self._inboxes.workspace.resolve()
         folder = workspace / self._inboxes.inbox(message).relative_to(self._inboxes.workspace)
         path = folder / storage_name(media, message.account)
-        async with self._coming.setdefault(path, asyncio.Lock()), self._slots:
-            found = await self._local_copy(channel, row.seq, media, path, workspace)
+        async with self._locks.setdefault(path, asyncio.Lock()), self._slots:
+            local = await self._local_copy(channel, row.seq, media, path, workspace)
         try:
             # Nobody else's file waits for it: this may take minutes.
             return (
-                await self._transcribe(found, workspace / (found.path or ""))
+                await self._transcribe(local, workspace / (local.path or ""))
                 if self._transcribe
-                else found
+                else local
             )
         except NotFetched as exc:
-            exc.found = found
+            exc.media = local
             raise
 
     async def _local_copy(
@@ -228,23 +228,23 @@ class MediaDownloader:
         """The file at `path` or beside it, fetched unless it came before."""
         from gateway.media.storage import discard, has_room, store_upload, with_file_facts
 
-        path, found = await asyncio.to_thread(_place, media, path, workspace)
-        if found is not None:
-            return found
+        path, existing = await asyncio.to_thread(_place, media, path, workspace)
+        if existing is not None:
+            return existing
         if not has_room(path.parent, media.size_bytes or self._limit_bytes):
             raise NotFetched(_FULL)
-        if await self._stored(pending_media.is_forgotten, seq):
+        if await self._transact(pending_media.is_forgotten, seq):
             raise NotFetched(_FORGOTTEN)
         await store_upload(
             path, workspace, lambda file: channel.fetch(media, file, self._limit_bytes)
         )
         # Looked at once it lies there: a deletion that comes after this finds it.
-        if await self._stored(pending_media.is_forgotten, seq):
+        if await self._transact(pending_media.is_forgotten, seq):
             await asyncio.to_thread(discard, path)
             raise NotFetched(_FORGOTTEN)
         return await asyncio.to_thread(with_file_facts, media, path, workspace)
 
-    async def _stored(
+    async def _transact(
         self, work: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
         """The work's result, however long the database refuses."""
@@ -265,15 +265,17 @@ class MediaDownloader:
         )
 
 
-def _told(media: Media, why: NotFetched) -> str:
+def _failure_notice(media: Media, why: NotFetched) -> str:
     what = (
         escape_markdown(media.name)
         if media.name
         else t(_CALLED.get(media.kind, _CALLED["document"]))
     )
-    if why.found is not None:
-        return t("⚠️ I can't transcribe {what}: {why}.", what=what, why=escape_markdown(why.told))
-    return t("⚠️ I can't download {what}: {why}.", what=what, why=escape_markdown(why.told))
+    if why.media is not None:
+        return t(
+            "⚠️ I can't transcribe {what}: {why}.", what=what, why=escape_markdown(why.translated)
+        )
+    return t("⚠️ I can't download {what}: {why}.", what=what, why=escape_markdown(why.translated))
 
 
 def _place(media: Media, path: Path, workspace: Path) -> tuple[Path, Media | None]:
@@ -281,23 +283,23 @@ def _place(media: Media, path: Path, workspace: Path) -> tuple[Path, Media | Non
     from gateway.media.storage import places
 
     for at in places(path):
-        found = _known(media, at, workspace)
-        if found is not None or not os.path.lexists(at):
+        existing = _existing_file(media, at, workspace)
+        if existing is not None or not os.path.lexists(at):
             break
-    return at, found
+    return at, existing
 
 
-def _known(media: Media, path: Path, workspace: Path) -> Media | None:
+def _existing_file(media: Media, path: Path, workspace: Path) -> Media | None:
     """The file, if it came before."""
     from gateway.media.storage import with_file_facts
 
     try:
-        found = with_file_facts(media, path, workspace)
+        file = with_file_facts(media, path, workspace)
     except OSError:
         return None
-    if media.size_bytes not in (None, found.size_bytes):
+    if media.size_bytes not in (None, file.size_bytes):
         return None
     with suppress(OSError):
         # It was sent again: it is kept for as long as if it were new.
         os.utime(path, follow_symlinks=False)
-    return found
+    return file

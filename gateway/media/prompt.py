@@ -46,6 +46,6 @@ def _line(media: Media) -> str:
     if media.trouble:
         what += f"; it cannot be {'used' if not media.path else 'heard'}: {media.trouble}"
     if media.words:
-        spoken = media.kind in _LOUD
-        what += f'; transcription: "{media.words}"' if spoken else f": {media.words}"
+        is_spoken = media.kind in _LOUD
+        what += f'; transcription: "{media.words}"' if is_spoken else f": {media.words}"
     return f"[{what}]"

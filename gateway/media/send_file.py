@@ -41,7 +41,7 @@ def file_sender(
     message = claim.messages[-1]
     route = message.route
 
-    async def send(parcel: FileDelivery, call: CallContext) -> str:
+    async def send(request: FileDelivery, call: CallContext) -> str:
         channel = renderer.channel(route)
         if channel is None or not isinstance(channel, SupportsMedia):
             return load_prompt("sent_nowhere")
@@ -49,14 +49,14 @@ def file_sender(
         limit = channel.file_limit_bytes
         files: list[OutboundFile] = []
         try:
-            for path in parcel.paths:
-                kept = await asyncio.to_thread(snapshot_file, path, folder, limit)
-                files.append(replace(kept, name=renderer.clean(kept.name)))
+            for path in request.paths:
+                snapshot = await asyncio.to_thread(snapshot_file, path, folder, limit)
+                files.append(replace(snapshot, name=renderer.clean(snapshot.name)))
         except BaseException:
             delete_snapshots(files)
             raise
-        caption = defuse_answer(renderer.clean(parcel.caption), exposure)
-        letter = OutgoingReply(
+        caption = defuse_answer(renderer.clean(request.caption), exposure)
+        reply = OutgoingReply(
             delivery_id=f"file:{claim.turn}:{secrets.token_hex(8)}",
             route=route,
             parts=_parts(files, renderer.render(route, caption) if caption else ()),
@@ -65,7 +65,7 @@ def file_sender(
             taint=exposure.taint,
             is_read=True,
         )
-        await database.transact(outbox.put, None, [letter], time.time())
+        await database.transact(outbox.put, None, [reply], time.time())
         sender.wake(route.lane)
         return render_prompt("sent_files", names=", ".join(file.name for file in files))
 

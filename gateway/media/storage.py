@@ -60,12 +60,12 @@ def storage_name(media: Media, account: str) -> str:
 
     What follows the first letters of the name tells it from all others.
     """
-    told = f"{account}:{media.unique or media.remote}:{media.kind}"
-    mark = hashlib.sha256(told.encode(errors="surrogatepass")).hexdigest()[:_MARK_DIGITS]
-    given = _UNSAFE.sub("_", (media.name or "").rpartition("/")[2]).strip(" .-")
-    stem, dot, ending = given.rpartition(".")
+    identity = f"{account}:{media.unique or media.remote}:{media.kind}"
+    mark = hashlib.sha256(identity.encode(errors="surrogatepass")).hexdigest()[:_MARK_DIGITS]
+    base = _UNSAFE.sub("_", (media.name or "").rpartition("/")[2]).strip(" .-")
+    stem, dot, ending = base.rpartition(".")
     if not dot or not ending.isalnum() or len(ending) > 10:
-        stem, ending = given, _ENDINGS.get(media.media_type or "", "").lstrip(".")
+        stem, ending = base, _ENDINGS.get(media.media_type or "", "").lstrip(".")
     stem = stem[:_NAME_CHARS].encode()[:_NAME_BYTES].decode(errors="ignore")
     stem = stem.strip(" .-") or media.kind
     return f"{stem}-{mark}.{ending}" if ending else f"{stem}-{mark}"
@@ -95,7 +95,7 @@ async def store_upload(
     Raises `OSError`, and what `pour` raises.
     """
     part = path.with_name(f".{path.name}.part")
-    file = await asyncio.to_thread(_opened, part)
+    file = await asyncio.to_thread(_open_part, part)
     try:
         await pour(file)
         await file_io.in_thread(lambda: _keep(file, part, path, workspace))
@@ -158,7 +158,7 @@ def told_size(size_bytes: int) -> str:
     return f"{size_bytes / 2**20:.1f} MB" if size_bytes >= 2**20 else f"{size_bytes / 2**10:.0f} KB"
 
 
-def _opened(part: Path) -> BinaryIO:
+def _open_part(part: Path) -> BinaryIO:
     with open_folder_beneath(part.parent, create=True) as folder:
         return open(os.open(part.name, _WRITTEN, 0o600, dir_fd=folder), "wb")
 

@@ -62,11 +62,13 @@ class Transcriber:
             raise NotFetched(_TOO_LARGE, limit=LIMIT_BYTES // 2**20)
         async with self._slots:
             text = await self._ask(path)
-        words, model = (
+        transcript, model = (
             safe_text(text.strip())[:_TEXT_CHARS],
             f"transcription/{self._settings.model}",
         )
-        return replace(media, words=words, heard_by=model, heard_nano=self._cost(media.seconds))
+        return replace(
+            media, words=transcript, heard_by=model, heard_nano=self._cost(media.seconds)
+        )
 
     def _cost(self, seconds: int | None) -> int | None:
         """Nano-dollars; None when nobody knows the price or the length."""
@@ -118,10 +120,10 @@ class Transcriber:
 
 def _text_of(body: bytes) -> str:
     try:
-        found: Any = json.loads(body)
+        data: Any = json.loads(body)
     except ValueError:
-        found = None
-    text = found.get("text") if isinstance(found, dict) else None
+        data = None
+    text = data.get("text") if isinstance(data, dict) else None
     if not isinstance(text, str):
         raise NotFetched(_ODD)
     return text

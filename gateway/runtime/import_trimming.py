@@ -54,9 +54,9 @@ def hidden(package: str) -> Iterator[None]:
 def drop_docstrings(library: ModuleType) -> None:
     """Let go of the documentation that its classes carry: of python-telegram-bot 0.7 MB, whose
     place is taken by what is imported next."""
-    for thing in vars(library).values():
-        if isinstance(thing, type) and thing.__module__.startswith(f"{library.__name__}."):
-            thing.__doc__ = None
+    for member in vars(library).values():
+        if isinstance(member, type) and member.__module__.startswith(f"{library.__name__}."):
+            member.__doc__ = None
 
 
 _SOURCES = ("aws", "azure", "cli", "gcp", "json", "nested_secrets", "pyproject", "toml", "yaml")
@@ -68,9 +68,9 @@ class _Unused(ModuleType):
     def __getattr__(self, name: str) -> type:
         if name.startswith("__"):
             raise AttributeError(name)
-        made = type(name, (_NotUsed,), {})
-        setattr(self, name, made)
-        return made
+        placeholder = type(name, (_NotUsed,), {})
+        setattr(self, name, placeholder)
+        return placeholder
 
 
 class _NotUsed:

@@ -93,7 +93,7 @@ class DataDir:
         return self.root / "undo"
 
     @property
-    def tried(self) -> Path:
+    def sandbox_cache(self) -> Path:
         """What became of trying each sandbox."""
         return self.root / "sandbox.json"
 
@@ -108,7 +108,7 @@ class DataDir:
         return (
             *(self.config, self.draft, self.last_good_config, self.trusted, self.secrets),
             *(self.socket, self.lock, self.backups),
-            *(self.logs, self.audit, self.tried, self.agents, self.commands, self.undo),
+            *(self.logs, self.audit, self.sandbox_cache, self.agents, self.commands, self.undo),
             self.long_work,
         )
 
@@ -124,11 +124,11 @@ class DataDir:
                 ) from None
 
 
-def find_data_dir(environ: Mapping[str, str], named: Path | None = None) -> DataDir:
-    """`named`, else `KORE_HOME`, else `~/.kore`; always absolute."""
+def find_data_dir(environ: Mapping[str, str], home: Path | None = None) -> DataDir:
+    """`home`, else `KORE_HOME`, else `~/.kore`; always absolute."""
     try:
-        chosen = named or Path(environ.get("KORE_HOME") or "~/.kore")
-        return DataDir(Path(os.path.abspath(chosen.expanduser())))
+        folder = home or Path(environ.get("KORE_HOME") or "~/.kore")
+        return DataDir(Path(os.path.abspath(folder.expanduser())))
     except RuntimeError:
         raise ConfigError("no home folder is known; set KORE_HOME to the folder to use") from None
 

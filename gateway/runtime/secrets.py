@@ -27,18 +27,18 @@ def secret_values(settings: Settings, environ: Mapping[str, str]) -> frozenset[s
     variables = [name for vendor in VENDORS.values() for name in vendor.key_variables]
     if settings.store.encryption_key_env:
         variables.append(settings.store.encryption_key_env)
-    found = {*_walk(settings), *settings.hidden, *(environ.get(name, "") for name in variables)}
+    values = {*_walk(settings), *settings.hidden, *(environ.get(name, "") for name in variables)}
     bots = (settings.telegram.token, *(bot.token for bot in settings.telegram.accounts))
-    found |= {token.get_secret_value().partition(":")[2] for token in bots}
-    return frozenset(text for text in found if text and text.lower() not in PLACEHOLDERS)
+    values |= {token.get_secret_value().partition(":")[2] for token in bots}
+    return frozenset(text for text in values if text and text.lower() not in PLACEHOLDERS)
 
 
 def describe(settings: Settings) -> dict[str, Any]:
     """The settings as JSON values, with secrets as stars."""
     from gateway.config.secret_keys import masked
 
-    shown: dict[str, Any] = masked(settings.model_dump(mode="json"))
-    return shown
+    values: dict[str, Any] = masked(settings.model_dump(mode="json"))
+    return values
 
 
 def _walk(value: Any) -> Iterator[str]:

@@ -17,9 +17,9 @@ def ensure_workspace(path: Path) -> bool:
 
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         # Whole or not at all: what is half there would be taken for the user's own.
-        fresh = Path(mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-        _copy(starter(), fresh)
-        fresh.rename(path)
+        new_folder = Path(mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+        _copy(starter(), new_folder)
+        new_folder.rename(path)
     except OSError as exc:
         raise ConfigError(
             f"agent.workspace: {path} cannot be made: {exc.strerror}",

@@ -44,16 +44,16 @@ class _Due:
     late: bool
 
 
-def fire_due(tx: Transaction, house: JobContext, now: float) -> FiredJobs:
+def fire_due(tx: Transaction, context: JobContext, now: float) -> FiredJobs:
     fired = FiredJobs()
-    found = jobs.due(tx, house.open_channels, now, _BATCH)
-    for job in found:
-        with use_locale(house.languages.of_route(job.route)):
+    due_jobs = jobs.due(tx, context.open_channels, now, _BATCH)
+    for job in due_jobs:
+        with use_locale(context.languages.of_route(job.route)):
             try:
-                _fire(tx, house, job, now, fired)
+                _fire(tx, context, job, now, fired)
             except KoreError as exc:
                 _fail(tx, job, exc)
-    fired.more = len(found) == _BATCH
+    fired.more = len(due_jobs) == _BATCH
     return fired
 
 
@@ -85,56 +85,56 @@ def _fail(tx: Transaction, job: Job, why: KoreError) -> None:
     jobs.set_state(tx, job.id, "failed", str(why))
 
 
-def _fire(tx: Transaction, house: JobContext, job: Job, now: float, fired: FiredJobs) -> None:
-    if not house.rules.access.is_allowed(job.message):
+def _fire(tx: Transaction, context: JobContext, job: Job, now: float, fired: FiredJobs) -> None:
+    if not context.rules.access.is_allowed(job.message):
         log.warning("job %d is paused: %s is not let in any more", job.id, job.principal)
         jobs.set_state(tx, job.id, "paused", t("its creator no longer has access"))
         return
     assert job.slot_at is not None, "what is due has a slot"
     rule = Recurrence.stored(job.rule, job.zone)
     zone, hours = jobs.clock_of(tx, job.route)
-    zone = zone or house.schedule.zone or job.zone
+    zone = zone or context.schedule.zone or job.zone
     until = None
     if not job.urgent:
-        until = quiet_until(hours or house.schedule.quiet_hours, zone, now)
+        until = quiet_until(hours or context.schedule.quiet_hours, zone, now)
     if until is not None and job.kind != "heartbeat":
         jobs.hold(tx, job.id, until)
         return
-    due = _chosen(job, rule, now)
-    for slot in due.missed:
+    slots_due = _choose_slots(job, rule, now)
+    for slot in slots_due.missed:
         jobs.begin(tx, job, slot, "missed", now)
-    if until is None and not _is_idle(house, job):
-        for slot in due.slots:
-            late = _lateness(due, slot, job.zone)
-            _begin(tx, house, job, (slot, late), now, fired)
-        if due.missed and not due.slots:
-            _tell_missed(tx, house, job, due, now, fired)
+    if until is None and not _is_idle(context, job):
+        for slot in slots_due.slots:
+            lateness = _lateness(slots_due, slot, job.zone)
+            _begin(tx, context, job, (slot, lateness), now, fired)
+        if slots_due.missed and not slots_due.slots:
+            _tell_missed(tx, context, job, slots_due, now, fired)
     jobs.advance(tx, job.id, rule.after(max(now, job.slot_at), job.created_at))
 
 
-def _chosen(job: Job, rule: Recurrence, now: float) -> _Due:
+def _choose_slots(job: Job, rule: Recurrence, now: float) -> _Due:
     """By the job's rule: what is late is skipped, made good once, or all of it."""
     assert job.slot_at is not None, "what is due has a slot"
     slots = rule.slots(job.slot_at, now, job.created_at, CATCH_UP_MOST)
-    late = now - slots[-1] > ON_TIME_S
+    is_late = now - slots[-1] > ON_TIME_S
     if job.catch_up == "all":
-        return _Due(tuple(slots), (), late)
+        return _Due(tuple(slots), (), is_late)
     # What quiet hours have held is not lost, whatever the rule says of down time.
-    if job.catch_up == "skip" and late and not job.held:
-        return _Due((), tuple(slots), late)
-    return _Due((slots[-1],), tuple(slots[:-1]), late)
+    if job.catch_up == "skip" and is_late and not job.held:
+        return _Due((), tuple(slots), is_late)
+    return _Due((slots[-1],), tuple(slots[:-1]), is_late)
 
 
 def _begin(
     tx: Transaction,
-    house: JobContext,
+    context: JobContext,
     job: Job,
-    told: tuple[int, str],
+    slot_with_lateness: tuple[int, str],
     now: float,
     fired: FiredJobs,
 ) -> None:
-    """One slot; `told` is it, and what is said of its being late."""
-    slot, late = told
+    """Run one slot; with it comes the sentence that says how late it is."""
+    slot, late = slot_with_lateness
     if job.kind != "reminder" and jobs.is_under_way(tx, job):
         if jobs.begin(tx, job, slot, "missed", now):
             jobs.ended(tx, job.id, slot, "missed", t("the previous run was still in progress"))
@@ -142,10 +142,10 @@ def _begin(
     if not jobs.begin(tx, job, slot, "ran" if job.kind == "reminder" else "begun", now):
         return
     if job.kind == "reminder":
-        if _is_unheard(tx, house, job, now):
+        if _is_unheard(tx, context, job, now):
             return
         text = quiet(f"⏰ {job.message.content}", job.taint) + (f"\n\n{late}" if late else "")
-        parts = house.renderer.render(job.route, text)
+        parts = context.renderer.render(job.route, text)
         letter = OutgoingReply(job.event(slot), job.route, parts, "notice", taint=job.taint)
         outbox.put(tx, None, [letter], now)
         fired.mail.add(job.route.lane)
@@ -167,7 +167,7 @@ def _ask(tx: Transaction, job: Job, slot: int, late: str, now: float) -> None:
     message = job.message
     content = f"{message.content}\n\n{late}" if late else message.content
     options = {**message.options, **({"session": session} if session else {})}
-    asked = replace(
+    question = replace(
         message,
         event_id=job.event(slot),
         content=content,
@@ -176,7 +176,7 @@ def _ask(tx: Transaction, job: Job, slot: int, late: str, now: float) -> None:
         lane=job.lane,
         options=options,
     )
-    inbox.accept(tx, InboxBatch(asked.channel, asked.account, now), [InboxEntry(asked)])
+    inbox.accept(tx, InboxBatch(question.channel, question.account, now), [InboxEntry(question)])
 
 
 def _is_unheard(tx: Transaction, house: JobContext, job: Job, now: float) -> bool:
@@ -191,21 +191,21 @@ def _is_unheard(tx: Transaction, house: JobContext, job: Job, now: float) -> boo
 
 
 def _tell_missed(
-    tx: Transaction, house: JobContext, job: Job, due: _Due, now: float, fired: FiredJobs
+    tx: Transaction, context: JobContext, job: Job, slots_due: _Due, now: float, fired: FiredJobs
 ) -> None:
-    n = len(due.missed)
+    n = len(slots_due.missed)
     text = plural(
         n,
         "⏰ Missed while I was not running: job {job}, {title}, due {when}.",
         "⏰ Missed while I was not running: job {job}, {title}, {n} times, last due {when}.",
         job=job.id,
         title=escape_markdown(title(job)),
-        when=local_time(due.missed[-1], job.zone),
+        when=local_time(slots_due.missed[-1], job.zone),
     )
-    parts = house.renderer.render(job.route, text)
-    name = f"{job.event(due.missed[-1])}:missed"
-    letter = OutgoingReply(name, job.route, parts, "notice", taint=job.taint)
-    outbox.put(tx, None, [letter], now)
+    parts = context.renderer.render(job.route, text)
+    name = f"{job.event(slots_due.missed[-1])}:missed"
+    reply = OutgoingReply(name, job.route, parts, "notice", taint=job.taint)
+    outbox.put(tx, None, [reply], now)
     fired.mail.add(job.route.lane)
 
 
@@ -214,14 +214,14 @@ def _is_idle(house: JobContext, job: Job) -> bool:
     return job.kind == "heartbeat" and not has_work(house.workspace)
 
 
-def _lateness(due: _Due, slot: int, zone: str) -> str:
+def _lateness(slots_due: _Due, slot: int, zone: str) -> str:
     """What is said of a slot that was not met in time."""
-    if not due.late and slot == due.slots[-1] and not due.missed:
+    if not slots_due.late and slot == slots_due.slots[-1] and not slots_due.missed:
         return ""
-    if slot != due.slots[-1] or not due.missed:
+    if slot != slots_due.slots[-1] or not slots_due.missed:
         return t("(was due {when})", when=local_time(slot, zone))
     return plural(
-        len(due.missed),
+        len(slots_due.missed),
         "(was due {when}; {n} before it was missed)",
         "(was due {when}; {n} before it were missed)",
         when=local_time(slot, zone),

@@ -44,15 +44,15 @@ def ensure_heartbeat_job(
 ) -> None:
     """The heartbeat is a job like others, as long as the settings want one and it is known where
     the owner reads."""
-    known = jobs.made(tx, _MADE_BY)
+    existing = jobs.made(tx, _MADE_BY)
     minutes = schedule.heartbeat_minutes
     route = chats.private_route(tx, owner) if owner and minutes else None
-    if known is not None and (
-        route is None or (known.rule, known.route) != (f"every {(minutes or 0) * 60}", route)
+    if existing is not None and (
+        route is None or (existing.rule, existing.route) != (f"every {(minutes or 0) * 60}", route)
     ):
-        jobs.remove(tx, known)
-        known = None
-    if route is None or known is not None or owner is None or minutes is None:
+        jobs.remove(tx, existing)
+        existing = None
+    if route is None or existing is not None or owner is None or minutes is None:
         return
     message = InboundMessage(
         *(route.channel, route.account, route.chat_id),

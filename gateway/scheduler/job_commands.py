@@ -50,14 +50,14 @@ def handle_chat(
         if action in ("zone", "quiet"):
             return _set_clock(tx, timetable, message, action, rest.strip())
         if action in ("add", "ask") and rest.strip():
-            chosen = sessions.chosen_mode(tx, session) if session else None
-            mode = timetable.context.rules.mode(message, chosen)
-            maker = JobAuthor(message, mode, f"m:{message.channel}:{message.account}:"
+            mode_set = sessions.chosen_mode(tx, session) if session else None
+            mode = timetable.context.rules.mode(message, mode_set)
+            author = JobAuthor(message, mode, f"m:{message.channel}:{message.account}:"
                           f"{message.event_id}", time.time())  # fmt: skip
-            wish = replace(wish_of(rest), prompt=action == "ask")
-            said = job_editor.create_job(tx, timetable.context, maker, wish)
+            request = replace(parse_request(rest), prompt=action == "ask")
+            answer = job_editor.create_job(tx, timetable.context, author, request)
             timetable.notify_changed()
-            return escape_markdown(said)
+            return escape_markdown(answer)
         if action in (*_CHANGES, "run"):
             number = int(rest) if rest.strip().isdecimal() else None
             job = job_editor.find(tx, timetable.context, message, number)
@@ -96,86 +96,86 @@ def change_from_cli(tx: Transaction, timetable: JobNotifier, number: int, change
 
 
 def handle_tool(
-    tx: Transaction, timetable: JobNotifier, claim: TurnClaim, wish: JobRequest
+    tx: Transaction, timetable: JobNotifier, claim: TurnClaim, request: JobRequest
 ) -> ToolResult:
     """For the model, in the name of whoever speaks. Raises `KoreError`."""
     with use_locale(ENGLISH):
-        return _appoint(tx, timetable, claim, wish)
+        return _handle_tool(tx, timetable, claim, request)
 
 
-def _appoint(
-    tx: Transaction, timetable: JobNotifier, claim: TurnClaim, wish: JobRequest
+def _handle_tool(
+    tx: Transaction, timetable: JobNotifier, claim: TurnClaim, request: JobRequest
 ) -> ToolResult:
     message = claim.messages[-1]
     if message.job is not None:
         raise ToolError("A scheduled job makes and changes no jobs: ask the person to.")
-    if wish.action == "list":
-        seen = job_editor.visible(tx, timetable.context, message)
+    if request.action == "list":
+        visible_jobs = job_editor.visible(tx, timetable.context, message)
         taint = PRIVATE.union(*(taint_of_text(",".join(job.message.options.get("taint", ())))
-                                for job in seen))  # fmt: skip
-        told = "\n".join(job_text.line(tx, job) for job in seen)
-        return ToolResult(told or "There are no jobs.", taint=taint)
-    if wish.action != "add":
-        job = job_editor.find(tx, timetable.context, message, wish.number)
-        return ToolResult(_change(tx, timetable, job, wish.action))
-    step = turns.step_of_call(tx, claim.turn, wish.call)
+                                for job in visible_jobs))  # fmt: skip
+        listing = "\n".join(job_text.line(tx, job) for job in visible_jobs)
+        return ToolResult(listing or "There are no jobs.", taint=taint)
+    if request.action != "add":
+        job = job_editor.find(tx, timetable.context, message, request.number)
+        return ToolResult(_change(tx, timetable, job, request.action))
+    step = turns.step_of_call(tx, claim.turn, request.call)
     mode = timetable.context.rules.mode(message, claim.mode)
-    maker = JobAuthor(message, mode, f"t:{claim.turn}:{step}", time.time(), by_model=True)
-    said = job_editor.create_job(tx, timetable.context, maker, wish)
+    author = JobAuthor(message, mode, f"t:{claim.turn}:{step}", time.time(), by_model=True)
+    answer = job_editor.create_job(tx, timetable.context, author, request)
     timetable.notify_changed()
-    return ToolResult(said)
+    return ToolResult(answer)
 
 
 def all_facts(tx: Transaction) -> list[dict[str, Any]]:
     return [job_text.facts(tx, job) for job in jobs.listed(tx, None, None)]
 
 
-def wish_of(text: str) -> JobRequest:
+def parse_request(text: str) -> JobRequest:
     """Options in front, then when, then what. Raises `KoreError`."""
-    wish = JobRequest("add")
-    while found := _FLAG.match(text):
-        name, value = found[1], found[2] or ""
+    request = JobRequest("add")
+    while match := _FLAG.match(text):
+        name, value = match[1], match[2] or ""
         if name in ("urgent", "own"):
             # What follows belongs to the time already.
-            text = text[found.end(1) :].lstrip()
-            wish = replace(
-                wish, urgent=wish.urgent or name == "urgent", own=wish.own or name == "own"
+            text = text[match.end(1) :].lstrip()
+            request = replace(
+                request, urgent=request.urgent or name == "urgent", own=request.own or name == "own"
             )
             continue
-        text = text[found.end() :]
+        text = text[match.end() :]
         if name == "zone":
-            wish = replace(wish, zone=zone_of(value).key)
+            request = replace(request, zone=zone_of(value).key)
         elif value in CATCH_UPS:
-            wish = replace(wish, catch_up=next(one for one in CATCH_UPS if one == value))
+            request = replace(request, catch_up=next(one for one in CATCH_UPS if one == value))
         else:
-            told = t("--catch-up: found {found!r}, expected skip, once or all", found=value)
-            raise KoreError(told)
+            message = t("--catch-up: found {found!r}, expected skip, once or all", found=value)
+            raise KoreError(message)
     if unknown := _OPTION.match(text):
-        told = t(
+        message = t(
             "unknown option {found!r}; expected --urgent, --own, --zone or --catch-up",
             found=unknown[0][:40],
         )
-        raise KoreError(told)
-    return replace(wish, when=text)
+        raise KoreError(message)
+    return replace(request, when=text)
 
 
 def choices(
     tx: Transaction, timetable: JobNotifier, message: InboundMessage
 ) -> list[tuple[str, str]]:
     """Labels and arguments: what can be done with each of the first jobs that are listed."""
-    found = []
+    buttons = []
     for job in job_editor.visible(tx, timetable.context, message)[:_BUTTON_JOBS]:
         if job.state == "on":
-            found.append((t("Pause {n}", n=job.id), f"pause {job.id}"))
+            buttons.append((t("Pause {n}", n=job.id), f"pause {job.id}"))
         else:
-            found.append((t("Resume {n}", n=job.id), f"resume {job.id}"))
-        found.append((t("Remove {n}", n=job.id), f"remove {job.id}"))
-    return found
+            buttons.append((t("Resume {n}", n=job.id), f"resume {job.id}"))
+        buttons.append((t("Remove {n}", n=job.id), f"remove {job.id}"))
+    return buttons
 
 
 def _list(tx: Transaction, timetable: JobNotifier, message: InboundMessage) -> str:
-    seen = job_editor.visible(tx, timetable.context, message)
-    lines = [job_text.line(tx, job, escape_markdown) for job in seen]
+    visible_jobs = job_editor.visible(tx, timetable.context, message)
+    lines = [job_text.line(tx, job, escape_markdown) for job in visible_jobs]
     zone = job_editor.zone_for(tx, timetable.context, message)
     _, hours = jobs.clock_of(tx, message.route)
     hours = hours or timetable.context.schedule.quiet_hours
@@ -193,7 +193,7 @@ def _set_clock(
         raise KoreError(t("only the owner can set this for a group"))
     if column == "zone":
         jobs.set_clock(tx, message.route, "zone", zone_of(value).key if value else None)
-        return _zone_told(tx, timetable, message)
+        return _describe_zone(tx, timetable, message)
     if value and value != "off" and not QUIET.fullmatch(value):
         raise KoreError(t("quiet: found {found!r}, expected 22:00-07:00 or off", found=value[:40]))
     jobs.set_clock(tx, message.route, "quiet", value or None)
@@ -202,26 +202,26 @@ def _set_clock(
     return t("Quiet hours {hours}.", hours=hours) if hours != "off" else t("No quiet hours here.")
 
 
-def _zone_told(tx: Transaction, timetable: JobNotifier, message: InboundMessage) -> str:
+def _describe_zone(tx: Transaction, timetable: JobNotifier, message: InboundMessage) -> str:
     """The zone that holds now, and the jobs that keep the one they were made in."""
     zone = job_editor.zone_for(tx, timetable.context, message)
-    seen = job_editor.visible(tx, timetable.context, message)
+    visible_jobs = job_editor.visible(tx, timetable.context, message)
     older = [
         job
-        for job in seen
+        for job in visible_jobs
         if job.zone != zone
         and job.state in ("on", "paused")
         and job.rule.startswith(("cron ", "days "))
     ]
-    told = t("Time zone {zone}.", zone=zone)
+    sentence = t("Time zone {zone}.", zone=zone)
     if not older:
-        return told
+        return sentence
     lines = [job_text.line(tx, job, escape_markdown) for job in older]
-    kept = t(
+    notice = t(
         "These jobs keep the time zone they were created in; to change one, remove it "
         "and add it again:"
     )
-    return "\n".join([told, kept, *lines])
+    return "\n".join([sentence, notice, *lines])
 
 
 def _change(tx: Transaction, timetable: JobNotifier, job: Job, action: str) -> str:
@@ -231,9 +231,9 @@ def _change(tx: Transaction, timetable: JobNotifier, job: Job, action: str) -> s
         return t("Running job {job} now.", job=job.id)
     if action not in _CHANGES:
         raise KoreError(t("unknown action {action!r}", action=action))
-    said = job_editor.change_job(tx, job, action, time.time())
+    answer = job_editor.change_job(tx, job, action, time.time())
     timetable.notify_changed()
-    return said
+    return answer
 
 
 def _terminal(tx: Transaction, timetable: JobNotifier) -> InboundMessage:

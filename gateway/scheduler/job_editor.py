@@ -54,49 +54,49 @@ class JobAuthor:
     by_model: bool = False
 
 
-def create_job(tx: Transaction, house: JobContext, maker: JobAuthor, wish: JobRequest) -> str:
+def create_job(tx: Transaction, context: JobContext, author: JobAuthor, request: JobRequest) -> str:
     """Make a job; returns what is said of it. A call that is made again makes no second one.
     Raises `KoreError`."""
-    if known := jobs.made(tx, maker.made_by):
-        return made(known)
-    if maker.message.route.lane.startswith(ONCE):
+    if existing := jobs.made(tx, author.made_by):
+        return describe_new_job(existing)
+    if author.message.route.lane.startswith(ONCE):
         # Its terminal is gone when the time has come.
-        told = delivery_route(tx, house.rules.access.owner_id, maker.now)
-        maker = replace(maker, message=told)
-    zone = wish.zone or zone_for(tx, house, maker.message)
+        route_message = delivery_route(tx, context.rules.access.owner_id, author.now)
+        author = replace(author, message=route_message)
+    zone = request.zone or zone_for(tx, context, author.message)
     zone_of(zone)
-    reading = parse_time(wish.when, zone, maker.now)
+    reading = parse_time(request.when, zone, author.now)
     rule, behind = reading.rule, reading.rest
-    text = wish.text or behind
-    if wish.text and behind:
-        words = t("when: unexpected {behind!r} after the time", behind=behind[:60])
-        raise KoreError(words)
-    _check(tx, house, maker, rule, text)
-    began = int(maker.now)
-    first = rule.after(maker.now, began)
+    text = request.text or behind
+    if request.text and behind:
+        message = t("when: unexpected {behind!r} after the time", behind=behind[:60])
+        raise KoreError(message)
+    _check(tx, context, author, rule, text)
+    began = int(author.now)
+    first = rule.after(author.now, began)
     if first is None:
         when = local_time(int(rule.spec), rule.zone) if rule.kind == "at" else rule.spec
         raise KoreError(t("when: {when} is in the past", when=when))
     job = Job(
         id=0,
-        made_by=maker.made_by,
-        kind="prompt" if wish.prompt else "reminder",
-        message=_template(maker, wish, text),
-        principal=maker.message.principal,
+        made_by=author.made_by,
+        kind="prompt" if request.prompt else "reminder",
+        message=_template(author, request, text),
+        principal=author.message.principal,
         rule=str(rule),
         zone=rule.zone,
-        catch_up=wish.catch_up,
-        urgent=wish.urgent,
-        own=wish.own,
+        catch_up=request.catch_up,
+        urgent=request.urgent,
+        own=request.own,
         slot_at=first,
         due_at=first,
         created_at=began,
     )
-    said = made(jobs.put(tx, job))
-    return f"{said}\n({reading.note})" if reading.note else said
+    answer = describe_new_job(jobs.put(tx, job))
+    return f"{answer}\n({reading.note})" if reading.note else answer
 
 
-def made(job: Job) -> str:
+def describe_new_job(job: Job) -> str:
     """What is said of a new one."""
     assert job.slot_at is not None, "a new job has a slot"
     when = local_time(job.slot_at, job.zone)
@@ -111,15 +111,15 @@ def made(job: Job) -> str:
     )
 
 
-def zone_for(tx: Transaction, house: JobContext, message: InboundMessage) -> str:
+def zone_for(tx: Transaction, context: JobContext, message: InboundMessage) -> str:
     """The chat's own, that of the owner's USER.md, the setting's, the machine's."""
-    chosen, _ = jobs.clock_of(tx, message.route)
-    if chosen is not None and is_zone(chosen):
-        return chosen
-    told = None
-    if house.rules.access.is_private_owner(message):
-        told = zone_in_file(Path(house.workspace) / "USER.md")
-    return told or house.schedule.zone or own_zone()
+    own, _ = jobs.clock_of(tx, message.route)
+    if own is not None and is_zone(own):
+        return own
+    profile_zone = None
+    if context.rules.access.is_private_owner(message):
+        profile_zone = zone_in_file(Path(context.workspace) / "USER.md")
+    return profile_zone or context.schedule.zone or own_zone()
 
 
 def visible(tx: Transaction, house: JobContext, message: InboundMessage) -> list[Job]:
@@ -131,13 +131,13 @@ def visible(tx: Transaction, house: JobContext, message: InboundMessage) -> list
     return jobs.listed(tx, message.principal, None)
 
 
-def find(tx: Transaction, house: JobContext, message: InboundMessage, number: int | None) -> Job:
+def find(tx: Transaction, context: JobContext, message: InboundMessage, number: int | None) -> Job:
     """One that whoever speaks may change. Raises `KoreError`."""
-    seen: Sequence[Job] = visible(tx, house, message)
-    job = next((one for one in seen if one.id == number), None)
+    visible_jobs: Sequence[Job] = visible(tx, context, message)
+    job = next((one for one in visible_jobs if one.id == number), None)
     if job is None:
         raise KoreError(t("there is no job {job} here", job=number))
-    if job.principal != message.principal and not house.rules.access.is_owner(message):
+    if job.principal != message.principal and not context.rules.access.is_owner(message):
         raise KoreError(t("job {job} belongs to someone else", job=job.id))
     return job
 
@@ -156,17 +156,17 @@ def change_job(tx: Transaction, job: Job, action: str, now: float) -> str:
     jobs.set_state(tx, job.id, "on")
     # What was missed meanwhile was meant to be.
     jobs.advance(tx, job.id, slot)
-    return made(replace(job, slot_at=slot))
+    return describe_new_job(replace(job, slot_at=slot))
 
 
 def _check(
-    tx: Transaction, house: JobContext, maker: JobAuthor, rule: Recurrence, text: str
+    tx: Transaction, context: JobContext, author: JobAuthor, rule: Recurrence, text: str
 ) -> None:
     """Raises `KoreError` for what the owner's limits or the role refuse."""
-    limits, message = house.schedule, maker.message
-    role = house.rules.policies.role(house.rules.access.role(message))
-    allowed = role.rule("schedule") if role is not None else None
-    if allowed is None or not allowed.allow:
+    limits, message = context.schedule, author.message
+    role = context.rules.policies.role(context.rules.access.role(message))
+    tool_rule = role.rule("schedule") if role is not None else None
+    if tool_rule is None or not tool_rule.allow:
         raise KoreError(t("your role cannot create jobs"))
     if not text:
         raise KoreError(t("the text is missing: write it after the time"))
@@ -183,7 +183,7 @@ def _check(
                 "you have reached the limit of {n} jobs (schedule.max_jobs)",
             )
         )
-    if (gap := rule.shortest_s(maker.now)) < limits.min_interval_s:
+    if (gap := rule.shortest_s(author.now)) < limits.min_interval_s:
         raise KoreError(
             t(
                 "every {n:.0f} s is too often: the minimum is {least} (schedule.min_interval_s)",
@@ -193,14 +193,14 @@ def _check(
         )
 
 
-def _template(maker: JobAuthor, wish: JobRequest, text: str) -> InboundMessage:
+def _template(author: JobAuthor, request: JobRequest, text: str) -> InboundMessage:
     """Of the message that asked for it, what holds for the job."""
-    message = maker.message
+    message = author.message
     options = {key: message.options[key] for key in _LASTING if key in message.options}
-    options |= {"mode": maker.mode}
-    if wish.taint:
-        options["taint"] = sorted(wish.taint)
-    if maker.by_model:
+    options |= {"mode": author.mode}
+    if request.taint:
+        options["taint"] = sorted(request.taint)
+    if author.by_model:
         options["by_model"] = True
     return InboundMessage(
         channel=message.channel,
@@ -209,7 +209,7 @@ def _template(maker: JobAuthor, wish: JobRequest, text: str) -> InboundMessage:
         sender=message.sender,
         event_id="",
         content=text,
-        received_at=maker.now,
+        received_at=author.now,
         thread_id=message.thread_id,
         private=message.private,
         options=options,

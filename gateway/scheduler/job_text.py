@@ -83,35 +83,35 @@ def _days_in_words(spec: str) -> str:
 
 def _cron_in_words(spec: str) -> str:
     """The usual ones; any other as it is."""
-    found = _USUAL.fullmatch(spec)
-    if found is None:
+    match = _USUAL.fullmatch(spec)
+    if match is None:
         return spec
-    time = f"{int(found['hour']):02}:{int(found['minute']):02}"
-    if day := found["monthday"]:
+    time = f"{int(match['hour']):02}:{int(match['minute']):02}"
+    if day := match["monthday"]:
         return t("monthly on day {day} at {time}", day=day, time=time)
-    if found["days"] == "*":
+    if match["days"] == "*":
         return t("daily at {time}", time=time)
-    if found["days"] == "1-5":
+    if match["days"] == "1-5":
         return t("weekdays at {time}", time=time)
-    days = t(", ").join(t(_DAYS[int(day) % 7]) for day in found["days"].split(","))
+    days = t(", ").join(t(_DAYS[int(day) % 7]) for day in match["days"].split(","))
     return t("every {days} at {time}", days=days, time=time)
 
 
-def line(tx: Transaction, job: Job, shown: Callable[[str], str] = str) -> str:
-    """For a list: number, words, rule, next slot, and how the last one went; `shown` makes
+def line(tx: Transaction, job: Job, escape: Callable[[str], str] = str) -> str:
+    """For a list: number, words, rule, next slot, and how the last one went; `escape` makes
     markdown of it."""
-    told = [describe_recurrence(job)]
+    details = [describe_recurrence(job)]
     if job.state == "on" and job.slot_at is not None:
-        told.append(t("next {when}", when=local_time(job.slot_at, job.zone)))
+        details.append(t("next {when}", when=local_time(job.slot_at, job.zone)))
         if job.held and job.due_at is not None:
-            told.append(t("held until {when}", when=local_time(job.due_at, job.zone)))
+            details.append(t("held until {when}", when=local_time(job.due_at, job.zone)))
     elif job.state != "done":
-        told.append(f"{_state(job)}: {job.reason}" if job.reason else _state(job))
+        details.append(f"{_state(job)}: {job.reason}" if job.reason else _state(job))
     if last := last_time(tx, job):
-        told.append(t("last {when}", when=last))
+        details.append(t("last {when}", when=last))
     sign = {"reminder": "⏰", "prompt": "▶", "heartbeat": "♥"}[job.kind]
-    said = shown(f"{title(job)}: {', '.join(told)}")
-    return f"- {job.id} {sign} {said}"
+    text = escape(f"{title(job)}: {', '.join(details)}")
+    return f"- {job.id} {sign} {text}"
 
 
 def last_time(tx: Transaction, job: Job) -> str | None:

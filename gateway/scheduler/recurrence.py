@@ -57,8 +57,8 @@ class Recurrence:
             next(CronSim(line, datetime.fromtimestamp(now, UTC)))
         except (CronSimError, StopIteration, OverflowError) as exc:
             why = t(_WRONG[str(exc)]) if str(exc) in _WRONG else str(exc) or t("no such day")
-            told = t("when: the cron line {line!r}: {why}", line=line, why=why)
-            raise KoreError(told) from exc
+            message = t("when: the cron line {line!r}: {why}", line=line, why=why)
+            raise KoreError(message) from exc
         return cls("cron", line, zone)
 
     def after(self, instant: float, anchor: int) -> int | None:
@@ -72,8 +72,8 @@ class Recurrence:
         if self.kind == "every":
             length = int(self.spec)
             return anchor + (math.floor((instant - anchor) / length) + 1) * length
-        found = self._cron(instant) if self.kind == "cron" else self._days(instant)
-        return next((slot for slot in found if slot > instant), None)
+        slots = self._cron(instant) if self.kind == "cron" else self._days(instant)
+        return next((slot for slot in slots if slot > instant), None)
 
     def slots(self, first: int, until: float, anchor: int, most: int) -> list[int]:
         """The slots from `first`, which is one, to `until`: the newest `most` of them."""
@@ -82,23 +82,23 @@ class Recurrence:
             length = int(self.spec)
             last = first + max(0, int(until - first) // length) * length
             return list(range(max(first, last - (most - 1) * length), last + 1, length))
-        found = [first]
-        while (slot := self.after(found[-1], anchor)) is not None and slot <= until:
-            found.append(slot)
-            if len(found) > 10_000:
+        slots = [first]
+        while (slot := self.after(slots[-1], anchor)) is not None and slot <= until:
+            slots.append(slot)
+            if len(slots) > 10_000:
                 # Not one by one either: go on close to the end.
                 slot = self.after(until - 86_400, anchor) or slot
-                found = [slot]
-        return found[-most:]
+                slots = [slot]
+        return slots[-most:]
 
     def shortest_s(self, now: float) -> float:
         """The least time between two of the next slots; infinite for a single one."""
-        found: list[int] = []
+        slots: list[int] = []
         at: float = now
-        while len(found) < _LOOK_AHEAD and (slot := self.after(at, int(now))) is not None:
-            found.append(slot)
+        while len(slots) < _LOOK_AHEAD and (slot := self.after(at, int(now))) is not None:
+            slots.append(slot)
             at = slot
-        gaps = (later - earlier for earlier, later in pairwise(found))
+        gaps = (later - earlier for earlier, later in pairwise(slots))
         return min(gaps, default=math.inf)
 
     def _cron(self, instant: float) -> Iterator[int]:
@@ -118,9 +118,9 @@ class Recurrence:
         length, first, clock = self.spec.split()
         day, here = date.fromisoformat(first), zone_of(self.zone)
         step = timedelta(days=int(length))
-        passed = datetime.fromtimestamp(instant, here).date() - day
+        elapsed = datetime.fromtimestamp(instant, here).date() - day
         try:
-            day += max(0, passed // step) * step
+            day += max(0, elapsed // step) * step
             while True:
                 yield int(datetime.combine(day, time.fromisoformat(clock), here).timestamp())
                 day += step

@@ -90,13 +90,13 @@ class JobService:
 
                 record_result(tx, self.context, message, failed, time.time())
 
-    def is_silent(self, claim: TurnClaim, found: TurnOutcome) -> bool:
+    def is_silent(self, claim: TurnClaim, outcome: TurnOutcome) -> bool:
         """Whether a job has come to nothing that anybody need read."""
-        if claim.messages[-1].job is None or found.error is not None or found.undone:
+        if claim.messages[-1].job is None or outcome.error is not None or outcome.undone:
             return False
         from gateway.scheduler.firing import is_silent
 
-        return found.result is not None and is_silent(found.result.text)
+        return outcome.result is not None and is_silent(outcome.result.text)
 
     def denied_summary(self, claim: TurnClaim, permissions: Permissions) -> str:
         """What a job's turn would have had to be allowed, in a sentence; '' for nothing."""
@@ -126,10 +126,10 @@ class JobService:
     def of_turn(self, claim: TurnClaim) -> "TurnTimetable":
         return TurnTimetable(self, claim)
 
-    async def handle_tool(self, claim: TurnClaim, wish: "JobRequest") -> ToolResult:
+    async def handle_tool(self, claim: TurnClaim, request: "JobRequest") -> ToolResult:
         from gateway.scheduler.job_commands import handle_tool
 
-        return await self._database.transact(handle_tool, self, claim, wish)
+        return await self._database.transact(handle_tool, self, claim, request)
 
 
 @frozen
@@ -139,18 +139,18 @@ class TurnTimetable:
     service: JobService
     claim: TurnClaim
 
-    async def __call__(self, wanted: ScheduleRequest, call: CallContext) -> ToolResult:
+    async def __call__(self, request: ScheduleRequest, call: CallContext) -> ToolResult:
         from gateway.scheduler.job_editor import JobRequest
 
         if len({message.principal for message in self.claim.messages}) > 1:
             raise KoreError("several people speak here, and a job is one person's: ask for /cron")
-        wish = JobRequest(
-            action=wanted.action,
-            when=wanted.when,
-            text=wanted.text,
-            prompt=wanted.prompt,
-            number=wanted.id,
+        job_request = JobRequest(
+            action=request.action,
+            when=request.when,
+            text=request.text,
+            prompt=request.prompt,
+            number=request.id,
             call=call.call.id,
             taint=call.taint,
         )
-        return await self.service.handle_tool(self.claim, wish)
+        return await self.service.handle_tool(self.claim, job_request)

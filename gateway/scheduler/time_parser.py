@@ -119,10 +119,10 @@ def parse_time(text: str, zone: str, now: float) -> ParsedTime:
     text = text.strip()
     plain = text.translate(_NARROW).translate(_SIMPLE)
     for reader in (_instant, _counted, _interval, _delay, _cron, _phrase):
-        found = reader(plain, zone, now)
-        if found is not None:
-            _refuse_more(plain, found.end, text)
-            return found.of(text)
+        match = reader(plain, zone, now)
+        if match is not None:
+            _refuse_more(plain, match.end, text)
+            return match.of(text)
     raise KoreError(
         t(
             "when: found {found!r}, expected one of 2026-11-22 09:00, tomorrow at 9, friday 5pm, "
@@ -165,9 +165,9 @@ class _Match:
 
 def _zoned(text: str, end: int, zone: str) -> tuple[str, int]:
     """The zone that is named behind a time: "and/or" is none."""
-    found = _ZONE.match(text, end)
-    if found and is_zone(found["zone"]):
-        return found["zone"], found.end()
+    match = _ZONE.match(text, end)
+    if match and is_zone(match["zone"]):
+        return match["zone"], match.end()
     return zone, end
 
 
@@ -177,18 +177,18 @@ def _ends(text: str, end: int) -> bool:
 
 def _first(forms: tuple[re.Pattern[str], ...], text: str) -> Iterator[re.Match[str]]:
     for form in forms:
-        found = form.match(text)
-        if found and (_ends(text, found.end()) or not found[0][-1].isascii()):
-            yield found
+        match = form.match(text)
+        if match and (_ends(text, match.end()) or not match[0][-1].isascii()):
+            yield match
 
 
 def _counted(text: str, zone: str, now: float) -> _Match | None:
-    found = next(_first(_COUNTED, text), None)
-    if found is None:
+    match = next(_first(_COUNTED, text), None)
+    if match is None:
         return None
-    parts = found.groupdict()
+    parts = match.groupdict()
     days, is_loose = _days_of(parts)
-    end, weekday = found.end(), _weekday_of(parts.get("named"))
+    end, weekday = match.end(), _weekday_of(parts.get("named"))
     on = _ON_DAY.match(text, end) if days % 7 == 0 and weekday is None else None
     if on:
         end, weekday = on.end(), _weekday_of(on["day"] or on["zh"])
@@ -199,7 +199,7 @@ def _counted(text: str, zone: str, now: float) -> _Match | None:
     if parts.get("nth") == "second" and parts.get("named"):
         notes.append(t("“every second {day}” is read as every two weeks", day=parts["named"]))
     elif parts.get("skip") and days > 2 and days % 7:
-        notes.append(t("“{text}” is read as every {n} days", text=found[0], n=days))
+        notes.append(t("“{text}” is read as every {n} days", text=match[0], n=days))
     hour, minute = clock.clock if clock else (9, 0)
     zone, end = _zoned(text, clock.end if clock else end, zone)
     here = datetime.fromtimestamp(now, zone_of(zone))
@@ -233,28 +233,28 @@ def _weekday_of(name: str | None) -> int | None:
 
 
 def _interval(text: str, zone: str, now: float) -> _Match | None:
-    for found in _first(_INTERVALS, text):
-        parts = found.groupdict()
+    for match in _first(_INTERVALS, text):
+        parts = match.groupdict()
         length = parts.get("length") or parts.get("zh")
         if number := parts.get("number"):
             length = _plain_length(number, str(parts["unit"]))
         if length is None:
             length = f"1 {parts.get('one') or parts.get('zh1') or 'hour'}"
-        zone, end = _zoned(text, found.end(), zone)
+        zone, end = _zoned(text, match.end(), zone)
         return _Match(Recurrence("every", str(_seconds(length)), zone), end)
     return None
 
 
 def _delay(text: str, zone: str, now: float) -> _Match | None:
-    for found in _first(_DELAYS, text):
-        parts = found.groupdict()
+    for match in _first(_DELAYS, text):
+        parts = match.groupdict()
         if number := parts.get("number"):
             seconds = _seconds(_plain_length(number, str(parts["unit"])))
         else:
             seconds = _seconds(parts.get("length") or parts.get("zh") or "")
-        day = read_phrase(text, found.end(), times_only=True) if seconds % 86_400 == 0 else None
+        day = read_phrase(text, match.end(), times_only=True) if seconds % 86_400 == 0 else None
         if day is None or day.time is None:
-            zone, end = _zoned(text, found.end(), zone)
+            zone, end = _zoned(text, match.end(), zone)
             return _Match(Recurrence("at", str(int(now) + seconds), zone), end)
         # "in 2 days at 9": that day, by the calendar.
         zone, end = _zoned(text, day.end, zone)
@@ -266,26 +266,26 @@ def _delay(text: str, zone: str, now: float) -> _Match | None:
 
 def _instant(text: str, zone: str, now: float) -> _Match | None:
     """An hour that the clocks leave out is the one after it, one that comes twice the first."""
-    found = _INSTANT.match(text)
-    if found is None or not _ends(text, found.end()):
+    match = _INSTANT.match(text)
+    if match is None or not _ends(text, match.end()):
         return None
-    zone, end = _zoned(text, found.end(), zone)
-    written = f"{found['date']}T{found['clock'].zfill(5)}{found['offset'] or ''}"
+    zone, end = _zoned(text, match.end(), zone)
+    iso_text = f"{match['date']}T{match['clock'].zfill(5)}{match['offset'] or ''}"
     try:
-        at = datetime.fromisoformat(written)
+        at = datetime.fromisoformat(iso_text)
     except ValueError as exc:
-        told = t("when: {text} is not a valid date and time", text=written)
-        raise KoreError(told) from exc
+        message = t("when: {text} is not a valid date and time", text=iso_text)
+        raise KoreError(message) from exc
     at = at if at.tzinfo else at.replace(tzinfo=zone_of(zone))
     return _Match(Recurrence("at", str(int(at.timestamp())), zone), end)
 
 
 def _cron(text: str, zone: str, now: float) -> _Match | None:
-    found = _CRON.match(text)
-    if found is None:
+    match = _CRON.match(text)
+    if match is None:
         return None
-    zone, end = _zoned(text, found.end(), zone)
-    return _Match(Recurrence.of_cron(" ".join(found["cron"].split()), zone, now), end)
+    zone, end = _zoned(text, match.end(), zone)
+    return _Match(Recurrence.of_cron(" ".join(match["cron"].split()), zone, now), end)
 
 
 def _phrase(text: str, zone: str, now: float) -> _Match | None:
@@ -328,9 +328,9 @@ def _day(phrase: Phrase, today: date) -> date:
     if phrase.month is not None:
         return _date(phrase.year or today.year, phrase.month, phrase.day or 1)
     if phrase.day is not None:
-        found = _date(today.year, today.month, phrase.day)
-        if found >= today:
-            return found
+        this_month = _date(today.year, today.month, phrase.day)
+        if this_month >= today:
+            return this_month
         following = today.replace(day=1) + timedelta(days=32)
         return _date(following.year, following.month, phrase.day)
     if phrase.weekday is None:

@@ -149,39 +149,39 @@ class Phrase:
 
 def read_phrase(text: str, start: int, *, times_only: bool = False) -> Phrase | None:
     """What stands at `start`; None for no phrase, or one that tells no time."""
-    phrase, seen = Phrase(end=start), set[str]()
+    phrase, kinds = Phrase(end=start), set[str]()
     literal = False
     while True:
         link = _LINK.match(text, phrase.end)
         assert link is not None, "it may be empty"
-        found = _next(text, link, seen, times_only=times_only)
-        if found is None:
+        part = _next(text, link, kinds, times_only=times_only)
+        if part is None:
             break
-        kind, match = found
+        kind, match = part
         if match.start() == phrase.end > start and text[phrase.end - 1 : phrase.end + 1].isascii():
             break  # a word does not end in the middle of another
-        seen.add(kind)
+        kinds.add(kind)
         literal |= _take(phrase, kind, match)
         phrase.end = match.end()
-    if not seen or (seen == {"part"} and not times_only):
+    if not kinds or (kinds == {"part"} and not times_only):
         return None
-    return _whole(phrase, seen, literal)
+    return _complete(phrase, kinds, literal)
 
 
 def _next(
-    text: str, link: re.Match[str], seen: set[str], *, times_only: bool
+    text: str, link: re.Match[str], kinds: set[str], *, times_only: bool
 ) -> tuple[str, re.Match[str]] | None:
     for kind, forms in _COMPILED.items():
-        if kind in seen or (times_only and kind not in ("time", "part")):
+        if kind in kinds or (times_only and kind not in ("time", "part")):
             continue
-        if (kind == "day" and "repeat" in seen) or (kind == "repeat" and "day" in seen):
+        if (kind == "day" and "repeat" in kinds) or (kind == "repeat" and "day" in kinds):
             continue
         for form in forms:
             match = form.match(text, link.end()) or form.match(text, link.start("word"))
             # "9am sun cream": behind a time, a day is a whole word.
-            if match and not (seen and not link["word"] and _is_slight(match)):
+            if match and not (kinds and not link["word"] and _is_slight(match)):
                 return kind, match
-    if "time" in seen or not (seen or link["word"] == "at" or times_only):
+    if "time" in kinds or not (kinds or link["word"] == "at" or times_only):
         return None
     bare = _BARE.match(text, link.end())
     return ("time", bare) if bare else None
@@ -213,8 +213,8 @@ def _take(phrase: Phrase, kind: str, match: re.Match[str]) -> bool:
 def _take_repeat(phrase: Phrase, parts: dict[str, str]) -> None:
     names = parts.get("days") or parts.get("plural") or parts.get("weekly")
     if names:
-        found = [weekday(name) for name in re.split(_AND, names, flags=re.IGNORECASE)]
-        phrase.repeats = f"* * {','.join(str((day + 1) % 7) for day in found)}"
+        weekdays = [weekday(name) for name in re.split(_AND, names, flags=re.IGNORECASE)]
+        phrase.repeats = f"* * {','.join(str((day + 1) % 7) for day in weekdays)}"
     elif "zhdays" in parts:
         letters = re.findall(r"[一二三四五六日天]", re.sub("星期|礼拜|周", "", parts["zhdays"]))
         days = [_ZH_DAYS.index(one.replace("天", "日")) for one in letters]
@@ -331,8 +331,8 @@ def _take_time(phrase: Phrase, parts: dict[str, str]) -> bool:
     hour = _HOURS.index(word) + 1 if word in _HOURS else int(word)
     if half and 0 < hour <= 12:
         hour = hour % 12 + (12 if half.lower() == "p" else 0)
-    said = (parts.get("past") or parts.get("wordminute") or "").lower()
-    minute = _MINUTES[said] if said else int(parts.get("minute", 0))
+    minutes_text = (parts.get("past") or parts.get("wordminute") or "").lower()
+    minute = _MINUTES[minutes_text] if minutes_text else int(parts.get("minute", 0))
     phrase.time = (hour, minute)
     if "to" in parts:
         phrase.time = _before(hour, _MINUTES[parts["to"].lower()])
@@ -341,15 +341,15 @@ def _take_time(phrase: Phrase, parts: dict[str, str]) -> bool:
 
 def _before(hour: int, minutes: int) -> tuple[int, int]:
     """That much before an hour; before midnight it is the evening."""
-    found = hour * 60 - minutes + (1440 if hour * 60 < minutes else 0)
-    return found // 60, found % 60
+    total_minutes = hour * 60 - minutes + (1440 if hour * 60 < minutes else 0)
+    return total_minutes // 60, total_minutes % 60
 
 
-def _whole(phrase: Phrase, seen: set[str], literal: bool) -> Phrase | None:
+def _complete(phrase: Phrase, kinds: set[str], literal: bool) -> Phrase | None:
     """The phrase with its part of the day in its time; None when that makes no time."""
-    has_day = bool(seen & {"day", "repeat"})
+    has_day = bool(kinds & {"day", "repeat"})
     if phrase.time is None:
-        is_today = "day" in seen and not phrase.days and phrase.weekday is phrase.day is None
+        is_today = "day" in kinds and not phrase.days and phrase.weekday is phrase.day is None
         if is_today and phrase.part is None:
             return None
         if phrase.part is None:

@@ -44,32 +44,32 @@ class JobTimer:
         self._sender = sender
         self._clock = clock
         self._wait = wait
-        self._seen = 0.0
+        self._latest = 0.0
 
     async def run(self) -> None:
         """Begin what comes due, until cancelled; once somebody is there for whom it counts."""
         news = self._jobs.news
         await self._jobs.attended.wait()
-        self._seen = await self._begin()
+        self._latest = await self._begin()
         while True:
             news.clear()
             due_at = await self._look()
             if due_at is None:
                 await news.wait()
                 continue
-            while not news.is_set() and (left := due_at - self._clock()) > 0:
-                await self._wait(news, min(_LOOK_S, left))
-                if self._clock() < self._seen - _JUMP_S:
+            while not news.is_set() and (left_s := due_at - self._clock()) > 0:
+                await self._wait(news, min(_LOOK_S, left_s))
+                if self._clock() < self._latest - _JUMP_S:
                     break
-                self._seen = max(self._seen, self._clock())
+                self._latest = max(self._latest, self._clock())
 
     async def _begin(self) -> float:
         """The heartbeat is set up, or taken down; returns the latest time that is on record."""
-        house = self._jobs.context
-        wanted = house.schedule.heartbeat_minutes is not None
+        context = self._jobs.context
+        has_heartbeat = context.schedule.heartbeat_minutes is not None
         try:
-            known, last = await self._database.transact(jobs.known)
-            if known or wanted:
+            has_jobs, last = await self._database.transact(jobs.known)
+            if has_jobs or has_heartbeat:
                 await self._database.transact(self._jobs.set_heartbeat, self._clock())
         except StoreError as exc:
             log.error("the scheduler begins without what is on record: %s", exc)
@@ -80,12 +80,12 @@ class JobTimer:
         """Begin what is due; returns when to look again."""
         try:
             now = self._clock()
-            if now < self._seen - _JUMP_S:
-                log.warning("the clock went back by %.0f s", self._seen - now)
+            if now < self._latest - _JUMP_S:
+                log.warning("the clock went back by %.0f s", self._latest - now)
                 from gateway.scheduler.firing import shift_clock_back
 
                 await self._database.transact(shift_clock_back, now)
-            self._seen = now
+            self._latest = now
             due_at = await self._database.transact(jobs.next_due, self._jobs.context.open_channels)
             if due_at is None or due_at > now:
                 return due_at

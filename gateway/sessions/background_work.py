@@ -15,9 +15,9 @@ from gateway.store.repositories import sessions
 from gateway.store.repositories.claims import TurnClaim
 
 
-def ended_now(tasks: Iterable[Running], shown: Callable[[str], str] = str) -> str:
+def ended_now(tasks: Iterable[Running], escape: Callable[[str], str] = str) -> str:
     """A sentence about what ends with its conversation; '' when nothing does."""
-    names = [shown(escape_invisible(task.title)) for task in tasks if task.running]
+    names = [escape(escape_invisible(task.title)) for task in tasks if task.running]
     return t("Background tasks stopped: {names}.", names=", ".join(names)) if names else ""
 
 
@@ -29,15 +29,17 @@ class BackgroundWork:
         self._database = database
         self._events = events
 
-    async def with_background_notes(self, claim: TurnClaim, asked: Message) -> Message:
+    async def with_background_notes(self, claim: TurnClaim, question: Message) -> Message:
         """What a new turn begins with: what was asked, and what goes on in its session, which
         counts as told from here on. Not a part of the claim, since it asks the disk."""
         toolbox = self._agent.toolbox
         if facts := await toolbox.facts(claim.session):
-            asked = replace(asked, content=(*asked.content, Context(f"[{'; '.join(facts)}]")))
-            await self._database.transact(sessions.amend, claim.session, claim.turn, asked)
+            question = replace(
+                question, content=(*question.content, Context(f"[{'; '.join(facts)}]"))
+            )
+            await self._database.transact(sessions.amend, claim.session, claim.turn, question)
         toolbox.mark_reported(claim.session)
-        return asked
+        return question
 
     def running(self, session: str) -> Sequence[str]:
         """The same for people: what runs there, as they call it."""
@@ -49,15 +51,15 @@ class BackgroundWork:
         """Let go of all that a session holds; a sentence about what has run there, or ''."""
         if not self._agent.has_tools:
             return ""
-        told = ended_now(self._agent.toolbox.tasks(session))
+        sentence = ended_now(self._agent.toolbox.tasks(session))
         await self._agent.toolbox.end(session)
-        return told
+        return sentence
 
     async def close_if_abandoned(self, session: str, lane: str) -> bool:
         """Whether nobody comes back to a session whose one-shot run is over: what it left running
         has to end then, and whoever watches is told."""
         if await self._database.transact(sessions.is_in_use, session):
             return False
-        if told := ended_now(self._agent.toolbox.tasks(session)):
-            self._events.publish(lane, Notice("info", told))
+        if sentence := ended_now(self._agent.toolbox.tasks(session)):
+            self._events.publish(lane, Notice("info", sentence))
         return True

@@ -17,21 +17,21 @@ LOCAL, MAIN = "local", "main"
 
 def bind(tx: Transaction, lane: str, session: str | None) -> str:
     if session is None:
-        found = sessions.create_session(tx, f"{CONSOLE}:{os.getuid()}", time.time())
+        session_id = sessions.create_session(tx, f"{CONSOLE}:{os.getuid()}", time.time())
     else:
-        found = lookup.find(tx, session)
-        if (channel := foreign_channel(tx, found)) is not None:
+        session_id = lookup.find(tx, session)
+        if (channel := foreign_channel(tx, session_id)) is not None:
             raise KoreError(
                 t(
                     "session {id} has an unfinished turn from {channel}, which this "
                     "process does not run",
-                    id=found,
+                    id=session_id,
                     channel=channel,
                 ),
                 hint=t("`kore gateway` finishes it; to continue now, use a copy: --fork-session"),
             )
-    sessions.bind(tx, lane, found)
-    return found
+    sessions.bind(tx, lane, session_id)
+    return session_id
 
 
 def consoles_of(tx: Transaction, session: str) -> list[str]:
@@ -47,13 +47,13 @@ def open_console(
     """The console's place in this chat; None when something else is still under way there."""
     lane = Route(CONSOLE, LOCAL, chat_id).lane
     unfinished = inbox.has_work(tx, lane) or outbox.has_mail(tx, lane)
-    bound = sessions.bound_session(tx, lane)
+    current = sessions.bound_session(tx, lane)
     if unfinished:
-        if fresh and bound is not None and session_admin.status_of(tx, bound) == "paused":
+        if fresh and current is not None and session_admin.status_of(tx, current) == "paused":
             return None  # what waits there waits on
-        if session is not None and lookup.find(tx, session) != bound:
+        if session is not None and lookup.find(tx, session) != current:
             return None
-        return ConsoleLease(chat_id, bound, unfinished=True)
+        return ConsoleLease(chat_id, current, unfinished=True)
     if session is not None:
         return ConsoleLease(chat_id, bind(tx, lane, session), unfinished=False)
     if fresh:

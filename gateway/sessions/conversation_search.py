@@ -45,7 +45,7 @@ class ConversationSearch:
         try:
             while not await self.database.transact(search.enter_older):
                 pass
-            return await self.database.transact(self._found, words, most)
+            return await self.database.transact(self._search, words, most)
         except SearchRefused as refused:
             raise lookup.search_error(words, refused) from None
 
@@ -64,25 +64,25 @@ class ConversationSearch:
         chat = Route(message.channel, message.account, message.chat_id).lane
         return Scope(message.principal, chat, console=self.access.is_private_owner(message))
 
-    def _found(self, tx: Transaction, words: str, most: int) -> list[MemoryHit]:
+    def _search(self, tx: Transaction, words: str, most: int) -> list[MemoryHit]:
         # Only now: somebody may have joined while the index was brought up to date.
         scope = self._scope()
-        asked = self._asked(tx)
+        own_messages = self._own_messages(tx)
 
         def find(words: str) -> list[SearchHit]:
-            found = search.find(tx, words, scope, most + len(asked), _AROUND_CHARS)
-            return [hit for hit in found if (hit.session, hit.n) not in asked]
+            hits = search.find(tx, words, scope, most + len(own_messages), _AROUND_CHARS)
+            return [hit for hit in hits if (hit.session, hit.n) not in own_messages]
 
-        found = find(words)
+        hits = find(words)
         single = sorted(set(_WORD.findall(words)), key=len, reverse=True)[:_SINGLE_WORDS]
-        if not found and len(single) > 1:
+        if not hits and len(single) > 1:
             each = {(hit.session, hit.n): hit for word in single for hit in find(word)}
-            found = sorted(each.values(), key=lambda hit: -hit.at)
-        found = found[:most]
-        taints = {hit.session: sessions.taint_of(tx, hit.session) for hit in found}
-        return [MemoryHit(_place(hit), hit.snippet, taints[hit.session]) for hit in found]
+            hits = sorted(each.values(), key=lambda hit: -hit.at)
+        hits = hits[:most]
+        taints = {hit.session: sessions.taint_of(tx, hit.session) for hit in hits}
+        return [MemoryHit(_place(hit), hit.snippet, taints[hit.session]) for hit in hits]
 
-    def _asked(self, tx: Transaction) -> set[tuple[str, int]]:
+    def _own_messages(self, tx: Transaction) -> set[tuple[str, int]]:
         """This turn's own messages: the question is no answer to itself."""
         return {(self.claim.session, n) for n in sessions.numbers_of(tx, self.claim.turn)}
 

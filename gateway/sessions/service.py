@@ -63,8 +63,12 @@ class SessionService:
         return await self._with(session_admin.fork, session, owner, time.time())
 
     async def rename(self, session: str, name: str) -> str:
-        kept = await self._with(lookup.rename, session, name)
-        return t('Renamed to "{kept}".', kept=kept) if kept else t("Automatic name restored.")
+        stored_name = await self._with(lookup.rename, session, name)
+        return (
+            t('Renamed to "{kept}".', kept=stored_name)
+            if stored_name
+            else t("Automatic name restored.")
+        )
 
     async def export_lines(self, session: str) -> Sequence[str]:
         return await self._with(_lines, session)
@@ -74,20 +78,20 @@ class SessionService:
 
         text = await asyncio.to_thread(_text, file)
         try:
-            found = await asyncio.to_thread(read, text)
+            transcript = await asyncio.to_thread(read, text)
         except KoreError as exc:
             raise KoreError(f"{file}: {exc}", hint=exc.hint) from exc
         owner = SessionOwner(f"{CONSOLE}:{os.getuid()}")
-        return await self.database.transact(_put, found, owner, time.time())
+        return await self.database.transact(_put, transcript, owner, time.time())
 
     async def set_status(self, session: str, status: Status) -> str:
-        found, lanes = await self.database.transact(_set_status, session, status)
+        info, lanes = await self.database.transact(_set_status, session, status)
         for lane in lanes:
             self.wake(lane)
             if status == "closed":
-                self.publish(lane, SessionClosed(found.id, found.name))
-        ended = await self.background.end(found.id) if status == "closed" else ""
-        return f"{t(_DONE[status], id=found.id)} {ended}".rstrip()
+                self.publish(lane, SessionClosed(info.id, info.name))
+        ended = await self.background.end(info.id) if status == "closed" else ""
+        return f"{t(_DONE[status], id=info.id)} {ended}".rstrip()
 
     async def _with(
         self,
@@ -98,10 +102,10 @@ class SessionService:
     ) -> T:
         """Do it to the session that `session` is, or begins."""
 
-        def found(tx: Transaction) -> T:
+        def run(tx: Transaction) -> T:
             return act(tx, lookup.find(tx, session), *args, **kwargs)
 
-        return await self.database.transact(found)
+        return await self.database.transact(run)
 
 
 def _lines(tx: Transaction, session: str) -> list[str]:
@@ -110,17 +114,17 @@ def _lines(tx: Transaction, session: str) -> list[str]:
     return transcripts.lines(tx, session)
 
 
-def _put(tx: Transaction, found: "Transcript", owner: SessionOwner, now: float) -> str:
+def _put(tx: Transaction, transcript: "Transcript", owner: SessionOwner, now: float) -> str:
     from gateway.store.repositories import transcripts
 
-    return transcripts.put(tx, found, owner, now)
+    return transcripts.put(tx, transcript, owner, now)
 
 
 def _text(file: Path) -> str:
     """Raises `KoreError` for a file that cannot be read, or is too long."""
     try:
-        with file.open("rb") as opened:
-            content = opened.read(_FILE_BYTES + 1)
+        with file.open("rb") as stream:
+            content = stream.read(_FILE_BYTES + 1)
     except OSError as exc:
         raise KoreError(f"{file}: {exc.strerror}") from exc
     if len(content) > _FILE_BYTES:
@@ -135,25 +139,25 @@ def _text(file: Path) -> str:
 
 
 def _set_status(tx: Transaction, session: str, status: Status) -> tuple[SessionInfo, Sequence[str]]:
-    found = lookup.find(tx, session)
-    if status == "closed" and session_admin.is_at_work(tx, found):
+    session_id = lookup.find(tx, session)
+    if status == "closed" and session_admin.is_at_work(tx, session_id):
         raise KoreError(
-            t("session {found} is busy", found=found),
+            t("session {found} is busy", found=session_id),
             hint=t("Stop it first or wait for its answer."),
         )
-    lanes = session_admin.set_status(tx, found, status)
-    return sessions.recent(tx, 1, session=found)[0], lanes
+    lanes = session_admin.set_status(tx, session_id, status)
+    return sessions.recent(tx, 1, session=session_id)[0], lanes
 
 
 def conversation_status(tx: Transaction, lane: str) -> dict[str, Any]:
     """The session of a lane with the model and the mode that were chosen for it (None: those of
     the settings), how many messages wait, and what it has cost, as far as that is known."""
     session = sessions.bound_session(tx, lane)
-    spent = usage.of_session(tx, session) if session else None
+    totals = usage.of_session(tx, session) if session else None
     return {
         "session": session,
         "model": sessions.chosen_model(tx, session) if session else None,
         "mode": sessions.chosen_mode(tx, session) if session else None,
         "waiting": len(inbox.waiting_messages(tx, lane)),
-        "cost_usd": spent.known_usd if spent is not None and spent.calls else None,
+        "cost_usd": totals.known_usd if totals is not None and totals.calls else None,
     }

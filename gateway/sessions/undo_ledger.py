@@ -27,14 +27,14 @@ def open_change_log(
     loop = asyncio.get_running_loop()
 
     @cache
-    def opened() -> "ChangeLog":
+    def open_once() -> "ChangeLog":
         from agent.undo.blob_store import BlobCipher, BlobStore
         from agent.undo.change_log import ChangeLog
 
         seal = BlobCipher(cipher.shut, cipher.open, cipher.derived("undo")) if cipher else None
         return ChangeLog(StoreLedger(database, loop), BlobStore(folder, seal=seal))
 
-    return opened
+    return open_once
 
 
 class StoreLedger:
@@ -70,5 +70,5 @@ class StoreLedger:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        handed = self._database.transact(work, *args, **kwargs)
-        return asyncio.run_coroutine_threadsafe(handed, self._loop).result()
+        job = self._database.transact(work, *args, **kwargs)
+        return asyncio.run_coroutine_threadsafe(job, self._loop).result()

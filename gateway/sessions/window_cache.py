@@ -33,11 +33,11 @@ class SessionWindowCache:
         self._sizes: dict[str, _Size] = {}
         self._bytes = 0
 
-    async def open(self, session: str, asked: Message) -> SessionWindow:
-        """The session's window, with `asked` at its end: the claim has just stored that."""
+    async def open(self, session: str, question: Message) -> SessionWindow:
+        """The session's window, with `question` at its end: the claim has just stored that."""
         window = self._windows.get(session)
         if window is not None:
-            window.messages.append(asked)
+            window.messages.append(question)
         else:
             window = await self._database.transact(windows.load, session)
             self._windows[session] = window
@@ -50,12 +50,12 @@ class SessionWindowCache:
         window = self._windows.get(session)
         if window is None:
             return
-        known = self._sizes.get(session, _Size(0, 0))
+        counted = self._sizes.get(session, _Size(0, 0))
         number = len(window.messages)
         # It grows at its end; one that a summary has shortened is counted anew.
-        if number < known.messages:
-            known = self._drop_size(session)
-        size = known.bytes + bytes_of(window.messages[known.messages :])
+        if number < counted.messages:
+            counted = self._drop_size(session)
+        size = counted.bytes + bytes_of(window.messages[counted.messages :])
         self._bytes += size - self._sizes.get(session, _Size(0, 0)).bytes
         self._sizes[session] = _Size(number, size)
         while self._bytes > self._limit_bytes and len(self._windows) > 1:

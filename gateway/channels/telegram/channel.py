@@ -13,7 +13,7 @@ from gateway.channels.rate_limiter import RateLimiter
 from gateway.channels.state import ChannelState, InMemoryChannelState
 from gateway.channels.telegram.api.client import TelegramClient
 from gateway.channels.telegram.inbound.poll import Poller
-from gateway.channels.telegram.inbound.update_batch import decoded_again
+from gateway.channels.telegram.inbound.update_batch import decode_stored
 from gateway.channels.telegram.outbound.approval_card import render_approval, whole
 from gateway.channels.telegram.outbound.reactions import Reactions
 from gateway.channels.telegram.outbound.render import (
@@ -105,15 +105,15 @@ class TelegramChannel:
                 t("Telegram has not answered yet, so updates cannot be decoded"),
                 hint=t("Try again when `kore status` shows the channel as polling."),
             )
-        return decoded_again(raw, here, time.time())
+        return decode_stored(raw, here, time.time())
 
-    async def seen(self, route: Route, message_id: str | None) -> None:
+    async def show_received(self, route: Route, message_id: str | None) -> None:
         """Shows a reaction, if one is set and the gate has room."""
-        await self._reactions.seen(route, message_id)
+        await self._reactions.show_received(route, message_id)
 
-    async def answered(self, message: OutboundMessage, left: frozenset[str]) -> None:
-        """Takes the reactions away from all that is not `left` to be answered."""
-        await self._reactions.answered(message, left)
+    async def clear_reactions(self, message: OutboundMessage, unanswered: frozenset[str]) -> None:
+        """Takes the reactions away from all messages but the `unanswered` ones."""
+        await self._reactions.clear_reactions(message, unanswered)
 
     def render(self, markdown: str) -> Sequence[OutboundPart]:
         """An answer that would fill too many messages is its beginning and a file."""
@@ -147,8 +147,10 @@ class TelegramChannel:
 
     def streaming(self, route: Route) -> Streaming:
         """As it was chosen; drafts only where there are any."""
-        chosen = self._settings.streaming
-        return "edits" if chosen == "drafts" and not self._sender.sketches(route) else chosen
+        configured = self._settings.streaming
+        return (
+            "edits" if configured == "drafts" and not self._sender.sketches(route) else configured
+        )
 
     @property
     def trace(self) -> Trace:

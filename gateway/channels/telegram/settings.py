@@ -92,8 +92,8 @@ class TelegramSettings:
     def hook_secret(self) -> str:
         """What Telegram shows with every call. Without one in the configuration it is made of the
         token, which nobody else knows, and tells nothing of it."""
-        made = hashlib.sha256(f"kore webhook {self.token}".encode()).hexdigest()
-        return self.webhook_secret or made
+        derived = hashlib.sha256(f"kore webhook {self.token}".encode()).hexdigest()
+        return self.webhook_secret or derived
 
     def token_refused(self, reason: str) -> tuple[str, str]:
         """What is wrong, and what helps."""

@@ -507,10 +507,10 @@ class ReactingPlatform(Platform):
         self.answering = 0
         self.ended = 0
 
-    async def seen(self, route: Route, message_id: str | None) -> None:
+    async def show_received(self, route: Route, message_id: str | None) -> None:
         return
 
-    async def answered(self, message: OutboundMessage, left: frozenset[str]) -> None:
+    async def clear_reactions(self, message: OutboundMessage, left: frozenset[str]) -> None:
         self.answering += 1
         try:
             if self.breaks:

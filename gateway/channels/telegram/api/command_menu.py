@@ -26,8 +26,8 @@ _PRIVATE = frozenset({"start", "language", "resume", "sessions", "fork", "rename
 async def set_menus(bot: telegram.Bot, settings: TelegramSettings, memo: ChannelState) -> None:
     """Tell Telegram, unless it was told the very same before. Raises `TelegramError`."""
     # Not of the translations: they would have to be read at each start.
-    told = json.dumps([VERSION, settings.root, settings.owner, settings.menu])
-    mark = hashlib.sha256(told.encode()).hexdigest()
+    content = json.dumps([VERSION, settings.root, settings.owner, settings.menu])
+    mark = hashlib.sha256(content.encode()).hexdigest()
     name = f"menu:telegram:{settings.account}"
     if await memo.get(name) == mark:
         return

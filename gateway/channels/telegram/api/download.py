@@ -72,8 +72,8 @@ def too_large(limit_bytes: int) -> NotFetched:
 
 async def _path_of(settings: TelegramSettings, request: AiohttpRequest, media: Media) -> str:
     url = f"{settings.root}/bot{settings.token}/getFile"
-    found = await request.call(url, {"file_id": media.remote})
-    path = found.get("file_path") if isinstance(found, dict) else None
+    file = await request.call(url, {"file_id": media.remote})
+    path = file.get("file_path") if isinstance(file, dict) else None
     if not isinstance(path, str) or ".." in Path(path).parts:
         raise UnreadableResponse("the result of getFile has no path", b"")
     return path
@@ -86,7 +86,7 @@ def _copy(token: str, path: str, into: BinaryIO, limit_bytes: int) -> bool:
     if token not in real.parent.parts:
         return False
     try:
-        source = _opened(real)
+        source = _open_plain_file(real)
     except OSError as exc:
         raise NotFetched(_CLOSED, reason=exc.strerror or type(exc).__name__) from exc
     with open(source, "rb") as file:
@@ -99,15 +99,15 @@ def _copy(token: str, path: str, into: BinaryIO, limit_bytes: int) -> bool:
     return True
 
 
-def _opened(real: Path) -> int:
+def _open_plain_file(real: Path) -> int:
     """A descriptor of the ordinary file of that very path: what has become a link since, a pipe
     that nobody writes to, and a second name of a file that is not everybody's are no files of the
     server. Raises `OSError`."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with open_folder_beneath(real.parent) as folder:
-        found = os.open(real.name, flags, dir_fd=folder)
-    info = os.fstat(found)
+        fd = os.open(real.name, flags, dir_fd=folder)
+    info = os.fstat(fd)
     if stat.S_ISREG(info.st_mode) and (info.st_nlink == 1 or info.st_mode & stat.S_IROTH):
-        return found
-    os.close(found)
+        return fd
+    os.close(fd)
     raise OSError(errno.EPERM, "it is no ordinary file of its own")

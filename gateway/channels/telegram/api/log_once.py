@@ -21,23 +21,23 @@ class LogOnce:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         # By cause: when it was last said, and what it is in the way of.
-        self._said: dict[str, tuple[float, set[str]]] = {}
+        self._logged: dict[str, tuple[float, set[str]]] = {}
 
     def say(self, of: str, cause: str, sentence: str | None = None) -> None:
         """`sentence` tells more than the cause."""
         now = self._clock()
-        at, stopped = self._said.pop(cause, (None, set()))
+        at, stopped = self._logged.pop(cause, (None, set()))
         if at is None or now - at >= AGAIN_S:
             _log.warning("telegram: %s", sentence or cause)
             at = now
-        self._said[cause] = (at, stopped | {of})
-        while len(self._said) > _KNOWN:
-            del self._said[next(iter(self._said))]
+        self._logged[cause] = (at, stopped | {of})
+        while len(self._logged) > _KNOWN:
+            del self._logged[next(iter(self._logged))]
 
     def over(self, of: str) -> None:
         """What lasts for something else stays known."""
-        if not any(of in stopped for _, stopped in self._said.values()):
+        if not any(of in stopped for _, stopped in self._logged.values()):
             return
-        left = {cause: (at, stopped - {of}) for cause, (at, stopped) in self._said.items()}
-        self._said = {cause: told for cause, told in left.items() if told[1]}
+        remaining = {cause: (at, stopped - {of}) for cause, (at, stopped) in self._logged.items()}
+        self._logged = {cause: entry for cause, entry in remaining.items() if entry[1]}
         _log.info("telegram: %s again", of)

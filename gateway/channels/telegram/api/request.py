@@ -137,7 +137,7 @@ class AiohttpRequest(BaseRequest):
             sock_read=read_s,
         )
         with self._told_apart():
-            async with self._opened().post(
+            async with self._open_session().post(
                 url, data=data, headers=headers, timeout=timeout, allow_redirects=False
             ) as response:
                 body = await self._read(response)
@@ -145,7 +145,7 @@ class AiohttpRequest(BaseRequest):
         if status < 300:
             return body
         if 400 <= status < 500:
-            raise _refusal(status, _parsed(body))
+            raise _refusal(status, _parse(body))
         raise Lost(f"{self._host} answered with HTTP status {status}")
 
     async def download(self, url: str) -> AsyncGenerator[bytes]:
@@ -154,11 +154,13 @@ class AiohttpRequest(BaseRequest):
             total=_DOWNLOAD_S, connect=self._settings.connect_s, sock_read=self._settings.answer_s
         )
         with self._told_apart():
-            async with self._opened().get(url, timeout=timeout, allow_redirects=False) as response:
+            async with self._open_session().get(
+                url, timeout=timeout, allow_redirects=False
+            ) as response:
                 if response.status >= 500:
                     raise Lost(f"{self._host} answered with HTTP status {response.status}")
                 if response.status != 200:
-                    raise _refusal(response.status, _parsed(await self._read(response)))
+                    raise _refusal(response.status, _parse(await self._read(response)))
                 async for chunk in response.content.iter_chunked(_CHUNK_BYTES):
                     yield chunk
 
@@ -190,7 +192,7 @@ class AiohttpRequest(BaseRequest):
                 )
         return bytes(body)
 
-    def _opened(self) -> aiohttp.ClientSession:
+    def _open_session(self) -> aiohttp.ClientSession:
         if self._session is None:
             is_local = self._host.rpartition(":")[0] in _LOOPBACK
             self._session = aiohttp.ClientSession(trust_env=not is_local)
@@ -203,7 +205,7 @@ def _reason(exc: BaseException) -> str:
     return getattr(cause, "strerror", None) or type(exc).__name__
 
 
-def _parsed(body: bytes) -> Mapping[str, Any]:
+def _parse(body: bytes) -> Mapping[str, Any]:
     try:
         answer = json.loads(body)
     except ValueError:

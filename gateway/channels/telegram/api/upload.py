@@ -67,8 +67,8 @@ async def _send(
             None,
             settings.answer_s + size / _SLOWEST_BYTES_S,
         )
-    sent = request.parse_json_payload(body)["result"]
-    first = sent[0] if isinstance(sent, list) and sent else sent
+    result = request.parse_json_payload(body)["result"]
+    first = result[0] if isinstance(result, list) and result else result
     if not isinstance(first, dict) or not isinstance(first.get("message_id"), int):
         raise UnreadableResponse("the answer names no message", body[:200])
     return int(first["message_id"])
@@ -86,18 +86,18 @@ def _form(target: Mapping[str, Any], part: OutboundPart) -> Iterator[aiohttp.For
             (file,) = part.files
             for name, value in caption.items():
                 form.add_field(name, value if isinstance(value, str) else json.dumps(value))
-            form.add_field(file.kind, _opened(file, stack), filename=_name(file))
+            form.add_field(file.kind, _open_content(file, stack), filename=_name(file))
         else:
             media: list[dict[str, Any]] = []
             for number, file in enumerate(part.files):
-                form.add_field(f"file{number}", _opened(file, stack), filename=_name(file))
+                form.add_field(f"file{number}", _open_content(file, stack), filename=_name(file))
                 media.append({"type": file.kind, "media": f"attach://file{number}"})
             media[0].update(caption)
             form.add_field("media", json.dumps(media))
         yield form
 
 
-def _opened(file: OutboundFile, stack: ExitStack) -> Any:
+def _open_content(file: OutboundFile, stack: ExitStack) -> Any:
     if file.text is not None:
         return file.text.encode()
     try:

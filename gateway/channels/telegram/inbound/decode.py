@@ -52,8 +52,8 @@ MALFORMED = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError
 
 def undecodable(error: Exception) -> Undecodable:
     """A `ValueError` quotes the value, which a person may have written."""
-    told = "a value has the wrong form" if isinstance(error, ValueError) else str(error)
-    return Undecodable(f"{type(error).__name__}: {told}")
+    reason = "a value has the wrong form" if isinstance(error, ValueError) else str(error)
+    return Undecodable(f"{type(error).__name__}: {reason}")
 
 
 @frozen
@@ -161,7 +161,7 @@ class _MessageDecoder:
         # Of an album only one part bears the caption with our name.
         follows = text is None and album is not None and not edited
         overheard = text is None and self._listens()
-        content = self._shown(self._text if overheard or follows else text, edited)
+        content = self._text_with_media(self._text if overheard or follows else text, edited)
         unknown = content is None and not edited and self._is_unknown()
         if sender is None or (content is None and not unknown):
             return None
@@ -178,7 +178,7 @@ class _MessageDecoder:
             received_at=received_at,
             thread_id=self._thread(),
             message_id=stored_id(str(self._chat_id), self._message_id, self._here.moves),
-            quoted=self._quoted(),
+            quoted=self._quoted_text(),
             quoted_id=self._quoted_id(),
             quoted_own=self._replied() == (self._message.get("from") or {}).get("id"),
             edited=edited,
@@ -218,7 +218,7 @@ class _MessageDecoder:
         route = Route("telegram", self._here.account, chat_id, self._thread())
         return self._here.places.of(route).listen is True
 
-    def _shown(self, text: str | None, edited: bool) -> str | None:
+    def _text_with_media(self, text: str | None, edited: bool) -> str | None:
         """The text with a word for what came beside it; None when there is nothing to read."""
         if text is None:
             return None
@@ -266,9 +266,9 @@ class _MessageDecoder:
         reply = self._reply()
         return reply.get("from", {}).get("id") if reply else None
 
-    def _quoted(self) -> str | None:
-        chosen = self._message.get("quote") or self._reply() or {}
-        text = chosen.get("text") or chosen.get("caption")
+    def _quoted_text(self) -> str | None:
+        source = self._message.get("quote") or self._reply() or {}
+        text = source.get("text") or source.get("caption")
         return escape_invisible(mend(str(text))) if text else None
 
     def _quoted_id(self) -> str | None:

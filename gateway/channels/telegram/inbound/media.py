@@ -36,26 +36,26 @@ def media_of(message: Mapping[str, Any], *, quoted: bool = False) -> tuple[Media
     kind = kind_of(message)
     if kind is None:
         return ()
-    found = message[kind]
-    if kind in _TOLD:
-        words = mend(_TOLD[kind](found))[:_WORDS_CHARS]
-        return (Media(kind, quoted=quoted, words=words),)
+    content = message[kind]
+    if kind in _DESCRIBERS:
+        text = mend(_DESCRIBERS[kind](content))[:_WORDS_CHARS]
+        return (Media(kind, quoted=quoted, words=text),)
     if kind == "photo":
-        found = _largest(found)
-    moves = kind == "sticker" and (found.get("is_animated") or found.get("is_video"))
-    name = found.get("file_name")
+        content = _largest(content)
+    moves = kind == "sticker" and (content.get("is_animated") or content.get("is_video"))
+    name = content.get("file_name")
     return (
         Media(
             kind,
             name=mend(str(name)) if name else None,
-            media_type=found.get("mime_type") or _TYPES.get(kind),
-            size_bytes=_number(found.get("file_size")),
-            seconds=_number(found.get("duration")),
+            media_type=content.get("mime_type") or _TYPES.get(kind),
+            size_bytes=_number(content.get("file_size")),
+            seconds=_number(content.get("duration")),
             # What moves is no picture, and its outline is in its emoji.
-            remote=None if moves else _text(found.get("file_id")),
-            unique=_text(found.get("file_unique_id")),
+            remote=None if moves else _text(content.get("file_id")),
+            unique=_text(content.get("file_unique_id")),
             quoted=quoted,
-            words=_text(found.get("emoji")),
+            words=_text(content.get("emoji")),
         ),
     )
 
@@ -82,8 +82,8 @@ def _location(place: Mapping[str, Any]) -> str:
 
 
 def _venue(venue: Mapping[str, Any]) -> str:
-    named = ", ".join(str(venue[key]) for key in ("title", "address") if venue.get(key))
-    return f"{named} ({_location(venue.get('location') or {})})"
+    label = ", ".join(str(venue[key]) for key in ("title", "address") if venue.get(key))
+    return f"{label} ({_location(venue.get('location') or {})})"
 
 
 def _contact(contact: Mapping[str, Any]) -> str:
@@ -125,7 +125,7 @@ def _game(game: Mapping[str, Any]) -> str:
     return f"{game.get('title')}: {game.get('description')}"
 
 
-_TOLD: dict[str, Callable[[Mapping[str, Any]], str]] = {
+_DESCRIBERS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "location": _location,
     "venue": _venue,
     "contact": _contact,

@@ -171,8 +171,8 @@ class Poller:
 
         Raises the trouble again while it may be the network's, not an update's.
         """
-        found = _UPDATE_ID.search(trouble.head)
-        if found is None:
+        match = _UPDATE_ID.search(trouble.head)
+        if match is None:
             raise trouble
         if self._limit > 1:
             self._limit = 1
@@ -181,7 +181,7 @@ class Poller:
         if not trouble.too_large and self._garbled < _GARBLED_TRIES:
             raise trouble
         self._garbled = 0
-        update_id = int(found[1])
+        update_id = int(match[1])
         raw = trouble.head.decode("utf-8", "replace")
         return Batch((), [Undecoded(f"update:{update_id}", str(trouble), raw)], update_id + 1)
 

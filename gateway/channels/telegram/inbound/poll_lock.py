@@ -40,7 +40,7 @@ def _file(token: str, server: str) -> Path:
     root = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
     folder = Path(root) / f"kore-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+    info = folder.lstat()
+    if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid() or info.st_mode & 0o022:
         raise PermissionError(f"{folder} is not mine alone")
     return folder / hashlib.sha256(f"kore bot {token} {server}".encode()).hexdigest()[:32]

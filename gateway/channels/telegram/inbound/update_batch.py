@@ -36,21 +36,21 @@ def decode_batch(
                 standings.append(standing)
             decoded = decode(update, here, received_at)
         except Undecodable as exc:
-            undecoded.append(_kept(raw, str(exc)))
+            undecoded.append(_to_undecoded(raw, str(exc)))
             continue
         if decoded is not None:
             messages.append(decoded)
     return Batch(messages, undecoded, next_offset, moves, standings)
 
 
-def decoded_again(raw: str, here: DecodeContext, received_at: float) -> Batch:
+def decode_stored(raw: str, here: DecodeContext, received_at: float) -> Batch:
     """The batch of an update that was kept, or of a whole answer that held one; it moves no
     cursor."""
     try:
-        found = json.loads(raw)
+        data = json.loads(raw)
     except (ValueError, RecursionError):
         return Batch((), [Undecoded("", "it is not complete JSON", raw)])
-    updates = found.get("result", [found]) if isinstance(found, dict) else ()
+    updates = data.get("result", [data]) if isinstance(data, dict) else ()
     batch = decode_batch(updates if isinstance(updates, list) else (), here, received_at)
     return Batch(batch.messages, batch.undecoded, None, batch.moves, batch.standings)
 
@@ -69,7 +69,7 @@ def without_nulls(value: Any, depth: int = _DEPTH) -> Any:
     return value
 
 
-def _kept(update: Mapping[str, Any], reason: str) -> Undecoded:
+def _to_undecoded(update: Mapping[str, Any], reason: str) -> Undecoded:
     raw = json.dumps(update)[:UNDECODED_LIMIT_CHARS]
     fields = ", ".join(sorted(str(key)[:40] for key in update)[:8])
     return Undecoded(

@@ -103,8 +103,8 @@ class Webhook:
             task = self._group.create_task(self._store(self._accept, batch))
             self._under_way[number] = task
             task.add_done_callback(lambda _: self._under_way.pop(number, None))
-        done, _ = await asyncio.wait({task}, timeout=self._settings.hook_answer_s)
-        return TAKEN if done and not task.cancelled() and task.result() else BUSY
+        finished, _ = await asyncio.wait({task}, timeout=self._settings.hook_answer_s)
+        return TAKEN if finished and not task.cancelled() and task.result() else BUSY
 
     async def _store(self, accept: Accept, batch: Batch) -> bool:
         try:

@@ -31,22 +31,24 @@ def render_approval(question: ApprovalPrompt, decided: str | None = None) -> Out
     "once" can be allowed.
     """
     code, language = _subject(question)
-    cut = _cut(code)
-    pieces = [*_pieces(question, cut, language)]
-    if cut != code:
+    shortened = _shorten(code)
+    pieces = [*_pieces(question, shortened, language)]
+    if shortened != code:
         note = t("⚠️ The middle is cut; the file above has the full text.")
         pieces.append(_Piece(f"\n{note}"))
     if decided:
         pieces.append(_Piece(f"\n\n{escape_for_approval(decided)[:_LINE_CHARS]}", "bold"))
         return _part(pieces)
     part = _part(pieces)
-    return OutboundPart(part.text, part.entities, buttons_for(question.nonce, whole=cut == code))
+    return OutboundPart(
+        part.text, part.entities, buttons_for(question.nonce, whole=shortened == code)
+    )
 
 
 def whole(question: ApprovalPrompt) -> OutboundFile | None:
     """A file with all that would happen, when `render_approval` leaves something out; else None."""
     code, language = _subject(question)
-    if _cut(code) == code:
+    if _shorten(code) == code:
         return None
     name = f"question-{question.number}.{'diff' if language == 'diff' else 'txt'}"
     return OutboundFile(name, text=code, size_bytes=len(code.encode()))
@@ -73,17 +75,17 @@ def _subject(question: ApprovalPrompt) -> tuple[str, str | None]:
     arguments = dict(question.arguments)
     if question.command is not None:
         others = {name: value for name, value in arguments.items() if value != question.command}
-        code, language = question.command + _told(others), "bash"
+        code, language = question.command + _format_arguments(others), "bash"
     elif question.diff:
         code, language = question.diff, "diff"
     elif question.sends is not None:
         code, language = question.sends, None
     else:
-        code, language = f"{question.tool}{_told(arguments)}", None
+        code, language = f"{question.tool}{_format_arguments(arguments)}", None
     return escape_for_approval(mend(code)).strip("\n") or t("(nothing)"), language
 
 
-def _told(arguments: dict[str, object]) -> str:
+def _format_arguments(arguments: dict[str, object]) -> str:
     texts = {
         name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         for name, value in arguments.items()
@@ -91,7 +93,7 @@ def _told(arguments: dict[str, object]) -> str:
     return "".join(f"\n{name}: {text}" for name, text in texts.items())
 
 
-def _cut(code: str) -> str:
+def _shorten(code: str) -> str:
     """As much of both ends as fits."""
     if units(code) <= _CODE_UNITS:
         return code

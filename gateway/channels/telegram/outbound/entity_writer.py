@@ -47,7 +47,7 @@ class EntityWriter:
     length: int = 0
     _pieces: list[str] = field(default_factory=list)
     _newlines: int = 0
-    _owed: int = 0
+    _pending_newlines: int = 0
     _open: list[_Open] = field(default_factory=list)
     _spans: list[tuple[str, int, int, dict[str, Any]]] = field(default_factory=list)
     _margins: list[_Margin] = field(default_factory=list)
@@ -56,7 +56,7 @@ class EntityWriter:
 
     def block(self, newlines: int) -> None:
         """What follows stands on a line of its own, after this many line ends at least."""
-        self._owed = max(self._owed, newlines)
+        self._pending_newlines = max(self._pending_newlines, newlines)
 
     def write(self, text: str) -> None:
         """Text under the formatting that is open; line ends are followed by the margin."""
@@ -146,7 +146,7 @@ class EntityWriter:
             self.close(self._open[-1].kind)
         text = "".join(self._pieces)
         at = offsets(text)
-        found = []
+        entities = []
         # Blanks that a block of code begins with belong to it, and to the quotation around it.
         blocks = {start for kind, start, _, _ in self._spans if kind == "pre"}
         for kind, start, end, extra in self._spans:
@@ -158,8 +158,8 @@ class EntityWriter:
             if kind == _QUOTE and end - start > _FOLDED_CHARS:
                 kind = "expandable_blockquote"
             if start < end:
-                found.append(Entity(kind, at[start], at[end] - at[start], extra))
-        return text, sorted(found, key=lambda entity: (entity.offset, -entity.length))
+                entities.append(Entity(kind, at[start], at[end] - at[start], extra))
+        return text, sorted(entities, key=lambda entity: (entity.offset, -entity.length))
 
     def _put(self, text: str) -> None:
         self._pieces.append(text)
@@ -169,9 +169,9 @@ class EntityWriter:
 
     def _settle(self, *, with_margin: bool) -> None:
         """Write the line ends that are owed and, at the start of a line, what stands before it."""
-        owed, self._owed = self._owed, 0
-        if self.length and owed > self._newlines:
-            self._put("\n" * (owed - self._newlines))
+        newlines, self._pending_newlines = self._pending_newlines, 0
+        if self.length and newlines > self._newlines:
+            self._put("\n" * (newlines - self._newlines))
         if with_margin and (self._newlines or not self.length):
             for depth, margin in enumerate(self._margins):
                 before = margin.first if margin.first is not None else margin.rest

@@ -31,8 +31,8 @@ _APP = re.compile(r"(?:tg|ton|tonsite)://[^\s]+", re.IGNORECASE)
 
 def is_clickable(url: str) -> bool:
     """Absolute, with a host that has a dot: `localhost` and paths are nobody's address there."""
-    known = _WEB.fullmatch(url) or _APP.fullmatch(url)
-    return known is not None and len(url) <= _CHARS
+    match = _WEB.fullmatch(url) or _APP.fullmatch(url)
+    return match is not None and len(url) <= _CHARS
 
 
 _INLINE = {"Strong": "bold", "Emphasis": "italic", "Strikethrough": "strikethrough"}
@@ -244,8 +244,8 @@ class MarkdownRenderer:
     def _end_code(self) -> None:
         assert self._code is not None, "a block of code was begun"
         code, self._code = "".join(self._code), None
-        found = _LANGUAGE.match(self._info)
-        language = found[0] if found else ""
+        match = _LANGUAGE.match(self._info)
+        language = match[0] if match else ""
         if more := self._info[len(language) :].strip(" \t,:"):
             self.marks.write(more)
             self.marks.block(1)
@@ -308,8 +308,8 @@ class MarkdownRenderer:
         """The text and its entities; at the end what was defined and never referred to."""
         if b"]:" in self._source:
             used = {" ".join(label.split()).casefold() for label in self._used}
-            for label, found in definitions(self._source):
+            for label, definition in definitions(self._source):
                 if " ".join(label.split()).casefold() not in used:
                     self.marks.block(1)
-                    self.marks.write(found)
+                    self.marks.write(definition)
         return self.marks.finish()

@@ -42,9 +42,9 @@ def sanitize(markdown: str) -> str:
     return text.translate(_CONTROLS)
 
 
-def parsed(markdown: str) -> tuple[bytes, Events]:
+def parse_markdown(markdown: str) -> tuple[bytes, Events]:
     """The source as it was parsed, and what the parser found with places in bytes of it."""
-    source = _marked(markdown)
+    source = _mark(markdown)
     events = parse(source)
     for _ in range(_PASSES):
         literal = sorted(_literal(source, events))
@@ -73,7 +73,7 @@ def name(event: Any) -> str:
     return str(kind)
 
 
-def _marked(markdown: str) -> bytes:
+def _mark(markdown: str) -> bytes:
     """Spoilers and LaTeX's own brackets, outside of code, in a form that the parser keeps."""
     source = markdown.encode()
     if "\\(" in markdown or "\\[" in markdown:
@@ -88,18 +88,18 @@ def _with_spoilers(source: bytes) -> bytes:
     masked = bytearray(source)
     for start, end in _regions(source, _WHOLE):
         masked[start:end] = b"x" * (end - start)
-    done, last = bytearray(), 0
-    for found in _SPOILERS.finditer(masked):
-        start, end = found.span(1)
-        done += source[last : found.start()] + SPOILER.encode()
-        done += source[start:end] + END_SPOILER.encode()
-        last = found.end()
-    return bytes(done + source[last:])
+    output, last = bytearray(), 0
+    for match in _SPOILERS.finditer(masked):
+        start, end = match.span(1)
+        output += source[last : match.start()] + SPOILER.encode()
+        output += source[start:end] + END_SPOILER.encode()
+        last = match.end()
+    return bytes(output + source[last:])
 
 
 def _outside(source: bytes, change: Callable[[str], str]) -> bytes:
-    whole = list(_regions(source, _WHOLE + _LINKS))
-    bounds = [0, *(at for region in whole for at in region), len(source)]
+    regions = list(_regions(source, _WHOLE + _LINKS))
+    bounds = [0, *(at for region in regions for at in region), len(source)]
     pieces = [source[start:end] for start, end in pairwise(bounds)]
     pieces[::2] = [change(piece.decode()).encode() for piece in pieces[::2]]
     return b"".join(pieces)
@@ -114,12 +114,12 @@ def _regions(source: bytes, kinds: Sequence[str]) -> Iterator[tuple[int, int]]:
             end = span["end"]
 
 
-def _dollars(found: re.Match[str]) -> str:
+def _dollars(match: re.Match[str]) -> str:
     """Brackets may be escaped as well: words in them are no formula."""
-    latex = (found["block"] or found["line"]).strip()
+    latex = (match["block"] or match["line"]).strip()
     if not _looks_like_math(latex):
-        return found[0]
-    return f"$${FORMULA}{latex}$$" if found["block"] else f"${FORMULA}{latex}$"
+        return match[0]
+    return f"$${FORMULA}{latex}$$" if match["block"] else f"${FORMULA}{latex}$"
 
 
 def _literal(source: bytes, events: Events) -> Iterator[int]:
@@ -162,7 +162,7 @@ def definitions(source: bytes) -> Iterator[tuple[str, str]]:
     """Link references that the source defines: what they are called, and how that is written."""
     import pyromark
 
-    found = pyromark.reference_definitions(source.decode(), options=pyromark.Options(OPTIONS))
-    for label, definition in found.items():
+    by_label = pyromark.reference_definitions(source.decode(), options=pyromark.Options(OPTIONS))
+    for label, definition in by_label.items():
         span = definition["span"]
         yield label, source[span["start"] : span["end"]].decode().strip()

@@ -16,7 +16,7 @@ from gateway.channels.telegram.ids import telegram_chat_id, telegram_message_id
 from gateway.core.messages import OutboundMessage, Route
 
 # Of one chat; whoever writes more before the answer sees some of them stay.
-_KEPT = 20
+_MOST_PER_LANE = 20
 _LANES = 1_000
 
 
@@ -31,34 +31,34 @@ class Reactions:
         self._gate = gate
         self._moves = moves
         self._emoji = emoji
-        self._shown: defaultdict[str, list[str]] = defaultdict(list)
+        self._reacted: defaultdict[str, list[str]] = defaultdict(list)
 
-    async def seen(self, route: Route, message_id: str | None) -> None:
+    async def show_received(self, route: Route, message_id: str | None) -> None:
         """This message was taken in, and will be answered."""
         if self._emoji is None or message_id is None:
             return
-        if route.lane not in self._shown and len(self._shown) >= _LANES:
+        if route.lane not in self._reacted and len(self._reacted) >= _LANES:
             # Of a chat that was never answered nobody misses it.
-            self._shown.pop(next(iter(self._shown)))
-        shown = self._shown[route.lane]
-        if len(shown) < _KEPT:
-            shown.append(message_id)
-            if not await self._show(route, message_id, self._emoji) and message_id in shown:
-                shown.remove(message_id)
+            self._reacted.pop(next(iter(self._reacted)))
+        reacted = self._reacted[route.lane]
+        if len(reacted) < _MOST_PER_LANE:
+            reacted.append(message_id)
+            if not await self._show(route, message_id, self._emoji) and message_id in reacted:
+                reacted.remove(message_id)
 
-    async def answered(self, message: OutboundMessage, left: frozenset[str]) -> None:
+    async def clear_reactions(self, message: OutboundMessage, unanswered: frozenset[str]) -> None:
         """The answer is there: what was put on its questions goes; also what an earlier process
-        put on the last of them. What is `left` to be answered keeps its own."""
+        put on the last of them. Messages that are `unanswered` keep theirs."""
         if self._emoji is None or message.event_id is None:
             return
         route = message.route
-        told = message.event_id.split(":")
-        last = [told[1]] if len(told) > 1 else []
-        shown = self._shown.pop(route.lane, [])
-        if kept := [message_id for message_id in shown if message_id in left]:
-            self._shown[route.lane] = kept
-        for message_id in dict.fromkeys([*shown, *last]):
-            if message_id not in left:
+        parts = message.event_id.split(":")
+        last = [parts[1]] if len(parts) > 1 else []
+        reacted = self._reacted.pop(route.lane, [])
+        if remaining := [message_id for message_id in reacted if message_id in unanswered]:
+            self._reacted[route.lane] = remaining
+        for message_id in dict.fromkeys([*reacted, *last]):
+            if message_id not in unanswered:
                 await self._show(route, message_id, None)
 
     async def _show(self, route: Route, message_id: str, emoji: str | None) -> bool:

@@ -12,7 +12,7 @@ from itertools import pairwise
 from agent.i18n import mark_for_translation, plural, t
 from agent.text.visible import escape_invisible
 from agent.turn.completion_signal import humanize_signals
-from gateway.channels.telegram.outbound.markdown_prepare import parsed, sanitize
+from gateway.channels.telegram.outbound.markdown_prepare import parse_markdown, sanitize
 from gateway.channels.telegram.outbound.split import LIMIT_ENTITIES, LIMIT_UNITS, first_part, split
 from gateway.channels.telegram.utf16 import offsets, units
 from gateway.core.messages import Entity, OutboundFile, OutboundPart
@@ -61,15 +61,15 @@ def as_file_if_long(
     """An answer of more than `most` messages (0: of any number) as its beginning and a file."""
     if not 0 < most < len(parts):
         return parts
-    kept = text_messages(most)
+    count = text_messages(most)
     text = escape_invisible(sanitize(humanize_signals(markdown)))
-    whole = OutboundFile("answer.md", text=text, size_bytes=len(text.encode()))
+    file = OutboundFile("answer.md", text=text, size_bytes=len(text.encode()))
     caption = plural(
-        len(parts) - kept,
+        len(parts) - count,
         "The answer continues in one more message. This file has the full text.",
         "The answer continues in {n} more messages. This file has the full text.",
     )
-    return *parts[:kept], OutboundPart("\n".join([caption, *_outline(text)]), files=(whole,))
+    return *parts[:count], OutboundPart("\n".join([caption, *_outline(text)]), files=(file,))
 
 
 def text_messages(most: int) -> int:
@@ -80,7 +80,7 @@ def text_messages(most: int) -> int:
 
 def _outline(markdown: str) -> list[str]:
     """The headings of a long answer, as lines below its file: what it comes to, at a glance."""
-    found: list[str] = []
+    headings: list[str] = []
     room, fenced = _OUTLINE_UNITS, False
     for line in markdown.splitlines():
         if _FENCE.match(line):
@@ -91,9 +91,9 @@ def _outline(markdown: str) -> list[str]:
         text = f"• {_convert(heading[1])[0].strip()[:_HEADING_CHARS]}"
         room -= units(text) + 1
         if room < 0:
-            return [*found, _MORE]
-        found.append(text)
-    return found if len(found) > 1 else []
+            return [*headings, _MORE]
+        headings.append(text)
+    return headings if len(headings) > 1 else []
 
 
 def render_preview(markdown: str, line: str = "") -> OutboundPart | None:
@@ -109,8 +109,8 @@ def render_pages(markdown: str, line: str, most: int) -> tuple[OutboundPart, ...
 
     Marks that were opened at the very end and a link that is half there are left out.
     """
-    begun = humanize_signals(markdown[: most * _PREVIEW_CHARS], growing=True)
-    text, entities = _convert(_closed(sanitize(begun)))
+    beginning = humanize_signals(markdown[: most * _PREVIEW_CHARS], growing=True)
+    text, entities = _convert(_closed(sanitize(beginning)))
     parts = split(text, entities, _PART_UNITS)
     if not parts or not (line or len(parts) > most):
         return parts
@@ -121,11 +121,13 @@ def render_pages(markdown: str, line: str, most: int) -> tuple[OutboundPart, ...
 def _with_line(part: OutboundPart, line: str) -> OutboundPart:
     """The part, shortened where it has no room for the line."""
     below, formatted = _convert(sanitize(line) or _MORE)
-    begun = first_part(part.text, part.entities, _PART_UNITS - units(below) - 2)
-    assert begun is not None, "no part is blank"
-    shift = units(begun.text) + 2
+    beginning = first_part(part.text, part.entities, _PART_UNITS - units(below) - 2)
+    assert beginning is not None, "no part is blank"
+    shift = units(beginning.text) + 2
     moved = tuple(replace(entity, offset=entity.offset + shift) for entity in formatted)
-    return OutboundPart(f"{begun.text}\n\n{below}", (begun.entities + moved)[:LIMIT_ENTITIES])
+    return OutboundPart(
+        f"{beginning.text}\n\n{below}", (beginning.entities + moved)[:LIMIT_ENTITIES]
+    )
 
 
 def _closed(markdown: str) -> str:
@@ -148,16 +150,16 @@ def mark_repeat(part: OutboundPart, *, preview: bool = False, number: int = 0) -
     """The part with a first line that says that it may have arrived before, or an unfinished
     `preview` of it; `number` counts the parts before it."""
     if not preview:
-        return _noted(part, t(REPEAT_NOTE))
-    return _noted(part, t(PAGE_NOTE if number else PREVIEW_NOTE))
+        return _with_note(part, t(REPEAT_NOTE))
+    return _with_note(part, t(PAGE_NOTE if number else PREVIEW_NOTE))
 
 
 def mark_topic_lost(part: OutboundPart) -> OutboundPart:
     """The part with a first line that says that it answers what was said in a topic."""
-    return _noted(part, t(STRAYED_NOTE))
+    return _with_note(part, t(STRAYED_NOTE))
 
 
-def _noted(part: OutboundPart, note: str) -> OutboundPart:
+def _with_note(part: OutboundPart, note: str) -> OutboundPart:
     if units(note) + units(part.text) > LIMIT_UNITS:
         note = note[0] + "\n"
     if not part.text:
@@ -174,7 +176,7 @@ def _convert(markdown: str) -> tuple[str, Sequence[Entity]]:
     from gateway.channels.telegram.outbound.markdown import MarkdownRenderer
 
     try:
-        source, events = parsed(markdown)
+        source, events = parse_markdown(markdown)
         walk = MarkdownRenderer(source)
         walk.events(events)
         return _with_nothing_hidden(*walk.finish())
@@ -188,12 +190,12 @@ def _with_nothing_hidden(text: str, entities: Sequence[Entity]) -> tuple[str, Se
         return text, entities
     at = offsets(text)
     bounds = sorted({0, at[-1], *(n for e in entities for n in (e.offset, e.offset + e.length))})
-    pieces, moved, done = [], {0: 0}, 0
+    pieces, moved, length = [], {0: 0}, 0
     for start, end in pairwise(bounds):
         piece = escape_invisible(text[bisect_left(at, start) : bisect_left(at, end)])
         pieces.append(piece)
-        done += units(piece)
-        moved[end] = done
+        length += units(piece)
+        moved[end] = length
     return "".join(pieces), [
         replace(e, offset=moved[e.offset], length=moved[e.offset + e.length] - moved[e.offset])
         for e in entities

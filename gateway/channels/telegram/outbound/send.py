@@ -75,7 +75,7 @@ class TelegramSender:
         self._knows_drafts = True
         self._admitted: Counter[str] = Counter()
         # What the previews show that grow now.
-        self._shown: dict[tuple[Route, str], OutboundPart] = {}
+        self._preview_pages: dict[tuple[Route, str], OutboundPart] = {}
 
     async def admit(self, route: Route) -> None:
         """Wait at the gate for the next `send` to this chat, which then goes out at once."""
@@ -122,13 +122,13 @@ class TelegramSender:
             "message_thread_id": thread_of(route),
             "reply_parameters": reply if answers else None,
         }
-        given = {name: value for name, value in target.items() if value is not None}
+        target_fields = {name: value for name, value in target.items() if value is not None}
         try:
-            sent = await self._outcome(route, self._client.send_files(given, part))
+            message_id = await self._outcome(route, self._client.send_files(target_fields, part))
         except Moved as moved:
             self._moves.learn(moved.first, moved.now)
             raise
-        return stored_id(str(chat_id), sent, self._moves)
+        return stored_id(str(chat_id), message_id, self._moves)
 
     async def probe(self) -> None:
         """Ask for something harmless: what stands between us and the server shows in that, too."""
@@ -147,18 +147,18 @@ class TelegramSender:
         if not self._gate.try_acquire(route.chat_id, group=group):
             raise ChannelRateLimited(self._gate.wait_s(route.chat_id, group=group))
         if provider_msg is not None:
-            shown = await self._edit(route, page, provider_msg)
+            message_id = await self._edit(route, page, provider_msg)
         else:
-            shown = await self._new(route, page, reply_to)
-        self._shown[(route, shown)] = page
-        if len(self._shown) > _PREVIEWS:
-            del self._shown[next(iter(self._shown))]
-        return shown
+            message_id = await self._new(route, page, reply_to)
+        self._preview_pages[(route, message_id)] = page
+        if len(self._preview_pages) > _PREVIEWS:
+            del self._preview_pages[next(iter(self._preview_pages))]
+        return message_id
 
     def _is_shown(self, route: Route, part: OutboundPart, provider_msg: str) -> bool:
         """Whether a preview shows this already: Telegram refuses an edit that changes nothing,
         and counts it."""
-        return self._shown.get((route, provider_msg)) == part
+        return self._preview_pages.get((route, provider_msg)) == part
 
     def sketches(self, route: Route) -> bool:
         """Whether drafts can be shown there: in private chats, by servers that know them."""
@@ -236,7 +236,7 @@ class TelegramSender:
         target = telegram_message_id(route, reply_to, self._moves) if reply_to else None
         reply = ReplyParameters(target, allow_sending_without_reply=True) if target else None
         chat_id = telegram_chat_id(route, self._moves)
-        sent = await self._outcome(
+        result = await self._outcome(
             route,
             self._bot.send_message(
                 chat_id,
@@ -248,14 +248,14 @@ class TelegramSender:
                 link_preview_options=_NO_PREVIEW,
             ),
         )
-        return stored_id(str(chat_id), sent.message_id, self._moves)
+        return stored_id(str(chat_id), result.message_id, self._moves)
 
     async def _edit(self, route: Route, part: OutboundPart, provider_msg: str) -> str:
         message_id = telegram_message_id(route, provider_msg, self._moves)
         if message_id is None:
             raise Gone("the message stands in the group that this chat was before")
         # Until this edit has come through, nobody knows what is shown.
-        self._shown.pop((route, provider_msg), None)
+        self._preview_pages.pop((route, provider_msg), None)
         edit = self._bot.edit_message_text(
             mend(part.text),
             chat_id=telegram_chat_id(route, self._moves),

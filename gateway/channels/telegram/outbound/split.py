@@ -133,9 +133,9 @@ class _Cutter:
     def _cut_in_prose(self, start: int, reach: int) -> int:
         for pattern, least_filled in _SEAMS:
             least = start + max(1, int((reach - start) * least_filled))
-            cut = self._last_seam(pattern, least, reach)
-            if cut is not None:
-                return cut
+            seam = self._last_seam(pattern, least, reach)
+            if seam is not None:
+                return seam
         return self._cut_anywhere(start, reach)
 
     def _last_seam(self, pattern: re.Pattern[str], least: int, reach: int) -> int | None:

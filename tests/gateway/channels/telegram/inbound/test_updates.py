@@ -8,7 +8,7 @@ import pytest
 from gateway.channels.chat_settings import ChatSettingsIndex
 from gateway.channels.telegram.inbound.decode import DecodeContext
 from gateway.channels.telegram.inbound.media import KINDS
-from gateway.channels.telegram.inbound.update_batch import decode_batch, decoded_again
+from gateway.channels.telegram.inbound.update_batch import decode_batch, decode_stored
 from gateway.channels.telegram.settings import Bot
 from gateway.core.channel_events import UNDECODED_LIMIT_CHARS, Batch
 
@@ -142,18 +142,18 @@ def test_what_cannot_be_decoded_is_kept_whole_and_named_without_its_words() -> N
 def test_what_is_kept_has_a_limit() -> None:
     (lost,) = read({"message": {"chat": 5, "text": "x" * UNDECODED_LIMIT_CHARS}}).undecoded
     assert len(lost.raw) == UNDECODED_LIMIT_CHARS
-    (again,) = decoded_again(lost.raw, HERE, 1.0).undecoded
+    (again,) = decode_stored(lost.raw, HERE, 1.0).undecoded
     assert again.reason == "it is not complete JSON"
 
 
 def test_what_was_kept_is_decoded_again_alone_or_inside_a_whole_answer() -> None:
     update = {"update_id": 1, "message": message(text="hi", caption=None)}
     for raw in (update, {"ok": True, "result": [update]}):
-        batch = decoded_again(json.dumps(raw), HERE, 1.0)
+        batch = decode_stored(json.dumps(raw), HERE, 1.0)
         assert [one.content for one in batch.messages] == ["hi"]
         assert batch.next_offset is None
     for nothing in ("5", "[]", '{"result": 5}', "{}"):
-        assert not decoded_again(nothing, HERE, 1.0).messages
+        assert not decode_stored(nothing, HERE, 1.0).messages
 
 
 @pytest.mark.parametrize("field", ["some_future_kind", "giveaway", "invoice", "gift"])

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from gateway.channels.telegram.outbound import render as rendering
 from gateway.channels.telegram.outbound.entity_writer import EntityWriter
 from gateway.channels.telegram.outbound.markdown import MarkdownRenderer
-from gateway.channels.telegram.outbound.markdown_prepare import parsed
+from gateway.channels.telegram.outbound.markdown_prepare import parse_markdown
 from gateway.channels.telegram.outbound.render import render
 from gateway.channels.telegram.outbound.table import cells_of
 from gateway.core.messages import OutboundPart
@@ -108,7 +108,7 @@ SAID = st.text(alphabet=st.sampled_from("abcZé語😀 .,:;-+=(){}'\"/%@?0123456
 @given(SAID)
 def test_what_needs_no_parser_looks_as_the_parser_would_have_it(text: str) -> None:
     if rendering._PLAIN.fullmatch(text):
-        source, events = parsed(text)
+        source, events = parse_markdown(text)
         walk = MarkdownRenderer(source)
         walk.events(events)
         assert walk.finish() == (text, [])
