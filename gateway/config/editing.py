@@ -56,8 +56,8 @@ def path_of(key: str, content: Any, *, ours: bool) -> Path_:
         if isinstance(content, list) and not part.isdecimal():
             names = [_name(one) for one in content]
             if part not in names:
-                named = tuple(filter(None, names))
-                more = guess(part, named) if named else ""
+                entry_names = tuple(filter(None, names))
+                more = guess(part, entry_names) if entry_names else ""
                 where = ".".join(path[:n])
                 raise ConfigError(
                     t(

@@ -104,19 +104,19 @@ def read_url(url: "URL | str") -> "URL":
     from yarl import URL
 
     try:
-        parsed = URL(url) if isinstance(url, str) else url
-        port = parsed.port
+        address = URL(url) if isinstance(url, str) else url
+        port = address.port
     # yarl answers "http://]" with an IndexError.
     except (ValueError, TypeError, LookupError) as exc:
         raise ToolError("The URL cannot be read; give one like https://example.com/page.") from exc
-    if parsed.scheme not in ("http", "https") or not parsed.raw_host or not port:
+    if address.scheme not in ("http", "https") or not address.raw_host or not port:
         raise ToolError("Only http and https URLs with a host can be fetched.")
-    host = parsed.raw_host
+    host = address.raw_host
     if not (host.isascii() and host.isprintable()) or " " in host:
         raise ToolError("The URL holds a host that is no name; give one like https://example.com/.")
-    if parsed.user is not None or parsed.password is not None:
+    if address.user is not None or address.password is not None:
         raise ToolError("The URL holds a user name or password; give it without.")
-    return parsed
+    return address
 
 
 def _is_allowed(text: str, allow: Allow) -> bool:

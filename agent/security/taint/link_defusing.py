@@ -82,7 +82,7 @@ def defuse_links(markdown: str, is_shown: Callable[[str], bool]) -> str:
         if read.hides_more():
             fence = ticks.ljust(3, "`")
             return f"{fence}\n{markdown}\n{fence}"
-        output.append(read.shown)
+        output.append(read.defused)
     return "".join(output)
 
 
@@ -130,7 +130,7 @@ class _Text:
             else:
                 self._labelled(before, match[0], match["angled"] or match["target"] or "")
         self._rest.append(text[end:])
-        self.shown = "".join([*self._output, text[end:]])
+        self.defused = "".join([*self._output, text[end:]])
 
     def hides_more(self) -> bool:
         """Whether marks put another address together, or make one a part of something."""

@@ -211,11 +211,11 @@ class TurnView:
 
     def _deliver(self, delivered: Delivered) -> None:
         """Show what has not been streamed already."""
-        spoken = [_bare(text) for text in self._spoken_texts]
+        streamed = [_bare(text) for text in self._spoken_texts]
         blocks = [
             block
             for block in _paragraphs(delivered.text)
-            if not any(_bare(block) in text for text in spoken)
+            if not any(_bare(block) in text for text in streamed)
             and not any(error in block for error in self._errors)
         ]
         if not blocks:
