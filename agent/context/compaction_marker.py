@@ -26,7 +26,7 @@ class CompactionMarker:
         front = [] if self.request is None else [shortened[self.request]]
         return Conversation([*front, *shortened[self.upto :]], summary=self.summary)
 
-    def moved(self, shorter: CompactionResult) -> "CompactionMarker":
+    def move_by(self, shorter: CompactionResult) -> "CompactionMarker":
         """What `shorter` makes of it: its places are those of `conversation`."""
         split = shorter.cut
         if split is None:
@@ -59,7 +59,7 @@ class MarkerRecorder:
         self.mark = mark
 
     async def keep(self, shorter: CompactionResult) -> bool:
-        self.mark = self.mark.moved(shorter)
+        self.mark = self.mark.move_by(shorter)
         return True
 
 

@@ -41,7 +41,7 @@ class RequestWindow:
     async def window(self) -> tuple[TrimmedMessages, list[events.Event]]:
         """The messages to send, and what watchers are told of it."""
         notices: list[events.Event] = []
-        window = self._fitted()
+        window = self._fit()
         anew = window.cut and (not self._was_cut or window.dropped > self._dropped)
         if anew and self._compactor is not None:
             compacted = await self._compactor.make_room(self.conversation, self._limit())
@@ -53,7 +53,7 @@ class RequestWindow:
                         compacted.before, compacted.after, remaining, 0, compacted.summarised
                     )
                 )
-                window = self._fitted()
+                window = self._fit()
         self._was_cut = window.cut
         self.sent_tokens = window.tokens
         if window.dropped > self._dropped:
@@ -87,7 +87,7 @@ class RequestWindow:
         self._most = max(min(self._limit(), self.sent_tokens) // 2, SMALLEST)
         return True
 
-    def _fitted(self) -> TrimmedMessages:
+    def _fit(self) -> TrimmedMessages:
         conversation = self.conversation
         front = conversation.summary.front if conversation.summary else None
         return trim_to_budget(

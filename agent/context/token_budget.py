@@ -165,7 +165,7 @@ class _TrimHistory:
         cap = level(texts.values(), self._goal - fixed)
         for one, tokens in texts.items():
             if tokens > cap:
-                self._trimmed[one] = _shortened(self._messages[one], cap)
+                self._trimmed[one] = _shorten_longest(self._messages[one], cap)
                 self._sizes[one] = estimate(self._trimmed[one])
         self._total = sum(self._sizes[one] for one in indices)
 
@@ -194,7 +194,7 @@ def _text_tokens(message: Message) -> int:
     return sum(estimate_text(part.text) for part in _texts(message))
 
 
-def _shortened(message: Message, limit: int) -> Message:
+def _shorten_longest(message: Message, limit: int) -> Message:
     """The message with the middle of each long text left out."""
     share = limit // max(len(_texts(message)), 1)
     parts: list[Part] = [

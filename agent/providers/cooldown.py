@@ -78,7 +78,7 @@ class Cooldowns:
         for place in ((account, model), (account, _EVERY_MODEL)):
             _release(self._rests.pop(place, None))
 
-    def failed(self, account: KeyRef, model: str, error: ProviderError) -> None:
+    def mark_failed(self, account: KeyRef, model: str, error: ProviderError) -> None:
         """Let it rest, if that is what the error asks for."""
         cause = _cause(error)
         if cause is None:

@@ -277,7 +277,7 @@ class RetryingProvider:
         return self._cooldowns.cause(*self._place(this, n))
 
     def _rest(self, this: _Attempt, n: int, error: ProviderError) -> None:
-        self._cooldowns.failed(*self._place(this, n), error)
+        self._cooldowns.mark_failed(*self._place(this, n), error)
 
     async def _wait_for_probes(self, this: _Attempt, n: int) -> bool:
         return await self._cooldowns.wait_for_probes(*self._place(this, n))

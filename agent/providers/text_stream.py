@@ -132,17 +132,17 @@ class TextStream:
             pieces = self._tags.feed(text)
             if self._tags.is_over:
                 self._tags = None
-            yield from self._told_apart(pieces)
+            yield from self._dispatch(pieces)
 
     def pause(self) -> Iterator[ModelEvent]:
         """Something else follows, or nothing: what was held back is said, thinking is over."""
         if self._tags is not None:
-            yield from self._told_apart(self._tags.end())
+            yield from self._dispatch(self._tags.end())
         if self._open:
             self._open = False
             yield ThinkingEnd(self._thinking.text)
 
-    def _told_apart(self, pieces: list[tuple[bool, str]]) -> Iterator[ModelEvent]:
+    def _dispatch(self, pieces: list[tuple[bool, str]]) -> Iterator[ModelEvent]:
         for is_thought, piece in pieces:
             yield from self._think(piece) if is_thought else self._say(piece)
 

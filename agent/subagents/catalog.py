@@ -117,8 +117,8 @@ class SubagentCatalog:
         """Whether it takes no trusted agent's place: by its name or by one that stands for it."""
         if one.trusted:
             return True
-        folded = _folded(one.name)
-        trusted = {_folded(name) for name, definition in by_name.items() if definition.trusted}
+        folded = _fold(one.name)
+        trusted = {_fold(name) for name, definition in by_name.items() if definition.trusted}
         if folded not in trusted and folded not in _ALIASES:
             return True
         if one.source not in self.rejected:
@@ -136,8 +136,8 @@ class SubagentCatalog:
         by_name = self.load(root)
         if name in by_name:
             return by_name[name]
-        folded = {_folded(known_name): one for known_name, one in by_name.items()}
-        return folded.get(_folded(name)) or by_name.get(_ALIASES.get(_folded(name), ""))
+        folded = {_fold(known_name): one for known_name, one in by_name.items()}
+        return folded.get(_fold(name)) or by_name.get(_ALIASES.get(_fold(name), ""))
 
 
 @cache
@@ -196,5 +196,5 @@ def _read(path: Path, source: Source) -> SubagentDefinition | None:
     return None if is_note else definition
 
 
-def _folded(name: str) -> str:
+def _fold(name: str) -> str:
     return name.casefold().replace("_", "").replace("-", "").replace(" ", "")

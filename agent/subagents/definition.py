@@ -111,7 +111,7 @@ class _Fields:
 
     def __init__(self, fields: Mapping[str, Any], remarks: list[str]) -> None:
         self._fields = fields
-        self._names = {_folded(name): name for name in reversed(list(fields))}
+        self._names = {_fold(name): name for name in reversed(list(fields))}
         self._used: set[str] = set()
         self.remarks = remarks
 
@@ -135,7 +135,7 @@ class _Fields:
     def tools(self, *names: str) -> tuple[str, ...] | None:
         """Canonical names, without scopes such as `Bash(git:*)`; None for all tools."""
         if isinstance(switches := self._get(*names), dict):
-            return _switched(switches, on=True) if switches.get("*") is False else None
+            return _tools_switched(switches, on=True) if switches.get("*") is False else None
         words, text = self.words(*names), self.text(*names).strip(_AROUND)
         if words is None or "*" in words or _EVERY.fullmatch(text) or (text and not words):
             return None
@@ -145,7 +145,7 @@ class _Fields:
         """Tools that are taken away: by a field of their own, by a switch, or as an exception."""
         names = self._canonical_names(self.words("disallowedTools") or ())
         if isinstance(switches := self._get("tools"), dict):
-            return (*names, *_switched(switches, on=False))
+            return (*names, *_tools_switched(switches, on=False))
         every = _EVERY.fullmatch(self.text("tools", "allowed-tools").strip(_AROUND))
         return (
             *names,
@@ -165,7 +165,7 @@ class _Fields:
         return model_of(self.text("model", "model_name"))
 
     def mode(self) -> PermissionMode | None:
-        name = _folded(_line(self.text("permissionMode")))
+        name = _fold(_line(self.text("permissionMode")))
         if name and name not in (*_MODES, "default"):
             self.remarks.append(f'permissionMode "{name}" is not known and has no effect')
         return _MODES.get(name)
@@ -193,7 +193,7 @@ class _Fields:
 
     def _get(self, *names: str) -> Any:
         for name in names:
-            own = self._names.get(_folded(name))
+            own = self._names.get(_fold(name))
             if own is not None:
                 self._used.add(own)
                 return self._fields[own]
@@ -214,14 +214,14 @@ def family_of(model: str) -> str | None:
     return _MODELS[full[1]] if full else None
 
 
-def _switched(switches: Mapping[str, Any], *, on: bool) -> tuple[str, ...]:
+def _tools_switched(switches: Mapping[str, Any], *, on: bool) -> tuple[str, ...]:
     """The tools of a map from names to true or false that are switched on, or off."""
     return tuple(canonical(name) for name, value in switches.items() if value is on and name != "*")
 
 
 def canonical(tool: str) -> str:
     """The name that a tool goes by here; one that nobody knows stays as it is."""
-    folded = _folded(tool)
+    folded = _fold(tool)
     return NAMES.get(folded) or (tool if "__" in tool else _own().get(folded, tool))
 
 
@@ -229,10 +229,10 @@ def canonical(tool: str) -> str:
 def _own() -> Mapping[str, str]:
     from agent.security.policy.policy_file import TOOLS
 
-    return {_folded(tool): tool for tool in TOOLS}
+    return {_fold(tool): tool for tool in TOOLS}
 
 
-def _folded(name: str) -> str:
+def _fold(name: str) -> str:
     return name.casefold().replace("_", "").replace("-", "")
 
 

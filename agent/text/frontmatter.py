@@ -188,15 +188,15 @@ def _value(lines: list[str]) -> Any:
         return "\n".join(line.strip() for line in more).strip()
     items = [item[1].strip() for line in more if (item := _ITEM.match(line))]
     if not first.strip() and items and len(items) == sum(bool(line.strip()) for line in more):
-        return [_unquoted(item) for item in items]
+        return [_unquote(item) for item in items]
     text = "\n".join(line.strip() for line in lines).strip()
     if text.startswith("[") and text.endswith("]"):
-        return [_unquoted(item.strip()) for item in text[1:-1].split(",") if item.strip()]
-    unquoted = _unquoted(text)
+        return [_unquote(item.strip()) for item in text[1:-1].split(",") if item.strip()]
+    unquoted = _unquote(text)
     return _plain(text) if unquoted == text else unquoted
 
 
-def _unquoted(text: str) -> str:
+def _unquote(text: str) -> str:
     quoted = _QUOTED.match(text)
     if quoted is None:
         return text

@@ -30,7 +30,7 @@ class MemoryHit:
 Recall = Callable[[str, int], Awaitable[Sequence[MemoryHit]]]
 
 
-async def _nowhere(allowed: bool, reason: str, what: Mapping[str, Any]) -> None:
+async def _record_nothing(allowed: bool, reason: str, what: Mapping[str, Any]) -> None:
     """For a call that nobody keeps a record of."""
 
 
@@ -115,7 +115,7 @@ class CallContext:
     redactor: Redactor = field(default_factory=Redactor)
     hosts: tuple[str, ...] | None = None
     paths: tuple[tuple[str, ...], ...] = ()
-    record: Record = _nowhere
+    record: Record = _record_nothing
     changes: Recorder = field(default_factory=Recorder)
     spawn: Spawn | None = None
     tell: Callable[[Event], Awaitable[None]] = _to_nobody

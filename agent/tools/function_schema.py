@@ -61,7 +61,7 @@ class FunctionSchema:
             where = ".".join(map(str, first["loc"]))
             what = first["msg"][:1].lower() + first["msg"][1:]
             raise ToolError(f"{self.name}: {where}: {what}.") from exc
-        values = {name: _zoned(value) for name, value in values.items()}
+        values = {name: _add_zone(value) for name, value in values.items()}
         return {**values, self.context: call} if self.context else values
 
     def text(self, value: Any) -> str:
@@ -79,15 +79,15 @@ class FunctionSchema:
             ) from exc
 
 
-def _zoned(value: Any) -> Any:
+def _add_zone(value: Any) -> Any:
     """With this machine's time zone for every time that came without one."""
     match value:
         case datetime() if value.tzinfo is None:
             return value.astimezone()
         case list():
-            return [_zoned(one) for one in value]
+            return [_add_zone(one) for one in value]
         case dict():
-            return {key: _zoned(one) for key, one in value.items()}
+            return {key: _add_zone(one) for key, one in value.items()}
     return value
 
 

@@ -158,14 +158,14 @@ def prune(folder: Path) -> None:
     """Delete spill files that are older than 7 days, and the oldest beyond the folder's limit."""
     room = SPILL_FOLDER_LIMIT_BYTES
     with suppress(FileNotFoundError), open_folder_beneath(folder, flags=LISTED) as fd:
-        for name, info in sorted(_spilled(fd), key=lambda entry: -entry[1].st_mtime):
+        for name, info in sorted(_spill_files(fd), key=lambda entry: -entry[1].st_mtime):
             room -= info.st_size
             if room < 0 or time.time() - info.st_mtime > SPILL_AGE_S:
                 with suppress(FileNotFoundError):
                     os.unlink(name, dir_fd=fd)
 
 
-def _spilled(folder: int) -> Iterator[tuple[str, os.stat_result]]:
+def _spill_files(folder: int) -> Iterator[tuple[str, os.stat_result]]:
     for name in os.listdir(folder):
         with suppress(FileNotFoundError):
             info = os.stat(name, dir_fd=folder, follow_symlinks=False)

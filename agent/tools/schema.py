@@ -39,12 +39,12 @@ class ArgumentSchema:
         }
         self._refuse_unknown(arguments, properties)
         try:
-            self._compiled()(arguments)
+            self._compile()(arguments)
         except JsonSchemaValueException as exc:
             raise ToolError(self._sentence(exc)) from exc
         return arguments
 
-    def _compiled(self) -> Check:
+    def _compile(self) -> Check:
         if self._check is None:
             import fastjsonschema
 

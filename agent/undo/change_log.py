@@ -72,7 +72,7 @@ class ChangeLog:
         window = TrackingWindow(origin)
         with self._lock:
             for other in self._windows:
-                if _meet(other.origin.root, origin.root):
+                if _overlap(other.origin.root, origin.root):
                     other.overlaps = window.overlaps = True
             self._windows.append(window)
         return window
@@ -92,5 +92,5 @@ def _missing_folders(path: Path) -> list[FileChange]:
     return missing[::-1]
 
 
-def _meet(one: Path, other: Path) -> bool:
+def _overlap(one: Path, other: Path) -> bool:
     return one.is_relative_to(other) or other.is_relative_to(one)

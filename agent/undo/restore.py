@@ -24,7 +24,7 @@ def snapshot_path(
 
     Raises ToolError for a path that leads through a link, or that is neither file nor folder.
     """
-    with file_io.explained(path):
+    with file_io.explain_errors(path):
         try:
             with open_folder_beneath(path.parent) as folder:
                 info = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
@@ -71,7 +71,7 @@ def restore(
     elif target.kind == "file":
         _write(path, now, target, blobs, root)
     else:
-        with file_io.explained(path), open_folder_beneath(path.parent, create=True) as folder:
+        with file_io.explain_errors(path), open_folder_beneath(path.parent, create=True) as folder:
             if target.kind == "folder":
                 _make_folder(path.name, folder, target.mode)
             else:
@@ -90,7 +90,7 @@ def _write(
 
 
 def _remove(path: Path, now: FileState) -> None:
-    with file_io.explained(path), open_folder_beneath(path.parent) as folder:
+    with file_io.explain_errors(path), open_folder_beneath(path.parent) as folder:
         if now.kind == "folder":
             os.rmdir(path.name, dir_fd=folder)
         else:

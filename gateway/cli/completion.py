@@ -64,10 +64,10 @@ def _points() -> Iterator[tuple[tuple[str, ...], Point]]:
         parser = argparse.ArgumentParser(add_help=False)
         verb.add_arguments(parser)
         for word in (verb.name, *verb.aliases):
-            yield from _within(parser, (word,))
+            yield from _points_of(parser, (word,))
 
 
-def _within(
+def _points_of(
     parser: argparse.ArgumentParser, path: tuple[str, ...]
 ) -> Iterator[tuple[tuple[str, ...], Point]]:
     words: dict[str, str] = {}
@@ -78,7 +78,7 @@ def _within(
             helps = {one.dest: t(one.help) if one.help else "" for one in action._choices_actions}
             words |= {word: helps.get(word, "") for word in action.choices}
             for word, part in action.choices.items():
-                yield from _within(part, (*path, word))
+                yield from _points_of(part, (*path, word))
         elif action.option_strings:
             name = max(action.option_strings, key=len)
             options[name] = description
@@ -106,10 +106,10 @@ def _fish(points: Mapping[tuple[str, ...], Point]) -> Iterator[str]:
             parts.append(f"not __fish_seen_subcommand_from {' '.join(further)}")
         when = f"complete -c kore -n '{'; and '.join(parts)}'"
         for word, description in point.words.items():
-            yield f"{when} -f -a {word} -d {_quoted(description)}"
+            yield f"{when} -f -a {word} -d {_quote(description)}"
         for option, description in point.options.items():
             value = " -r" * (option in point.takes)
-            yield f"{when} -l {option.removeprefix('--')}{value} -d {_quoted(description)}"
+            yield f"{when} -l {option.removeprefix('--')}{value} -d {_quote(description)}"
     yield ""
 
 
@@ -118,6 +118,6 @@ def _parts(points: Mapping[tuple[str, ...], Point], path: Sequence[str]) -> list
     return [other[-1] for other in points if other[:-1] == tuple(path)]
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     escaped = " ".join(text.split()).replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"

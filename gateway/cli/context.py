@@ -66,7 +66,7 @@ def sources_of(args: argparse.Namespace) -> "Sources":
     return Sources(args.config, data_dir_of(args).root, Path.cwd(), os.environ)
 
 
-def here() -> Path:
+def current_folder() -> Path:
     """The folder that the terminal is in. Raises `ConfigError` when somebody has deleted it."""
     try:
         return Path.cwd()
@@ -94,7 +94,7 @@ def settings_of(
     settings = load_settings(
         config=args.config,
         home=data_dir_of(args).root,
-        cwd=here(),
+        cwd=current_folder(),
         environ=os.environ,
         overrides=overrides or {},
         drafts=drafts,

@@ -210,7 +210,7 @@ def _run_verb(verb: Verb, words: Sequence[str], top: argparse.Namespace) -> int:
     except KoreError as exc:
         return complain(exc, args.crash.redactor.clean)
     except BaseExceptionGroup as group:
-        if not _expected(group):
+        if not _is_expected(group):
             raise
         first = _leaves(group)[0]
         if isinstance(first, OSError):
@@ -329,7 +329,7 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
     return leaves
 
 
-def _expected(group: BaseExceptionGroup[BaseException]) -> bool:
+def _is_expected(group: BaseExceptionGroup[BaseException]) -> bool:
     """Whether `run` or `complain` has a sentence for each of them."""
     kinds = KoreError | KeyboardInterrupt | BrokenPipeError
     return all(

@@ -128,14 +128,14 @@ def setting(sources: Sources, file: Path, path: Path_, value: Any) -> ConfigEdit
         if name in secrets:
             stored, apart = reference, {name: next(iter(apart.values()))}
     try:
-        return validated(sources, ConfigEdit(file, set_value(text, path, stored), apart))
+        return validate(sources, ConfigEdit(file, set_value(text, path, stored), apart))
     except ValueError as exc:
         raise ConfigError(f"{file}: {exc}") from None
 
 
 def unsetting(sources: Sources, file: Path, path: Path_) -> ConfigEdit:
     """A file of ours without what stands at a path. Raises `ConfigError`."""
-    return validated(sources, ConfigEdit(file, without(file, path)))
+    return validate(sources, ConfigEdit(file, without(file, path)))
 
 
 def without(file: Path, path: Path_) -> str:
@@ -151,10 +151,10 @@ def without(file: Path, path: Path_) -> str:
 
 def rewriting(sources: Sources, file: Path, text: str) -> ConfigEdit:
     """A file of ours with another text. Raises `ConfigError`."""
-    return validated(sources, ConfigEdit(file, text), strict=True)
+    return validate(sources, ConfigEdit(file, text), strict=True)
 
 
-def validated(sources: Sources, change: ConfigEdit, *, strict: bool = False) -> ConfigEdit:
+def validate(sources: Sources, change: ConfigEdit, *, strict: bool = False) -> ConfigEdit:
     """The change, if it brings nothing new that is wrong. Raises `ConfigError`."""
     content = _object(change)
     at = Sources(change.file, sources.home, sources.cwd, sources.environ)

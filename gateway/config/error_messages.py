@@ -75,7 +75,7 @@ def _sentence(details: ErrorDetails, values: Mapping[Key, Value], missing: list[
         return t(
             '{place}: {where}: the key "{key}" is missing', place=place, where=where, key=loc[-1]
         )
-    where, expected = f"{place}: {dotted(loc)}", _expected(details)
+    where, expected = f"{place}: {dotted(loc)}", _describe_expected(details)
     if details["type"] == "extra_forbidden":
         return t("{where}: unknown key{guess}", where=where, guess=_guess(loc))
     if details["loc"] != loc:
@@ -86,12 +86,12 @@ def _sentence(details: ErrorDetails, values: Mapping[Key, Value], missing: list[
     )
 
 
-def _expected(details: ErrorDetails) -> str:
+def _describe_expected(details: ErrorDetails) -> str:
     kind, limits = details["type"], details.get("ctx", {})
     if kind == "value_error":
         return str(limits["error"])
     if kind == "literal_error":
-        return _either(str(limits["expected"]).replace("'", '"'))
+        return _translate_or(str(limits["expected"]).replace("'", '"'))
     for name, template in _LIMITS.items():
         if name in limits:
             limit = limits[name]
@@ -101,7 +101,7 @@ def _expected(details: ErrorDetails) -> str:
     return printable(details["msg"].removeprefix("Input should be ").lower(), 100)
 
 
-def _either(listed: str) -> str:
+def _translate_or(listed: str) -> str:
     """`"a", "b" or "c"`, which the validator says in English."""
     first, separator, last = listed.rpartition(" or ")
     return t("{first} or {last}", first=first, last=last) if separator else listed

@@ -210,7 +210,7 @@ def _append(text: str, parent: Node, key: str | None, value: Any) -> str:
     name = f"{json.dumps(key, ensure_ascii=False)}: " if key is not None else ""
     entry = name + _render(value, indent if lines or last is None else outer, text)
     if last is not None and not lines:
-        return _behind(text, last, f" {entry}")
+        return _append_inline(text, last, f" {entry}")
     body = len(text[:close].rstrip())
     tail = f"{newline}{indent}{entry}"
     if last is None:
@@ -220,7 +220,7 @@ def _append(text: str, parent: Node, key: str | None, value: Any) -> str:
     return text[: last.node.end] + "," + text[last.node.end : body] + tail + text[body:]
 
 
-def _behind(text: str, last: JsonMember, entry: str) -> str:
+def _append_inline(text: str, last: JsonMember, entry: str) -> str:
     """On the same line as the entry before it."""
     if last.comma is not None:
         return f"{text[: last.comma + 1]}{entry},{text[last.comma + 1 :]}"

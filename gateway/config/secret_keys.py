@@ -105,7 +105,7 @@ def extract_secret(
             return f"${{{name}}}", {name: value}
         case list():
             pairs = [
-                extract_secret((*path, str(n)), item, _called(item) or entry_name)
+                extract_secret((*path, str(n)), item, _entry_name(item) or entry_name)
                 for n, item in enumerate(value)
             ]
             return [one for one, _ in pairs], _merge(secrets for _, secrets in pairs)
@@ -163,7 +163,7 @@ def masked(value: Any, path: tuple[str, ...] = ()) -> Any:
             return value
 
 
-def _called(item: Any) -> str:
+def _entry_name(item: Any) -> str:
     if not isinstance(item, Mapping):
         return ""
     return str(item.get("model_name") or item.get("name") or "")

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from agent.security.taint.taint import NOTHING, UNTRUSTED
 from agent.types import Context, ImageFile, Part, Taint
 from gateway.core.messages import InboundMessage, Media
-from gateway.media.storage import told_size
+from gateway.media.storage import format_size
 
 # What the sender says or chooses by themselves; all else may hold a stranger's words.
 _OWN = frozenset({"location", "dice", "voice", "video_note"})
@@ -41,7 +41,7 @@ def _line(media: Media) -> str:
     if media.seconds:
         what += f", {media.seconds} s"
     if media.path:
-        size = f" ({told_size(media.size_bytes)})" if media.size_bytes is not None else ""
+        size = f" ({format_size(media.size_bytes)})" if media.size_bytes is not None else ""
         what += f" in {media.path}{size}"
     if media.trouble:
         what += f"; it cannot be {'used' if not media.path else 'heard'}: {media.trouble}"

@@ -152,7 +152,7 @@ def with_file_facts(media: Media, path: Path, workspace: Path) -> Media:
     )
 
 
-def told_size(size_bytes: int) -> str:
+def format_size(size_bytes: int) -> str:
     if size_bytes < 2**10:
         return f"{size_bytes} bytes"
     return f"{size_bytes / 2**20:.1f} MB" if size_bytes >= 2**20 else f"{size_bytes / 2**10:.0f} KB"

@@ -41,9 +41,9 @@ def unit_text(home: DataDir, config: Path | None, environ: Mapping[str, str]) ->
         "",
         "[Service]",
         "Type=exec",
-        f"ExecStart={' '.join(_quoted(word) for word in (*command, 'gateway'))}",
-        f"WorkingDirectory={_escaped(str(home.root))}",
-        f"Environment={_quoted('PATH=' + environ.get('PATH', os.defpath))}",
+        f"ExecStart={' '.join(_quote(word) for word in (*command, 'gateway'))}",
+        f"WorkingDirectory={_escape(str(home.root))}",
+        f"Environment={_quote('PATH=' + environ.get('PATH', os.defpath))}",
         "Restart=on-failure",
         "RestartSec=5",
         "# 2 is a mistake in the configuration: trying again mends none. 75 (another process owns",
@@ -129,11 +129,11 @@ def _program() -> Sequence[str]:
     return [str(script)] if script.exists() else [sys.executable, "-m", "gateway"]
 
 
-def _quoted(word: str) -> str:
+def _quote(word: str) -> str:
     inner = word.replace("\\", "\\\\").replace('"', '\\"').replace("$", "$$")
-    return f'"{_escaped(inner)}"'
+    return f'"{_escape(inner)}"'
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     """Without what systemd would take for a specifier."""
     return text.replace("%", "%%")

@@ -82,7 +82,7 @@ class _Plan:
         """The owner's lie on top; folders of channels are other people's."""
         return not self.owner or bool(folder.above) or folder.name not in _CHANNELS
 
-    def measured(self) -> tuple[int, int]:
+    def measure(self) -> tuple[int, int]:
         """How many files, and their bytes."""
         sizes = [m.info.st_size for _, walk in self.walks() for m in walk if m.is_file]
         return len(sizes), sum(sizes)
@@ -106,7 +106,7 @@ class UserDataService:
 
         _check(principal)
         traces = await self.database.transact(user_data.traces, principal)
-        files, file_bytes = await asyncio.to_thread(self._plan(principal).measured)
+        files, file_bytes = await asyncio.to_thread(self._plan(principal).measure)
         return {
             **asdict(traces),
             "found": traces.found,
@@ -156,7 +156,7 @@ class UserDataService:
             return left_out
         if state != _REWRITE:
             plan = _Plan(**json.loads(state))
-            needed = await self.database.transact(_needed)
+            needed = await self.database.transact(_needed_blobs)
             left_out = await asyncio.to_thread(_unlink, self.home, plan, needed)
             if plan.copies:
                 for path in migrator.copies(self.database.file):
@@ -259,7 +259,7 @@ def _erase(tx: Transaction, plan: _Plan, now: float) -> tuple[list[str], set[Out
     return changed, before - waiting(tx)
 
 
-def _needed(tx: Transaction) -> frozenset[str]:
+def _needed_blobs(tx: Transaction) -> frozenset[str]:
     """Names of contents that somebody's undo still needs."""
     return frozenset(name for entry in file_changes.entries(tx) for name in _BLOB.findall(entry))
 

@@ -118,7 +118,7 @@ def parse_time(text: str, zone: str, now: float) -> ParsedTime:
     """What a text begins with. Raises `KoreError`."""
     text = text.strip()
     plain = text.translate(_NARROW).translate(_SIMPLE)
-    for reader in (_instant, _counted, _interval, _delay, _cron, _phrase):
+    for reader in (_instant, _parse_counted, _interval, _delay, _cron, _phrase):
         match = reader(plain, zone, now)
         if match is not None:
             _refuse_more(plain, match.end, text)
@@ -163,7 +163,7 @@ class _Match:
         return ParsedTime(self.rule, text[self.end :].lstrip(_BEHIND), self.note)
 
 
-def _zoned(text: str, end: int, zone: str) -> tuple[str, int]:
+def _zone_behind(text: str, end: int, zone: str) -> tuple[str, int]:
     """The zone that is named behind a time: "and/or" is none."""
     match = _ZONE.match(text, end)
     if match and is_zone(match["zone"]):
@@ -182,7 +182,7 @@ def _first(forms: tuple[re.Pattern[str], ...], text: str) -> Iterator[re.Match[s
             yield match
 
 
-def _counted(text: str, zone: str, now: float) -> _Match | None:
+def _parse_counted(text: str, zone: str, now: float) -> _Match | None:
     match = next(_first(_COUNTED, text), None)
     if match is None:
         return None
@@ -201,7 +201,7 @@ def _counted(text: str, zone: str, now: float) -> _Match | None:
     elif parts.get("skip") and days > 2 and days % 7:
         notes.append(t("“{text}” is read as every {n} days", text=match[0], n=days))
     hour, minute = clock.clock if clock else (9, 0)
-    zone, end = _zoned(text, clock.end if clock else end, zone)
+    zone, end = _zone_behind(text, clock.end if clock else end, zone)
     here = datetime.fromtimestamp(now, zone_of(zone))
     at = time(hour % 24, minute)
     first = here.date()
@@ -240,7 +240,7 @@ def _interval(text: str, zone: str, now: float) -> _Match | None:
             length = _plain_length(number, str(parts["unit"]))
         if length is None:
             length = f"1 {parts.get('one') or parts.get('zh1') or 'hour'}"
-        zone, end = _zoned(text, match.end(), zone)
+        zone, end = _zone_behind(text, match.end(), zone)
         return _Match(Recurrence("every", str(_seconds(length)), zone), end)
     return None
 
@@ -254,10 +254,10 @@ def _delay(text: str, zone: str, now: float) -> _Match | None:
             seconds = _seconds(parts.get("length") or parts.get("zh") or "")
         day = read_phrase(text, match.end(), times_only=True) if seconds % 86_400 == 0 else None
         if day is None or day.time is None:
-            zone, end = _zoned(text, match.end(), zone)
+            zone, end = _zone_behind(text, match.end(), zone)
             return _Match(Recurrence("at", str(int(now) + seconds), zone), end)
         # "in 2 days at 9": that day, by the calendar.
-        zone, end = _zoned(text, day.end, zone)
+        zone, end = _zone_behind(text, day.end, zone)
         here = datetime.fromtimestamp(now, zone_of(zone))
         at = _at(here.date() + timedelta(days=seconds // 86_400), day, zone)
         return _Match(Recurrence("at", str(at), zone), end, day.note)
@@ -269,7 +269,7 @@ def _instant(text: str, zone: str, now: float) -> _Match | None:
     match = _INSTANT.match(text)
     if match is None or not _ends(text, match.end()):
         return None
-    zone, end = _zoned(text, match.end(), zone)
+    zone, end = _zone_behind(text, match.end(), zone)
     iso_text = f"{match['date']}T{match['clock'].zfill(5)}{match['offset'] or ''}"
     try:
         at = datetime.fromisoformat(iso_text)
@@ -284,7 +284,7 @@ def _cron(text: str, zone: str, now: float) -> _Match | None:
     match = _CRON.match(text)
     if match is None:
         return None
-    zone, end = _zoned(text, match.end(), zone)
+    zone, end = _zone_behind(text, match.end(), zone)
     return _Match(Recurrence.of_cron(" ".join(match["cron"].split()), zone, now), end)
 
 
@@ -292,7 +292,7 @@ def _phrase(text: str, zone: str, now: float) -> _Match | None:
     phrase = read_phrase(text, 0)
     if phrase is None:
         return None
-    zone, end = _zoned(text, phrase.end, zone)
+    zone, end = _zone_behind(text, phrase.end, zone)
     if phrase.repeats is not None:
         hour, minute = phrase.clock
         rule = Recurrence.of_cron(f"{minute} {hour % 24} {phrase.repeats}", zone, now)

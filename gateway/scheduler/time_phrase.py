@@ -311,7 +311,7 @@ def _take_time(phrase: Phrase, parts: dict[str, str]) -> bool:
         return minute == 0
     if word := parts.get("zhtohour"):
         early = 15 if "zhtoquarter" in parts else number_of(parts["zhto"])
-        phrase.time = _before(number_of(word), early)
+        phrase.time = _minutes_before(number_of(word), early)
         return False
     half = next((parts[name] for name in parts if name.startswith("half")), None)
     word = next(
@@ -335,11 +335,11 @@ def _take_time(phrase: Phrase, parts: dict[str, str]) -> bool:
     minute = _MINUTES[minutes_text] if minutes_text else int(parts.get("minute", 0))
     phrase.time = (hour, minute)
     if "to" in parts:
-        phrase.time = _before(hour, _MINUTES[parts["to"].lower()])
+        phrase.time = _minutes_before(hour, _MINUTES[parts["to"].lower()])
     return not half and not minute and "minute" not in parts and "to" not in parts
 
 
-def _before(hour: int, minutes: int) -> tuple[int, int]:
+def _minutes_before(hour: int, minutes: int) -> tuple[int, int]:
     """That much before an hour; before midnight it is the evening."""
     total_minutes = hour * 60 - minutes + (1440 if hour * 60 < minutes else 0)
     return total_minutes // 60, total_minutes % 60

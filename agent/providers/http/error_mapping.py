@@ -172,10 +172,10 @@ def map_error(endpoint: Endpoint, model: str, fault: ErrorResponse) -> ProviderE
                 said=detail,
             )
         )
-    return _rejected(endpoint, model, status, detail)
+    return _map_rejection(endpoint, model, status, detail)
 
 
-def _rejected(endpoint: Endpoint, model: str, status: int, detail: str) -> Rejected:
+def _map_rejection(endpoint: Endpoint, model: str, status: int, detail: str) -> Rejected:
     vendor = endpoint.vendor
     key = endpoint.key_variable or "api_key"
     used = endpoint.key_source or key

@@ -105,7 +105,7 @@ class StreamingClient:
     ) -> AsyncGenerator[ModelEvent]:
         """The events of one model call. Closing the iterator closes the connection."""
         async with AsyncExitStack() as stack:
-            async with self._within(self._deadlines.first_byte_s):
+            async with self._deadline(self._deadlines.first_byte_s):
                 answer = await stack.enter_async_context(self._transport.post(body))
             if not 200 <= answer.status < 300:
                 raise await self._refusal(model, answer)
@@ -158,7 +158,7 @@ class StreamingClient:
     async def _refusal(self, model: str, answer: HttpResponse) -> ProviderError:
         body = b""
         try:
-            async with self._within(self._deadlines.idle_s):
+            async with self._deadline(self._deadlines.idle_s):
                 async for chunk in answer.chunks:
                     body += chunk
                     if len(body) > _ERROR_BODY_BYTES:
@@ -170,7 +170,7 @@ class StreamingClient:
         )
 
     @asynccontextmanager
-    async def _within(self, seconds: float) -> AsyncIterator[None]:
+    async def _deadline(self, seconds: float) -> AsyncIterator[None]:
         try:
             async with asyncio.timeout(seconds):
                 yield

@@ -74,7 +74,7 @@ class OllamaResponseBuilder:
             while (call_id := f"call_{number}") in used_ids:
                 number += 1
         arguments = function.get("arguments")
-        raw = arguments if isinstance(arguments, str) else _dumped(arguments)
+        raw = arguments if isinstance(arguments, str) else _dump(arguments)
         call = parse_tool_call(
             call_id,
             replace_lone_surrogates(text_of(function.get("name"))),
@@ -84,7 +84,7 @@ class OllamaResponseBuilder:
         yield ToolCallDelta(call.id, call.name, call.raw)
 
 
-def _dumped(arguments: object) -> str:
+def _dump(arguments: object) -> str:
     if arguments is None:
         return ""
     return json.dumps(arguments, ensure_ascii=False, separators=(",", ":"))

@@ -62,7 +62,7 @@ class OpenAIRequestEncoder:
         dialect = self._replaying if request.model in self._requiring_reasoning else self._dialect
         key = dialect.key
         messages = [
-            message.wire.get(key) or _encoded(message, dialect, key) for message in request.messages
+            message.wire.get(key) or _encode(message, dialect, key) for message in request.messages
         ]
         head = self._heads.of(request)
         comma = b"," if messages and not head.endswith(b"[") else b""
@@ -101,7 +101,7 @@ def extra_to_signature(extra: Mapping[str, Any]) -> str:
     return json.dumps({"extra_content": extra})
 
 
-def _encoded(message: Message, dialect: Dialect, key: str) -> bytes:
+def _encode(message: Message, dialect: Dialect, key: str) -> bytes:
     encoded = message.wire[key] = encode_json(_message(message, dialect))
     return encoded
 

@@ -125,12 +125,12 @@ def _from_tags(body: str, schema: Mapping[str, Any]) -> dict[str, Any] | None:
         child = _CHILD.match(body, place)
         if child is None or child[1] not in properties:
             return None
-        arguments[child[1]] = _typed(child[2], properties[child[1]])
+        arguments[child[1]] = _to_schema_type(child[2], properties[child[1]])
         place = child.end()
     return arguments
 
 
-def _typed(text: str, schema: Any) -> Any:
+def _to_schema_type(text: str, schema: Any) -> Any:
     if isinstance(schema, dict) and schema.get("type") == "string":
         return text.removeprefix("\n").removesuffix("\n")
     try:

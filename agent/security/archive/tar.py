@@ -31,7 +31,7 @@ class TarStream:
     """What comes out of a packed tar, up to `limit_bytes`."""
 
     def __init__(self, file: BinaryIO, limit_bytes: int) -> None:
-        self._source = _unpacked(file)
+        self._source = _decompress(file)
         self._remaining_bytes = limit_bytes
 
     def take(self, size_bytes: int) -> bytes:
@@ -128,7 +128,7 @@ def _records(note: bytes) -> Iterator[tuple[str, str]]:
         note = note[length:]
 
 
-def _unpacked(file: BinaryIO) -> _Readable:
+def _decompress(file: BinaryIO) -> _Readable:
     start = file.read(6)
     file.seek(0)
     if start.startswith(b"\x1f\x8b"):

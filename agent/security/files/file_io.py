@@ -75,7 +75,7 @@ def copy(path: Path, target: BinaryIO, limit_bytes: int) -> tuple[int, bytes]:
 
 @contextmanager
 def _readable(path: Path) -> Iterator[BinaryIO]:
-    with explained(path), open_folder_beneath(path.parent) as folder:
+    with explain_errors(path), open_folder_beneath(path.parent) as folder:
         _regular(path.name, folder)
         with open(_open_plain_file(path.name, folder, os.O_RDONLY), "rb") as file:
             info = os.fstat(file.fileno())
@@ -89,7 +89,7 @@ def _readable(path: Path) -> Iterator[BinaryIO]:
 
 def kind(path: Path) -> Literal["file", "folder"] | None:
     """What there is at `path`; nothing and things of other kinds are told apart by opening them."""
-    with explained(path):
+    with explain_errors(path):
         try:
             with open_folder_beneath(path.parent) as folder:
                 mode = os.stat(path.name or ".", dir_fd=folder, follow_symlinks=False).st_mode
@@ -105,7 +105,7 @@ def write_atomic(path: Path, data: bytes, mode: int | None = None) -> None:
     Raises ToolError.
     """
     quarantine_created(path)
-    with explained(path), open_folder_beneath(path.parent, create=True) as folder:
+    with explain_errors(path), open_folder_beneath(path.parent, create=True) as folder:
         old = _regular(path.name, folder)
         name = f".{secrets.token_hex(8)}.kore-new"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _PLAIN
@@ -131,7 +131,7 @@ def write_atomic(path: Path, data: bytes, mode: int | None = None) -> None:
 def append(path: Path, data: bytes) -> None:
     """Add `data` at the end of `path`; the file and its parents are created. Raises ToolError."""
     quarantine_created(path)
-    with explained(path), open_folder_beneath(path.parent, create=True) as folder:
+    with explain_errors(path), open_folder_beneath(path.parent, create=True) as folder:
         _regular(path.name, folder)
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
         with open(_open_plain_file(path.name, folder, flags), "ab") as file:
@@ -146,7 +146,7 @@ def append(path: Path, data: bytes) -> None:
 
 
 @contextmanager
-def explained(path: Path) -> Iterator[None]:
+def explain_errors(path: Path) -> Iterator[None]:
     """Turns what the system says about a path into a sentence for the model."""
     try:
         yield

@@ -62,11 +62,11 @@ class Ignores:
         self._above: tuple[str, ...] = above
         level = _Level(False, ())
         for depth in range(len(above)):
-            level = self._entered(level, root.joinpath(*above[:depth]), depth)
+            level = self._enter(level, root.joinpath(*above[:depth]), depth)
             if _verdict(level, above[: depth + 1], is_folder=True):
                 level = _Level(False, ())
         self._levels: dict[tuple[str, ...], _Level] = {}
-        self._levels[()] = self._entered(level, start, len(above))
+        self._levels[()] = self._enter(level, start, len(above))
 
     def hides(self, parts: Sequence[str], *, is_folder: bool = False) -> bool:
         """Whether the path `start/parts…` is left out, itself or a folder that it is in."""
@@ -84,11 +84,11 @@ class Ignores:
                 level = _Level(True, ())
             else:
                 depth = len(self._above) + count
-                level = self._entered(level, self._start.joinpath(*here), depth)
+                level = self._enter(level, self._start.joinpath(*here), depth)
             self._levels[here] = level
         return level
 
-    def _entered(self, above: _Level, folder: Path, depth: int) -> _Level:
+    def _enter(self, above: _Level, folder: Path, depth: int) -> _Level:
         data = self._read(folder / NAME)
         rules = _rules(data.decode("utf-8", "replace")) if data else ()
         return _Level(False, ((depth, rules), *above.rules)) if rules else above
@@ -114,13 +114,13 @@ def _rules(text: str) -> _Rules:
     for regex, hides in _patterns(text):
         chars += len(regex)
         if chars > _GROUP_CHARS and patterns:
-            groups += _compiled(patterns)
+            groups += _compile(patterns)
             patterns, chars = [], len(regex)
         patterns.append((regex, hides))
-    return (*groups, *_compiled(patterns))
+    return (*groups, *_compile(patterns))
 
 
-def _compiled(patterns: Sequence[tuple[str, bool]]) -> Iterator[_PatternGroup]:
+def _compile(patterns: Sequence[tuple[str, bool]]) -> Iterator[_PatternGroup]:
     """In one group where RE2's memory limit allows it; what it cannot read fits nothing."""
     # Imported for the first file with patterns: most folders have none.
     import re2
@@ -137,8 +137,8 @@ def _compiled(patterns: Sequence[tuple[str, bool]]) -> Iterator[_PatternGroup]:
     except re2.error:
         if len(patterns) > 1:
             half = len(patterns) // 2
-            yield from _compiled(patterns[:half])
-            yield from _compiled(patterns[half:])
+            yield from _compile(patterns[:half])
+            yield from _compile(patterns[half:])
     else:
         yield _PatternGroup(group, tuple(hides for _, hides in patterns))
 

@@ -26,9 +26,9 @@ def resolve_in_workspace(
     Raises ToolError with a sentence for the model.
     """
     root = Path(os.path.realpath(workspace))
-    unresolved = Path(os.path.normpath(root / _spelled(path, restrict)))
+    unresolved = Path(os.path.normpath(root / _check_spelling(path, restrict)))
     try:
-        real = Path(os.path.realpath(root / _spelled(path, restrict)))
+        real = Path(os.path.realpath(root / _check_spelling(path, restrict)))
         kind = _kind(real)
     except (OSError, ValueError) as exc:
         raise ToolError(f"The path {quote_path(path)} cannot be used: {_reason(exc)}.") from exc
@@ -68,7 +68,7 @@ def quote_path(path: str) -> str:
     return repr(text)
 
 
-def _spelled(path: str, restrict: bool) -> str:
+def _check_spelling(path: str, restrict: bool) -> str:
     if not path:
         raise ToolError("The path is empty; give a path such as notes.md.")
     if "\0" in path:

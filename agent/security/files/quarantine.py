@@ -27,7 +27,7 @@ class NewFiles:
         self._existing: set[str] = set()
 
     def begin(self) -> None:
-        self._existing = set(self._there())
+        self._existing = set(self._list_matching())
         with _lock:
             _open.append(self)
 
@@ -39,8 +39,8 @@ class NewFiles:
         with _lock:
             _open.remove(self)
         moved = []
-        for name in self._there() if is_exposed else ():
-            if name not in self._existing and (new := self._moved(name)) is not None:
+        for name in self._list_matching() if is_exposed else ():
+            if name not in self._existing and (new := self._set_aside(name)) is not None:
                 moved.append((name, new))
         return moved
 
@@ -48,7 +48,7 @@ class NewFiles:
         """It was made by Kore itself meanwhile."""
         self._existing.add(name)
 
-    def _there(self) -> Sequence[str]:
+    def _list_matching(self) -> Sequence[str]:
         try:
             return sorted(
                 name for name in os.listdir(self.root) if normalize_filename(name) in self._names
@@ -56,7 +56,7 @@ class NewFiles:
         except OSError:
             return ()
 
-    def _moved(self, name: str) -> str | None:
+    def _set_aside(self, name: str) -> str | None:
         for number in range(1, 1_000):
             new = f"{name}{SUFFIX}" + (f"-{number}" if number > 1 else "")
             if os.path.lexists(self.root / new):

@@ -87,12 +87,12 @@ class EgressProxy:
                 await free.acquire()
                 accepted, _ = await self._loop.sock_accept(listener)
                 task = group.create_task(self._attend(accepted))
-                task.add_done_callback(partial(self._ended, accepted, free))
+                task.add_done_callback(partial(self._release, accepted, free))
             # Whoever comes now is refused by the kernel.
             self._sockets.remove(listener)
             listener.close()
 
-    def _ended(self, accepted: socket.socket, free: asyncio.Semaphore, _: object) -> None:
+    def _release(self, accepted: socket.socket, free: asyncio.Semaphore, _: object) -> None:
         accepted.close()  # of a task that was cancelled before it began, nobody else would
         free.release()
 

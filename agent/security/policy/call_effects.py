@@ -67,7 +67,7 @@ def call_effects(request: ToolRequest) -> CallEffects:
     script = parse_script(request.command)
     folder = request.folder or root
     kind = classify(script, folder, root)
-    unclear = script.opaque or _computed(script)
+    unclear = script.opaque or _why_computed(script)
     folders = _folders(script, folder)
     if folders is None:
         unclear = unclear or "it is not clear in which folder its parts run"
@@ -95,7 +95,7 @@ def _any_steers(paths: Iterable[Path], root: Path) -> bool:
     return any(is_instruction_file(str(path), str(root)) for path in paths)
 
 
-def _computed(script: Script) -> str | None:
+def _why_computed(script: Script) -> str | None:
     """Why a part of the script cannot be judged: its program, or a file that it writes."""
     for command in script.commands:
         if command.argv and command.argv[0] is None:

@@ -273,7 +273,7 @@ def parse_policy(content: str, source: str, canonical: Canonical | None = None) 
     what was expected.
     """
     reader = _PolicyReader(source, canonical or _known_tool)
-    policy = reader.read(_composed(content, source))
+    policy = reader.read(_compose(content, source))
     reader.mistakes.raise_any()
     return policy
 
@@ -282,7 +282,7 @@ def _known_tool(name: str) -> str | None:
     return name if name in TOOLS else None
 
 
-def _composed(content: str, source: str) -> "Node | None":
+def _compose(content: str, source: str) -> "Node | None":
     import yaml
 
     too_deep = t("{source}: nested too deeply for a policy file", source=source)

@@ -107,7 +107,7 @@ class Bubblewrap:
                 setup.arguments += ["--setenv", name, value]
             groups = self._groups(stack)
             argv = [*enter, self.program, *setup.arguments]
-            argv += ["--", "/bin/sh", "-c", self._limited(), "sh"]
+            argv += ["--", "/bin/sh", "-c", self._limit_script(), "sh"]
             if job.stdin is not None:
                 setup.fds.append(job.stdin)
             moved_to = [group / cgroup.MEMBERS for group in groups]
@@ -224,7 +224,7 @@ class Bubblewrap:
             "/etc/hosts": "127.0.0.1 localhost\n::1 localhost\n",
         }
 
-    def _limited(self) -> str:
+    def _limit_script(self) -> str:
         limits = {
             "c": 0,
             "n": self.limits.open_files,

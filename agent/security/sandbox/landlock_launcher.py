@@ -119,7 +119,7 @@ def _attend(child: int, channel: Any, plan: Mapping[str, Any]) -> int:
                 status = os.waitpid(child, 0)[1]
             elif descriptor == channel.fileno():
                 poll.unregister(descriptor)
-                if (listener := _received(channel)) is not None:
+                if (listener := _receive_descriptor(channel)) is not None:
                     poll.register(listener, select.POLLIN)
                     warden.listen(listener)
             elif descriptor == 0:
@@ -214,7 +214,7 @@ def _pair() -> Any:
     return _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
 
 
-def _received(channel: Any) -> int | None:
+def _receive_descriptor(channel: Any) -> int | None:
     data, ancillary, _, _ = channel.recvmsg(1, 64)
     channel.close()
     return int.from_bytes(ancillary[0][2][:4], "little") if data and ancillary else None

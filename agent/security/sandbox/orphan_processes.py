@@ -49,7 +49,7 @@ def end_orphans(file: Path) -> int:
         mark = file.read_text(encoding="ascii", errors="replace")
         if not _is_gone(mark, _process_table()):
             return 0
-        names, around = os.listdir("/proc"), set(_around(os.getpid()))
+        names, around = os.listdir("/proc"), set(_ancestors(os.getpid()))
     except OSError:
         return 0
     ended = 0
@@ -71,7 +71,7 @@ def _is_left(pid: int, mark: str) -> bool:
     return mark in _marks(pid)
 
 
-def _around(pid: int) -> Iterator[int]:
+def _ancestors(pid: int) -> Iterator[int]:
     """The process, its parent, and so on."""
     while pid > 0:
         yield pid

@@ -208,7 +208,7 @@ def _answer_calls(names: Iterable[str], answer: int, column: int) -> Iterator[by
 
 def _block(test: Test) -> Sequence[bytes]:
     """Refuse, or load the number of the call again and go on."""
-    steps = _masked(test.argument, test.mask)
+    steps = _load_masked(test.argument, test.mask)
     for remaining, value in zip(range(len(test.values) - 1, -1, -1), test.values, strict=True):
         # Past the values that are left; then stands the refusal.
         if test.kind == "only":
@@ -217,11 +217,11 @@ def _block(test: Test) -> Sequence[bytes]:
             steps.append(_step(_EQUAL, value, remaining, int(remaining == 0)))
     steps.append(_refuse(errno.EPERM))
     if test.condition is not None:
-        steps = [*_masked(*test.condition), _step(_EQUAL, 0, len(steps), 0), *steps]
+        steps = [*_load_masked(*test.condition), _step(_EQUAL, 0, len(steps), 0), *steps]
     return [*steps, _step(_LOAD, _NUMBER_AT)]
 
 
-def _masked(argument: int, mask: int) -> list[bytes]:
+def _load_masked(argument: int, mask: int) -> list[bytes]:
     return [_step(_LOAD, _ARGUMENTS_AT + 8 * argument), _step(_AND, mask)]
 
 

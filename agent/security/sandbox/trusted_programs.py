@@ -35,7 +35,7 @@ def is_trusted(program: str, workspaces: Iterable[Path] = ()) -> bool:
     all folders above it belong to root or this user, and nobody else may write there.
     """
     real = os.path.realpath(program)
-    own = [*map(os.path.realpath, workspaces), *map(os.path.realpath, _here())]
+    own = [*map(os.path.realpath, workspaces), *map(os.path.realpath, _current_folder())]
     if any(_is_below(path, place) for path in (program, real) for place in own if place != "/"):
         return False
     if any(_is_of_project(path) for path in (program, real)):
@@ -44,7 +44,7 @@ def is_trusted(program: str, workspaces: Iterable[Path] = ()) -> bool:
     return all(_is_closed(path) for path in (real, *parents))
 
 
-def _here() -> tuple[str, ...]:
+def _current_folder() -> tuple[str, ...]:
     try:
         return (os.getcwd(),)
     except FileNotFoundError:

@@ -134,7 +134,7 @@ def find_blocked_word(command: str | Script, blocked: Collection[str]) -> str | 
     Sees through lists, substitutions, wrappers such as `env` and `xargs`, and strings given to a
     shell. Where the script is opaque, any occurrence of a blocked word counts.
     """
-    words = _folded(tuple(blocked))
+    words = _fold(tuple(blocked))
     if not words:
         return None
     script = parse_script(command) if isinstance(command, str) else command
@@ -165,7 +165,7 @@ def only_reads(command: str, folder: Path, workspace: Path) -> bool:
 
 
 @lru_cache(maxsize=16)
-def _folded(words: tuple[str, ...]) -> frozenset[str]:
+def _fold(words: tuple[str, ...]) -> frozenset[str]:
     return frozenset(word.casefold() for word in words)
 
 

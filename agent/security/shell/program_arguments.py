@@ -63,7 +63,7 @@ class _Arguments:
         if "options" in spec:
             if (working := spec.get("works")) and _names_option(word, working):
                 self._lift()
-            return self._listed(word, at)
+            return self._judge_listed(word, at)
         if not self._is_known(word):
             # It may write: an option that nobody has looked at is no reading.
             self._lift()
@@ -100,7 +100,7 @@ class _Arguments:
                 return False
         return True
 
-    def _listed(self, word: str, at: int) -> int:
+    def _judge_listed(self, word: str, at: int) -> int:
         """An option of a program that may be given no others than the listed ones."""
         allowed, texts = self._spec["options"], self._spec.get("text_options", ())
         argv = self._command.argv

@@ -121,12 +121,12 @@ class ScriptVisitor:
                 self._command(node, ())
                 return self._below(children)
             case "redirected_statement":
-                return self._redirected(node, children)
+                return self._visit_redirected(node, children)
             case "file_redirect" | "heredoc_redirect" | "herestring_redirect":
                 self._command(None, [node], text_of(node))
                 return self._redirection(node)
             case "test_command" | "compound_statement":
-                self._bracketed(node, children)
+                self._visit_brackets(node, children)
             case "function_definition":
                 # No program: what follows may mean something else by a known name.
                 self.commands.append(Command(("function",), ("function",), text=text_of(node)))
@@ -190,7 +190,7 @@ class ScriptVisitor:
             # To a shell that does not know it, the command ends here and another one begins.
             self.scripts.append(" ".join(command.words[1:]))
 
-    def _redirected(self, node: "Node", children: "list[Node]") -> "list[Node]":
+    def _visit_redirected(self, node: "Node", children: "list[Node]") -> "list[Node]":
         redirections = [child for child in children if child.type in REDIRECTS]
         body = children[0]
         below = self._below(redirections)
@@ -223,7 +223,7 @@ class ScriptVisitor:
         below = self._below(node.children)
         return [child for child in below if not (quoted and child.type == "heredoc_body")]
 
-    def _bracketed(self, node: "Node", children: "list[Node]") -> None:
+    def _visit_brackets(self, node: "Node", children: "list[Node]") -> None:
         first = children[0].type
         if first in ("[", "[["):
             self.commands.append(Command((first, None), (first, ""), text=text_of(node)))

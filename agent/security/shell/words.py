@@ -56,7 +56,7 @@ def _value(piece: re.Match[str]) -> str | None:
     kind = piece.lastgroup
     text = piece[kind] if kind else ""
     if kind == "double":
-        return None if EXPANDS.search(text) else DOUBLE_ESCAPE.sub(_unescaped, text)
+        return None if EXPANDS.search(text) else DOUBLE_ESCAPE.sub(_unescape, text)
     if kind == "ansi":
         # A NUL ends the string, as in C.
         return ANSI_ESCAPE.sub(_ansi, text).partition("\0")[0]
@@ -67,7 +67,7 @@ def _value(piece: re.Match[str]) -> str | None:
     return text
 
 
-def _unescaped(match: re.Match[str]) -> str:
+def _unescape(match: re.Match[str]) -> str:
     return "" if match[1] == "\n" else match[1]
 
 

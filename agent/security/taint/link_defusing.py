@@ -128,7 +128,7 @@ class _Text:
                 ]
                 self._rest.append(" ")
             else:
-                self._labelled(before, match[0], match["angled"] or match["target"] or "")
+                self._add_labelled(before, match[0], match["angled"] or match["target"] or "")
         self._rest.append(text[end:])
         self.defused = "".join([*self._output, text[end:]])
 
@@ -149,7 +149,7 @@ class _Text:
             self._output += [before, self._code(address, before, end - len(tail)), tail]
             self._rest += [" ", tail]
 
-    def _labelled(self, before: str, link: str, target: str) -> None:
+    def _add_labelled(self, before: str, link: str, target: str) -> None:
         if self._is_shown(target):
             self._output += [before, link]
             return

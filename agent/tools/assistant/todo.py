@@ -66,7 +66,7 @@ def current(messages: Sequence[Message]) -> str | None:
     failed = {m.tool_call_id for m in messages if m.role == "tool" and m.is_error}
     for message in reversed(messages):
         for call in reversed(message.tool_calls):
-            if _folded(call.name) not in _NAMES or call.id in failed or not call.arguments:
+            if _fold(call.name) not in _NAMES or call.id in failed or not call.arguments:
                 continue
             items = call.arguments.get("items", call.arguments.get("todos"))
             if isinstance(items, list) and all(map(_is_item, items)):
@@ -88,5 +88,5 @@ def _is_item(item: object) -> bool:
     return isinstance(item, Mapping) and isinstance(item.get("content"), str)
 
 
-def _folded(name: str) -> str:
+def _fold(name: str) -> str:
     return name.casefold().replace("_", "").replace("-", "")

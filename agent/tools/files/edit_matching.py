@@ -67,7 +67,7 @@ def apply(text: str, edit: Edit, name: str) -> str:
             f"old_string occurs {len(spans)} times in {name} (lines {places}{more}); "
             "quote more lines around it, or set replace_all."
         )
-    return _splice(text, _apart(spans))
+    return _splice(text, _without_overlaps(spans))
 
 
 def _find(plain: str, old: str, new: str) -> list[_Span]:
@@ -119,14 +119,14 @@ def _reindent(new: str, old_lines: list[str], file_lines: list[str]) -> str:
         return new
     quoted_indents = sorted(moves, key=len, reverse=True)
 
-    def moved(line: str) -> str:
+    def move_line(line: str) -> str:
         indent = _indent(line)
         base = next((quoted for quoted in quoted_indents if indent.startswith(quoted)), None)
         if base is None or not line.strip():
             return line
         return moves[base] + _deeper(indent[len(base) :], moves[base]) + line[len(indent) :]
 
-    return "\n".join(moved(line) for line in new.split("\n"))
+    return "\n".join(move_line(line) for line in new.split("\n"))
 
 
 def _deeper(rest: str, base: str) -> str:
@@ -136,12 +136,12 @@ def _deeper(rest: str, base: str) -> str:
     return rest
 
 
-def _apart(spans: list[_Span]) -> list[_Span]:
-    apart: list[_Span] = []
+def _without_overlaps(spans: list[_Span]) -> list[_Span]:
+    separate: list[_Span] = []
     for span in spans:
-        if not apart or span.start >= apart[-1].end:
-            apart.append(span)
-    return apart
+        if not separate or span.start >= separate[-1].end:
+            separate.append(span)
+    return separate
 
 
 def _splice(text: str, spans: list[_Span]) -> str:

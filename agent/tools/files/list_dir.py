@@ -73,7 +73,7 @@ class _ListWalk:
         self._is_hidden = is_hidden
 
     def lines(self, folder: Path, depth: int) -> Iterator[str]:
-        with file_io.explained(folder), open_folder_beneath(folder, flags=LISTED) as fd:
+        with file_io.explain_errors(folder), open_folder_beneath(folder, flags=LISTED) as fd:
             yield from self._entries(folder, fd, depth, "")
 
     def _entries(self, folder: Path, fd: int, depth: int, indent: str) -> Iterator[str]:

@@ -65,11 +65,11 @@ class ReadFile:
             return ToolResult(f"{path} is empty.")
         first = min(max(1, int(args.get("line_start", 1))), len(lines))
         last = min(max(first, int(args.get("line_end", len(lines)))), len(lines))
-        body = self._numbered(lines, first, last) + torn
+        body = self._number_lines(lines, first, last) + torn
         summary = f"{path}: lines {first} to {last} of {len(lines)}"
         return ToolResult(body, for_user=summary, taint=UNTRUSTED if is_marked(path) else NOTHING)
 
-    def _numbered(self, lines: list[str], first: int, last: int) -> str:
+    def _number_lines(self, lines: list[str], first: int, last: int) -> str:
         width = len(str(last))
         numbered: list[str] = []
         room = self._limit_bytes
@@ -124,7 +124,7 @@ class WriteFile:
             with exclusive_file(path):
                 old = _existing(path)
                 check_edit_allowed(path, old.text if old else "", content)
-                data = _encoded(content, old.form if old else TextFormat())
+                data = _encode(content, old.form if old else TextFormat())
                 with call.changes.file(path, data), taint_of_file(path, call.workspace, call.taint):
                     file_io.write_atomic(path, data)
             self._views.wrote(call.session, path)
@@ -216,7 +216,7 @@ def _existing(path: Path) -> Document | None:
         return Document("", TextFormat())
 
 
-def _encoded(content: str, form: TextFormat) -> bytes:
+def _encode(content: str, form: TextFormat) -> bytes:
     """In the file's encoding; what its old one has no characters for becomes UTF-8 as a whole."""
     if form.encoding == "latin-1":
         with suppress(ToolError):

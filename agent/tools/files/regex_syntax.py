@@ -48,7 +48,7 @@ class BadPattern(ValueError):
     """A sentence for the model."""
 
 
-def compiled(pattern: str, *, ignore_case: bool) -> "_Regexp":
+def compile_pattern(pattern: str, *, ignore_case: bool) -> "_Regexp":
     """For the bytes of one line. Raises `BadPattern`."""
     # Imported for a search without ripgrep: most machines never need it.
     import re2

@@ -19,7 +19,7 @@ from agent.security.files.ignore_rules import LIMIT_BYTES as IGNORES_LIMIT_BYTES
 from agent.security.files.ignore_rules import NAME, Ignores
 from agent.text.text_document import LIMIT_BYTES, TextFormat, lines_of, searchable
 from agent.tools.child_process import limit
-from agent.tools.files.regex_syntax import BadPattern, compiled
+from agent.tools.files.regex_syntax import BadPattern, compile_pattern
 
 if TYPE_CHECKING:
     from re2 import _Regexp
@@ -40,7 +40,7 @@ def main() -> int:
         return 2 if walk.is_cut else 0
     pattern, folding, name = arguments[2:5]
     try:
-        regexp = compiled(pattern, ignore_case=folding == "i")
+        regexp = compile_pattern(pattern, ignore_case=folding == "i")
     except BadPattern as exc:
         print(f"regex parse error: {exc}", file=sys.stderr)
         return 2

@@ -48,7 +48,7 @@ class Undo:
         from agent.undo import report
 
         reversal, blobs = _reversal(self._scope, call)
-        moves = _some(reversal.plan(request))
+        moves = _require_any(reversal.plan(request))
         pairs = report.net_changes(moves, "undo")
         changes = tuple(path for path, (now, _) in pairs.items() if now is not None)
         creates = tuple(path for path, (now, _) in pairs.items() if now is None)
@@ -59,7 +59,7 @@ class Undo:
         from agent.undo import report
 
         reversal, blobs = _reversal(self._scope, call)
-        moves = _some(reversal.plan(request))
+        moves = _require_any(reversal.plan(request))
         root = call.workspace.resolve()
         # Taken before: what is there now may not be kept anywhere afterwards.
         diffs = {
@@ -109,7 +109,7 @@ def change_check(scope: WorkspaceScope, call: CallContext) -> Any:
     return check
 
 
-def _some(moves: "tuple[PathChange, ...]") -> "tuple[PathChange, ...]":
+def _require_any(moves: "tuple[PathChange, ...]") -> "tuple[PathChange, ...]":
     if all(move.verdict == "already" for move in moves):
         raise ToolError("There is nothing to undo in this conversation.")
     return moves

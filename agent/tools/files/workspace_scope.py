@@ -60,7 +60,7 @@ class WorkspaceScope:
         )
         if self._kores_own()(real):
             raise ToolError(f"{quote_path(path)} is off limits: it is part of Kore itself.")
-        if _others(call)(real):
+        if _privacy_test(call)(real):
             raise ToolError(f"{quote_path(path)} belongs to somebody else and cannot be used here.")
         if not call.owner and _is_own(real, call.workspace.resolve()):
             raise ToolError(f"{quote_path(path)} is off limits: only the owner uses this folder.")
@@ -101,7 +101,7 @@ class WorkspaceScope:
     def closed(self, call: CallContext) -> Callable[[Path], bool]:
         """A test for real paths that are no links: whether the call may not know of them."""
         root = call.workspace.resolve()
-        others, kores_own = _others(call), self._kores_own()
+        others, kores_own = _privacy_test(call), self._kores_own()
 
         def is_closed(path: Path) -> bool:
             if not call.owner and _is_inside(path, root / OWN_FOLDER):
@@ -150,7 +150,7 @@ def _is_inside(path: Path, folder: Path) -> bool:
     return folded_path(path).is_relative_to(folded_path(folder))
 
 
-def _others(call: CallContext) -> Callable[[Path], bool]:
+def _privacy_test(call: CallContext) -> Callable[[Path], bool]:
     """A test for real paths: whether they hold what another person told Kore."""
     if call.owner:
         return lambda real: False

@@ -101,7 +101,7 @@ class Exec:
                     call.output(text, "stdout")
 
             cleaner = call.redactor.stream()
-            async with self._recorded(line):
+            async with self._record_changes(line):
                 ended = await self._commands.run(line, timeout_s, on_output)
             output.feed(cleaner.end().encode("latin-1"))
         text = output.text().rstrip("\n")
@@ -146,7 +146,7 @@ class Exec:
             return ""
         return load_prompt("sandbox/offline") + "\n"
 
-    def _recorded(self, line: CommandLine) -> AbstractAsyncContextManager[None]:
+    def _record_changes(self, line: CommandLine) -> AbstractAsyncContextManager[None]:
         """What cannot write need not be looked after."""
         if line.read_only:
             return nullcontext()

@@ -73,7 +73,7 @@ async def run(
             return replace(end, why=why)
         finally:
             child.end()
-            await child.reaped()
+            await child.reap()
 
 
 async def _attend(
@@ -109,7 +109,7 @@ class _Child:
         if not self.supervised:
             self._kill()
 
-    async def reaped(self) -> None:
+    async def reap(self) -> None:
         """Wait for its end, also while the caller is being cancelled."""
         ended = asyncio.ensure_future(self._wait())
         try:

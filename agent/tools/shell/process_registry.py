@@ -97,7 +97,11 @@ class ProcessRegistry:
     def background_taint(self, workspace: Path) -> frozenset[Taint]:
         """What any file of a workspace may hold while processes work there."""
         for each in self._all():
-            if each.ended is None and _meet(each.origin.workspace, workspace) and each.is_exposed:
+            if (
+                each.ended is None
+                and _overlap(each.origin.workspace, workspace)
+                and each.is_exposed
+            ):
                 return UNTRUSTED
         return NOTHING
 
@@ -135,7 +139,7 @@ class ProcessRegistry:
         return processes, number
 
 
-def _meet(one: Path, other: Path) -> bool:
+def _overlap(one: Path, other: Path) -> bool:
     """Whether one of two folders holds the other."""
     one, other = one.resolve(), other.resolve()
     return one.is_relative_to(other) or other.is_relative_to(one)

@@ -276,7 +276,7 @@ class SandboxedCommands:
             async with self._proxy(line, changing) as proxy:
                 job = await asyncio.to_thread(self._job, line, proxy)
                 with self._sandbox.prepare(job) as spawn:
-                    async with self._metered(line, changing) as meter:
+                    async with self._meter(line, changing) as meter:
                         end = await run(spawn, timeout_s, on_output, meter)
         except OSError as exc:
             reason = (exc.strerror or type(exc).__name__).lower()
@@ -291,10 +291,13 @@ class SandboxedCommands:
                 is_exposed = is_exposed and not line.read_only
                 moved = await asyncio.to_thread(newcomers.end, is_exposed=is_exposed)
         return CommandResult(
-            end, bool(proxy and proxy.usage.reached), _describe_refusals(proxy), _moved(moved)
+            end,
+            bool(proxy and proxy.usage.reached),
+            _describe_refusals(proxy),
+            _describe_moves(moved),
         )
 
-    def _metered(
+    def _meter(
         self, line: CommandLine, changing: Changing | None
     ) -> AbstractAsyncContextManager[CommandMeter | None]:
         if (limits := self._settings.limits) is None:
@@ -380,7 +383,7 @@ def _describe_refusals(proxy: "EgressProxy | None") -> str:
     )
 
 
-def _moved(names: Sequence[tuple[str, str]]) -> str:
+def _describe_moves(names: Sequence[tuple[str, str]]) -> str:
     return "".join(
         render_prompt("sandbox/set_aside", old=old, new=new) + "\n" for old, new in names
     )

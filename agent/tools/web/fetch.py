@@ -13,7 +13,7 @@ from agent.settings import ToolSettings
 from agent.tools.base import CallContext, EffectPlan
 from agent.tools.output_spill import SpillBuffer, spill_folder
 from agent.tools.schema import parameters
-from agent.tools.web.html import decoded, to_markdown
+from agent.tools.web.html import decode_page, to_markdown
 from agent.tools.web.pdf import LIMIT_BYTES as PDF_LIMIT_BYTES
 from agent.tools.web.pdf import pdf_text
 from agent.types import Effect, JsonSchema, Taint, ToolResult
@@ -177,7 +177,7 @@ async def _text(page: _Page) -> str:
     markup = page.kind in MARKUP
 
     def work() -> str:
-        text = decoded(page.data, page.charset, markup=markup)
+        text = decode_page(page.data, page.charset, markup=markup)
         return to_markdown(text) if markup else text
 
     try:

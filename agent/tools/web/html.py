@@ -44,7 +44,7 @@ def to_markdown(html: str) -> str:
     return text
 
 
-def decoded(data: bytes, charset: str | None, *, markup: bool) -> str:
+def decode_page(data: bytes, charset: str | None, *, markup: bool) -> str:
     """Text from bytes: by mark, by what the server said, by what the page says, by trial."""
     for mark, name in ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"),
                        (codecs.BOM_UTF16_BE, "utf-16-be")):  # fmt: skip

@@ -49,7 +49,7 @@ class LongTaskSession:
         timer = None
         if (left_s := self.left_s(tally)) != float("inf"):
             timer = asyncio.get_running_loop().call_later(left_s, stop.set)
-        relay = asyncio.create_task(_pass_on(interrupted, stop))
+        relay = asyncio.create_task(_forward(interrupted, stop))
         began = self.clock()
         try:
             code, stopped = await self._turn(text, stop, tally)
@@ -89,6 +89,6 @@ class LongTaskSession:
                 )
 
 
-async def _pass_on(first: asyncio.Event, second: asyncio.Event) -> None:
+async def _forward(first: asyncio.Event, second: asyncio.Event) -> None:
     await first.wait()
     second.set()

@@ -50,14 +50,14 @@ async def await_owner(settings: Settings, home: DataDir, candidate: Candidate, s
     Raises `KoreError` when nobody came within the hour, or when the bot cannot receive.
     """
     if await ControlClient.connect(home.socket) is not None:
-        return await _beside(home, candidate, say)
+        return await _wait_for_running(home, candidate, say)
     from gateway.app import open_app
 
     async with open_app(settings, home, channels=True) as app:
         return await _wait(app.service, candidate, say)
 
 
-async def _beside(home: DataDir, candidate: Candidate, say: Say) -> str:
+async def _wait_for_running(home: DataDir, candidate: Candidate, say: Say) -> str:
     """The same through the Kore that is running, as soon as it knows the bot."""
     has_notified = False
     while True:
@@ -81,7 +81,7 @@ async def _beside(home: DataDir, candidate: Candidate, say: Say) -> str:
 async def _wait(service: Service, candidate: Candidate, say: Say) -> str:
     people = await service.list_people()
     if people["owner"] is not None:
-        return _owned(people)
+        return _describe_owner(people)
     link = _link(candidate.bot, await service.invite_owner("telegram", candidate.account))
     show_link(link, say)
     reported: set[str] = set()
@@ -92,7 +92,7 @@ async def _wait(service: Service, candidate: Candidate, say: Say) -> str:
                 await _look_at_the_bot(service, candidate, reported, say)
                 people = await service.list_people()
                 if people["owner"] is not None:
-                    return _owned(people)
+                    return _describe_owner(people)
                 _name_who_asks(people, reported, say)
     except TimeoutError:
         raise KoreError(
@@ -155,7 +155,7 @@ def _link(bot: BotIdentity, code: str) -> str:
     return f"{bot.link}?start={code}"
 
 
-def _owned(people: Any) -> str:
+def _describe_owner(people: Any) -> str:
     owner = people["owner"]
     name = next((one["name"] for one in people["paired"] if one["id"] == owner), "")
     return t("{name} is now the owner.", name=f"{name} ({owner})" if name else owner)

@@ -60,8 +60,10 @@ def ask_persona(talk: Dialogue, persona: Persona, workspace: Path) -> None:
         else _plain(talk.ask(t("Describe the tone")), 300)
     )
     profile = _text(workspace / "USER.md")
-    person = _plain(talk.ask(t("What should I call you?"), _after(profile, _CALLED)))
-    zone = talk.ask(t("Your time zone"), _after(profile, _ZONE) or here(), _judge_zone)
+    person = _plain(talk.ask(t("What should I call you?"), _value_after(profile, _CALLED)))
+    zone = talk.ask(
+        t("Your time zone"), _value_after(profile, _ZONE) or machine_zone(), _judge_zone
+    )
     # Only now: who leaves the step out in the middle has answered nothing.
     persona.name, persona.manner, persona.person, persona.zone = name, manner, person, zone
 
@@ -89,7 +91,7 @@ def write_persona(workspace: Path, persona: Persona) -> None:
             _edit(workspace / "USER.md", partial(_put, place=place, line=line))
 
 
-def here(folder: Path = Path("/etc")) -> str:
+def machine_zone(folder: Path = Path("/etc")) -> str:
     """The machine's time zone by name, such as Europe/Berlin; UTC when it does not say."""
     import os
 
@@ -139,7 +141,7 @@ def _edit(path: Path, change: Callable[[str], str]) -> None:
         write_atomic(path, after)
 
 
-def _after(text: str, label: str) -> str:
+def _value_after(text: str, label: str) -> str:
     """What stands behind a label of USER.md."""
     match = re.search(rf"^{re.escape(label)}[ \t]*(.*)$", text, re.MULTILINE)
     return match[1].strip() if match else ""

@@ -59,14 +59,14 @@ def list_choices(servers: Sequence[LocalServer], environ: Mapping[str, str]) -> 
     """What was found first, then keys at hand, then all the others."""
     choices = [
         Choice(
-            t("{name} on this machine ({models})", name=one.vendor, models=_few(one.models)),
+            t("{name} on this machine ({models})", name=one.vendor, models=_name_some(one.models)),
             VENDORS[one.vendor],
             one.models,
         )
         for one in servers
     ]
     vendors = [vendor for vendor in VENDORS.values() if vendor.default_model]
-    ready = {vendor.name: _exported(vendor, environ) for vendor in vendors}
+    ready = {vendor.name: _exported_variable(vendor, environ) for vendor in vendors}
     choices += [
         Choice(t("{name} (key in {variable})", name=v.name, variable=ready[v.name]), v)
         for v in vendors
@@ -91,7 +91,7 @@ def _details(talk: Dialogue, choice: Choice, environ: Mapping[str, str]) -> Chos
     if vendor is None:
         return Chosen(None, {})
     address = _ask_address(talk, vendor, choice) if choice.asks_address else None
-    variable = _exported(vendor, environ) if not choice.asks_address else None
+    variable = _exported_variable(vendor, environ) if not choice.asks_address else None
     if address is None:
         model = _ask_model(talk, vendor, choice)
     key = environ[variable] if variable else _ask_key(talk, vendor, optional=choice.asks_address)
@@ -236,10 +236,10 @@ def _ask_key(talk: Dialogue, vendor: Vendor, *, optional: bool) -> str:
         talk.say(t("That is not a valid key: expected one word of letters, digits and symbols."))
 
 
-def _exported(vendor: Vendor, environ: Mapping[str, str]) -> str | None:
+def _exported_variable(vendor: Vendor, environ: Mapping[str, str]) -> str | None:
     return next((name for name in vendor.key_variables if environ.get(name)), None)
 
 
-def _few(models: Sequence[str]) -> str:
+def _name_some(models: Sequence[str]) -> str:
     names = ", ".join(models[:3]) or t("no model yet")
     return f"{names}, …" if len(models) > 3 else names

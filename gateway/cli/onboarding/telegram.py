@@ -36,19 +36,19 @@ class Token:
         return self.text.partition(":")[0]
 
 
-def shaped(text: str) -> bool:
+def looks_like_token(text: str) -> bool:
     """Whether this looks like a token at all."""
     return _TOKEN.fullmatch(text) is not None
 
 
-def exported(environ: Mapping[str, str]) -> str | None:
+def exported_variable(environ: Mapping[str, str]) -> str | None:
     """The variable that holds a token here, if one does."""
     return next((name for name in (OWN_VARIABLE, VARIABLE) if environ.get(name)), None)
 
 
 def check(text: str, base_url: str, variable: str | None = None) -> Token:
     """Ask Telegram whose token it is. Raises `KoreError` with the reason."""
-    if not shaped(text):
+    if not looks_like_token(text):
         raise KoreError(
             t("this is not a bot token; expected something like 123456789:AAF0…"),
             hint=t("copy the complete token from @BotFather"),
@@ -69,7 +69,7 @@ def from_variable(name: str, environ: Mapping[str, str], base_url: str) -> Token
 
 def ask_token(talk: Dialogue, environ: Mapping[str, str], base_url: str) -> Token:
     """Ask the person until Telegram knows the token; an exported one is offered first."""
-    variable = exported(environ)
+    variable = exported_variable(environ)
     if variable and talk.confirm(t("Use the token in {name}?", name=variable)):
         token = _check_token(talk, environ[variable].strip(), base_url, variable)
         if token is not None:

@@ -41,7 +41,7 @@ class SetupPlan:
     def write(self, home: DataDir, path: Path, workspace: Path) -> None:
         """Secrets, configuration, workspace, each file whole, in an order in which what was
         written never refers to what was not. Raises `ConfigError`."""
-        with _undisturbed():
+        with _without_interrupts():
             home.ensure()
             if self.secrets:
                 change_secrets(home.secrets, self.secrets)
@@ -62,7 +62,7 @@ def with_model(raw: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[Key, An
 
 
 @contextmanager
-def _undisturbed() -> Iterator[None]:
+def _without_interrupts() -> Iterator[None]:
     """Ctrl-C waits until the block has ended."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:

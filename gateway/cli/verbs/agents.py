@@ -136,9 +136,9 @@ def _new(args: argparse.Namespace) -> int:
     text = render_prompt(
         "new_agent",
         called=args.name,
-        description=_quoted(args.description or t("Describe when to use this agent.")),
-        tools=_quoted(args.tools or "*"),
-        model=_quoted(args.model or "inherit"),
+        description=_quote(args.description or t("Describe when to use this agent.")),
+        tools=_quote(args.tools or "*"),
+        model=_quote(args.model or "inherit"),
     )
     path = folder / f"{args.name}.md"
     try:
@@ -161,7 +161,7 @@ def _new(args: argparse.Namespace) -> int:
     return 0
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """As a value in YAML."""
     line = " ".join(text.split())
     plain = re.fullmatch(r"[A-Za-z0-9](?:[\w ,./()-]*[\w.)])?", line)

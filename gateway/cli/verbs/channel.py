@@ -74,13 +74,13 @@ def add(args: argparse.Namespace) -> int:
             t("When the network is back, run `kore channel add telegram` to become its owner.")
         )
         return 0
-    return _meet(args, token, token.bot, talk)
+    return _introduce(args, token, token.bot, talk)
 
 
 def _token(args: argparse.Namespace, talk: "Dialogue") -> "tuple[Token, bool]":
     """The bot's token, and whether it has to be written down."""
     from gateway.cli.onboarding.dialogue import somebody_is_there
-    from gateway.cli.onboarding.telegram import ask_token, check, exported, from_variable
+    from gateway.cli.onboarding.telegram import ask_token, check, exported_variable, from_variable
 
     settings = settings_of(args)
     base_url, current = settings.telegram.base_url, _configured_token(settings, args.name)
@@ -95,7 +95,7 @@ def _token(args: argparse.Namespace, talk: "Dialogue") -> "tuple[Token, bool]":
         return check(line, base_url), True
     if current:
         return check(current, base_url), False
-    variable = exported(os.environ)
+    variable = exported_variable(os.environ)
     if variable is None:
         raise ConfigError(
             t("kore channel add asks for the bot's token and needs a terminal"),
@@ -133,7 +133,9 @@ def _apply(change: "Change", path: Path, home: "DataDir") -> None:
     change_secrets(home.secrets, {name: None for name in change.secrets if name not in new})
 
 
-def _meet(args: argparse.Namespace, token: "Token", bot: "BotIdentity", talk: "Dialogue") -> int:
+def _introduce(
+    args: argparse.Namespace, token: "Token", bot: "BotIdentity", talk: "Dialogue"
+) -> int:
     """Who owns it, and what to do next."""
     from gateway.cli.onboarding.owner import Candidate, invitation, show_link
 
@@ -146,7 +148,7 @@ def _meet(args: argparse.Namespace, token: "Token", bot: "BotIdentity", talk: "D
         if link:
             show_link(link, talk.say)
     else:
-        talk.say(_awaited(args, settings, home, candidate, talk))
+        talk.say(_wait_for_owner(args, settings, home, candidate, talk))
     states = asyncio.run(_states(home))
     if states is not None:
         is_connected = candidate.way in states
@@ -160,7 +162,7 @@ def _meet(args: argparse.Namespace, token: "Token", bot: "BotIdentity", talk: "D
     return 0
 
 
-def _awaited(
+def _wait_for_owner(
     args: argparse.Namespace,
     settings: "Settings",
     home: "DataDir",

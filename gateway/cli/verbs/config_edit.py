@@ -62,7 +62,7 @@ def unset(args: argparse.Namespace, sources: Sources) -> int:
 
 def _drop_orphans(sources: Sources, file: Path, before: str) -> list[str]:
     """The secrets that went with a key: what any file that may be read refers to stays."""
-    files = {file, _aside(file), DataDir(sources.home).config, *sources.watched}
+    files = {file, _draft_path(file), DataDir(sources.home).config, *sources.watched}
     files.discard(sources.secrets)
     try:
         texts = [read_text(path) or "" for path in files]
@@ -76,7 +76,7 @@ def _drop_orphans(sources: Sources, file: Path, before: str) -> list[str]:
 def edit(args: argparse.Namespace, sources: Sources) -> int:
     """Open the file in an editor. What does not hold is kept beside it, and the file as it was."""
     file = _file(args, sources)
-    aside = _aside(file)
+    aside = _draft_path(file)
     before = editing.text_of(file)
     if aside.exists():
         notice = t("{path}: continuing from this draft; delete it to start over", path=aside)
@@ -135,14 +135,14 @@ def revert(args: argparse.Namespace, sources: Sources) -> int:
             return 0
         change = editing.rewriting(sources, file, text)
         if now is not None:
-            write_atomic(_aside(file), now)
+            write_atomic(_draft_path(file), now)
         change.write(sources)
     return _report(
         args, sources, change, t("now matches {good}; `edit` opens your other version", good=good)
     )
 
 
-def _aside(file: Path) -> Path:
+def _draft_path(file: Path) -> Path:
     """Where an edit that does not hold is kept."""
     return file.with_name(f"{file.stem}.edit{file.suffix}")
 

@@ -55,7 +55,7 @@ def import_foreign(args: argparse.Namespace, sources: Sources) -> int:
                 stored, apart = extract_secret(key, addition)
                 text, secrets = set_value(text, key, stored), {**secrets, **apart}
                 imported.append(t("{key} from {path}", key=".".join(key), path=path))
-        change = editing.validated(sources, ConfigEdit(file, text, secrets))
+        change = editing.validate(sources, ConfigEdit(file, text, secrets))
         change.write(sources)
     if args.json:
         print_json({"file": str(file), "taken": imported, "left": notes, "secrets": list(secrets)})

@@ -90,13 +90,13 @@ def _case(args: argparse.Namespace) -> Case:
         role=role,
         mode=args.mode or policies.default_mode(args.channel),
         trust="local" if args.channel == CONSOLE else "remote",
-        confined=_confined(settings, data_dir_of(args)),
+        confined=_is_confined(settings, data_dir_of(args)),
         blocked_commands=policies.blocked_commands,
     )
     return Case(role, RolePolicy(principal), Path(os.path.realpath(Path.cwd())))
 
 
-def _confined(settings: "Settings", home: "DataDir") -> bool:
+def _is_confined(settings: "Settings", home: "DataDir") -> bool:
     """Whether a sandbox works here; what its try came to is kept in Kore's folder."""
     from agent.security.sandbox.selector import select_sandbox
     from gateway.runtime.sandbox import sandbox_options

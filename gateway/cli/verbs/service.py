@@ -58,9 +58,9 @@ def _install(args: argparse.Namespace) -> int:
                 hint="kore service logs",
             )
     print(t("{path}: written, enabled and started", path=path))
-    for name in _exported():
+    for name in _exported_variables():
         print(t("{name} is only exported in this shell; the service cannot see it.", name=name))
-    if _exported():
+    if _exported_variables():
         print(t("`kore init` and `kore channel add telegram` save keys in secrets.json."))
     if not lingers():
         print(t("It stops when you log out. To keep it running: loginctl enable-linger"))
@@ -77,7 +77,7 @@ def _write(path: Path, text: str) -> None:
     write_atomic(path, text)
 
 
-def _exported() -> list[str]:
+def _exported_variables() -> list[str]:
     """Variables of this shell that Kore reads and a service does not get."""
     from agent.providers.vendors import VENDORS
 

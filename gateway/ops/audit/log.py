@@ -29,7 +29,7 @@ from gateway.ops.audit.trail import (
     chain_line,
     entries,
     full_file,
-    numbered,
+    numbered_files,
 )
 from gateway.store.repositories.audit_outbox import AuditNote
 
@@ -236,7 +236,7 @@ class AuditLog:
 
     def _forget_old(self) -> None:
         """The head says first which files are gone for good: those that it names must be there."""
-        full = numbered(self._folder)
+        full = numbered_files(self._folder)
         while len(full) > self._keep:
             oldest = min(full)
             lines, last_hash = ending(full[oldest])

@@ -10,7 +10,7 @@ from gateway.ops.audit.trail import (
     Head,
     UnreadableTrail,
     full_file,
-    numbered,
+    numbered_files,
     parse_line,
     read_head,
 )
@@ -42,7 +42,7 @@ def recover_head(folder: Path) -> tuple[Head, list[str]]:
 
 def _from_files(folder: Path) -> tuple[Head, bool]:
     """A head made of what the files say, and whether they say anything."""
-    full = numbered(folder)
+    full = numbered_files(folder)
     head = Head(number=max(full, default=0) + 1, oldest=min(full, default=1))
     paths = [path for path in (*full.values(), folder / CURRENT) if path.exists()]
     first = True
@@ -68,7 +68,7 @@ def _from_files(folder: Path) -> tuple[Head, bool]:
 
 def _forget_leftovers(folder: Path, head: Head) -> None:
     """Files that the head has given up, whose removal a kill came before."""
-    for number, path in numbered(folder).items():
+    for number, path in numbered_files(folder).items():
         if number < head.oldest:
             path.unlink()
 

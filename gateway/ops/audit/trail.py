@@ -107,7 +107,7 @@ def read_head(folder: Path) -> Head | None:
     return Head(**values)
 
 
-def numbered(folder: Path) -> dict[int, Path]:
+def numbered_files(folder: Path) -> dict[int, Path]:
     """The full files by their number, oldest first."""
     files = {}
     for path in folder.iterdir() if folder.is_dir() else ():
@@ -123,7 +123,7 @@ def full_file(folder: Path, number: int) -> Path:
 def open_files(folder: Path, stack: ExitStack) -> list[tuple[Path, BufferedReader]]:
     """All files, oldest first, as they were at one moment. Raises `AuditError`."""
     for _ in range(_OPENING_TRIES):
-        before = [*numbered(folder).values(), folder / CURRENT]
+        before = [*numbered_files(folder).values(), folder / CURRENT]
         open_stack = ExitStack()
         files = []
         for path in before:
@@ -134,7 +134,7 @@ def open_files(folder: Path, stack: ExitStack) -> list[tuple[Path, BufferedReade
             except OSError as exc:
                 raise AuditError(f"{path} cannot be read: {exc.strerror}") from exc
         # A writer may have begun a new file in between.
-        if [*numbered(folder).values(), folder / CURRENT] == before:
+        if [*numbered_files(folder).values(), folder / CURRENT] == before:
             stack.enter_context(open_stack)
             return files
         open_stack.close()

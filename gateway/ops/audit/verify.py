@@ -15,7 +15,7 @@ from gateway.ops.audit.trail import (
     UnreadableTrail,
     full_file,
     is_repair,
-    numbered,
+    numbered_files,
     open_files,
     parse_line,
     read_head,
@@ -115,11 +115,11 @@ def _head(folder: Path, report: Report) -> Head | None:
 
 
 def _given_up(folder: Path, head: Head) -> set[Path]:
-    return {path for number, path in numbered(folder).items() if number < head.oldest}
+    return {path for number, path in numbered_files(folder).items() if number < head.oldest}
 
 
 def _check_files(folder: Path, head: Head, report: Report) -> None:
-    there = numbered(folder)
+    there = numbered_files(folder)
     for number in range(head.oldest, head.number):
         if number not in there:
             report.blame(full_file(folder, number), 0, "is missing")

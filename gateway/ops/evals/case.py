@@ -167,12 +167,12 @@ def _fault(error: ValidationError) -> str:
     if kind == "missing":
         return f"{where} is missing"
     if kind == "extra_forbidden":
-        keys = ", ".join(_around(loc).model_fields)
+        keys = ", ".join(_model_at(loc).model_fields)
         return f"{where}: there is no such key; expected one of {keys}"
     return f"{where}: {details['msg'][:1].lower()}{details['msg'][1:]}"
 
 
-def _around(loc: tuple[int | str, ...]) -> type[_Strict]:
+def _model_at(loc: tuple[int | str, ...]) -> type[_Strict]:
     """What the key at this place belongs to."""
     if "calls" in loc[:-1]:
         return ScriptedCall

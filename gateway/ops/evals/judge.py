@@ -51,10 +51,10 @@ def _faults(check: Expectation, outcome: EvalOutcome, before: Mapping[str, str])
             yield f"{check.tool} was called {count} times"
     elif check.answer_contains is not None:
         if check.answer_contains.casefold() not in outcome.answer.casefold():
-            yield f"the answer lacks {check.answer_contains!r}: {_quoted(outcome.answer)}"
+            yield f"the answer lacks {check.answer_contains!r}: {_quote(outcome.answer)}"
     elif check.answer_matches is not None:
         if not re.search(check.answer_matches, outcome.answer):
-            yield f"the answer does not match {check.answer_matches!r}: {_quoted(outcome.answer)}"
+            yield f"the answer does not match {check.answer_matches!r}: {_quote(outcome.answer)}"
     elif check.max_tokens is not None:
         if (used_tokens := outcome.usage.input + outcome.usage.output) > check.max_tokens:
             yield f"it took {used_tokens:,} tokens, at most {check.max_tokens:,} were expected"
@@ -78,11 +78,11 @@ def _file(check: Expectation, name: str, folder: Path, before: Mapping[str, str]
         return
     expected = before.get(name) if check.unchanged else check.equals
     if expected is not None and text != expected:
-        yield f"{name} holds {_quoted(text)}, expected {_quoted(expected)}"
+        yield f"{name} holds {_quote(text)}, expected {_quote(expected)}"
     if check.contains is not None and check.contains not in text:
-        yield f"{name} lacks {check.contains!r}: {_quoted(text)}"
+        yield f"{name} lacks {check.contains!r}: {_quote(text)}"
     if check.matches is not None and not re.search(check.matches, text, re.MULTILINE):
-        yield f"{name} does not match {check.matches!r}: {_quoted(text)}"
+        yield f"{name} does not match {check.matches!r}: {_quote(text)}"
 
 
 async def _command(command: str, expected: int, outcome: EvalOutcome) -> list[str]:
@@ -98,9 +98,9 @@ async def _command(command: str, expected: int, outcome: EvalOutcome) -> list[st
         return []
     if ended.code is None:
         return [f"`{command}` took longer than {COMMAND_S} s"]
-    return [f"`{command}` ended with {ended.code}: {_quoted(output.decode(errors='replace'))}"]
+    return [f"`{command}` ended with {ended.code}: {_quote(output.decode(errors='replace'))}"]
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     short = text if len(text) <= _QUOTED_CHARS else text[:_QUOTED_CHARS] + "…"
     return repr(short)

@@ -114,6 +114,6 @@ def test_cuts_of_cuts_count_from_the_beginning() -> None:
         CompactionResult(3, None, TOLD, 7, 6),
     ):
         shown.messages[:] = shorter.of(shown.messages)
-        mark = mark.moved(shorter)
+        mark = mark.move_by(shorter)
         assert mark.conversation(messages).messages == shown.messages
     assert shown.messages[0].text == "the task"

@@ -136,7 +136,7 @@ class AiohttpRequest(BaseRequest):
             connect=self._settings.connect_s,
             sock_read=read_s,
         )
-        with self._told_apart():
+        with self._classify_failures():
             async with self._open_session().post(
                 url, data=data, headers=headers, timeout=timeout, allow_redirects=False
             ) as response:
@@ -153,7 +153,7 @@ class AiohttpRequest(BaseRequest):
         timeout = aiohttp.ClientTimeout(
             total=_DOWNLOAD_S, connect=self._settings.connect_s, sock_read=self._settings.answer_s
         )
-        with self._told_apart():
+        with self._classify_failures():
             async with self._open_session().get(
                 url, timeout=timeout, allow_redirects=False
             ) as response:
@@ -165,7 +165,7 @@ class AiohttpRequest(BaseRequest):
                     yield chunk
 
     @contextmanager
-    def _told_apart(self) -> Iterator[None]:
+    def _classify_failures(self) -> Iterator[None]:
         """Says of each failure whether the request may have been carried out."""
         try:
             yield

@@ -69,7 +69,7 @@ class DecodeContext:
         return self.places.moves("telegram")
 
 
-def moved(update: Mapping[str, Any]) -> tuple[str, str] | None:
+def chat_migration(update: Mapping[str, Any]) -> tuple[str, str] | None:
     """The ids of a group and of the supergroup that it has become; both chats tell it."""
     message = update.get("message")
     if not isinstance(message, dict):
@@ -157,7 +157,7 @@ class _MessageDecoder:
         self._text = escape_invisible(mend(text))
 
     def inbound(self, received_at: float, edited: bool) -> InboundMessage | None:
-        text, sender, album = self._addressed(self._text), self._sender(), self._album()
+        text, sender, album = self._text_for_us(self._text), self._sender(), self._album()
         # Of an album only one part bears the caption with our name.
         follows = text is None and album is not None and not edited
         overheard = text is None and self._listens()
@@ -180,7 +180,7 @@ class _MessageDecoder:
             message_id=stored_id(str(self._chat_id), self._message_id, self._here.moves),
             quoted=self._quoted_text(),
             quoted_id=self._quoted_id(),
-            quoted_own=self._replied() == (self._message.get("from") or {}).get("id"),
+            quoted_own=self._replied_sender_id() == (self._message.get("from") or {}).get("id"),
             edited=edited,
             private=self._private,
             forwarded=not self._message.keys().isdisjoint(_PASSED_ON),
@@ -233,7 +233,7 @@ class _MessageDecoder:
         group = self._message.get("media_group_id")
         return f"{self._chat_id}:{group}" if group else None
 
-    def _addressed(self, text: str) -> str | None:
+    def _text_for_us(self, text: str) -> str | None:
         """The text without our name, or None when it is meant for somebody else."""
         name = self._bot.username.lower()
         if command := _COMMAND.match(text):
@@ -245,7 +245,7 @@ class _MessageDecoder:
             return text
         mention = re.compile(rf"(?<![\w@])@{re.escape(name)}(?!\w)[,:]?\s*", re.IGNORECASE)
         without = mention.sub("", text).strip() if name else text
-        if without != text.strip() or self._is_named() or self._replied() == self._bot.id:
+        if without != text.strip() or self._is_named() or self._replied_sender_id() == self._bot.id:
             return without
         return None
 
@@ -262,7 +262,7 @@ class _MessageDecoder:
         reply: Mapping[str, Any] | None = self._message.get("reply_to_message")
         return None if not reply or "forum_topic_created" in reply else reply
 
-    def _replied(self) -> int | None:
+    def _replied_sender_id(self) -> int | None:
         reply = self._reply()
         return reply.get("from", {}).get("id") if reply else None
 

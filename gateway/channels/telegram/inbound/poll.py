@@ -78,7 +78,7 @@ class Poller:
             with poll_lock(self._settings.token, self._settings.root) as holder:
                 if holder is None:
                     return await self._run(accept)
-            self._troubled(
+            self._note_trouble(
                 f"{holder} on this machine polls for this bot already; stop it, or use a bot of "
                 "your own",
                 "conflict",
@@ -157,9 +157,9 @@ class Poller:
         self._news_at = self._completed_at
         assert self._me is not None
         # Without our name we could not tell in a group who is addressed.
-        return self._decoded(updates, await asyncio.shield(self._me))
+        return self._decode(updates, await asyncio.shield(self._me))
 
-    def _decoded(self, updates: Sequence[Any], me: Bot) -> Batch:
+    def _decode(self, updates: Sequence[Any], me: Bot) -> Batch:
         here = DecodeContext(me, self._settings.account, self._places)
         batch = decode_batch(updates, here, time.time(), self._offset)
         if batch.next_offset == self._offset:
@@ -191,7 +191,7 @@ class Poller:
             await accept("telegram", self._settings.account, batch)
         except (KoreError, OSError) as exc:
             # The line is all right: what could not be stored is fetched again soon.
-            self._troubled(f"messages could not be stored: {exc}", "storage")
+            self._note_trouble(f"messages could not be stored: {exc}", "storage")
             await asyncio.sleep(self._settings.store_again_s)
             return False
         self._troubles.over(_STORE)
@@ -206,12 +206,12 @@ class Poller:
             _log.warning("telegram: a webhook was set for this bot; it is removed to poll instead")
             await self._remove_webhook()
         elif refusal.code == 409:
-            self._troubled(
+            self._note_trouble(
                 "another program polls for this bot; stop it, or use a bot of your own", "conflict"
             )
             await asyncio.sleep(self._settings.conflict_s)
         elif refusal.code == 429:
-            self._troubled(str(refusal))
+            self._note_trouble(str(refusal))
             await asyncio.sleep(refusal.retry_after_s)
         else:
             await self._back_off(str(refusal))
@@ -223,7 +223,7 @@ class Poller:
             await self._back_off(str(exc))
 
     async def _back_off(self, reason: str, state: Any = "retrying") -> None:
-        self._troubled(reason, state)
+        self._note_trouble(reason, state)
         if time.monotonic() - self._completed_at > self._settings.silence_s:
             self._completed_at = time.monotonic()
             self._troubles.say(_POLLS, "no poll came through for long; the connection is rebuilt")
@@ -231,7 +231,7 @@ class Poller:
         await asyncio.sleep(self._jitter(self._delay_s))
         self._delay_s = min(2 * self._delay_s, self._settings.backoff_limit_s)
 
-    def _troubled(self, reason: str, state: Any = "retrying") -> None:
+    def _note_trouble(self, reason: str, state: Any = "retrying") -> None:
         if state != "storage":
             self._is_reached = False
         # A poll that comes through is no sign that what it brings can be stored.

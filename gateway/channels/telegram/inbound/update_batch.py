@@ -4,7 +4,12 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gateway.channels.telegram.inbound.decode import DecodeContext, Undecodable, decode, moved
+from gateway.channels.telegram.inbound.decode import (
+    DecodeContext,
+    Undecodable,
+    chat_migration,
+    decode,
+)
 from gateway.channels.telegram.inbound.membership import membership_change
 from gateway.core.channel_events import UNDECODED_LIMIT_CHARS, Batch, Standing, Undecoded
 from gateway.core.messages import InboundMessage
@@ -27,7 +32,7 @@ def decode_batch(
             continue
         next_offset = max(next_offset or 0, raw["update_id"] + 1)
         update = without_nulls(raw)
-        if move := moved(update):
+        if move := chat_migration(update):
             # At once: what follows in the same batch is said in the new chat.
             here.moves.learn(*move)
             moves.append(move)

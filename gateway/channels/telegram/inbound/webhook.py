@@ -147,9 +147,9 @@ class Webhook:
                 else:
                     self._raise_refused(exc)
                     wait_s = max(delay_s, exc.retry_after_s) if exc.code == 429 else delay_s
-                    delay_s = self._again(str(exc), delay_s)
+                    delay_s = self._retry_delay_s(str(exc), delay_s)
             except TelegramError as exc:
-                wait_s, delay_s = delay_s, self._again(str(exc), delay_s)
+                wait_s, delay_s = delay_s, self._retry_delay_s(str(exc), delay_s)
             await asyncio.sleep(wait_s)
 
     async def _is_ours(self) -> bool:
@@ -174,7 +174,7 @@ class Webhook:
         )
         return True
 
-    def _again(self, reason: str, delay_s: float) -> float:
+    def _retry_delay_s(self, reason: str, delay_s: float) -> float:
         self._is_reached = False
         self._troubles.say(_HOOK, reason)
         self.status = replace(self.status, state="retrying", last_error=reason)

@@ -18,12 +18,12 @@ def readable(latex: str) -> str | None:
     if len(text) > _CHARS:
         return None
     if _LATEX.search(text):
-        text = _converted(text)
+        text = _convert(text)
     text = re.sub(r"[^\S\n]+", " ", text).strip()
     return None if not text or _COMMAND.search(text) or _ADDRESS.search(text) else text
 
 
-def _converted(latex: str) -> str:
+def _convert(latex: str) -> str:
     # Imported with the first formula: the tables of symbols are large.
     from telegramify_markdown.latex_escape.helper import LatexToUnicodeHelper
 

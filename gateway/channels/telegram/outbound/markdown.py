@@ -53,7 +53,7 @@ _LANGUAGE = re.compile(r"[\w+#.-]*")
 _LOOK_BACK = 200
 
 
-def _spelled(url: str) -> str:
+def _visible_url(url: str) -> str:
     """The address with blanks and all that nobody would see in it as `%20`."""
     hides = [char for char in set(url) if char == " " or escape_line(char) != char]
     return url.translate({ord(char): quote(char) for char in hides})
@@ -228,7 +228,7 @@ class MarkdownRenderer:
             self.marks.write("🖼 ")
         self._links.append((url, "text_link" if is_clickable(url) else "", self.marks.length))
         if is_clickable(url):
-            self.marks.open("text_link", url=_spelled(url))
+            self.marks.open("text_link", url=_visible_url(url))
 
     def _end_link(self) -> None:
         """An address that Telegram would not open stands behind the words that it was under."""
@@ -267,10 +267,10 @@ class MarkdownRenderer:
                 self._cells(list(filter(None, row)), "• ", " — ")
         else:
             for row in body:
-                self._titled(head, row)
+                self._write_row(head, row)
         self.marks.block(1)
 
-    def _titled(self, head: list[Events], row: list[Events]) -> None:
+    def _write_row(self, head: list[Events], row: list[Events]) -> None:
         """One row: its first cell, and each other under what its column is called."""
         self.marks.block(2)
         for number, cell in enumerate(row):

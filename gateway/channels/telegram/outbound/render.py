@@ -110,7 +110,7 @@ def render_pages(markdown: str, line: str, most: int) -> tuple[OutboundPart, ...
     Marks that were opened at the very end and a link that is half there are left out.
     """
     beginning = humanize_signals(markdown[: most * _PREVIEW_CHARS], growing=True)
-    text, entities = _convert(_closed(sanitize(beginning)))
+    text, entities = _convert(_close_marks(sanitize(beginning)))
     parts = split(text, entities, _PART_UNITS)
     if not parts or not (line or len(parts) > most):
         return parts
@@ -130,7 +130,7 @@ def _with_line(part: OutboundPart, line: str) -> OutboundPart:
     )
 
 
-def _closed(markdown: str) -> str:
+def _close_marks(markdown: str) -> str:
     """Without marks that were opened at the very end; what is open before is closed there."""
     source = _LOOSE_END.sub(r"\1", markdown)
     if len(_FENCE.findall(source)) % 2:

@@ -68,12 +68,12 @@ class _Cutter:
             begin = max(entity.offset, first)
             end = min(entity.offset + entity.length, last)
             if begin < end and entity.type != _BLOCK:
-                begin, end = self._trimmed(begin, end)
+                begin, end = self._trim(begin, end)
             if begin < end:
                 clipped.append(replace(entity, offset=begin - first, length=end - begin))
         return OutboundPart(self._text[start:stop], tuple(clipped))
 
-    def _trimmed(self, begin: int, end: int) -> tuple[int, int]:
+    def _trim(self, begin: int, end: int) -> tuple[int, int]:
         """Formatting that was cut ends at what is shown, as Telegram would have it."""
         start, stop = self._index(begin), self._index(end)
         while start < stop and self._text[start].isspace() and not self._is_code(start):
@@ -98,7 +98,7 @@ class _Cutter:
         return first
 
     def _end_of_part(self, start: int) -> int:
-        room = min(self._at[start] + self._limit, self._crowded(self._at[start]))
+        room = min(self._at[start] + self._limit, self._entity_limit(self._at[start]))
         if self._at[-1] <= room:
             return len(self._text)
         reach = self._index(room)
@@ -107,7 +107,7 @@ class _Cutter:
                 return self._cut_at_block(start, reach, (block_start, block_end))
         return self._cut_in_prose(start, reach)
 
-    def _crowded(self, first: int) -> int:
+    def _entity_limit(self, first: int) -> int:
         """The unit that a part from `first` on must end before: there is one entity too many."""
         count = 0
         for entity in self._entities:

@@ -73,7 +73,7 @@ def columns(rows: Sequence[Sequence[str]], alignments: Sequence[str]) -> str | N
         return None
     lines = [
         " │ ".join(
-            _padded(cell, width, alignments[n] if n < len(alignments) else "")
+            _pad(cell, width, alignments[n] if n < len(alignments) else "")
             for n, (cell, width) in enumerate(zip(row, widths, strict=True))
         ).rstrip()
         for row in full
@@ -82,7 +82,7 @@ def columns(rows: Sequence[Sequence[str]], alignments: Sequence[str]) -> str | N
     return "\n".join(lines)
 
 
-def _padded(text: str, width: int, alignment: str) -> str:
+def _pad(text: str, width: int, alignment: str) -> str:
     room = width - cells_of(text)
     before = {"Right": room, "Center": room // 2}.get(alignment, 0)
     return " " * before + text + " " * (room - before)

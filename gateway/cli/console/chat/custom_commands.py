@@ -25,7 +25,7 @@ class Custom:
     path: Path
     trusted: bool
 
-    def filled(self, arguments: str) -> str:
+    def fill(self, arguments: str) -> str:
         """What is sent. Arguments that have no place in the text stand behind it."""
         values = arguments.split()
 

@@ -72,7 +72,7 @@ class ConsoleWorkdir:
             )
         if not name or find_command(name) or (custom := self.customs.find(name)) is None:
             return None
-        return UserLine(custom.filled(arguments), None if custom.trusted else custom)
+        return UserLine(custom.fill(arguments), None if custom.trusted else custom)
 
 
 @frozen

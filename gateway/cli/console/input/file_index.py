@@ -99,7 +99,11 @@ class _Index:
         hold them in this order; each once. Short paths come first."""
         folded = letters.casefold()
         yielded = set[int]()
-        for places in (self._beginning(folded), self._containing(folded), self._scattered(folded)):
+        for places in (
+            self._beginning(folded),
+            self._containing(folded),
+            self._with_letters(folded),
+        ):
             for place in places:
                 if place not in yielded:
                     yielded.add(place)
@@ -117,7 +121,7 @@ class _Index:
         yield from names
         yield from ends
 
-    def _scattered(self, folded: str) -> Iterator[int]:
+    def _with_letters(self, folded: str) -> Iterator[int]:
         # No letter is skipped twice: this cannot take longer than the paths are long.
         pattern = re.compile("".join(f"[^{re.escape(one)}]*{re.escape(one)}" for one in folded))
         hits = [n for n, path in enumerate(self._low) if pattern.match(path)]

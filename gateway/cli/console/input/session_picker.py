@@ -66,7 +66,7 @@ class Picker:
         rows = FormattedTextControl(
             lambda: self._rows(columns), get_cursor_position=lambda: Point(0, self._at)
         )
-        preview = FormattedTextControl(lambda: self._previewed(columns))
+        preview = FormattedTextControl(lambda: self._preview_text(columns))
         filter_window = Window(BufferControl(self._filter, [BeforeInput("session › ")]), height=1)
         line = Window(height=1, char="─")
         parts = [filter_window, Window(rows), line, Window(preview, height=_PREVIEW_ROWS)]
@@ -126,7 +126,7 @@ class Picker:
             fragments += [(style, shortened(text, columns - 1)), ("", "\n")]
         return fragments or [("", f"  {t('no matches')}")]
 
-    def _previewed(self, columns: int) -> StyleAndTextTuples:
+    def _preview_text(self, columns: int) -> StyleAndTextTuples:
         lines = self._lines.get(self._selected_id() or "", ())
         preview = [
             shortened(" ".join(escape_invisible(line).split()), columns - 1) for line in lines

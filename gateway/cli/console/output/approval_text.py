@@ -16,7 +16,7 @@ _VERDICTS: dict[Answer, str] = {
 
 def subject(approval: ApprovalAsked) -> str:
     """Exactly what would happen, every character visible; a diff is shown beside it."""
-    arguments = {**approval.arguments, **_beside(approval)}
+    arguments = {**approval.arguments, **_further_details(approval)}
     if isinstance(command := arguments.get("command"), str):
         others = [f"  {name}: {value}" for name, value in arguments.items() if name != "command"]
         return escape_for_approval("\n".join([f"{approval.tool}: {command}", *others]))
@@ -26,7 +26,7 @@ def subject(approval: ApprovalAsked) -> str:
     return escape_for_approval(f"{approval.tool}\n{rows}" if rows else approval.tool)
 
 
-def _beside(approval: ApprovalAsked) -> dict[str, str]:
+def _further_details(approval: ApprovalAsked) -> dict[str, str]:
     """What the arguments alone do not tell."""
     details = {"in": approval.folder, "sends": approval.sends}
     return {name: text for name, text in details.items() if text}

@@ -2,7 +2,7 @@
 
 from collections import deque
 
-from gateway.cli.console.output.text import printed
+from gateway.cli.console.output.text import last_printed
 
 _LINE_CHARS = 10_000
 
@@ -20,16 +20,16 @@ class LineBuffer:
         if len(self._rest) > _LINE_CHARS:
             complete.append(self._rest)
             self._rest = ""
-        lines = [printed(line) for line in complete]
+        lines = [last_printed(line) for line in complete]
         self._recent += (line for line in lines if line.strip())
         return lines
 
     def finish(self) -> list[str]:
         """The line that was not ended, if there is one."""
         rest, self._rest = self._rest, ""
-        return [printed(rest)] if rest else []
+        return [last_printed(rest)] if rest else []
 
     @property
     def latest(self) -> list[str]:
-        rest = printed(self._rest)
+        rest = last_printed(self._rest)
         return [*self._recent, *([rest] if rest.strip() else [])]

@@ -27,7 +27,7 @@ def without_ansi(text: str) -> str:
     return escape_invisible(_ANSI.sub("", text))
 
 
-def printed(line: str) -> str:
+def last_printed(line: str) -> str:
     """A line as it stands in the end on a terminal: what was written over is gone."""
     return without_ansi(line.rstrip("\r").rpartition("\r")[2])
 
@@ -75,7 +75,7 @@ def leaves_out(result: events.ToolResulted) -> bool:
 
 
 def _content_lines(result: events.ToolResulted) -> list[str]:
-    clean = printed if result.name in _TAIL_MATTERS else without_ansi
+    clean = last_printed if result.name in _TAIL_MATTERS else without_ansi
     return [clean(line) for line in result.content.strip("\n").split("\n")]
 
 

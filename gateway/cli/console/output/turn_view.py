@@ -108,7 +108,7 @@ class TurnView:
             case events.Done():
                 self._close_turn(event)
             case _:
-                self._beside(event)
+                self._show_event(event)
 
     def ask(self, approval: events.ApprovalAsked, is_armed: Callable[[], bool]) -> None:
         """Show a question; the foot says what the keys answer until it is taken back."""
@@ -172,7 +172,7 @@ class TurnView:
                 self._screen.print(renderables.tool_outcome(started, event, hint))
                 self._last = "beside"
 
-    def _beside(self, event: events.Event) -> None:
+    def _show_event(self, event: events.Event) -> None:
         line = event_line(event)
         if line is None:
             return

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from agent.tools.files.regex_syntax import BadPattern, compiled
+from agent.tools.files.regex_syntax import BadPattern, compile_pattern
 
 RIPGREP = shutil.which("rg")
 LINES = [
@@ -59,7 +59,7 @@ def by_ripgrep(pattern: str, file: Path, *, ignore_case: bool) -> set[str] | Non
 
 
 def by_ourselves(pattern: str, *, ignore_case: bool) -> set[str]:
-    regex = compiled(pattern, ignore_case=ignore_case)
+    regex = compile_pattern(pattern, ignore_case=ignore_case)
     return {line for line in LINES if regex.search(line.encode())}
 
 
@@ -106,7 +106,7 @@ def test_what_ripgrep_finds_is_found(file: Path, pattern: str, ignore_case: bool
 )
 def test_what_cannot_be_searched_says_why(pattern: str, told: str) -> None:
     with pytest.raises(BadPattern, match=told):
-        compiled(pattern, ignore_case=False)
+        compile_pattern(pattern, ignore_case=False)
 
 
 @pytest.mark.parametrize(
@@ -137,9 +137,9 @@ def test_what_cannot_be_searched_says_why(pattern: str, told: str) -> None:
     ],
 )
 def test_a_pattern_means_what_it_means_to_ripgrep(pattern: str, line: str, fits: bool) -> None:
-    assert bool(compiled(pattern, ignore_case=False).search(line.encode())) == fits
+    assert bool(compile_pattern(pattern, ignore_case=False).search(line.encode())) == fits
 
 
 def test_what_a_pattern_cannot_read_of_a_line_it_passes_over() -> None:
-    assert compiled("a.*b", ignore_case=False).search(b"a\xffb") is None
-    assert compiled("b$", ignore_case=False).search(b"a\xffb") is not None
+    assert compile_pattern("a.*b", ignore_case=False).search(b"a\xffb") is None
+    assert compile_pattern("b$", ignore_case=False).search(b"a\xffb") is not None

@@ -1,6 +1,6 @@
 import pytest
 
-from agent.tools.web.html import decoded, to_markdown
+from agent.tools.web.html import decode_page, to_markdown
 
 
 def test_main_part_is_kept_and_the_rest_is_not() -> None:
@@ -72,4 +72,4 @@ def test_odd_markup_is_survived() -> None:
     ],
 )  # fmt: skip
 def test_charset_is_found(data: bytes, charset: str | None, text: str) -> None:
-    assert decoded(data, charset, markup=True) == text
+    assert decode_page(data, charset, markup=True) == text

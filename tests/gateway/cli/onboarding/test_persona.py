@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.onboarding.persona import Persona, here, known_zone, write_persona
+from gateway.cli.onboarding.persona import Persona, known_zone, machine_zone, write_persona
 from gateway.runtime.workspace import ensure_workspace
 
 
@@ -43,11 +43,11 @@ def test_a_file_without_the_place_gets_a_line_and_keeps_the_rest(tmp_path: Path)
 
 def test_the_time_zone_is_the_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TZ", raising=False)
-    assert here(tmp_path) == "UTC"
+    assert machine_zone(tmp_path) == "UTC"
     (tmp_path / "localtime").symlink_to("/usr/share/zoneinfo/Europe/Berlin")
-    assert here(tmp_path) == "Europe/Berlin"
+    assert machine_zone(tmp_path) == "Europe/Berlin"
     (tmp_path / "timezone").write_text("Asia/Taipei\n")
-    assert here(tmp_path) == "Asia/Taipei"
+    assert machine_zone(tmp_path) == "Asia/Taipei"
     monkeypatch.setenv("TZ", "America/Lima")
-    assert here(tmp_path) == "America/Lima"
+    assert machine_zone(tmp_path) == "America/Lima"
     assert not known_zone("../../etc/passwd")

@@ -15,7 +15,7 @@ import pytest
 
 from agent.security.audit import AuditLevel
 from gateway.ops.audit.log import AuditLog
-from gateway.ops.audit.trail import CURRENT, GENESIS, HEAD, AuditError, entries, numbered
+from gateway.ops.audit.trail import CURRENT, GENESIS, HEAD, AuditError, entries, numbered_files
 from gateway.ops.audit.verify import verify
 from tests.gateway.ops.audit.entries import entry, write
 
@@ -65,7 +65,7 @@ async def test_the_chain_goes_on_across_files_and_starts(tmp_path: Path) -> None
     for _ in range(3):
         async with opened(tmp_path, limit_bytes=1_500) as log:
             await write(log, 7)
-    assert len(numbered(tmp_path)) > 2
+    assert len(numbered_files(tmp_path)) > 2
     found = list(entries(tmp_path))
     assert len(found) == 21
     assert all(a["hash"] == b["prev_hash"] for a, b in pairwise(found))
@@ -75,7 +75,7 @@ async def test_the_chain_goes_on_across_files_and_starts(tmp_path: Path) -> None
 async def test_only_so_many_full_files_are_kept_and_the_rest_is_still_whole(tmp_path: Path) -> None:
     async with opened(tmp_path, limit_bytes=1_000, keep=2) as log:
         await write(log, 40)
-    assert len(numbered(tmp_path)) == 2
+    assert len(numbered_files(tmp_path)) == 2
     report = verify(tmp_path)
     assert report.faults == []
     assert 0 < report.entries < 40
@@ -187,7 +187,7 @@ async def test_an_attack_is_found_where_it_was_made(
 async def test_a_full_file_that_is_gone_is_found(tmp_path: Path, which: int) -> None:
     async with opened(tmp_path, limit_bytes=1_000) as log:
         await write(log, 12)
-    path = list(numbered(tmp_path).values())[which]
+    path = list(numbered_files(tmp_path).values())[which]
     path.unlink()
     assert (path.name, 0) in faults(tmp_path)
 
@@ -263,7 +263,7 @@ async def test_a_kill_at_any_moment_costs_no_promised_entry_and_leaves_a_whole_t
     assert report.faults == []
     head = json.loads((tmp_path / HEAD).read_text())
     assert head["count"] + report.newer >= promised
-    assert len(numbered(tmp_path)) == 3
+    assert len(numbered_files(tmp_path)) == 3
 
 
 async def test_an_earlier_head_must_still_be_there(tmp_path: Path) -> None:

@@ -58,4 +58,4 @@ def test_only_so_many_are_remembered() -> None:
     troubles = LogOnce()
     for n in range(1000):
         troubles.say("polls", f"wait {n} s")
-    assert len(troubles._said) < 100
+    assert len(troubles._logged) < 100

@@ -7,7 +7,12 @@ from hypothesis import strategies as st
 
 from gateway.channels.chat_aliases import ChatIdAliases
 from gateway.channels.chat_settings import ChatSettings, ChatSettingsIndex
-from gateway.channels.telegram.inbound.decode import DecodeContext, Undecodable, decode, moved
+from gateway.channels.telegram.inbound.decode import (
+    DecodeContext,
+    Undecodable,
+    chat_migration,
+    decode,
+)
 from gateway.channels.telegram.inbound.membership import membership_change
 from gateway.channels.telegram.settings import Bot
 from gateway.core.messages import InboundMessage
@@ -278,14 +283,16 @@ def test_both_chats_tell_of_a_group_that_became_a_supergroup(
     chat: int, field: str, other: int
 ) -> None:
     body = message(None, chat=chat, **{field: other})
-    assert moved({"update_id": 1, "message": body}) == ("-7", "-1007")
+    assert chat_migration({"update_id": 1, "message": body}) == ("-7", "-1007")
     assert read(body) is None
 
 
 def test_what_only_looks_like_a_move_is_none() -> None:
-    assert moved({"update_id": 1, "message": message(None, migrate_to_chat_id="x")}) is None
-    assert moved({"update_id": 1, "message": "?"}) is None
-    assert moved({"update_id": 1}) is None
+    assert (
+        chat_migration({"update_id": 1, "message": message(None, migrate_to_chat_id="x")}) is None
+    )
+    assert chat_migration({"update_id": 1, "message": "?"}) is None
+    assert chat_migration({"update_id": 1}) is None
 
 
 def test_in_a_group_that_is_listened_to_others_words_are_overheard() -> None:
@@ -315,7 +322,7 @@ def test_in_a_group_that_is_listened_to_others_words_are_overheard() -> None:
 @pytest.mark.parametrize("chat", [1, None, [], {"id": "x"}, {}])
 def test_a_broken_move_is_no_move(chat: Any) -> None:
     body = {"migrate_to_chat_id": -5, "chat": chat}
-    assert moved({"update_id": 1, "message": body}) is None
+    assert chat_migration({"update_id": 1, "message": body}) is None
 
 
 def change(chat: Any, before: str, after: Any, **more: Any) -> dict[str, Any]:

@@ -25,7 +25,7 @@ def custom(body: str) -> Custom:
     ],
 )
 def test_arguments_are_put_where_they_belong(body: str, arguments: str, text: str) -> None:
-    assert custom(body).filled(arguments) == text
+    assert custom(body).fill(arguments) == text
 
 
 def shelf(tmp_path: Path, name: str, *, project: bool, trusted: bool) -> CommandFolder:
