@@ -545,7 +545,7 @@ async def test_what_follows_an_answer_ends_after_a_while() -> None:
     aftermath = BestEffortTasks(lasts_s=0.01)
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
         for _ in range(2):
-            aftermath.begin(group, partial(platform.answered, message, frozenset()))
+            aftermath.begin(group, partial(platform.clear_reactions, message, frozenset()))
     assert (platform.answering, platform.ended) == (2, 2)
 
 
