@@ -224,7 +224,7 @@ class LocalService(DataOwner):
             return None
         if opened.session is not None and not fresh:
             await self._sessions.set_status(opened.session, "open")
-        chosen = self._languages.chosen(f"{CONSOLE}:{os.getuid()}")
+        chosen = self._languages.choice_of(f"{CONSOLE}:{os.getuid()}")
         return replace(opened, language=chosen)
 
     async def list_sessions(self, limit: int = 50) -> Sequence[SessionInfo]:

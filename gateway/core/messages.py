@@ -140,8 +140,8 @@ class InboundMessage:
     @property
     def model(self) -> str | None:
         """The one that a terminal's `--model` names; it goes before the conversation's."""
-        named = self.options.get("model")
-        return named if isinstance(named, str) else None
+        model = self.options.get("model")
+        return model if isinstance(model, str) else None
 
     @property
     def session_key(self) -> str:
@@ -171,12 +171,12 @@ class InboundMessage:
         """Raises TypeError or KeyError when the text is not an inbound message's."""
         data = json.loads(text)
         # Stored by another version of Kore, it may have fields that this one does not know.
-        known = _known(cls, data)
-        media = tuple(Media(**_known(Media, one)) for one in known.get("media", ()))
-        return cls(**{**known, "sender": Sender(**data["sender"]), "media": media})
+        values = _matching_fields(cls, data)
+        media = tuple(Media(**_matching_fields(Media, one)) for one in values.get("media", ()))
+        return cls(**{**values, "sender": Sender(**data["sender"]), "media": media})
 
 
-def _known(cls: type, data: Mapping[str, Any]) -> dict[str, Any]:
+def _matching_fields(cls: type, data: Mapping[str, Any]) -> dict[str, Any]:
     return {field.name: data[field.name] for field in fields(cls) if field.name in data}
 
 

@@ -20,7 +20,7 @@ class UserLanguages:
         self.configure(configured)
         self._default = current_locale()
         self._client_languages: dict[str, str] = {}
-        self._chosen: dict[str, str] = {}
+        self._choices: dict[str, str] = {}
 
     def configure(self, configured: str) -> None:
         self._configured = configured if configured in LANGUAGES else None
@@ -31,18 +31,18 @@ class UserLanguages:
         self._client_languages = {
             who: client_language for who, client_language, _ in rows if client_language in LANGUAGES
         }
-        self._chosen = {who: choice for who, _, choice in rows if choice in LANGUAGES}
+        self._choices = {who: choice for who, _, choice in rows if choice in LANGUAGES}
 
     def of(self, message: InboundMessage) -> str:
         """For whoever sent it."""
-        return self._known(message.principal) or self._client_language(message)
+        return self._configured_for(message.principal) or self._client_language(message)
 
     def of_claim(self, claim: TurnClaim | CommandClaim) -> str:
         """For whoever is answered: of several, the last."""
         return self.of(claim.message if isinstance(claim, CommandClaim) else claim.messages[-1])
 
     def of_person(self, principal: str) -> str:
-        return self._known(principal) or self._last(principal)
+        return self._configured_for(principal) or self._last(principal)
 
     def of_route(self, route: Route) -> str:
         """For whoever reads there: a private chat is named like its person."""
@@ -54,8 +54,8 @@ class UserLanguages:
         with use_locale(self.of_route(route)):
             return t(english)
 
-    def chosen(self, principal: str) -> str | None:
-        return self._chosen.get(principal)
+    def choice_of(self, principal: str) -> str | None:
+        return self._choices.get(principal)
 
     def record_client_language(self, tx: Transaction, message: InboundMessage) -> None:
         """Remember what somebody's app says, for what is written to them unasked."""
@@ -73,9 +73,9 @@ class UserLanguages:
 
         def keep() -> None:
             if language is None:
-                self._chosen.pop(principal, None)
+                self._choices.pop(principal, None)
             else:
-                self._chosen[principal] = language
+                self._choices[principal] = language
 
         tx.after_commit(keep)
         return language or self._configured or self._client_language(message)
@@ -84,8 +84,8 @@ class UserLanguages:
         client_language = message.language if message.language in LANGUAGES else None
         return client_language or self._last(message.principal)
 
-    def _known(self, principal: str) -> str | None:
-        return self._chosen.get(principal) or self._configured
+    def _configured_for(self, principal: str) -> str | None:
+        return self._choices.get(principal) or self._configured
 
     def _last(self, principal: str) -> str:
         return self._client_languages.get(principal) or self._default

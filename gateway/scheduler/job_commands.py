@@ -72,7 +72,7 @@ def add_from_cli(tx: Transaction, timetable: JobNotifier, job: NewJob) -> str:
     message = _terminal(tx, timetable)
     mode = timetable.context.rules.mode(message, None)
     author = JobAuthor(message, mode, f"c:{job.key}", time.time())
-    wish = JobRequest(
+    request = JobRequest(
         action="add",
         when=job.when,
         text=job.text,
@@ -82,9 +82,9 @@ def add_from_cli(tx: Transaction, timetable: JobNotifier, job: NewJob) -> str:
         catch_up=job.catch_up,
         zone=job.zone,
     )
-    said = job_editor.create_job(tx, timetable.context, author, wish)
+    answer = job_editor.create_job(tx, timetable.context, author, request)
     timetable.notify_changed()
-    return said
+    return answer
 
 
 def change_from_cli(tx: Transaction, timetable: JobNotifier, number: int, change: JobChange) -> str:

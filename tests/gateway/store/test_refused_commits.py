@@ -60,7 +60,7 @@ async def test_a_language_that_was_not_stored_is_stored_the_next_time(store: Sql
 
     with pytest.raises(RefusedError):
         await store.transact(refused)
-    assert languages.chosen(message.principal) is None
+    assert languages.choice_of(message.principal) is None
     await store.transact(languages.record_client_language, message)
     assert await store.transact(preferences.client_languages) == [
         (message.principal, "zh-Hans", None)
