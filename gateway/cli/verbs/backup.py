@@ -338,11 +338,16 @@ def _check_room(file: Path, packed: "Sequence[ZipInfo]", folder: Path) -> None:
     free = int(shutil.disk_usage(folder).free * _SHARE)
     if needed_bytes > free:
         raise KoreError(
-            t("{path} needs {wanted}, but only {free} is available", path=file, wanted=size(needed_bytes),
-              free=size(free)),
-            hint=t("nothing was restored; free some space or check the file: it may not be a "
-"backup"),
-        )  # fmt: skip
+            t(
+                "{path} needs {wanted}, but only {free} is available",
+                path=file,
+                wanted=size(needed_bytes),
+                free=size(free),
+            ),
+            hint=t(
+                "nothing was restored; free some space or check the file: it may not be a backup"
+            ),
+        )
 
 
 def _is_ours(name: str) -> bool:
