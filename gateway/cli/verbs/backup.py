@@ -48,13 +48,13 @@ def config_files(args: argparse.Namespace) -> dict[str, Path]:
     return {name: root / name for name in BESIDE} | {BESIDE[0]: sources_of(args).own}
 
 
-def _words(found: "BackupSummary") -> str:
+def _counts_text(summary: "BackupSummary") -> str:
     """What a copy holds."""
     parts = (
-        plural(found.counts["conversations"], "{n:,} conversation", "{n:,} conversations"),
-        plural(found.counts["messages"], "{n:,} message", "{n:,} messages"),
-        t("{n:,} received", n=found.counts["received"]),
-        t("{n:,} sent", n=found.counts["sent"]),
+        plural(summary.counts["conversations"], "{n:,} conversation", "{n:,} conversations"),
+        plural(summary.counts["messages"], "{n:,} message", "{n:,} messages"),
+        t("{n:,} received", n=summary.counts["received"]),
+        t("{n:,} sent", n=summary.counts["sent"]),
     )
     return ", ".join(parts)
 
@@ -85,8 +85,8 @@ def run_backup(args: argparse.Namespace) -> int:
         facts |= {"counts": summary.counts, "sealed": summary.sealed, "with": names}
         print_json({**facts, "left_out": missing})
         return 0
-    held = _words(summary)
-    print(t("{path}: {size}, verified: {found}", path=target, size=size(copied), found=held))
+    counts = _counts_text(summary)
+    print(t("{path}: {size}, verified: {found}", path=target, size=size(copied), found=counts))
     if names:
         print(t("includes {names}; it contains your keys, so keep it safe", names=", ".join(names)))
     else:
@@ -235,7 +235,7 @@ def run_restore(args: argparse.Namespace) -> int:
         previous: list[str] = []
         if not args.database_only:
             _check(args, parts)
-        print(f"{file}: {size(file.stat().st_size)}, {_words(summary)}", file=sys.stderr)
+        print(f"{file}: {size(file.stat().st_size)}, {_counts_text(summary)}", file=sys.stderr)
         _ask(args)
         if not args.database_only:
             previous += _put_beside(parts, config_files(args), home)
@@ -249,7 +249,7 @@ def run_restore(args: argparse.Namespace) -> int:
     if args.json:
         print_json({"counts": now.counts, "schema": now.schema, "kept": previous})
         return 0
-    print(t("restored and verified: {found}", found=_words(now)))
+    print(t("restored and verified: {found}", found=_counts_text(now)))
     for path in previous:
         print(t("previous version: {path}", path=path))
     print(t("Messages received and confirmed after the backup are only in the previous version."))
