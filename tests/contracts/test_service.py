@@ -75,7 +75,7 @@ async def until_last(events: AsyncIterator[WatchEvent], event_id: str) -> list[W
 
 
 @asynccontextmanager
-async def desk(home: Path) -> AsyncIterator[Service]:
+async def local_service(home: Path) -> AsyncIterator[Service]:
     """The real one, with the offline model."""
     settings = load_settings(
         config=None, home=home, cwd=home, environ={}, overrides={"agent.model": "offline/echo"}
@@ -90,7 +90,7 @@ async def in_memory(_: Path) -> AsyncIterator[Service]:
         yield service
 
 
-@pytest.fixture(params=[in_memory, desk])
+@pytest.fixture(params=[in_memory, local_service])
 async def owner(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Service]:
     async with request.param(tmp_path) as service:
         yield service

@@ -20,7 +20,7 @@ from tests.gateway.parts import Parts, chat_message, opened
 ACCESS = AccessControl(None, {("chat", "bot"): ("*",)})
 
 
-def intake(
+def ingestor_of(
     parts: Parts, limits: BackpressureLimits | None = None, access: AccessControl = ACCESS
 ) -> Ingestor:
     app = parts.app
@@ -38,13 +38,13 @@ def intake(
     )
 
 
-async def take(intake: Ingestor, text: str, offset: int) -> IngestResult:
-    return await intake.take("chat", "bot", Batch([chat_message(text)], next_offset=offset))
+async def take(ingestor: Ingestor, text: str, offset: int) -> IngestResult:
+    return await ingestor.take("chat", "bot", Batch([chat_message(text)], next_offset=offset))
 
 
 async def test_above_the_limit_nothing_is_taken_until_there_is_room(tmp_path: Path) -> None:
     async with opened(tmp_path, Gated()) as parts:
-        full = intake(parts, BackpressureLimits(waiting=2, look_again_s=0.001))
+        full = ingestor_of(parts, BackpressureLimits(waiting=2, look_again_s=0.001))
         await take(full, "a", 1)
         await take(full, "b", 2)
         third = asyncio.create_task(take(full, "c", 3))
@@ -63,12 +63,12 @@ async def test_a_flood_of_strangers_fills_neither_the_database_nor_the_log(
 ) -> None:
     async with opened(tmp_path, Gated()) as parts:
         closed = AccessControl("chat:7", {("chat", "bot"): ()})
-        taking = intake(parts, access=closed)
+        ingestor = ingestor_of(parts, access=closed)
         for n in range(30):
             flood = [
                 chat_message("x" * 100, str(m), sender=Sender(str(m))) for m in range(100, 150)
             ]
-            await taking.take("chat", "bot", Batch(flood, next_offset=n))
+            await ingestor.take("chat", "bot", Batch(flood, next_offset=n))
         assert await parts.count("inbox") == DENIED_KEPT
         assert await parts.count("pairing") == OPEN_CODES
         # One letter to each who got a code, and one about it to the owner.
@@ -78,13 +78,13 @@ async def test_a_flood_of_strangers_fills_neither_the_database_nor_the_log(
 
 async def test_a_code_that_is_delivered_again_is_the_same_one(tmp_path: Path) -> None:
     async with opened(tmp_path, Gated()) as parts:
-        taking = intake(parts, access=AccessControl("chat:7", {}))
+        ingestor = ingestor_of(parts, access=AccessControl("chat:7", {}))
         stranger = chat_message("hi", "9", sender=Sender("9"))
-        assert (await taking.take("chat", "bot", Batch([stranger]))).mail_lanes == {
+        assert (await ingestor.take("chat", "bot", Batch([stranger]))).mail_lanes == {
             "chat:bot:9",
             "chat:bot:7",
         }
-        assert (await taking.take("chat", "bot", Batch([stranger]))).mail_lanes == set()
+        assert (await ingestor.take("chat", "bot", Batch([stranger]))).mail_lanes == set()
         # Once the letters are out, or given up, the code is nowhere any more.
         await parts.change("outbox", {"state": "sent"}, lane="chat:bot:9")
         await parts.change("outbox", {"state": "dead"}, lane="chat:bot:7")
@@ -95,7 +95,7 @@ async def test_without_disk_space_nothing_is_taken_and_that_is_said_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with opened(tmp_path, Gated()) as parts:
-        full = intake(parts, BackpressureLimits(free_bytes=2**60, look_again_s=0.001))
+        full = ingestor_of(parts, BackpressureLimits(free_bytes=2**60, look_again_s=0.001))
         waiting = asyncio.create_task(take(full, "a", 1))
         for _ in range(5):
             await parts.transaction_ends()
@@ -111,7 +111,7 @@ async def test_without_disk_space_nothing_is_taken_and_that_is_said_once(
 
 async def test_who_keeps_no_message_is_told_that_there_is_no_room(tmp_path: Path) -> None:
     async with opened(tmp_path, Gated()) as parts:
-        full = intake(parts, BackpressureLimits(free_bytes=2**60))
+        full = ingestor_of(parts, BackpressureLimits(free_bytes=2**60))
         with pytest.raises(KoreError, match="MB of disk space is free") as refused:
             await full.take("chat", "bot", Batch([chat_message("a")], waits=False))
         assert "not stored" in (refused.value.hint or "")

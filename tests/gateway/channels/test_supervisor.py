@@ -37,14 +37,14 @@ async def nowhere(channel: str, account: str, batch: Batch) -> None:
 async def receiving(
     bad: Failing, again_after_s: float = 3600
 ) -> AsyncIterator[tuple[ChannelSupervisor, Callable[[], bool]]]:
-    """A reception with a bad and a good channel; the callable tells if it still works."""
+    """A supervisor with a bad and a good channel; the callable tells if it still works."""
     good = Failing()
-    ways = {KEY: bad, ("chat", "good"): good}
-    reception = ChannelSupervisor(ways, again_after_s=again_after_s)
-    task = asyncio.create_task(reception.run(nowhere))
+    channels = {KEY: bad, ("chat", "good"): good}
+    supervisor = ChannelSupervisor(channels, again_after_s=again_after_s)
+    task = asyncio.create_task(supervisor.run(nowhere))
     await wait_until(lambda: good.starts == 1 and bad.starts)
     try:
-        yield reception, lambda: not task.done() and good.starts == 1
+        yield supervisor, lambda: not task.done() and good.starts == 1
     finally:
         task.cancel()
         await asyncio.wait({task})
@@ -55,9 +55,9 @@ async def test_a_refused_token_is_told_and_harms_no_other(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     bad = Failing(ConfigError("telegram.token: it was refused", hint="Set another."))
-    async with receiving(bad) as (reception, works):
-        await wait_until(lambda: reception.failures)
-        assert reception.failures == {KEY: "telegram.token: it was refused. Set another."}
+    async with receiving(bad) as (supervisor, works):
+        await wait_until(lambda: supervisor.failures)
+        assert supervisor.failures == {KEY: "telegram.token: it was refused. Set another."}
         assert works()
     assert "receives nothing" in caplog.text
     assert bad.starts == 1
@@ -65,17 +65,17 @@ async def test_a_refused_token_is_told_and_harms_no_other(
 
 async def test_a_channel_with_a_bug_is_started_again() -> None:
     bad = Failing(ValueError("a bug"), ValueError("again"))
-    async with receiving(bad, again_after_s=0.001) as (reception, works):
-        await wait_until(lambda: bad.starts == 3 and not reception.failures)
+    async with receiving(bad, again_after_s=0.001) as (supervisor, works):
+        await wait_until(lambda: bad.starts == 3 and not supervisor.failures)
         assert works()
 
 
 async def test_while_it_is_down_the_kind_of_bug_is_shown_and_the_log_has_the_rest(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with receiving(Failing(ValueError("https://host/bot1:TOKEN"))) as (reception, works):
-        await wait_until(lambda: reception.failures)
-        assert "ValueError" in reception.failures[KEY]
-        assert "TOKEN" not in reception.failures[KEY]
+    async with receiving(Failing(ValueError("https://host/bot1:TOKEN"))) as (supervisor, works):
+        await wait_until(lambda: supervisor.failures)
+        assert "ValueError" in supervisor.failures[KEY]
+        assert "TOKEN" not in supervisor.failures[KEY]
         assert works()
     assert "bot1:TOKEN" in caplog.text

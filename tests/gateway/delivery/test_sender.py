@@ -465,7 +465,7 @@ def copied(folder: Path) -> tuple[Path, OutgoingReply]:
 
 async def test_a_file_is_kept_until_it_is_on_record_that_it_has_arrived(tmp_path: Path) -> None:
     platform = CarryingPlatform()
-    copy, parcel = copied(tmp_path)
+    copy, reply = copied(tmp_path)
     refused = asyncio.Event()
 
     async def wait(wake: asyncio.Event, seconds: float) -> None:
@@ -478,7 +478,7 @@ async def test_a_file_is_kept_until_it_is_on_record_that_it_has_arrived(tmp_path
             faults.refuse, "UPDATE ON outbox", "disk full", "NEW.state = 'sent'"
         )
         async with at_work(parts):
-            await parts.sender.post(parcel)
+            await parts.sender.post(reply)
             async with asyncio.timeout(30):
                 await refused.wait()
     assert len(platform.chats["1"]) == 1
@@ -493,8 +493,8 @@ async def test_a_file_is_kept_until_it_is_on_record_that_it_has_arrived(tmp_path
 async def test_the_copy_of_a_file_that_is_given_up_is_not_kept(
     tmp_path: Path, clock: Jumping
 ) -> None:
-    copy, parcel = copied(tmp_path)
-    assert await sent(tmp_path, clock, Platform(), parcel) == [("dead", "chat carries no files")]
+    copy, reply = copied(tmp_path)
+    assert await sent(tmp_path, clock, Platform(), reply) == [("dead", "chat carries no files")]
     assert not copy.exists()
 
 

@@ -7,15 +7,13 @@ from typing import Any, BinaryIO
 
 import pytest
 
-from gateway.access.control import AccessControl, folder_name
+from gateway.access.control import folder_name
 from gateway.channels.base import NotFetched
 from gateway.config.sections import MediaSection
 from gateway.core.channel_events import Batch
 from gateway.core.messages import InboundMessage, Media
 from gateway.media.downloader import AT_ONCE, InboxPaths, MediaDownloader
 from gateway.media.storage import storage_name
-from gateway.ops.user_data import UserDataService
-from gateway.runtime.paths import DataDir
 from gateway.store.repositories import inbox
 from gateway.store.repositories.inbox import InboxBatch, InboxEntry
 from tests.fakes.platform import Platform
@@ -175,10 +173,6 @@ class Private(Inboxes):
         return self.workspace / "inbox" / "chat" / who
 
 
-async def nothing() -> None:
-    return
-
-
 @pytest.mark.parametrize("group", [False, True])
 @pytest.mark.parametrize("made", [SlowPlatform, BreakingPlatform])
 async def test_what_is_on_its_way_when_its_person_is_deleted_does_not_land(
@@ -193,16 +187,7 @@ async def test_what_is_on_its_way_when_its_person_is_deleted_does_not_land(
         loader = downloader(parts, inboxes, lambda lane: None, waits_s=(0.0, 0.0))
         work = asyncio.create_task(loader.run())
         await wait_until(lambda: platform.fetches)
-        custodian = UserDataService(
-            parts.database,
-            DataDir(tmp_path / "home"),
-            workspace,
-            AccessControl(None, {}),
-            lambda session: None,
-            lambda connection: None,
-            nothing,
-        )
-        await custodian.delete("chat:7", copies=False)
+        await parts.app.user_data().delete("chat:7", copies=False)
         platform.go.set()
         await wait_until(lambda: not loader._busy)
         await cancel_and_wait(work)

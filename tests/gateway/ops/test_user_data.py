@@ -1,4 +1,4 @@
-"""What the custodian does away with besides rows and folders; the rest is proven end to end."""
+"""What a deletion takes besides rows and folders; the rest is proven end to end."""
 
 import os
 import resource
@@ -10,11 +10,8 @@ from pathlib import Path
 import pytest
 
 from agent.errors import KoreError
-from gateway.access.control import AccessControl
 from gateway.core.messages import OutboundFile, OutboundPart, Route, Sender
 from gateway.delivery.outbound_files import FOLDER
-from gateway.ops.user_data import UserDataService
-from gateway.runtime.paths import DataDir
 from gateway.store.repositories import inbox, outbox, preferences
 from gateway.store.repositories.inbox import InboxBatch, InboxEntry
 from gateway.store.repositories.outbox import OutgoingReply
@@ -26,7 +23,7 @@ async def nothing() -> None:
     return None
 
 
-async def parcel(parts: Parts, who: str) -> Path:
+async def queue_file(parts: Parts, who: str) -> Path:
     """Somebody has written, and a file waits to be sent to them."""
     copy = parts.database.folder / FOLDER / f"copy{who}"
     copy.parent.mkdir(exist_ok=True)
@@ -41,43 +38,31 @@ async def parcel(parts: Parts, who: str) -> Path:
     return copy
 
 
-def custodian_of(parts: Parts, folder: Path) -> UserDataService:
-    return UserDataService(
-        parts.database,
-        DataDir(folder / "home"),
-        parts.workspace,
-        AccessControl(None, {}),
-        lambda session: None,
-        lambda connection: None,
-        nothing,
-    )
-
-
 async def test_files_that_wait_to_be_sent_to_somebody_go_with_them(tmp_path: Path) -> None:
     async with opened(tmp_path, []) as parts:
-        gone, kept = await parcel(parts, "71"), await parcel(parts, "72")
-        custodian = custodian_of(parts, tmp_path)
-        await custodian.delete("chat:71", copies=False)
+        gone, kept = await queue_file(parts, "71"), await queue_file(parts, "72")
+        user_data = parts.app.user_data()
+        await user_data.delete("chat:71", copies=False)
         assert not gone.exists()
         assert kept.exists()
 
 
 async def test_the_folders_of_somebody_go_with_what_lies_in_them(tmp_path: Path) -> None:
     async with opened(tmp_path, []) as parts:
-        await parcel(parts, "71")
+        await queue_file(parts, "71")
         theirs = [parts.workspace / top / "chat" / "71" for top in ("memory", "inbox")]
         other = parts.workspace / "inbox" / "chat" / "72"
         for folder in (*theirs, other):
             (folder / "older").mkdir(parents=True)
             (folder / "older" / "a.txt").write_text("x")
-        await custodian_of(parts, tmp_path).delete("chat:71", copies=False)
+        await parts.app.user_data().delete("chat:71", copies=False)
         assert [folder.exists() for folder in theirs] == [False, False]
         assert (other / "older" / "a.txt").exists()
 
 
 async def test_a_deletion_that_was_cut_off_is_finished(tmp_path: Path) -> None:
     async with opened(tmp_path, []) as parts:
-        await parcel(parts, "71")
+        await queue_file(parts, "71")
         theirs = parts.workspace / "memory" / "chat" / "71" / "MEMORY.md"
         theirs.parent.mkdir(parents=True)
         theirs.write_text("x")
@@ -85,33 +70,33 @@ async def test_a_deletion_that_was_cut_off_is_finished(tmp_path: Path) -> None:
         async def cut_off() -> None:
             raise KeyboardInterrupt
 
-        custodian = custodian_of(parts, tmp_path)
+        user_data = parts.app.user_data()
         with pytest.raises(KeyboardInterrupt):
-            await replace(custodian, flush_audit=cut_off).delete("chat:71", copies=False)
+            await replace(user_data, flush_audit=cut_off).delete("chat:71", copies=False)
         assert theirs.exists()
-        await custodian.finish()
+        await user_data.finish()
         assert not theirs.parent.exists()
         assert await parts.database.transact(preferences.get_state, preferences.DELETION) is None
         assert b"chat:71" not in parts.database.file.read_bytes()
-        await custodian.finish()
+        await user_data.finish()
 
 
 async def test_an_export_that_finds_no_room_leaves_no_half_file(tmp_path: Path) -> None:
     async with opened(tmp_path, []) as parts:
-        await parcel(parts, "71")
-        custodian, target = custodian_of(parts, tmp_path), tmp_path / "all.zip"
+        await queue_file(parts, "71")
+        user_data, target = parts.app.user_data(), tmp_path / "all.zip"
         before = resource.getrlimit(resource.RLIMIT_FSIZE)
         # What is imported now would be cut off in its cache, for every process after it.
         sys.dont_write_bytecode = True
         resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
         try:
             with pytest.raises(KoreError, match="nothing was kept"):
-                await custodian.export("chat:71", target)
+                await user_data.export("chat:71", target)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, before)
             sys.dont_write_bytecode = False
         assert not target.exists()
-        assert (await custodian.export("chat:71", target))["parts"]
+        assert (await user_data.export("chat:71", target))["parts"]
 
 
 async def test_a_tower_of_folders_is_exported_as_far_as_it_has_names_and_deleted_whole(
@@ -119,21 +104,21 @@ async def test_a_tower_of_folders_is_exported_as_far_as_it_has_names_and_deleted
 ) -> None:
     """No path reaches what lies deepest, and no recursion does."""
     async with opened(tmp_path, []) as parts:
-        await parcel(parts, "71")
+        await queue_file(parts, "71")
         theirs = parts.workspace / "inbox" / "chat" / "71"
         with towers(theirs):
             (theirs / os.fsdecode(b"odd\xff.txt")).write_text("x")
             (theirs / "z.txt").write_text("last")
-            custodian, target = custodian_of(parts, tmp_path), tmp_path / "all.zip"
-            assert (await custodian.summarize("chat:71"))["files"] == 4
-            made = await custodian.export("chat:71", target)
+            user_data, target = parts.app.user_data(), tmp_path / "all.zip"
+            assert (await user_data.summarize("chat:71"))["files"] == 4
+            made = await user_data.export("chat:71", target)
             assert made["left_out"] == 2
             with zipfile.ZipFile(target) as packed:
                 assert packed.testzip() is None
                 names = [name for name in packed.namelist() if name.startswith("inbox/")]
                 assert names == ["inbox/first.txt", "inbox/z.txt"]
                 assert packed.read("inbox/z.txt") == b"last"
-            gone = await custodian.delete("chat:71", copies=False)
+            gone = await user_data.delete("chat:71", copies=False)
             assert gone["left_out"] == 0
             assert not theirs.exists()
 
@@ -146,12 +131,12 @@ async def test_what_the_owner_has_goes_and_what_lies_in_a_channels_folder_stays(
         for path in ("a.txt", "own/b.txt", "own/telegram/c.txt", "telegram/7/d.txt"):
             (inbox / path).parent.mkdir(parents=True, exist_ok=True)
             (inbox / path).write_text("x")
-        custodian, target = custodian_of(parts, tmp_path), tmp_path / "all.zip"
-        assert (await custodian.summarize("cli:me"))["files"] == 3
-        await custodian.export("cli:me", target)
+        user_data, target = parts.app.user_data(), tmp_path / "all.zip"
+        assert (await user_data.summarize("cli:me"))["files"] == 3
+        await user_data.export("cli:me", target)
         with zipfile.ZipFile(target) as packed:
             names = [name for name in packed.namelist() if name.startswith("inbox/")]
         assert names == ["inbox/a.txt", "inbox/own/b.txt", "inbox/own/telegram/c.txt"]
-        await custodian.delete("cli:me", copies=False)
+        await user_data.delete("cli:me", copies=False)
         assert [path.name for path in inbox.iterdir()] == ["telegram"]
         assert (inbox / "telegram" / "7" / "d.txt").exists()

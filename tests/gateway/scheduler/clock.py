@@ -31,13 +31,13 @@ class Clock:
             await asyncio.sleep(0.005)
 
 
-class Kept:
+class ScheduledParts:
     """The parts with a scheduler that runs by `clock`; `at` is a chat of the platform."""
 
     def __init__(self, parts: Parts, clock: Clock) -> None:
         self.parts = parts
         self.clock = clock
-        self.timetable = parts.app.jobs
+        self.jobs = parts.app.jobs
 
     async def asked(self, text: str, chat: str = "1", **more: Any) -> str:
         """What is answered to a message there, once it is."""
@@ -58,9 +58,9 @@ class Kept:
 
     async def rests(self) -> None:
         """Returns once the scheduler has looked at all that is due by now."""
-        ways = self.timetable.context.open_channels
+        channels = self.jobs.context.open_channels
         while any(
-            f"{channel}:{account}" in ways
+            f"{channel}:{account}" in channels
             for channel, account in await self.parts.stored(
                 "job", "channel", "account", state="on", due_at=below(self.clock.time())
             )
@@ -69,19 +69,19 @@ class Kept:
 
 
 @asynccontextmanager
-async def kept(
+async def with_timer(
     folder: Path,
     provider: Provider | Sequence[Step] = (),
     *,
     clock: Clock | None = None,
     **more: Any,
-) -> AsyncIterator[Kept]:
+) -> AsyncIterator[ScheduledParts]:
     clock = clock or Clock()
     timing = Timing(job_clock=clock.time, job_wait=clock.wait)
     async with running(folder, provider, timing=timing, **more) as parts:
         parts.app.jobs.attended.set()
         task = asyncio.create_task(parts.app.timer.run())
         try:
-            yield Kept(parts, clock)
+            yield ScheduledParts(parts, clock)
         finally:
             await cancel_and_wait(task)

@@ -10,12 +10,12 @@ from gateway.store.repositories import jobs
 from tests.fakes.gated import Gated
 from tests.fakes.platform import Fault
 from tests.gateway.parts import chat_message, wait_until
-from tests.gateway.scheduler.clock import Clock, kept
+from tests.gateway.scheduler.clock import Clock, with_timer
 from tests.gateway.stored import below
 
 
 async def test_a_reminder_comes_when_it_is_due_and_not_before(tmp_path: Path) -> None:
-    async with kept(tmp_path) as place:
+    async with with_timer(tmp_path) as place:
         assert "Job 1: tea" in await place.asked("/cron add in 20m tea")
         place.clock.ahead += 19 * 60
         await place.rests()
@@ -28,7 +28,7 @@ async def test_a_reminder_comes_when_it_is_due_and_not_before(tmp_path: Path) ->
 
 
 async def test_a_job_whose_time_zone_is_gone_costs_no_other(tmp_path: Path) -> None:
-    async with kept(tmp_path) as place:
+    async with with_timer(tmp_path) as place:
         await place.asked("/cron add daily 09:00 lost")
         await place.asked("/cron add every 1h tea")
         # As after a move to a machine that knows fewer of them.
@@ -45,7 +45,7 @@ async def test_a_job_whose_time_zone_is_gone_costs_no_other(tmp_path: Path) -> N
 
 
 async def test_nothing_is_asked_of_the_clock_while_there_is_no_job(tmp_path: Path) -> None:
-    async with kept(tmp_path) as place:
+    async with with_timer(tmp_path) as place:
         await place.asked("/cron")
         looks = place.clock.looks
         place.clock.ahead += 86_400
@@ -55,7 +55,7 @@ async def test_nothing_is_asked_of_the_clock_while_there_is_no_job(tmp_path: Pat
 
 async def test_a_prompt_is_a_turn_whose_answer_is_told_in_the_chat(tmp_path: Path) -> None:
     model = ScriptedProvider(["hello", "It rains."])
-    async with kept(tmp_path, model) as place:
+    async with with_timer(tmp_path, model) as place:
         await place.asked("hi")
         await place.asked("/cron ask every 1h how is the weather?")
         place.clock.ahead += 3_600
@@ -69,7 +69,7 @@ async def test_a_prompt_is_a_turn_whose_answer_is_told_in_the_chat(tmp_path: Pat
 
 async def test_a_prompt_may_have_a_conversation_of_its_own_each_time(tmp_path: Path) -> None:
     model = ScriptedProvider(["hello", "one", "two"])
-    async with kept(tmp_path, model) as place:
+    async with with_timer(tmp_path, model) as place:
         await place.asked("hi")
         await place.asked("/cron ask --own every 1h count")
         for n in (3, 4):
@@ -83,7 +83,7 @@ async def test_a_stop_in_its_chat_ends_a_job_that_is_at_work_and_keeps_what_wait
     tmp_path: Path,
 ) -> None:
     model = Gated(is_open=lambda text: text == "hi")
-    async with kept(tmp_path, model) as place:
+    async with with_timer(tmp_path, model) as place:
         await place.asked("hi")
         await place.asked("/cron ask every 1h count")
         await place.asked("/cron ask --own every 1h sing")
@@ -112,7 +112,7 @@ async def test_nobody_is_asked_while_a_job_runs_and_what_was_left_is_told(tmp_pa
     args = {"path": "a.txt", "content": "new"}
     writes = assistant("", (ToolCall("c1", "write_file", args, json.dumps(args)),))
     model = ScriptedProvider([writes, "I could not."])
-    async with kept(tmp_path, model, owner="chat:7") as place:
+    async with with_timer(tmp_path, model, owner="chat:7") as place:
         (place.parts.workspace / "a.txt").write_text("old")
         await place.asked("/cron ask in 5m write it")
         place.clock.ahead += 301
@@ -133,7 +133,7 @@ async def test_a_job_has_the_mode_of_its_making_at_most(tmp_path: Path) -> None:
     def writes(n: int):  # type: ignore[no-untyped-def]
         return assistant("", (ToolCall(f"c{n}", "write_file", args, json.dumps(args)),))
 
-    async with kept(tmp_path, [writes(1), "no", writes(2), "yes"], owner="chat:7") as place:
+    async with with_timer(tmp_path, [writes(1), "no", writes(2), "yes"], owner="chat:7") as place:
         (place.parts.workspace / "a.txt").write_text("old")
         await place.asked("/cron ask in 5m write it")
         await place.asked("/mode auto")
@@ -147,11 +147,11 @@ async def test_a_job_has_the_mode_of_its_making_at_most(tmp_path: Path) -> None:
 
 
 async def test_what_was_missed_comes_once_all_or_not_as_was_chosen(tmp_path: Path) -> None:
-    async with kept(tmp_path) as place:
+    async with with_timer(tmp_path) as place:
         for rule in ("once", "skip", "all"):
             await place.asked(f"/cron add --catch-up {rule} every 1h {rule}")
         before = len(place.shown())
-    async with kept(tmp_path, clock=Clock(3 * 3_600 + 1_800)) as place:
+    async with with_timer(tmp_path, clock=Clock(3 * 3_600 + 1_800)) as place:
         await place.rests()
         shown = await place.until_shown(5)
         told = "\n".join(shown)
@@ -165,7 +165,7 @@ async def test_what_was_missed_comes_once_all_or_not_as_was_chosen(tmp_path: Pat
 
 
 async def test_a_slot_is_never_met_twice_though_the_clock_goes_back(tmp_path: Path) -> None:
-    async with kept(tmp_path) as place:
+    async with with_timer(tmp_path) as place:
         await place.asked("/cron add every 1h stretch")
         place.clock.ahead += 3_600
         await place.until_shown(2)
@@ -182,7 +182,7 @@ async def test_a_slot_is_never_met_twice_though_the_clock_goes_back(tmp_path: Pa
 
 async def test_a_clock_that_was_a_year_ahead_makes_no_job_wait_for_a_year(tmp_path: Path) -> None:
     year = 365 * 86_400
-    async with kept(tmp_path, clock=Clock(year)) as place:
+    async with with_timer(tmp_path, clock=Clock(year)) as place:
         await place.asked("/cron add every 1h stretch")
         await place.rests()
         await place.until_shown(2)
@@ -194,7 +194,7 @@ async def test_a_clock_that_was_a_year_ahead_makes_no_job_wait_for_a_year(tmp_pa
 
 
 async def test_quiet_hours_hold_back_and_lose_nothing(tmp_path: Path) -> None:
-    async with kept(tmp_path) as place:
+    async with with_timer(tmp_path) as place:
         hour = (time.gmtime().tm_hour + 1) % 24
         await place.asked("/cron zone UTC")
         await place.asked(f"/cron quiet {hour:02}:00-{(hour + 4) % 24:02}:00")
@@ -212,7 +212,7 @@ async def test_quiet_hours_hold_back_and_lose_nothing(tmp_path: Path) -> None:
 async def test_a_job_that_fails_again_and_again_is_switched_off_and_its_chat_told(
     tmp_path: Path,
 ) -> None:
-    async with kept(tmp_path, [ValueError("x")] * 0) as place:
+    async with with_timer(tmp_path, [ValueError("x")] * 0) as place:
         await place.asked("/cron ask every 1h try")
         for n in range(3):
             place.clock.ahead += 3_600
@@ -226,7 +226,7 @@ async def test_a_job_that_fails_again_and_again_is_switched_off_and_its_chat_tol
 
 
 async def test_delivered_is_what_the_platform_has_a_number_for(tmp_path: Path) -> None:
-    async with kept(tmp_path) as place:
+    async with with_timer(tmp_path) as place:
         await place.asked("/cron add every 1h stretch")
         place.parts.platform.fail("1", Fault(Refused("no")))
         place.clock.ahead += 3_600
@@ -241,7 +241,7 @@ async def test_delivered_is_what_the_platform_has_a_number_for(tmp_path: Path) -
 
 
 async def test_run_now_changes_nothing_about_the_rule(tmp_path: Path) -> None:
-    async with kept(tmp_path) as place:
+    async with with_timer(tmp_path) as place:
         await place.asked("/cron add every 1h stretch")
         (before,) = await place.parts.stored("job", "slot_at")
         await place.asked("/cron run 1")
@@ -250,9 +250,9 @@ async def test_run_now_changes_nothing_about_the_rule(tmp_path: Path) -> None:
 
 
 async def test_who_is_not_let_in_any_more_is_told_nothing(tmp_path: Path) -> None:
-    async with kept(tmp_path) as place:
+    async with with_timer(tmp_path) as place:
         await place.asked("/cron add in 5m tea")
-    async with kept(tmp_path, allow=("8",), clock=Clock(400)) as place:
+    async with with_timer(tmp_path, allow=("8",), clock=Clock(400)) as place:
         assert await place.parts.until_stored("job", "reason", state="paused") == (
             "its creator no longer has access",
         )
@@ -260,7 +260,7 @@ async def test_who_is_not_let_in_any_more_is_told_nothing(tmp_path: Path) -> Non
 
 
 async def test_a_pause_rests_and_what_was_missed_in_it_is_not_made_good(tmp_path: Path) -> None:
-    async with kept(tmp_path) as place:
+    async with with_timer(tmp_path) as place:
         await place.asked("/cron add every 1h stretch")
         assert await place.asked("/cron pause 1") == "Job 1 paused."
         place.clock.ahead += 5 * 3_600
@@ -273,7 +273,7 @@ async def test_a_pause_rests_and_what_was_missed_in_it_is_not_made_good(tmp_path
 async def test_jobs_are_ones_own_and_limited(tmp_path: Path) -> None:
     from gateway.core.messages import Sender
 
-    async with kept(tmp_path) as place:
+    async with with_timer(tmp_path) as place:
         await place.asked("/cron add in 5m tea")
         other = Sender("8", "Bob")
         assert "tea" not in await place.asked("/cron", "8", sender=other)
@@ -285,7 +285,7 @@ async def test_jobs_are_ones_own_and_limited(tmp_path: Path) -> None:
 
 
 async def test_the_answer_tells_how_a_time_was_taken(tmp_path: Path) -> None:
-    async with kept(tmp_path) as place:
+    async with with_timer(tmp_path) as place:
         await place.asked("/cron zone Asia/Shanghai")
         told = await place.asked("/cron add every monday at 5 喝水")
         assert "every Monday at 05:00 (Asia/Shanghai), next " in told
@@ -294,7 +294,7 @@ async def test_the_answer_tells_how_a_time_was_taken(tmp_path: Path) -> None:
 
 
 async def test_a_change_of_zone_names_the_jobs_that_stay(tmp_path: Path) -> None:
-    async with kept(tmp_path) as place:
+    async with with_timer(tmp_path) as place:
         await place.asked("/cron zone Asia/Shanghai")
         await place.asked("/cron add daily 9 tea")
         await place.asked("/cron add every 2h stretch")
@@ -308,7 +308,7 @@ async def test_a_change_of_zone_names_the_jobs_that_stay(tmp_path: Path) -> None
 async def test_of_somebody_who_is_deleted_no_job_is_left(tmp_path: Path) -> None:
     from gateway.store.repositories import user_data, user_export
 
-    async with kept(tmp_path) as place:
+    async with with_timer(tmp_path) as place:
         await place.asked("/cron zone Asia/Tokyo", "7")
         await place.asked("/cron add every 1h stretch", "7")
         await place.asked("/cron run 1", "7")

@@ -26,7 +26,7 @@ from tests.gateway.parts import Parts, chat_message, running
 CODE = re.compile(r"[A-Z2-9]{4}-[A-Z2-9]{4}")
 
 
-def noted(folder: Path) -> list[tuple[str, bool, str, Any]]:
+def audit_notes(folder: Path) -> list[tuple[str, bool, str, Any]]:
     return [
         (one["tool"], one["allowed"], one["reason"], one["params"])
         for one in entries(folder / "audit")
@@ -61,9 +61,9 @@ async def test_who_was_let_in_turned_down_and_turned_out_is_on_record(tmp_path: 
             )
         )
         assert await parts.stored("note") == []
-    machine = next(iter(noted(tmp_path)))[2].removeprefix("let in by ")
+    machine = next(iter(audit_notes(tmp_path)))[2].removeprefix("let in by ")
     assert re.fullmatch(r"cli:\d+", machine)
-    assert noted(tmp_path) == [
+    assert audit_notes(tmp_path) == [
         ("kore:pairing", True, f"let in by {machine}", {"who": "chat:8"}),
         ("kore:pairing", True, "let in by chat:7", {"who": "chat:9"}),
         ("kore:pairing", False, "turned down by chat:7", {"who": "chat:10"}),
@@ -77,7 +77,7 @@ async def test_only_a_looser_mode_is_on_record(tmp_path: Path) -> None:
             await take(parts, chat_message(text))
             await parts.platform.answers("1", n)
         where = {"who": "chat:7", "chat": "chat:bot:1"}
-    assert noted(tmp_path) == [
+    assert audit_notes(tmp_path) == [
         ("kore:mode", True, "plan became ask by chat:7", {"mode": "ask", **where}),
         ("kore:mode", True, "ask became auto by chat:7", {"mode": "auto", **where}),
     ]
@@ -115,8 +115,8 @@ async def test_consent_that_lasts_is_on_record_and_a_single_one_is_the_call_s(
     for folder in ("once", "always"):
         (tmp_path / folder).mkdir()
         await answered(tmp_path / folder, folder)
-    assert [tool for tool, *_ in noted(tmp_path / "once")] == ["write_file"]
-    grants = [one for one in noted(tmp_path / "always") if one[0] != "write_file"]
+    assert [tool for tool, *_ in audit_notes(tmp_path / "once")] == ["write_file"]
+    grants = [one for one in audit_notes(tmp_path / "always") if one[0] != "write_file"]
     assert grants == [
         (
             "kore:grant",
@@ -148,11 +148,11 @@ async def put(database: SqliteStore, reasons: Sequence[str]) -> None:
 async def test_what_cannot_be_recorded_now_is_recorded_later(tmp_path: Path) -> None:
     database, full = RehearsingStore.open(tmp_path / "kore.db"), Full()
     await put(database, ["a", "b"])
-    carrier = AuditRelay(database, full)
-    await carrier.flush()
+    relay = AuditRelay(database, full)
+    await relay.flush()
     assert full.kept == []
     full.room = True
-    await asyncio.gather(carrier.flush(), carrier.flush())
+    await asyncio.gather(relay.flush(), relay.flush())
     assert full.kept == ["a", "b"]
     await database.close()
 

@@ -1,19 +1,19 @@
-"""An agent takes on other settings between two turns."""
+"""An agent is reconfigured between two turns."""
 
 from agent.agent import Agent
 from agent.providers.pool import ModelPool
 from agent.settings import AgentSettings, ToolSettings
 
 
-def made(**tools: float) -> Agent:
+def agent_with(**tools: float) -> Agent:
     settings = AgentSettings(tools=ToolSettings(**tools), secrets=frozenset({"canary-one"}))  # type: ignore[arg-type]
     return Agent(ModelPool("offline/echo"), settings=settings)
 
 
 async def test_the_tools_are_made_anew_and_what_they_hold_stays() -> None:
-    agent = made(exec_timeout_s=5)
+    agent = agent_with(exec_timeout_s=5)
     before = agent.toolbox
-    assert agent.reconfigure(made(exec_timeout_s=7)) is None
+    assert agent.reconfigure(agent_with(exec_timeout_s=7)) is None
     after = agent.toolbox
     assert after is not before
     assert after.views is before.views
@@ -22,7 +22,7 @@ async def test_the_tools_are_made_anew_and_what_they_hold_stays() -> None:
 
 
 async def test_other_models_take_the_place_and_the_old_ones_are_handed_back() -> None:
-    agent, other = made(), Agent(ModelPool("other/one"))
+    agent, other = agent_with(), Agent(ModelPool("other/one"))
     old = agent.models
     assert agent.reconfigure(other) is old
     assert agent.models.default == "other/one"
@@ -30,7 +30,7 @@ async def test_other_models_take_the_place_and_the_old_ones_are_handed_back() ->
 
 
 async def test_a_secret_that_is_new_is_hidden_where_the_old_ones_are() -> None:
-    agent = made()
+    agent = agent_with()
     redactor = agent.redactor
     assert redactor.clean("canary-one canary-two") == "*** canary-two"
     agent.reconfigure(
