@@ -1,6 +1,5 @@
 """What a job meets, and who is told of what became of jobs."""
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -29,8 +28,8 @@ class JobContext:
         return self.rules.workspace
 
     @property
-    def open_channels(self) -> str:
-        return json.dumps([f"{name}:{account}" for name, account in self.renderer.channels])
+    def open_channels(self) -> list[str]:
+        return [f"{name}:{account}" for name, account in self.renderer.channels]
 
 
 @dataclass(slots=True)

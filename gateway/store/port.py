@@ -6,7 +6,7 @@ writer was faster, a group of transactions failed), so a function changes no mem
 happen outside goes through `after_commit`.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
@@ -14,8 +14,8 @@ from gateway.store.errors import StoreCorrupt
 
 P = ParamSpec("P")
 T = TypeVar("T")
-# The values of a statement, in the order of its question marks or by the names in it.
-Args = Sequence[Any] | Mapping[str, Any]
+# The values of a statement, in the order of its question marks.
+Args = Sequence[Any]
 Row = tuple[Any, ...]
 
 

@@ -91,11 +91,13 @@ GIVEN: Given = {
     f"{_SQL}/jobs.py": {
         "' AND '.join(where)": ["1", *_COLUMNS, " AND ".join(_COLUMNS)],
         "column": ["zone", "quiet"],
+        "one_of(_CHANNEL, channels)": ["channel || ':' || account IN (?)"],
     },
+    f"{_SQL}/turns.py": {"none_of('lane', attended)": ["NOT lane IN (?)"]},
     f"{_SQL}/user_data.py": {
         "tasks": [
             " OR ".join(
-                f"{name} IN (SELECT id FROM temp.gone_session)"
+                f"{name} IN (SELECT id FROM gone_session)"
                 for name in ("caller", "root_session", "session")
             )
         ]
@@ -107,7 +109,8 @@ GIVEN: Given = {
     },
     f"{_SQL}/subagent_tasks.py": {
         "', '.join(columns)": ["turn_id"],
-        "values": ["1"],
+        "marks": ["1"],
+        "none_of('root_lane', attended)": ["NOT root_lane IN (?)"],
     },
 }
 
@@ -128,9 +131,7 @@ def database(tmp_path: Path) -> Iterator[sqlite3.Connection]:
 
 def scans(connection: sqlite3.Connection, sql: str) -> list[str]:
     """Steps of the statement's plan that go through a table that grows."""
-    names = set(re.findall(r":(\w+)", sql))
-    # A text, as GLOB makes use of an index only for one.
-    values = dict.fromkeys(names, "a") if names else ["a"] * sql.count("?")
+    values = ["a"] * sql.count("?")
     tables = _tables(connection)
     aliases = {alias: table for table, alias in _ALIAS.findall(sql) if table in tables}
     found = []

@@ -139,9 +139,9 @@ def close_approval(
         audit_outbox.put(tx, note)
     tx.run(
         "UPDATE turn SET state = 'running', suspended = 1 WHERE state = 'waiting'"
-        " AND id = (SELECT turn_id FROM approval WHERE nonce = :nonce) AND NOT EXISTS"
+        " AND id = (SELECT turn_id FROM approval WHERE nonce = ?) AND NOT EXISTS"
         " (SELECT 1 FROM approval WHERE turn_id = turn.id AND state = 'open')",
-        {"nonce": question.nonce},
+        (question.nonce,),
     )
 
 

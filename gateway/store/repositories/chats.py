@@ -5,6 +5,7 @@ from typing import Any
 
 from agent.prompts import render_prompt
 from gateway.core.messages import InboundMessage, Route
+from gateway.store.conditions import beginning
 from gateway.store.port import Transaction
 from gateway.store.repositories.codecs import PAYLOAD, inbound_from_row
 
@@ -24,7 +25,8 @@ def mark_unreachable(tx: Transaction, route: Route, reason: str, now: float) -> 
     tx.run(
         "INSERT INTO whereabouts (channel, account, chat, state, reason, at)"
         " VALUES (?, ?, ?, 'out', ?, ?)"
-        " ON CONFLICT DO UPDATE SET state = 'out', reason = excluded.reason, at = excluded.at",
+        " ON CONFLICT (channel, account, chat) DO UPDATE SET"
+        " state = 'out', reason = excluded.reason, at = excluded.at",
         (*key, reason, now),
     )
     return tx.run(
@@ -39,7 +41,8 @@ def mark_reachable(tx: Transaction, route: Route, reason: str, now: float) -> No
     tx.run(
         "INSERT INTO whereabouts (channel, account, chat, state, reason, at)"
         " VALUES (?, ?, ?, 'in', ?, ?)"
-        " ON CONFLICT DO UPDATE SET state = 'in', reason = excluded.reason, at = excluded.at",
+        " ON CONFLICT (channel, account, chat) DO UPDATE SET"
+        " state = 'in', reason = excluded.reason, at = excluded.at",
         (route.channel, route.account, route.chat_id, reason, now),
     )
 
@@ -47,8 +50,8 @@ def mark_reachable(tx: Transaction, route: Route, reason: str, now: float) -> No
 def notice_time(tx: Transaction, prefix: str, since: float) -> int:
     """How many letters whose name begins so were written after `since`."""
     (found,) = tx.one(
-        "SELECT count(*) FROM outbox WHERE delivery_id GLOB ? AND created_at > ?",
-        (f"{prefix}*", since),
+        "SELECT count(*) FROM outbox WHERE delivery_id >= ? AND delivery_id < ? AND created_at > ?",
+        (*beginning(prefix), since),
     )
     return int(found)
 
@@ -101,7 +104,7 @@ def add_alias(tx: Transaction, channel: str, moves: Iterable[tuple[str, str]]) -
     """Store (first id, present id) of each; telling it twice changes nothing."""
     tx.many(
         "INSERT INTO move (channel, first, now) VALUES (?, ?, ?)"
-        " ON CONFLICT DO UPDATE SET now = excluded.now",
+        " ON CONFLICT (channel, first) DO UPDATE SET now = excluded.now",
         [(channel, first, now) for first, now in moves],
     )
 
@@ -138,8 +141,8 @@ def add_group_context(tx: Transaction, messages: Iterable[InboundMessage]) -> No
             continue
         key = (message.channel, message.account, message.event_id)
         tx.run(
-            "INSERT OR IGNORE INTO overheard (channel, account, event_id, lane, message_id, text)"
-            " VALUES (?, ?, ?, ?, ?, ?)",
+            "INSERT INTO overheard (channel, account, event_id, lane, message_id, text)"
+            " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
             (*key, lane, message.message_id, tx.seal(text, _TEXT, *key)),
         )
         lanes.add(lane)

@@ -223,15 +223,15 @@ class _LaneState:
 def _lane_state(tx: Transaction, lane: str) -> _LaneState:
     is_here, queue, has_context, *row = tx.one(
         f"SELECT {LANE_RUN_HERE},"
-        " (SELECT mode FROM queue_default WHERE channel = :channel),"
-        " EXISTS (SELECT 1 FROM overheard WHERE lane = :lane),"
+        " (SELECT mode FROM queue_default WHERE channel = ?),"
+        " EXISTS (SELECT 1 FROM overheard WHERE lane = ?),"
         " turn.id, turn.session, turn.state, turn.stop_requested, turn.attempts,"
         f" (SELECT count(*) FROM message WHERE turn_id = turn.id), {sessions.ROW_COLUMNS}"
         " FROM (SELECT 1) AS single"
-        f" LEFT JOIN turn ON turn.lane = :lane AND turn.{LIVE}"
-        " LEFT JOIN binding ON binding.lane = :lane"
+        f" LEFT JOIN turn ON turn.lane = ? AND turn.{LIVE}"
+        " LEFT JOIN binding ON binding.lane = ?"
         " LEFT JOIN session ON session.id = binding.session",
-        {"lane": lane, "channel": lane.partition(":")[0]},
+        (lane, lane, lane.partition(":")[0], lane, lane, lane),
     )
     turn, session = row[:6], row[6:]
     return _LaneState(

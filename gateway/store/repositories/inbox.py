@@ -82,7 +82,7 @@ def accept(
     if arrival.next_offset is not None:
         tx.run(
             "INSERT INTO cursor (channel, account, next_offset, seen_at) VALUES (?, ?, ?, ?)"
-            " ON CONFLICT DO UPDATE SET next_offset = excluded.next_offset,"
+            " ON CONFLICT (channel, account) DO UPDATE SET next_offset = excluded.next_offset,"
             " seen_at = excluded.seen_at",
             (arrival.channel, arrival.account, arrival.next_offset, arrival.now),
         )
@@ -151,9 +151,9 @@ def waiting_count(tx: Transaction) -> int:
 
 def has_work(tx: Transaction, lane: str) -> bool:
     (found,) = tx.one(
-        f"SELECT EXISTS (SELECT 1 FROM turn WHERE lane = :lane AND {LIVE}) OR"
-        f" EXISTS (SELECT 1 FROM inbox WHERE lane = :lane AND {WAITING})",
-        {"lane": lane},
+        f"SELECT EXISTS (SELECT 1 FROM turn WHERE lane = ? AND {LIVE}) OR"
+        f" EXISTS (SELECT 1 FROM inbox WHERE lane = ? AND {WAITING})",
+        (lane, lane),
     )
     return bool(found)
 
@@ -185,16 +185,16 @@ def fate(tx: Transaction, message: InboundMessage) -> str | None:
     return row[0] if row else None
 
 
-# Whether what the `:lane` has to do is this process's.
+# Whether what a lane has to do is this process's; the lane is its value twice.
 LANE_RUN_HERE = (
-    f"(EXISTS (SELECT 1 FROM turn WHERE lane = :lane AND {LIVE} AND {TURN_RUN_HERE}) OR"
-    f" EXISTS (SELECT 1 FROM inbox WHERE lane = :lane AND {WAITING} AND {run_here('inbox')}))"
+    f"(EXISTS (SELECT 1 FROM turn WHERE lane = ? AND {LIVE} AND {TURN_RUN_HERE}) OR"
+    f" EXISTS (SELECT 1 FROM inbox WHERE lane = ? AND {WAITING} AND {run_here('inbox')}))"
 )
 
 
 def is_run_here(tx: Transaction, lane: str) -> bool:
     """Whether what the lane has to do is this process's; the others keep it as it is."""
-    (found,) = tx.one(f"SELECT {LANE_RUN_HERE}", {"lane": lane})
+    (found,) = tx.one(f"SELECT {LANE_RUN_HERE}", (lane, lane))
     return bool(found)
 
 
@@ -228,7 +228,8 @@ def _apply_edit(tx: Transaction, edit: InboundMessage) -> str | None:
     row = tx.first(
         f"SELECT seq, {PAYLOAD}, turn_id IS NULL AND dead_reason IS NULL FROM inbox"
         " WHERE channel = ? AND account = ? AND source_msg = ?"
-        f" AND dead_reason IS NOT '{pending_media.EARLY}' ORDER BY 6 DESC, seq DESC LIMIT 1",
+        f" AND (dead_reason IS NULL OR dead_reason <> '{pending_media.EARLY}')"
+        " ORDER BY 6 DESC, seq DESC LIMIT 1",
         (edit.channel, edit.account, f"{edit.chat_id}:{edit.message_id}"),
     )
     if row is None:
@@ -261,10 +262,10 @@ def waiting_messages(tx: Transaction, lane: str) -> list[InboundMessage]:
 def unfinished(tx: Transaction, lane: str) -> frozenset[str]:
     """The platform's ids of messages in the lane that wait, or are being answered."""
     found = tx.all(
-        f"SELECT source_msg FROM inbox WHERE lane = :lane AND {WAITING} UNION"
+        f"SELECT source_msg FROM inbox WHERE lane = ? AND {WAITING} UNION"
         " SELECT source_msg FROM inbox"
-        f" WHERE turn_id IN (SELECT id FROM turn WHERE lane = :lane AND {LIVE})",
-        {"lane": lane},
+        f" WHERE turn_id IN (SELECT id FROM turn WHERE lane = ? AND {LIVE})",
+        (lane, lane),
     )
     return frozenset(source.partition(":")[2] for (source,) in found if source)
 
@@ -283,11 +284,11 @@ def waiting_rows(
     """The lane's next message; the ones behind it, too, when they are taken together or as far as
     the lane is over its limit. What is `held`, and all behind it, only when asked for."""
     found = tx.all(
-        f"SELECT seq, {PAYLOAD}, held FROM inbox WHERE lane = :lane AND {WAITING} ORDER BY seq"
-        " LIMIT (SELECT CASE WHEN :together OR count(*) = 0 THEN count(*)"
-        " WHEN count(*) > :most THEN count(*) - :most + 1 ELSE 1 END"
-        f" FROM inbox WHERE lane = :lane AND {WAITING})",
-        {"lane": lane, "together": together, "most": LANE_LIMIT},
+        f"SELECT seq, {PAYLOAD}, held FROM inbox WHERE lane = ? AND {WAITING} ORDER BY seq"
+        " LIMIT (SELECT CASE WHEN ? OR count(*) = 0 THEN count(*)"
+        " WHEN count(*) > ? THEN count(*) - ? + 1 ELSE 1 END"
+        f" FROM inbox WHERE lane = ? AND {WAITING})",
+        (lane, together, LANE_LIMIT, LANE_LIMIT, lane),
     )
     ready = found if held else takewhile(lambda row: not row[-1], found)
     return [(seq, inbound_from_row(tx, *columns)) for seq, *columns, _ in ready]

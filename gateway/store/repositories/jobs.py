@@ -6,6 +6,7 @@ from typing import Any, Literal
 from agent.records import frozen
 from agent.types import Taint
 from gateway.core.messages import InboundMessage, Route
+from gateway.store.conditions import beginning, one_of
 from gateway.store.port import Transaction
 from gateway.store.repositories import inbox
 
@@ -22,6 +23,7 @@ _PLAIN = (
     "principal, rule, zone, catch_up, urgent, own, state, reason, failures, slot_at, due_at,"
     " held, created_at"
 )
+_CHANNEL = "channel || ':' || account"
 _SELECT = f"SELECT id, made_by, kind, template, {_PLAIN} FROM job"
 
 
@@ -80,16 +82,17 @@ class Slot:
 
 def put(tx: Transaction, job: Job) -> Job:
     """The job with its number; the one that was made by the same call, if it was made before."""
+    old = job.created_at - _DONE_KEPT_S
     tx.run(
-        "DELETE FROM job WHERE state = 'done' AND created_at < :old AND coalesce("
-        "(SELECT max(fired_at) FROM slot WHERE job = id), 0) < :old",
-        {"old": job.created_at - _DONE_KEPT_S},
+        "DELETE FROM job WHERE state = 'done' AND created_at < ? AND coalesce("
+        "(SELECT max(fired_at) FROM slot WHERE job = id), 0) < ?",
+        (old, old),
     )
     route = job.route
     tx.run(
-        "INSERT OR IGNORE INTO job (made_by, kind, template, principal, channel, account, chat,"
+        "INSERT INTO job (made_by, kind, template, principal, channel, account, chat,"
         " rule, zone, catch_up, urgent, own, slot_at, due_at, created_at)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
         (
             job.made_by,
             job.kind,
@@ -116,19 +119,19 @@ def made(tx: Transaction, made_by: str) -> Job | None:
     return _job(tx, row) if row else None
 
 
-def due(tx: Transaction, ways: str, now: float, most: int) -> list[Job]:
-    """Those that have come due, where `ways` (a JSON list of "channel:account") can tell of it."""
+def due(tx: Transaction, channels: Sequence[str], now: float, most: int) -> list[Job]:
+    """Those that have come due, where one of the `channels` ("channel:account") can tell of it."""
     rows = tx.all(
-        f"{_SELECT} WHERE state = 'on' AND due_at <= ? AND channel || ':' || account IN"
-        " (SELECT value FROM json_each(?)) ORDER BY due_at LIMIT ?",
-        (now, ways, most),
+        f"{_SELECT} WHERE state = 'on' AND due_at <= ? AND {one_of(_CHANNEL, channels)}"
+        " ORDER BY due_at LIMIT ?",
+        (now, *channels, most),
     )
     return [_job(tx, row) for row in rows]
 
 
 def listed(tx: Transaction, principal: str | None, chat: Route | None) -> list[Job]:
     """All, or those of somebody, or those of a chat; what is over comes last."""
-    where, values = ["1"], list[object]()
+    where, values = ["TRUE"], list[object]()
     if principal is not None:
         where.append("principal = ?")
         values.append(principal)
@@ -142,7 +145,7 @@ def listed(tx: Transaction, principal: str | None, chat: Route | None) -> list[J
 def count_of(tx: Transaction, principal: str) -> int:
     """How many jobs somebody has that are not over."""
     (found,) = tx.one(
-        "SELECT count(*) FROM job WHERE principal = ? AND state != 'done'", (principal,)
+        "SELECT count(*) FROM job WHERE principal = ? AND state <> 'done'", (principal,)
     )
     return int(found)
 
@@ -168,10 +171,9 @@ def set_state(tx: Transaction, job: int, state: State, reason: str = "") -> None
 def advance(tx: Transaction, job: int, slot: int | None) -> None:
     """On to the next slot; without one the job is over."""
     tx.run(
-        "UPDATE job SET slot_at = :slot, due_at = :slot, held = 0,"
-        " state = CASE WHEN :slot IS NULL AND state = 'on' THEN 'done' ELSE state END"
-        " WHERE id = :job",
-        {"slot": slot, "job": job},
+        "UPDATE job SET slot_at = ?, due_at = ?, held = 0,"
+        " state = CASE WHEN ? AND state = 'on' THEN 'done' ELSE state END WHERE id = ?",
+        (slot, slot, slot is None, job),
     )
 
 
@@ -182,13 +184,13 @@ def hold(tx: Transaction, job: int, until: float) -> None:
 def begin(tx: Transaction, job: Job, slot: int, state: str, now: float) -> bool:
     """Take a slot; False when it was taken before: nothing comes twice."""
     taken = tx.run(
-        "INSERT OR IGNORE INTO slot (job, at, fired_at, state) VALUES (?, ?, ?, ?)",
+        "INSERT INTO slot (job, at, fired_at, state) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
         (job.id, slot, now, state),
     )
     tx.run(
-        "DELETE FROM slot WHERE job = :job AND at < (SELECT at FROM slot WHERE job = :job"
+        "DELETE FROM slot WHERE job = ? AND at < (SELECT at FROM slot WHERE job = ?"
         f" ORDER BY at DESC LIMIT 1 OFFSET {_KEPT})",
-        {"job": job.id},
+        (job.id, job.id),
     )
     return bool(taken)
 
@@ -212,19 +214,15 @@ def slots(tx: Transaction, job: Job, most: int) -> list[Slot]:
     rows = tx.all(
         "SELECT s.at, CASE WHEN s.state <> 'begun' THEN s.state"
         " WHEN i.dead_reason IS NOT NULL THEN 'failed' WHEN i.turn_id IS NULL THEN 'waits'"
-        " ELSE 'runs' END, s.note, count(o.seq), coalesce(min(o.state = 'sent' AND"
-        " o.provider_msg IS NOT NULL), 0), max(o.dead_reason)"
-        " FROM slot s LEFT JOIN inbox i ON i.channel = :channel AND i.account = :account"
+        " ELSE 'runs' END, s.note, count(o.seq), coalesce(min(CASE WHEN"
+        " o.state = 'sent' AND o.provider_msg IS NOT NULL THEN 1 ELSE 0 END), 0),"
+        " max(o.dead_reason)"
+        " FROM slot s LEFT JOIN inbox i ON i.channel = ? AND i.account = ?"
         " AND i.event_id = 'cron:' || s.job || ':' || s.at"
         " LEFT JOIN outbox o ON o.delivery_id ="
         " coalesce('t' || i.turn_id, 'cron:' || s.job || ':' || s.at)"
-        " WHERE s.job = :job GROUP BY s.at ORDER BY s.at DESC LIMIT :most",
-        {
-            "job": job.id,
-            "channel": job.route.channel,
-            "account": job.route.account,
-            "most": most,
-        },
+        " WHERE s.job = ? GROUP BY s.job, s.at, i.seq ORDER BY s.at DESC LIMIT ?",
+        (job.route.channel, job.route.account, job.id, most),
     )
     return [Slot(at, state, note, n, bool(all_), lost) for at, state, note, n, all_, lost in rows]
 
@@ -236,7 +234,9 @@ def is_under_way(tx: Transaction, job: Job) -> bool:
 
 def lanes_at_work(tx: Transaction, chat: str) -> list[str]:
     """The lanes of the jobs of this chat, named by its lane, whose turn is under way."""
-    rows = tx.all(f"SELECT lane FROM turn WHERE lane GLOB 'cron:*' AND {inbox.LIVE}")
+    rows = tx.all(
+        f"SELECT lane FROM turn WHERE lane >= ? AND lane < ? AND {inbox.LIVE}", beginning("cron:")
+    )
     working = (find(tx, int(lane.removeprefix("cron:"))) for (lane,) in rows)
     return [job.lane for job in working if job is not None and job.route.lane == chat]
 
@@ -251,7 +251,7 @@ def set_clock(tx: Transaction, route: Route, column: str, value: str | None) -> 
     assert column in ("zone", "quiet"), column
     tx.run(
         f"INSERT INTO chat_clock (chat, {column}) VALUES (?, ?)"
-        f" ON CONFLICT DO UPDATE SET {column} = excluded.{column}",
+        f" ON CONFLICT (chat) DO UPDATE SET {column} = excluded.{column}",
         (_chat(route), value),
     )
 
@@ -276,10 +276,9 @@ def known(tx: Transaction) -> tuple[bool, float]:
     return bool(any_), float(last)
 
 
-def next_due(tx: Transaction, ways: str) -> float | None:
+def next_due(tx: Transaction, channels: Sequence[str]) -> float | None:
     (at,) = tx.one(
-        "SELECT min(due_at) FROM job WHERE state = 'on' AND channel || ':' || account IN"
-        " (SELECT value FROM json_each(?))",
-        (ways,),
+        f"SELECT min(due_at) FROM job WHERE state = 'on' AND {one_of(_CHANNEL, channels)}",
+        channels,
     )
     return None if at is None else float(at)

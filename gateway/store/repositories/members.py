@@ -62,8 +62,9 @@ def add_member(
         tx.run("UPDATE member SET owner = 0")
     tx.run(
         "INSERT INTO member (channel, account, sender, name, owner, approved_by, approved_at)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
-        " name = excluded.name, owner = max(owner, excluded.owner),"
+        " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (channel, account, sender) DO UPDATE SET"
+        " name = excluded.name,"
+        " owner = CASE WHEN excluded.owner = 1 THEN 1 ELSE member.owner END,"
         " approved_by = excluded.approved_by, approved_at = excluded.approved_at",
         (*_key(person), person.name, owner, approved_by, now),
     )
@@ -75,9 +76,11 @@ def remove_member(tx: Transaction, channel: str, sender: str, until: float) -> b
     What they were allowed for longer is forgotten with them. False when nobody was in.
     """
     tx.run(
-        "INSERT OR REPLACE INTO pairing (channel, account, sender, name, chat, asked_at,"
-        " expires_at) SELECT channel, account, sender, name, '', approved_at, ? FROM member"
-        " WHERE channel = ? AND sender = ?",
+        "INSERT INTO pairing (channel, account, sender, name, chat, asked_at, expires_at)"
+        " SELECT channel, account, sender, name, '', approved_at, ? FROM member"
+        " WHERE channel = ? AND sender = ? ON CONFLICT (channel, account, sender) DO UPDATE SET"
+        " name = excluded.name, chat = excluded.chat, code_hash = NULL,"
+        " asked_at = excluded.asked_at, expires_at = excluded.expires_at",
         (until, channel, sender),
     )
     removed = tx.run("DELETE FROM member WHERE channel = ? AND sender = ?", (channel, sender))
@@ -90,8 +93,8 @@ def remove_member(tx: Transaction, channel: str, sender: str, until: float) -> b
 def refuse_waiting(tx: Transaction, principal: str) -> None:
     """What they wrote and nobody has begun to answer counts as a stranger's."""
     tx.run(
-        # With the plus it goes through what waits, and not through all that they ever wrote.
-        f"UPDATE inbox SET dead_reason = '{DENIED}' WHERE +principal = ? AND {WAITING}",
+        # The empty text makes it go through what waits, and not through all that they ever wrote.
+        f"UPDATE inbox SET dead_reason = '{DENIED}' WHERE principal || '' = ? AND {WAITING}",
         (principal,),
     )
 
@@ -125,7 +128,7 @@ def requests(tx: Transaction, now: float) -> list[tuple[PairingRequest, bytes]]:
     """The open ones, oldest first, each with the hash of its code."""
     rows = tx.all(
         "SELECT channel, account, sender, name, chat, asked_at, expires_at, code_hash FROM pairing"
-        " WHERE code_hash IS NOT NULL AND sender != ? AND expires_at > ? ORDER BY asked_at",
+        " WHERE code_hash IS NOT NULL AND sender <> ? AND expires_at > ? ORDER BY asked_at",
         (ANYBODY, now),
     )
     return [
@@ -170,7 +173,7 @@ def guesses(tx: Transaction, principal: str) -> tuple[int, float]:
 def set_guesses(tx: Transaction, principal: str, wrong: int, locked_until: float) -> None:
     tx.run(
         "INSERT INTO guess (principal, wrong, locked_until) VALUES (?, ?, ?) ON CONFLICT"
-        " DO UPDATE SET wrong = excluded.wrong, locked_until = excluded.locked_until",
+        " (principal) DO UPDATE SET wrong = excluded.wrong, locked_until = excluded.locked_until",
         (principal, wrong, locked_until),
     )
 

@@ -106,31 +106,19 @@ def _put_part(
     tx.run(
         "INSERT INTO outbox (delivery_id, part, last, turn_id, lane, channel, account, chat,"
         f" thread, reply_to, event_id, kind, {codecs.PART}, edits, shown, state, created_at)"
-        " VALUES (:delivery_id, :part, :last, :turn_id, :lane, :channel, :account, :chat,"
-        f" :thread, :reply_to, :event_id, :kind, :body, :entities, :files, :buttons, :edits,"
-        " :shown, 'pending', :created_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'pending', ?)"
         " ON CONFLICT (delivery_id, part) DO UPDATE SET body = excluded.body, last = excluded.last,"
         " event_id = excluded.event_id, entities = excluded.entities, files = excluded.files,"
         " shown = excluded.shown,"
-        " state = 'pending', next_at = 0 WHERE state = 'streaming'",
-        {
-            "delivery_id": letter.delivery_id,
-            "part": number,
-            "last": last,
-            "turn_id": turn,
-            "lane": route.lane,
-            "channel": route.channel,
-            "account": route.account,
-            "chat": route.chat_id,
-            "thread": route.thread_id,
-            "reply_to": letter.reply_to if number == 0 else None,
-            "event_id": letter.event_id,
-            "kind": letter.kind,
-            "edits": letter.edits,
-            "shown": letter.shown.get(number) == part,
-            "created_at": now,
-            **codecs.columns_of_part(tx, letter.delivery_id, number, part),
-        },
+        " state = 'pending', next_at = 0 WHERE outbox.state = 'streaming'",
+        (
+            *(letter.delivery_id, number, last, turn),
+            *(route.lane, route.channel, route.account, route.chat_id, route.thread_id),
+            letter.reply_to if number == 0 else None,
+            *(letter.event_id, letter.kind),
+            *codecs.columns_of_part(tx, letter.delivery_id, number, part).values(),
+            *(letter.edits, letter.shown.get(number) == part, now),
+        ),
     )
 
 
@@ -276,10 +264,9 @@ def give_up(tx: Transaction, seq: int, reason: str, *, whole_lane: bool = False)
     Returns how many parts were given up.
     """
     return tx.run(
-        "UPDATE outbox SET state = 'dead', dead_reason = :reason WHERE seq = :seq OR"
-        " (:whole_lane AND lane = (SELECT lane FROM outbox WHERE seq = :seq)"
-        f" AND {UNSENT})",
-        {"reason": reason, "seq": seq, "whole_lane": whole_lane},
+        "UPDATE outbox SET state = 'dead', dead_reason = ? WHERE seq = ? OR"
+        f" (? AND lane = (SELECT lane FROM outbox WHERE seq = ?) AND {UNSENT})",
+        (reason, seq, whole_lane, seq),
     )
 
 
@@ -291,7 +278,7 @@ def drop_unsent(tx: Transaction, delivery_id: str, reason: str) -> bool:
         (reason, delivery_id),
     )
     (alive,) = tx.one(
-        "SELECT EXISTS (SELECT 1 FROM outbox WHERE delivery_id = ? AND state != 'dead')",
+        "SELECT EXISTS (SELECT 1 FROM outbox WHERE delivery_id = ? AND state <> 'dead')",
         (delivery_id,),
     )
     return unsent > 0 or not alive

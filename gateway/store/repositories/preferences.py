@@ -21,7 +21,7 @@ def drop_state(tx: Transaction, name: str) -> None:
 def put_state(tx: Transaction, name: str, value: str) -> None:
     tx.run(
         "INSERT INTO meta (name, value) VALUES (?, ?)"
-        " ON CONFLICT DO UPDATE SET value = excluded.value",
+        " ON CONFLICT (name) DO UPDATE SET value = excluded.value",
         (name, value),
     )
 
@@ -34,7 +34,8 @@ def client_languages(tx: Transaction) -> list[tuple[str, str | None, str | None]
 def record_client_language(tx: Transaction, principal: str, language: str) -> None:
     tx.run(
         "INSERT INTO language (principal, heard) VALUES (?, ?)"
-        " ON CONFLICT DO UPDATE SET heard = excluded.heard WHERE heard IS NOT excluded.heard",
+        " ON CONFLICT (principal) DO UPDATE SET heard = excluded.heard"
+        " WHERE language.heard IS NULL OR language.heard <> excluded.heard",
         (principal, language),
     )
 
@@ -43,6 +44,6 @@ def choose_language(tx: Transaction, principal: str, language: str | None) -> No
     """None takes the choice back."""
     tx.run(
         "INSERT INTO language (principal, chosen) VALUES (?, ?)"
-        " ON CONFLICT DO UPDATE SET chosen = excluded.chosen",
+        " ON CONFLICT (principal) DO UPDATE SET chosen = excluded.chosen",
         (principal, language),
     )

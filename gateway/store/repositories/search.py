@@ -102,7 +102,7 @@ def enter_older(tx: Transaction) -> bool:
     reached = list(rows[-1][:2]) if len(rows) == CHUNK else None
     tx.run(
         "INSERT INTO meta (name, value) VALUES ('search', ?)"
-        " ON CONFLICT DO UPDATE SET value = excluded.value",
+        " ON CONFLICT (name) DO UPDATE SET value = excluded.value",
         (json.dumps(reached),),
     )
     return reached is None

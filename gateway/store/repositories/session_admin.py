@@ -16,6 +16,11 @@ Status = Literal["open", "paused", "closed"]
 NAME_CHARS = 200
 # So that the number of a copy is seen in lists, which cut names.
 _STEM_CHARS = 44
+# What a copy has of the conversation that it was made of, as it is.
+_COPIED = (
+    "agent, model, permission_mode, queue_mode, thinking_wanted, thinking_shown, trace,"
+    " choice_bits, taint"
+)
 _NUMBERED = re.compile(r" \(\d+\)\Z")
 
 
@@ -43,28 +48,22 @@ def fork(
     """
     fork = sessions.create_session(tx, owner.principal, now)
     (whole,) = tx.one(
-        "SELECT coalesce((SELECT min(n) - 1 FROM message WHERE session = :session AND turn_id ="
-        f" (SELECT id FROM turn WHERE session = :session AND {LIVE})),"
-        " (SELECT max(n) FROM message WHERE session = :session), 0)",
-        {"session": session},
+        "SELECT coalesce((SELECT min(n) - 1 FROM message WHERE session = ? AND turn_id ="
+        f" (SELECT id FROM turn WHERE session = ? AND {LIVE})),"
+        " (SELECT max(n) FROM message WHERE session = ?), 0)",
+        (session, session, session),
     )
     last = whole if last is None else last
     _copy_texts(tx, session, fork, last)
     tx.run(
-        "UPDATE session SET (name, agent, head, pruned, model, permission_mode, queue_mode,"
-        " thinking_wanted, thinking_shown, trace, choice_bits, taint, parent, parent_n, home) ="
-        " (SELECT :name, agent,"
-        " min(head, :last), min(pruned, :last), model, permission_mode, queue_mode,"
-        " thinking_wanted, thinking_shown, trace, choice_bits, taint, id, :last, :home"
-        " FROM session WHERE id = :session)"
-        " WHERE id = :fork",
-        {
-            "fork": fork,
-            "session": session,
-            "last": last,
-            "home": owner.home,
-            "name": tx.seal(_name_of_copy(tx, session, owner.principal), "session.name", fork),
-        },
+        f"UPDATE session SET (name, {_COPIED}, head, pruned, parent, parent_n, home) ="
+        f" (SELECT ?, {_COPIED}, CASE WHEN head < ? THEN head ELSE ? END,"
+        " CASE WHEN pruned < ? THEN pruned ELSE ? END, id, ?, ? FROM session WHERE id = ?)"
+        " WHERE id = ?",
+        (
+            tx.seal(_name_of_copy(tx, session, owner.principal), "session.name", fork),
+            *(last, last, last, last, last, owner.home, session, fork),
+        ),
     )
     return fork
 

@@ -9,6 +9,7 @@ from agent.records import frozen
 from agent.types import Message, Taint, Text
 from gateway.core.messages import ONCE
 from gateway.core.records import QueueMode, SessionInfo, SessionState, Trace
+from gateway.store.conditions import beginning
 from gateway.store.port import Row, Transaction
 from gateway.store.repositories import search
 from gateway.store.repositories.active_channels import queue_default
@@ -24,7 +25,7 @@ _TITLE_ROWS = 5
 def create_session(tx: Transaction, principal: str, now: float, *, lane: str | None = None) -> str:
     """A new session, named by its second (`20250218_001946`); the lane is put into it."""
     stem = datetime.fromtimestamp(now).strftime("%Y%m%d_%H%M%S")
-    rows = tx.all("SELECT id FROM session WHERE id GLOB ?", (f"{stem}*",))
+    rows = tx.all("SELECT id FROM session WHERE id >= ? AND id < ?", beginning(stem))
     taken = {id_ for (id_,) in rows}
     session, n = stem, 1
     while session in taken:
@@ -43,7 +44,7 @@ def create_session(tx: Transaction, principal: str, now: float, *, lane: str | N
 def bind(tx: Transaction, lane: str, session: str) -> None:
     tx.run(
         "INSERT INTO binding (lane, session) VALUES (?, ?)"
-        " ON CONFLICT DO UPDATE SET session = excluded.session",
+        " ON CONFLICT (lane) DO UPDATE SET session = excluded.session",
         (lane, session),
     )
 
@@ -327,7 +328,7 @@ def recent(
     """The sessions used last, newest first, or one; without a name it is called as it began."""
     where, values = (scope or Scope()).where()
     # Those of sub-agents are shown to whoever asks for one.
-    which = "s.principal NOT GLOB 'agent:*'" if session is None else "s.id = ?"
+    which = "substr(s.principal, 1, 6) <> 'agent:'" if session is None else "s.id = ?"
     one = () if session is None else (session,)
     rows = tx.all(
         "SELECT s.id, s.name, EXISTS (SELECT 1 FROM turn t WHERE t.session = s.id"

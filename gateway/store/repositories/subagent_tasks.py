@@ -9,6 +9,7 @@ from agent.records import frozen
 from agent.serialization import dumps
 from agent.subagents.definition import SubagentDefinition
 from agent.types import Taint
+from gateway.store.conditions import beginning, none_of
 from gateway.store.port import Transaction
 from gateway.store.repositories import sessions, turns
 
@@ -75,9 +76,10 @@ def put(tx: Transaction, errand: SubagentTask) -> SubagentTask:
     columns = [
         one.name for one in fields(SubagentTask) if one.name not in ("id", "result", "ended_at")
     ]
-    values = ", ".join(f":{name}" for name in columns)
+    marks = ", ".join("?" for _ in columns)
+    values = [row[name] for name in columns]
     (number,) = tx.one(
-        f"INSERT INTO task ({', '.join(columns)}) VALUES ({values}) RETURNING id", row
+        f"INSERT INTO task ({', '.join(columns)}) VALUES ({marks}) RETURNING id", values
     )
     return get(tx, number)
 
@@ -167,10 +169,10 @@ def end(tx: Transaction, number: int, outcome: TaskOutcome, now: float) -> bool:
     sessions.add_taint(tx, errand.caller, outcome.taint)
     if not errand.background and not is_awaited(tx, errand.turn_id):
         tx.run(
-            "UPDATE turn SET state = 'running', suspended = 1 WHERE id = :turn"
+            "UPDATE turn SET state = 'running', suspended = 1 WHERE id = ?"
             " AND state = 'waiting' AND NOT EXISTS"
-            " (SELECT 1 FROM approval WHERE turn_id = :turn AND state = 'open')",
-            {"turn": errand.turn_id},
+            " (SELECT 1 FROM approval WHERE turn_id = turn.id AND state = 'open')",
+            (errand.turn_id,),
         )
     return True
 
@@ -178,9 +180,9 @@ def end(tx: Transaction, number: int, outcome: TaskOutcome, now: float) -> bool:
 def abandon(tx: Transaction, lanes: str, now: float, attended: Sequence[str] = ()) -> int:
     """End what works for nobody any more: for chats on lanes that begin like this, except those
     whose processes are `attended`."""
-    where = "state = 'running' AND root_lane GLOB ?"
-    where += " AND root_lane NOT IN (SELECT value FROM json_each(?))"
-    found = _all(tx, where, f"{lanes}*", dumps(list(attended)))
+    where = "state = 'running' AND root_lane >= ? AND root_lane < ?"
+    where += f" AND {none_of('root_lane', attended)}"
+    found = _all(tx, where, *beginning(lanes), *attended)
     for errand in found:
         turns.abandon(tx, errand.lane, now)
         end(tx, errand.id, TaskOutcome("stopped", "Nobody waits for it any more."), now)

@@ -11,6 +11,7 @@ from agent.records import frozen
 from agent.serialization import dumps
 from agent.types import Effect, Message, ToolCall, ToolResult, assistant
 from gateway.core.messages import ONCE
+from gateway.store.conditions import beginning, none_of
 from gateway.store.errors import ReplayRefused
 from gateway.store.port import Transaction
 from gateway.store.repositories import outbox, sessions, windows
@@ -83,10 +84,10 @@ def known_results(tx: Transaction, turn: int, *, stopped: bool = False) -> dict[
     rows = tx.all(
         "SELECT call_id, state, n, result, taint FROM step"
         # That a read has begun is not noted.
-        " WHERE turn_id = :turn AND (state IN ('done', 'unknown')"
-        " OR :stopped AND state = 'planned' AND effect <> 'read')"
-        " AND reply = (SELECT max(reply) FROM step WHERE turn_id = :turn)",
-        {"turn": turn, "stopped": stopped},
+        " WHERE turn_id = ? AND (state IN ('done', 'unknown')"
+        " OR ? AND state = 'planned' AND effect <> 'read')"
+        " AND reply = (SELECT max(reply) FROM step WHERE turn_id = ?)",
+        (turn, stopped, turn),
     )
     known = {}
     for call_id, state, n, result, taint in rows:
@@ -125,7 +126,10 @@ def finish(tx: Transaction, turn: int, session: str, outcome: FinishedTurn, now:
     sessions.append_messages(tx, session, turn, outcome.messages, now, last=last)
     if outcome.head:
         # A summary in the background may have gone further meanwhile.
-        tx.run("UPDATE session SET head = max(head, ?) WHERE id = ?", (outcome.head, session))
+        tx.run(
+            "UPDATE session SET head = ? WHERE id = ? AND head < ?",
+            (outcome.head, session, outcome.head),
+        )
     tx.run("UPDATE turn SET state = ?, ended_at = ? WHERE id = ?", (outcome.state, now, turn))
     if is_asking:
         tx.run(
@@ -179,8 +183,8 @@ def finish_command(tx: Transaction, seq: int, letter: OutgoingReply, now: float)
     """
     (turn,) = tx.one(
         "INSERT INTO turn (lane, state, created_at, ended_at)"
-        " SELECT lane, 'done', :now, :now FROM inbox WHERE seq = :seq RETURNING id",
-        {"now": now, "seq": seq},
+        " SELECT lane, 'done', ?, ? FROM inbox WHERE seq = ? RETURNING id",
+        (now, now, seq),
     )
     tx.run("UPDATE inbox SET turn_id = ? WHERE seq = ?", (turn, seq))
     outbox.put(tx, turn, [replace(letter, delivery_id=f"t{turn}")], now)
@@ -207,8 +211,8 @@ def abandon(tx: Transaction, lanes: str, now: float, attended: Sequence[str] = (
     """End what nobody waits for any more: everything on lanes that begin like this, except those
     whose processes are `attended`."""
     reason = "its terminal is gone"
-    meant = "lane GLOB ? AND lane NOT IN (SELECT value FROM json_each(?))"
-    which = (f"{lanes}*", dumps(list(attended)))
+    meant = f"lane >= ? AND lane < ? AND {none_of('lane', attended)}"
+    which = (*beginning(lanes), *attended)
     rows = tx.all(f"SELECT id FROM turn WHERE state IN ('running', 'waiting') AND {meant}", which)
     for (turn,) in rows:
         give_up(tx, turn, [], reason, now)

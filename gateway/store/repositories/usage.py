@@ -52,23 +52,15 @@ def record(tx: Transaction, payer: Payer, charge: Charge, now: float) -> None:
     tx.run(
         "INSERT INTO usage (turn_id, n, session, lane, chat, principal, model, input, output,"
         " cached, cost_nusd, estimated, at, by_turn)"
-        " SELECT :turn, coalesce(max(n), 0) + 1, :session, :lane, :chat, :principal, :model,"
-        " :input, :output, :cached, :cost, :estimated, :at, :by FROM usage WHERE turn_id = :turn",
-        {
-            "turn": payer.turn,
-            "session": payer.session,
-            "lane": payer.lane,
-            "chat": payer.chat,
-            "principal": payer.principal,
-            "model": charge.model,
-            "input": usage.input,
-            "output": usage.output,
-            "cached": usage.cached,
-            "cost": charge.nano,
-            "estimated": charge.estimated,
-            "at": now,
-            "by": payer.by,
-        },
+        " SELECT ?, coalesce(max(n), 0) + 1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM usage"
+        " WHERE turn_id = ?",
+        (
+            payer.turn,
+            *(payer.session, payer.lane, payer.chat, payer.principal),
+            *(charge.model, usage.input, usage.output, usage.cached),
+            *(charge.nano, charge.estimated, now, payer.by),
+            payer.turn,
+        ),
     )
 
 
@@ -93,24 +85,26 @@ _SUMS = (
 )
 
 _OF_TURN_AND_SESSION = (
-    f"SELECT 0 AS place, {_SUMS} FROM usage WHERE turn_id = :turn"
-    f" UNION ALL SELECT 1 AS place, {_SUMS} FROM usage WHERE session = :session"
+    f"SELECT 0 AS place, {_SUMS} FROM usage WHERE turn_id = ?"
+    f" UNION ALL SELECT 1 AS place, {_SUMS} FROM usage WHERE session = ?"
 )
 
 _OF_DAY = (
-    f"SELECT 2 AS place, {_SUMS} FROM usage WHERE at >= :since AND chat = :chat"
-    f" UNION ALL SELECT 3 AS place, {_SUMS} FROM usage WHERE at >= :since"
+    f"SELECT 2 AS place, {_SUMS} FROM usage WHERE at >= ? AND chat = ?"
+    f" UNION ALL SELECT 3 AS place, {_SUMS} FROM usage WHERE at >= ?"
 )
 
 
 def totals(tx: Transaction, payer: Payer, since: float | None) -> Totals:
     """`since` is when the day began; None when nobody asks for what is of a day."""
-    values = {"turn": payer.turn, "session": payer.session}
+    own = payer.turn, payer.session
     if since is None:
-        rows = tx.all(f"{_OF_TURN_AND_SESSION} ORDER BY place", values)
+        rows = tx.all(f"{_OF_TURN_AND_SESSION} ORDER BY place", own)
     else:
-        values |= {"chat": payer.chat, "since": since}
-        rows = tx.all(f"{_OF_TURN_AND_SESSION} UNION ALL {_OF_DAY} ORDER BY place", values)
+        rows = tx.all(
+            f"{_OF_TURN_AND_SESSION} UNION ALL {_OF_DAY} ORDER BY place",
+            (*own, since, payer.chat, since),
+        )
     found = [_totals(sums) for _, *sums in rows]
     return Totals(*found, *[UsageTotals()] * (4 - len(found)))
 
@@ -151,8 +145,8 @@ def is_first(
     its scope and its period."""
     return bool(
         tx.run(
-            "INSERT OR IGNORE INTO limit_notice (cap, scope, period, kind, at)"
-            " VALUES (?, ?, ?, ?, ?)",
+            "INSERT INTO limit_notice (cap, scope, period, kind, at) VALUES (?, ?, ?, ?, ?)"
+            " ON CONFLICT DO NOTHING",
             (*place, kind, now),
         )
     )

@@ -7,10 +7,12 @@ the rest stays. What must stay so that nothing comes back keeps no word of their
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 from agent.records import frozen
 from agent.types import Message, Text
+from gateway.core.messages import CONSOLE
+from gateway.store.conditions import literal
 from gateway.store.port import Transaction
 from gateway.store.repositories import search, sessions
 from gateway.store.repositories.codecs import NO_PAYLOAD, put_payload
@@ -38,10 +40,10 @@ PERSONAL = frozenset(
     }
 )
 IMPERSONAL = frozenset({"cursor", "meta", "migration", "move"})
-_SESSIONS = "SELECT id FROM temp.gone_session"
-_TURNS = "SELECT id FROM temp.gone_turn"
-_SHARED = "SELECT id FROM temp.shared_turn"
-_LANES = "SELECT lane FROM temp.gone_lane"
+_SESSIONS = "SELECT id FROM gone_session"
+_TURNS = "SELECT id FROM gone_turn"
+_SHARED = "SELECT id FROM shared_turn"
+_LANES = "SELECT lane FROM gone_lane"
 
 
 @frozen
@@ -66,7 +68,7 @@ class UserDataSummary:
 
 def select_user_rows(tx: Transaction, principal: str) -> None:
     """Note, in tables of this connection, what is theirs: sessions, turns, lanes."""
-    who = {"who": principal, "channel": principal.partition(":")[0]}
+    is_console = principal.startswith(f"{CONSOLE}:")
     for name, column in (
         ("gone_session", "id TEXT"),
         ("gone_turn", "id INTEGER"),
@@ -74,47 +76,45 @@ def select_user_rows(tx: Transaction, principal: str) -> None:
         ("gone_lane", "lane TEXT"),
     ):
         tx.run(f"CREATE TEMP TABLE IF NOT EXISTS {name} ({column} PRIMARY KEY)")
-        tx.run(f"DELETE FROM temp.{name}")
+        tx.run(f"DELETE FROM {name}")
+    private = "(channel || ':' || account || substr(principal, length(channel) + 1) || ':')"
     # In a private chat, chat and person have the same id; a terminal is nobody else's.
     tx.run(
-        "INSERT INTO temp.gone_lane SELECT DISTINCT lane FROM inbox WHERE principal = :who AND"
-        " (:channel = 'cli' OR lane || ':' LIKE channel || ':' || account"
-        " || substr(:who, length(:channel) + 1) || ':%')",
-        who,
+        "INSERT INTO gone_lane SELECT DISTINCT lane FROM inbox WHERE principal = ? AND (? OR"
+        f" substr(lane || ':', 1, length({private})) = {private})",
+        (principal, is_console),
     )
     _close(
         tx,
-        f"SELECT id FROM session WHERE principal = :who AND (home IN ({_LANES}) OR home = ''"
-        " OR :channel = 'cli')",
-        who,
+        f"SELECT id FROM session WHERE principal = ? AND (home IN ({_LANES}) OR home = '' OR ?)",
+        (principal, is_console),
     )
     tx.run(
-        "INSERT INTO temp.shared_turn SELECT DISTINCT i.turn_id FROM inbox i JOIN turn t"
-        f" ON t.id = i.turn_id WHERE i.principal = :who AND t.session NOT IN ({_SESSIONS})",
-        who,
+        "INSERT INTO shared_turn SELECT DISTINCT i.turn_id FROM inbox i JOIN turn t"
+        f" ON t.id = i.turn_id WHERE i.principal = ? AND t.session NOT IN ({_SESSIONS})",
+        (principal,),
     )
     # Whom a sub-agent was sent out for in a group.
     _close(
         tx,
         f"SELECT session FROM task WHERE turn_id IN ({_SHARED}) OR root_turn IN ({_SHARED})",
-        who,
     )
     tx.run(
-        f"INSERT INTO temp.gone_turn SELECT id FROM turn WHERE session IN ({_SESSIONS})"
+        f"INSERT INTO gone_turn SELECT id FROM turn WHERE session IN ({_SESSIONS})"
         f" OR (session IS NULL AND (lane IN ({_LANES})"
-        " OR id IN (SELECT turn_id FROM inbox WHERE principal = :who)))",
-        who,
+        " OR id IN (SELECT turn_id FROM inbox WHERE principal = ?)))",
+        (principal,),
     )
 
 
-def _close(tx: Transaction, begin: str, who: Mapping[str, str]) -> None:
+def _close(tx: Transaction, begin: str, values: Sequence[object] = ()) -> None:
     """These sessions, their forks, and the errands of all of them."""
     tx.run(
-        f"INSERT OR IGNORE INTO temp.gone_session WITH RECURSIVE theirs(id) AS ({begin}"
+        f"INSERT INTO gone_session WITH RECURSIVE theirs(id) AS ({begin}"
         " UNION SELECT s.id FROM session s JOIN theirs ON s.parent = theirs.id"
         " UNION SELECT t.session FROM task t JOIN theirs ON t.caller = theirs.id)"
-        " SELECT id FROM theirs",
-        who,
+        " SELECT id FROM theirs WHERE TRUE ON CONFLICT DO NOTHING",
+        values,
     )
 
 
@@ -127,11 +127,11 @@ def traces(tx: Transaction, principal: str) -> UserDataSummary:
 
     live = f"turn WHERE {LIVE} AND (id IN ({_TURNS}) OR id IN ({_SHARED}))"
     return UserDataSummary(
-        sessions=count("temp.gone_session"),
+        sessions=count("gone_session"),
         messages=count(
             f"message WHERE session IN ({_SESSIONS}) OR turn_id IN ({_SHARED})",
         ),
-        shared_turns=count("temp.shared_turn"),
+        shared_turns=count("shared_turn"),
         inbox=count("inbox WHERE principal = ?", principal),
         outbox=count(f"outbox WHERE {_OUTBOX}"),
         calls=count("usage WHERE principal = ?", principal),
@@ -148,8 +148,6 @@ def erase(tx: Transaction, principal: str, now: float) -> list[str]:
 
     Free pages still hold it: `Database.rewrite` does away with them.
     """
-    # Rows go table by table; what points at what is checked at the end.
-    tx.run("PRAGMA defer_foreign_keys=ON")
     select_user_rows(tx, principal)
     channel, _, sender = principal.partition(":")
     _blank_shared(tx)
@@ -161,6 +159,7 @@ def erase(tx: Transaction, principal: str, now: float) -> list[str]:
         f"SELECT seq FROM inbox WHERE principal = ? OR lane IN ({_LANES}) OR turn_id IN ({_TURNS})",
         (principal,),
     )
+    # What points at a row goes before it.
     for statement in (
         "DELETE FROM outbox WHERE EXISTS (SELECT 1 FROM approval a WHERE"
         " (outbox.delivery_id = 'q' || a.id OR outbox.delivery_id LIKE 'q' || a.id || '.%')"
@@ -170,14 +169,15 @@ def erase(tx: Transaction, principal: str, now: float) -> list[str]:
         f"DELETE FROM step WHERE turn_id IN {turns}",
         f"DELETE FROM change WHERE turn_id IN {turns}",
         f"DELETE FROM outbox WHERE {_OUTBOX}",
-        "DELETE FROM outbox WHERE delivery_id GLOB 'cron:*' AND EXISTS (SELECT 1 FROM job"
-        " WHERE principal = :who AND outbox.delivery_id GLOB 'cron:' || job.id || ':*')",
-        "DELETE FROM slot WHERE job IN (SELECT id FROM job WHERE principal = :who)",
-        "DELETE FROM job WHERE principal = :who",
+        "DELETE FROM outbox WHERE EXISTS (SELECT 1 FROM job WHERE principal = ? AND"
+        " substr(outbox.delivery_id, 1, length('cron:' || job.id || ':')) ="
+        " 'cron:' || job.id || ':')",
+        "DELETE FROM slot WHERE job IN (SELECT id FROM job WHERE principal = ?)",
+        "DELETE FROM job WHERE principal = ?",
         f"DELETE FROM chat_clock WHERE chat IN ({_LANES})",
         "UPDATE inbox SET principal = '', lane = '', source_msg = NULL, album = NULL,"
         f" turn_id = NULL, held = 0, undecoded = 0, dead_reason = '{DELETED}'"
-        f" WHERE principal = :who OR lane IN ({_LANES}) OR turn_id IN ({_TURNS})",
+        f" WHERE principal = ? OR lane IN ({_LANES}) OR turn_id IN ({_TURNS})",
         f"DELETE FROM overheard WHERE lane IN ({_LANES}) OR lane IN"
         f" (SELECT lane FROM turn WHERE id IN ({_SHARED}))",
         f"DELETE FROM binding WHERE lane IN ({_LANES}) OR session IN ({_SESSIONS})",
@@ -186,26 +186,26 @@ def erase(tx: Transaction, principal: str, now: float) -> list[str]:
             for table in ("message", "kept_line", "summary", "change", "undoing", "note")
         ),
         f"UPDATE usage SET principal = '{DELETED}', lane = '{DELETED}', chat = '{DELETED}'"
-        f" WHERE principal = :who OR session IN ({_SESSIONS})",
+        f" WHERE principal = ? OR session IN ({_SESSIONS})",
         f"DELETE FROM limit_notice WHERE scope IN ({_SESSIONS}) OR scope IN ({_LANES})"
-        f" OR scope IN (SELECT CAST(id AS TEXT) FROM temp.gone_turn)",
+        f" OR scope IN (SELECT CAST(id AS TEXT) FROM gone_turn)",
         # What was spent stays, and counts for a turn.
         f"UPDATE turn SET session = NULL, lane = '{DELETED}', state = 'done'"
         f" WHERE id IN ({_TURNS})",
         f"DELETE FROM session WHERE id IN ({_SESSIONS})",
-        "DELETE FROM standing WHERE principal = :who OR granted_by = :who",
-        "DELETE FROM guess WHERE principal = :who",
-        "DELETE FROM language WHERE principal = :who",
+        "DELETE FROM standing WHERE principal = ? OR granted_by = ?",
+        "DELETE FROM guess WHERE principal = ?",
+        "DELETE FROM language WHERE principal = ?",
     ):
-        tx.run(statement, {"who": principal} if ":who" in statement else {})
+        tx.run(statement, [principal] * statement.count("?"))
     for (seq,) in gone_payloads:
         put_payload(tx, seq, NO_PAYLOAD)
     for table in ("member", "pairing"):
         tx.run(f"DELETE FROM {table} WHERE channel = ? AND sender = ?", (channel, sender))
     tx.run("DELETE FROM whereabouts WHERE channel = ? AND chat = ?", (channel, sender))
     tx.run(
-        "DELETE FROM outbox WHERE delivery_id LIKE 'pair:' || ? || ':%:' || ? || ':%'",
-        (channel, sender),
+        "DELETE FROM outbox WHERE delivery_id LIKE ? ESCAPE '\\'",
+        (f"pair:{literal(channel)}:%:{literal(sender)}:%",),
     )
     # The index keeps words of rows that were deleted; what stays is entered anew by a search.
     search.forget_all(tx)

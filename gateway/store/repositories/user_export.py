@@ -8,7 +8,7 @@ from gateway.store.port import Row, Transaction
 from gateway.store.repositories import transcripts, user_data
 from gateway.store.repositories.codecs import PAYLOAD, payload_from_row
 
-_SESSIONS = "SELECT id FROM temp.gone_session"
+_SESSIONS = "SELECT id FROM gone_session"
 
 
 def export_rows(tx: Transaction, principal: str) -> dict[str, str]:
@@ -34,8 +34,8 @@ def export_rows(tx: Transaction, principal: str) -> dict[str, str]:
             (*facts, tx.unseal(body, "outbox.body", delivery_id, part))
             for *facts, delivery_id, part, body in tx.all(
                 "SELECT created_at, channel, chat, kind, state, delivery_id, part, body"
-                " FROM outbox WHERE lane IN (SELECT lane FROM temp.gone_lane) OR turn_id IN"
-                " (SELECT id FROM temp.gone_turn UNION SELECT id FROM temp.shared_turn)"
+                " FROM outbox WHERE lane IN (SELECT lane FROM gone_lane) OR turn_id IN"
+                " (SELECT id FROM gone_turn UNION SELECT id FROM shared_turn)"
                 " ORDER BY seq"
             )
         ],
@@ -46,7 +46,7 @@ def export_rows(tx: Transaction, principal: str) -> dict[str, str]:
             (session, n, at, tx.unseal(content, "message.content", session, n))
             for session, n, at, content in tx.all(
                 "SELECT session, n, created_at, content FROM message"
-                " WHERE turn_id IN (SELECT id FROM temp.shared_turn) ORDER BY session, n"
+                " WHERE turn_id IN (SELECT id FROM shared_turn) ORDER BY session, n"
             )
         ],
         "session, n, created_at, message",

@@ -81,10 +81,10 @@ def load(tx: Transaction, session: str) -> SessionWindow:
     )
     request = told[1] if told and told[0] == head else None
     rows = tx.all(
-        f"SELECT {CONTENT} FROM message WHERE session = :session AND n > :head"
-        f" UNION ALL SELECT {CONTENT} FROM message WHERE session = :session AND n = :request"
+        f"SELECT {CONTENT} FROM message WHERE session = ? AND n > ?"
+        f" UNION ALL SELECT {CONTENT} FROM message WHERE session = ? AND n = ?"
         " ORDER BY n",
-        {"session": session, "head": head, "request": request},
+        (session, head, session, request),
     )
     messages = [
         shorten_old_result(message) if n <= upto_pruned else message
@@ -102,11 +102,11 @@ def _bounded(tx: Transaction, session: str, head: int) -> int:
     (last,) = tx.one("SELECT coalesce(max(n), 0) FROM message WHERE session = ?", (session,))
     if last - head <= MOST:
         return head
-    mine = "FROM message WHERE session = :session AND role = 'user' AND n > :head"
+    mine = "FROM message WHERE session = ? AND role = 'user' AND n > ?"
     (begins,) = tx.one(
         # Of a round that is longer than that, all of it.
-        f"SELECT coalesce((SELECT min(n) {mine} AND n > :most), (SELECT max(n) {mine}), 0)",
-        {"session": session, "head": head, "most": last - MOST // 2},
+        f"SELECT coalesce((SELECT min(n) {mine} AND n > ?), (SELECT max(n) {mine}), 0)",
+        (session, head, last - MOST // 2, session, head),
     )
     head = max(head, begins - 1)
     tx.run("UPDATE session SET head = ? WHERE id = ?", (head, session))
@@ -146,7 +146,10 @@ def keep(tx: Transaction, kept: StoredSummary, now: float) -> bool:
         return False
     summary = kept.shorter.summary
     if kept.shorter.cut is None or summary is None:
-        tx.run("UPDATE session SET pruned = max(pruned, ?) WHERE id = ?", (kept.upto, kept.session))
+        tx.run(
+            "UPDATE session SET pruned = ? WHERE id = ? AND pruned < ?",
+            (kept.upto, kept.session, kept.upto),
+        )
         return True
     (told_at,) = tx.one(
         "SELECT coalesce(max(created_at), 0) FROM summary WHERE session = ? AND told",
@@ -155,17 +158,16 @@ def keep(tx: Transaction, kept: StoredSummary, now: float) -> bool:
     letter = kept.letter if now - told_at >= TOLD_EVERY_S else None
     content = dumps({"text": summary.text, "first": summary.first, "todo": summary.todo})
     tx.run(
-        "INSERT OR REPLACE INTO summary (session, upto, request, content, taint, told, created_at)"
-        " VALUES (:session, :upto, :request, :content, :taint, :told, :now)",
-        {
-            "session": kept.session,
-            "upto": kept.upto,
-            "request": kept.request,
-            "content": tx.seal(content, "summary.content", kept.session, kept.upto),
-            "taint": ",".join(sorted(summary.taint)),
-            "told": letter is not None,
-            "now": now,
-        },
+        "INSERT INTO summary (session, upto, request, content, taint, told, created_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT (session, upto) DO UPDATE SET request = excluded.request,"
+        " content = excluded.content, taint = excluded.taint, told = excluded.told,"
+        " created_at = excluded.created_at",
+        (
+            *(kept.session, kept.upto, kept.request),
+            tx.seal(content, "summary.content", kept.session, kept.upto),
+            *(",".join(sorted(summary.taint)), letter is not None, now),
+        ),
     )
     tx.run("UPDATE session SET head = ? WHERE id = ?", (kept.upto, kept.session))
     if letter is not None:

@@ -1,0 +1,78 @@
+"""SQL in the repositories is what SQLite and PostgreSQL both understand."""
+
+import re
+
+import pytest
+
+from tests.house.statements import Statement, collect
+from tests.house.test_statements import GIVEN
+
+_SQL = "gateway/store/repositories"
+_FULL_TEXT = r"\browid\b|\btemp\.|\bMATCH\b|\bsqlite_"
+# What only SQLite understands, or reads in a way of its own, and what stands for it.
+FORBIDDEN = {
+    r"->": "a column instead of a field of JSON",
+    r"\bjson\w*\(": "a column, or a list of values (conditions.one_of)",
+    r"\bGLOB\b": "conditions.beginning, or substr(...) =",
+    r"\bINSERT OR\b|\bREPLACE INTO\b": "ON CONFLICT",
+    r"\bON CONFLICT DO UPDATE\b": "ON CONFLICT (its columns) DO UPDATE",
+    r"\bPRAGMA\b": "nothing of the kind in a repository",
+    r"\b(ifnull|iif|strftime|unixepoch|char|printf|total_changes|typeof|instr|group_concat)\(": (
+        "coalesce, CASE, a value made in Python"
+    ),
+    r"\b(min|max)\([^()]+,": "CASE: only an aggregate is called so",
+    r"\bIS (NOT )?(\?|''|excluded\b|[a-z_]+\.)": "= or <>, and IS NULL",
+    r"(?<![\w:]):[a-z_]+": "? for every value",
+    r"[(,= ]\+[a-z_]+\b": "no sign in front of a text",
+    _FULL_TEXT: "a name of SQLite's own",
+}
+# The index of words is SQLite's own full text.
+ALLOWED = {f"{_SQL}/search.py:{name}": {_FULL_TEXT} for name in ("enter", "forget", "find")}
+
+
+def foreign(sql: str) -> list[str]:
+    """The patterns that a statement has, texts in it left out."""
+    bare = re.sub(r"'[^']*'", "''", sql)
+    return [pattern for pattern in FORBIDDEN if re.search(pattern, bare)]
+
+
+def _own() -> list[Statement]:
+    return [one for one in collect(GIVEN) if one.site.startswith(f"{_SQL}/")]
+
+
+def test_the_repositories_keep_to_the_sql_that_is_shared() -> None:
+    found = [
+        f"{one.place}: {FORBIDDEN[pattern]}: {one.sql}"
+        for one in _own()
+        for pattern in foreign(one.sql)
+        if pattern not in ALLOWED.get(one.site, set())
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT data ->> '$.a' FROM session",
+        "SELECT value FROM json_each(?)",
+        "SELECT id FROM session WHERE id GLOB ?",
+        "INSERT OR IGNORE INTO session (id) VALUES (?)",
+        "INSERT INTO meta (name) VALUES (?) ON CONFLICT DO UPDATE SET name = excluded.name",
+        "PRAGMA defer_foreign_keys=ON",
+        "SELECT ifnull(name, '') FROM session",
+        "UPDATE session SET head = max(head, ?)",
+        "SELECT id FROM session WHERE parent IS ?",
+        "SELECT id FROM session WHERE id = :id",
+        "SELECT id FROM inbox WHERE +principal = ?",
+        "DELETE FROM temp.gone",
+    ],
+)
+def test_the_rule_notices(sql: str) -> None:
+    assert foreign(sql)
+
+
+def test_the_rule_lets_pass_what_is_shared() -> None:
+    assert not foreign(
+        "INSERT INTO session (id) SELECT max(n) FROM message WHERE text = 'a:b GLOB ->' AND"
+        " session IS NOT NULL ON CONFLICT (id) DO UPDATE SET id = excluded.id RETURNING id"
+    )
