@@ -42,7 +42,7 @@ async def _to_nobody(event: Event) -> None:
 class SubagentRequest:
     """A piece of work for a sub-agent: for people a `title`, for the sub-agent the `prompt`.
 
-    `background` None is as its definition says; `resume` names an earlier errand to go on with.
+    `background` None is as its definition says; `resume` names an earlier task to continue.
     """
 
     title: str

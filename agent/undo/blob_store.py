@@ -118,11 +118,11 @@ class BlobStore:
     def names(self) -> set[str]:
         """All that is kept."""
         try:
-            shelves = os.listdir(self.folder / "blobs")
+            shards = os.listdir(self.folder / "blobs")
         except FileNotFoundError:
             return set()
         root = str(self.folder / "blobs")
-        return {shelf + name for shelf in shelves for name in os.listdir(f"{root}/{shelf}")}
+        return {shard + name for shard in shards for name in os.listdir(f"{root}/{shard}")}
 
     def memo(self, name: str) -> bytes | None:
         """What was noted under this name; None when it is not there or not unharmed."""
@@ -148,8 +148,8 @@ class BlobStore:
 
     def _scan(self) -> Iterator[tuple[Path, float, int]]:
         with suppress(FileNotFoundError):
-            for shelf in os.scandir(self.folder / "blobs"):
-                for entry in os.scandir(shelf):
+            for shard in os.scandir(self.folder / "blobs"):
+                for entry in os.scandir(shard):
                     with suppress(FileNotFoundError):
                         info = entry.stat()
                         yield Path(entry), info.st_mtime, info.st_size

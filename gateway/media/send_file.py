@@ -72,7 +72,7 @@ def file_sender(
     return send
 
 
-async def nowhere(parcel: FileDelivery, call: CallContext) -> str:
+async def nowhere(request: FileDelivery, call: CallContext) -> str:
     """For a sub-agent: it speaks with nobody."""
     raise ToolError("Sub-agents send nothing: name the files in your result.")
 

@@ -228,7 +228,7 @@ class ConfigReloader:
         return str(error)
 
     async def _notify_owner(self, english: str, error: ConfigError | None = None) -> None:
-        """A letter to the owner, if they ever wrote."""
+        """Send the owner a message, if they ever wrote."""
         try:
             route = await self._database.transact(self._owners_route)
             if route is None:

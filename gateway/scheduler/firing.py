@@ -1,7 +1,7 @@
-"""Firing: what has come due is begun, inside one transaction with the note that it was.
+"""Firing: due jobs are started and recorded as started, in one transaction.
 
-A reminder is a letter in the outbox, a prompt a message in the inbox; each stands under the name of
-its slot, so that a crash before the commit repeats it and one behind it does not.
+A reminder goes to the outbox, a prompt to the inbox. Each is keyed by its slot, so that a crash
+before the commit repeats it and one after the commit does not.
 """
 
 import logging
@@ -57,10 +57,10 @@ def fire_due(tx: Transaction, context: JobContext, now: float) -> FiredJobs:
     return fired
 
 
-def fire_now(tx: Transaction, house: JobContext, job: Job, now: float) -> FiredJobs:
+def fire_now(tx: Transaction, context: JobContext, job: Job, now: float) -> FiredJobs:
     """Somebody wants it now, whatever its rule and the hour."""
     fired = FiredJobs()
-    _begin(tx, house, job, (int(now), ""), now, fired)
+    _begin(tx, context, job, (int(now), ""), now, fired)
     return fired
 
 
@@ -146,8 +146,8 @@ def _begin(
             return
         text = quiet(f"⏰ {job.message.content}", job.taint) + (f"\n\n{late}" if late else "")
         parts = context.renderer.render(job.route, text)
-        letter = OutgoingReply(job.event(slot), job.route, parts, "notice", taint=job.taint)
-        outbox.put(tx, None, [letter], now)
+        reply = OutgoingReply(job.event(slot), job.route, parts, "notice", taint=job.taint)
+        outbox.put(tx, None, [reply], now)
         fired.mail.add(job.route.lane)
         return
     _ask(tx, job, slot, late, now)
@@ -179,11 +179,11 @@ def _ask(tx: Transaction, job: Job, slot: int, late: str, now: float) -> None:
     inbox.accept(tx, InboxBatch(question.channel, question.account, now), [InboxEntry(question)])
 
 
-def _is_unheard(tx: Transaction, house: JobContext, job: Job, now: float) -> bool:
+def _is_unheard(tx: Transaction, context: JobContext, job: Job, now: float) -> bool:
     """Whether a reminder has failed to arrive so often that it is not sent any more."""
     last = jobs.slots(tx, job, 2)[1:]
     failures = jobs.count_failure(tx, job.id, failed=bool(last and last[0].lost))
-    if failures < house.schedule.max_failures:
+    if failures < context.schedule.max_failures:
         return False
     log.warning("job %d ends: %d reminders did not arrive", job.id, failures)
     jobs.set_state(tx, job.id, "failed", t("its message could not be delivered"))
@@ -209,9 +209,9 @@ def _tell_missed(
     fired.mail.add(job.route.lane)
 
 
-def _is_idle(house: JobContext, job: Job) -> bool:
+def _is_idle(context: JobContext, job: Job) -> bool:
     """A heartbeat asks no model as long as nothing is written down for it."""
-    return job.kind == "heartbeat" and not has_work(house.workspace)
+    return job.kind == "heartbeat" and not has_work(context.workspace)
 
 
 def _lateness(slots_due: _Due, slot: int, zone: str) -> str:
@@ -242,7 +242,7 @@ def is_silent(text: str) -> bool:
 
 
 def record_result(
-    tx: Transaction, house: JobContext, message: InboundMessage, failed: str, now: float
+    tx: Transaction, context: JobContext, message: InboundMessage, failed: str, now: float
 ) -> None:
     assert message.job is not None, "the message of a job"
     slot = int(message.event_id.rpartition(":")[2])
@@ -250,7 +250,7 @@ def record_result(
     jobs.ended(tx, message.job, slot, "failed" if failed else "ran", note)
     failures = jobs.count_failure(tx, message.job, failed=bool(failed))
     job = jobs.find(tx, message.job)
-    most = house.schedule.max_failures
+    most = context.schedule.max_failures
     if job is None or job.state != "on" or failures < most:
         return
     log.warning("job %d is switched off: it has failed %d times in a row", job.id, failures)
@@ -265,7 +265,7 @@ def record_result(
         job=job.id,
         title=escape_markdown(title(job)),
     )
-    parts = house.renderer.render(message.route, text)
+    parts = context.renderer.render(message.route, text)
     name = f"{message.event_id}:off"
-    letter = OutgoingReply(name, message.route, parts, "notice", taint=job.taint)
-    outbox.put(tx, None, [letter], now)
+    reply = OutgoingReply(name, message.route, parts, "notice", taint=job.taint)
+    outbox.put(tx, None, [reply], now)

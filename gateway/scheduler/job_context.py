@@ -34,7 +34,7 @@ class JobContext:
 
 @dataclass(slots=True)
 class FiredJobs:
-    """Lanes with a message and lanes with a letter; `more` jobs are due."""
+    """Lanes with new input (`lanes`) or output (`mail`); `more` says that more jobs are due."""
 
     lanes: set[str] = field(default_factory=set)
     mail: set[str] = field(default_factory=set)

@@ -122,7 +122,7 @@ def zone_for(tx: Transaction, context: JobContext, message: InboundMessage) -> s
     return profile_zone or context.schedule.zone or own_zone()
 
 
-def visible(tx: Transaction, house: JobContext, message: InboundMessage) -> list[Job]:
+def visible(tx: Transaction, context: JobContext, message: InboundMessage) -> list[Job]:
     """At the terminal all; in a group the group's, in private one's own."""
     if message.channel == CONSOLE:
         return jobs.listed(tx, None, None)

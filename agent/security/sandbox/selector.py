@@ -187,7 +187,7 @@ def _probe(sandbox: Sandbox, home: Path) -> str | None:
     return probe(sandbox, home)
 
 
-def _key(program: str, wishes: SandboxOptions) -> str:
+def _key(program: str, options: SandboxOptions) -> str:
     """Changes with the boot, the kernel, the user, the program, Kore and what was asked for."""
     boot = Path("/proc/sys/kernel/random/boot_id")
     info, machine = os.stat(program), os.uname()
@@ -195,6 +195,6 @@ def _key(program: str, wishes: SandboxOptions) -> str:
         boot.read_text().strip() if boot.exists() else "",
         machine.release, machine.version, str(os.geteuid()), program,
         str(info.st_mtime_ns), str(info.st_size), VERSION,
-        repr((wishes.limits, wishes.further, wishes.image)), load_prompt("sandbox/probe"),
+        repr((options.limits, options.further, options.image)), load_prompt("sandbox/probe"),
     )  # fmt: skip
     return "|".join(parts)

@@ -17,7 +17,7 @@ _TITLE_CHARS = 80
 
 class SubagentTool:
     """Changes nothing by itself: what a sub-agent does is judged call by call, as if its caller
-    did it. A repeated call is the same errand. `roster` names the agents, for the description.
+    did it. A repeated call is the same task. `roster` names the agents, for the description.
     """
 
     name: ClassVar[str] = "task"

@@ -1,6 +1,6 @@
 """`kore agent --init` and `--auto-continue`: one piece of work over many sessions.
 
-What has been done stands in the folder's own files, and how many sessions it took in the tally.
+The folder's own files say what is done, the progress file how many sessions it took.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from agent.i18n import mark_for_translation, plural, t
 from agent.prompts import render_prompt
 from agent.tools.files.feature_list import LIST, PROGRESS, is_same_plan
 from gateway.cli.chat.long_task_options import LongTaskOptions, plan_for, refuse_stand_in
-from gateway.cli.chat.long_task_progress import LongTaskProgress, TallyFile, open_tally
+from gateway.cli.chat.long_task_progress import LongTaskProgress, ProgressFile, open_progress
 from gateway.cli.chat.long_task_session import BEAT_S, LongTaskSession, SessionOutcome
 from gateway.cli.chat.one_shot import (
     BLOCKED,
@@ -52,34 +52,34 @@ async def work(
     """The exit code; `order.text` is the task. Raises `ConfigError` for flags that do not fit."""
     plan = plan_for(args, order, settings, home)
     interrupted = asyncio.Event()
-    with interrupts(interrupted), open_tally(home, plan.folder) as tally_file:
+    with interrupts(interrupted), open_progress(home, plan.folder) as progress_file:
         async with open_connection(settings, home) as line:
             refuse_stand_in(order.options, await line.service.status())
             ask = ask_here(interrupted)
             if ask is None:
                 options = {**order.options, "unattended": True}
                 plan = replace(plan, order=replace(order, options=options))
-            long = LongTaskRunner(line, plan, tally_file, ask)
+            long = LongTaskRunner(line, plan, progress_file, ask)
             return await (long.run if args.auto_continue else long.init)(interrupted)
 
 
 class LongTaskRunner:
-    """`exit_code = await LongWork(line, plan, tally_file, ask).run(interrupted)`."""
+    """`exit_code = await LongTaskRunner(line, plan, progress_file, ask).run(interrupted)`."""
 
     def __init__(
         self,
         line: ServiceConnection,
         plan: LongTaskOptions,
-        tally_file: TallyFile,
+        progress_file: ProgressFile,
         ask: Ask | None,
         beat_s: float = BEAT_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._line = line
         self._plan = plan
-        self._tally_file = tally_file
+        self._progress_file = progress_file
         self._clock = clock
-        self._shift = LongTaskSession(line, plan, tally_file, ask, beat_s, clock)
+        self._shift = LongTaskSession(line, plan, progress_file, ask, beat_s, clock)
 
     async def init(self, interrupted: asyncio.Event) -> int:
         """Have the files written. Raises `ConfigError` when there is a checklist already."""
@@ -90,13 +90,13 @@ class LongTaskRunner:
                 hint=t("kore agent --auto-continue continues it; delete it to start over"),
             )
         code, _ = await self._make_plan(await self._take_up(), interrupted)
-        self._tally_file.close()
+        self._progress_file.close()
         return code
 
     async def run(self, interrupted: asyncio.Event) -> int:
         """Session after session, to the end of the work or of a limit."""
         folder, code = self._plan.folder, DONE
-        tally = await self._take_up()
+        progress = await self._take_up()
         if features_of(folder) is None:
             if self._plan.text is None or (folder / LIST).exists():
                 lack = mark_for_translation("{file} not found in {folder}")
@@ -106,58 +106,58 @@ class LongTaskRunner:
                     t(lack, file=LIST, folder=folder),
                     hint=t('create one with kore agent --init "the task"'),
                 )
-            code, tally = await self._make_plan(tally, interrupted)
+            code, progress = await self._make_plan(progress, interrupted)
         if code == DONE:
-            code = await self._sessions(tally, interrupted)
+            code = await self._sessions(progress, interrupted)
         # What raises is no orderly end: the next command goes on from there.
-        self._tally_file.close()
+        self._progress_file.close()
         return code
 
     async def _take_up(self) -> LongTaskProgress:
         """Where a killed command has left it. Raises `KoreError` when it goes on by itself."""
-        tally = self._tally_file.read()
-        if tally.lane is None:
-            return tally
+        progress = self._progress_file.read()
+        if progress.lane is None:
+            return progress
         _say(
             plural(
-                tally.done,
+                progress.done,
                 "resuming after an interrupted run, one session done",
                 "resuming after an interrupted run, {n} sessions done",
             )
         )
         # A running gateway works on when only the terminal was killed; two must not work at once.
         until = self._clock() + _STOP_S
-        while await self._line.service.stop_turn(tally.lane):
+        while await self._line.service.stop_turn(progress.lane):
             if self._clock() > until:
                 raise KoreError(
                     t("the interrupted session is still running"),
                     hint=t("`kore sessions list` shows it; try again, or stop Kore"),
                 )
             await asyncio.sleep(_AGAIN_S)
-        cuts = tally.cuts if tally.planning else tally.cuts + 1
-        tally = replace(tally, lane=None, cuts=cuts, planning=False)
-        if tally.cuts >= _CUTS:
+        cuts = progress.cuts if progress.planning else progress.cuts + 1
+        progress = replace(progress, lane=None, cuts=cuts, planning=False)
+        if progress.cuts >= _CUTS:
             _say(
                 t(
                     "session {n} was interrupted {cuts} times; counting it as done",
-                    n=tally.done + 1,
+                    n=progress.done + 1,
                     cuts=_CUTS,
                 )
             )
-            tally = replace(tally, done=tally.done + 1, cuts=0)
-        self._tally_file.write(tally)
-        return tally
+            progress = replace(progress, done=progress.done + 1, cuts=0)
+        self._progress_file.write(progress)
+        return progress
 
     async def _make_plan(
-        self, tally: LongTaskProgress, interrupted: asyncio.Event
+        self, progress: LongTaskProgress, interrupted: asyncio.Event
     ) -> tuple[int, LongTaskProgress]:
-        """The exit code, and the tally with the time that it took."""
+        """The exit code, and the progress with the time that it took."""
         folder = self._plan.folder
         text = render_prompt("long_init", plan=plan_of(folder), task=self._plan.text or "")
-        under_way = replace(tally, planning=True)
+        under_way = replace(progress, planning=True)
         worked = await self._shift.work(text, under_way, interrupted)
-        code, tally = worked.code, replace(tally, worked_s=worked.total_s)
-        self._tally_file.write(tally)
+        code, progress = worked.code, replace(progress, worked_s=worked.total_s)
+        self._progress_file.write(progress)
         is_late = code == INTERRUPTED and not interrupted.is_set()
         features = features_of(folder)
         if features is not None:
@@ -169,33 +169,34 @@ class LongTaskRunner:
             )
             _say(text_shown)
             # That the hours are used up is said where they are counted.
-            return DONE if is_late else code, tally
+            return DONE if is_late else code, progress
         if is_late:
             template = mark_for_translation(
                 "time limit reached; no valid {file} was written in {folder}"
             )
             _say(t(template, file=LIST, folder=folder))
-            return LIMIT, tally
+            return LIMIT, progress
         if code in (DONE, LIMIT):
             none = mark_for_translation(
                 "no valid {file} was written in {folder}: describe the task in more "
                 "detail, or try again"
             )
             _say(t(none, file=LIST, folder=folder))
-            return FAILED, tally
-        return code, tally
+            return FAILED, progress
+        return code, progress
 
-    async def _sessions(self, tally: LongTaskProgress, interrupted: asyncio.Event) -> int:
+    async def _sessions(self, progress: LongTaskProgress, interrupted: asyncio.Event) -> int:
         folder = self._plan.folder
         while True:
             passing, total = _count_features(folder)
             if passing == total:
-                _say(_all_pass(total, tally.done))
+                _say(_all_pass(total, progress.done))
                 return DONE
-            if (left_s := self._shift.left_s(tally)) <= 0 or tally.done >= self._plan.max_sessions:
+            left_s = self._shift.left_s(progress)
+            if left_s <= 0 or progress.done >= self._plan.max_sessions:
                 counts = {"passing": passing, "total": total}
                 over = plural(
-                    tally.done,
+                    progress.done,
                     "{n} session is done; {passing} of {total} features pass",
                     "{n} sessions are done; {passing} of {total} features pass",
                     **counts,
@@ -206,23 +207,23 @@ class LongTaskRunner:
                 return LIMIT
             before = _files(folder)
             template = mark_for_translation("session {n}: {passing} of {total} features pass")
-            _say(t(template, n=tally.done + 1, passing=passing, total=total))
-            worked = await self._shift.work(self._text(tally), tally, interrupted)
+            _say(t(template, n=progress.done + 1, passing=passing, total=total))
+            worked = await self._shift.work(self._text(progress), progress, interrupted)
             after = _files(folder)
-            idle = tally.idle + 1 if after == before else 0
-            tally = LongTaskProgress(tally.done + 1, idle=idle, worked_s=worked.total_s)
-            self._tally_file.write(tally)
+            idle = progress.idle + 1 if after == before else 0
+            progress = LongTaskProgress(progress.done + 1, idle=idle, worked_s=worked.total_s)
+            self._progress_file.write(progress)
             if interrupted.is_set():
                 return INTERRUPTED
             if not is_same_plan(before[0], after[0]):
                 _say(t("{path} has changed beyond its pass marks: check it", path=folder / LIST))
                 return FAILED
-            if (end := _end(worked, tally)) is not None:
+            if (end := _end(worked, progress)) is not None:
                 return end
 
-    def _text(self, tally: LongTaskProgress) -> str:
+    def _text(self, progress: LongTaskProgress) -> str:
         """What the next session is told."""
-        text = render_prompt("long_session", n=tally.done + 1)
+        text = render_prompt("long_session", n=progress.done + 1)
         if self._plan.text:
             text += f"\n\n{self._plan.text}"
         if self._plan.team:
@@ -230,14 +231,14 @@ class LongTaskRunner:
         return text
 
 
-def _end(worked: SessionOutcome, tally: LongTaskProgress) -> int | None:
+def _end(worked: SessionOutcome, progress: LongTaskProgress) -> int | None:
     """Whether a session ends it all, and how."""
     if worked.code in (BLOCKED, DECIDE, FAILED, USAGE):
         return worked.code
     # A session that came to the end of its model calls is followed by the next; money is not.
     if worked.code == LIMIT and worked.stopped == "limit":
         return LIMIT
-    if tally.idle >= _IDLE:
+    if progress.idle >= _IDLE:
         message = t(
             "{n} sessions in a row made no change to {file} or {progress}",
             n=_IDLE,

@@ -30,26 +30,26 @@ class LongTaskProgress:
 
 
 @frozen
-class TallyFile:
-    """Keeps the tally of one folder's work: what a killed command wrote, the next one reads."""
+class ProgressFile:
+    """Stores the progress of one folder's work: the next command reads what a killed one wrote."""
 
     path: Path
 
     def read(self) -> LongTaskProgress:
-        """A fresh tally when there is nothing, or nothing usable."""
+        """New progress when there is nothing, or nothing usable."""
         try:
-            tally = LongTaskProgress(**json.loads(self.path.read_bytes()))
-            usable = min(tally.done, tally.cuts, tally.idle, tally.worked_s) >= 0
-            ours = tally.lane is None or tally.lane.startswith(ONCE)
+            progress = LongTaskProgress(**json.loads(self.path.read_bytes()))
+            usable = min(progress.done, progress.cuts, progress.idle, progress.worked_s) >= 0
+            ours = progress.lane is None or progress.lane.startswith(ONCE)
         except (OSError, ValueError, TypeError, AttributeError):
             return LongTaskProgress()
-        return tally if usable and ours else LongTaskProgress()
+        return progress if usable and ours else LongTaskProgress()
 
-    def write(self, tally: LongTaskProgress) -> None:
+    def write(self, progress: LongTaskProgress) -> None:
         """Durable once it returns; a kill leaves the old one or the new one."""
         new_file = self.path.with_suffix(".new")
         with new_file.open("w") as file:
-            json.dump(asdict(tally), file)
+            json.dump(asdict(progress), file)
             file.flush()
             os.fsync(file.fileno())
         new_file.replace(self.path)
@@ -60,8 +60,11 @@ class TallyFile:
 
 
 @contextmanager
-def open_tally(home: DataDir, folder: Path) -> Iterator[TallyFile]:
-    """The folder's tally, for one command at a time. Raises `ConfigError` while another has it."""
+def open_progress(home: DataDir, folder: Path) -> Iterator[ProgressFile]:
+    """The folder's progress file, for one command at a time.
+
+    Raises `ConfigError` while it is in use.
+    """
     home.long_work.mkdir(mode=0o700, parents=True, exist_ok=True)
     name = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:32]
     # The lock is a file of its own, which is never replaced. It ends with the process.
@@ -74,6 +77,6 @@ def open_tally(home: DataDir, folder: Path) -> Iterator[TallyFile]:
                 f"long work goes on in {folder} already",
                 hint="wait for it, or interrupt the other command",
             ) from None
-        yield TallyFile(home.long_work / f"{name}.json")
+        yield ProgressFile(home.long_work / f"{name}.json")
     finally:
         os.close(lock)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from agent.records import frozen
 from gateway.cli.chat.long_task_options import LongTaskOptions
-from gateway.cli.chat.long_task_progress import LongTaskProgress, TallyFile
+from gateway.cli.chat.long_task_progress import LongTaskProgress, ProgressFile
 from gateway.cli.chat.one_shot import Ask, OneShotTurn
 from gateway.cli.chat.service_connection import ServiceConnection
 
@@ -31,45 +31,45 @@ class LongTaskSession:
 
     line: ServiceConnection
     plan: LongTaskOptions
-    tally_file: TallyFile
+    progress_file: ProgressFile
     ask: Ask | None
     beat_s: float
     clock: Callable[[], float]
 
-    def left_s(self, tally: LongTaskProgress) -> float:
+    def left_s(self, progress: LongTaskProgress) -> float:
         hours = self.plan.max_hours
-        return float("inf") if hours is None else hours * 3600 - tally.worked_s
+        return float("inf") if hours is None else hours * 3600 - progress.worked_s
 
     async def work(
-        self, text: str, tally: LongTaskProgress, interrupted: asyncio.Event
+        self, text: str, progress: LongTaskProgress, interrupted: asyncio.Event
     ) -> SessionOutcome:
         """Have `text` answered in a new session; a person or the clock may stop it."""
         # The turn needs one event for both.
         stop = asyncio.Event()
         timer = None
-        if (left_s := self.left_s(tally)) != float("inf"):
+        if (left_s := self.left_s(progress)) != float("inf"):
             timer = asyncio.get_running_loop().call_later(left_s, stop.set)
         relay = asyncio.create_task(_forward(interrupted, stop))
         began = self.clock()
         try:
-            code, stopped = await self._turn(text, stop, tally)
+            code, stopped = await self._turn(text, stop, progress)
         finally:
             relay.cancel()
             await asyncio.wait({relay})
             if timer is not None:
                 timer.cancel()
-        return SessionOutcome(code, stopped, tally.worked_s + self.clock() - began)
+        return SessionOutcome(code, stopped, progress.worked_s + self.clock() - began)
 
     async def _turn(
-        self, text: str, stop: asyncio.Event, tally: LongTaskProgress
+        self, text: str, stop: asyncio.Event, progress: LongTaskProgress
     ) -> tuple[int, str | None]:
         """The exit code, and what stopped it."""
         if self.plan.order.project is not None:
             self.plan.order.project.forget()
         order = replace(self.plan.order, text=text)
         turn = OneShotTurn(self.line, order, sys.stdout, sys.stderr, self.ask)
-        under_way = replace(tally, lane=turn.lane)
-        self.tally_file.write(under_way)
+        under_way = replace(progress, lane=turn.lane)
+        self.progress_file.write(under_way)
         beat = asyncio.create_task(self._note(under_way))
         try:
             code = await turn.run(stop)
@@ -78,14 +78,14 @@ class LongTaskSession:
             await asyncio.wait({beat})
         return code, turn.stopped
 
-    async def _note(self, tally: LongTaskProgress) -> None:
-        """Keep the tally true: a kill loses no more than a beat of the time that was worked."""
+    async def _note(self, progress: LongTaskProgress) -> None:
+        """Write the progress regularly: a kill loses no more than one interval of working time."""
         began = self.clock()
         while True:
             await asyncio.sleep(self.beat_s)
             with suppress(OSError):
-                self.tally_file.write(
-                    replace(tally, worked_s=tally.worked_s + self.clock() - began)
+                self.progress_file.write(
+                    replace(progress, worked_s=progress.worked_s + self.clock() - began)
                 )
 
 

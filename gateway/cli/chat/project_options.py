@@ -80,8 +80,8 @@ def place_of(
     # The workspace is the agent's: what lies there, a model may have written.
     trusted = is_in(real, origin.own[1:])
     own = [home / "commands", *(Path.home() / name / "commands" for name in (".kodax", ".claude"))]
-    shelves = [CommandFolder(one, False, True) for one in own]
-    shelves += [
+    command_folders = [CommandFolder(one, False, True) for one in own]
+    command_folders += [
         CommandFolder(real / name / "commands", True, trusted) for name in (".kore", ".claude")
     ]
     return ConsoleWorkdir(
@@ -92,7 +92,7 @@ def place_of(
         str(settings.security.modes.get("cli", "ask")),
         window,
         title,
-        CustomCommands(shelves),
+        CustomCommands(command_folders),
     )
 
 

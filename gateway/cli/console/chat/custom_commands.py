@@ -50,35 +50,37 @@ class CustomCommands:
     """Reads them anew each time, for they are edited while one talks. A person's own go before
     those of a project of the same name; `project:NAME` and `user:NAME` say which is meant."""
 
-    def __init__(self, shelves: Sequence[CommandFolder]) -> None:
-        self._shelves = sorted(shelves, key=lambda shelf: shelf.project)
+    def __init__(self, folders: Sequence[CommandFolder]) -> None:
+        self._folders = sorted(folders, key=lambda source: source.project)
 
     def all(self) -> list[Custom]:
         by_name: dict[str, Custom] = {}
-        for shelf in self._shelves:
-            for name, path in _files(shelf):
-                if name not in by_name and (custom := _read(name, path, shelf)) is not None:
+        for source in self._folders:
+            for name, path in _files(source):
+                if name not in by_name and (custom := _read(name, path, source)) is not None:
                     by_name[name] = custom
         return list(by_name.values())
 
     def find(self, name: str) -> Custom | None:
         kind, _, rest = name.partition(":")
         command = rest if kind in ("project", "user") and rest else name
-        for shelf in self._shelves:
-            if command is not name and shelf.project != (kind == "project"):
+        for source in self._folders:
+            if command is not name and source.project != (kind == "project"):
                 continue
-            for name_found, path in _files(shelf):
-                if name_found == command and (custom := _read(name_found, path, shelf)) is not None:
+            for title, path in _files(source):
+                if title == command and (custom := _read(title, path, source)) is not None:
                     return custom
         return None
 
 
-def _files(shelf: CommandFolder) -> Iterator[tuple[str, Path]]:
+def _files(source: CommandFolder) -> Iterator[tuple[str, Path]]:
     """Names and files: `git/commit.md` is called `git:commit`."""
-    return islice(_walk(shelf.folder, (), shelf), _MOST)
+    return islice(_walk(source.folder, (), source), _MOST)
 
 
-def _walk(folder: Path, above: tuple[str, ...], shelf: CommandFolder) -> Iterator[tuple[str, Path]]:
+def _walk(
+    folder: Path, above: tuple[str, ...], source: CommandFolder
+) -> Iterator[tuple[str, Path]]:
     try:
         with os.scandir(folder) as entries:
             sorted_entries = sorted(entries, key=lambda entry: entry.name)
@@ -86,17 +88,17 @@ def _walk(folder: Path, above: tuple[str, ...], shelf: CommandFolder) -> Iterato
         return
     for entry in sorted_entries:
         # A link that came with a folder may lead to what no model is to see.
-        if not shelf.trusted and entry.is_symlink():
+        if not source.trusted and entry.is_symlink():
             continue
         name = entry.name.removesuffix(".md").replace(" ", "-")
         if entry.is_dir():
             if len(above) < _DEPTH and not entry.is_symlink():
-                yield from _walk(Path(entry.path), (*above, name), shelf)
+                yield from _walk(Path(entry.path), (*above, name), source)
         elif entry.name.endswith(".md") and entry.is_file() and name.isprintable():
             yield ":".join((*above, name)), Path(entry.path)
 
 
-def _read(name: str, path: Path, shelf: CommandFolder) -> Custom | None:
+def _read(name: str, path: Path, source: CommandFolder) -> Custom | None:
     from agent.security.taint.file_marks import is_marked, is_unseen
     from agent.text.frontmatter import SIZE_LIMIT_BYTES, decode, read
 
@@ -104,7 +106,7 @@ def _read(name: str, path: Path, shelf: CommandFolder) -> Custom | None:
     if is_unseen(path):
         return None
     # The folder above may be a link, too.
-    if not shelf.trusted and path.resolve() != path.absolute():
+    if not source.trusted and path.resolve() != path.absolute():
         return None
     try:
         with path.open("rb") as file:
@@ -117,5 +119,5 @@ def _read(name: str, path: Path, shelf: CommandFolder) -> Custom | None:
     summary = " ".join(
         f"{description} {hint if isinstance(hint, str) else ''}".lstrip("# ").split()
     )
-    trusted = shelf.trusted and not is_marked(path)
+    trusted = source.trusted and not is_marked(path)
     return Custom(name, summary[:_SUMMARY_CHARS], document.body, path, trusted)

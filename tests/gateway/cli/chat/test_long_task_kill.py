@@ -10,7 +10,7 @@ import pytest
 
 from gateway.cli.chat.long_task import LongTaskRunner
 from gateway.cli.chat.long_task_options import LongTaskOptions
-from gateway.cli.chat.long_task_progress import LongTaskProgress, open_tally
+from gateway.cli.chat.long_task_progress import LongTaskProgress, open_progress
 from gateway.cli.chat.one_shot import OneShotRequest
 from gateway.cli.chat.service_connection import ServiceConnection
 from gateway.core.messages import ONCE, InboundMessage
@@ -48,7 +48,7 @@ async def test_killed_at_any_line_the_same_command_comes_to_the_end(place: Place
     assert code == 0
     assert lines > 3
     assert all(one["passes"] for one in place.mind.features())
-    # No tally is left, no half-written file under a name of its own, and no session at work.
+    # No progress file is left, no half-written file and no running session.
     assert not [*place.home.glob("long/*.json"), *place.home.glob("long/*.new")]
     names = {path.name for path in place.work.iterdir() if path.suffix != ".kore-new"}
     assert names == {"feature_list.json", "PROGRESS.md", ".kore"}
@@ -57,8 +57,8 @@ async def test_killed_at_any_line_the_same_command_comes_to_the_end(place: Place
 
 
 async def test_a_session_that_is_cut_off_again_and_again_is_given_up(place: Place) -> None:
-    with open_tally(DataDir(place.home), place.work) as tally_file:
-        tally_file.write(LongTaskProgress(lane=f"{ONCE}1", cuts=2))
+    with open_progress(DataDir(place.home), place.work) as progress_file:
+        progress_file.write(LongTaskProgress(lane=f"{ONCE}1", cuts=2))
     code, err = await place.run("--auto-continue", "an account page", "--max-sessions", "1")
     assert code == 5
     assert "session 1 was interrupted 3 times; counting it as done" in err
@@ -74,14 +74,16 @@ class Slow(MemoryService):
 async def test_the_time_of_a_session_counts_before_it_ends(place: Place) -> None:
     place.plan()
     plan = LongTaskOptions(OneShotRequest(""), place.work)
-    with open_tally(DataDir(place.home), place.work) as tally_file:
+    with open_progress(DataDir(place.home), place.work) as progress_file:
         async with Slow() as service, asyncio.timeout(30):
-            work = LongTaskRunner(ServiceConnection(service), plan, tally_file, None, beat_s=0.01)
+            work = LongTaskRunner(
+                ServiceConnection(service), plan, progress_file, None, beat_s=0.01
+            )
             task = asyncio.create_task(work.run(asyncio.Event()))
-            while tally_file.read().worked_s == 0:
+            while progress_file.read().worked_s == 0:
                 await asyncio.sleep(0)
             # As a kill leaves it: on its lane, with the time so far.
-            left = tally_file.read()
+            left = progress_file.read()
             task.cancel()
             await asyncio.wait({task})
     assert left.lane is not None
@@ -91,19 +93,19 @@ async def test_the_time_of_a_session_counts_before_it_ends(place: Place) -> None
 async def test_a_killed_planning_is_no_cut_of_the_first_session(place: Place) -> None:
     plan = LongTaskOptions(OneShotRequest(""), place.work, "an account page")
     worked_s = 0.0
-    with open_tally(DataDir(place.home), place.work) as tally_file:
+    with open_progress(DataDir(place.home), place.work) as progress_file:
         for _ in range(3):
             async with Slow() as service, asyncio.timeout(30):
                 work = LongTaskRunner(
-                    ServiceConnection(service), plan, tally_file, None, beat_s=0.01
+                    ServiceConnection(service), plan, progress_file, None, beat_s=0.01
                 )
                 task = asyncio.create_task(work.run(asyncio.Event()))
-                while not (tally_file.read().lane and tally_file.read().worked_s > worked_s):
+                while not (progress_file.read().lane and progress_file.read().worked_s > worked_s):
                     await asyncio.sleep(0)
-                worked_s = tally_file.read().worked_s
+                worked_s = progress_file.read().worked_s
                 task.cancel()
                 await asyncio.wait({task})
-        left = tally_file.read()
+        left = progress_file.read()
     assert (left.done, left.cuts) == (0, 0)
     assert left.planning
 
@@ -123,12 +125,12 @@ class Planner(MemoryService):
 async def test_the_time_of_the_planning_counts(place: Place) -> None:
     plan = LongTaskOptions(OneShotRequest(""), place.work, "an account page", max_hours=1)
     hours = itertools.count()
-    with open_tally(DataDir(place.home), place.work) as tally_file:
+    with open_progress(DataDir(place.home), place.work) as progress_file:
         async with Planner(place.work) as service, asyncio.timeout(30):
             work = LongTaskRunner(
                 ServiceConnection(service),
                 plan,
-                tally_file,
+                progress_file,
                 None,
                 clock=lambda: next(hours) * 3600.0,
             )

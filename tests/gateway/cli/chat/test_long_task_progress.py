@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from agent.errors import ConfigError
-from gateway.cli.chat.long_task_progress import LongTaskProgress, TallyFile, open_tally
+from gateway.cli.chat.long_task_progress import LongTaskProgress, ProgressFile, open_progress
 from gateway.core.messages import ONCE
 from gateway.runtime.paths import DataDir
 
@@ -13,23 +13,23 @@ UNDER_WAY = LongTaskProgress(3, f"{ONCE}12", cuts=1, idle=1, worked_s=61.5)
 
 
 def test_what_was_written_is_read(tmp_path: Path) -> None:
-    with open_tally(DataDir(tmp_path / "home"), tmp_path) as tally_file:
-        assert tally_file.read() == LongTaskProgress()
-        tally_file.write(UNDER_WAY)
-    with open_tally(DataDir(tmp_path / "home"), tmp_path) as tally_file:
-        assert tally_file.read() == UNDER_WAY
-        tally_file.close()
-        assert tally_file.read() == LongTaskProgress()
+    with open_progress(DataDir(tmp_path / "home"), tmp_path) as progress_file:
+        assert progress_file.read() == LongTaskProgress()
+        progress_file.write(UNDER_WAY)
+    with open_progress(DataDir(tmp_path / "home"), tmp_path) as progress_file:
+        assert progress_file.read() == UNDER_WAY
+        progress_file.close()
+        assert progress_file.read() == LongTaskProgress()
 
 
 def test_a_folder_is_worked_in_once_and_others_beside_it(tmp_path: Path) -> None:
     home = DataDir(tmp_path / "home")
     refused = pytest.raises(ConfigError, match="goes on in")
     with (
-        open_tally(home, tmp_path),
-        open_tally(home, home.root),
+        open_progress(home, tmp_path),
+        open_progress(home, home.root),
         refused,
-        open_tally(home, tmp_path / "."),
+        open_progress(home, tmp_path / "."),
     ):
         pass
 
@@ -45,12 +45,12 @@ def test_a_folder_is_worked_in_once_and_others_beside_it(tmp_path: Path) -> None
         '{"other": 1}',
     ],
 )
-def test_what_is_no_tally_counts_as_none(tmp_path: Path, text: str) -> None:
+def test_an_unreadable_progress_file_counts_as_none(tmp_path: Path, text: str) -> None:
     path = tmp_path / "x.json"
     path.write_text(text)
-    assert TallyFile(path).read() == LongTaskProgress()
+    assert ProgressFile(path).read() == LongTaskProgress()
 
 
 def test_what_blocks_during_the_work_is_not_taken_for_another_command(tmp_path: Path) -> None:
-    with pytest.raises(BlockingIOError), open_tally(DataDir(tmp_path / "home"), tmp_path):
+    with pytest.raises(BlockingIOError), open_progress(DataDir(tmp_path / "home"), tmp_path):
         raise BlockingIOError
