@@ -338,7 +338,7 @@ def _modules() -> Iterator[str]:
 
 
 def main() -> int:
-    """Serve; a process that is forked returns from here when its `kore` ends."""
+    """Serve; a process that is forked ends here with its `kore`."""
     for module in (*_FIRST, *_modules()):
         importlib.import_module(module)
     importlib.import_module("agent.security.policy.policy_file").built_in_roles()
@@ -351,7 +351,13 @@ def main() -> int:
     from gateway.__main__ import main as kore
 
     sys.argv = [str(ROOT / "gateway" / "__main__.py"), *words]
-    return kore()
+    code = kore()
+    # As Python ends, but for taking a thousand modules apart: that cost more than most verbs do.
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ _NARROW = {2: "×".encode(), 3: "×x".encode(), 4: "××".encode()}
 
 
 @cache
-def _parser() -> "Parser":
+def bash_parser() -> "Parser":
     import tree_sitter_bash
     from tree_sitter import Language, Parser
 
@@ -34,8 +34,11 @@ def _parser() -> "Parser":
 
 
 def syntax_tree(source: bytes, deadline: float) -> "Node | None":
-    """The root of the syntax tree, or None: the parser's repair of long errors takes seconds."""
-    parser = _parser()
+    """The root of the syntax tree, or None: the parser's repair of long errors takes seconds.
+
+    `deadline` is one of `time.thread_time()`: a line reads the same on a busy machine.
+    """
+    parser = bash_parser()
     short = len(source) <= SHORT_BYTES
     if short and source.isascii():
         return parser.parse(source).root_node
@@ -45,7 +48,7 @@ def syntax_tree(source: bytes, deadline: float) -> "Node | None":
         return text[at:]
 
     def give_up(_: int, has_error: bool) -> bool:
-        return not short and (has_error or time.monotonic() > deadline)
+        return not short and (has_error or time.thread_time() > deadline)
 
     try:
         root = parser.parse(read, progress_callback=give_up).root_node

@@ -1,5 +1,7 @@
+import itertools
 import subprocess
 import sys
+import time
 
 import pytest
 from hypothesis import given
@@ -147,6 +149,16 @@ def test_words_in_any_script_come_out_as_they_are(word: str, long: bool) -> None
     assert script.commands[0].argv[:3] == ("echo", word, word)
     assert script.commands[0].text.startswith(f"echo '{word}' {word}")
     assert script.opaque is None
+
+
+def test_a_line_reads_the_same_while_others_have_the_processor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seconds = itertools.count()
+    monkeypatch.setattr(time, "monotonic", lambda: float(next(seconds)))
+    script = parse_script("echo 'a' a" + " é" * 200)
+    assert script.opaque is None
+    assert script.commands[0].argv[:3] == ("echo", "a", "a")
 
 
 def test_only_ascii_names_are_assigned_to() -> None:
