@@ -93,7 +93,8 @@ def _kode(content: Mapping[str, Any]) -> Foreign:
                 called.setdefault(str(name or ""), entry["model_name"])
         where = f"modelProfiles.{one.get('name') or one.get('id') or _model(one)}"
         notes += [
-            t("{key}: not imported", key=f"{where}.{key}") for key in one.keys() - _PROFILE_KEYS
+            t("{key}: no equivalent in Kore", key=f"{where}.{key}")
+            for key in one.keys() - _PROFILE_KEYS
         ]
     values: dict[Key, Any] = {("model_list",): entries} if entries else {}
     for profile, name in _profile_names(content, notes):
@@ -128,10 +129,10 @@ def _profile_names(content: Mapping[str, Any], notes: list[str]) -> list[tuple[s
     if compact and not quick:
         profiles.append(("quick", compact))
     elif compact and compact != quick:
-        notes.append(t("{key}: not imported", key=f"modelPointers.{_COMPACT}"))
+        notes.append(t("{key}: no equivalent in Kore", key=f"modelPointers.{_COMPACT}"))
     known_keys = {*_KODE_POINTERS, _COMPACT}
     notes += [
-        t("{key}: not imported", key=f"modelPointers.{key}")
+        t("{key}: no equivalent in Kore", key=f"modelPointers.{key}")
         for key in pointers
         if key not in known_keys
     ]
@@ -238,7 +239,11 @@ def _older(content: Mapping[str, Any]) -> Foreign:
         if entry is not None:
             values["model_list",] = [entry]
             values["profiles", "default"] = entry["model_name"]
-        notes += [t("{key}: not imported", key=f"llm.{key}") for key in llm if key not in _LLM_KEYS]
+        notes += [
+            t("{key}: no equivalent in Kore", key=f"llm.{key}")
+            for key in llm
+            if key not in _LLM_KEYS
+        ]
     for section in ("context", "security"):
         for key, value in _map(content.get(section), section).items():
             name = str(key)
@@ -247,7 +252,7 @@ def _older(content: Mapping[str, Any]) -> Foreign:
             elif section == "security" and name in _BLOCKED:
                 values[section, _BLOCKED[name]] = _merge_blocked(_BLOCKED[name], value)
             else:
-                notes.append(t("{key}: not imported", key=f"{section}.{name}"))
+                notes.append(t("{key}: no equivalent in Kore", key=f"{section}.{name}"))
     return Foreign(values, (*notes, *_unknown(content, {"llm", "context", "security"})))
 
 
@@ -282,7 +287,7 @@ def _servers(servers: Any, values: dict[Key, Any], notes: list[str]) -> None:
 
 
 def _unknown(content: Mapping[str, Any], known_keys: set[str]) -> list[str]:
-    return [t("{key}: not imported", key=key) for key in content if key not in known_keys]
+    return [t("{key}: no equivalent in Kore", key=key) for key in content if key not in known_keys]
 
 
 def _map(value: Any, name: str) -> Mapping[str, Any]:

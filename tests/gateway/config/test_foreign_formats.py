@@ -120,9 +120,9 @@ def test_what_is_not_taken_of_a_profile_or_a_pointer_is_said(tmp_path: Path) -> 
     found = read_foreign(tmp_path / ".kode.json")
     assert found is not None
     assert found.notes == (
-        "modelProfiles.a.reasoningEffort: not imported",
-        "modelPointers.compact: not imported",
-        "modelPointers.vision: not imported",
+        "modelProfiles.a.reasoningEffort: no equivalent in Kore",
+        "modelPointers.compact: no equivalent in Kore",
+        "modelPointers.vision: no equivalent in Kore",
     )
     assert found.values["profiles", "quick"] == "a"
 
@@ -181,7 +181,7 @@ def test_an_older_yaml_file_is_read(tmp_path: Path) -> None:
     settings = loaded(tmp_path)
     assert named(settings) == {"llm": "openai/gpt-5"}
     assert settings.model_list[0].temperature == 0.0
-    assert "llm.flavour: not imported" in (read_foreign(file) or Foreign()).notes
+    assert "llm.flavour: no equivalent in Kore" in (read_foreign(file) or Foreign()).notes
     assert settings.context.max_tokens == 64_000
     # What is blocked anyway stays so: their list may only add to it.
     assert settings.security.blocked_paths == (*Settings().security.blocked_paths, ".secret")

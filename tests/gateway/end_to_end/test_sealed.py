@@ -52,7 +52,7 @@ async def test_a_sealed_store_lives_through_restarts_backups_and_new_keys(
     assert changed.code == 0, changed.err
     assert "set it to TWO_KEY" in changed.out
     refused = await gateway.kore("sessions", "list")
-    assert (refused.code, "another key than ONE_KEY" in refused.err) == (1, True)
+    assert (refused.code, "another key than the one in ONE_KEY" in refused.err) == (1, True)
     gateway.seal_with("TWO_KEY")
     async with gateway:
         # The model is shown the whole conversation: it was opened with the new key.
