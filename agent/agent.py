@@ -215,7 +215,7 @@ class Agent:
         folder = self.workspace.folder
         if (definition := self.subagents.find(agent, folder)) is None:
             names = ", ".join(self.subagents.load(folder))
-            raise ConfigError(f"there is no agent {agent[:80]!r}; there are {names}")
+            raise ConfigError(f"there is no agent {agent[:80]!r}; available: {names}")
         return definition
 
     def _as_speaker(self, task: TurnRequest) -> TurnRequest:

@@ -68,7 +68,7 @@ class JsonlHistory:
                     messages.append(message_from_json(record))
             except (ValueError, TypeError, KoreError) as exc:
                 raise KoreError(
-                    f"{path}, line {number}: found no message ({exc}). Mend or delete that line."
+                    f"{path}, line {number}: found no message ({exc}). Fix or delete that line."
                 ) from exc
         return messages
 
@@ -95,5 +95,7 @@ class JsonlHistory:
 
     def _path(self, session: str) -> Path:
         if not session or set(session) & set("/\\\0") or session.startswith("."):
-            raise KoreError(f"{session!r} cannot be a session's name: it must be a plain file name")
+            raise KoreError(
+                f"{session!r} is not a valid session name: it must be a plain file name"
+            )
         return self.folder / f"{session}.jsonl"

@@ -173,4 +173,4 @@ def _part_from_json(data: Mapping[str, Any]) -> Part:
         case "text":
             return Text(data["text"])
         case other:
-            raise KoreError(f"a stored message holds an unknown part {other!r}")
+            raise KoreError(f"a stored message contains an unknown part {other!r}")

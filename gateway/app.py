@@ -79,7 +79,7 @@ async def open_app(
                 lock.enter_context(acquire(home.lock, "kore agent")), attended
             )
         if count := await asyncio.to_thread(end_orphans, home.running):
-            log.warning("ended %d processes of commands whose kore was killed", count)
+            log.warning("stopped %d leftover processes of a killed Kore", count)
         stack.enter_context(recorded_commands(home.running))
         discard_unfinished(settings.store.path, home.root, settings.agent.workspace)
         ensure_workspace(settings.agent.workspace)
@@ -119,9 +119,9 @@ async def open_app(
         await database.transact(app.languages.load)
         await app.audit_relay.flush()
         if await database.transact(preferences.get_state, preferences.DELETION):
-            log.info("finishing the deletion of a person's data that was cut off")
+            log.info("finishing an interrupted deletion of a person's data")
             if failures := await app.user_data().finish():
-                log.warning("%d files or folders of theirs could not be deleted", failures)
+                log.warning("%d of their files or folders could not be deleted", failures)
         say_who_is_let_in(running, access)
         async with _running(app, database, events), _reachable(app, home):
             if channels:
@@ -168,7 +168,7 @@ async def _running(app: Container, database: SqliteStore, events: EventHub) -> A
                     await app.bus.drain()
                     await app.sender.flush()
             except TimeoutError:
-                log.warning("stopped with work under way; it goes on at the next start")
+                log.warning("stopped with unfinished work; it continues at the next start")
             events.close()
             for task in work:
                 task.cancel()
@@ -245,15 +245,13 @@ def recover(tx: Transaction, attended: Sequence[str]) -> None:
     abandoned_count = turns.abandon(tx, ONCE, time.time(), attended)
     abandoned_count += subagent_tasks.abandon(tx, ONCE, time.time(), attended)
     if closed_count := restored.settle(tx, time.time(), _restored_notice):
-        log.warning(
-            "a backup was restored: %d messages that were under way are closed", closed_count
-        )
+        log.warning("a backup was restored: closed %d unfinished messages", closed_count)
     claims.recover(tx)
     approvals.recover(tx, time.time())
     duplicate_count = outbox.recover(tx, time.time() + LONGEST_REST_S)
     if abandoned_count or duplicate_count:
         log.info(
-            "recovered: %d marked as possible repeats, %d given up",
+            "recovered: %d marked as possible duplicates, %d dropped",
             duplicate_count,
             abandoned_count,
         )

@@ -92,11 +92,11 @@ def register_provider(name: str, factory: ProviderFactory) -> None:
     Raises `ConfigError` for a name that Kore itself uses; a name of one's own may be replaced.
     """
     if not name or "/" in name or find_vendor(name) or name == "offline":
-        raise ConfigError(f"{name!r} cannot be the name of a provider of your own")
+        raise ConfigError(f"{name!r} cannot be the name of a custom provider")
     if not callable(factory):
         raise ConfigError(
-            f"provider {name!r}: expected its class, or a function that makes one; a provider that "
-            "is there already is given as model"
+            f"provider {name!r}: expected a class, or a function that returns one; pass a provider "
+            "instance as model instead"
         )
     _registered[name] = factory
 
@@ -179,7 +179,7 @@ def normalise_base(address: str, version: str | None) -> str:
     """
     if "@" in address.partition("//")[2].partition("/")[0]:
         raise ConfigError(
-            "api_base holds a user name or password; give the address alone, and a key as api_key"
+            "api_base contains a user name or password; use the plain address and set api_key"
         )
     parts = _parts(address.strip())
     if parts is None:
@@ -328,13 +328,13 @@ def build_provider(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) ->
     if config.transport == "sdk" and vendor.protocol != "openai":
         raise ConfigError(
             f'model {config.name!r}: transport "sdk" is the openai library, which does not speak '
-            f"{vendor.name}'s own protocol; leave it out"
+            f"{vendor.name}'s own protocol; remove it"
         )
     for name, value in config.headers.items():
         if not _HEADER.fullmatch(value):
             raise ConfigError(
                 f"model {config.name!r}: its header {name!r} refers to a variable that is not set, "
-                "or holds what no header can"
+                "or is not a valid header value"
             )
     provider = _OPEN[vendor.protocol](config, vendor, deadlines)
     return CapabilityFallback(provider, tools=config.tools)

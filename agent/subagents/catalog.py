@@ -124,7 +124,7 @@ class SubagentCatalog:
         if one.source not in self.rejected:
             self.rejected[one.source] = one.name
             log.warning(
-                "%s is not used: the folder is not trusted, and there is an agent %r already",
+                "%s is ignored: the folder is not trusted, and an agent %r already exists",
                 one.source,
                 one.name,
             )

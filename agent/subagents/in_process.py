@@ -146,7 +146,7 @@ class InProcessSubagents:
             await self._agent.toolbox.end(task.session)
         assert result is not None, "a turn ends with Done"
         if error is not None:
-            raise ToolError(f"The sub-agent could not work: {error.message}")
+            raise ToolError(f"The sub-agent failed: {error.message}")
         return result
 
     def _earlier(self, request: SubagentRequest, caller: TurnRequest) -> _Resumable | None:
@@ -156,7 +156,7 @@ class InProcessSubagents:
             (one for n, one in self._resumable.items() if str(n) == request.resume), None
         )
         if resumed is None or resumed.caller != caller.session:
-            raise ToolError(f"You have sent out no sub-agent of number {request.resume[:40]!r}.")
+            raise ToolError(f"There is no sub-agent with the number {request.resume[:40]!r}.")
         return resumed
 
     def _find(self, request: SubagentRequest, caller: TurnRequest) -> SubagentDefinition:

@@ -85,7 +85,7 @@ def find(
     definition = lookup(name)
     if definition is None:
         names = ", ".join(list(agents)[:60])
-        raise ToolError(f"There is no agent {name[:80]!r}; there are {names}.")
+        raise ToolError(f"There is no agent {name[:80]!r}; available: {names}.")
     return definition
 
 

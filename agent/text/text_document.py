@@ -55,12 +55,12 @@ class TextFormat:
             code_point = hex(ord(text[exc.start]))
             if self.encoding == "latin-1":
                 raise ToolError(
-                    f"The file is in latin-1, which has no {text[exc.start]!r}; leave it out, or "
-                    "write the whole file anew by write_file, which makes it UTF-8 then."
+                    f"The file is in latin-1, which has no {text[exc.start]!r}; remove it, or "
+                    "rewrite the whole file with write_file, which saves it as UTF-8."
                 ) from exc
             raise ToolError(
-                f"Character {exc.start + 1} of the text ({code_point}) is half a pair; "
-                "write it whole."
+                f"Character {exc.start + 1} of the text ({code_point}) is half a surrogate pair; "
+                "write the whole character."
             ) from exc
 
 
@@ -87,8 +87,8 @@ def decode(data: bytes, path: Path) -> Document:
             return Document(data.decode("latin-1"), TextFormat("latin-1"))
         line = data.count(b"\n", 0, exc.start) + 1
         raise ToolError(
-            f"{path} is not valid {form.encoding} (line {line}); it is left untouched, because a "
-            "change would damage it."
+            f"{path} is not valid {form.encoding} (line {line}); it was not changed, because an "
+            "edit would damage it."
         ) from exc
     return Document(text, form)
 

@@ -56,7 +56,7 @@ class Authorizer:
         try:
             decision = await self._decision(tool, args, plan, context)
         except Exception as exc:
-            log.exception("a call of %s cannot be judged", tool.name)
+            log.exception("policy failed for a call of %s", tool.name)
             why = render_prompt("policy/unjudged", why=f"{type(exc).__name__}: {exc}")
             raise CallDenied(f"Not allowed: {why}", f"{why} (unjudged)") from exc
         reason = f"{decision.reason} ({decision.rule})"

@@ -75,7 +75,7 @@ class FunctionSchema:
         except (ValueError, TypeError) as exc:
             kind = type(value).__name__
             raise ToolError(
-                f"{self.name} failed: it returned {kind}, which is no text and no JSON."
+                f"{self.name} failed: it returned {kind}, which is neither text nor JSON."
             ) from exc
 
 

@@ -146,7 +146,7 @@ def _call_function(function: Callable[..., Any], arguments: Mapping[str, Any]) -
         return function(**arguments)
     except StopIteration as exc:
         # No future can hold it: whoever waits for the thread would wait for ever.
-        raise ToolError("The function ended early: nothing was left to go through.") from exc
+        raise ToolError("The function raised StopIteration.") from exc
 
 
 def _refuse_unusable(name: str, function: Callable[..., Any]) -> None:

@@ -133,7 +133,7 @@ class ToolRunner:
             if (task := asyncio.current_task()) is None or task.cancelling():
                 raise
             # Nobody cancelled this call: something that the tool waited for was cancelled.
-            raise ToolError(f"{tool.name} failed: what it waited for was cancelled.") from exc
+            raise ToolError(f"{tool.name} failed: something it waited for was cancelled.") from exc
         except SystemExit as exc:
             # A library function may call sys.exit; the program around it is not the tool's to end.
             raise ToolError(f"{tool.name} failed: it called sys.exit({exc.code!r}).") from exc
@@ -204,7 +204,7 @@ class ToolRunner:
         try:
             await self._record(tool, args, context, allowed=False, reason=reason)
         except KoreError as exc:
-            log.error("%s was denied, which could not be recorded: %s", tool.name, exc)
+            log.error("%s was denied, and the audit log could not be written: %s", tool.name, exc)
 
     async def _record(
         self,

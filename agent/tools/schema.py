@@ -53,7 +53,7 @@ class ArgumentSchema:
                     dict(self._schema), use_default=False, formats={"date-time": _DATE_TIME}
                 )
             except fastjsonschema.JsonSchemaDefinitionException as exc:
-                raise ToolError(f"{self._tool} cannot be called: its schema is broken.") from exc
+                raise ToolError(f"{self._tool} cannot be called: its schema is invalid.") from exc
         return self._check
 
     def _refuse_unknown(self, arguments: Mapping[str, Any], properties: Mapping[str, Any]) -> None:

@@ -83,7 +83,7 @@ def _write(
 ) -> None:
     data = blobs.get(target.value)
     if data is None:
-        raise ToolError(f"What {path} held is no longer kept.")
+        raise ToolError(f"The earlier content of {path} is no longer stored.")
     file_io.write_atomic(path, data, target.mode)
     if target.marked or (now is not None and now.marked):
         mark_tainted(path, root)

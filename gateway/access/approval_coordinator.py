@@ -60,7 +60,7 @@ class ApprovalCoordinator:
                 )
                 next_at = await self._database.transact(approvals.next_expiry)
             except StoreError as exc:
-                log.error("questions wait: %s", exc)
+                log.error("approval questions are delayed: %s", exc)
                 next_at = self._service.clock() + _PAUSE_S
             if next_at is None:
                 await self._news.wait()
@@ -136,13 +136,13 @@ class ApprovalCoordinator:
         try:
             await channel.acknowledge(message.event_id, outcome.sentence)
         except SendError as exc:
-            log.info("a press could not be acknowledged: %s", exc)
+            log.info("a button press could not be acknowledged: %s", exc)
         if outcome.closes and message.pressed_on and isinstance(channel, Closes):
             # Should it fail, the buttons go on working.
             try:
                 await channel.take_buttons(message.route, message.pressed_on)
             except SendError as exc:
-                log.info("buttons that were pressed are still shown: %s", exc)
+                log.info("pressed buttons could not be removed: %s", exc)
 
 
 @frozen

@@ -131,11 +131,11 @@ def say_who_is_let_in(channels: Iterable[tuple[str, str]], access: AccessControl
         if channel == CONSOLE:
             continue
         if "*" in allowed:
-            log.warning('%s: allow_from is ["*"]: everybody may use this bot', name)
+            log.warning('%s: allow_from is ["*"]: anyone can use this bot', name)
         elif access.owner_id is None:
             log.warning(
-                "%s: nobody owns this Kore yet: write to the bot in private, then let yourself in "
-                "with `kore pair approve CODE` and the code that it answers",
+                "%s: this Kore has no owner yet: message the bot in private, then run "
+                "`kore pair approve CODE` with the code in its reply",
                 name,
             )
         elif not allowed:

@@ -134,11 +134,11 @@ class RoleRegistry:
             with use_locale(ENGLISH):
                 is_new = self._take(path)
             if is_new:
-                log.info("the policy file was read again: %s", path)
+                log.info("policy file reloaded: %s", path)
         except ConfigError as exc:
             first, *more = str(exc).splitlines()
             rest = f" (and {len(more)} more)" if more else ""
-            log.error("the last good policy holds: %s%s", first, rest)
+            log.error("still using the last valid policy: %s%s", first, rest)
         return self._file
 
     def _take(self, path: Path) -> bool:
@@ -151,7 +151,7 @@ class RoleRegistry:
         policy = decode_policy(raw, str(path), tool_name)
         if policy == PolicyFile() and not begins:
             # Editors empty a file before they fill it; the built-in roles may be looser.
-            raise ConfigError(f"{path}: says nothing any more, expected default or roles")
+            raise ConfigError(f"{path}: is empty now, expected default or roles")
         self._file = policy
         for note in policy.notes:
             log.warning("%s; the entry has no effect", note)

@@ -157,7 +157,7 @@ class MessageBus:
         lanes = await self._database.transact(claims.suspect_lanes)
         if lanes:
             log.warning(
-                "%d turns were cut off again and again: they go on one at a time first", len(lanes)
+                "%d turns were interrupted repeatedly: running them one at a time first", len(lanes)
             )
         return lanes
 
@@ -201,7 +201,7 @@ class MessageBus:
         except Exception:
             # A bug, also one that the database refuses, costs one answer, not the chat, and is not
             # silent. When nobody can be told, or even that breaks, the lane rests until woken.
-            log.exception("lane %s broke", lane.name)
+            log.exception("lane %s failed", lane.name)
             lane.broken = lane.claim if broken is None else None
             return lane.broken is not None
         finally:

@@ -224,7 +224,7 @@ class Ingestor:
     def _hold(self, obstacle: str) -> None:
         """Said once for each obstacle: it is looked at every few seconds, and may last for days."""
         if obstacle != self._obstacle:
-            log.error("taking in nothing: %s", obstacle)
+            log.error("not accepting messages: %s", obstacle)
         self._obstacle = obstacle
 
     def _store(
@@ -396,7 +396,7 @@ class Ingestor:
             self._named.clear()
         self._named.add(who)
         log.warning(
-            "%s: %s is not on the allow-list; in private they get a code for `kore pair approve"
+            "%s: %s is not on the allowlist; in private they get a code for `kore pair approve"
             " CODE`; or add %s to %s.allow_from",
             message.channel,
             message.sender.id,

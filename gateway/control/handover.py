@@ -68,7 +68,7 @@ class Handover:
             async with asyncio.timeout(STEP_S):
                 await self._bus.drain()
         except TimeoutError:
-            log.warning("a step was cut off after %.0f s: the data is handed over", STEP_S)
+            log.warning("a step was interrupted after %.0f s to hand over the data", STEP_S)
         self._events.fail_all(HandedOver(t("{name} takes over", name=self._successor)))
 
 

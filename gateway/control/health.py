@@ -83,7 +83,7 @@ def check_host(host: str) -> None:
     if host not in _LOOPBACK:
         raise ConfigError(
             f"http.host: found {host!r}, expected a loopback address",
-            hint="This page has no login. Put a proxy in front, or ask it inside the container.",
+            hint="This page has no login. Put a proxy in front of it.",
         )
 
 

@@ -102,8 +102,8 @@ class DataOwner:
     async def reload(self) -> Mapping[str, Any]:
         if self._reloader is None:
             raise KoreError(
-                "what runs here is a conversation in a terminal",
-                hint="It reads the configuration when it starts.",
+                "this process is a conversation in a terminal, not a gateway",
+                hint="It reads the configuration only at startup.",
             )
         return await self._reloader.reload()
 

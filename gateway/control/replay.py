@@ -29,7 +29,7 @@ def replay_error(seq: int, refused: ReplayRefused) -> KoreError:
             asked = refused.asked
             again = f", or have the message answered again: kore replay {asked}" if asked else ""
             return KoreError(
-                f"message {seq} is what sub-agent {refused.subagent} was told to do;"
-                " nobody would hear of it",
-                hint=f"ask for it again where it was asked for{again}",
+                f"message {seq} is a sub-agent's task ({refused.subagent});"
+                " its result would reach nobody",
+                hint=f"start it again from its conversation{again}",
             )

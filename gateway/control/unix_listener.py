@@ -28,7 +28,7 @@ class UnixListener:
         except OSError as exc:
             raise KoreError(
                 f"cannot open the control socket {path}: {exc.strerror or exc}",
-                hint="The folder must exist, be writable and lie on a local disk.",
+                hint="The folder must exist, be writable and be on a local disk.",
             ) from exc
 
     def remove(self) -> None:

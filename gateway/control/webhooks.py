@@ -52,11 +52,11 @@ async def serve_webhooks(
             reason = os.strerror(exc.errno) if exc.errno else str(exc)
             raise ConfigError(
                 f"http.port: {host}:{port} cannot be used: {reason}",
-                hint="Choose another port (KORE_HTTP_PORT), and tell it to the proxy in front.",
+                hint="Choose another port (KORE_HTTP_PORT), and update the proxy in front of Kore.",
             ) from None
         taken: int = runner.addresses[0][1]
         for path in channels:
-            _log.info("webhooks are taken at http://%s:%d%s", host, taken, path)
+            _log.info("listening for webhooks at http://%s:%d%s", host, taken, path)
         yield taken
     finally:
         await runner.cleanup()

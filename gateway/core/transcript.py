@@ -63,10 +63,10 @@ def read(text: str) -> Transcript:
         if not isinstance(record, dict):
             if number == len(rows) and records:
                 break  # written by a process that was killed
-            raise KoreError(f"line {number}: found no JSON object, expected one a line")
+            raise KoreError(f"line {number}: expected one JSON object per line")
         records.append((record, safe_text(row)))
     if not records:
-        raise KoreError("the file is empty, expected a line of facts and messages")
+        raise KoreError("the file is empty, expected a header line and messages")
     meta: Mapping[str, Any] = {}
     if records[0][0].get("_type") == "meta":
         meta, records = records[0][0], records[1:]
@@ -74,7 +74,7 @@ def read(text: str) -> Transcript:
     branch = kodax_import.active_branch(every)
     lines = [_line(record, raw, branch) for record, raw in records]
     if not meta and not any(line.messages for line in lines):
-        raise KoreError("the file holds neither a line of facts nor a message")
+        raise KoreError("the file contains neither a header line nor a message")
     return Transcript(meta, lines, kodax_import.title(every))
 
 

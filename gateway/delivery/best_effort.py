@@ -47,7 +47,7 @@ class BestEffortTasks:
             piece.cancel()
             await asyncio.wait({piece})
         if not piece.cancelled() and (bug := piece.exception()) is not None:
-            log.error("what follows an answer broke", exc_info=bug)
+            log.error("background work after an answer failed", exc_info=bug)
 
     def _end(self, _: "asyncio.Task[None]") -> None:
         self._pieces -= 1

@@ -48,7 +48,7 @@ class OutboxReader:
                 tries += not isinstance(exc, StoreBusy)
                 if isinstance(exc, StoreCorrupt) or tries >= TRIES:
                     raise
-                log.error("sending waits: %s", exc)
+                log.error("sending is delayed: %s", exc)
                 await self._wait(asyncio.Event(), _PAUSE_S)
 
     async def next_part(self, lane: str) -> PendingPart | float | None:
@@ -62,7 +62,7 @@ class OutboxReader:
             except StoreError as exc:
                 if not await self.retrying(outbox.give_up_unreadable, lane, str(exc)):
                     raise
-                log.error("given up: a part to %s cannot be read: %s", lane, exc)
+                log.error("dropped a message to %s that cannot be read: %s", lane, exc)
 
     async def sent(self, seq: int, provider_msg: str, lane: str) -> PendingPart | float | None:
         """The part has arrived; returns the route's next head. Raises `StoreError`."""

@@ -270,7 +270,9 @@ class StreamingPreview:
             try:
                 await self._store(number, provider_msg)
             except StoreError as exc:
-                log.warning("a message of %s is not stored: %s", self._outgoing.delivery_id, exc)
+                log.warning(
+                    "a message id of %s could not be stored: %s", self._outgoing.delivery_id, exc
+                )
 
     async def _open_after(self, seconds: float) -> bool:
         """Wait so long, and for news; False as soon as the preview is closed."""

@@ -161,7 +161,7 @@ class OutboxSender:
         except StoreError as exc:
             # What was in flight may have arrived: only the next start knows to mark it.
             self._stuck.add(lane)
-            log.error("nothing more is sent to %s until the next start: %s", lane, exc)
+            log.error("sending to %s is suspended until the next start: %s", lane, exc)
         finally:
             del self._routes[lane]
             self._rests(lane)
@@ -180,7 +180,7 @@ class OutboxSender:
         route = due.message.route
         channel = self._renderer.channel(route)
         if channel is None:
-            log.info("%s has mail for a channel that is not running here", lane)
+            log.info("%s has messages for a channel that is not running here", lane)
             return None
         try:
             provider_msg = due.message.provider_msg
@@ -288,7 +288,7 @@ class OutboxSender:
         delete_snapshots(due.message.content.files)
         self.given_up += parts
         log.error(
-            "given up: %d parts to %s, from %s part %d on: %s",
+            "dropped %d messages to %s, from %s part %d on: %s",
             parts,
             due.message.route.lane,
             due.message.delivery_id,

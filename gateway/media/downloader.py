@@ -162,7 +162,7 @@ class MediaDownloader:
         try:
             outcome = await self._fetch_with_retries(row, media)
         except NotFetched as exc:
-            log.warning("a %s of message %d is left out: %s", media.kind, row.seq, exc)
+            log.warning("skipped a %s of message %d: %s", media.kind, row.seq, exc)
             # What is there, but was not understood, is there all the same.
             outcome = replace(exc.media or media, trouble=str(exc))
             if not media.quoted:
@@ -194,7 +194,9 @@ class MediaDownloader:
                     raise NotFetched(_NOT_KEPT, reason=reason) from exc
                 case bug:
                     # It costs this file, not the chat.
-                    log.error("a file of %s broke", row.message.session_key, exc_info=bug)
+                    log.error(
+                        "downloading a file of %s failed", row.message.session_key, exc_info=bug
+                    )
                     raise NotFetched(_BROKE) from bug
         raise AssertionError("the last try ends the loop")
 
@@ -252,7 +254,7 @@ class MediaDownloader:
             try:
                 return await self._database.transact(work, *args, **kwargs)
             except StoreError as exc:
-                log.error("files wait: %s", exc)
+                log.error("downloads are delayed: %s", exc)
                 await asyncio.sleep(_STORE_PAUSE_S)
 
     def _letter(self, message: InboundMessage, media: Media, text: str) -> OutgoingReply:

@@ -74,7 +74,7 @@ def file_sender(
 
 async def nowhere(request: FileDelivery, call: CallContext) -> str:
     """For a sub-agent: it speaks with nobody."""
-    raise ToolError("Sub-agents send nothing: name the files in your result.")
+    raise ToolError("Sub-agents cannot send files: name them in your result.")
 
 
 def _parts(

@@ -192,4 +192,4 @@ async def delete_expired_daily(workspace: Path, keep_days: int) -> None:
 
         inbox, before = workspace / INBOX_FOLDER, time.time() - keep_days * _DAY_S
         if deleted := await asyncio.to_thread(delete_older_than, inbox, before):
-            log.info("deleted %d files of the inbox: older than %d days", deleted, keep_days)
+            log.info("deleted %d inbox files older than %d days", deleted, keep_days)

@@ -77,7 +77,7 @@ class ReloadTargets:
         self.redactor.learn(agent.settings.secrets | agent.models.keys())
         for way, allowed in access.allow.items():
             if "*" in allowed:
-                log.warning('%s: allow_from is ["*"]: everybody may use this bot', ":".join(way))
+                log.warning('%s: allow_from is ["*"]: anyone can use this bot', ":".join(way))
         return self.agent.reconfigure(agent)
 
 
@@ -170,13 +170,13 @@ class ConfigReloader:
             if diff.changed or diff.waiting != self._waiting:
                 changed, waiting = ", ".join(diff.changed), ", ".join(diff.waiting)
                 log.info(
-                    "the configuration was read again: %s%s",
-                    f"changed: {changed}" if changed else "nothing changed at once",
+                    "configuration reloaded: %s%s",
+                    f"changed: {changed}" if changed else "nothing to apply now",
                     f"; needs a restart: {waiting}" if waiting else "",
                 )
             self._waiting = diff.waiting
             if mended:
-                log.info("the configuration is right again")
+                log.info("configuration fixed and reloaded")
                 await self._notify_owner(_RIGHT_AGAIN)
             await asyncio.to_thread(self._keep)
             return {"changed": list(diff.changed), "waiting": list(diff.waiting)}
@@ -239,7 +239,7 @@ class ConfigReloader:
                 text += "\n\n" + _short(await self._error_text(error, language), language)
             await self._database.transact(self._write, route, text, time.time())
         except (StoreError, KoreError) as exc:
-            log.warning("the owner could not be told: %s", exc)
+            log.warning("the owner could not be notified: %s", exc)
             return
         self._targets.sender.wake(route.lane)
 
@@ -259,7 +259,7 @@ class ConfigReloader:
             if text is not None and text != read_text(self._home.last_good_config):
                 write_atomic(self._home.last_good_config, text)
         except ConfigError as exc:
-            log.warning("the good configuration could not be kept: %s", exc)
+            log.warning("the last valid configuration could not be saved: %s", exc)
 
     async def _settle(self) -> None:
         """Wait until nobody writes to the files any more, for a while at most."""

@@ -130,8 +130,8 @@ class UserDataService:
         before = await self.summarize(principal)
         if before["busy"]:
             raise KoreError(
-                f"an answer to {principal} is under way",
-                hint="Wait for it, or end it: /stop in their chat; then ask again.",
+                f"an answer to {principal} is in progress",
+                hint="Wait for it, or stop it with /stop in their chat; then try again.",
             )
         plan = self._plan(principal, copies=copies)
         changed, unsent = await self.database.transact(_erase, plan, time.time())
@@ -198,7 +198,9 @@ class UserDataService:
         except OSError as exc:
             # A half one would look like all there is, and stand in the way of the next.
             target.unlink(missing_ok=True)
-            raise KoreError(f"{exc.filename or target}: {exc.strerror}: nothing was kept") from exc
+            raise KoreError(
+                f"{exc.filename or target}: {exc.strerror}: nothing was exported"
+            ) from exc
         return {
             "file": str(target),
             "size_bytes": target.stat().st_size,
@@ -272,6 +274,6 @@ def _check(principal: str) -> None:
     channel, colon, sender = principal.partition(":")
     if not (channel and colon and sender) or len(principal) > 200:
         raise KoreError(
-            f"{principal[:80]!r} is nobody's id, expected one such as telegram:123",
+            f"{principal[:80]!r} is not a person's id, expected one such as telegram:123",
             hint="`kore pair list` shows them",
         )

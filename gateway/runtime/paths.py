@@ -119,8 +119,8 @@ class DataDir:
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             except OSError as exc:
                 raise ConfigError(
-                    f"{folder}: cannot be made: {exc.strerror}",
-                    hint="set KORE_HOME to a folder that you may write to",
+                    f"{folder}: cannot be created: {exc.strerror}",
+                    hint="set KORE_HOME to a writable folder",
                 ) from None
 
 

@@ -22,8 +22,8 @@ def ensure_workspace(path: Path) -> bool:
         new_folder.rename(path)
     except OSError as exc:
         raise ConfigError(
-            f"agent.workspace: {path} cannot be made: {exc.strerror}",
-            hint="set agent.workspace to a folder that you may write to",
+            f"agent.workspace: {path} cannot be created: {exc.strerror}",
+            hint="set agent.workspace to a writable folder",
         ) from None
     return True
 

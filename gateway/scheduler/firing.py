@@ -81,13 +81,13 @@ def shift_clock_back(tx: Transaction, now: float) -> None:
 def _fail(tx: Transaction, job: Job, why: KoreError) -> None:
     """A rule that cannot be worked out any more, in a time zone that this machine does not know,
     costs its own job."""
-    log.error("job %d is switched off: %s", job.id, why)
+    log.error("job %d is disabled: %s", job.id, why)
     jobs.set_state(tx, job.id, "failed", str(why))
 
 
 def _fire(tx: Transaction, context: JobContext, job: Job, now: float, fired: FiredJobs) -> None:
     if not context.rules.access.is_allowed(job.message):
-        log.warning("job %d is paused: %s is not let in any more", job.id, job.principal)
+        log.warning("job %d is paused: %s no longer has access", job.id, job.principal)
         jobs.set_state(tx, job.id, "paused", t("its creator no longer has access"))
         return
     assert job.slot_at is not None, "what is due has a slot"
@@ -185,7 +185,7 @@ def _is_unheard(tx: Transaction, context: JobContext, job: Job, now: float) -> b
     failures = jobs.count_failure(tx, job.id, failed=bool(last and last[0].lost))
     if failures < context.schedule.max_failures:
         return False
-    log.warning("job %d ends: %d reminders did not arrive", job.id, failures)
+    log.warning("job %d is disabled: %d reminders were not delivered", job.id, failures)
     jobs.set_state(tx, job.id, "failed", t("its message could not be delivered"))
     return True
 
@@ -253,7 +253,7 @@ def record_result(
     most = context.schedule.max_failures
     if job is None or job.state != "on" or failures < most:
         return
-    log.warning("job %d is switched off: it has failed %d times in a row", job.id, failures)
+    log.warning("job %d is disabled: it failed %d times in a row", job.id, failures)
     jobs.set_state(
         tx, job.id, "failed", plural(failures, "it failed", "it failed {n} times in a row")
     )

@@ -26,8 +26,8 @@ def has_work(workspace: Path) -> bool:
     command wrote there after strangers' words is not carried out."""
     if is_unseen(workspace / FILE):
         log.warning(
-            "%s was changed by a command that may have read strangers' words, and is not used"
-            " until `kore trust` names it",
+            "%s was changed by a command that may have read untrusted text, and is ignored"
+            " until you trust it with `kore trust`",
             workspace / FILE,
         )
         return False

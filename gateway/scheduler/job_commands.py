@@ -108,7 +108,7 @@ def _handle_tool(
 ) -> ToolResult:
     message = claim.messages[-1]
     if message.job is not None:
-        raise ToolError("A scheduled job makes and changes no jobs: ask the person to.")
+        raise ToolError("A scheduled job cannot create or change jobs: ask the person to do it.")
     if request.action == "list":
         visible_jobs = job_editor.visible(tx, timetable.context, message)
         taint = PRIVATE.union(*(taint_of_text(",".join(job.message.options.get("taint", ())))

@@ -143,7 +143,9 @@ class TurnTimetable:
         from gateway.scheduler.job_editor import JobRequest
 
         if len({message.principal for message in self.claim.messages}) > 1:
-            raise KoreError("several people speak here, and a job is one person's: ask for /cron")
+            raise KoreError(
+                "several people are in this conversation, and a job belongs to one: ask for /cron"
+            )
         job_request = JobRequest(
             action=request.action,
             when=request.when,

@@ -72,7 +72,7 @@ class JobTimer:
             if has_jobs or has_heartbeat:
                 await self._database.transact(self._jobs.set_heartbeat, self._clock())
         except StoreError as exc:
-            log.error("the scheduler begins without what is on record: %s", exc)
+            log.error("the scheduler could not load its state: %s", exc)
             return self._clock()
         return last
 
@@ -93,7 +93,7 @@ class JobTimer:
 
             self.wake(await self._database.transact(fire_due, self._jobs.context, now))
         except StoreError as exc:
-            log.error("jobs wait: %s", exc)
+            log.error("jobs are delayed: %s", exc)
             return self._clock() + _PAUSE_S
         return self._clock()
 

@@ -55,8 +55,8 @@ class ConversationSearch:
         messages = self.claim.messages
         if len({message.principal for message in messages}) > 1:
             raise KoreError(
-                "past conversations are not searched while several people speak: what one of them "
-                "said is not for the others"
+                "past conversations are not searched in a conversation of several people: what one "
+                "of them said is private to them"
             )
         message = messages[-1]
         if message.channel == CONSOLE:

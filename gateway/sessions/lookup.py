@@ -44,6 +44,6 @@ def search_error(words: str, refused: SearchRefused) -> KoreError:
     if refused.reason == "no-words":
         return KoreError(f"found no word in {words!r}, expected words to search for")
     return KoreError(
-        "messages cannot be searched here: this database is sealed (store.encryption_key_env)",
+        "messages cannot be searched: this database is encrypted (store.encryption_key_env)",
         hint="kore sessions list shows the conversations, kore sessions show ID reads one.",
     )

@@ -65,7 +65,7 @@ class Cipher:
             from cryptography.hazmat.primitives.ciphers.aead import AESGCM
         except ImportError as exc:
             raise ConfigError(
-                "store.encryption_key_env is set, and the library that seals texts is missing",
+                "store.encryption_key_env is set, but the encryption library is not installed",
                 hint="pip install 'kore-assistant[encryption]'",
             ) from exc
         self.name = name
@@ -132,7 +132,7 @@ def cipher_of(
     key = _decoded(text)
     if key is None or len(key) != KEY_BYTES:
         raise ConfigError(
-            f"{named_by}: {name} does not hold a key, expected {KEY_BYTES} bytes in "
+            f"{named_by}: {name} is not a valid key, expected {KEY_BYTES} bytes in "
             "base64 or hexadecimal",
             hint=hint,
         )

@@ -32,8 +32,8 @@ class StoreCorrupt(StoreError):
 def seal_broken() -> StoreError:
     """For a stored text that does not open."""
     return StoreError(
-        "a sealed text does not open: it was changed, or put into another row",
-        hint="Put a backup in its place (`kore backup` makes them).",
+        "an encrypted text cannot be decrypted: it was changed or moved to another row",
+        hint="Restore a backup (`kore restore`).",
     )
 
 

@@ -180,9 +180,9 @@ class CompactionService:
         if len(self._failed) > _REMEMBERED:
             self._failed.popitem(last=False)
         if isinstance(error, KoreError):
-            log.warning("session %s could not be summarised: %s", session, error)
+            log.warning("session %s could not be summarized: %s", session, error)
         else:
-            log.error("the summary of session %s broke", session, exc_info=error)
+            log.error("summarizing session %s failed", session, exc_info=error)
 
     async def _compact(self, job: CompactionJob) -> CompactionOutcome | None:
         window = await self.database.transact(windows.load, job.claim.session)

@@ -64,7 +64,7 @@ def earlier(
         return None
     found = subagent_tasks.find(tx, wanted.resume, caller.root_session if caller else claim.session)
     if found is None or found.caller != claim.session:
-        raise ToolError(f"You have sent out no sub-agent of number {wanted.resume[:40]!r}.")
+        raise ToolError(f"There is no sub-agent with the number {wanted.resume[:40]!r}.")
     return found
 
 
@@ -72,13 +72,15 @@ def launch(tx: Transaction, order: SubagentLaunch, now: float) -> SubagentTask:
     """The errand, its session, and the message that asks for it. Raises `ToolError`."""
     claim, caller, wanted = order.claim, order.errand, order.wanted
     if approvals.is_stopping(tx, claim.turn):
-        raise ToolError("Not sent out: the turn is to stop.")
+        raise ToolError("Not started: the turn is being stopped.")
     step, known = subagent_tasks.of_call(tx, claim.turn, order.call.call.id)
     assert known is None, "a turn makes each call once at a time"
     root_session = caller.root_session if caller else claim.session
     working = len(subagent_tasks.running(tx, root_session))
     if working >= RUNNING_MOST:
-        raise ToolError(f"{working} sub-agents work for this conversation already: wait for them.")
+        raise ToolError(
+            f"{working} sub-agents are already running for this conversation: wait for them."
+        )
     lane = caller.lane if caller else claim.messages[-1].session_key
     background = order.definition.background if wanted.background is None else wanted.background
     earlier, above = order.earlier, caller.definition if caller else profile_for(claim.messages[-1])

@@ -83,5 +83,5 @@ async def test_tools_reach_nothing_of_kores_own_even_without_the_boundary_of_the
         async for event in events:
             if isinstance(event, Delivered):
                 break
-    assert event.text.count("off limits") == 4  # type: ignore[union-attr]
+    assert event.text.count("is blocked") == 4  # type: ignore[union-attr]
     assert "anybody may read this" in event.text  # type: ignore[union-attr]

@@ -51,7 +51,7 @@ def read(path: Path, limit_bytes: int) -> bytes:
         if len(data) > limit_bytes:
             size = max(os.fstat(file.fileno()).st_size, len(data))
             raise ToolError(
-                f"{path} has {size:,} bytes; files over {limit_bytes:,} are not opened."
+                f"{path} has {size:,} bytes; the limit for opening files is {limit_bytes:,}."
             )
         return data
 
@@ -65,7 +65,7 @@ def copy(path: Path, target: BinaryIO, limit_bytes: int) -> tuple[int, bytes]:
             size += len(chunk)
             if size > limit_bytes:
                 raise ToolError(
-                    f"{path} is over {limit_bytes // 2**20:,} MB, which is all that can be sent."
+                    f"{path} is over {limit_bytes // 2**20:,} MB, the limit for sending files."
                 )
             target.write(chunk)
         if not size:
@@ -81,8 +81,8 @@ def _readable(path: Path) -> Iterator[BinaryIO]:
             info = os.fstat(file.fileno())
             if info.st_nlink > 1 and not info.st_mode & stat.S_IROTH:
                 raise ToolError(
-                    f"{path} has several names (hard links) and is private; give its content a "
-                    "file of its own to open it."
+                    f"{path} has several names (hard links) and is private; copy its content to a "
+                    "new file to open it."
                 )
             yield file
 
@@ -137,8 +137,8 @@ def append(path: Path, data: bytes) -> None:
         with open(_open_plain_file(path.name, folder, flags), "ab") as file:
             if os.fstat(file.fileno()).st_nlink > 1:
                 raise ToolError(
-                    f"{path} has several names (hard links), and all of them would change; "
-                    "write_file gives it a file of its own."
+                    f"{path} has several names (hard links) that would all change; "
+                    "write_file replaces it with a separate file."
                 )
             file.write(data)
             file.flush()
@@ -154,7 +154,7 @@ def explain_errors(path: Path) -> Iterator[None]:
         raise ToolError(f"{path} does not exist.") from exc
     except OSError as exc:
         if exc.errno in (errno.ELOOP, errno.ENOTDIR):
-            raise ToolError(f"{path} passes through something that is not a folder.") from exc
+            raise ToolError(f"{path} goes through something that is not a folder.") from exc
         text = exc.strerror or type(exc).__name__
         raise ToolError(f"{path} cannot be used: {text.lower()}.") from exc
 

@@ -67,12 +67,12 @@ def _alternatives(pattern: str) -> list[str]:
             head, tail = alternative[: braces.start()], alternative[braces.end() :]
             pending += [f"{head}{choice}{tail}" for choice in braces[1].split(",")]
         if len(pending) + len(patterns) > MOST_ALTERNATIVES:
-            raise ToolError(f"The glob {pattern[:80]!r} stands for too many patterns; split it.")
+            raise ToolError(f"The glob {pattern[:80]!r} expands to too many patterns; split it.")
     return patterns
 
 
 def _parts(pattern: str) -> tuple[str, ...]:
     parts = tuple(part for part in pattern.split("/") if part not in ("", "."))
     if ".." in parts or not parts:
-        raise ToolError(f"The glob {pattern[:80]!r} leads nowhere; give the folder as path.")
+        raise ToolError(f"The glob {pattern[:80]!r} matches nothing; pass the folder as path.")
     return parts if "/" in pattern else ("**", *parts)

@@ -38,11 +38,11 @@ def resolve_in_workspace(
         )
     for folder in KERNEL_FOLDERS:
         if real.is_relative_to(folder) and not root.is_relative_to(folder):
-            raise ToolError(f"{quote_path(path)} is in {folder}, which holds no ordinary files.")
+            raise ToolError(f"{quote_path(path)} is in {folder}, which contains no ordinary files.")
     _refuse_hidden(real.relative_to(root) if real.is_relative_to(root) else real, path)
     for candidate in (real, unresolved):
         if entry := blocked_entry(candidate, root, blocked):
-            raise ToolError(f"{quote_path(path)} is off limits: {entry} is a blocked path.")
+            raise ToolError(f"{quote_path(path)} is blocked: {entry} is in security.blocked_paths.")
     if kind not in ("file", "folder", "nothing"):
         raise ToolError(f"{quote_path(path)} is a {kind}, not an ordinary file or folder.")
     return real
@@ -72,12 +72,12 @@ def _check_spelling(path: str, restrict: bool) -> str:
     if not path:
         raise ToolError("The path is empty; give a path such as notes.md.")
     if "\0" in path:
-        raise ToolError("The path holds a NUL character; give a path without it.")
+        raise ToolError("The path contains a NUL character; remove it.")
     _refuse_hidden(Path(path), path)
     if path == "~" or path.startswith("~/"):
         if restrict:
             raise ToolError(
-                f"{quote_path(path)} is in the home folder; give a path relative to the workspace."
+                f"{quote_path(path)} is in the home folder; use a path relative to the workspace."
             )
         return os.path.expanduser(path)
     return path
@@ -88,7 +88,7 @@ def _refuse_hidden(path: Path, given_path: str) -> None:
     if character := hidden_character(str(path)):
         raise ToolError(
             f"The path {quote_path(given_path)} holds the character {character}, "
-            "which cannot be seen; rename the file to use it."
+            "which is invisible; rename the file to use it."
         )
 
 

@@ -190,7 +190,7 @@ class ProxyConnection:
             remaining_bytes = None if remaining_bytes is None else remaining_bytes - len(data)
             self._usage.bytes += len(data)
             if self._usage.bytes > self._bounds.all_bytes:
-                log.warning("a command has used up the bytes that it may send and receive")
+                log.warning("a command reached its network traffic limit")
                 raise ConnectionError
             await self._send(writer, data)
         if remaining_bytes is None and writer.can_write_eof():
@@ -226,7 +226,7 @@ class ProxyConnection:
         try:
             await usage.record(where, False, f"{refusal} (exec-hosts){more}")
         except KoreError as exc:
-            log.error("%s was refused, which could not be recorded: %s", where, exc)
+            log.error("%s was refused, and the audit log could not be written: %s", where, exc)
         with suppress(OSError):
             await self._say(refusal.status, str(refusal))
 

@@ -108,14 +108,14 @@ def read_url(url: "URL | str") -> "URL":
         port = address.port
     # yarl answers "http://]" with an IndexError.
     except (ValueError, TypeError, LookupError) as exc:
-        raise ToolError("The URL cannot be read; give one like https://example.com/page.") from exc
+        raise ToolError("The URL is invalid; use one like https://example.com/page.") from exc
     if address.scheme not in ("http", "https") or not address.raw_host or not port:
         raise ToolError("Only http and https URLs with a host can be fetched.")
     host = address.raw_host
     if not (host.isascii() and host.isprintable()) or " " in host:
-        raise ToolError("The URL holds a host that is no name; give one like https://example.com/.")
+        raise ToolError("The URL contains an invalid host name; use one like https://example.com/.")
     if address.user is not None or address.password is not None:
-        raise ToolError("The URL holds a user name or password; give it without.")
+        raise ToolError("The URL contains a user name or password; remove it.")
     return address
 
 

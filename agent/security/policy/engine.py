@@ -137,7 +137,7 @@ class RolePolicy:
         try:
             return self._verdicts(request)
         except Exception as exc:  # noqa: BLE001 - whatever it is, it is a refusal that is told
-            log.warning("a call of %s cannot be judged: %s", request.tool, exc)
+            log.warning("policy failed for a call of %s: %s", request.tool, exc)
             return [_deny("unjudged", why=f"{type(exc).__name__}: {exc}")]
 
     def _verdicts(self, request: ToolRequest) -> list[Decision]:

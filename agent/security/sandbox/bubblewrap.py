@@ -243,7 +243,9 @@ class Bubblewrap:
         try:
             return stack.enter_context(cgroup.with_process_limit(self.groups, bounds))
         except OSError as exc:
-            raise ToolError("No control group could be made to bound the command.") from exc
+            raise ToolError(
+                "The control group that limits the command could not be created."
+            ) from exc
 
 
 @dataclass(slots=True)

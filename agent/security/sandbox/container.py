@@ -43,7 +43,7 @@ class ContainerSandbox:
         if job.way_out is not None:
             raise ToolError(load_prompt("sandbox/no_way_out"))
         if ":" in str(job.workspace) or ":" in str(job.folder):
-            raise ToolError("A container cannot work in a folder with a colon in its name.")
+            raise ToolError("A container cannot use a folder with a colon in its name.")
         if os.path.realpath(job.workspace) == "/":
             raise ToolError("The whole file system cannot be a workspace; choose a folder.")
         name = f"kore-exec-{secrets.token_hex(6)}"

@@ -79,7 +79,7 @@ def _options(question: Mapping[str, Any]) -> list[str]:
 def _line(text: str) -> str:
     line = " ".join(text.split())
     if not line:
-        raise ToolError("A question or an option is empty; write what the person shall read.")
+        raise ToolError("A question or an option is empty; write what the person should read.")
     if len(line) > TEXT_LIMIT_CHARS:
         raise ToolError(
             f"A question or an option has {len(line):,} characters; "

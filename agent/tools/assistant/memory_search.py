@@ -46,7 +46,7 @@ class MemorySearch:
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
         words = list(dict.fromkeys(_WORD.findall(_plain(args["query"]))))
         if not words:
-            raise ToolError("There is no word in the query; say what to look for.")
+            raise ToolError("The query contains no words; say what to look for.")
         most = min(max(1, int(args.get("count", SHOWN))), MOST)
         hits = await file_io.in_thread(lambda: self._search_files(words, most, call))
         note = ""

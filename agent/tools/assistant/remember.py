@@ -66,7 +66,7 @@ def _add(path: Path, text: str, call: CallContext) -> bool:
         if len(new_text) > FILE_LIMIT_CHARS:
             raise ToolError(
                 f"The memory is full ({FILE_LIMIT_CHARS:,} characters in {path.name}); "
-                "tidy it up first."
+                "clean it up first."
             )
         data = Document(new_text, old.form).encode()
         # A line that a person was asked about brings no mark, and takes none off.
@@ -83,6 +83,6 @@ def _read_memory(path: Path) -> Document:
         # The prompt reads memories as UTF-8: what was added otherwise would be read back torn.
         raise ToolError(
             f"{path.name} is in {document.form.encoding}, but memories are read as UTF-8; nothing "
-            "was added. Have it saved as UTF-8 first."
+            "was added. Save it as UTF-8 first."
         )
     return document

@@ -41,7 +41,7 @@ class ScheduleTool:
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
         request = _parse_request(args)
         if call.schedule is None:
-            raise ToolError("Nothing can be scheduled from here: nobody keeps a timetable.")
+            raise ToolError("Nothing can be scheduled here: there is no scheduler.")
         try:
             return await call.schedule(request, call)
         except ToolError:

@@ -66,13 +66,15 @@ class SendFile:
         if not 0 < len(args["paths"]) <= MOST:
             raise ToolError(f"Give 1 to {MOST} paths; found {len(args['paths'])}.")
         if len(args.get("caption") or "") > CAPTION_CHARS:
-            raise ToolError(f"A caption has {CAPTION_CHARS:,} characters at most; say the rest.")
+            raise ToolError(
+                f"A caption has {CAPTION_CHARS:,} characters at most; put the rest in your reply."
+            )
         root = call.workspace.resolve()
         files = []
         for name in args["paths"]:
             path = self._scope.find(name, call)
             if not all(in_paths(path, root, scope) for scope in call.paths):
-                raise ToolError(f"{name} is not among the files that may be shown here.")
+                raise ToolError(f"{name} is not a file that can be shown here.")
             kind = file_io.kind(path)
             if kind != "file":
                 raise ToolError(

@@ -45,14 +45,14 @@ class SubagentTool:
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
         """Raises `Unanswered` when the result comes later and the call is to be made again."""
         if call.spawn is None:
-            raise ToolError("Sub-agents cannot be sent out from here: do the work yourself.")
+            raise ToolError("Sub-agents are not available here: do the work yourself.")
         prompt = args["prompt"].strip()
         if not prompt:
-            raise ToolError("The prompt is empty: say all that the sub-agent needs to know.")
+            raise ToolError("The prompt is empty: include everything the sub-agent needs to know.")
         if len(prompt) > PROMPT_LIMIT_CHARS:
             raise ToolError(
                 f"The prompt has {len(prompt):,} characters; keep it under "
-                f"{PROMPT_LIMIT_CHARS:,}, and name files instead of quoting them."
+                f"{PROMPT_LIMIT_CHARS:,}, and name files instead of pasting them."
             )
         title = " ".join(args["description"].split()) or " ".join(prompt.split())
         resume = str(args.get("resume") or "").strip().removeprefix("#")

@@ -89,7 +89,7 @@ def _apply_edits(path: Path, edits: Sequence[Edit]) -> tuple[Document, Document]
             failure.untrusted = is_marked(path)
             raise failure from exc
     if text == before.text:
-        raise ToolError(f"The edit leaves {path} as it is; nothing was written.")
+        raise ToolError(f"The edit does not change {path}; nothing was written.")
     check_edit_allowed(path, before.text, text)
     return before, replace(before, text=text)
 

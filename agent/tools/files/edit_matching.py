@@ -53,7 +53,7 @@ def apply(text: str, edit: Edit, name: str) -> str:
     """`text` with the edit made. `name` is the file's, for the ToolError when it cannot be."""
     old, new = edit.old.replace("\r\n", "\n"), edit.new.replace("\r\n", "\n")
     if not old:
-        raise ToolError("old_string is empty; to make a file or replace all of it use write_file.")
+        raise ToolError("old_string is empty; use write_file to create or replace a whole file.")
     if old == new:
         raise ToolError("old_string and new_string are the same; nothing would change.")
     plain = text.replace("\r\n", "\n")

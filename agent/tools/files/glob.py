@@ -50,7 +50,7 @@ class Glob:
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
         folder = self._scope.find(args.get("path") or ".", call)
         if await file_io.in_thread(lambda: file_io.kind(folder)) != "folder":
-            raise ToolError(f"{folder} is no folder; give the folder to search as path.")
+            raise ToolError(f"{folder} is not a folder; pass the folder to search as path.")
         glob = FilePattern(inside(args["pattern"], folder))
         sight = VisibleFiles(self._scope, call, folder)
         seeker = SearchBackend(folder, sight.root, self._program and ripgrep(sight.root))

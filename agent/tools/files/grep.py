@@ -183,7 +183,7 @@ def _parse_options(args: Mapping[str, Any], folder: Path, name: str) -> _GrepOpt
     if not 0 < len(pattern) <= PATTERN_LIMIT_CHARS:
         raise ToolError(f"A pattern has 1 to {PATTERN_LIMIT_CHARS:,} characters.")
     if _LINE_END.search(_OTHER_THAN.sub("", pattern)):
-        raise ToolError("A pattern is looked for within a line; leave line ends out of it.")
+        raise ToolError("A pattern matches within one line; remove the line breaks.")
     most = min(max(1, int(args.get("head_limit", LINES_SHOWN))), MOST)
     context = min(max(0, int(args.get("context", 0))), MOST_CONTEXT)
     glob = args.get("glob")

@@ -89,7 +89,7 @@ def _reversal(scope: WorkspaceScope, call: CallContext) -> "tuple[Reversal, Any]
 
     changes = call.changes.changes
     if changes is None:
-        raise ToolError("Changes of files are not recorded here, so nothing can be undone.")
+        raise ToolError("File changes are not recorded here, so nothing can be undone.")
     return Reversal(changes, call.session, change_check(scope, call)), changes.blobs
 
 
@@ -104,7 +104,7 @@ def change_check(scope: WorkspaceScope, call: CallContext) -> Any:
         if path.is_symlink() and not is_closed(path):
             path = path.parent
         if scope.find(str(path), call) != path:
-            raise ToolError(f"{path} leads through a link.")
+            raise ToolError(f"{path} goes through a symbolic link.")
 
     return check
 

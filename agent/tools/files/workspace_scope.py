@@ -59,11 +59,11 @@ class WorkspaceScope:
             blocked=self.settings.blocked_paths,
         )
         if self._kores_own()(real):
-            raise ToolError(f"{quote_path(path)} is off limits: it is part of Kore itself.")
+            raise ToolError(f"{quote_path(path)} is blocked: it is part of Kore itself.")
         if _privacy_test(call)(real):
-            raise ToolError(f"{quote_path(path)} belongs to somebody else and cannot be used here.")
+            raise ToolError(f"{quote_path(path)} belongs to someone else and cannot be used here.")
         if not call.owner and _is_own(real, call.workspace.resolve()):
-            raise ToolError(f"{quote_path(path)} is off limits: only the owner uses this folder.")
+            raise ToolError(f"{quote_path(path)} is blocked: only the owner can use this folder.")
         return real
 
     def memory(self, call: CallContext) -> Path:
@@ -74,7 +74,7 @@ class WorkspaceScope:
         )
         linked = real != home.resolve() / call.memory.absolute().relative_to(home)
         if self._kores_own()(real) or (linked and not call.owner):
-            raise ToolError("The memory file is a link to something else and cannot be used.")
+            raise ToolError("The memory file is a symbolic link and cannot be used.")
         return real
 
     def hidden_test(self, call: CallContext) -> Callable[[Path, "os.DirEntry[str]"], bool]:

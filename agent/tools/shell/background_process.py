@@ -181,10 +181,10 @@ class BackgroundProcess:
         except TimeoutError:
             written_bytes = len(text) - len(unwritten)
             raise ToolError(
-                f"It took {written_bytes} of {len(text)} bytes and reads no further."
+                f"It took {written_bytes} of {len(text)} bytes and stopped reading."
             ) from None
         if unwritten:
-            raise ToolError("It takes no more input.")
+            raise ToolError("The process no longer accepts input.")
         if last:
             self._close_input()
 

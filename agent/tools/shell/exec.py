@@ -213,7 +213,7 @@ def _command(args: Mapping[str, Any]) -> str:
     if not command.strip():
         raise ToolError("The command is empty.")
     if "\0" in command:
-        raise ToolError("The command holds a NUL character; give it without.")
+        raise ToolError("The command contains a NUL character; remove it.")
     try:
         command.encode()
     except UnicodeEncodeError as exc:

@@ -42,7 +42,9 @@ class ProcessRegistry:
         if number in processes:
             return processes[number]
         numbers = f"there are {', '.join(map(str, processes))}" if processes else "there are none"
-        raise ToolError(f"There is no process {number} here; {numbers}. A restart ends them all.")
+        raise ToolError(
+            f"There is no process {number} here; {numbers}. A restart stops all processes."
+        )
 
     async def start(self, session: str, origin: ProcessOrigin, work: Work) -> BackgroundProcess:
         """Begin; returns when it has ended or has been seen to run. Raises `ToolError`."""
@@ -119,9 +121,11 @@ class ProcessRegistry:
         """Forget what ended first. Raises `ToolError` when too many run."""
         own = self._by_session.get(session, {})
         if sum(each.ended is None for each in own.values()) >= PER_SESSION:
-            raise ToolError(f"{PER_SESSION} processes run here, which is the limit; kill one.")
+            raise ToolError(
+                f"{PER_SESSION} processes are running here, which is the limit; kill one first."
+            )
         if self.running >= AT_ONCE:
-            raise ToolError(f"{AT_ONCE} processes run in the background, which is the limit.")
+            raise ToolError(f"{AT_ONCE} background processes are running, which is the limit.")
         while len(own) >= PER_SESSION:
             del own[next(number for number, each in own.items() if each.ended is not None)]
         while len(self._all()) >= AT_ONCE:

@@ -358,7 +358,7 @@ class SandboxedCommands:
     def _job(self, line: CommandLine, proxy: "EgressProxy | None") -> SandboxCommand:
         workspace = line.call.workspace.resolve()
         if self.confines and not line.folder.is_relative_to(workspace):
-            raise ToolError(f"Commands run inside the workspace only: {workspace}.")
+            raise ToolError(f"Commands can only run inside the workspace: {workspace}.")
         covered = (
             mount_restrictions(self._settings, line.call) if self.confines else MountRestrictions()
         )

@@ -112,7 +112,7 @@ class WebFetch:
                         return await _read_page(response, target)
                     following = target.url.join(_location(where))
                 target = await resolve_public(following, self._allow)
-        raise ToolError(f"{url} leads on more than {MAX_REDIRECTS} times.")
+        raise ToolError(f"{url} redirects more than {MAX_REDIRECTS} times.")
 
 
 async def _get(session: "ClientSession", target: ResolvedUrl) -> "ClientResponse":
@@ -163,7 +163,7 @@ async def _read_page(response: "ClientResponse", target: ResolvedUrl) -> _Page:
             break
     is_cut = len(data) > limit
     if is_cut and kind == PDF:
-        raise ToolError(f"{url} is a PDF of more than {limit:,} bytes, which is not read.")
+        raise ToolError(f"{url} is a PDF of more than {limit:,} bytes, which is too large to read.")
     return _Page(url, kind, response.charset, bytes(data[:limit]), is_cut)
 
 
@@ -184,7 +184,7 @@ async def _text(page: _Page) -> str:
         async with asyncio.timeout(DEADLINE_S):
             return await asyncio.to_thread(work)
     except TimeoutError as exc:
-        raise ToolError(f"{page.url} takes too long to read.") from exc
+        raise ToolError(f"{page.url} took too long to convert.") from exc
 
 
 def _location(where: str) -> Any:
@@ -193,7 +193,7 @@ def _location(where: str) -> Any:
     try:
         return URL(where)
     except (ValueError, LookupError) as exc:
-        raise ToolError("The page leads on to something that is no address.") from exc
+        raise ToolError("The page redirects to an invalid address.") from exc
 
 
 def _reason(exc: Exception) -> str:

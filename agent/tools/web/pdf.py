@@ -36,7 +36,7 @@ async def pdf_text(data: bytes) -> str:
             await asyncio.shield(process.wait())
     if process.returncode:
         reason = errors.decode("utf-8", "replace").strip().split("\n")[-1][:200]
-        raise ToolError(f"The PDF could not be read: {reason or 'its reader gave up'}.")
+        raise ToolError(f"The PDF could not be read: {reason or 'the reader crashed'}.")
     return out.decode("utf-8", "replace")
 
 

@@ -131,7 +131,7 @@ class WebSearch:
                 return ToolResult(f"{head}\n\n{text}", for_user=f"{len(hits)} results for {query}")
         if len(failures) < len(self._engines):
             return ToolResult(f"Nothing was found for {query!r}.")
-        raise ToolError(f"The web search did not work ({'; '.join(failures)}).")
+        raise ToolError(f"The web search failed ({'; '.join(failures)}).")
 
     async def _ask(self, engine: SearchEngine, query: str, count: int) -> Sequence[SearchResult]:
         try:

@@ -74,7 +74,7 @@ def open_progress(home: DataDir, folder: Path) -> Iterator[ProgressFile]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise ConfigError(
-                f"long work goes on in {folder} already",
+                f"a long task is already running in {folder}",
                 hint="wait for it, or interrupt the other command",
             ) from None
         yield ProgressFile(home.long_work / f"{name}.json")

@@ -35,7 +35,7 @@ def project_of(
         if not file.is_file():
             raise ConfigError(f"--file {file}: no such file")
         if blocked_entry(file, Path(file.anchor), settings.security.blocked_paths):
-            raise ConfigError(f"--file {file}: security.blocked_paths keeps it from the model")
+            raise ConfigError(f"--file {file}: it is in security.blocked_paths")
     root = folder if "cwd" in options else None
     return _project(root, files, settings)
 

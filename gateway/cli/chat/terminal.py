@@ -30,7 +30,7 @@ async def connected_service(
         used = str((await service.status()).get("sandbox", ""))
         if required not in ("auto", "none") and used != required:
             raise ConfigError(
-                f"sandbox {required}: Kore is running already, and its commands run in {used}",
+                f"sandbox {required}: Kore is already running, and its commands run in {used}",
                 hint="stop it, or set security.sandbox and start it again",
             )
         yield service

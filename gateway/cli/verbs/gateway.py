@@ -154,7 +154,7 @@ async def _announce(service: "Service") -> None:
     facts = await service.status()
     channels = ", ".join(facts["channels"]) or "none (telegram.enabled is false)"
     log.info(
-        "Kore %s is running: model %s, channels %s; Ctrl-C stops it",
+        "Kore %s is running: model %s, channels %s; press Ctrl-C to stop",
         facts["version"],
         facts["model"],
         channels,

@@ -211,10 +211,10 @@ class AuditLog:
         """Somebody may have moved or cut the file: go on in one that is there; the chain tells."""
         info = os.fstat(self._file)
         if not _is_at(info, self._folder / CURRENT):
-            log.error("audit: the file was taken away while it was written")
+            log.error("audit: the file was removed while in use")
             self._use_current()
         elif info.st_size != self._head.size:
-            log.error("audit: the file was changed by somebody else while it was written")
+            log.error("audit: the file was changed by another program while in use")
             self._head = replace(self._head, size=info.st_size)
 
     def _use_current(self) -> None:

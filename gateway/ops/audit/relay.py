@@ -30,4 +30,4 @@ class AuditRelay:
                     await self._audit.record(note.entry())
                     await self._database.transact(audit_outbox.forget, number)
             except KoreError as exc:
-                log.error("notes for the audit log wait: %s", exc)
+                log.error("audit entries are delayed: %s", exc)

@@ -151,7 +151,7 @@ def _read(file: Path) -> EvalCase:
     if data is None:
         raise ConfigError(
             f"there is no file or folder {str(file)!r} here",
-            hint="Name a file or a folder of cases; docs/evaluation.md says how one is written.",
+            hint="Name a case file or a folder of cases; docs/evaluation.md describes the format.",
         )
     try:
         return EvalCase.model_validate(data)

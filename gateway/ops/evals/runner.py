@@ -68,7 +68,7 @@ class EvalRunner:
             name = agent.models.default
             if name == OFFLINE and OFFLINE not in (self.model, self.settings.agent.model):
                 raise ConfigError(
-                    "there is no model to try: none is configured, and no key was found",
+                    "no model to evaluate: none is configured, and no API key was found",
                     hint="Set a key such as OPENAI_API_KEY, name a model with --model, or let the "
                     "cases' own scripts reply with --scripted.",
                 )

@@ -46,7 +46,7 @@ def read_back(path: Path) -> BackupSummary:
                 raise StoreError(f"{path} is damaged: {verdict}")
             tables = {name for (name,) in copy.execute("SELECT name FROM sqlite_schema")}
             if "inbox" not in tables:
-                raise StoreError(f"{path} is no database of Kore's")
+                raise StoreError(f"{path} is not a Kore database")
             version = copy.execute("PRAGMA user_version").fetchone()[0]
             counts = {
                 name: copy.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
@@ -56,7 +56,7 @@ def read_back(path: Path) -> BackupSummary:
                 copy.execute("SELECT 1 FROM meta WHERE name = 'cipher'").fetchone()
             )
     except sqlite3.Error as exc:
-        raise StoreError(f"{path} is no whole database: {exc}") from exc
+        raise StoreError(f"{path} is not a complete database: {exc}") from exc
     if version > max(scripts()):
         raise StoreError(
             f"{path} was made by a newer Kore (schema {version})", hint="Install the newer version."
@@ -104,7 +104,7 @@ def put_in_place(copy: Path, path: Path) -> Path | None:
         fresh.replace(path)
         _sync(path.parent)
     except (OSError, sqlite3.Error) as exc:
-        raise StoreError(f"the database could not be put in place: {exc}") from exc
+        raise StoreError(f"the database could not be replaced: {exc}") from exc
     finally:
         with suppress(OSError):
             fresh.unlink(missing_ok=True)
@@ -120,7 +120,7 @@ def discard_unfinished(path: Path, home: Path, workspace: Path) -> None:
         halves.pop().rename(workspace)
     for folder in (*home.glob(".restore-*"), *halves):
         if not remove_folder(folder):
-            log.warning("%s is left of a restore that was killed, and cannot be removed", folder)
+            log.warning("%s is left over from an interrupted restore and cannot be removed", folder)
     for end in ("", "-wal", "-shm", "-journal"):
         path.with_name(f"{path.name}.restore{end}").unlink(missing_ok=True)
 

@@ -245,7 +245,7 @@ def _rewrite(connection: sqlite3.Connection) -> None:
         connection.execute("PRAGMA temp_store_directory=''")
         active_channels.install(tx, channels, modes)
     if busy:
-        raise StoreError("the log beside the database could not be emptied")
+        raise StoreError("the write-ahead log could not be emptied")
 
 
 def _resolve(jobs: list[_Work]) -> None:
@@ -278,7 +278,7 @@ def connect(path: Path, *, check: bool = False, cipher: Cipher | None = None) ->
         if "locked" in str(exc):
             raise StoreError(
                 f"the database {path} is in use by another program",
-                hint="Close what has it open, such as a database browser or a copy that is made.",
+                hint="Close it, for example a database browser or a backup tool.",
             ) from exc
         raise StoreError(f"cannot open the database {path}: {exc}", hint=RESTORE) from exc
     except sqlite3.DatabaseError as exc:

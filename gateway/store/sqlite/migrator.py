@@ -83,8 +83,8 @@ def keep_copy(connection: sqlite3.Connection, path: Path) -> Path:
         with suppress(OSError):
             part.unlink(missing_ok=True)
         raise StoreError(
-            f"the database {path} must be upgraded, and no copy of it could be made first: {exc}",
-            hint="Make room, or free the folder for writing; nothing was changed.",
+            f"the database {path} must be upgraded, but it could not be copied first: {exc}",
+            hint="Free disk space or make the folder writable; nothing was changed.",
         ) from exc
     return target
 

@@ -19,19 +19,19 @@ def check_key(connection: Connection, path: Path, cipher: Cipher | None) -> None
     if mark is None:
         if cipher is not None and not _is_empty(connection):
             raise StoreError(
-                f"the database {path} was made without a key, and store.encryption_key_env names "
+                f"the database {path} is not encrypted, but store.encryption_key_env names "
                 f"{cipher.name}",
-                hint="Seal it with that key: kore store rekey. Or take the setting out.",
+                hint="Encrypt it with that key (kore store rekey), or remove the setting.",
             )
     elif cipher is None:
         raise StoreError(
-            f"the database {path} is sealed, and store.encryption_key_env names no key",
-            hint="Set it, or open it for good: kore store rekey --plain --from NAME_OF_VARIABLE.",
+            f"the database {path} is encrypted, and store.encryption_key_env names no key",
+            hint="Set it, or decrypt the database: kore store rekey --plain --from VARIABLE.",
         )
     elif not _fits(cipher, mark):
         raise StoreError(
-            f"the database {path} is sealed with another key than {cipher.name} holds",
-            hint="Give the key that it was sealed with; `kore store rekey` changes it.",
+            f"the database {path} is encrypted with another key than the one in {cipher.name}",
+            hint="Set the key that it was encrypted with; `kore store rekey` changes it.",
         )
 
 

@@ -80,7 +80,7 @@ async def test_an_instance_without_anything_else_is_a_model() -> None:
 
 
 async def test_a_provider_that_is_there_already_cannot_be_registered() -> None:
-    with pytest.raises(ConfigError, match="expected its class"):
+    with pytest.raises(ConfigError, match="expected a class"):
         kore.register_provider("mine", Least())  # type: ignore[arg-type]
 
 

@@ -67,9 +67,9 @@ async def test_it_goes_on_by_its_number_in_the_same_session(tmp_path: Path) -> N
     again = await agent.run(task("two", resume="1"), session="s")
     assert "number 2" in again.text
     other = await agent.run(task("three", resume="1"), session="other")
-    assert "no sub-agent of number" in other.text
+    assert "no sub-agent with the number" in other.text
     none = await agent.run(task("four", resume="9" * 5_000), session="s")
-    assert "no sub-agent of number" in none.text
+    assert "no sub-agent with the number" in none.text
 
 
 @pytest.mark.parametrize(("mode", "made"), [("plan", False), ("auto", True)])
@@ -99,7 +99,7 @@ async def test_depth_has_a_limit(tmp_path: Path) -> None:
     assert "deepest" in result.text
     none = AgentSettings(subagents=SubagentLimits(max_depth=0))
     assert (
-        "cannot be sent out"
+        "are not available here"
         in (
             await Agent(EchoProvider(), workspace=tmp_path, settings=none).run(task("x", "general"))
         ).text
@@ -172,7 +172,7 @@ async def test_who_speaks_does_no_more_than_its_mode_and_neither_does_who_it_sen
 
 
 def test_an_agent_that_nobody_knows_is_refused_at_once(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no agent 'nobody'; there are explore, general, review"):
+    with pytest.raises(ConfigError, match="no agent 'nobody'; available: explore, general, review"):
         Agent(EchoProvider(), workspace=tmp_path, agent="nobody")
 
 

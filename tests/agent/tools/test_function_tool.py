@@ -380,7 +380,7 @@ async def test_what_a_function_raises_is_told_and_the_turn_goes_on(tmp_path: Pat
     _, result = await played(agent, task(agent))
     told = results(result.messages)
     assert told[0].startswith("divide failed: ZeroDivisionError")
-    assert "ended early" in told[1]
+    assert "StopIteration" in told[1]
     assert told[2:4] == ["Not on Sundays.", "1.5"]
     assert "divide needs the argument 'b'" in told[4]
     assert result.text == "done"

@@ -292,7 +292,7 @@ async def test_other_peoples_files_are_not_shown(
     assert list(found(result)) == ["memory/telegram/7/MEMORY.md"]
     names = (await glob(guest, program, pattern="*.md")).for_model
     assert names == "memory/telegram/7/MEMORY.md"
-    with pytest.raises(ToolError, match="somebody else"):
+    with pytest.raises(ToolError, match="someone else"):
         await grep(guest, program, pattern="private", path="USER.md")
     assert (await glob(guest, program, pattern=".kore/**")).for_model.startswith("No file")
 
@@ -415,7 +415,7 @@ async def test_a_glob_that_means_nothing_is_explained(
 async def test_a_folder_that_is_none_is_refused(
     call: CallContext, tree: Path, program: str | None
 ) -> None:
-    with pytest.raises(ToolError, match="no folder"):
+    with pytest.raises(ToolError, match="is not a folder"):
         await glob(call, program, pattern="*", path="a.txt")
     with pytest.raises(ToolError, match="does not exist"):
         await grep(call, program, pattern="x", path="nowhere")

@@ -93,7 +93,7 @@ def test_the_last_good_file_stays_in_force_and_the_log_says_so_once(
         with pytest.raises(ConfigError, match="第 1 行"):
             RoleRegistry(PolicySettings(file))
     assert len(caplog.records) == 1
-    assert "last good policy" in caplog.text
+    assert "last valid policy" in caplog.text
     assert "line 1: " in caplog.text
     assert "line 1: roles.helper" in caplog.text
 

@@ -92,4 +92,4 @@ async def test_the_menu_offers_the_commands(gateway: GatewayProcess) -> None:
 
 
 async def test_a_bot_for_everybody_is_warned_of(gateway: GatewayProcess) -> None:
-    assert 'allow_from is ["*"]: everybody may use this bot' in gateway.output()
+    assert 'allow_from is ["*"]: anyone can use this bot' in gateway.output()

@@ -41,7 +41,7 @@ async def test_a_full_disk_stops_the_intake_until_there_is_room(
         filler.write_bytes(bytes(10 * 2**20))
         confirmed = bot_api.confirmed_offset
         await bot_api.user_says(7, "meanwhile")
-        await gateway.until(lambda: "taking in nothing" in gateway.written())
+        await gateway.until(lambda: "not accepting messages" in gateway.written())
         assert bot_api.confirmed_offset == confirmed
         assert len(bot_api.pending_updates) == 1
         filler.unlink()
@@ -70,7 +70,7 @@ async def test_a_log_that_cannot_be_written_costs_no_answer(alone: GatewayProces
     alone.configure({"logging": {"file": "/dev/full"}})
     async with alone:
         assert await alone.told(7, "hi") == ["echo: hi"]
-        assert "everybody may use this bot" in alone.output()
+        assert "anyone can use this bot" in alone.output()
 
 
 def _fill(file: Path) -> None:

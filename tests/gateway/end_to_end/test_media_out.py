@@ -117,8 +117,8 @@ class TestRunning:
         ("path", "why"),
         [
             ("missing.txt", "does not exist"),
-            ("memory", "belongs to somebody else"),
-            ("USER.md", "belongs to somebody else"),
+            ("memory", "belongs to someone else"),
+            ("USER.md", "belongs to someone else"),
             (".env", "blocked"),
             ("/etc/passwd", "outside"),
             ("empty.txt", "is empty"),

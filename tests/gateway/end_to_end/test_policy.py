@@ -36,7 +36,7 @@ async def test_a_changed_policy_file_holds_for_the_next_message(alone: GatewayPr
         policy.write_text("roles: {general: {tools: {write_fil: {}}}}")
         alone.model.script(calls("write_file", path="new.txt", content="x"), "No.")
         assert (await alone.told(77, "again"))[-1] == "No."
-        assert "the last good policy holds: " in alone.written()
+        assert "still using the last valid policy: " in alone.written()
         assert 'did you mean "write_file"?' in alone.written()
 
         policy.write_text("roles: {general: {tools: {write_file: {}}}}")

@@ -72,7 +72,7 @@ async def test_what_does_not_fit_is_one_sentence_and_plain_is_a_way_back(
     for verb in ("gateway", "sessions"):
         refused = await gateway.kore(verb, *(["list"] if verb == "sessions" else []))
         assert refused.code == 1
-        assert "was made without a key" in refused.err
+        assert "is not encrypted" in refused.err
         assert "kore store rekey" in refused.err
     gateway.seal_with("NO_KEY")
     missing = await gateway.kore("gateway")

@@ -50,10 +50,12 @@ async def in_front(gateway: GatewayProcess) -> AsyncIterator[Proxy]:
 
 async def begin(gateway: GatewayProcess, proxy: Proxy) -> None:
     """Start it, and tell the proxy where it is."""
-    known = gateway.output().count("webhooks are taken at")
+    known = gateway.output().count("listening for webhooks at")
     await gateway.launch()
-    await gateway.until(lambda: gateway.output().count("webhooks are taken at") > known)
-    found = re.findall(r"webhooks are taken at (http://[0-9.:]+)/telegram/123456", gateway.output())
+    await gateway.until(lambda: gateway.output().count("listening for webhooks at") > known)
+    found = re.findall(
+        r"listening for webhooks at (http://[0-9.:]+)/telegram/123456", gateway.output()
+    )
     proxy.target = found[-1]
 
 

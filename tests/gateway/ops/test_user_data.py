@@ -90,7 +90,7 @@ async def test_an_export_that_finds_no_room_leaves_no_half_file(tmp_path: Path) 
         sys.dont_write_bytecode = True
         resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
         try:
-            with pytest.raises(KoreError, match="nothing was kept"):
+            with pytest.raises(KoreError, match="nothing was exported"):
                 await user_data.export("chat:71", target)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, before)

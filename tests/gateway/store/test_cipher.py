@@ -118,7 +118,7 @@ async def test_a_changed_row_is_a_clear_sentence(tmp_path: Path) -> None:
     try:
         claim, _ = await database.transact(_fill)
         await database.transact(lambda c: c.run("UPDATE message SET content = 'x'"))
-        with pytest.raises(StoreError, match="it was changed, or put into another row"):
+        with pytest.raises(StoreError, match="it was changed or moved to another row"):
             await database.transact(sessions.load_all, claim.session)
     finally:
         await database.close()
@@ -136,9 +136,9 @@ def test_the_same_text_is_never_sealed_the_same_way() -> None:
 @pytest.mark.parametrize(
     ("made", "opened", "sentence"),
     [
-        (KEY, OTHER, "sealed with another key than KORE_STORE_KEY holds"),
-        (KEY, None, "is sealed, and store.encryption_key_env names no key"),
-        (None, KEY, "was made without a key"),
+        (KEY, OTHER, "encrypted with another key than the one in KORE_STORE_KEY"),
+        (KEY, None, "is encrypted, and store.encryption_key_env names no key"),
+        (None, KEY, "is not encrypted"),
     ],
     # The keys are other ones in each process of a test run.
     ids=["another key", "no key", "a key too many"],

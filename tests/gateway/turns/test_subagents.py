@@ -196,7 +196,7 @@ async def test_what_a_folder_brings_begins_as_a_strangers_word(tmp_path: Path) -
 async def test_an_unknown_agent_is_an_answer_with_those_that_there_are(tmp_path: Path) -> None:
     async with running(tmp_path, EchoProvider()) as parts:
         await parts.bus.submit(console_message(task("hello", "nobody")))
-        assert "there are explore, general, review" in (await answered(parts))[0]
+        assert "available: explore, general, review" in (await answered(parts))[0]
 
 
 async def test_a_sub_agent_sends_out_none_at_the_usual_depth(tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ async def test_nobody_goes_on_with_an_errand_of_another_conversation(tmp_path: P
         await parts.bus.submit(console_message(task("first")))
         await answered(parts)
         await parts.bus.submit(console_message(task("mine now", resume="1"), chat="main-2"))
-        assert "no sub-agent of number" in (await answered(parts, 2))[1]
+        assert "no sub-agent with the number" in (await answered(parts, 2))[1]
 
 
 async def test_the_background_returns_at_once_and_tells_once(tmp_path: Path) -> None:
@@ -255,7 +255,7 @@ async def test_what_a_sub_agent_was_told_to_do_is_not_replayed(tmp_path: Path) -
         await parts.bus.submit(console_message(task("hello")))
         await answered(parts)
         ((seq,),) = await parts.stored("inbox", "seq", event_id="task:1")
-        with pytest.raises(KoreError, match="nobody would hear of it") as refused:
+        with pytest.raises(KoreError, match="its result would reach nobody") as refused:
             await parts.service.replay(seq)
         assert str(refused.value.hint).endswith("kore replay 1")
         await parts.service.replay(1)
@@ -270,7 +270,7 @@ async def test_no_replay_is_offered_that_would_be_refused(tmp_path: Path) -> Non
     async with running(tmp_path, EchoProvider()) as parts:
         await parts.bus.submit(console_message(task("hello"), chat="once-1"))
         await answered(parts)
-        with pytest.raises(KoreError, match="nobody would hear of it") as refused:
+        with pytest.raises(KoreError, match="its result would reach nobody") as refused:
             await parts.service.replay(2)
         assert "kore replay" not in str(refused.value.hint)
 

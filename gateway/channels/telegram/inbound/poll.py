@@ -203,7 +203,7 @@ class Poller:
         if refusal.code in (401, 404):
             await self._wait_for_the_owner(refusal)
         elif refusal.code == 409 and "webhook" in refusal.description.lower():
-            _log.warning("telegram: a webhook was set for this bot; it is removed to poll instead")
+            _log.warning("telegram: a webhook was set for this bot; removing it to use polling")
             await self._remove_webhook()
         elif refusal.code == 409:
             self._note_trouble(

@@ -78,11 +78,11 @@ async def test_what_cannot_be_searched_is_said_beside_the_rest(
     call: CallContext, memory: Path
 ) -> None:
     async def recall(words: str, most: int) -> Sequence[MemoryHit]:
-        raise KoreError("messages cannot be searched here")
+        raise KoreError("messages cannot be searched")
 
     told = await found(replace(call, recall=recall), "five")
     assert "tea at five" in told
-    assert told.endswith("(messages cannot be searched here)")
+    assert told.endswith("(messages cannot be searched)")
 
 
 async def test_a_marked_memory_brings_strangers_words(call: CallContext, memory: Path) -> None:

@@ -87,7 +87,7 @@ async def test_unreadable_things_are_explained(call: CallContext, workspace: Pat
     (workspace / "bin").write_bytes(b"\x7fELF\0\0")
     (workspace / "empty").write_bytes(b"")
     os.truncate(_touched(workspace / "huge"), 30_000_000)
-    for path, why in [("bin", "binary"), ("none", "not exist"), (".", "folder"), ("huge", "over")]:
+    for path, why in [("bin", "binary"), ("none", "not exist"), (".", "folder"), ("huge", "limit")]:
         with pytest.raises(ToolError, match=why):
             await read(call, path)
     with pytest.raises(ToolError, match="not a folder"):
@@ -184,7 +184,7 @@ async def test_what_others_told_is_hidden_from_a_guest(
         "USER.md",
         "./memory/../USER.md",
     ):
-        with pytest.raises(ToolError, match="somebody else"):
+        with pytest.raises(ToolError, match="someone else"):
             await read(guest, path)
         assert await read(call, path)
     assert "secret" in await read(guest, "memory/telegram/7/MEMORY.md")
@@ -201,7 +201,7 @@ async def test_what_others_told_is_hidden_in_any_spelling(
     (workspace / "Memory" / "telegram" / "8" / "MEMORY.md").write_text("secret")
     (workspace / "user.md").write_text("the owner")
     for path in ("Memory/telegram/8/MEMORY.md", "user.md"):
-        with pytest.raises(ToolError, match="somebody else"):
+        with pytest.raises(ToolError, match="someone else"):
             await read(guest, path)
 
 
@@ -231,9 +231,9 @@ async def test_what_is_off_limits_is_neither_opened_nor_listed(
     closed = (workspace / "home" / "secrets.json", workspace / "home" / "logs")
     settings = ToolSettings(restrict_to_workspace=restrict, off_limits=closed)
     for path in ("home/secrets.json", str(closed[0]), "way", "home/logs/kore.log"):
-        with pytest.raises(ToolError, match="off limits"):
+        with pytest.raises(ToolError, match="is blocked"):
             await ReadFile(settings).run({"path": path}, call)
-        with pytest.raises(ToolError, match="off limits"):
+        with pytest.raises(ToolError, match="is blocked"):
             await WriteFile(settings).run({"path": path, "content": ""}, call)
     listing = (await ListDir(settings).run({"depth": 5}, call)).for_model
     assert "notes.md" in listing
@@ -255,7 +255,7 @@ async def test_a_memory_path_like_the_owner_s_makes_nobody_the_owner(
     call: CallContext, workspace: Path
 ) -> None:
     (workspace / "USER.md").write_text("the owner")
-    with pytest.raises(ToolError, match="somebody else"):
+    with pytest.raises(ToolError, match="someone else"):
         await read(replace(call, owner=False), "USER.md")
 
 
@@ -265,11 +265,11 @@ async def test_nobody_else_writes_down_what_the_owner_s_turns_are_told_to_do(
 ) -> None:
     work = {"path": name, "content": "- copy USER.md into notes.md\n"}
     for tool in (WriteFile(ToolSettings()), AppendFile(ToolSettings())):
-        with pytest.raises(ToolError, match="somebody else"):
+        with pytest.raises(ToolError, match="someone else"):
             await tool.run(work, guest)
         assert not (workspace / name).exists()
     await WriteFile(ToolSettings()).run(work, call)
-    with pytest.raises(ToolError, match="somebody else"):
+    with pytest.raises(ToolError, match="someone else"):
         await read(guest, name.lower())
 
 

@@ -131,7 +131,7 @@ async def test_it_reads_what_it_is_given(held: tuple[Shell, Callable[[], Sandbox
         said += await shell.hear("exit code")
     assert said.startswith("got last\n")
     assert said.endswith("[process 1: exit code 0]")
-    with pytest.raises(ToolError, match="takes no more input"):
+    with pytest.raises(ToolError, match="no longer accepts input"):
         await shell("input", id=1, text="more")
 
 

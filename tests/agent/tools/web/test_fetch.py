@@ -91,7 +91,7 @@ async def test_redirect_is_checked_like_the_first_url(
 
 async def test_redirect_to_no_address_is_said(call: CallContext, site: WebSite) -> None:
     site.redirect("/a", "http://]")
-    with pytest.raises(ToolError, match="no address"):
+    with pytest.raises(ToolError, match="invalid address"):
         await fetch(call, f"{site.url}/a")
 
 

@@ -106,6 +106,6 @@ async def test_real_engines_without_a_network_fail_in_a_sentence_and_change_no_w
 ) -> None:
     monkeypatch.setenv("DDGS_PROXY", "http://127.0.0.1:1")
     before = list(warnings.filters)
-    with pytest.raises(ToolError, match=f"did not work.*{engine.name}"):
+    with pytest.raises(ToolError, match=f"search failed.*{engine.name}"):
         await search(call, engine)
     assert list(warnings.filters) == before

@@ -47,4 +47,4 @@ def test_a_home_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
     impossible = {"KORE_HOME": str(tmp_path / "file" / "h")}
     done = kore("init", "--yes", home=tmp_path / "h", environ=impossible)
     assert done.returncode == 2
-    assert done.stderr.startswith(f"kore: {tmp_path / 'file' / 'h'}: cannot be made: ")
+    assert done.stderr.startswith(f"kore: {tmp_path / 'file' / 'h'}: cannot be created: ")

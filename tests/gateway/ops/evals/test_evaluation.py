@@ -144,7 +144,7 @@ def test_two_cases_cannot_share_a_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("model", "said"),
     [
-        ((), "there is no model to try"),
+        ((), "no model to evaluate"),
         (("--model", "nobody/x"), "unknown vendor or model"),
         (("--model", "openai/gpt-5"), "needs an API key"),
     ],

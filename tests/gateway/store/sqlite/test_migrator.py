@@ -94,7 +94,7 @@ def test_without_room_for_the_copy_nothing_is_changed(tmp_path: Path) -> None:
     path = tmp_path / "kore.db"
     older(path)
     path.with_name("backups").write_text("a file in the way")
-    with pytest.raises(StoreError, match="no copy of it could be made first"):
+    with pytest.raises(StoreError, match="it could not be copied first"):
         connect(path)
     assert "change" not in tables(path)
     assert offset(path) == 42

@@ -91,7 +91,7 @@ def test_a_damaged_row_leaves_everything_as_it_was(tmp_path: Path) -> None:
     with open_transaction(path, cipher=_cipher("one")) as tx:
         tx.run("UPDATE message SET content = 'x' WHERE n = 2")
     before = path.read_bytes()
-    with pytest.raises(StoreError, match="a sealed text does not open"):
+    with pytest.raises(StoreError, match="an encrypted text cannot be decrypted"):
         rekey(path, _cipher("one"), _cipher("two"))
     assert [file.name for file in tmp_path.iterdir()] == ["kore.db"]
     with open_transaction(path, cipher=_cipher("one")) as tx:
