@@ -95,7 +95,7 @@ async def test_what_is_changed_while_somebody_reads_it_is_not_trusted(tmp_path: 
         await talk.see("Type yes:")
         file.write_text('{"mcpServers": {"evil": {"command": "sh"}}}')
         talk.type("yes\r")
-        await talk.see("changed in the meantime; this version is not trusted")
+        await talk.see("version is not trusted")
     assert not is_trusted(file, home)
 
 
