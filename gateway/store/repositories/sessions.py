@@ -311,15 +311,10 @@ def named(tx: Transaction, prefix: str, scope: Scope | None = None) -> list[str]
     rows = tx.all(
         f"SELECT s.id FROM session s WHERE {where} AND s.id >= ? AND s.id < ?"
         " ORDER BY s.id LIMIT 2",
-        (*values, prefix, after_prefix(prefix)),
+        (*values, *beginning(prefix)),
     )
     found = [id_ for (id_,) in rows]
     return found[:1] if prefix in found else found if prefix else []
-
-
-def after_prefix(prefix: str) -> str:
-    """The end of the range of all texts that begin with `prefix`."""
-    return f"{prefix}{chr(0x10FFFF)}"
 
 
 def recent(

@@ -184,7 +184,7 @@ def abandon(tx: Transaction, lanes: str, now: float, attended: Sequence[str] = (
     where += f" AND {none_of('root_lane', attended)}"
     found = _all(tx, where, *beginning(lanes), *attended)
     for errand in found:
-        turns.abandon(tx, errand.lane, now)
+        turns.abandon_lane(tx, errand.lane, now)
         end(tx, errand.id, TaskOutcome("stopped", "Nobody waits for it any more."), now)
     return len(found)
 

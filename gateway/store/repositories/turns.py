@@ -210,9 +210,18 @@ def give_up(
 def abandon(tx: Transaction, lanes: str, now: float, attended: Sequence[str] = ()) -> int:
     """End what nobody waits for any more: everything on lanes that begin like this, except those
     whose processes are `attended`."""
-    reason = "its terminal is gone"
     meant = f"lane >= ? AND lane < ? AND {none_of('lane', attended)}"
-    which = (*beginning(lanes), *attended)
+    return _abandon(tx, meant, (*beginning(lanes), *attended), now)
+
+
+def abandon_lane(tx: Transaction, lane: str, now: float) -> int:
+    """The same of one lane, by its whole name."""
+    return _abandon(tx, "lane = ?", (lane,), now)
+
+
+def _abandon(tx: Transaction, meant: str, which: Sequence[str], now: float) -> int:
+    """Returns how many turns were under way."""
+    reason = "its terminal is gone"
     rows = tx.all(f"SELECT id FROM turn WHERE state IN ('running', 'waiting') AND {meant}", which)
     for (turn,) in rows:
         give_up(tx, turn, [], reason, now)

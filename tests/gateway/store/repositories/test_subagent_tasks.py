@@ -1,0 +1,53 @@
+from agent.subagents.definition import SubagentDefinition
+from gateway.store.port import Transaction
+from gateway.store.repositories import inbox, sessions, subagent_tasks
+from gateway.store.repositories.claims import TurnClaim
+from gateway.store.repositories.subagent_tasks import SubagentTask
+from tests.gateway.store.repositories.test_inbox import claimed, db, said, take
+
+__all__ = ["db"]
+
+
+def launched(db: Transaction, turn: TurnClaim, lane: str) -> SubagentTask:
+    """A task of the turn, with the message that asks for it."""
+    session = sessions.create_session(db, "agent:general", 7.0)
+    task = subagent_tasks.put(
+        db,
+        SubagentTask(
+            id=0,
+            turn_id=turn.turn,
+            step=1,
+            caller=turn.session,
+            caller_lane=lane,
+            root_turn=turn.turn,
+            root_session=turn.session,
+            root_lane=lane,
+            depth=1,
+            session=session,
+            lane=f"task:{session}",
+            agent="general",
+            definition=SubagentDefinition("general", "", ""),
+            title="",
+            model=None,
+            background=True,
+            state="running",
+            result=None,
+            taint=frozenset(),
+            asked_at=7.0,
+            ended_at=None,
+        ),
+    )
+    take(db, said("work", event_id=f"task:{task.id}", task=task.id, lane=task.lane))
+    return task
+
+
+def test_a_task_is_ended_without_the_one_that_was_launched_in_the_same_second(
+    db: Transaction,
+) -> None:
+    take(db, said("a", "once-1"), said("b", "2"))
+    ended = launched(db, claimed(db, "chat:bot:once-1"), "chat:bot:once-1")
+    other = launched(db, claimed(db, "chat:bot:2"), "chat:bot:2")
+    assert other.lane == f"{ended.lane}_2"
+    assert subagent_tasks.abandon(db, "chat:bot:once-", 8.0) == 1
+    assert not inbox.has_work(db, ended.lane)
+    assert inbox.has_work(db, other.lane)
