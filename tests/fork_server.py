@@ -3,7 +3,7 @@
 Importing is three quarters of what a start costs, and the suite starts `kore` a thousand times.
 Here one process for each worker of pytest imports the program, and forks: what begins then has an
 id, descriptors, signals and an end of its own, like `python -m gateway`. The start from nothing is
-tested in tests/gateway/cli/test_program.py and tests/gateway/end_to_end/test_first_start.py.
+tested in tests/gateway/cli/test_program.py and tests/gateway/end_to_end/test_bad_start.py.
 
     process = start(["gateway"], cwd=home, env=environ, stdout=log, stderr=log)
     process.send_signal(signal.SIGTERM)

@@ -62,7 +62,7 @@ class GatewayProcess:
         forked: bool = True,
     ) -> None:
         self.api, self.model = api, model
-        self._forked = forked
+        self.forked = forked
         self.home = folder / "home"
         self.workspace = self.home / "workspace"
         self.config = self.home / "config.json"
@@ -103,7 +103,7 @@ class GatewayProcess:
         """Start it and do not wait for anything."""
         assert not self.runs
         with self._output.open("ab") as output:
-            if self._forked:
+            if self.forked:
                 self._process = fork_server.start(
                     ["gateway"], cwd=self.home, env=self._environ(), stdout=output, stderr=output
                 )

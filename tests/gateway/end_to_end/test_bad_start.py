@@ -22,7 +22,8 @@ async def test_a_wrong_token_is_told_and_the_process_stays(alone: GatewayProcess
     await alone.stop()
 
 
-async def test_a_good_start_says_what_runs(alone: GatewayProcess) -> None:
+async def test_a_good_start_from_nothing_says_what_runs(alone: GatewayProcess) -> None:
+    alone.forked = False
     async with alone:
         await alone.until(lambda: "is running: model" in alone.output())
         assert "telegram:123456" in alone.output()
