@@ -39,10 +39,11 @@ from gateway.ops.audit.log import AuditLog
 from gateway.ops.audit.relay import AuditRelay
 from gateway.ops.config_reload import ConfigReloader, ReloadTargets, WatchedConfig
 from gateway.runtime.paths import DataDir
-from gateway.scheduler.job_context import FiredJobs
+from gateway.scheduler.job_context import FiredJobs, JobContext
 from gateway.scheduler.service import JobService
 from gateway.scheduler.timer import JobTimer
 from gateway.sessions.background_work import BackgroundWork
+from gateway.sessions.service import SessionService
 from gateway.sessions.window_cache import SessionWindowCache
 from gateway.store.port import Transaction
 from gateway.store.sqlite.engine import SqliteStore
@@ -193,7 +194,6 @@ def build_container(
         policies=resources.security.roles,
         confined=confined,
         audit=resources.security.audit,
-        schedule=settings.schedule,
     )
     usage = StoreUsageMeter(
         database=database,
@@ -206,13 +206,16 @@ def build_container(
         subagent_max_cost_usd=settings.subagents.max_cost_usd,
     )
     warn_unenforceable(settings.limits, agent.models)
-    jobs = JobService(
-        database=database,
+    job_context = JobContext(
+        access=access,
+        roles=resources.security.roles,
         permissions=permissions,
+        workspace=settings.agent.workspace,
+        schedule=settings.schedule,
         renderer=renderer,
         languages=languages,
-        on_fired=wake_fired,
     )
+    jobs = JobService(database=database, context=job_context, on_fired=wake_fired)
     windows = SessionWindowCache(database)
     isolation = Isolation()
     compactions = CompactionService(
@@ -376,6 +379,9 @@ def build_container(
         pairing=pairing,
         audit_relay=audit_relay,
         background=background,
+        sessions=SessionService(
+            database=database, wake=bus.wake, publish=events.publish, background=background
+        ),
         jobs=jobs,
         status=status,
         user_data=user_data,

@@ -29,8 +29,8 @@ class Call:
 
     def encode_arguments(self, args: Iterable[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """The JSON form. Raises TypeError for arguments that the call does not have."""
-        given = self.signature.bind(*args, **kwargs).arguments
-        return {name: encode(self.arguments[name], value) for name, value in given.items()}
+        values = self.signature.bind(*args, **kwargs).arguments
+        return {name: encode(self.arguments[name], value) for name, value in values.items()}
 
     def decode_arguments(self, data: Mapping[str, Any]) -> dict[str, Any]:
         """What to call the method with. Raises `KoreError` for what is missing, unknown or of the

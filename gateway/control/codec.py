@@ -128,5 +128,5 @@ def _expect(kind: Any, data: Any, where: str, expected: str) -> Any:
 
 
 def _mismatch(data: Any, where: str, expected: str) -> KoreError:
-    found = f"a {type(data).__name__}" if isinstance(data, list | dict) else repr(data)[:80]
-    return KoreError(f"{where}: found {found}, expected {expected}")
+    actual = f"a {type(data).__name__}" if isinstance(data, list | dict) else repr(data)[:80]
+    return KoreError(f"{where}: found {actual}, expected {expected}")

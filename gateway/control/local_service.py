@@ -138,6 +138,7 @@ class LocalService(DataOwner):
         pairing: PairingService,
         audit_relay: AuditNotes,
         background: BackgroundWork,
+        sessions: SessionService,
         jobs: JobService,
         status: Callable[[], dict[str, Any]],
         user_data: Callable[[], UserData],
@@ -157,7 +158,7 @@ class LocalService(DataOwner):
         self._background = background
         self._jobs = jobs
         self._status = status
-        self._sessions = SessionService(database, bus.wake, events.publish, background)
+        self._sessions = sessions
         self._reserved: dict[str, float] = {}
 
     async def submit(self, message: InboundMessage) -> None:
@@ -181,9 +182,9 @@ class LocalService(DataOwner):
             yield aiter(watcher)
 
     async def answer_approval(self, nonce: str, answer: Answer, by: str) -> bool:
-        held = await self._approvals.answer(nonce, answer, by)
+        is_first = await self._approvals.answer(nonce, answer, by)
         await self._audit_relay.flush()
-        return held
+        return is_first
 
     async def list_approvals(self) -> Sequence[ApprovalPrompt]:
         return await self._approvals.open_questions()
@@ -193,11 +194,11 @@ class LocalService(DataOwner):
 
     async def open_console(self, session: str | None, fresh: bool) -> ConsoleLease:
         self._jobs.attended.set()
-        known = (
+        session_chats = (
             await self._database.transact(console_binding.consoles_of, session) if session else []
         )
         numbered = (f"{MAIN}-{number}" for number in count(2))
-        for chat_id in chain(known, [MAIN], numbered):
+        for chat_id in chain(session_chats, [MAIN], numbered):
             lane = Route(CONSOLE, LOCAL, chat_id).lane
             reserved = self._reserved.get(lane, 0) > time.monotonic()
             if reserved or self._events.is_watched(lane):
@@ -224,8 +225,8 @@ class LocalService(DataOwner):
             return None
         if opened.session is not None and not fresh:
             await self._sessions.set_status(opened.session, "open")
-        chosen = self._languages.choice_of(f"{CONSOLE}:{os.getuid()}")
-        return replace(opened, language=chosen)
+        language = self._languages.choice_of(f"{CONSOLE}:{os.getuid()}")
+        return replace(opened, language=language)
 
     async def list_sessions(self, limit: int = 50) -> Sequence[SessionInfo]:
         return await self._database.transact(sessions.recent, limit)
@@ -367,15 +368,15 @@ class LocalService(DataOwner):
 
     async def revoke_grants(self, grant: int | None) -> str:
         by = f"{CONSOLE}:{os.getuid()}"
-        gone = await self._database.transact(grants.revoke_grant, grant, by, time.time())
+        revoked = await self._database.transact(grants.revoke_grant, grant, by, time.time())
         await self._audit_relay.flush()
         if grant is None:
-            return t("{gone} revoked; you will be asked again.", gone=len(gone))
-        if not gone:
+            return t("{gone} revoked; you will be asked again.", gone=len(revoked))
+        if not revoked:
             raise KoreError(
                 t("no grant {grant}", grant=grant), hint=t("`kore policy grants` lists them")
             )
-        return t("Revoked: {title}; you will be asked again.", title=gone[0].title)
+        return t("Revoked: {title}; you will be asked again.", title=revoked[0].title)
 
     async def list_jobs(self) -> Sequence[Mapping[str, Any]]:
         return await self._jobs.jobs()

@@ -26,8 +26,10 @@ def replay_error(seq: int, refused: ReplayRefused) -> KoreError:
                 hint=t("in its chat, /tasks shows it and /stop stops it"),
             )
         case "subagent-task":
-            asked = refused.asked
-            again = f", or have the message answered again: kore replay {asked}" if asked else ""
+            question = refused.asked
+            again = (
+                f", or have the message answered again: kore replay {question}" if question else ""
+            )
             return KoreError(
                 f"message {seq} is a sub-agent's task ({refused.subagent});"
                 " its result would reach nobody",

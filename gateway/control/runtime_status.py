@@ -49,7 +49,7 @@ class RuntimeStatus:
     def __call__(self) -> dict[str, Any]:
         return {
             "model": (model := self.models().default),
-            "model_is": _asked_where(self.models()),
+            "model_is": _endpoint_text(self.models()),
             "model_hint": OFFLINE_HINT if model == OFFLINE else None,
             "workspace": str(self.workspace),
             "sandbox": self.sandbox,
@@ -72,23 +72,23 @@ class RuntimeStatus:
 
     def for_chat(self) -> dict[str, str]:
         """The same in words."""
-        states = {name: _told(status) for name, status in self()["channels"].items()}
+        states = {name: _status_text(status) for name, status in self()["channels"].items()}
         return {
             **states,
             mark_for_translation("Uptime"): str(timedelta(seconds=self()["uptime_s"])),
         }
 
 
-def _asked_where(models: ModelPool) -> str | None:
+def _endpoint_text(models: ModelPool) -> str | None:
     """What the default model's name stands for: `vendor/model at address`; None without one."""
     try:
-        found = resolve_model(models.default, models.known, models.environ)
+        config = resolve_model(models.default, models.known, models.environ)
     except ConfigError as exc:
         return str(exc)
-    return f"{found.model} at {found.api_base}" if found.api_base else None
+    return f"{config.model} at {config.api_base}" if config.api_base else None
 
 
-def _told(status: Mapping[str, Any]) -> str:
+def _status_text(status: Mapping[str, Any]) -> str:
     """A channel's state, in which nothing is told that is not known."""
     words = [t(_STATES[status["state"]])]
     if (at := status["last_poll_at"]) is not None:

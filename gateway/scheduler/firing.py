@@ -86,7 +86,7 @@ def _fail(tx: Transaction, job: Job, why: KoreError) -> None:
 
 
 def _fire(tx: Transaction, context: JobContext, job: Job, now: float, fired: FiredJobs) -> None:
-    if not context.rules.access.is_allowed(job.message):
+    if not context.access.is_allowed(job.message):
         log.warning("job %d is paused: %s no longer has access", job.id, job.principal)
         jobs.set_state(tx, job.id, "paused", t("its creator no longer has access"))
         return

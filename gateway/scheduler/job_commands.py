@@ -36,7 +36,7 @@ _HOW = mark_for_translation(
 
 def handle_chat(
     tx: Transaction,
-    timetable: JobNotifier,
+    notifier: JobNotifier,
     message: InboundMessage,
     argument: str,
     session: str | None,
@@ -46,31 +46,31 @@ def handle_chat(
     action = action.casefold()
     try:
         if action in ("", "list"):
-            return _list(tx, timetable, message)
+            return _list(tx, notifier, message)
         if action in ("zone", "quiet"):
-            return _set_clock(tx, timetable, message, action, rest.strip())
+            return _set_clock(tx, notifier, message, action, rest.strip())
         if action in ("add", "ask") and rest.strip():
             mode_set = sessions.chosen_mode(tx, session) if session else None
-            mode = timetable.context.rules.mode(message, mode_set)
+            mode = notifier.context.permissions.mode(message, mode_set)
             author = JobAuthor(message, mode, f"m:{message.channel}:{message.account}:"
                           f"{message.event_id}", time.time())  # fmt: skip
             request = replace(parse_request(rest), prompt=action == "ask")
-            answer = job_editor.create_job(tx, timetable.context, author, request)
-            timetable.notify_changed()
+            answer = job_editor.create_job(tx, notifier.context, author, request)
+            notifier.notify_changed()
             return escape_markdown(answer)
         if action in (*_CHANGES, "run"):
             number = int(rest) if rest.strip().isdecimal() else None
-            job = job_editor.find(tx, timetable.context, message, number)
-            return escape_markdown(_change(tx, timetable, job, action))
+            job = job_editor.find(tx, notifier.context, message, number)
+            return escape_markdown(_change(tx, notifier, job, action))
     except KoreError as exc:
         return t("⚠️ {what}.", what=escape_markdown(f"{str(exc)[:1].upper()}{str(exc)[1:]}"))
     return t(_HOW)
 
 
-def add_from_cli(tx: Transaction, timetable: JobNotifier, job: NewJob) -> str:
+def add_from_cli(tx: Transaction, notifier: JobNotifier, job: NewJob) -> str:
     """For `kore cron add`, by the owner at the machine. Raises `KoreError`."""
-    message = _terminal(tx, timetable)
-    mode = timetable.context.rules.mode(message, None)
+    message = _terminal(tx, notifier)
+    mode = notifier.context.permissions.mode(message, None)
     author = JobAuthor(message, mode, f"c:{job.key}", time.time())
     request = JobRequest(
         action="add",
@@ -82,47 +82,47 @@ def add_from_cli(tx: Transaction, timetable: JobNotifier, job: NewJob) -> str:
         catch_up=job.catch_up,
         zone=job.zone,
     )
-    answer = job_editor.create_job(tx, timetable.context, author, request)
-    timetable.notify_changed()
+    answer = job_editor.create_job(tx, notifier.context, author, request)
+    notifier.notify_changed()
     return answer
 
 
-def change_from_cli(tx: Transaction, timetable: JobNotifier, number: int, change: JobChange) -> str:
+def change_from_cli(tx: Transaction, notifier: JobNotifier, number: int, change: JobChange) -> str:
     """For the other actions of `kore cron`. Raises `KoreError` for an unknown job."""
     job = jobs.find(tx, number)
     if job is None:
         raise KoreError(t("there is no job {job} here", job=number))
-    return _change(tx, timetable, job, change)
+    return _change(tx, notifier, job, change)
 
 
 def handle_tool(
-    tx: Transaction, timetable: JobNotifier, claim: TurnClaim, request: JobRequest
+    tx: Transaction, notifier: JobNotifier, claim: TurnClaim, request: JobRequest
 ) -> ToolResult:
     """For the model, in the name of whoever speaks. Raises `KoreError`."""
     with use_locale(ENGLISH):
-        return _handle_tool(tx, timetable, claim, request)
+        return _handle_tool(tx, notifier, claim, request)
 
 
 def _handle_tool(
-    tx: Transaction, timetable: JobNotifier, claim: TurnClaim, request: JobRequest
+    tx: Transaction, notifier: JobNotifier, claim: TurnClaim, request: JobRequest
 ) -> ToolResult:
     message = claim.messages[-1]
     if message.job is not None:
         raise ToolError("A scheduled job cannot create or change jobs: ask the person to do it.")
     if request.action == "list":
-        visible_jobs = job_editor.visible(tx, timetable.context, message)
+        visible_jobs = job_editor.visible(tx, notifier.context, message)
         taint = PRIVATE.union(*(taint_of_text(",".join(job.message.options.get("taint", ())))
                                 for job in visible_jobs))  # fmt: skip
         listing = "\n".join(job_text.line(tx, job) for job in visible_jobs)
         return ToolResult(listing or "There are no jobs.", taint=taint)
     if request.action != "add":
-        job = job_editor.find(tx, timetable.context, message, request.number)
-        return ToolResult(_change(tx, timetable, job, request.action))
+        job = job_editor.find(tx, notifier.context, message, request.number)
+        return ToolResult(_change(tx, notifier, job, request.action))
     step = turns.step_of_call(tx, claim.turn, request.call)
-    mode = timetable.context.rules.mode(message, claim.mode)
+    mode = notifier.context.permissions.mode(message, claim.mode)
     author = JobAuthor(message, mode, f"t:{claim.turn}:{step}", time.time(), by_model=True)
-    answer = job_editor.create_job(tx, timetable.context, author, request)
-    timetable.notify_changed()
+    answer = job_editor.create_job(tx, notifier.context, author, request)
+    notifier.notify_changed()
     return ToolResult(answer)
 
 
@@ -160,11 +160,11 @@ def parse_request(text: str) -> JobRequest:
 
 
 def choices(
-    tx: Transaction, timetable: JobNotifier, message: InboundMessage
+    tx: Transaction, notifier: JobNotifier, message: InboundMessage
 ) -> list[tuple[str, str]]:
     """Labels and arguments: what can be done with each of the first jobs that are listed."""
     buttons = []
-    for job in job_editor.visible(tx, timetable.context, message)[:_BUTTON_JOBS]:
+    for job in job_editor.visible(tx, notifier.context, message)[:_BUTTON_JOBS]:
         if job.state == "on":
             buttons.append((t("Pause {n}", n=job.id), f"pause {job.id}"))
         else:
@@ -173,12 +173,12 @@ def choices(
     return buttons
 
 
-def _list(tx: Transaction, timetable: JobNotifier, message: InboundMessage) -> str:
-    visible_jobs = job_editor.visible(tx, timetable.context, message)
+def _list(tx: Transaction, notifier: JobNotifier, message: InboundMessage) -> str:
+    visible_jobs = job_editor.visible(tx, notifier.context, message)
     lines = [job_text.line(tx, job, escape_markdown) for job in visible_jobs]
-    zone = job_editor.zone_for(tx, timetable.context, message)
+    zone = job_editor.zone_for(tx, notifier.context, message)
     _, hours = jobs.clock_of(tx, message.route)
-    hours = hours or timetable.context.schedule.quiet_hours
+    hours = hours or notifier.context.schedule.quiet_hours
     clock = t("Time zone {zone}.", zone=zone)
     if hours and QUIET.fullmatch(hours):
         clock += " " + t("Quiet hours {hours}.", hours=hours)
@@ -186,26 +186,26 @@ def _list(tx: Transaction, timetable: JobNotifier, message: InboundMessage) -> s
 
 
 def _set_clock(
-    tx: Transaction, timetable: JobNotifier, message: InboundMessage, column: str, value: str
+    tx: Transaction, notifier: JobNotifier, message: InboundMessage, column: str, value: str
 ) -> str:
     """A person's own chat, or the owner's word for a group."""
-    if not message.private and not timetable.context.rules.access.is_owner(message):
+    if not message.private and not notifier.context.access.is_owner(message):
         raise KoreError(t("only the owner can set this for a group"))
     if column == "zone":
         jobs.set_clock(tx, message.route, "zone", zone_of(value).key if value else None)
-        return _describe_zone(tx, timetable, message)
+        return _describe_zone(tx, notifier, message)
     if value and value != "off" and not QUIET.fullmatch(value):
         raise KoreError(t("quiet: found {found!r}, expected 22:00-07:00 or off", found=value[:40]))
     jobs.set_clock(tx, message.route, "quiet", value or None)
-    timetable.notify_changed()
-    hours = value or timetable.context.schedule.quiet_hours or "off"
+    notifier.notify_changed()
+    hours = value or notifier.context.schedule.quiet_hours or "off"
     return t("Quiet hours {hours}.", hours=hours) if hours != "off" else t("No quiet hours here.")
 
 
-def _describe_zone(tx: Transaction, timetable: JobNotifier, message: InboundMessage) -> str:
+def _describe_zone(tx: Transaction, notifier: JobNotifier, message: InboundMessage) -> str:
     """The zone that holds now, and the jobs that keep the one they were made in."""
-    zone = job_editor.zone_for(tx, timetable.context, message)
-    visible_jobs = job_editor.visible(tx, timetable.context, message)
+    zone = job_editor.zone_for(tx, notifier.context, message)
+    visible_jobs = job_editor.visible(tx, notifier.context, message)
     older = [
         job
         for job in visible_jobs
@@ -224,20 +224,20 @@ def _describe_zone(tx: Transaction, timetable: JobNotifier, message: InboundMess
     return "\n".join([sentence, notice, *lines])
 
 
-def _change(tx: Transaction, timetable: JobNotifier, job: Job, action: str) -> str:
+def _change(tx: Transaction, notifier: JobNotifier, job: Job, action: str) -> str:
     """Raises `KoreError`."""
     if action == "run":
-        timetable.notify_fired(fire_now(tx, timetable.context, job, time.time()))
+        notifier.notify_fired(fire_now(tx, notifier.context, job, time.time()))
         return t("Running job {job} now.", job=job.id)
     if action not in _CHANGES:
         raise KoreError(t("unknown action {action!r}", action=action))
     answer = job_editor.change_job(tx, job, action, time.time())
-    timetable.notify_changed()
+    notifier.notify_changed()
     return answer
 
 
-def _terminal(tx: Transaction, timetable: JobNotifier) -> InboundMessage:
+def _terminal(tx: Transaction, notifier: JobNotifier) -> InboundMessage:
     """The owner at the machine; told where they read: in their private chat, else in the terminal
     that opens next."""
-    owner = timetable.context.rules.access.owner_id
+    owner = notifier.context.access.owner_id
     return job_editor.delivery_route(tx, owner, time.time())

@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Protocol
 
 from agent.records import frozen
+from gateway.access.control import AccessControl
+from gateway.access.roles import RoleRegistry
 from gateway.config.sections import ScheduleSection
 from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.user_language import UserLanguages
@@ -15,17 +17,13 @@ from gateway.turns.permissions import TurnPermissions
 class JobContext:
     """What a job meets: who may, ways to tell, and the owner's limits."""
 
-    rules: TurnPermissions
+    access: AccessControl
+    roles: RoleRegistry
+    permissions: TurnPermissions
+    workspace: Path
+    schedule: ScheduleSection
     renderer: ReplyRenderer
     languages: UserLanguages
-
-    @property
-    def schedule(self) -> ScheduleSection:
-        return self.rules.schedule
-
-    @property
-    def workspace(self) -> Path:
-        return self.rules.workspace
 
     @property
     def open_channels(self) -> list[str]:

@@ -28,7 +28,7 @@ _LASTING = (
 
 @frozen
 class JobRequest:
-    """What is wanted of the timetable. `call` is the model's call; `zone` was named beside it."""
+    """What is asked of the scheduler. `call` is the model's call; `zone` was named beside it."""
 
     action: str
     when: str = ""
@@ -61,7 +61,7 @@ def create_job(tx: Transaction, context: JobContext, author: JobAuthor, request:
         return describe_new_job(existing)
     if author.message.route.lane.startswith(ONCE):
         # Its terminal is gone when the time has come.
-        route_message = delivery_route(tx, context.rules.access.owner_id, author.now)
+        route_message = delivery_route(tx, context.access.owner_id, author.now)
         author = replace(author, message=route_message)
     zone = request.zone or zone_for(tx, context, author.message)
     zone_of(zone)
@@ -117,7 +117,7 @@ def zone_for(tx: Transaction, context: JobContext, message: InboundMessage) -> s
     if own is not None and is_zone(own):
         return own
     profile_zone = None
-    if context.rules.access.is_private_owner(message):
+    if context.access.is_private_owner(message):
         profile_zone = zone_in_file(Path(context.workspace) / "USER.md")
     return profile_zone or context.schedule.zone or own_zone()
 
@@ -137,7 +137,7 @@ def find(tx: Transaction, context: JobContext, message: InboundMessage, number: 
     job = next((one for one in visible_jobs if one.id == number), None)
     if job is None:
         raise KoreError(t("there is no job {job} here", job=number))
-    if job.principal != message.principal and not context.rules.access.is_owner(message):
+    if job.principal != message.principal and not context.access.is_owner(message):
         raise KoreError(t("job {job} belongs to someone else", job=job.id))
     return job
 
@@ -164,7 +164,7 @@ def _check(
 ) -> None:
     """Raises `KoreError` for what the owner's limits or the role refuse."""
     limits, message = context.schedule, author.message
-    role = context.rules.policies.role(context.rules.access.role(message))
+    role = context.roles.role(context.access.role(message))
     tool_rule = role.rule("schedule") if role is not None else None
     if tool_rule is None or not tool_rule.allow:
         raise KoreError(t("your role cannot create jobs"))

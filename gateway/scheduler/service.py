@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from agent.errors import KoreError
@@ -13,13 +12,10 @@ from agent.tools.runner import Permissions
 from agent.types import ToolResult
 from gateway.core.messages import InboundMessage
 from gateway.core.records import JobChange, NewJob
-from gateway.delivery.renderer import ReplyRenderer
-from gateway.delivery.user_language import UserLanguages
 from gateway.scheduler.job_context import FiredJobs, JobContext
 from gateway.store.port import Store, Transaction
 from gateway.store.repositories.claims import TurnClaim
 from gateway.turns.outcome import TurnOutcome
-from gateway.turns.permissions import TurnPermissions
 
 if TYPE_CHECKING:
     from gateway.scheduler.job_editor import JobRequest
@@ -33,23 +29,15 @@ class JobService:
         self,
         *,
         database: Store,
-        permissions: TurnPermissions,
-        renderer: ReplyRenderer,
-        languages: UserLanguages,
+        context: JobContext,
         on_fired: Callable[[FiredJobs], None],
     ) -> None:
         self.news = asyncio.Event()
         self.attended = asyncio.Event()
+        self.context = context
         self._database = database
-        self._permissions = permissions
-        self._renderer = renderer
-        self._languages = languages
         self._on_fired = on_fired
         self._loop = asyncio.get_running_loop()
-
-    @cached_property
-    def context(self) -> JobContext:
-        return JobContext(self._permissions, self._renderer, self._languages)
 
     def notify_changed(self) -> None:
         """A job has changed; from any thread. Who looks then waits for this transaction."""
@@ -63,9 +51,9 @@ class JobService:
         from gateway.core.timezones import own_zone
         from gateway.scheduler.heartbeat import ensure_heartbeat_job
 
-        limits = self._permissions.schedule
+        limits = self.context.schedule
         ensure_heartbeat_job(
-            tx, limits, self._permissions.access.owner_id, limits.zone or own_zone(), now
+            tx, limits, self.context.access.owner_id, limits.zone or own_zone(), now
         )
 
     def handle_chat(
@@ -123,8 +111,8 @@ class JobService:
 
         return await self._database.transact(change_from_cli, self, number, change)
 
-    def of_turn(self, claim: TurnClaim) -> "TurnTimetable":
-        return TurnTimetable(self, claim)
+    def of_turn(self, claim: TurnClaim) -> "TurnSchedule":
+        return TurnSchedule(self, claim)
 
     async def handle_tool(self, claim: TurnClaim, request: "JobRequest") -> ToolResult:
         from gateway.scheduler.job_commands import handle_tool
@@ -133,7 +121,7 @@ class JobService:
 
 
 @frozen
-class TurnTimetable:
+class TurnSchedule:
     """Implements `agent.tools.base.Schedule` for one turn."""
 
     service: JobService

@@ -15,7 +15,6 @@ from gateway.access.approvals import ApprovalContext
 from gateway.access.control import AccessControl
 from gateway.access.permission_modes import mode_of
 from gateway.access.roles import RoleRegistry
-from gateway.config.sections import ScheduleSection
 from gateway.core.messages import CONSOLE, InboundMessage
 
 if TYPE_CHECKING:
@@ -36,7 +35,6 @@ class TurnPermissions:
     policies: RoleRegistry
     confined: bool = False
     audit: AuditSink | None = None
-    schedule: ScheduleSection = ScheduleSection()
 
     def permissions(
         self,
