@@ -134,7 +134,7 @@ _STATEMENTS = (
     f" SELECT turn, 1, session, {_LANE}, turn, session, {_LANE}, 1, session,"
     " 'task', 'a', '{}', '',"
     " 1, 'done', at FROM one WHERE n % 20 = 0",
-    "INSERT INTO findable (session, n) SELECT session, n FROM message",
+    "INSERT INTO search_entry (session, n) SELECT session, n FROM message",
     "INSERT INTO words (rowid, text) SELECT id, 'This is what there is to say ' || id"
-    " FROM findable",
+    " FROM search_entry",
 )

@@ -120,7 +120,7 @@ def _choose_slots(job: Job, rule: Recurrence, now: float) -> _Due:
     if job.catch_up == "all":
         return _Due(tuple(slots), (), is_late)
     # What quiet hours have held is not lost, whatever the rule says of down time.
-    if job.catch_up == "skip" and is_late and not job.held:
+    if job.catch_up == "skip" and is_late and not job.postponed:
         return _Due((), tuple(slots), is_late)
     return _Due((slots[-1],), tuple(slots[:-1]), is_late)
 

@@ -103,7 +103,7 @@ def line(tx: Transaction, job: Job, escape: Callable[[str], str] = str) -> str:
     details = [describe_recurrence(job)]
     if job.state == "on" and job.slot_at is not None:
         details.append(t("next {when}", when=local_time(job.slot_at, job.zone)))
-        if job.held and job.due_at is not None:
+        if job.postponed and job.due_at is not None:
             details.append(t("held until {when}", when=local_time(job.due_at, job.zone)))
     elif job.state != "done":
         details.append(f"{_state(job)}: {job.reason}" if job.reason else _state(job))
@@ -155,7 +155,7 @@ def facts(tx: Transaction, job: Job) -> dict[str, Any]:
         "reason": job.reason,
         "failures": job.failures,
         "next_at": job.slot_at if job.state == "on" else None,
-        "held_until": job.due_at if job.state == "on" and job.held else None,
+        "held_until": job.due_at if job.state == "on" and job.postponed else None,
         "principal": job.principal,
         "lane": job.route.lane,
         "mode": job.message.options.get("mode"),

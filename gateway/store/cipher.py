@@ -28,33 +28,41 @@ class Sealed:
     table: str
     key: tuple[str, ...]
     columns: tuple[str, ...]
+    # The table's name when its first texts were sealed: they open under no other.
+    first_name: str = ""
+
+    def place(self, column: str) -> str:
+        """What a text of this column is sealed for, besides its row."""
+        return f"{self.first_name or self.table}.{column}"
 
     def calls(self, function: str) -> str:
         """Assignments that send every such column through an SQL function."""
         key = ", ".join(self.key)
         return ", ".join(
-            f"{name} = {function}({name}, '{self.table}.{name}', {key})" for name in self.columns
+            f"{name} = {function}({name}, '{self.place(name)}', {key})" for name in self.columns
         )
 
 
 SEALED = (
     Sealed("message", ("session", "n"), ("content",)),
     Sealed("session", ("id",), ("name",)),
-    Sealed("kept_line", ("session", "n", "i"), ("line",)),
+    Sealed("transcript_line", ("session", "n", "i"), ("line",), "kept_line"),
     Sealed("inbox", ("channel", "account", "event_id"), ("payload",)),
-    Sealed("overheard", ("channel", "account", "event_id"), ("text",)),
+    Sealed("group_context", ("channel", "account", "event_id"), ("text",), "overheard"),
     Sealed("outbox", ("delivery_id", "part"), ("body", "entities", "files")),
     Sealed("approval", ("nonce",), ("question",)),
-    Sealed("standing", ("principal", "session", "grant_hash"), ("title", "folder")),
+    Sealed(
+        "permission_grant", ("principal", "session", "grant_hash"), ("title", "folder"), "standing"
+    ),
     Sealed("summary", ("session", "upto"), ("content",)),
     Sealed("task", ("turn_id", "step"), ("definition", "title", "result")),
     Sealed("job", ("made_by",), ("template",)),
     Sealed("step", ("turn_id", "n"), ("args", "result")),
-    Sealed("change", ("step", "n"), ("entry",)),
-    Sealed("undoing", ("name",), ("plan", "report")),
+    Sealed("file_change", ("step", "n"), ("entry",), "change"),
+    Sealed("undo_operation", ("name",), ("plan", "report"), "undoing"),
 )
 # As table.name: what is sealed under another name would be lost at the next change of keys.
-SEALED_COLUMNS = frozenset(f"{one.table}.{name}" for one in SEALED for name in one.columns)
+SEALED_PLACES = {f"{one.table}.{name}": one.place(name) for one in SEALED for name in one.columns}
 
 
 class Cipher:

@@ -24,24 +24,24 @@ from tests.house.tree import ROOT, parse, python_files, statements
 SMALL = {
     "chat_clock": "a row for a chat that has chosen a zone or quiet hours",
     "cursor": "a row for a bot",
-    "guess": "a row for somebody who guesses codes",
+    "pairing_attempt": "a row for somebody who guesses codes",
     "job": "jobs of a person are limited; what is over goes after a week",
     "language": "a row for a person",
     "member": "a row for a person",
     "meta": "facts about the database",
     "migration": "a row for a migration",
-    "move": "a row for a group that has become a supergroup",
-    "note": "emptied into the audit log at once",
+    "chat_alias": "a row for a group that has become a supergroup",
+    "audit_outbox": "emptied into the audit log at once",
     "pairing": "requests, which expire",
-    "standing": "a row for what a person has allowed for good",
-    "whereabouts": "a row for a group or a person who blocks the bot",
+    "permission_grant": "a row for what a person has allowed for good",
+    "chat_membership": "a row for a group or a person who blocks the bot",
 }
 # Indexes of the few rows that are live, and of what is cut to a number.
 SMALL_INDEXES = {
     "approval_open",
     "inbox_denied",
     "inbox_early",
-    "inbox_held",
+    "inbox_incomplete",
     "inbox_undecoded",
     "inbox_waiting",
     "outbox_streaming",
@@ -220,7 +220,7 @@ def test_the_rule_notices_what_it_forbids(database: sqlite3.Connection) -> None:
     assert scans(database, "SELECT id FROM turn WHERE lane = ? AND state = 'waiting'")
     assert scans(database, "SELECT 1 FROM inbox i WHERE i.channel = ? AND i.account = ?")
     assert scans(database, "UPDATE outbox SET state = 'dead' WHERE state = 'streaming' OR attempts")
-    assert scans(database, "SELECT max(fired_at) FROM slot")
+    assert scans(database, "SELECT max(fired_at) FROM job_run")
     assert not scans(database, "SELECT max(n) FROM message WHERE session = ?")
     assert not scans(database, "SELECT sender FROM member")
 

@@ -37,14 +37,17 @@ class AuditNote:
 
 def put(tx: Transaction, note: AuditNote) -> None:
     tx.run(
-        "INSERT INTO note (at, what, reason, allowed, session, params) VALUES (?, ?, ?, ?, ?, ?)",
+        "INSERT INTO audit_outbox (at, what, reason, allowed, session, params)"
+        " VALUES (?, ?, ?, ?, ?, ?)",
         (note.at, note.what, note.reason, note.allowed, note.session, dumps(dict(note.params))),
     )
 
 
 def waiting(tx: Transaction) -> list[tuple[int, AuditNote]]:
     """Those that are not on record yet, oldest first, each with its number."""
-    rows = tx.all("SELECT id, at, what, reason, params, allowed, session FROM note ORDER BY id")
+    rows = tx.all(
+        "SELECT id, at, what, reason, params, allowed, session FROM audit_outbox ORDER BY id"
+    )
     return [
         (number, AuditNote(at, what, reason, json.loads(params), bool(allowed), session))
         for number, at, what, reason, params, allowed, session in rows
@@ -53,4 +56,4 @@ def waiting(tx: Transaction) -> list[tuple[int, AuditNote]]:
 
 def forget(tx: Transaction, number: int) -> None:
     """It is on record."""
-    tx.run("DELETE FROM note WHERE id = ?", (number,))
+    tx.run("DELETE FROM audit_outbox WHERE id = ?", (number,))

@@ -23,7 +23,7 @@ def mark_unreachable(tx: Transaction, route: Route, reason: str, now: float) -> 
     """
     key = (route.channel, route.account, route.chat_id)
     tx.run(
-        "INSERT INTO whereabouts (channel, account, chat, state, reason, at)"
+        "INSERT INTO chat_membership (channel, account, chat, state, reason, at)"
         " VALUES (?, ?, ?, 'out', ?, ?)"
         " ON CONFLICT (channel, account, chat) DO UPDATE SET"
         " state = 'out', reason = excluded.reason, at = excluded.at",
@@ -39,7 +39,7 @@ def mark_unreachable(tx: Transaction, route: Route, reason: str, now: float) -> 
 def mark_reachable(tx: Transaction, route: Route, reason: str, now: float) -> None:
     """The bot is in this chat."""
     tx.run(
-        "INSERT INTO whereabouts (channel, account, chat, state, reason, at)"
+        "INSERT INTO chat_membership (channel, account, chat, state, reason, at)"
         " VALUES (?, ?, ?, 'in', ?, ?)"
         " ON CONFLICT (channel, account, chat) DO UPDATE SET"
         " state = 'in', reason = excluded.reason, at = excluded.at",
@@ -75,14 +75,14 @@ def private_route(tx: Transaction, principal: str) -> Route | None:
 def touch(tx: Transaction, message: InboundMessage) -> None:
     """Whoever writes can be written to."""
     tx.run(
-        f"DELETE FROM whereabouts WHERE {_KEY} AND state = 'out'",
+        f"DELETE FROM chat_membership WHERE {_KEY} AND state = 'out'",
         (message.channel, message.account, message.chat_id),
     )
 
 
 def is_unreachable(tx: Transaction, route: Route) -> bool:
     (found,) = tx.one(
-        f"SELECT EXISTS (SELECT 1 FROM whereabouts WHERE {_KEY} AND state = 'out')",
+        f"SELECT EXISTS (SELECT 1 FROM chat_membership WHERE {_KEY} AND state = 'out')",
         (route.channel, route.account, route.chat_id),
     )
     return bool(found)
@@ -91,7 +91,7 @@ def is_unreachable(tx: Transaction, route: Route) -> bool:
 def unreachable_chats(tx: Transaction) -> list[Mapping[str, Any]]:
     """The chats that cannot be written to, the newest first: `chat`, `reason`, `at`."""
     rows = tx.all(
-        "SELECT channel, account, chat, reason, at FROM whereabouts WHERE state = 'out'"
+        "SELECT channel, account, chat, reason, at FROM chat_membership WHERE state = 'out'"
         " ORDER BY at DESC LIMIT 50"
     )
     return [
@@ -103,15 +103,17 @@ def unreachable_chats(tx: Transaction) -> list[Mapping[str, Any]]:
 def add_alias(tx: Transaction, channel: str, moves: Iterable[tuple[str, str]]) -> None:
     """Store (first id, present id) of each; telling it twice changes nothing."""
     tx.many(
-        "INSERT INTO move (channel, first, now) VALUES (?, ?, ?)"
-        " ON CONFLICT (channel, first) DO UPDATE SET now = excluded.now",
+        "INSERT INTO chat_alias (channel, stored_id, current_id) VALUES (?, ?, ?)"
+        " ON CONFLICT (channel, stored_id) DO UPDATE SET current_id = excluded.current_id",
         [(channel, first, now) for first, now in moves],
     )
 
 
 def load_aliases(tx: Transaction, channel: str) -> dict[str, str]:
     """The present ids by the first ones."""
-    return dict(tx.all("SELECT first, now FROM move WHERE channel = ?", (channel,)))
+    return dict(
+        tx.all("SELECT stored_id, current_id FROM chat_alias WHERE channel = ?", (channel,))
+    )
 
 
 # The newest of a lane; of each so many characters, and of all together.
@@ -121,7 +123,7 @@ LINE_CHARS = 1_000
 
 SHOWN_CHARS = 8_000
 
-_TEXT = "overheard.text"
+_TEXT = "group_context.text"
 
 
 def add_group_context(tx: Transaction, messages: Iterable[InboundMessage]) -> None:
@@ -132,24 +134,24 @@ def add_group_context(tx: Transaction, messages: Iterable[InboundMessage]) -> No
         text = _line(message)
         if message.edited:
             for n, *place in tx.all(
-                "SELECT n, channel, account, event_id FROM overheard"
+                "SELECT n, channel, account, event_id FROM group_context"
                 " WHERE lane = ? AND message_id = ?",
                 (lane, message.message_id),
             ):
                 sealed = tx.seal(text, _TEXT, *place)
-                tx.run("UPDATE overheard SET text = ? WHERE n = ?", (sealed, n))
+                tx.run("UPDATE group_context SET text = ? WHERE n = ?", (sealed, n))
             continue
         key = (message.channel, message.account, message.event_id)
         tx.run(
-            "INSERT INTO overheard (channel, account, event_id, lane, message_id, text)"
+            "INSERT INTO group_context (channel, account, event_id, lane, message_id, text)"
             " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
             (*key, lane, message.message_id, tx.seal(text, _TEXT, *key)),
         )
         lanes.add(lane)
     for lane in lanes:
         tx.run(
-            "DELETE FROM overheard WHERE lane = ? AND n NOT IN"
-            " (SELECT n FROM overheard WHERE lane = ? ORDER BY n DESC LIMIT ?)",
+            "DELETE FROM group_context WHERE lane = ? AND n NOT IN"
+            " (SELECT n FROM group_context WHERE lane = ? ORDER BY n DESC LIMIT ?)",
             (lane, lane, KEPT),
         )
 
@@ -157,12 +159,12 @@ def add_group_context(tx: Transaction, messages: Iterable[InboundMessage]) -> No
 def take_group_context(tx: Transaction, lane: str) -> str | None:
     """What the model is told of it, once: it is gone then. The newest lines, oldest first."""
     rows = tx.all(
-        "SELECT text, channel, account, event_id FROM overheard WHERE lane = ? ORDER BY n DESC",
+        "SELECT text, channel, account, event_id FROM group_context WHERE lane = ? ORDER BY n DESC",
         (lane,),
     )
     if not rows:
         return None
-    tx.run("DELETE FROM overheard WHERE lane = ?", (lane,))
+    tx.run("DELETE FROM group_context WHERE lane = ?", (lane,))
     lines: list[str] = []
     room = SHOWN_CHARS
     for text, *key in rows:

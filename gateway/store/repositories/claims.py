@@ -224,7 +224,7 @@ def _lane_state(tx: Transaction, lane: str) -> _LaneState:
     is_here, queue, has_context, *row = tx.one(
         f"SELECT {LANE_RUN_HERE},"
         " (SELECT mode FROM queue_default WHERE channel = ?),"
-        " EXISTS (SELECT 1 FROM overheard WHERE lane = ?),"
+        " EXISTS (SELECT 1 FROM group_context WHERE lane = ?),"
         " turn.id, turn.session, turn.state, turn.stop_requested, turn.attempts,"
         f" (SELECT count(*) FROM message WHERE turn_id = turn.id), {sessions.ROW_COLUMNS}"
         " FROM (SELECT 1) AS single"
@@ -288,7 +288,7 @@ def claim_at_once(
     tx: Transaction, lane: str, is_at_once: Callable[[InboundMessage], bool]
 ) -> CommandClaim | None:
     """The lane's next command that need not wait for what is in front of it."""
-    for seq, message in inbox.waiting_rows(tx, lane, together=True, held=True):
+    for seq, message in inbox.waiting_rows(tx, lane, together=True, incomplete=True):
         if is_at_once(message):
             return CommandClaim(seq, message, sessions.bound_session(tx, lane))
     return None

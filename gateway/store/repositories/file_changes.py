@@ -9,27 +9,27 @@ from agent.undo.ledger import KEEP_S, UndoOperation, UndoResult
 from agent.undo.records import ChangeStep, FileChange
 from gateway.store.port import Transaction
 
-_ENTRY = "change.entry"
-_PLAN = "undoing.plan"
-_REPORT = "undoing.report"
+_ENTRY = "file_change.entry"
+_PLAN = "undo_operation.plan"
+_REPORT = "undo_operation.report"
 
 
 def add(tx: Transaction, step: ChangeStep) -> None:
     """Put a step on record, and forget what is too old or can no longer be redone."""
-    for table in ("change", "undoing"):
+    for table in ("file_change", "undo_operation"):
         tx.run(
             f"DELETE FROM {table} WHERE made_at < ?",
             (step.made_at - KEEP_S,),
         )
     tx.run(
-        "UPDATE change SET standing = 'gone' WHERE session = ? AND standing = 'undone'",
+        "UPDATE file_change SET state = 'gone' WHERE session = ? AND state = 'undone'",
         (step.session,),
     )
-    (last,) = tx.one("SELECT coalesce(max(step), 0) FROM change")
+    (last,) = tx.one("SELECT coalesce(max(step), 0) FROM file_change")
     number = last + 1
     facts = (step.session, step.turn, step.call, step.tool, step.shared, step.made_at)
     tx.many(
-        "INSERT INTO change (step, n, session, turn_id, call_id, tool, shared, made_at, standing,"
+        "INSERT INTO file_change (step, n, session, turn_id, call_id, tool, shared, made_at, state,"
         " entry) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'done', ?)",
         [
             (number, n, *facts, tx.seal(_entry(step.root, change), _ENTRY, number, n))
@@ -41,7 +41,7 @@ def add(tx: Transaction, step: ChangeStep) -> None:
 def steps(tx: Transaction, session: str) -> list[ChangeStep]:
     """All that is kept of a session, newest first."""
     rows = tx.all(
-        "SELECT step, turn_id, call_id, tool, shared, made_at, n, standing, entry FROM change"
+        "SELECT step, turn_id, call_id, tool, shared, made_at, n, state, entry FROM file_change"
         " WHERE session = ? ORDER BY step DESC, n",
         (session,),
     )
@@ -54,7 +54,7 @@ def steps(tx: Transaction, session: str) -> list[ChangeStep]:
 def begin(tx: Transaction, act: UndoOperation, now: float) -> UndoOperation:
     """The act of this name as it was begun; begins it if it was not."""
     row = tx.first(
-        "SELECT plan, report FROM undoing WHERE name = ?",
+        "SELECT plan, report FROM undo_operation WHERE name = ?",
         (act.key,),
     )
     if row is not None:
@@ -62,7 +62,7 @@ def begin(tx: Transaction, act: UndoOperation, now: float) -> UndoOperation:
         report = tx.unseal(row[1], _REPORT, act.key)
         return UndoOperation.from_json(act.key, act.session, plan, report)
     tx.run(
-        "INSERT INTO undoing (name, session, plan, made_at) VALUES (?, ?, ?, ?)",
+        "INSERT INTO undo_operation (name, session, plan, made_at) VALUES (?, ?, ?, ?)",
         (act.key, act.session, tx.seal(json.dumps(act.to_json()), _PLAN, act.key), now),
     )
     return act
@@ -71,17 +71,17 @@ def begin(tx: Transaction, act: UndoOperation, now: float) -> UndoOperation:
 def end(tx: Transaction, ending: UndoResult) -> None:
     """The act and where its changes stand now, together."""
     for step, change in ending.changes:
-        row = tx.first("SELECT entry FROM change WHERE step = ? AND n = ?", (step, change.n))
+        row = tx.first("SELECT entry FROM file_change WHERE step = ? AND n = ?", (step, change.n))
         if row is None:
             continue
         before = json.loads(tx.unseal(row[0], _ENTRY, step, change.n))
         entry = tx.seal(_entry(Path(before["root"]), change), _ENTRY, step, change.n)
         tx.run(
-            "UPDATE change SET standing = ?, entry = ? WHERE step = ? AND n = ?",
+            "UPDATE file_change SET state = ?, entry = ? WHERE step = ? AND n = ?",
             (change.standing, entry, step, change.n),
         )
     report = tx.seal(ending.report, _REPORT, ending.key)
-    tx.run("UPDATE undoing SET report = ? WHERE name = ?", (report, ending.key))
+    tx.run("UPDATE undo_operation SET report = ? WHERE name = ?", (report, ending.key))
 
 
 def _entry(root: Path, change: FileChange) -> str:
@@ -111,5 +111,5 @@ def entries(tx: Transaction) -> list[str]:
     """Every stored change, as JSON."""
     return [
         tx.unseal(entry, _ENTRY, step, n)
-        for step, n, entry in tx.all("SELECT step, n, entry FROM change")
+        for step, n, entry in tx.all("SELECT step, n, entry FROM file_change")
     ]

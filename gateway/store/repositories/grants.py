@@ -7,7 +7,8 @@ from gateway.store.repositories import audit_outbox
 from gateway.store.repositories.audit_outbox import AuditNote
 
 _SELECT = (
-    "SELECT id, principal, session, grant_hash, title, folder, granted_by, granted_at FROM standing"
+    "SELECT id, principal, session, grant_hash, title, folder, granted_by, granted_at"
+    " FROM permission_grant"
 )
 
 
@@ -33,14 +34,16 @@ def put_grant(tx: Transaction, question: ApprovalPrompt, session: str, by: str, 
         "SELECT asker, grant_hash FROM approval WHERE nonce = ?", (question.nonce,)
     )
     key = (asker, session, grant_hash)
-    tx.run("DELETE FROM standing WHERE principal = ? AND session = ? AND grant_hash = ?", key)
     tx.run(
-        "INSERT INTO standing (principal, session, grant_hash, title, folder, granted_by,"
+        "DELETE FROM permission_grant WHERE principal = ? AND session = ? AND grant_hash = ?", key
+    )
+    tx.run(
+        "INSERT INTO permission_grant (principal, session, grant_hash, title, folder, granted_by,"
         " granted_at) VALUES (?, ?, ?, ?, ?, ?, ?)",
         (
             *key,
-            tx.seal(question.title, "standing.title", *key),
-            tx.seal(question.folder or question.root, "standing.folder", *key),
+            tx.seal(question.title, "permission_grant.title", *key),
+            tx.seal(question.folder or question.root, "permission_grant.folder", *key),
             by,
             now,
         ),
@@ -52,7 +55,8 @@ def find_grant(
 ) -> tuple[str, str] | None:
     """Session and giver of the grant that allows this call; None without one."""
     row: tuple[str, str] | None = tx.first(
-        "SELECT session, granted_by FROM standing WHERE principal = ? AND session IN ('', ?)"
+        "SELECT session, granted_by FROM permission_grant"
+        " WHERE principal = ? AND session IN ('', ?)"
         " AND grant_hash = ? ORDER BY session LIMIT 1",
         (principal, session, grant_hash),
     )
@@ -67,8 +71,8 @@ def list_grants(tx: Transaction) -> list[Grant]:
 def _grant(tx: Transaction, row: Row) -> Grant:
     id_, principal, session, grant_hash, title, folder, by, at = row
     key = (principal, session, grant_hash)
-    title = tx.unseal(title, "standing.title", *key)
-    folder = tx.unseal(folder, "standing.folder", *key)
+    title = tx.unseal(title, "permission_grant.title", *key)
+    folder = tx.unseal(folder, "permission_grant.folder", *key)
     return Grant(id_, principal, session, title, folder, by, at)
 
 
@@ -76,7 +80,7 @@ def revoke_grant(tx: Transaction, number: int | None, by: str, now: float) -> li
     """Take one back, or all; returns what was taken back. The audit log hears of each."""
     gone = [grant for grant in list_grants(tx) if number in (None, grant.id)]
     for grant in gone:
-        tx.run("DELETE FROM standing WHERE id = ?", (grant.id,))
+        tx.run("DELETE FROM permission_grant WHERE id = ?", (grant.id,))
         params = {"action": "revoke", "who": grant.principal}
         reason = f"grant {grant.id}: taken back by {by}"
         note = AuditNote(now, "grant", reason, params, allowed=False, session=grant.session)

@@ -256,7 +256,7 @@ def is_unanswered(tx: Transaction, seq: int) -> bool:
 
 def waiting_messages(tx: Transaction, lane: str) -> list[InboundMessage]:
     """What waits in the lane, oldest first."""
-    return [message for _, message in waiting_rows(tx, lane, together=True, held=True)]
+    return [message for _, message in waiting_rows(tx, lane, together=True, incomplete=True)]
 
 
 def unfinished(tx: Transaction, lane: str) -> frozenset[str]:
@@ -279,18 +279,18 @@ def session_of_message(message: InboundMessage) -> str | None:
 
 
 def waiting_rows(
-    tx: Transaction, lane: str, *, together: bool, held: bool = False
+    tx: Transaction, lane: str, *, together: bool, incomplete: bool = False
 ) -> list[tuple[int, InboundMessage]]:
     """The lane's next message; the ones behind it, too, when they are taken together or as far as
-    the lane is over its limit. What is `held`, and all behind it, only when asked for."""
+    the lane is over its limit. What is `incomplete`, and all behind it, only when asked for."""
     found = tx.all(
-        f"SELECT seq, {PAYLOAD}, held FROM inbox WHERE lane = ? AND {WAITING} ORDER BY seq"
+        f"SELECT seq, {PAYLOAD}, incomplete FROM inbox WHERE lane = ? AND {WAITING} ORDER BY seq"
         " LIMIT (SELECT CASE WHEN ? OR count(*) = 0 THEN count(*)"
         " WHEN count(*) > ? THEN count(*) - ? + 1 ELSE 1 END"
         f" FROM inbox WHERE lane = ? AND {WAITING})",
         (lane, together, LANE_LIMIT, LANE_LIMIT, lane),
     )
-    ready = found if held else takewhile(lambda row: not row[-1], found)
+    ready = found if incomplete else takewhile(lambda row: not row[-1], found)
     return [(seq, inbound_from_row(tx, *columns)) for seq, *columns, _ in ready]
 
 

@@ -21,7 +21,7 @@ _LARGEST = 2**63 - 1
 _DONE_KEPT_S = 7 * 86_400
 _PLAIN = (
     "principal, rule, zone, catch_up, urgent, own, state, reason, failures, slot_at, due_at,"
-    " held, created_at"
+    " postponed, created_at"
 )
 _CHANNEL = "channel || ':' || account"
 _SELECT = f"SELECT id, made_by, kind, template, {_PLAIN} FROM job"
@@ -47,7 +47,7 @@ class Job:
     failures: int = 0
     slot_at: int | None = None
     due_at: float | None = None
-    held: bool = False
+    postponed: bool = False
     created_at: int = 0
 
     @property
@@ -85,7 +85,7 @@ def put(tx: Transaction, job: Job) -> Job:
     old = job.created_at - _DONE_KEPT_S
     tx.run(
         "DELETE FROM job WHERE state = 'done' AND created_at < ? AND coalesce("
-        "(SELECT max(fired_at) FROM slot WHERE job = id), 0) < ?",
+        "(SELECT max(fired_at) FROM job_run WHERE job = id), 0) < ?",
         (old, old),
     )
     route = job.route
@@ -156,7 +156,7 @@ def remove(tx: Transaction, job: Job) -> None:
         f"UPDATE inbox SET dead_reason = 'its job was removed' WHERE lane = ? AND {inbox.WAITING}",
         (job.lane,),
     )
-    tx.run("DELETE FROM slot WHERE job = ?", (job.id,))
+    tx.run("DELETE FROM job_run WHERE job = ?", (job.id,))
     tx.run("DELETE FROM job WHERE id = ?", (job.id,))
 
 
@@ -171,24 +171,24 @@ def set_state(tx: Transaction, job: int, state: State, reason: str = "") -> None
 def advance(tx: Transaction, job: int, slot: int | None) -> None:
     """On to the next slot; without one the job is over."""
     tx.run(
-        "UPDATE job SET slot_at = ?, due_at = ?, held = 0,"
+        "UPDATE job SET slot_at = ?, due_at = ?, postponed = 0,"
         " state = CASE WHEN ? AND state = 'on' THEN 'done' ELSE state END WHERE id = ?",
         (slot, slot, slot is None, job),
     )
 
 
 def hold(tx: Transaction, job: int, until: float) -> None:
-    tx.run("UPDATE job SET due_at = ?, held = 1 WHERE id = ?", (until, job))
+    tx.run("UPDATE job SET due_at = ?, postponed = 1 WHERE id = ?", (until, job))
 
 
 def begin(tx: Transaction, job: Job, slot: int, state: str, now: float) -> bool:
     """Take a slot; False when it was taken before: nothing comes twice."""
     taken = tx.run(
-        "INSERT INTO slot (job, at, fired_at, state) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
+        "INSERT INTO job_run (job, at, fired_at, state) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
         (job.id, slot, now, state),
     )
     tx.run(
-        "DELETE FROM slot WHERE job = ? AND at < (SELECT at FROM slot WHERE job = ?"
+        "DELETE FROM job_run WHERE job = ? AND at < (SELECT at FROM job_run WHERE job = ?"
         f" ORDER BY at DESC LIMIT 1 OFFSET {_KEPT})",
         (job.id, job.id),
     )
@@ -196,7 +196,9 @@ def begin(tx: Transaction, job: Job, slot: int, state: str, now: float) -> bool:
 
 
 def ended(tx: Transaction, job: int, slot: int, state: str, note: str) -> None:
-    tx.run("UPDATE slot SET state = ?, note = ? WHERE job = ? AND at = ?", (state, note, job, slot))
+    tx.run(
+        "UPDATE job_run SET state = ?, note = ? WHERE job = ? AND at = ?", (state, note, job, slot)
+    )
 
 
 def count_failure(tx: Transaction, job: int, *, failed: bool) -> int:
@@ -217,7 +219,7 @@ def slots(tx: Transaction, job: Job, most: int) -> list[Slot]:
         " ELSE 'runs' END, s.note, count(o.seq), coalesce(min(CASE WHEN"
         " o.state = 'sent' AND o.provider_msg IS NOT NULL THEN 1 ELSE 0 END), 0),"
         " max(o.dead_reason)"
-        " FROM slot s LEFT JOIN inbox i ON i.channel = ? AND i.account = ?"
+        " FROM job_run s LEFT JOIN inbox i ON i.channel = ? AND i.account = ?"
         " AND i.event_id = 'cron:' || s.job || ':' || s.at"
         " LEFT JOIN outbox o ON o.delivery_id ="
         " coalesce('t' || i.turn_id, 'cron:' || s.job || ':' || s.at)"
@@ -263,7 +265,7 @@ def _chat(route: Route) -> str:
 def _job(tx: Transaction, row: Sequence[Any]) -> Job:
     id_, made_by, kind, template, *rest = row
     values = dict(zip(_PLAIN.split(", "), rest, strict=True))
-    for name in ("urgent", "own", "held"):
+    for name in ("urgent", "own", "postponed"):
         values[name] = bool(values[name])
     message = InboundMessage.from_json(tx.unseal(template, "job.template", made_by))
     return Job(id_, made_by, kind, message, **values)
@@ -272,7 +274,7 @@ def _job(tx: Transaction, row: Sequence[Any]) -> Job:
 def known(tx: Transaction) -> tuple[bool, float]:
     """Whether there is any job, and when the last slot was begun."""
     (any_,) = tx.one("SELECT EXISTS (SELECT 1 FROM job)")
-    (last,) = tx.one("SELECT coalesce(max(fired_at), 0) FROM slot")
+    (last,) = tx.one("SELECT coalesce(max(fired_at), 0) FROM job_run")
     return bool(any_), float(last)
 
 

@@ -86,7 +86,7 @@ def remove_member(tx: Transaction, channel: str, sender: str, until: float) -> b
     removed = tx.run("DELETE FROM member WHERE channel = ? AND sender = ?", (channel, sender))
     if not removed:
         return False
-    tx.run("DELETE FROM standing WHERE principal = ?", (f"{channel}:{sender}",))
+    tx.run("DELETE FROM permission_grant WHERE principal = ?", (f"{channel}:{sender}",))
     return True
 
 
@@ -166,20 +166,22 @@ def reject(tx: Transaction, channel: str, sender: str, until: float) -> bool:
 
 def guesses(tx: Transaction, principal: str) -> tuple[int, float]:
     """Wrong codes in a row, and until when no further one is looked at."""
-    row = tx.first("SELECT wrong, locked_until FROM guess WHERE principal = ?", (principal,))
+    row = tx.first(
+        "SELECT wrong, locked_until FROM pairing_attempt WHERE principal = ?", (principal,)
+    )
     return (int(row[0]), float(row[1])) if row else (0, 0.0)
 
 
 def set_guesses(tx: Transaction, principal: str, wrong: int, locked_until: float) -> None:
     tx.run(
-        "INSERT INTO guess (principal, wrong, locked_until) VALUES (?, ?, ?) ON CONFLICT"
+        "INSERT INTO pairing_attempt (principal, wrong, locked_until) VALUES (?, ?, ?) ON CONFLICT"
         " (principal) DO UPDATE SET wrong = excluded.wrong, locked_until = excluded.locked_until",
         (principal, wrong, locked_until),
     )
 
 
 def forget_guesses(tx: Transaction, principal: str) -> None:
-    tx.run("DELETE FROM guess WHERE principal = ?", (principal,))
+    tx.run("DELETE FROM pairing_attempt WHERE principal = ?", (principal,))
 
 
 def forget_denied(tx: Transaction) -> None:

@@ -1,6 +1,6 @@
 """Inbox rows that wait for something of their own: files to be fetched, an album to be whole.
 
-Nothing behind a held row is claimed either, so a lane stays in order.
+Nothing behind an incomplete row is claimed either, so a lane stays in order.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ EARLY = "early part of an album"
 EARLY_S = 5.0
 _EARLY_KEPT = 100
 _EARLY = f"album IS NOT NULL AND dead_reason = '{EARLY}'"
-_HELD = "held AND turn_id IS NULL AND dead_reason IS NULL"
+_INCOMPLETE = "incomplete AND turn_id IS NULL AND dead_reason IS NULL"
 _OWN = run_here("inbox")
 
 
@@ -46,7 +46,7 @@ def hold_for_media(tx: Transaction, message: InboundMessage, now: float) -> None
         return
     ready_at = now + QUIET_S if message.album is not None else now
     tx.run(
-        "UPDATE inbox SET held = 1, album = ?, ready_at = ?"
+        "UPDATE inbox SET incomplete = 1, album = ?, ready_at = ?"
         " WHERE channel = ? AND account = ? AND event_id = ?",
         (message.album, ready_at, message.channel, message.account, message.event_id),
     )
@@ -56,7 +56,7 @@ def join_album(tx: Transaction, part: InboundMessage, now: float) -> str | None:
     """Put a part of an album to the one that waits; returns why it needs no answer of its own."""
     row = tx.first(
         f"SELECT seq, {PAYLOAD} FROM inbox"
-        f" WHERE channel = ? AND account = ? AND album = ? AND principal = ? AND {_HELD}",
+        f" WHERE channel = ? AND account = ? AND album = ? AND principal = ? AND {_INCOMPLETE}",
         (part.channel, part.account, part.album, part.principal),
     )
     if row is None:
@@ -122,18 +122,18 @@ def edit(tx: Transaction, seq: int, old: InboundMessage, new: InboundMessage) ->
     edited = replace(new, media=media, content=content, album=old.album)
     put_payload(tx, seq, edited.to_json())
     if any(one.is_awaited for one in media):
-        tx.run("UPDATE inbox SET held = 1 WHERE seq = ?", (seq,))
+        tx.run("UPDATE inbox SET incomplete = 1 WHERE seq = ?", (seq,))
 
 
 def rows(tx: Transaction) -> list[int]:
     """Those of channels that are run here: only these can fetch their files."""
-    found = tx.all(f"SELECT seq FROM inbox WHERE {_HELD} AND {_OWN}")
+    found = tx.all(f"SELECT seq FROM inbox WHERE {_INCOMPLETE} AND {_OWN}")
     return [seq for (seq,) in found]
 
 
 def find(tx: Transaction, seq: int) -> PendingMessage | None:
     """The row as it is now; None when it waits no more."""
-    row = tx.first(f"SELECT {PAYLOAD}, ready_at FROM inbox WHERE seq = ? AND {_HELD}", (seq,))
+    row = tx.first(f"SELECT {PAYLOAD}, ready_at FROM inbox WHERE seq = ? AND {_INCOMPLETE}", (seq,))
     return PendingMessage(seq, inbound_from_row(tx, *row[:-1]), row[-1]) if row else None
 
 
@@ -148,30 +148,30 @@ def settle(
 ) -> None:
     """A file of the row is there, or known to be out of reach, and the person is told so. The row
     may have grown meanwhile."""
-    held = find(tx, seq)
-    if held is not None:
+    row = find(tx, seq)
+    if row is not None:
         outbox.put(tx, None, letters, now)
         known = tuple(
-            media if one.is_awaited and _same(one, media) else one for one in held.message.media
+            media if one.is_awaited and _same(one, media) else one for one in row.message.media
         )
-        put_payload(tx, seq, replace(held.message, media=known).to_json())
+        put_payload(tx, seq, replace(row.message, media=known).to_json())
 
 
 def release(tx: Transaction, seen: PendingMessage) -> str | None:
     """Let go of a row that needs nothing any more; returns its lane, None when it has grown since
     it was `seen`."""
-    held = find(tx, seen.seq)
-    if held is None or held.awaited is not None or held.ready_at != seen.ready_at:
+    row = find(tx, seen.seq)
+    if row is None or row.awaited is not None or row.ready_at != seen.ready_at:
         return None
-    tx.run("UPDATE inbox SET held = 0 WHERE seq = ?", (seen.seq,))
-    return held.message.session_key
+    tx.run("UPDATE inbox SET incomplete = 0 WHERE seq = ?", (seen.seq,))
+    return row.message.session_key
 
 
 def begin_again(tx: Transaction, ready_at: float) -> None:
     """After a start: the rest of an album may still come, so it is given time once more."""
     tx.run(
         "UPDATE inbox SET ready_at = ? WHERE seq IN (SELECT seq FROM inbox WHERE album IS NOT NULL"
-        f" AND {_HELD} UNION SELECT seq FROM inbox WHERE {_EARLY}) AND {_OWN}",
+        f" AND {_INCOMPLETE} UNION SELECT seq FROM inbox WHERE {_EARLY}) AND {_OWN}",
         (ready_at,),
     )
 

@@ -53,15 +53,18 @@ def rewind(
     )
     fork = session_admin.fork(tx, session, owner, now, last=first - 1)
     sessions.bind(tx, owner.home, fork)
-    tx.run("UPDATE change SET session = ? WHERE session = ? AND turn_id < ?", (fork, session, turn))
+    tx.run(
+        "UPDATE file_change SET session = ? WHERE session = ? AND turn_id < ?",
+        (fork, session, turn),
+    )
     name = _name(key)
     tx.run(
-        "INSERT INTO undoing (name, session, plan, report, made_at) VALUES (?, ?, ?, ?, ?)",
+        "INSERT INTO undo_operation (name, session, plan, report, made_at) VALUES (?, ?, ?, ?, ?)",
         (
             name,
             session,
-            tx.seal("", "undoing.plan", name),
-            tx.seal(fork, "undoing.report", name),
+            tx.seal("", "undo_operation.plan", name),
+            tx.seal(fork, "undo_operation.report", name),
             now,
         ),
     )
@@ -71,8 +74,8 @@ def rewind(
 def done(tx: Transaction, key: str) -> str | None:
     """The session that a rewinding with this key has come to, if it has happened."""
     name = _name(key)
-    row = tx.first("SELECT report FROM undoing WHERE name = ?", (name,))
-    return tx.unseal(row[0], "undoing.report", name) if row else None
+    row = tx.first("SELECT report FROM undo_operation WHERE name = ?", (name,))
+    return tx.unseal(row[0], "undo_operation.report", name) if row else None
 
 
 def _name(key: str) -> str:

@@ -56,7 +56,7 @@ def enter(tx: Transaction, session: str, numbered: Iterable[tuple[int, Message]]
     for n, text in texts:
         # A database with sealed texts has no index.
         row = tx.first(
-            "INSERT INTO findable (session, n) SELECT ?, ?"
+            "INSERT INTO search_entry (session, n) SELECT ?, ?"
             " WHERE NOT EXISTS (SELECT 1 FROM meta WHERE name = 'cipher')"
             " ON CONFLICT DO NOTHING RETURNING id",
             (session, n),
@@ -69,18 +69,18 @@ def enter(tx: Transaction, session: str, numbered: Iterable[tuple[int, Message]]
 def forget(tx: Transaction, session: str) -> None:
     """Take a session's words out; its messages are still there."""
     rows = tx.all(
-        f"SELECT f.id, {CONTENT} FROM findable f JOIN message m USING (session, n)"
+        f"SELECT f.id, {CONTENT} FROM search_entry f JOIN message m USING (session, n)"
         " WHERE f.session = ?",
         (session,),
     )
     tx.search.remove((id_, message_from_row(tx, *columns).text) for id_, *columns in rows)
-    tx.run("DELETE FROM findable WHERE session = ?", (session,))
+    tx.run("DELETE FROM search_entry WHERE session = ?", (session,))
 
 
 def forget_all(tx: Transaction) -> None:
     """Empty the index, for a database whose texts get another key."""
     tx.search.clear()
-    tx.run("DELETE FROM findable")
+    tx.run("DELETE FROM search_entry")
     tx.run("DELETE FROM meta WHERE name = 'search'")
 
 
@@ -132,7 +132,7 @@ def find(
     where, values = scope.where()
     rows = tx.all(
         "SELECT s.id, s.name, s.principal, m.n, m.role, m.created_at, m.content"
-        f" FROM ({matches}) matching JOIN findable f ON f.id = matching.id"
+        f" FROM ({matches}) matching JOIN search_entry f ON f.id = matching.id"
         " JOIN message m ON m.session = f.session AND m.n = f.n JOIN session s ON s.id = f.session"
         f" WHERE {where} AND NOT (s.parent IS NOT NULL AND f.n <= s.parent_n)"
         " ORDER BY m.created_at DESC, m.n DESC LIMIT ?",

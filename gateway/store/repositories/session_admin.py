@@ -86,22 +86,23 @@ def _copy_texts(tx: Transaction, session: str, fork: str, last: int) -> None:
         ],
     )
     lines = tx.all(
-        "SELECT n, i, covers, line FROM kept_line WHERE session = ? AND n <= ?", (session, last)
+        "SELECT n, i, covers, line FROM transcript_line WHERE session = ? AND n <= ?",
+        (session, last),
     )
     tx.many(
-        "INSERT INTO kept_line (session, n, i, covers, line) VALUES (?, ?, ?, ?, ?)",
+        "INSERT INTO transcript_line (session, n, i, covers, line) VALUES (?, ?, ?, ?, ?)",
         [
-            (fork, n, i, covers, resealed(line, "kept_line.line", n, i))
+            (fork, n, i, covers, resealed(line, "transcript_line.line", n, i))
             for n, i, covers, line in lines
         ],
     )
     summaries = tx.all(
-        "SELECT upto, request, taint, told, created_at, content FROM summary"
+        "SELECT upto, request, taint, announced, created_at, content FROM summary"
         " WHERE session = ? AND upto <= ?",
         (session, last),
     )
     tx.many(
-        "INSERT INTO summary (session, upto, request, taint, told, created_at, content)"
+        "INSERT INTO summary (session, upto, request, taint, announced, created_at, content)"
         " VALUES (?, ?, ?, ?, ?, ?, ?)",
         [
             (fork, upto, *facts, resealed(content, "summary.content", upto))

@@ -17,7 +17,7 @@ from gateway.store.repositories.session_admin import SessionOwner
 
 _ID = re.compile(r"\d{8}_\d{6}(_\d{1,6})?")
 _META = -1
-_LINE = "kept_line.line"
+_LINE = "transcript_line.line"
 
 
 def put(tx: Transaction, found: Transcript, owner: SessionOwner, now: float) -> str:
@@ -61,7 +61,7 @@ def _lines(tx: Transaction, session: str) -> Iterator[str]:
     kept = {
         (n, i): (covers, tx.unseal(line, _LINE, session, n, i))
         for n, i, covers, line in tx.all(
-            "SELECT n, i, covers, line FROM kept_line WHERE session = ?", (session,)
+            "SELECT n, i, covers, line FROM transcript_line WHERE session = ?", (session,)
         )
     }
     yield dumps(_meta(tx, session, kept.get((_META, 0))))
@@ -127,6 +127,6 @@ def _keep(tx: Transaction, session: str, place: tuple[int, int, int], line: str)
     """`place`: the message, the number behind it, and how many messages the line stands for."""
     n, i, covers = place
     tx.run(
-        "INSERT INTO kept_line (session, n, i, covers, line) VALUES (?, ?, ?, ?, ?)",
+        "INSERT INTO transcript_line (session, n, i, covers, line) VALUES (?, ?, ?, ?, ?)",
         (session, n, i, covers, tx.seal(line, _LINE, session, n, i)),
     )

@@ -32,14 +32,31 @@ PERSONAL = frozenset(
             "step",
             "outbox",
             "approval",
-            "standing",
+            "permission_grant",
         ),
-        *("member", "pairing", "guess", "usage", "limit_notice", "note", "change", "undoing"),
-        *("summary", "findable", "words", "kept_line", "task", "overheard", "whereabouts"),
-        *("language", "job", "slot", "chat_clock"),
+        *(
+            "member",
+            "pairing",
+            "pairing_attempt",
+            "usage",
+            "limit_notice",
+            "audit_outbox",
+            "file_change",
+            "undo_operation",
+        ),
+        *(
+            "summary",
+            "search_entry",
+            "words",
+            "transcript_line",
+            "task",
+            "group_context",
+            "chat_membership",
+        ),
+        *("language", "job", "job_run", "chat_clock"),
     }
 )
-IMPERSONAL = frozenset({"cursor", "meta", "migration", "move"})
+IMPERSONAL = frozenset({"cursor", "meta", "migration", "chat_alias"})
 _SESSIONS = "SELECT id FROM gone_session"
 _TURNS = "SELECT id FROM gone_turn"
 _SHARED = "SELECT id FROM shared_turn"
@@ -167,23 +184,30 @@ def erase(tx: Transaction, principal: str, now: float) -> list[str]:
         f"DELETE FROM approval WHERE {asked}",
         f"DELETE FROM task WHERE {tasks} OR turn_id IN {turns} OR root_turn IN {turns}",
         f"DELETE FROM step WHERE turn_id IN {turns}",
-        f"DELETE FROM change WHERE turn_id IN {turns}",
+        f"DELETE FROM file_change WHERE turn_id IN {turns}",
         f"DELETE FROM outbox WHERE {_OUTBOX}",
         "DELETE FROM outbox WHERE EXISTS (SELECT 1 FROM job WHERE principal = ? AND"
         " substr(outbox.delivery_id, 1, length('cron:' || job.id || ':')) ="
         " 'cron:' || job.id || ':')",
-        "DELETE FROM slot WHERE job IN (SELECT id FROM job WHERE principal = ?)",
+        "DELETE FROM job_run WHERE job IN (SELECT id FROM job WHERE principal = ?)",
         "DELETE FROM job WHERE principal = ?",
         f"DELETE FROM chat_clock WHERE chat IN ({_LANES})",
         "UPDATE inbox SET principal = '', lane = '', source_msg = NULL, album = NULL,"
-        f" turn_id = NULL, held = 0, undecoded = 0, dead_reason = '{DELETED}'"
+        f" turn_id = NULL, incomplete = 0, undecoded = 0, dead_reason = '{DELETED}'"
         f" WHERE principal = ? OR lane IN ({_LANES}) OR turn_id IN ({_TURNS})",
-        f"DELETE FROM overheard WHERE lane IN ({_LANES}) OR lane IN"
+        f"DELETE FROM group_context WHERE lane IN ({_LANES}) OR lane IN"
         f" (SELECT lane FROM turn WHERE id IN ({_SHARED}))",
         f"DELETE FROM binding WHERE lane IN ({_LANES}) OR session IN ({_SESSIONS})",
         *(
             f"DELETE FROM {table} WHERE session IN ({_SESSIONS})"
-            for table in ("message", "kept_line", "summary", "change", "undoing", "note")
+            for table in (
+                "message",
+                "transcript_line",
+                "summary",
+                "file_change",
+                "undo_operation",
+                "audit_outbox",
+            )
         ),
         f"UPDATE usage SET principal = '{DELETED}', lane = '{DELETED}', chat = '{DELETED}'"
         f" WHERE principal = ? OR session IN ({_SESSIONS})",
@@ -193,8 +217,8 @@ def erase(tx: Transaction, principal: str, now: float) -> list[str]:
         f"UPDATE turn SET session = NULL, lane = '{DELETED}', state = 'done'"
         f" WHERE id IN ({_TURNS})",
         f"DELETE FROM session WHERE id IN ({_SESSIONS})",
-        "DELETE FROM standing WHERE principal = ? OR granted_by = ?",
-        "DELETE FROM guess WHERE principal = ?",
+        "DELETE FROM permission_grant WHERE principal = ? OR granted_by = ?",
+        "DELETE FROM pairing_attempt WHERE principal = ?",
         "DELETE FROM language WHERE principal = ?",
     ):
         tx.run(statement, [principal] * statement.count("?"))
@@ -202,7 +226,7 @@ def erase(tx: Transaction, principal: str, now: float) -> list[str]:
         put_payload(tx, seq, NO_PAYLOAD)
     for table in ("member", "pairing"):
         tx.run(f"DELETE FROM {table} WHERE channel = ? AND sender = ?", (channel, sender))
-    tx.run("DELETE FROM whereabouts WHERE channel = ? AND chat = ?", (channel, sender))
+    tx.run("DELETE FROM chat_membership WHERE channel = ? AND chat = ?", (channel, sender))
     tx.run(
         "DELETE FROM outbox WHERE delivery_id LIKE ? ESCAPE '\\'",
         (f"pair:{literal(channel)}:%:{literal(sender)}:%",),
@@ -210,8 +234,8 @@ def erase(tx: Transaction, principal: str, now: float) -> list[str]:
     # The index keeps words of rows that were deleted; what stays is entered anew by a search.
     search.forget_all(tx)
     tx.run(
-        "INSERT INTO note (at, what, reason, allowed, session, params) VALUES (?, 'user.delete',"
-        " 'asked for at the machine', 1, '', ?)",
+        "INSERT INTO audit_outbox (at, what, reason, allowed, session, params)"
+        " VALUES (?, 'user.delete', 'asked for at the machine', 1, '', ?)",
         (now, json.dumps({"sha256": hashlib.sha256(principal.encode()).hexdigest()})),
     )
     shared = "SELECT DISTINCT session FROM turn WHERE session IS NOT NULL AND"

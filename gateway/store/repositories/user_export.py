@@ -77,12 +77,12 @@ def export_rows(tx: Transaction, principal: str) -> dict[str, str]:
             (
                 at,
                 by,
-                tx.unseal(title, "standing.title", *key),
-                tx.unseal(folder, "standing.folder", *key),
+                tx.unseal(title, "permission_grant.title", *key),
+                tx.unseal(folder, "permission_grant.folder", *key),
             )
             for at, by, title, folder, *key in tx.all(
                 "SELECT granted_at, granted_by, title, folder, principal, session, grant_hash"
-                " FROM standing WHERE principal = ? ORDER BY id",
+                " FROM permission_grant WHERE principal = ? ORDER BY id",
                 (principal,),
             )
         ],

@@ -152,16 +152,16 @@ def keep(tx: Transaction, kept: StoredSummary, now: float) -> bool:
         )
         return True
     (told_at,) = tx.one(
-        "SELECT coalesce(max(created_at), 0) FROM summary WHERE session = ? AND told",
+        "SELECT coalesce(max(created_at), 0) FROM summary WHERE session = ? AND announced",
         (kept.session,),
     )
     letter = kept.letter if now - told_at >= TOLD_EVERY_S else None
     content = dumps({"text": summary.text, "first": summary.first, "todo": summary.todo})
     tx.run(
-        "INSERT INTO summary (session, upto, request, content, taint, told, created_at)"
+        "INSERT INTO summary (session, upto, request, content, taint, announced, created_at)"
         " VALUES (?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (session, upto) DO UPDATE SET request = excluded.request,"
-        " content = excluded.content, taint = excluded.taint, told = excluded.told,"
+        " content = excluded.content, taint = excluded.taint, announced = excluded.announced,"
         " created_at = excluded.created_at",
         (
             *(kept.session, kept.upto, kept.request),

@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from gateway.store.cipher import SEALED_COLUMNS, Cipher
+from gateway.store.cipher import SEALED_PLACES, Cipher
 from gateway.store.errors import seal_broken
 from gateway.store.port import Args, Row
 from gateway.store.sqlite.search_index import SqliteSearchIndex
@@ -42,15 +42,15 @@ class SqliteTransaction:
         self._connection.executemany(sql, rows)
 
     def seal(self, text: str | None, column: str, *key: str | int) -> str | None:
-        if column not in SEALED_COLUMNS:
+        if column not in SEALED_PLACES:
             raise LookupError(f"{column} is no column of `gateway.store.cipher.SEALED`")
-        return self._cipher.seal(text, column, *key) if self._cipher else text
+        return self._cipher.seal(text, SEALED_PLACES[column], *key) if self._cipher else text
 
     def unseal(self, stored: Any, column: str, *key: str | int) -> Any:
         if self._cipher is None:
             return stored
         try:
-            return self._cipher.unseal(stored, column, *key)
+            return self._cipher.unseal(stored, SEALED_PLACES[column], *key)
         except ValueError:
             raise seal_broken() from None
 

@@ -54,7 +54,7 @@ class ScheduledParts:
         return self.shown(chat)
 
     async def states(self, job: int = 1) -> list[tuple[Any, ...]]:
-        return await self.parts.stored("slot", "state", job=job, order="at")
+        return await self.parts.stored("job_run", "state", job=job, order="at")
 
     async def rests(self) -> None:
         """Returns once the scheduler has looked at all that is due by now."""

@@ -175,7 +175,7 @@ async def test_a_slot_is_never_met_twice_though_the_clock_goes_back(tmp_path: Pa
         await place.rests()
         place.clock.ahead += 3_600
         await place.until_shown(3)
-        slots = await place.parts.stored("slot", "at", order="at")
+        slots = await place.parts.stored("job_run", "at", order="at")
         assert len(slots) == len(set(slots)) == 2
         assert place.shown().count("⏰ stretch") == 2
 
@@ -319,5 +319,5 @@ async def test_of_somebody_who_is_deleted_no_job_is_left(tmp_path: Path) -> None
             "stretch" in (await database.transact(user_export.export_rows, "chat:7"))["jobs.jsonl"]
         )
         await database.transact(user_data.erase, "chat:7", 0.0)
-        for table in ("job", "slot", "chat_clock", "outbox"):
+        for table in ("job", "job_run", "chat_clock", "outbox"):
             assert await place.parts.stored(table) == []

@@ -39,4 +39,4 @@ def root_page(tx: Transaction, table: str) -> int:
 def empty_index(tx: Transaction) -> None:
     """The full-text index as before the version that brought it."""
     tx.run("INSERT INTO words (words) VALUES ('delete-all')")
-    tx.run("DELETE FROM findable")
+    tx.run("DELETE FROM search_entry")

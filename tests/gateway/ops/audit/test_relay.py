@@ -60,7 +60,7 @@ async def test_who_was_let_in_turned_down_and_turned_out_is_on_record(tmp_path: 
                 in parts.platform.texts("7")[-1]
             )
         )
-        assert await parts.stored("note") == []
+        assert await parts.stored("audit_outbox") == []
     machine = next(iter(audit_notes(tmp_path)))[2].removeprefix("let in by ")
     assert re.fullmatch(r"cli:\d+", machine)
     assert audit_notes(tmp_path) == [

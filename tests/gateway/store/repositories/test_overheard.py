@@ -38,7 +38,7 @@ def test_every_chat_has_its_own(tx: Transaction) -> None:
 def test_only_the_newest_lines_are_kept_and_shown(tx: Transaction) -> None:
     for number in range(chats.KEPT + 20):
         chats.add_group_context(tx, [chat_message(f"word{number} " + "x" * 900)])
-    (count,) = tx.one("SELECT count(*) FROM overheard")
+    (count,) = tx.one("SELECT count(*) FROM group_context")
     assert count == chats.KEPT
     told = chats.take_group_context(tx, LANE) or ""
     assert len(told) < chats.SHOWN_CHARS + 300

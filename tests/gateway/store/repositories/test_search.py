@@ -141,7 +141,7 @@ def test_a_sealed_database_holds_no_words_and_says_so(tmp_path: Path) -> None:
     path = tmp_path / "kore.db"
     sealed = open_transaction(path, cipher=Cipher(bytes(32), "KEY"))
     talk(sealed, "canaryword")
-    assert sealed.one("SELECT count(*) FROM findable") == (0,)
+    assert sealed.one("SELECT count(*) FROM search_entry") == (0,)
     with pytest.raises(SearchRefused, match="sealed"):
         search.enter_older(sealed)
     sealed.close()

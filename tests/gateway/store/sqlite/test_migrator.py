@@ -4,16 +4,34 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from agent.serialization import dumps, message_to_json
+from agent.types import user
+from agent.undo.records import FileChange
+from gateway.core.messages import Route
+from gateway.store.cipher import KEY_BYTES, Cipher
 from gateway.store.errors import StoreError
-from gateway.store.repositories import sessions
+from gateway.store.repositories import (
+    audit_outbox,
+    chats,
+    file_changes,
+    grants,
+    jobs,
+    members,
+    pending_media,
+    rewinding,
+    sessions,
+    transcripts,
+)
 from gateway.store.repositories.sessions import ThinkingChoice
 from gateway.store.sqlite.engine import connect
 from gateway.store.sqlite.migrator import COPIES_KEPT, copies, keep_copy, scripts
+from gateway.store.sqlite.sealing import mark_sealed
 from gateway.store.sqlite.transaction import SqliteTransaction
 
 
@@ -54,8 +72,8 @@ def test_an_upgrade_keeps_a_copy_of_what_was_there(tmp_path: Path) -> None:
     connect(path).close()
     (copy,) = copies(path)
     assert offset(path) == offset(copy) == 42
-    assert "change" in tables(path)
-    assert "change" not in tables(copy)
+    assert "file_change" in tables(path)
+    assert not {"change", "file_change"} & tables(copy)
     assert copy.stat().st_mode & 0o777 == 0o600
     assert numbers(path) == sorted(scripts())
 
@@ -70,15 +88,14 @@ def test_a_new_database_and_one_that_is_up_to_date_are_not_copied(tmp_path: Path
 def test_a_migration_that_comes_late_with_a_lower_number_is_applied(tmp_path: Path) -> None:
     path = tmp_path / "kore.db"
     connect(path).close()
-    late = 8
+    late = 53
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("DELETE FROM migration WHERE number = ?", (late,))
-        connection.execute("DROP TABLE change")
-        connection.execute("DROP TABLE undoing")
+        connection.execute("DROP INDEX outbox_sent")
     assert late not in numbers(path)
     connect(path).close()
     assert late in numbers(path)
-    assert "change" in tables(path)
+    assert "outbox_sent" in tables(path)
 
 
 def test_a_number_that_this_kore_does_not_know_is_a_newer_database(tmp_path: Path) -> None:
@@ -96,7 +113,7 @@ def test_without_room_for_the_copy_nothing_is_changed(tmp_path: Path) -> None:
     path.with_name("backups").write_text("a file in the way")
     with pytest.raises(StoreError, match="it could not be copied first"):
         connect(path)
-    assert "change" not in tables(path)
+    assert not {"change", "file_change"} & tables(path)
     assert offset(path) == 42
 
 
@@ -115,7 +132,7 @@ def test_only_the_newest_copies_are_kept(tmp_path: Path) -> None:
     assert not list(folder.glob("*.part"))
 
 
-@pytest.mark.parametrize("steps", [1, 40, 200, 800])
+@pytest.mark.parametrize("steps", [1, 40, 200, 800, 1500])
 def test_a_kill_in_the_middle_leaves_a_database_that_is_upgraded_later(
     tmp_path: Path, steps: int
 ) -> None:
@@ -182,3 +199,84 @@ def test_what_people_chose_for_a_session_is_read_from_its_columns(tmp_path: Path
         assert (row.model, row.mode, row.queue, row.trace) == (None, None, None, None)
         assert (row.thinking, row.bits) == (ThinkingChoice(wanted), 0)
     connection.close()
+
+
+def test_rows_of_renamed_tables_stay_and_sealed_ones_open(tmp_path: Path) -> None:
+    path = tmp_path / "kore.db"
+    older(path, 66)
+    cipher = Cipher(b"k" * KEY_BYTES, "KORE_KEY")
+    said_at = ("telegram", "bot", "e1")
+    grant = ("telegram:1", "s", "hash")
+    text = dumps(message_to_json(user("hi")))
+    entry = {"root": "/w", **FileChange(Path("a.txt"), None, None).to_json()}
+    rows: dict[str, Sequence[object]] = {
+        "session (id, principal, created_at, last_active_at)": ("s", "telegram:1", 0, 0),
+        "message (session, n, role, content, created_at)": (
+            *("s", 1, "user", cipher.seal(text, "message.content", "s", 1), 0),
+        ),
+        "standing (principal, session, grant_hash, title, folder, granted_by, granted_at)": (
+            *grant,
+            cipher.seal("exec ls", "standing.title", *grant),
+            cipher.seal("/w", "standing.folder", *grant),
+            *("telegram:1", 5),
+        ),
+        "overheard (channel, account, event_id, lane, text)": (
+            *said_at,
+            *("telegram:bot:9", cipher.seal("Bob: hello", "overheard.text", *said_at)),
+        ),
+        "whereabouts (channel, account, chat, state, reason, at)": (
+            *("telegram", "bot", "9", "out", "blocked", 3),
+        ),
+        "findable (session, n)": ("s", 1),
+        "kept_line (session, n, i, covers, line)": (
+            *("s", 1, 0, 1, cipher.seal('{"role": "user"}', "kept_line.line", "s", 1, 0)),
+        ),
+        "guess (principal, wrong, locked_until)": ("telegram:2", 4, 99),
+        "undoing (name, session, plan, report, made_at)": (
+            *("k:chat", "s", cipher.seal("", "undoing.plan", "k:chat")),
+            *(cipher.seal("fork", "undoing.report", "k:chat"), 0),
+        ),
+        "note (at, what, reason, allowed, session, params)": (1, "mode", "why", 1, "s", "{}"),
+        "move (channel, first, now)": ("telegram", "-1", "-100"),
+        "job (id, made_by, kind, template, principal, channel, account, chat, rule, zone, catch_up,"
+        " held, created_at)": (
+            *(1, "call", "reminder", cipher.seal("{}", "job.template", "call"), "telegram:1"),
+            *("telegram", "bot", "1", "at 5", "UTC", "once", 1, 0),
+        ),
+        "slot (job, at, fired_at, state)": (1, 5, 6.5, "begun"),
+        "change (step, n, session, turn_id, call_id, tool, standing, entry, made_at)": (
+            *(1, 0, "s", 1, "c", "write_file", "undone"),
+            *(cipher.seal(json.dumps(entry), "change.entry", 1, 0), 7),
+        ),
+        "summary (session, upto, content, told, created_at)": ("s", 0, "{}", 1, 0),
+        "inbox (channel, account, event_id, lane, principal, payload, received_at, held)": (
+            *(*said_at, "telegram:bot:1", "telegram:1", "{}", 0, 1),
+        ),
+    }
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for table, values in rows.items():
+            marks = ", ".join("?" for _ in values)
+            connection.execute(f"INSERT INTO {table} VALUES ({marks})", values)
+        mark_sealed(connection, cipher)
+    connection = connect(path, check=True, cipher=cipher)
+    tx = SqliteTransaction(connection, cipher)
+    (allowed,) = grants.list_grants(tx)
+    assert (allowed.title, allowed.folder, allowed.granted_at) == ("exec ls", "/w", 5)
+    assert "Bob: hello" in (chats.take_group_context(tx, "telegram:bot:9") or "")
+    assert chats.is_unreachable(tx, Route("telegram", "bot", "9"))
+    assert chats.load_aliases(tx, "telegram") == {"-1": "-100"}
+    assert '{"role": "user"}' in list(transcripts.lines(tx, "s"))
+    assert members.guesses(tx, "telegram:2") == (4, 99)
+    assert rewinding.done(tx, "k") == "fork"
+    assert [note.what for _, note in audit_outbox.waiting(tx)] == ["mode"]
+    assert jobs.known(tx) == (True, 6.5)
+    (step,) = file_changes.steps(tx, "s")
+    assert (step.changes[0].path, step.changes[0].standing) == (Path("a.txt"), "undone")
+    assert tx.one("SELECT announced FROM summary") == tx.one("SELECT postponed FROM job") == (1,)
+    assert pending_media.rows(tx) == [1]
+    assert tx.one("SELECT count(*) FROM search_entry") == (1,)
+    connection.execute("PRAGMA foreign_keys=ON")
+    connection.execute("DELETE FROM job")
+    assert tx.one("SELECT count(*) FROM job_run") == (0,)
+    connection.close()
+    assert not {"standing", "overheard", "slot", "change", "note", "move"} & tables(path)
