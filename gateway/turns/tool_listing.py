@@ -31,7 +31,7 @@ BEGINNINGS = (
     mark_for_translation("Ask the person, with options if it helps"),
     mark_for_translation("Send files to the person, several as an album, with a caption"),
     mark_for_translation("Jobs: add, list, remove, pause, resume, run"),
-    mark_for_translation("Have a sub-agent do work"),
+    mark_for_translation("Delegate work to a sub-agent"),
 )
 
 
