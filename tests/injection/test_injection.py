@@ -286,7 +286,7 @@ async def test_no_command_washes_a_mark_off(way: str, tmp_path: Path) -> None:
         found = await scene.agent.run('@@ exec {"command": "echo still here"}', session="four")
         results = [m.text for m in found.messages if m.role == "tool"]
         assert "still here" in results[0]
-        # pytest's own way of tidying up does not manage a tower of folders.
+        # pytest's own way of tidying up does not manage a deep tree of folders.
         subprocess.run(["rm", "-rf", scene.workspace / "d"], check=True)
 
 

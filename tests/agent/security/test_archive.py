@@ -228,6 +228,6 @@ def test_a_quine_is_unpacked_once(tmp_path: Path) -> None:
     assert (tmp_path / "out/r/r.zip").read_bytes() == b"PK\x03\x04 itself"
 
 
-def test_a_tower_of_folders_is_refused(tmp_path: Path) -> None:
+def test_a_deep_tree_of_folders_is_refused(tmp_path: Path) -> None:
     name = "n" * 50 + f"/{'n' * 50}" * 999
     refused(zipped(tmp_path / "a.zip", (name, b"x")), "too long or too deep")

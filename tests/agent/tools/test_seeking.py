@@ -430,7 +430,7 @@ async def test_the_plan_names_what_is_searched(call: CallContext, tree: Path) ->
 
 
 @pytest.fixture
-def tower(workspace: Path) -> Iterator[Path]:
+def deep_tree(workspace: Path) -> Iterator[Path]:
     """1,500 folders, one in the other, with a file in the innermost; its path fits into no call."""
     innermost = os.open(workspace, os.O_RDONLY)
     parts = []
@@ -453,8 +453,8 @@ def _write(folder: int, name: str) -> None:
         file.write("needle\n")
 
 
-async def test_a_tower_of_folders_is_searched_or_said_to_be_too_deep(
-    call: CallContext, tower: Path, program: str | None
+async def test_a_deep_tree_of_folders_is_searched_or_said_to_be_too_deep(
+    call: CallContext, deep_tree: Path, program: str | None
 ) -> None:
     for result in (
         await grep(call, program, pattern="needle"),

@@ -12,7 +12,7 @@ from agent.undo.snapshot import SnapshotWalker
 
 
 @pytest.fixture
-def tower(tmp_path: Path) -> Iterator[Path]:
+def deep_tree(tmp_path: Path) -> Iterator[Path]:
     """1,500 folders, one in the other."""
     root = tmp_path / "root"
     root.mkdir()
@@ -27,9 +27,9 @@ def tower(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["rm", "-rf", str(root)], check=True)
 
 
-def test_what_lies_too_deep_counts_as_not_listed(tower: Path, tmp_path: Path) -> None:
-    (tower / "a.txt").write_text("here")
-    tree = SnapshotWalker(tower, BlobStore(tmp_path / "store")).tree({})
+def test_what_lies_too_deep_counts_as_not_listed(deep_tree: Path, tmp_path: Path) -> None:
+    (deep_tree / "a.txt").write_text("here")
+    tree = SnapshotWalker(deep_tree, BlobStore(tmp_path / "store")).tree({})
     assert "a.txt" in tree.entries
     (closed,) = tree.closed
     assert closed.startswith("deep/deep/")

@@ -13,7 +13,7 @@ from gateway.media.storage import (
     store_upload,
     with_file_facts,
 )
-from tests.towers import towers
+from tests.deep_folders import deep_folders
 
 
 def named(name: str | None, **more: str) -> str:
@@ -129,9 +129,9 @@ def test_a_picture_is_told_by_its_bytes(tmp_path: Path) -> None:
     assert with_file_facts(Media("document"), path, tmp_path).digest is None
 
 
-def test_what_was_received_below_a_tower_of_folders_goes_all_the_same(tmp_path: Path) -> None:
+def test_what_was_received_below_a_deep_tree_of_folders_goes_all_the_same(tmp_path: Path) -> None:
     received = storage_name(Media("document", name="a.txt", unique="u"), "bot")
-    with towers(tmp_path / "inbox") as levels:
+    with deep_folders(tmp_path / "inbox") as levels:
         innermost = os.open(tmp_path / "inbox", os.O_RDONLY)
         for level in levels:
             below = os.open(level, os.O_RDONLY, dir_fd=innermost)

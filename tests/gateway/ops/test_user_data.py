@@ -15,8 +15,8 @@ from gateway.delivery.outbound_files import FOLDER
 from gateway.store.repositories import inbox, outbox, preferences
 from gateway.store.repositories.inbox import InboxBatch, InboxEntry
 from gateway.store.repositories.outbox import OutgoingReply
+from tests.deep_folders import deep_folders
 from tests.gateway.parts import Parts, chat_message, opened
-from tests.towers import towers
 
 
 async def nothing() -> None:
@@ -99,14 +99,14 @@ async def test_an_export_that_finds_no_room_leaves_no_half_file(tmp_path: Path) 
         assert (await user_data.export("chat:71", target))["parts"]
 
 
-async def test_a_tower_of_folders_is_exported_as_far_as_it_has_names_and_deleted_whole(
+async def test_a_deep_tree_of_folders_is_exported_as_far_as_it_has_names_and_deleted_whole(
     tmp_path: Path,
 ) -> None:
     """No path reaches what lies deepest, and no recursion does."""
     async with opened(tmp_path, []) as parts:
         await queue_file(parts, "71")
         theirs = parts.workspace / "inbox" / "chat" / "71"
-        with towers(theirs):
+        with deep_folders(theirs):
             (theirs / os.fsdecode(b"odd\xff.txt")).write_text("x")
             (theirs / "z.txt").write_text("last")
             user_data, target = parts.app.user_data(), tmp_path / "all.zip"

@@ -19,7 +19,7 @@ from agent.security.files.folder_tree import (
     scratch_folder,
 )
 from agent.security.files.safe_open import LISTED
-from tests.towers import LEVELS, NAME, build, depth_of, remove, towers
+from tests.deep_folders import LEVELS, NAME, build, deep_folders, depth_of, remove
 
 WIDE = 60
 
@@ -50,9 +50,9 @@ def test_a_walk_finds_all_in_order_and_folders_before_and_after(tmp_path: Path) 
     ]
 
 
-def test_a_walk_goes_down_a_tower_and_up_again_with_few_descriptors(tmp_path: Path) -> None:
-    with towers(tmp_path / "t"):
-        # What comes after the tower in order is found on the way up.
+def test_a_walk_goes_down_a_deep_tree_and_up_again_with_few_descriptors(tmp_path: Path) -> None:
+    with deep_folders(tmp_path / "t"):
+        # What comes after the deep tree in order is found on the way up.
         (tmp_path / "t" / "z.txt").write_text("x")
         before = open_descriptors()
         most = 0
@@ -114,8 +114,8 @@ def test_what_cannot_be_removed_is_said(tmp_path: Path) -> None:
     assert (tmp_path / "file").exists()
 
 
-def test_a_tower_is_copied_whole_without_links(tmp_path: Path) -> None:
-    with towers(tmp_path / "t", tmp_path / "copy"):
+def test_a_deep_tree_is_copied_whole_without_links(tmp_path: Path) -> None:
+    with deep_folders(tmp_path / "t", tmp_path / "copy"):
         (tmp_path / "t" / "link").symlink_to("/etc")
         os.utime(tmp_path / "t" / "first.txt", (1, 2))
         (tmp_path / "t" / "first.txt").chmod(0o750)
@@ -135,7 +135,7 @@ def test_a_tower_is_copied_whole_without_links(tmp_path: Path) -> None:
 def test_a_folder_that_is_moved_away_leads_nowhere_else(tmp_path: Path) -> None:
     """Whoever moves the folder that is being walked does not take the walk along."""
     inside, outside = tmp_path / "in", tmp_path / "out"
-    with towers(inside, outside, levels=60, name="d"):
+    with deep_folders(inside, outside, levels=60, name="d"):
         (outside / "victim.txt").write_text("x")
         upper, middle, lower = (inside.joinpath(*["d"] * n) for n in (5, 10, 30))
         for folder in (inside, upper, middle, lower):
@@ -160,7 +160,7 @@ def test_a_folder_that_is_moved_away_leads_nowhere_else(tmp_path: Path) -> None:
 
 def test_a_way_back_that_is_gone_is_an_error(tmp_path: Path) -> None:
     with (
-        towers(tmp_path / "t", tmp_path / "other", levels=60, name="d"),
+        deep_folders(tmp_path / "t", tmp_path / "other", levels=60, name="d"),
         opened(tmp_path / "t") as root,
         FolderCursor(root) as place,
     ):

@@ -98,7 +98,7 @@ def later_than(path: Path) -> float:
 
 
 @contextmanager
-def tower(folder: Path, height: int) -> Iterator[None]:
+def deep_tree(folder: Path, height: int) -> Iterator[None]:
     """Folders in each other, deeper than any path can name; gone in the end, which pytest's own
     way of tidying up does not manage."""
     at = os.open(folder, os.O_DIRECTORY)
@@ -135,7 +135,7 @@ def test_where_not_all_can_be_looked_at_every_later_change_counts(
     page = workspace / "box" / "page.md"
     page.write_text("theirs")
     if hide == "deep":
-        with tower(workspace, 1_200):
+        with deep_tree(workspace, 1_200):
             changing.end()
     else:
         (workspace / "box").chmod(0)

@@ -13,8 +13,8 @@ from agent.security.sandbox.base import Limits
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
 from agent.tools.shell.exec import Exec
+from tests.deep_folders import remove
 from tests.processes import gone, lasting, processes, runs
-from tests.towers import remove
 
 # Writes to each page, or it would be memory that was only asked for.
 _TAKE = "data = bytearray(%d); data[::4096] = b'x' * len(data[::4096])"

@@ -15,9 +15,9 @@ import pytest
 
 from gateway.runtime.lock import acquire
 from gateway.runtime.paths import DataDir
+from tests.deep_folders import LEVELS, deep_folders, depth_of, remove
 from tests.gateway import stored
 from tests.gateway.cli.kore import kore
-from tests.towers import LEVELS, depth_of, remove, towers
 
 OFFLINE = {"KORE_AGENT_MODEL": "offline/echo"}
 
@@ -216,7 +216,7 @@ def test_what_a_killed_restore_leaves_is_gone_at_the_next_start(
         os.close(terminal)
         os.close(inside)
     (home / "kore.db.restore").write_bytes(b"half of a copy")
-    with towers(home / ".workspace.restore-1"):
+    with deep_folders(home / ".workspace.restore-1"):
         said(home, "and on")
         assert not [path.name for path in home.iterdir() if "restore" in path.name]
     assert (home / "workspace").is_dir()
@@ -232,14 +232,14 @@ def test_a_workspace_that_a_killed_restore_had_set_aside_is_put_in_place(tmp_pat
     assert not (home / ".workspace.restore-1").exists()
 
 
-def test_a_tower_of_folders_in_the_workspace_is_backed_up_as_far_as_it_has_names(
+def test_a_deep_tree_of_folders_in_the_workspace_is_backed_up_as_far_as_it_has_names(
     tmp_path: Path,
 ) -> None:
     """And it is in the way of no restore, neither there nor in the backup."""
     home, target = tmp_path / "h", tmp_path / "all.zip"
     said(home, "hello")
     try:
-        with towers(home / "workspace"):
+        with deep_folders(home / "workspace"):
             done = kore("backup", target, home=home)
             assert done.returncode == 0, done.stderr
             assert "skipped: 1 file or folder" in done.stdout

@@ -1,4 +1,4 @@
-"""Towers: folders nested deeper than a path may be long, and than pytest can remove."""
+"""Folders nested deeper than a path may be long, and than pytest can remove."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ NAME = "n" * 50
 
 
 @contextmanager
-def towers(*folders: Path, levels: int = LEVELS, name: str = NAME) -> Iterator[Sequence[str]]:
+def deep_folders(*folders: Path, levels: int = LEVELS, name: str = NAME) -> Iterator[Sequence[str]]:
     """In each of these folders, which are made: `first.txt`, and as many levels with a file
     `deep.txt` at the end. Gives the names of the levels; whatever is left goes at the end."""
     try:
