@@ -229,9 +229,9 @@ class MessageBus:
         lane.claim = claim
         # Also for what is said of it should it break: this task is the lane's.
         set_locale(self._languages.of_claim(claim))
-        await self._handle(claim, lane, lane.stop)
+        has_more = await self._handle(claim, lane, lane.stop)
         self.handled += 1
-        return True
+        return has_more
 
     def _claim(self, tx: Transaction, lane: Lane) -> TurnClaim | CommandClaim | SessionBusy | None:
         if lane.aside:
@@ -260,7 +260,8 @@ class MessageBus:
                 await lane.wake.wait()
         return True
 
-    async def _handle(self, claim: TurnClaim | CommandClaim, lane: Lane, stop: CancelToken) -> None:
+    async def _handle(self, claim: TurnClaim | CommandClaim, lane: Lane, stop: CancelToken) -> bool:
+        """Whether there may be more to do on the lane than whatever wakes it from now on."""
         try:
             if isinstance(claim, CommandClaim) and self._commands.takes_time(claim):
                 async with self._slots:
@@ -270,7 +271,8 @@ class MessageBus:
             else:
                 # A sub-agent waits for its conversation's room before it takes one from all chats.
                 async with await self._subagents.slot(claim), self._slots:
-                    await self._run_turn(claim, lane, stop)
+                    return await self._run_turn(claim, lane, stop)
+            return True
         except (TurnSuspended, AwaitingAnswer, StoreError) as exc:
             if isinstance(claim, TurnClaim):
                 self._turns.evict(claim.session)
@@ -289,7 +291,7 @@ class MessageBus:
             await self._commands.answer(claim, sentence)
         self.handled += 1
 
-    async def _run_turn(self, claim: TurnClaim, lane: Lane, stop: CancelToken) -> None:
+    async def _run_turn(self, claim: TurnClaim, lane: Lane, stop: CancelToken) -> bool:
         if claim.exhausted:
             sentence = t("⚠️ I gave up on this message after several failed attempts.")
             if not claim.messages[-1].lane:  # a sub-agent's task is not replayed
@@ -297,7 +299,7 @@ class MessageBus:
                     "The message is saved: `kore replay {n}` retries it.", n=claim.seq
                 )
             await self._turns.give_up(claim, sentence)
-        elif self._turns.draining:
+            return True
+        if self._turns.draining:
             raise TurnSuspended
-        else:
-            await self._turns.run(claim, stop, lane.wake.is_set)
+        return await self._turns.run(claim, stop, lane.wake.is_set)

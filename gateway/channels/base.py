@@ -239,6 +239,10 @@ class SupportsAdmission(Protocol):
         """
         ...
 
+    def try_admit(self, route: Route) -> bool:
+        """As `admit`, where that needs no wait; else False, and nothing has happened."""
+        ...
+
 
 @runtime_checkable
 class Probes(Protocol):

@@ -102,6 +102,14 @@ class RateLimiter:
                         self._take(chat)
                         return
 
+    def acquire_at_once(self, chat_key: str, *, group: bool) -> bool:
+        """Whether a final may go out now, and no other waits; if so it has been counted."""
+        chat = self._chat(chat_key, group)
+        if chat.queue.locked() or self._bot.queue.locked() or self._wait_s(chat, 1.0, 1.0) > 0:
+            return False
+        self._take(chat)
+        return True
+
     def try_acquire(self, chat_key: str, *, group: bool) -> bool:
         """Whether something cosmetic may go out now; if so it has been counted."""
         chat = self._chat(chat_key, group)

@@ -4,24 +4,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from gateway.channels.base import SupportsReactions
-from gateway.core.messages import OutboundMessage
-from gateway.store.port import Store
-from gateway.store.repositories import inbox
-
 log = logging.getLogger(__name__)
 
 # At the same time over all chats; of more the rest is left out.
 AT_ONCE = 32
 LASTS_S = 20.0
-
-
-async def clear_reactions(
-    database: Store, channel: SupportsReactions, message: OutboundMessage
-) -> None:
-    """The answer stands there: its questions are done, what was said behind them is not."""
-    unfinished = await database.transact(inbox.unfinished, message.route.lane)
-    await channel.clear_reactions(message, unfinished)
 
 
 class BestEffortTasks:

@@ -7,7 +7,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from gateway.store.errors import StoreBusy, StoreCorrupt, StoreError
 from gateway.store.port import Store, Transaction
-from gateway.store.repositories import outbox
+from gateway.store.repositories import inbox, outbox
 from gateway.store.repositories.outbox import PendingPart
 
 P = ParamSpec("P")
@@ -64,16 +64,27 @@ class OutboxReader:
                     raise
                 log.error("dropped a message to %s that cannot be read: %s", lane, exc)
 
-    async def sent(self, seq: int, provider_msg: str, lane: str) -> PendingPart | float | None:
-        """The part has arrived; returns the route's next head. Raises `StoreError`."""
+    async def sent(
+        self, part: PendingPart, provider_msg: str, lane: str, *, answers: bool
+    ) -> tuple[PendingPart | float | None, frozenset[str]]:
+        """The part has arrived; returns the route's next head and, when it `answers` something,
+        the messages there that are still to be answered. Raises `StoreError`."""
         try:
-            return await self.retrying(outbox.sent, seq, provider_msg, lane, self._clock())
+            return await self.retrying(self._sent, part.seq, provider_msg, lane, answers)
         except StoreCorrupt:
             raise
         except StoreError:
             # That the next one cannot be read must not undo that this one has arrived.
-            await self.retrying(outbox.set_sent, seq, provider_msg)
-            return await self.next_part(lane)
+            await self.retrying(outbox.set_sent, part.seq, provider_msg)
+            following = await self.next_part(lane)
+            left = await self.retrying(inbox.unfinished, lane) if answers else frozenset()
+            return following, left
+
+    def _sent(
+        self, tx: Transaction, seq: int, provider_msg: str, lane: str, answers: bool
+    ) -> tuple[PendingPart | float | None, frozenset[str]]:
+        following = outbox.sent(tx, seq, provider_msg, lane, self._clock())
+        return following, inbox.unfinished(tx, lane) if answers else frozenset()
 
     def _head(self, tx: Transaction, lane: str) -> PendingPart | float | None:
         return outbox.head(tx, lane, self._clock())

@@ -3,7 +3,9 @@
 import asyncio
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 
 from agent.i18n import mark_for_translation, use_locale
@@ -24,7 +26,7 @@ from gateway.channels.base import (
     Unreachable,
 )
 from gateway.core.messages import OutboundPart
-from gateway.delivery.best_effort import BestEffortTasks, clear_reactions
+from gateway.delivery.best_effort import BestEffortTasks
 from gateway.delivery.outbound_files import delete_snapshots, send_message
 from gateway.delivery.outbox_reader import OutboxReader, Wait
 from gateway.delivery.renderer import ReplyRenderer
@@ -54,6 +56,13 @@ async def wait_for(wake: asyncio.Event, seconds: float) -> None:
             await wake.wait()
     except TimeoutError:
         return
+
+
+@dataclass(slots=True)
+class Handover:
+    """`part` is the first one of a reply, once it is on disk and marked as in flight."""
+
+    part: PendingPart | None = None
 
 
 class OutboxSender:
@@ -115,9 +124,46 @@ class OutboxSender:
         wake = self._routes.get(lane)
         if wake is None:
             wake = self._routes[lane] = asyncio.Event()
-            self._group.create_task(self._drain(lane, wake), name=f"route {lane}")
+            self._begin_route(lane, wake)
         self._begins(lane)
         wake.set()
+
+    @contextmanager
+    def handing_over(self, reply: OutgoingReply | None) -> Iterator["Handover | None"]:
+        """For the transaction that puts `reply`: where nothing is under way and the platform has
+        room now, it may mark its first part as in flight itself. None where it may not.
+
+        The route is this block's: what wakes it meanwhile is looked for afterwards. Also when the
+        block fails: what is marked and not handed over is still the head of its route.
+        """
+        if self._group is None or reply is None or not self._is_free(reply):
+            yield None
+            return
+        lane, handover = reply.route.lane, Handover()
+        wake = self._routes[lane] = asyncio.Event()
+        self._begins(lane)
+        try:
+            yield handover
+        finally:
+            self._begin_route(lane, wake, handover.part)
+
+    def _begin_route(
+        self, lane: str, wake: asyncio.Event, taken: PendingPart | None = None
+    ) -> None:
+        if self._group is not None:
+            self._group.create_task(self._drain(lane, wake, taken), name=f"route {lane}")
+        else:
+            del self._routes[lane]
+            self._rests(lane)
+
+    def _is_free(self, reply: OutgoingReply) -> bool:
+        """Whether its first part would be sent at once."""
+        channel, lane = self._renderer.channel(reply.route), reply.route.lane
+        if channel is None or lane in self._routes or lane in self._stuck:
+            return False
+        if not reply.parts or reply.shown.get(0) == reply.parts[0]:
+            return False  # nothing to send
+        return not isinstance(channel, SupportsAdmission) or channel.try_admit(reply.route)
 
     async def retry_now(self, lane: str) -> None:
         """Somebody listens on this route again."""
@@ -145,12 +191,19 @@ class OutboxSender:
         """How many routes have mail right now."""
         return len(self._routes) + len(self._stuck)
 
-    async def _drain(self, lane: str, wake: asyncio.Event) -> None:
+    async def _drain(
+        self, lane: str, wake: asyncio.Event, taken: PendingPart | None = None
+    ) -> None:
+        """Send what the route has; first what is `taken`: admitted, and marked as in flight."""
         try:
             while True:
                 wake.clear()
                 self._begins(lane)
-                due = await self._reader.next_part(lane)
+                if taken is not None:
+                    due = await self._send(lane, taken, is_taken=True)
+                    taken = None
+                else:
+                    due = await self._reader.next_part(lane)
                 while isinstance(due, PendingPart):
                     due = await self._send(lane, due)
                 if due is None and not wake.is_set():
@@ -175,7 +228,9 @@ class OutboxSender:
         if not self._sending:
             self._idle.set()
 
-    async def _send(self, lane: str, due: PendingPart) -> PendingPart | float | None:
+    async def _send(
+        self, lane: str, due: PendingPart, *, is_taken: bool = False
+    ) -> PendingPart | float | None:
         """Send one part; returns the next thing to do on the route."""
         route = due.message.route
         channel = self._renderer.channel(route)
@@ -185,7 +240,7 @@ class OutboxSender:
         try:
             provider_msg = due.message.provider_msg
             if not due.shown or provider_msg is None:
-                provider_msg = await self._sent(channel, due)
+                provider_msg = await self._sent(channel, due, is_taken)
         except SendError as exc:
             await self._settle(due, exc)
         except Exception as exc:
@@ -194,26 +249,33 @@ class OutboxSender:
             await self._settle(due, Ambiguous(f"{type(exc).__name__}: {exc}"))
         else:
             self.sent += 1
-            following = await self._reader.sent(due.seq, provider_msg, lane)
-            delete_snapshots(due.message.content.files)
             answers = due.message.last and due.message.kind == "final"
+            following, left = await self._reader.sent(due, provider_msg, lane, answers=answers)
+            delete_snapshots(due.message.content.files)
             if answers and isinstance(channel, SupportsReactions) and self._group is not None:
-                work = partial(clear_reactions, self._database, channel, due.message)
-                self._best_effort.begin(self._group, work)
+                # The answer stands there: its questions are done, what was said behind them is not.
+                self._best_effort.begin(
+                    self._group, partial(channel.clear_reactions, due.message, left)
+                )
             return following
         return await self._reader.next_part(lane)
 
-    async def _sent(self, channel: Channel, due: PendingPart) -> str:
+    async def _sent(self, channel: Channel, due: PendingPart, is_taken: bool) -> str:
         """Send it when the platform has room; returns the platform's id."""
         route = due.message.route
+        if not is_taken:
+            await self._take(channel, due)
+        with use_locale(self._languages.of_route(route)):
+            return await send_message(channel, due.message)
+
+    async def _take(self, channel: Channel, due: PendingPart) -> None:
+        """Mark it as in flight, when the platform has room."""
         if due.ambiguous and isinstance(channel, Probes):
             # Unclear tries are few: none is spent while the platform is plainly down.
             await channel.probe()
         if isinstance(channel, SupportsAdmission):
-            await channel.admit(route)
+            await channel.admit(due.message.route)
         await self._reader.retrying(outbox.take, due.seq)
-        with use_locale(self._languages.of_route(route)):
-            return await send_message(channel, due.message)
 
     async def _settle(self, due: PendingPart, error: SendError) -> None:
         """Decide what becomes of a part that could not be sent."""

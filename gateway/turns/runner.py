@@ -28,10 +28,10 @@ from gateway.sessions.background_work import BackgroundWork
 from gateway.sessions.conversation_search import ConversationSearch
 from gateway.sessions.window_cache import SessionWindowCache
 from gateway.store.port import Store, Transaction
-from gateway.store.repositories import sessions, subagent_tasks, turns
+from gateway.store.repositories import outbox, sessions, subagent_tasks, turns
 from gateway.store.repositories.claims import TurnClaim
 from gateway.store.repositories.inbox import taint_of_quotes
-from gateway.store.repositories.outbox import OutgoingReply
+from gateway.store.repositories.outbox import OutgoingReply, PendingPart
 from gateway.store.repositories.subagent_tasks import SubagentTask
 from gateway.store.repositories.turns import FinishedTurn
 from gateway.store.repositories.windows import SessionWindow
@@ -112,8 +112,9 @@ class TurnRunner:
 
     async def run(
         self, claim: TurnClaim, stop: CancelToken, has_news: Callable[[], bool] = lambda: True
-    ) -> None:
-        """Run to the final commit; `has_news` says whether anybody wrote since the claim.
+    ) -> bool:
+        """Run to the final commit; `has_news` says whether anybody wrote since the claim. True when
+        messages waited in the lane by then.
 
         Raises `TurnSuspended` when the process goes down meanwhile, and `AwaitingAnswer` when a
         person has to answer first.
@@ -157,10 +158,11 @@ class TurnRunner:
             )
             found.trace = self._trace(claim, before, found, meter.spent)
             found.undone = self._jobs.denied_summary(claim, task.permissions)
-        await self._commit(claim, window, journal, found, task.exposure, errands)
+        has_more = await self._commit(claim, window, journal, found, task.exposure, errands)
         self._windows.count(claim.session)
         if first is None:
             self._compactions.consider(claim, window, task.model)
+        return has_more
 
     def user_message(self, messages: Sequence[InboundMessage]) -> Message:
         """What a turn begins with that answers these."""
@@ -305,9 +307,9 @@ class TurnRunner:
         found: TurnOutcome,
         exposure: TaintState,
         errands: Sequence[SubagentTask],
-    ) -> None:
+    ) -> bool:
         """History, outbox and turn in one transaction, and what tells of an errand; then whoever
-        waits for it is woken."""
+        waits for it is woken. True when messages wait in the lane."""
         assert found.result is not None, "a turn ends with Done"
         rows = [*found.result.messages[journal.saved :], *outcome.closing_messages(found)]
         dropped = outcome.whole_rounds(found.dropped, window.messages)
@@ -319,24 +321,31 @@ class TurnRunner:
         letters = [letter] if is_told else []
         turn_result = FinishedTurn(rows, letters, window.number(dropped - 1) if dropped else 0)
 
-        def store(tx: Transaction) -> list[str]:
-            now = time.time()
-            turns.finish(tx, claim.turn, claim.session, turn_result, now)
-            self._jobs.ended(tx, claim, outcome.failure(found))
-            told = outcome.outcome(found, exposure.taint) if errands else None
-            return self._subagents.end(tx, errands, told, now) if told else []
+        with self._sender.handing_over(letter if is_told else None) as handover:
 
-        lanes = await self._database.transact(store)
-        journal.mark_stored(rows)
-        if dropped:
-            window.drop(dropped)
-        lane = claim.messages[-1].route.lane
-        is_left = lane.startswith(ONCE) and await self._background.close_if_abandoned(
-            claim.session, lane
-        )
-        self._wake(letters, lanes)
+            def store(tx: Transaction) -> tuple[bool, list[str], PendingPart | None]:
+                now = time.time()
+                has_more = turns.finish(tx, claim.turn, claim.session, turn_result, now)
+                self._jobs.ended(tx, claim, outcome.failure(found))
+                told = outcome.outcome(found, exposure.taint) if errands else None
+                lanes = self._subagents.end(tx, errands, told, now) if told else []
+                part = outbox.take_first(tx, letter.delivery_id) if handover else None
+                return has_more, lanes, part
+
+            has_more, lanes, part = await self._database.transact(store)
+            if handover:
+                handover.part = part
+            journal.mark_stored(rows)
+            if dropped:
+                window.drop(dropped)
+            lane = claim.messages[-1].route.lane
+            is_left = lane.startswith(ONCE) and await self._background.close_if_abandoned(
+                claim.session, lane
+            )
+        self._wake([] if part else letters, lanes)
         if errands or is_left:
             await self._agent.toolbox.end(claim.session)
+        return has_more
 
     def _trace(
         self, claim: TurnClaim, before: Sequence[Message], found: TurnOutcome, spent: UsageTotals

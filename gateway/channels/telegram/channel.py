@@ -124,6 +124,10 @@ class TelegramChannel:
         in flight, so that a process killed while it waits has not "perhaps sent" anything."""
         await self._sender.admit(route)
 
+    def try_admit(self, route: Route) -> bool:
+        """As `admit`, where that needs no wait."""
+        return self._sender.try_admit(route)
+
     async def send(self, message: OutboundMessage) -> str:
         """Waits for the gate unless admitted. Raises `SendError`."""
         return await self._sender.send(message)

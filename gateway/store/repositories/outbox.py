@@ -204,6 +204,18 @@ def take(tx: Transaction, seq: int) -> None:
     )
 
 
+def take_first(tx: Transaction, delivery_id: str) -> PendingPart | None:
+    """The delivery's first part, in flight from here on; None while other mail stands before it."""
+    row = tx.first(
+        "UPDATE outbox SET state = 'inflight' WHERE delivery_id = ? AND part = 0"
+        " AND state = 'pending' AND edits IS NULL AND NOT EXISTS (SELECT 1 FROM outbox o"
+        f" WHERE o.lane = outbox.lane AND o.{UNSENT} AND o.seq < outbox.seq)"
+        f" RETURNING {_COLUMNS}",
+        (delivery_id,),
+    )
+    return None if row is None else _due(tx, [*row, None])
+
+
 def sent(
     tx: Transaction, seq: int, provider_msg: str, lane: str, now: float
 ) -> PendingPart | float | None:

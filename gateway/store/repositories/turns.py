@@ -116,12 +116,14 @@ class FinishedTurn:
     state: str = "done"
 
 
-def finish(tx: Transaction, turn: int, session: str, outcome: FinishedTurn, now: float) -> None:
-    """The final commit: history, outbox and turn together."""
-    last, is_asking = tx.one(
-        "SELECT (SELECT coalesce(max(n), 0) FROM message WHERE session = ?),"
-        " EXISTS (SELECT 1 FROM approval WHERE turn_id = ? AND state = 'open')",
-        (session, turn),
+def finish(tx: Transaction, turn: int, session: str, outcome: FinishedTurn, now: float) -> bool:
+    """The final commit: history, outbox and turn together. True when messages wait in its lane."""
+    last, is_asking, has_more = tx.one(
+        "SELECT (SELECT coalesce(max(n), 0) FROM message WHERE session = :session),"
+        " EXISTS (SELECT 1 FROM approval WHERE turn_id = :turn AND state = 'open'),"
+        " EXISTS (SELECT 1 FROM inbox WHERE lane = (SELECT lane FROM turn WHERE id = :turn)"
+        f" AND {WAITING})",
+        {"session": session, "turn": turn},
     )
     sessions.append_messages(tx, session, turn, outcome.messages, now, last=last)
     if outcome.head:
@@ -138,6 +140,7 @@ def finish(tx: Transaction, turn: int, session: str, outcome: FinishedTurn, now:
             (now, turn),
         )
     outbox.put(tx, turn, outcome.letters, now)
+    return bool(has_more)
 
 
 def request_stop(tx: Transaction, lane: str, before: str) -> Stopping | None:

@@ -82,6 +82,13 @@ class TelegramSender:
         await self._gate.acquire(route.chat_id, group=_is_group(route))
         self._admitted[route.chat_id] += 1
 
+    def try_admit(self, route: Route) -> bool:
+        """As `admit`, where that needs no wait."""
+        if not self._gate.acquire_at_once(route.chat_id, group=_is_group(route)):
+            return False
+        self._admitted[route.chat_id] += 1
+        return True
+
     async def send(self, message: OutboundMessage) -> str:
         """Waits at the gate unless admitted, then sends or edits; returns the message's id."""
         route, part = message.route, message.content
