@@ -132,6 +132,27 @@ async def test_cosmetics_give_way_to_a_waiting_final(
     assert gate.try_acquire("7", group=False)
 
 
+async def test_a_final_that_need_not_wait_passes_at_once_and_counts(
+    gate: RateLimiter, time: SimulatedTime
+) -> None:
+    passed = [gate.acquire_at_once("7", group=False) for _ in range(7)]
+    assert passed == [True] * 5 + [False] * 2
+    assert await send(gate, time, "7", 1) == pytest.approx([1])
+
+
+async def test_nothing_passes_at_once_before_a_waiting_final(
+    gate: RateLimiter, time: SimulatedTime
+) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(6):
+            tasks.create_task(gate.acquire("7", group=False))
+        await time.run_until(0.5)
+        assert not gate.acquire_at_once("7", group=False)
+        assert gate.acquire_at_once("8", group=False)
+        await time.run_until(10)
+    assert gate.acquire_at_once("7", group=False)
+
+
 async def test_a_penalty_silences_the_chat_and_then_starts_slowly(
     gate: RateLimiter, time: SimulatedTime
 ) -> None:

@@ -23,8 +23,9 @@ from gateway.delivery.outbound_files import FOLDER
 from gateway.delivery.retry_policy import GIVE_UP_AFTER_S
 from gateway.delivery.sender import LOST, wait_for
 from gateway.store.cipher import Cipher
+from gateway.store.port import Transaction
 from gateway.store.repositories import outbox
-from gateway.store.repositories.outbox import OutgoingReply
+from gateway.store.repositories.outbox import OutgoingReply, PendingPart
 from tests.fakes.gated import Gated
 from tests.fakes.platform import Fault, Platform, StreamingPlatform
 from tests.gateway.parts import Parts, at_work, console_message, opened, wait_until
@@ -407,6 +408,77 @@ async def test_an_edit_is_repeated_without_a_mark(tmp_path: Path, clock: Jumping
     assert await sent(tmp_path, clock, platform) == [("sent", None)]
     (shown,) = platform.chats["1"]
     assert (shown.text, shown.repeat) == ("final", False)
+
+
+def _put_and_take(tx: Transaction, reply: OutgoingReply) -> PendingPart | None:
+    outbox.put(tx, None, [reply], 0.0)
+    return outbox.take_first(tx, reply.delivery_id)
+
+
+async def _first_sent(parts: Parts, platform: Platform) -> None:
+    """The sender works, and the route rests."""
+    await parts.sender.post(letter("first"))
+    await platform.answers("1", 1)
+    await parts.sender.flush()
+
+
+async def test_what_its_transaction_has_taken_is_sent_once(tmp_path: Path) -> None:
+    platform = Platform()
+    async with opened(tmp_path, Gated(), platform=platform) as parts, at_work(parts):
+        await _first_sent(parts, platform)
+        reply = letter("a", "1", "b")
+        with parts.sender.handing_over(reply) as handover:
+            assert handover is not None
+            handover.part = await parts.database.transact(_put_and_take, reply)
+            assert handover.part is not None
+            parts.sender.wake(route().lane)
+            await parts.sender.post(letter("c"))
+        await platform.answers("1", 4)
+        await parts.sender.flush()
+        assert platform.texts("1") == ["first", "a", "b", "c"]
+        assert not any(shown.repeat for shown in platform.chats["1"])
+        assert await parts.stored("outbox", "state") == [("sent",)] * 4
+
+
+async def test_what_is_taken_and_not_handed_over_is_sent_all_the_same(tmp_path: Path) -> None:
+    platform = Platform()
+
+    async def break_off(parts: Parts, reply: OutgoingReply) -> None:
+        with parts.sender.handing_over(reply) as handover:
+            assert handover is not None
+            assert await parts.database.transact(_put_and_take, reply)
+            raise LookupError
+
+    async with opened(tmp_path, Gated(), platform=platform) as parts, at_work(parts):
+        await _first_sent(parts, platform)
+        with pytest.raises(LookupError):
+            await break_off(parts, letter("a"))
+        assert await platform.answers("1", 2) == ["first", "a"]
+        assert not any(shown.repeat for shown in platform.chats["1"])
+
+
+async def test_a_route_with_mail_takes_nothing_over(tmp_path: Path) -> None:
+    platform = Platform()
+    platform.blocked.add("1")
+    async with opened(tmp_path, Gated(), platform=platform) as parts, at_work(parts):
+        await parts.sender.post(letter("a"))
+        with parts.sender.handing_over(letter("b")) as handover:
+            assert handover is None
+        assert await parts.database.transact(_put_and_take, letter("b")) is None
+        parts.sender.wake(route().lane)
+        platform.unblock("1")
+        assert await platform.answers("1", 2) == ["a", "b"]
+
+
+async def test_what_was_taken_when_the_process_ended_is_marked(
+    tmp_path: Path, clock: Jumping
+) -> None:
+    platform = Platform()
+    async with opened(tmp_path, Gated()) as parts:
+        assert await parts.database.transact(_put_and_take, letter("a"))
+    assert await sent(tmp_path, clock, platform) == [("sent", None)]
+    (shown,) = platform.chats["1"]
+    assert (shown.text, shown.repeat) == ("a", True)
 
 
 async def _streaming(parts: Parts, provider_msg: str) -> None:
