@@ -119,11 +119,11 @@ class FinishedTurn:
 def finish(tx: Transaction, turn: int, session: str, outcome: FinishedTurn, now: float) -> bool:
     """The final commit: history, outbox and turn together. True when messages wait in its lane."""
     last, is_asking, has_more = tx.one(
-        "SELECT (SELECT coalesce(max(n), 0) FROM message WHERE session = :session),"
-        " EXISTS (SELECT 1 FROM approval WHERE turn_id = :turn AND state = 'open'),"
-        " EXISTS (SELECT 1 FROM inbox WHERE lane = (SELECT lane FROM turn WHERE id = :turn)"
-        f" AND {WAITING})",
-        {"session": session, "turn": turn},
+        "SELECT (SELECT coalesce(max(n), 0) FROM message WHERE session = ?),"
+        " EXISTS (SELECT 1 FROM approval WHERE turn_id = turn.id AND state = 'open'),"
+        " EXISTS (SELECT 1 FROM inbox WHERE lane = turn.lane"
+        f" AND {WAITING}) FROM turn WHERE id = ?",
+        (session, turn),
     )
     sessions.append_messages(tx, session, turn, outcome.messages, now, last=last)
     if outcome.head:
