@@ -59,7 +59,7 @@ async def wait_for(wake: asyncio.Event, seconds: float) -> None:
 
 
 @dataclass(slots=True)
-class Handover:
+class DirectSend:
     """`part` is the first one of a reply, once it is on disk and marked as in flight."""
 
     part: PendingPart | None = None
@@ -129,7 +129,7 @@ class OutboxSender:
         wake.set()
 
     @contextmanager
-    def handing_over(self, reply: OutgoingReply | None) -> Iterator["Handover | None"]:
+    def direct_send(self, reply: OutgoingReply | None) -> Iterator["DirectSend | None"]:
         """For the transaction that puts `reply`: where nothing is under way and the platform has
         room now, it may mark its first part as in flight itself. None where it may not.
 
@@ -139,13 +139,13 @@ class OutboxSender:
         if self._group is None or reply is None or not self._is_free(reply):
             yield None
             return
-        lane, handover = reply.route.lane, Handover()
+        lane, direct = reply.route.lane, DirectSend()
         wake = self._routes[lane] = asyncio.Event()
         self._begins(lane)
         try:
-            yield handover
+            yield direct
         finally:
-            self._begin_route(lane, wake, handover.part)
+            self._begin_route(lane, wake, direct.part)
 
     def _begin_route(
         self, lane: str, wake: asyncio.Event, taken: PendingPart | None = None

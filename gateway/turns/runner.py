@@ -321,7 +321,7 @@ class TurnRunner:
         letters = [letter] if is_told else []
         turn_result = FinishedTurn(rows, letters, window.number(dropped - 1) if dropped else 0)
 
-        with self._sender.handing_over(letter if is_told else None) as handover:
+        with self._sender.direct_send(letter if is_told else None) as direct:
 
             def store(tx: Transaction) -> tuple[bool, list[str], PendingPart | None]:
                 now = time.time()
@@ -329,12 +329,12 @@ class TurnRunner:
                 self._jobs.ended(tx, claim, outcome.failure(found))
                 told = outcome.outcome(found, exposure.taint) if errands else None
                 lanes = self._subagents.end(tx, errands, told, now) if told else []
-                part = outbox.take_first(tx, letter.delivery_id) if handover else None
+                part = outbox.take_first(tx, letter.delivery_id) if direct else None
                 return has_more, lanes, part
 
             has_more, lanes, part = await self._database.transact(store)
-            if handover:
-                handover.part = part
+            if direct:
+                direct.part = part
             journal.mark_stored(rows)
             if dropped:
                 window.drop(dropped)

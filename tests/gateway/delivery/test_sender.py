@@ -427,10 +427,10 @@ async def test_what_its_transaction_has_taken_is_sent_once(tmp_path: Path) -> No
     async with opened(tmp_path, Gated(), platform=platform) as parts, at_work(parts):
         await _first_sent(parts, platform)
         reply = letter("a", "1", "b")
-        with parts.sender.handing_over(reply) as handover:
-            assert handover is not None
-            handover.part = await parts.database.transact(_put_and_take, reply)
-            assert handover.part is not None
+        with parts.sender.direct_send(reply) as direct:
+            assert direct is not None
+            direct.part = await parts.database.transact(_put_and_take, reply)
+            assert direct.part is not None
             parts.sender.wake(route().lane)
             await parts.sender.post(letter("c"))
         await platform.answers("1", 4)
@@ -444,8 +444,8 @@ async def test_what_is_taken_and_not_handed_over_is_sent_all_the_same(tmp_path: 
     platform = Platform()
 
     async def break_off(parts: Parts, reply: OutgoingReply) -> None:
-        with parts.sender.handing_over(reply) as handover:
-            assert handover is not None
+        with parts.sender.direct_send(reply) as direct:
+            assert direct is not None
             assert await parts.database.transact(_put_and_take, reply)
             raise LookupError
 
@@ -462,8 +462,8 @@ async def test_a_route_with_mail_takes_nothing_over(tmp_path: Path) -> None:
     platform.blocked.add("1")
     async with opened(tmp_path, Gated(), platform=platform) as parts, at_work(parts):
         await parts.sender.post(letter("a"))
-        with parts.sender.handing_over(letter("b")) as handover:
-            assert handover is None
+        with parts.sender.direct_send(letter("b")) as direct:
+            assert direct is None
         assert await parts.database.transact(_put_and_take, letter("b")) is None
         parts.sender.wake(route().lane)
         platform.unblock("1")
