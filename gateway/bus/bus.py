@@ -294,7 +294,7 @@ class MessageBus:
     async def _run_turn(self, claim: TurnClaim, lane: Lane, stop: CancelToken) -> bool:
         if claim.exhausted:
             sentence = t("⚠️ I gave up on this message after several failed attempts.")
-            if not claim.messages[-1].lane:  # a sub-agent's task is not replayed
+            if claim.messages[-1].kind != "subagent_task":  # that one is not replayed
                 sentence += " " + t(
                     "The message is saved: `kore replay {n}` retries it.", n=claim.seq
                 )

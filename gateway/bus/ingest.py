@@ -150,9 +150,10 @@ class Ingestor:
         entries = [
             self._entry(one)
             for one in batch.messages
-            if not (one.overheard or one.follows) or (one.follows and self._access.is_allowed(one))
+            if not (one.kind == "overheard" or one.follows)
+            or (one.follows and self._access.is_allowed(one))
         ]
-        overheard = [one for one in batch.messages if one.overheard]
+        overheard = [one for one in batch.messages if one.kind == "overheard"]
         try:
             while True:
                 now = time.time()
@@ -195,7 +196,7 @@ class Ingestor:
         return stop_lane(tx, self._approvals, lane, "", time.time())
 
     def _entry(self, message: InboundMessage) -> InboxEntry:
-        if message.pressed:
+        if message.kind == "button":
             return InboxEntry(message, _PRESS)
         if not self._access.is_allowed(message):
             return InboxEntry(message, DENIED)

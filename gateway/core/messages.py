@@ -11,6 +11,8 @@ from agent.serialization import dumps
 # Lanes of one-shot runs begin like this: when their process is gone, nobody waits for the answer.
 ONCE = "cli:local:once-"
 
+MessageKind = Literal["message", "button", "job", "subagent_task", "subagent_report", "overheard"]
+
 FileKind = Literal["document", "photo", "video", "audio", "voice", "animation"]
 
 
@@ -149,9 +151,16 @@ class InboundMessage:
         return self.lane or self.route.lane
 
     @property
-    def is_report(self) -> bool:
-        """Whether a sub-agent tells what it came to."""
-        return self.task is not None and self.lane is None
+    def kind(self) -> MessageKind:
+        """What it is, whatever it brings besides: a sub-agent that works for a job has its `job`,
+        too. Which messages are commands, those who read them know."""
+        if self.pressed:
+            return "button"
+        if self.task is not None:
+            return "subagent_report" if self.lane is None else "subagent_task"
+        if self.job is not None:
+            return "job"
+        return "overheard" if self.overheard else "message"
 
     @property
     def speakers(self) -> list["InboundMessage"]:

@@ -73,7 +73,7 @@ class JobService:
     def ended(self, tx: Transaction, claim: TurnClaim, failed: str) -> None:
         """The turn of a job is over, in the transaction that ends it; `failed` says why, or ''."""
         for message in claim.messages:
-            if message.job is not None and message.task is None:
+            if message.kind == "job":
                 from gateway.scheduler.firing import record_result
 
                 record_result(tx, self.context, message, failed, time.time())

@@ -102,11 +102,13 @@ def is_said(message: InboundMessage) -> bool:
 
 def _is_nobodys(message: InboundMessage) -> bool:
     """What no person has said: a sub-agent's report, and a job in the model's own words."""
-    return message.is_report or (message.job is not None and "by_model" in message.options)
+    return message.kind == "subagent_report" or (
+        message.job is not None and "by_model" in message.options
+    )
 
 
 def _jobs(messages: Sequence[InboundMessage]) -> list[InboundMessage]:
-    return [message for message in messages if message.job is not None and message.task is None]
+    return [message for message in messages if message.kind == "job"]
 
 
 def _news(messages: Sequence[InboundMessage]) -> list[ContextUpdate]:

@@ -202,7 +202,7 @@ class TurnRunner:
         taint = initial_taint(self._agent.workspace, speaking)
         if any(map(self._permissions.is_untrusted, claim.messages)):
             taint |= UNTRUSTED
-        if message.task is not None and message.lane:
+        if message.kind == "subagent_task":
             # It reads no file unasked; what it was told is in its taint already.
             taint = NOTHING
         taint |= shown_taint(claim.messages)

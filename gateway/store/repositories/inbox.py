@@ -272,10 +272,9 @@ def unfinished(tx: Transaction, lane: str) -> frozenset[str]:
 
 def session_of_message(message: InboundMessage) -> str | None:
     """The conversation that a sub-agent's report or a job belongs to, wherever its chat is now."""
-    if message.is_report:
+    if message.kind == "subagent_report":
         return str(message.options["session"])
-    is_planned = message.job is not None and message.task is None
-    return message.options.get("session") if is_planned else None
+    return message.options.get("session") if message.kind == "job" else None
 
 
 def waiting_rows(

@@ -1,5 +1,6 @@
 import json
 import time
+from dataclasses import replace
 
 from gateway.core.messages import InboundMessage, Media, Sender
 
@@ -29,3 +30,14 @@ def test_a_file_is_awaited_until_it_is_there_or_known_to_be_out_of_reach() -> No
     assert PICTURE.is_awaited
     assert not HERE.is_awaited
     assert not Media("photo", remote="AgAC", trouble="too large").is_awaited
+
+
+def test_what_a_message_is_follows_from_what_is_stored_of_it() -> None:
+    said = InboundMessage("chat", "bot", "1", Sender("7"), "1:1", "hi", 1.0)
+    assert said.kind == "message"
+    assert replace(said, pressed=True).kind == "button"
+    assert replace(said, overheard=True).kind == "overheard"
+    assert replace(said, job=3).kind == "job"
+    # A sub-agent that a job has sent out works for the job, and is none.
+    assert replace(said, job=3, task=5, lane="task:5").kind == "subagent_task"
+    assert replace(said, job=3, task=5).kind == "subagent_report"
