@@ -35,12 +35,17 @@ class Sealed:
         """What a text of this column is sealed for, besides its row."""
         return f"{self.first_name or self.table}.{column}"
 
-    def calls(self, function: str) -> str:
-        """Assignments that send every such column through an SQL function."""
-        key = ", ".join(self.key)
-        return ", ".join(
-            f"{name} = {function}({name}, '{self.place(name)}', {key})" for name in self.columns
-        )
+    @property
+    def select(self) -> str:
+        """Every row's key, and its sealed columns behind that."""
+        return f"SELECT {', '.join((*self.key, *self.columns))} FROM {self.table}"
+
+    @property
+    def update(self) -> str:
+        """Other values for the sealed columns of the row with a key."""
+        columns = ", ".join(f"{name} = ?" for name in self.columns)
+        key = " AND ".join(f"{name} = ?" for name in self.key)
+        return f"UPDATE {self.table} SET {columns} WHERE {key}"
 
 
 SEALED = (

@@ -61,7 +61,7 @@ MAY_SCAN = {
     f"{_SQL}/user_data.py": BY_HAND,
     f"{_SQL}/user_export.py": BY_HAND,
     "gateway/store/sqlite/backup.py:read_back": BY_HAND,
-    "gateway/store/sqlite/rekey.py": BY_HAND,
+    "gateway/store/sqlite/rekey.py:_reseal": BY_HAND,
     f"{_SQL}/sessions.py:recent": "the newest, along their index, up to the limit",
     f"{_SQL}/sessions.py:last_of": "one person's, newest first, up to an open one",
     f"{_SQL}/session_admin.py:_name_of_copy": "a fork: the names of one person's conversations",
@@ -103,9 +103,8 @@ GIVEN: Given = {
         ]
     },
     "gateway/store/sqlite/rekey.py": {
-        "f\"UPDATE {one.table} SET {one.calls('reseal')}\"": [
-            f"UPDATE {one.table} SET {one.calls('coalesce')}" for one in SEALED
-        ]
+        "one.select": [one.select for one in SEALED],
+        "one.update": [one.update for one in SEALED],
     },
     f"{_SQL}/subagent_tasks.py": {
         "', '.join(columns)": ["turn_id"],

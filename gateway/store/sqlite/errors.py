@@ -3,7 +3,7 @@
 import sqlite3
 from pathlib import Path
 
-from gateway.store.errors import StoreBusy, StoreCorrupt, StoreError, seal_broken
+from gateway.store.errors import StoreBusy, StoreCorrupt, StoreError
 
 # The low byte of SQLite's codes; the rest says more of the same (https://sqlite.org/rescode.html).
 _LATER = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR)
@@ -19,7 +19,5 @@ def mapped(error: sqlite3.Error, file: Path | None = None) -> StoreError:
         return StoreBusy("the disk is full: nothing more can be stored", hint="Free some space.")
     if code in _BROKEN:
         return StoreCorrupt(file, text)
-    if "user-defined function" in text:
-        return seal_broken()
     kind = StoreBusy if code in _LATER else StoreError
     return kind(f"the database refused: {text}")

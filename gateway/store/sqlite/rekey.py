@@ -2,12 +2,13 @@
 
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 
-from gateway.store.cipher import SEALED, Cipher, Value
+from gateway.store.cipher import SEALED, Cipher, Sealed
 from gateway.store.errors import StoreError
+from gateway.store.port import Row, Transaction
 from gateway.store.repositories import search
 from gateway.store.sqlite.engine import connect
 from gateway.store.sqlite.errors import mapped
@@ -42,7 +43,7 @@ def rekey(
         with closing(connect(path, check=True, cipher=old)) as connection:
             _copy(connection, work)
             with closing(sqlite3.connect(work, isolation_level=None)) as copy:
-                count = _reseal(copy, old, new)
+                count = _reseal(connection, copy, old, new)
                 # Anew once more: free pages and the gaps between rows still hold the old texts.
                 _copy(copy, fresh)
             _verify(fresh)
@@ -75,25 +76,44 @@ def _copy(connection: sqlite3.Connection, target: Path) -> None:
     connection.execute("VACUUM INTO ?", (str(target),))
 
 
-def _reseal(copy: sqlite3.Connection, old: Cipher | None, new: Cipher | None) -> int:
-    def change(text: Value, *place: Value) -> Value:
-        opened = old.unseal(text, *place) if old else text
-        return new.seal(opened, *place) if new else opened
-
+def _reseal(
+    connection: sqlite3.Connection,
+    copy: sqlite3.Connection,
+    old: Cipher | None,
+    new: Cipher | None,
+) -> int:
+    """Seal anew in the copy what the database holds; returns how many rows that is."""
     # Nobody reads this file before it is whole.
     copy.execute("PRAGMA journal_mode=OFF")
     copy.execute("PRAGMA synchronous=OFF")
-    copy.create_function("reseal", -1, change)
+    source, target = SqliteTransaction(connection, old), SqliteTransaction(copy, new)
     count = 0
     copy.execute("BEGIN")
     for one in SEALED:
-        count += copy.execute(f"UPDATE {one.table} SET {one.calls('reseal')}").rowcount
+        rows = connection.execute(one.select)
+        count += copy.executemany(one.update, _resealed(one, rows, source, target)).rowcount
     # What the index holds is not sealed; without a key it is made anew when somebody searches.
-    search.forget_all(SqliteTransaction(copy))
+    search.forget_all(target)
     copy.execute("DELETE FROM meta WHERE name = 'cipher'")
     mark_sealed(copy, new)
     copy.execute("COMMIT")
     return count
+
+
+def _resealed(
+    one: Sealed, rows: Iterable[Row], source: Transaction, target: Transaction
+) -> Iterator[Row]:
+    """The values of `one.update` for each of the rows that `one.select` has found."""
+    for row in rows:
+        key, texts = row[: len(one.key)], row[len(one.key) :]
+        columns = [f"{one.table}.{name}" for name in one.columns]
+        opened = (
+            source.unseal(text, column, *key) for column, text in zip(columns, texts, strict=True)
+        )
+        sealed = (
+            target.seal(text, column, *key) for column, text in zip(columns, opened, strict=True)
+        )
+        yield *sealed, *key
 
 
 def _verify(fresh: Path) -> None:
