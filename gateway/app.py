@@ -39,10 +39,17 @@ from gateway.runtime.secrets import redactor_of
 from gateway.runtime.workspace import ensure_workspace
 from gateway.sessions.undo_ledger import open_change_log
 from gateway.store.cipher import cipher_of
-from gateway.store.port import Transaction
-from gateway.store.repositories import approvals, claims, outbox, preferences, subagent_tasks, turns
+from gateway.store.port import Store, Transaction
+from gateway.store.repositories import (
+    approvals,
+    claims,
+    outbox,
+    preferences,
+    restored_backup,
+    subagent_tasks,
+    turns,
+)
 from gateway.store.repositories.active_channels import limit, set_queues
-from gateway.store.sqlite import restored
 from gateway.store.sqlite.backup import discard_unfinished
 from gateway.store.sqlite.engine import SqliteStore
 from gateway.store.sqlite.rekey import discard_copies
@@ -146,7 +153,7 @@ async def _open_audit_log(
 
 
 @asynccontextmanager
-async def _running(app: Container, database: SqliteStore, events: EventHub) -> AsyncIterator[None]:
+async def _running(app: Container, database: Store, events: EventHub) -> AsyncIterator[None]:
     """Lanes, senders, pollers, in this order; on the way out the pollers end first."""
     async with asyncio.TaskGroup() as group:
         work = [
@@ -244,7 +251,7 @@ def recover(tx: Transaction, attended: Sequence[str]) -> None:
     """Sort out what the last process left, before anything runs."""
     abandoned_count = turns.abandon(tx, ONCE, time.time(), attended)
     abandoned_count += subagent_tasks.abandon(tx, ONCE, time.time(), attended)
-    if closed_count := restored.settle(tx, time.time(), _restored_notice):
+    if closed_count := restored_backup.settle(tx, time.time(), _restored_notice):
         log.warning("a backup was restored: closed %d unfinished messages", closed_count)
     claims.recover(tx)
     approvals.recover(tx, time.time())

@@ -45,8 +45,7 @@ from gateway.scheduler.timer import JobTimer
 from gateway.sessions.background_work import BackgroundWork
 from gateway.sessions.service import SessionService
 from gateway.sessions.window_cache import SessionWindowCache
-from gateway.store.port import Transaction
-from gateway.store.sqlite.engine import SqliteStore
+from gateway.store.port import Store, Transaction
 from gateway.turns.compaction import CompactionService
 from gateway.turns.isolation import Isolation
 from gateway.turns.permissions import TurnPermissions
@@ -79,7 +78,7 @@ class Resources:
     """What is open when the parts are made; it is closed by whoever has opened it."""
 
     home: DataDir
-    database: SqliteStore
+    database: Store
     agent: Agent
     events: EventHub
     channels: Channels

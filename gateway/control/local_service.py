@@ -42,7 +42,7 @@ from gateway.sessions.background_work import BackgroundWork
 from gateway.sessions.console_binding import LOCAL, MAIN
 from gateway.sessions.service import SessionService, conversation_status
 from gateway.store.errors import ReplayRefused
-from gateway.store.port import Transaction
+from gateway.store.port import Store, Transaction
 from gateway.store.repositories import (
     chats,
     grants,
@@ -53,7 +53,6 @@ from gateway.store.repositories import (
     usage,
 )
 from gateway.store.repositories.session_admin import Status
-from gateway.store.sqlite.engine import SqliteStore
 from gateway.turns.usage_limits import BillingDay
 
 
@@ -128,7 +127,7 @@ class LocalService(DataOwner):
     def __init__(  # noqa: PLR0913 - its collaborators, named once in the container
         self,
         *,
-        database: SqliteStore,
+        database: Store,
         bus: MessageBus,
         renderer: ReplyRenderer,
         sender: OutboxSender,

@@ -21,10 +21,8 @@ from gateway.core.messages import OutboundFile
 from gateway.delivery.outbound_files import delete_snapshots, waiting
 from gateway.ops.zip_writer import ZipWriter
 from gateway.runtime.paths import DataDir
-from gateway.store.port import Transaction
+from gateway.store.port import Store, Transaction
 from gateway.store.repositories import file_changes, preferences
-from gateway.store.sqlite import migrator
-from gateway.store.sqlite.engine import SqliteStore
 
 # Folders that are no file of the owner's, but other people's.
 _CHANNELS = ("telegram",)
@@ -92,7 +90,7 @@ class _Plan:
 class UserDataService:
     """For the owner of the machine. `forget` lets go of a session that is in memory."""
 
-    database: SqliteStore
+    database: Store
     home: DataDir
     workspace: Path
     access: AccessControl
@@ -112,7 +110,7 @@ class UserDataService:
             "found": traces.found,
             "files": files,
             "file_bytes": file_bytes,
-            "copies": [str(path) for path in migrator.copies(self.database.file)],
+            "copies": [str(path) for path in self.database.upgrade_copies()],
             "owner": principal == self.access.owner_id,
             "allowed": any(_sender(principal) in allowed for allowed in self.access.allow.values()),
         }
@@ -141,7 +139,7 @@ class UserDataService:
         await self.flush_audit()
         await asyncio.to_thread(delete_snapshots, unsent)
         left_out = await self.finish()
-        remaining = [str(path) for path in migrator.copies(self.database.file)]
+        remaining = [str(path) for path in self.database.upgrade_copies()]
         return {**before, "copies": remaining, "left_out": left_out}
 
     async def finish(self) -> int:
@@ -159,7 +157,7 @@ class UserDataService:
             needed = await self.database.transact(_needed_blobs)
             left_out = await asyncio.to_thread(_unlink, self.home, plan, needed)
             if plan.copies:
-                for path in migrator.copies(self.database.file):
+                for path in self.database.upgrade_copies():
                     path.unlink(missing_ok=True)
             # From here on the name is known no more.
             await self.database.transact(preferences.put_state, preferences.DELETION, _REWRITE)

@@ -102,4 +102,20 @@ class Store(Protocol):
         """
         ...
 
+    async def backup(self, target: Path) -> int:
+        """Copy everything to a new file, between other work; returns its size in bytes.
+
+        Raises `StoreError`: for a file that exists, and for a copy that does not verify.
+        """
+        ...
+
+    async def rewrite(self) -> None:
+        """Leave nothing on the disk of what was deleted; nothing else runs meanwhile. Raises
+        `StoreError`: it needs as much room again."""
+        ...
+
+    def upgrade_copies(self) -> Sequence[Path]:
+        """The copies of everything that upgrades have left, oldest first."""
+        ...
+
     async def close(self) -> None: ...

@@ -18,6 +18,7 @@ from gateway.control.client import ControlClient
 from gateway.ops.doctor import checks, configuration, storage
 from gateway.ops.doctor.checks import Check
 from gateway.runtime.paths import DataDir
+from gateway.store.sqlite.file_check import check_file
 
 _MARKS = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}
 _COLOURS = {"ok": "\x1b[32m", "warn": "\x1b[33m", "fail": "\x1b[1;31m"}
@@ -118,7 +119,7 @@ def _local(settings: Settings, home: DataDir) -> list[Check]:
         configuration.check_limits(settings, os.environ),
         configuration.check_policy(settings),
         configuration.check_telegram(settings),
-        storage.check_database(settings.store.path),
+        storage.check_database(settings.store.path, check_file),
         storage.check_files(settings),
         checks.check_disk(settings.store.path.parent),
         checks.check_packages(),

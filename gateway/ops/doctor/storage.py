@@ -2,7 +2,7 @@
 
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,7 +12,6 @@ from gateway.config.json_document import private
 from gateway.ops.doctor.checks import Check
 from gateway.runtime.paths import DataDir
 from gateway.store.errors import StoreBusy
-from gateway.store.sqlite.file_check import check_file
 
 
 def check_home(home: DataDir) -> Check:
@@ -50,8 +49,9 @@ def _private(name: str, paths: Sequence[Path]) -> Check | None:
     )
 
 
-def check_database(path: Path) -> Check:
-    """The database is whole. It is opened for reading only and never repaired here.
+def check_database(path: Path, check_file: Callable[[Path], tuple[str, int | None]]) -> Check:
+    """The database is whole. `check_file` opens it for reading only, and tells "ok" or what is
+    wrong with it, and the number of its schema; it raises `StoreBusy`.
 
     A running Kore keeps it to itself: then it is not looked into.
     """

@@ -5,7 +5,7 @@ from gateway.store.port import Transaction
 # A deletion of a person's data that is not done yet (gateway/ops/user_data.py).
 DELETION = "deletion"
 
-# The database is a backup that was restored and has not been opened since (store/restored.py).
+# The database is a backup that was restored and has not been opened since (restored_backup.py).
 RESTORED = "restored"
 
 

@@ -12,8 +12,9 @@ from urllib.parse import quote
 from agent.records import frozen
 from agent.security.files.folder_tree import remove_folder
 from gateway.store.errors import StoreError
-from gateway.store.sqlite import restored
+from gateway.store.repositories import restored_backup
 from gateway.store.sqlite.migrator import FOLDER, scripts
+from gateway.store.sqlite.transaction import SqliteTransaction
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +96,7 @@ def put_in_place(copy: Path, path: Path) -> Path | None:
             shutil.copyfileobj(source, target, 1 << 20)
             target.flush()
             os.fsync(target.fileno())
-        restored.mark(fresh)
+        _mark(fresh)
         _sync(fresh)
         read_back(fresh)
         aside = _set_aside(path) if path.exists() else None
@@ -131,6 +132,13 @@ def _sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _mark(fresh: Path) -> None:
+    """Note in the copy that it is one; one from before there were such notes has nothing open."""
+    with closing(sqlite3.connect(fresh)) as copy, copy:
+        if copy.execute("SELECT 1 FROM sqlite_schema WHERE name = 'meta'").fetchone():
+            restored_backup.mark(SqliteTransaction(copy), time.time())
 
 
 def _set_aside(path: Path) -> Path:

@@ -23,7 +23,7 @@ from gateway.store.errors import RESTORE, StoreBusy, StoreCorrupt, StoreError
 from gateway.store.port import Transaction
 from gateway.store.repositories import active_channels
 from gateway.store.sqlite.errors import mapped
-from gateway.store.sqlite.migrator import upgrade
+from gateway.store.sqlite.migrator import copies, upgrade
 from gateway.store.sqlite.sealing import check_key, mark_sealed
 from gateway.store.sqlite.transaction import SqliteTransaction
 
@@ -114,6 +114,10 @@ class SqliteStore:
         """Write the whole file anew, so that nothing that was deleted is left in it; nothing else
         runs meanwhile. Raises `StoreError`: it needs as much room again."""
         await run_to_completion(self._hand_in(_rewrite, alone=True))
+
+    def upgrade_copies(self) -> Sequence[Path]:
+        """The copies of the file that upgrades have left, oldest first."""
+        return copies(self.file)
 
     async def close(self) -> None:
         """Finish what was handed in, then close the file."""

@@ -3,12 +3,8 @@
 `mark` notes in the copy that it is one; the next start closes what is under way in it, once.
 """
 
-import sqlite3
-import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 
 from gateway.core.messages import InboundMessage, OutboundPart
 from gateway.store.port import Transaction
@@ -16,16 +12,13 @@ from gateway.store.repositories import outbox, preferences, subagent_tasks, turn
 from gateway.store.repositories.codecs import PAYLOAD, inbound_from_row
 from gateway.store.repositories.inbox import LIVE, WAITING
 from gateway.store.repositories.outbox import UNSENT, OutgoingReply
-from gateway.store.sqlite.transaction import SqliteTransaction
 
 REASON = "a backup from before its end was restored"
 
 
-def mark(path: Path) -> None:
-    """Before the copy takes the database's place; nobody else has it open."""
-    with closing(sqlite3.connect(path)) as copy, copy:
-        if copy.execute("SELECT 1 FROM sqlite_schema WHERE name = 'meta'").fetchone():
-            preferences.put_state(SqliteTransaction(copy), preferences.RESTORED, repr(time.time()))
+def mark(tx: Transaction, now: float) -> None:
+    """Before the copy takes the database's place."""
+    preferences.put_state(tx, preferences.RESTORED, repr(now))
 
 
 def settle(tx: Transaction, now: float, notice: Callable[[Sequence[int]], str]) -> int:
