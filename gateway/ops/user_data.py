@@ -100,10 +100,10 @@ class UserDataService:
 
     async def summarize(self, principal: str) -> Mapping[str, Any]:
         """What is kept, in numbers. Raises `KoreError` for what is nobody's id."""
-        from gateway.store.repositories import user_data
+        from gateway.store.repositories.user_data import erasure
 
         _check(principal)
-        traces = await self.database.transact(user_data.traces, principal)
+        traces = await self.database.transact(erasure.traces, principal)
         files, file_bytes = await asyncio.to_thread(self._plan(principal).measure)
         return {
             **asdict(traces),
@@ -117,10 +117,10 @@ class UserDataService:
 
     async def export(self, principal: str, target: Path) -> Mapping[str, Any]:
         """A zip file with all of it, for its owner only. Raises `KoreError`."""
-        from gateway.store.repositories import user_export
+        from gateway.store.repositories.user_data import export
 
         _check(principal)
-        texts = await self.database.transact(user_export.export_rows, principal)
+        texts = await self.database.transact(export.export_rows, principal)
         return await asyncio.to_thread(self._pack, principal, texts, target)
 
     async def delete(self, principal: str, *, copies: bool) -> Mapping[str, Any]:
@@ -251,10 +251,10 @@ def _remove_empty(folder: Path) -> None:
 
 def _erase(tx: Transaction, plan: _Plan, now: float) -> tuple[list[str], set[OutboundFile]]:
     """The sessions that have changed, and files that nobody waits for any more."""
-    from gateway.store.repositories import user_data
+    from gateway.store.repositories.user_data import erasure
 
     before = waiting(tx)
-    changed = user_data.erase(tx, plan.principal, now)
+    changed = erasure.erase(tx, plan.principal, now)
     preferences.put_state(tx, preferences.DELETION, json.dumps(asdict(plan)))
     return changed, before - waiting(tx)
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from gateway.store.cipher import SEALED
-from gateway.store.repositories import user_data
 from gateway.store.repositories.search import Scope
+from gateway.store.repositories.user_data import erasure
 from gateway.store.sqlite.backup import _COUNTED
 from gateway.store.sqlite.engine import connect
 from gateway.store.sqlite.search_index import MATCHES
@@ -58,8 +58,8 @@ _SQL = "gateway/store/repositories"
 _WITH_SQL = f"{_SQL}/", "gateway/store/sqlite/"
 MAY_SCAN = {
     f"{_SQL}/file_changes.py:entries": BY_HAND,
-    f"{_SQL}/user_data.py": BY_HAND,
-    f"{_SQL}/user_export.py": BY_HAND,
+    f"{_SQL}/user_data/erasure.py": BY_HAND,
+    f"{_SQL}/user_data/export.py": BY_HAND,
     "gateway/store/sqlite/backup.py:read_back": BY_HAND,
     "gateway/store/sqlite/rekey.py:_reseal": BY_HAND,
     f"{_SQL}/sessions.py:recent": "the newest, along their index, up to the limit",
@@ -94,7 +94,7 @@ GIVEN: Given = {
         "one_of(_CHANNEL, channels)": ["channel || ':' || account IN (?)"],
     },
     f"{_SQL}/turns.py": {"none_of('lane', attended)": ["NOT lane IN (?)"]},
-    f"{_SQL}/user_data.py": {
+    f"{_SQL}/user_data/erasure.py": {
         "tasks": [
             " OR ".join(
                 f"{name} IN (SELECT id FROM gone_session)"
@@ -122,7 +122,7 @@ _ALIAS = re.compile(r"\b(?:FROM|JOIN|,|INTO|UPDATE)\s+(\w+)(?:\s+AS)?\s+(\w+)\b"
 @pytest.fixture
 def database(tmp_path: Path) -> Iterator[sqlite3.Connection]:
     with closing(connect(tmp_path / "kore.db")) as connection:
-        user_data.select_user_rows(
+        erasure.select_user_rows(
             SqliteTransaction(connection), "telegram:1"
         )  # its tables of the connection
         yield connection

@@ -5,7 +5,8 @@ import os
 import zipfile
 from pathlib import Path
 
-from gateway.store.repositories import preferences, user_data
+from gateway.store.repositories import preferences
+from gateway.store.repositories.user_data import erasure
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
 from tests.gateway.store.transactions import open_transaction
 
@@ -91,7 +92,7 @@ async def test_a_start_finishes_what_a_killed_deletion_left(alone: GatewayProces
     plan = {"principal": principal, "workspace": str(alone.workspace), "owner": False}
     with open_transaction(alone.home / "kore.db") as tx:
         tx.run("BEGIN")
-        user_data.erase(tx, principal, 0.0)
+        erasure.erase(tx, principal, 0.0)
         preferences.put_state(tx, preferences.DELETION, json.dumps({**plan, "copies": False}))
         tx.run("COMMIT")
     assert holding(alone.home, WORDS[2])

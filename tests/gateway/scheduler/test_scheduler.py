@@ -306,7 +306,7 @@ async def test_a_change_of_zone_names_the_jobs_that_stay(tmp_path: Path) -> None
 
 
 async def test_of_somebody_who_is_deleted_no_job_is_left(tmp_path: Path) -> None:
-    from gateway.store.repositories import user_data, user_export
+    from gateway.store.repositories.user_data import erasure, export
 
     async with with_timer(tmp_path) as place:
         await place.asked("/cron zone Asia/Tokyo", "7")
@@ -315,9 +315,7 @@ async def test_of_somebody_who_is_deleted_no_job_is_left(tmp_path: Path) -> None
         await wait_until(lambda: "⏰ stretch" in place.shown("7"))
         await wait_until(lambda: not place.parts.sender.routes)
         database = place.parts.database
-        assert (
-            "stretch" in (await database.transact(user_export.export_rows, "chat:7"))["jobs.jsonl"]
-        )
-        await database.transact(user_data.erase, "chat:7", 0.0)
+        assert "stretch" in (await database.transact(export.export_rows, "chat:7"))["jobs.jsonl"]
+        await database.transact(erasure.erase, "chat:7", 0.0)
         for table in ("job", "job_run", "chat_clock", "outbox"):
             assert await place.parts.stored(table) == []

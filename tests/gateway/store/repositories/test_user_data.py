@@ -1,23 +1,23 @@
 from pathlib import Path
 
-from gateway.store.repositories import user_data
+from gateway.store.repositories.user_data import erasure
 from tests.gateway.store.transactions import open_transaction
 
 
 def test_every_table_is_thought_of(tmp_path: Path) -> None:
-    # A new table may hold somebody's words: say in user_data.py what becomes of them, and in
-    # user_export.py whether they are given out.
+    # A new table may hold somebody's words: say in erasure.py what becomes of them, and in
+    # user_data.export whether they are given out.
     tx = open_transaction(tmp_path / "kore.db")
     rows = tx.all("SELECT name FROM sqlite_schema WHERE type = 'table'")
     tx.close()
     tables = {name for (name,) in rows if not name.startswith(("sqlite_", "words_"))}
-    assert tables == user_data.PERSONAL | user_data.IMPERSONAL
+    assert tables == erasure.PERSONAL | erasure.IMPERSONAL
 
 
 def test_of_somebody_unknown_nothing_is_found(tmp_path: Path) -> None:
     tx = open_transaction(tmp_path / "kore.db")
-    assert not user_data.traces(tx, "telegram:1").found
-    assert user_data.erase(tx, "telegram:1", 0) == []
+    assert not erasure.traces(tx, "telegram:1").found
+    assert erasure.erase(tx, "telegram:1", 0) == []
     tx.close()
 
 
@@ -27,8 +27,8 @@ def test_what_arrived_is_known_by_its_number_alone_and_so_never_comes_back(tmp_p
         "INSERT INTO inbox (channel, account, event_id, lane, principal, payload, received_at)"
         " VALUES ('telegram', '1', '7:5', 'telegram:1:7', 'telegram:7', '{\"content\": \"x\"}', 0)"
     )
-    assert user_data.traces(tx, "telegram:7").inbox == 1
-    user_data.erase(tx, "telegram:7", 0)
+    assert erasure.traces(tx, "telegram:7").inbox == 1
+    erasure.erase(tx, "telegram:7", 0)
     row = tx.all(
         "SELECT event_id, lane, principal, payload, dead_reason FROM inbox WHERE channel ="
         " 'telegram' AND account = '1'"
@@ -44,8 +44,8 @@ def test_who_has_nothing_but_a_reminder_is_found_and_it_goes(tmp_path: Path) -> 
         " catch_up, created_at) VALUES ('m', 'reminder', 'tea', 'cli:0', 'cli', 'local', 'main',"
         " 'at 1795338000', 'UTC', 'once', 0)"
     )
-    found = user_data.traces(tx, "cli:0")
+    found = erasure.traces(tx, "cli:0")
     assert (found.found, found.jobs) == (True, 1)
-    user_data.erase(tx, "cli:0", 0)
-    assert not user_data.traces(tx, "cli:0").found
+    erasure.erase(tx, "cli:0", 0)
+    assert not erasure.traces(tx, "cli:0").found
     tx.close()

@@ -5,15 +5,16 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gateway.store.port import Row, Transaction
-from gateway.store.repositories import transcripts, user_data
+from gateway.store.repositories import transcripts
 from gateway.store.repositories.codecs import PAYLOAD, payload_from_row
+from gateway.store.repositories.user_data import erasure
 
 _SESSIONS = "SELECT id FROM gone_session"
 
 
 def export_rows(tx: Transaction, principal: str) -> dict[str, str]:
     """Name -> text; JSON lines, for people and programs."""
-    user_data.select_user_rows(tx, principal)
+    erasure.select_user_rows(tx, principal)
     found = {
         f"sessions/{session}.jsonl": _joined(transcripts.lines(tx, session))
         for (session,) in tx.all(f"{_SESSIONS} ORDER BY id")
