@@ -73,7 +73,7 @@ async def test_a_flood_of_strangers_fills_neither_the_database_nor_the_log(
         assert await parts.count("pairing") == OPEN_CODES
         # One letter to each who got a code, and one about it to the owner.
         assert await parts.count("outbox") == 2 * OPEN_CODES
-        assert caplog.text.count("not on the allow-list") == 50
+        assert caplog.text.count("not on the allowlist") == 50
 
 
 async def test_a_code_that_is_delivered_again_is_the_same_one(tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def help_of_all(home: Path, **environ: str) -> dict[str, tuple[int, str]]:
 def test_help_in_chinese_stays_within_the_terminal(tmp_path: Path, tag: str) -> None:
     for verb, (_, text) in help_of_all(tmp_path / "h", COLUMNS="60", LANG=tag).items():
         lines = text.splitlines()
-        examples = lines.index("示例：")
+        examples = next(lines.index(word) for word in ("示例：", "範例：") if word in lines)
         told = lines[next(n for n, line in enumerate(lines) if not line) : examples]
         options = [line for line in told if line.startswith("    ") or line.startswith("  -")]
         assert any("显示" in line or "顯示" in line for line in options), verb

@@ -238,7 +238,7 @@ async def test_nobody_is_let_in_or_out_by_a_decision_that_was_not_stored(parts: 
     message = chat_message("hi", "8", sender=Sender("8", "Eve"))
     code = await parts.database.transact(parts.app.codes.ask, message, time.time())
     assert code is not None
-    await parts.database.transact(faults.refuse, "INSERT ON note", "the disk is full")
+    await parts.database.transact(faults.refuse, "INSERT ON audit_outbox", "the disk is full")
     with pytest.raises(StoreError):
         await parts.service.approve_pairing(code)
     assert access.members == PairedMembers()
@@ -246,7 +246,7 @@ async def test_nobody_is_let_in_or_out_by_a_decision_that_was_not_stored(parts: 
     await parts.service.approve_pairing(code)
     members = access.members
     assert members.owner == message.principal
-    await parts.database.transact(faults.refuse, "INSERT ON note", "the disk is full")
+    await parts.database.transact(faults.refuse, "INSERT ON audit_outbox", "the disk is full")
     with pytest.raises(StoreError):
         await parts.service.revoke_pairing(message.principal)
     assert access.members == members

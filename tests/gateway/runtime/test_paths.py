@@ -40,5 +40,5 @@ def test_a_workspace_is_made_once_from_the_starter(tmp_path: Path) -> None:
 
 def test_a_workspace_that_cannot_be_made_names_the_setting(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match=r"agent\.workspace: .*cannot be made"):
+    with pytest.raises(ConfigError, match=r"agent\.workspace: .*cannot be created"):
         ensure_workspace(tmp_path / "file" / "ws")

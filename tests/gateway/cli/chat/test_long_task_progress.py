@@ -24,7 +24,7 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
 
 def test_a_folder_is_worked_in_once_and_others_beside_it(tmp_path: Path) -> None:
     home = DataDir(tmp_path / "home")
-    refused = pytest.raises(ConfigError, match="goes on in")
+    refused = pytest.raises(ConfigError, match="is already running in")
     with (
         open_progress(home, tmp_path),
         open_progress(home, home.root),

@@ -153,7 +153,7 @@ def test_what_is_no_backup_is_named_as_it_was_given(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("not a database")
     done = kore("restore", tmp_path / "notes.txt", "--yes", home=tmp_path / "h")
     assert done.returncode == 1
-    assert done.stderr.startswith(f"kore: {tmp_path}/notes.txt is no whole database")
+    assert done.stderr.startswith(f"kore: {tmp_path}/notes.txt is not a complete database")
 
 
 def test_a_configuration_that_would_not_load_is_refused_before_anything_is_replaced(
