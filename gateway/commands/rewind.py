@@ -28,7 +28,7 @@ async def answer_rewind(call: CommandCall) -> str:
     if (fork := await call.services.database.transact(rewinding.done, key)) is not None:
         return _fork_text(fork)
     undoing = UndoService(call)
-    points = await call.services.database.transact(rewinding.asked, undoing.session)
+    points = await call.services.database.transact(rewinding.list_points, undoing.session)
     if not points:
         if not await call.services.database.transact(rewinding.is_copy, undoing.session):
             raise KoreError(t("there is no message to go back to yet"))

@@ -172,7 +172,7 @@ def answer_resume(call: CommandCall, tx: Transaction) -> str:
             )
         session = infos[int(argument) - 1].id
     else:
-        names = sessions.named(tx, argument, scope_of(call))
+        names = sessions.ids_with_prefix(tx, argument, scope_of(call))
         if len(names) != 1:
             return t(
                 "Several conversations match; `/sessions` lists them."

@@ -26,7 +26,7 @@ def replay_error(seq: int, refused: ReplayRefused) -> KoreError:
                 hint=t("in its chat, /tasks shows it and /stop stops it"),
             )
         case "subagent-task":
-            question = refused.asked
+            question = refused.request_seq
             again = (
                 f", or have the message answered again: kore replay {question}" if question else ""
             )

@@ -107,7 +107,7 @@ class UserDataService:
         files, file_bytes = await asyncio.to_thread(self._plan(principal).measure)
         return {
             **asdict(traces),
-            "found": traces.found,
+            "found": traces.has_data,
             "files": files,
             "file_bytes": file_bytes,
             "copies": [str(path) for path in self.database.upgrade_copies()],

@@ -68,7 +68,7 @@ class JobTimer:
         context = self._jobs.context
         has_heartbeat = context.schedule.heartbeat_minutes is not None
         try:
-            has_jobs, last = await self._database.transact(jobs.known)
+            has_jobs, last = await self._database.transact(jobs.timer_state)
             if has_jobs or has_heartbeat:
                 await self._database.transact(self._jobs.set_heartbeat, self._clock())
         except StoreError as exc:

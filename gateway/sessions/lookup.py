@@ -9,7 +9,7 @@ from gateway.store.repositories import session_admin, sessions
 
 def find(tx: Transaction, session: str) -> str:
     """The id that `session` is, or begins. Raises `KoreError`."""
-    match sessions.named(tx, session):
+    match sessions.ids_with_prefix(tx, session):
         case []:
             raise KoreError(
                 t("no session {session!r}", session=session),

@@ -24,9 +24,9 @@ class StoreBusy(StoreError):
 class StoreCorrupt(StoreError):
     """The file is not whole: only a backup in its place mends that."""
 
-    def __init__(self, file: Path | None, found: str) -> None:
+    def __init__(self, file: Path | None, finding: str) -> None:
         which = f" {file}" if file is not None else ""
-        super().__init__(f"the database{which} is damaged: {found}", hint=RESTORE)
+        super().__init__(f"the database{which} is damaged: {finding}", hint=RESTORE)
 
 
 def seal_broken() -> StoreError:
@@ -51,13 +51,13 @@ ReplayRefusal = Literal[
 
 
 class ReplayRefused(Exception):
-    """A message cannot wait again. A sub-agent's task names the `subagent`, and the message that
-    `asked` for it where that can be replayed."""
+    """A message cannot wait again. A sub-agent's task names the `subagent`, and by `request_seq`
+    the message that it was sent out for, where that can be replayed."""
 
     def __init__(
-        self, reason: ReplayRefusal, *, subagent: int | None = None, asked: int | None = None
+        self, reason: ReplayRefusal, *, subagent: int | None = None, request_seq: int | None = None
     ) -> None:
         super().__init__(reason)
         self.reason = reason
         self.subagent = subagent
-        self.asked = asked
+        self.request_seq = request_seq

@@ -56,7 +56,6 @@ VAGUE_ROOMS = (
     "agent/tools/authorization.py",
     "agent/tools/runner.py",
     "agent/turn/",
-    "gateway/store/",
     "gateway/turns/",
 )
 

@@ -37,7 +37,7 @@ def install(
     set_queues(tx, modes)
 
 
-def chosen(tx: Transaction) -> tuple[list[tuple[str, str]], dict[str, str]]:
+def load_settings(tx: Transaction) -> tuple[list[tuple[str, str]], dict[str, str]]:
     """What `limit` and `set_queues` have set."""
     channels = [(name, account) for name, account in tx.all("SELECT * FROM active_channel")]
     return channels, dict(tx.all("SELECT channel, mode FROM queue_default"))

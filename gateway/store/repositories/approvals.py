@@ -64,21 +64,21 @@ def find_decision(tx: Transaction, wish: ApprovalKey) -> Answered | ApprovalProm
         ),
     )
     for row in rows:
-        asked = _asked(tx, row)
-        if asked.state == "open":
-            return asked.question
+        approval = _stored_approval(tx, row)
+        if approval.state == "open":
+            return approval.question
         answers: tuple[Answer, ...] = get_args(Answer)
-        answer: Answer = next((one for one in answers if one == asked.state), "deny")
-        return Answered(answer, audit_text(asked.state, asked.by))
-    found = grants.find_grant(tx, wish.asker, wish.session, wish.grant_hash)
-    if found is None:
+        answer: Answer = next((one for one in answers if one == approval.state), "deny")
+        return Answered(answer, audit_text(approval.state, approval.by))
+    grant = grants.find_grant(tx, wish.asker, wish.session, wish.grant_hash)
+    if grant is None:
         return None
-    return Answered("session" if found[0] else "always", audit_text_for_grant(*found))
+    return Answered("session" if grant[0] else "always", audit_text_for_grant(*grant))
 
 
 def open_approval(tx: Transaction, wish: ApprovalKey, question: ApprovalPrompt) -> ApprovalPrompt:
     """Store a question; its turn waits from now on. Returns it with its number."""
-    shown = {
+    content = {
         name: value
         for name, value in asdict(question).items()
         if name not in (*_OWN, "number", "route")
@@ -103,13 +103,13 @@ def open_approval(tx: Transaction, wish: ApprovalKey, question: ApprovalPrompt) 
             route.account,
             route.chat_id,
             route.thread_id,
-            tx.seal(dumps(shown), "approval.question", question.nonce),
+            tx.seal(dumps(content), "approval.question", question.nonce),
             question.asked_at,
             question.expires_at,
         ),
     )
     wait(tx, wish.turn)
-    return _asked(tx, tx.one(f"{_SELECT} WHERE id = ?", (number,))).question
+    return _stored_approval(tx, tx.one(f"{_SELECT} WHERE id = ?", (number,))).question
 
 
 def wait(tx: Transaction, turn: int) -> None:
@@ -147,13 +147,13 @@ def close_approval(
 
 def find(tx: Transaction, nonce: str) -> StoredApproval | None:
     row = tx.first(f"{_SELECT} WHERE nonce = ?", (nonce,))
-    return _asked(tx, row) if row else None
+    return _stored_approval(tx, row) if row else None
 
 
 def open_questions(tx: Transaction, lane: str | None = None) -> list[ApprovalPrompt]:
     """The open ones, oldest first; with `lane` those of its turn, and those put to it."""
     rows = tx.all(f"{_SELECT} WHERE state = 'open' ORDER BY id")
-    questions = [_asked(tx, row).question for row in rows]
+    questions = [_stored_approval(tx, row).question for row in rows]
     return [q for q in questions if lane is None or lane in (q.lane, q.route.lane)]
 
 
@@ -164,7 +164,7 @@ def expired(tx: Transaction, now: float) -> list[ApprovalPrompt]:
         " ORDER BY id",
         (now,),
     )
-    return [_asked(tx, row).question for row in rows]
+    return [_stored_approval(tx, row).question for row in rows]
 
 
 def recover(tx: Transaction, now: float) -> None:
@@ -185,8 +185,8 @@ def next_expiry(tx: Transaction) -> float | None:
 
 def is_awaited(tx: Transaction, lane: str) -> bool:
     """Whether the lane's turn waits for an answer."""
-    (found,) = tx.one(f"SELECT EXISTS (SELECT 1 FROM turn WHERE lane = ? AND {AWAITING})", (lane,))
-    return bool(found)
+    (exists,) = tx.one(f"SELECT EXISTS (SELECT 1 FROM turn WHERE lane = ? AND {AWAITING})", (lane,))
+    return bool(exists)
 
 
 def is_stopping(tx: Transaction, turn: int) -> bool:
@@ -203,12 +203,12 @@ def _step(tx: Transaction, wish: ApprovalKey) -> int:
     return int(step)
 
 
-def _asked(tx: Transaction, row: Sequence[Any]) -> StoredApproval:
+def _stored_approval(tx: Transaction, row: Sequence[Any]) -> StoredApproval:
     number, *rest = row
     own = dict(zip(_OWN, rest, strict=False))
     channel, account, chat, thread, sealed, state, by = rest[len(_OWN) :]
-    shown = tx.unseal(sealed, "approval.question", own["nonce"])
+    content = tx.unseal(sealed, "approval.question", own["nonce"])
     question = ApprovalPrompt(
-        number=number, route=Route(channel, account, chat, thread), **own, **json.loads(shown)
+        number=number, route=Route(channel, account, chat, thread), **own, **json.loads(content)
     )
     return StoredApproval(question, state, by)

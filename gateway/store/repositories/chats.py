@@ -49,11 +49,11 @@ def mark_reachable(tx: Transaction, route: Route, reason: str, now: float) -> No
 
 def notice_time(tx: Transaction, prefix: str, since: float) -> int:
     """How many letters whose name begins so were written after `since`."""
-    (found,) = tx.one(
+    (count,) = tx.one(
         "SELECT count(*) FROM outbox WHERE delivery_id >= ? AND delivery_id < ? AND created_at > ?",
         (*beginning(prefix), since),
     )
-    return int(found)
+    return int(count)
 
 
 def private_route(tx: Transaction, principal: str) -> Route | None:
@@ -81,11 +81,11 @@ def touch(tx: Transaction, message: InboundMessage) -> None:
 
 
 def is_unreachable(tx: Transaction, route: Route) -> bool:
-    (found,) = tx.one(
+    (exists,) = tx.one(
         f"SELECT EXISTS (SELECT 1 FROM chat_membership WHERE {_KEY} AND state = 'out')",
         (route.channel, route.account, route.chat_id),
     )
-    return bool(found)
+    return bool(exists)
 
 
 def unreachable_chats(tx: Transaction) -> list[Mapping[str, Any]]:

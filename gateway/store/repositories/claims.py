@@ -147,13 +147,17 @@ def claim(
     joined = list(takewhile(lambda row: joins(row[1]), waiting))
     messages = [message for _, message in joined]
     _take_in(tx, turn, lane, joined)
-    asked = compose(messages)
+    user_message = compose(messages)
     row = here if here is not None and here.id == session else sessions.load_row(tx, session)
-    if row.has_background and (told := subagent_tasks.facts(tx, session)):
-        asked = replace(asked, content=(*asked.content, Context(f"[{'; '.join(told)}]")))
-    if stand.has_context and (heard := chats.take_group_context(tx, lane)):
-        asked = replace(asked, content=(*asked.content, Context(heard)))
-    sessions.append_messages(tx, session, turn, [asked], now, last=row.last)
+    if row.has_background and (task_facts := subagent_tasks.facts(tx, session)):
+        user_message = replace(
+            user_message, content=(*user_message.content, Context(f"[{'; '.join(task_facts)}]"))
+        )
+    if stand.has_context and (group_context := chats.take_group_context(tx, lane)):
+        user_message = replace(
+            user_message, content=(*user_message.content, Context(group_context))
+        )
+    sessions.append_messages(tx, session, turn, [user_message], now, last=row.last)
     is_new = row.last == row.copied
     begins = sessions.recent(tx, 1, session=session)[0].name if is_new else None
     return TurnClaim(
@@ -161,7 +165,7 @@ def claim(
         seq,
         session,
         messages,
-        asked=asked,
+        asked=user_message,
         begins=begins,
         model=row.model,
         mode=row.mode,
@@ -351,8 +355,8 @@ def join_running_turn(
         return None
     messages = [message for _, message in rows]
     _take_in(tx, claim.turn, lane, rows)
-    said = [*results, joining.compose(messages, steering=mode == "steer")]
-    sessions.append_messages(tx, claim.session, claim.turn, said, now)
+    new_messages = [*results, joining.compose(messages, steering=mode == "steer")]
+    sessions.append_messages(tx, claim.session, claim.turn, new_messages, now)
     taint = joining.taint(messages) | taint_of_quotes(tx, messages)
     sessions.add_taint(tx, claim.session, taint)
-    return SteeredMessages(messages, said, taint)
+    return SteeredMessages(messages, new_messages, taint)

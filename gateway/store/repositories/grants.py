@@ -78,11 +78,11 @@ def _grant(tx: Transaction, row: Row) -> Grant:
 
 def revoke_grant(tx: Transaction, number: int | None, by: str, now: float) -> list[Grant]:
     """Take one back, or all; returns what was taken back. The audit log hears of each."""
-    gone = [grant for grant in list_grants(tx) if number in (None, grant.id)]
-    for grant in gone:
+    revoked_grants = [grant for grant in list_grants(tx) if number in (None, grant.id)]
+    for grant in revoked_grants:
         tx.run("DELETE FROM permission_grant WHERE id = ?", (grant.id,))
         params = {"action": "revoke", "who": grant.principal}
         reason = f"grant {grant.id}: taken back by {by}"
         note = AuditNote(now, "grant", reason, params, allowed=False, session=grant.session)
         audit_outbox.put(tx, note)
-    return gone
+    return revoked_grants

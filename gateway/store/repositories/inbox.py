@@ -99,21 +99,21 @@ def unknown(tx: Transaction, entries: Sequence[InboxEntry]) -> list[InboxEntry]:
 
 
 def _is_known(tx: Transaction, message: InboundMessage) -> bool:
-    (known,) = tx.one(
+    (exists,) = tx.one(
         "SELECT EXISTS (SELECT 1 FROM inbox WHERE channel = ? AND account = ? AND event_id = ?)",
         (message.channel, message.account, message.event_id),
     )
-    return bool(known)
+    return bool(exists)
 
 
 def waits(tx: Transaction, message: InboundMessage) -> bool:
     """Whether it is still to be answered."""
-    (found,) = tx.one(
+    (exists,) = tx.one(
         "SELECT EXISTS (SELECT 1 FROM inbox WHERE channel = ? AND account = ? AND event_id = ?"
         f" AND {WAITING})",
         (message.channel, message.account, message.event_id),
     )
-    return bool(found)
+    return bool(exists)
 
 
 def cursor(tx: Transaction, channel: str, account: str, not_before: float) -> int | None:
@@ -150,12 +150,12 @@ def waiting_count(tx: Transaction) -> int:
 
 
 def has_work(tx: Transaction, lane: str) -> bool:
-    (found,) = tx.one(
+    (exists,) = tx.one(
         f"SELECT EXISTS (SELECT 1 FROM turn WHERE lane = ? AND {LIVE}) OR"
         f" EXISTS (SELECT 1 FROM inbox WHERE lane = ? AND {WAITING})",
         (lane, lane),
     )
-    return bool(found)
+    return bool(exists)
 
 
 def lanes_with_work(tx: Transaction) -> list[str]:
@@ -194,20 +194,20 @@ LANE_RUN_HERE = (
 
 def is_run_here(tx: Transaction, lane: str) -> bool:
     """Whether what the lane has to do is this process's; the others keep it as it is."""
-    (found,) = tx.one(f"SELECT {LANE_RUN_HERE}", (lane, lane))
-    return bool(found)
+    (exists,) = tx.one(f"SELECT {LANE_RUN_HERE}", (lane, lane))
+    return bool(exists)
 
 
 def may_rest(tx: Transaction, lane: str) -> bool:
     """Whether something may keep the lane from going on: its conversation is paused, or a question
     is open anywhere."""
-    (found,) = tx.one(
+    (exists,) = tx.one(
         "SELECT EXISTS (SELECT 1 FROM approval WHERE state = 'open') OR EXISTS"
         " (SELECT 1 FROM binding JOIN session ON session.id = binding.session"
         " WHERE binding.lane = ? AND session.status = 'paused')",
         (lane,),
     )
-    return bool(found)
+    return bool(exists)
 
 
 def _insert(tx: Transaction, message: InboundMessage, dead_reason: str | None) -> None:
@@ -250,8 +250,8 @@ LANE_LIMIT = 50
 
 def is_unanswered(tx: Transaction, seq: int) -> bool:
     """Whether the row still waits: it could be claimed in two ways."""
-    (found,) = tx.one(f"SELECT EXISTS (SELECT 1 FROM inbox WHERE seq = ? AND {WAITING})", (seq,))
-    return bool(found)
+    (exists,) = tx.one(f"SELECT EXISTS (SELECT 1 FROM inbox WHERE seq = ? AND {WAITING})", (seq,))
+    return bool(exists)
 
 
 def waiting_messages(tx: Transaction, lane: str) -> list[InboundMessage]:
@@ -261,13 +261,13 @@ def waiting_messages(tx: Transaction, lane: str) -> list[InboundMessage]:
 
 def unfinished(tx: Transaction, lane: str) -> frozenset[str]:
     """The platform's ids of messages in the lane that wait, or are being answered."""
-    found = tx.all(
+    rows = tx.all(
         f"SELECT source_msg FROM inbox WHERE lane = ? AND {WAITING} UNION"
         " SELECT source_msg FROM inbox"
         f" WHERE turn_id IN (SELECT id FROM turn WHERE lane = ? AND {LIVE})",
         (lane, lane),
     )
-    return frozenset(source.partition(":")[2] for (source,) in found if source)
+    return frozenset(source.partition(":")[2] for (source,) in rows if source)
 
 
 def session_of_message(message: InboundMessage) -> str | None:
@@ -282,14 +282,14 @@ def waiting_rows(
 ) -> list[tuple[int, InboundMessage]]:
     """The lane's next message; the ones behind it, too, when they are taken together or as far as
     the lane is over its limit. What is `incomplete`, and all behind it, only when asked for."""
-    found = tx.all(
+    rows = tx.all(
         f"SELECT seq, {PAYLOAD}, incomplete FROM inbox WHERE lane = ? AND {WAITING} ORDER BY seq"
         " LIMIT (SELECT CASE WHEN ? OR count(*) = 0 THEN count(*)"
         " WHEN count(*) > ? THEN count(*) - ? + 1 ELSE 1 END"
         f" FROM inbox WHERE lane = ? AND {WAITING})",
         (lane, together, LANE_LIMIT, LANE_LIMIT, lane),
     )
-    ready = found if incomplete else takewhile(lambda row: not row[-1], found)
+    ready = rows if incomplete else takewhile(lambda row: not row[-1], rows)
     return [(seq, inbound_from_row(tx, *columns)) for seq, *columns, _ in ready]
 
 

@@ -144,10 +144,10 @@ def listed(tx: Transaction, principal: str | None, chat: Route | None) -> list[J
 
 def count_of(tx: Transaction, principal: str) -> int:
     """How many jobs somebody has that are not over."""
-    (found,) = tx.one(
+    (count,) = tx.one(
         "SELECT count(*) FROM job WHERE principal = ? AND state <> 'done'", (principal,)
     )
-    return int(found)
+    return int(count)
 
 
 def remove(tx: Transaction, job: Job) -> None:
@@ -271,7 +271,7 @@ def _job(tx: Transaction, row: Sequence[Any]) -> Job:
     return Job(id_, made_by, kind, message, **values)
 
 
-def known(tx: Transaction) -> tuple[bool, float]:
+def timer_state(tx: Transaction) -> tuple[bool, float]:
     """Whether there is any job, and when the last slot was begun."""
     (any_,) = tx.one("SELECT EXISTS (SELECT 1 FROM job)")
     (last,) = tx.one("SELECT coalesce(max(fired_at), 0) FROM job_run")

@@ -116,12 +116,12 @@ def forget_expired(tx: Transaction, now: float) -> None:
 
 def has_request(tx: Transaction, person: Person, now: float) -> bool:
     """Also true of somebody who was turned down a while ago."""
-    (found,) = tx.one(
+    (exists,) = tx.one(
         "SELECT EXISTS (SELECT 1 FROM pairing WHERE channel = ? AND account = ? AND sender = ?"
         " AND expires_at > ?)",
         (*_key(person), now),
     )
-    return bool(found)
+    return bool(exists)
 
 
 def requests(tx: Transaction, now: float) -> list[tuple[PairingRequest, bytes]]:

@@ -313,11 +313,11 @@ def due_now(tx: Transaction, lane: str) -> None:
 
 
 def has_mail(tx: Transaction, lane: str) -> bool:
-    (found,) = tx.one(
+    (exists,) = tx.one(
         f"SELECT EXISTS (SELECT 1 FROM outbox WHERE lane = ? AND {UNSENT})",
         (lane,),
     )
-    return bool(found)
+    return bool(exists)
 
 
 def lanes_with_mail(tx: Transaction) -> list[str]:
@@ -364,9 +364,9 @@ def _due(tx: Transaction, row: Sequence[Any]) -> PendingPart:
         strayed=data["lane"] != route.lane,
     )
     # Only the message whose id is known is one that a preview has filled.
-    shown = bool(data["shown"]) and data["provider_msg"] is not None
+    is_previewed = bool(data["shown"]) and data["provider_msg"] is not None
     return PendingPart(
-        data["seq"], message, data["attempts"], data["ambiguous"], data["waited_s"], shown
+        data["seq"], message, data["attempts"], data["ambiguous"], data["waited_s"], is_previewed
     )
 
 

@@ -72,11 +72,11 @@ def join_album(tx: Transaction, part: InboundMessage, now: float) -> str | None:
 
 def has_room(tx: Transaction, part: InboundMessage) -> bool:
     """Whether one more part may be kept that nobody has asked for yet."""
-    (kept,) = tx.one(
+    (count,) = tx.one(
         f"SELECT count(*) FROM inbox WHERE channel = ? AND account = ? AND {_EARLY}",
         (part.channel, part.account),
     )
-    return bool(kept < _EARLY_KEPT)
+    return bool(count < _EARLY_KEPT)
 
 
 def wait(tx: Transaction, part: InboundMessage, now: float) -> None:
@@ -114,8 +114,8 @@ def forget_early(tx: Transaction, now: float) -> float | None:
 
 def edit(tx: Transaction, seq: int, old: InboundMessage, new: InboundMessage) -> None:
     """A message that waits was changed: what is known of its files stays known."""
-    known = {one.unique: one for one in old.media if one.unique}
-    media = tuple(known.get(one.unique or "", one) for one in new.media)
+    old_media = {one.unique: one for one in old.media if one.unique}
+    media = tuple(old_media.get(one.unique or "", one) for one in new.media)
     content = new.content
     if old.album is not None and len(old.media) > len(media):
         media, content = old.media, _titled(old.media, _caption(new))
@@ -127,8 +127,8 @@ def edit(tx: Transaction, seq: int, old: InboundMessage, new: InboundMessage) ->
 
 def rows(tx: Transaction) -> list[int]:
     """Those of channels that are run here: only these can fetch their files."""
-    found = tx.all(f"SELECT seq FROM inbox WHERE {_INCOMPLETE} AND {_OWN}")
-    return [seq for (seq,) in found]
+    matches = tx.all(f"SELECT seq FROM inbox WHERE {_INCOMPLETE} AND {_OWN}")
+    return [seq for (seq,) in matches]
 
 
 def find(tx: Transaction, seq: int) -> PendingMessage | None:
@@ -151,19 +151,19 @@ def settle(
     row = find(tx, seq)
     if row is not None:
         outbox.put(tx, None, letters, now)
-        known = tuple(
+        new_media = tuple(
             media if one.is_awaited and _same(one, media) else one for one in row.message.media
         )
-        put_payload(tx, seq, replace(row.message, media=known).to_json())
+        put_payload(tx, seq, replace(row.message, media=new_media).to_json())
 
 
-def release(tx: Transaction, seen: PendingMessage) -> str | None:
+def release(tx: Transaction, expected: PendingMessage) -> str | None:
     """Let go of a row that needs nothing any more; returns its lane, None when it has grown since
-    it was `seen`."""
-    row = find(tx, seen.seq)
-    if row is None or row.awaited is not None or row.ready_at != seen.ready_at:
+    it was read as `expected`."""
+    row = find(tx, expected.seq)
+    if row is None or row.awaited is not None or row.ready_at != expected.ready_at:
         return None
-    tx.run("UPDATE inbox SET incomplete = 0 WHERE seq = ?", (seen.seq,))
+    tx.run("UPDATE inbox SET incomplete = 0 WHERE seq = ?", (expected.seq,))
     return row.message.session_key
 
 

@@ -19,7 +19,7 @@ class RewindPoint:
     title: str
 
 
-def asked(tx: Transaction, session: str) -> list[RewindPoint]:
+def list_points(tx: Transaction, session: str) -> list[RewindPoint]:
     """The messages that can be gone back to, the oldest first."""
     rows = tx.all(
         f"SELECT turn_id, created_at, {CONTENT} FROM message WHERE session = ? AND n IN"

@@ -108,24 +108,24 @@ def enter_older(tx: Transaction) -> bool:
     return reached is None
 
 
-def look_up(tx: Transaction, wanted: str, scope: Scope, limit: int) -> list[SearchHit]:
+def look_up(tx: Transaction, query: str, scope: Scope, limit: int) -> list[SearchHit]:
     """Sessions whose name has all these words anywhere in it, then the newest messages with them.
 
     Raises `SearchRefused` when there is no word in it.
     """
-    named = list(islice(_named(tx, _terms(wanted), scope), limit))
-    return named + find(tx, wanted, scope, limit - len(named))
+    name_hits = list(islice(_find_by_name(tx, _terms(query), scope), limit))
+    return name_hits + find(tx, query, scope, limit - len(name_hits))
 
 
 def find(
-    tx: Transaction, wanted: str, scope: Scope, limit: int, around: int = AROUND_CHARS
+    tx: Transaction, query: str, scope: Scope, limit: int, around: int = AROUND_CHARS
 ) -> list[SearchHit]:
     """The newest messages with all these words; a word may be the beginning of a longer one.
 
     Quotes hold words together. What a fork has from its parent is found there. A snippet shows so
     many characters `around` the first word. Raises `SearchRefused` when there is no word in it.
     """
-    terms = _terms(wanted)
+    terms = _terms(query)
     if not terms:
         raise SearchRefused("no-words")
     matches, phrases = tx.search.matches(terms)
@@ -147,29 +147,29 @@ def find(
     ]
 
 
-def _named(tx: Transaction, terms: Sequence[str], scope: Scope) -> Iterator[SearchHit]:
+def _find_by_name(tx: Transaction, terms: Sequence[str], scope: Scope) -> Iterator[SearchHit]:
     where, values = scope.where()
     rows = tx.all(
         "SELECT s.id, s.name, s.principal, s.last_active_at FROM session s"
         f" WHERE s.name <> '' AND {where} ORDER BY s.last_active_at DESC, s.id DESC",
         values,
     )
-    wanted = [_plain(" ".join(term.split())).casefold() for term in terms]
+    folded_terms = [_plain(" ".join(term.split())).casefold() for term in terms]
     for session, name, principal, at in rows:
-        if wanted and all(term in _plain(name).casefold() for term in wanted):
-            shown = _snippet(name, terms, AROUND_CHARS)
-            yield SearchHit(session, name, principal, 0, "name", at, *shown)
+        if folded_terms and all(term in _plain(name).casefold() for term in folded_terms):
+            snippet = _snippet(name, terms, AROUND_CHARS)
+            yield SearchHit(session, name, principal, 0, "name", at, *snippet)
 
 
 def _is_sealed(tx: Transaction) -> bool:
     return get_state(tx, "cipher") is not None
 
 
-def _terms(wanted: str) -> list[str]:
+def _terms(query: str) -> list[str]:
     # For an index a text ends at its first zero character.
-    pieces = _TERM.findall(wanted.replace("\0", " "))
-    found = (quoted or plain.rstrip("*") for quoted, plain in pieces)
-    return [term for term in found if _WORD.search(term)]
+    pieces = _TERM.findall(query.replace("\0", " "))
+    terms = (quoted or plain.rstrip("*") for quoted, plain in pieces)
+    return [term for term in terms if _WORD.search(term)]
 
 
 def _snippet(
@@ -181,8 +181,8 @@ def _snippet(
     first = pattern.search(_plain(line))
     begin = max(0, first.start() - around) if first else 0
     end = (first.end() if first else 0) + around
-    shown = ("…" if begin else "") + line[begin:end] + ("…" if end < len(line) else "")
-    return shown, tuple(match.span() for match in pattern.finditer(_plain(shown)))
+    excerpt = ("…" if begin else "") + line[begin:end] + ("…" if end < len(line) else "")
+    return excerpt, tuple(match.span() for match in pattern.finditer(_plain(excerpt)))
 
 
 def _plain(text: str) -> str:

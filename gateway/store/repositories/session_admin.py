@@ -137,13 +137,15 @@ def name_of(tx: Transaction, session: str) -> str:
 def preview(tx: Transaction, session: str, first: int, last: int) -> SessionPreview:
     """What stands between the first and the last words is not read."""
     (info,) = sessions.recent(tx, 1, session=session)
-    beginning = _spoken(tx, session, first, "ASC", 0)
+    beginning = _excerpts(tx, session, first, "ASC", 0)
     begun = beginning[-1][0] if beginning else 0
-    end = _spoken(tx, session, last, "DESC", begun)[::-1]
-    return SessionPreview(info, *(tuple(said for _, said in part) for part in (beginning, end)))
+    end = _excerpts(tx, session, last, "DESC", begun)[::-1]
+    return SessionPreview(
+        info, *(tuple(excerpt for _, excerpt in part) for part in (beginning, end))
+    )
 
 
-def _spoken(
+def _excerpts(
     tx: Transaction, session: str, count: int, order: Literal["ASC", "DESC"], after: int
 ) -> list[tuple[int, Excerpt]]:
     rows = tx.all(
@@ -152,21 +154,21 @@ def _spoken(
         (session, after),
     )
     texts = ((row[2], row[0], message_from_row(tx, *row[1:]).text) for row in rows)
-    spoken = ((n, Excerpt(role, text)) for n, role, text in texts if text.strip())
-    return list(islice(spoken, count))
+    excerpts = ((n, Excerpt(role, text)) for n, role, text in texts if text.strip())
+    return list(islice(excerpts, count))
 
 
 def status_of(tx: Transaction, session: str) -> Status:
     (status,) = tx.one("SELECT status FROM session WHERE id = ?", (session,))
-    return next(known for known in ("open", "paused", "closed") if known == status)
+    return next(option for option in ("open", "paused", "closed") if option == status)
 
 
 def is_at_work(tx: Transaction, session: str) -> bool:
     """Whether a turn runs in it, or waits for an answer."""
-    (found,) = tx.one(
+    (exists,) = tx.one(
         f"SELECT EXISTS (SELECT 1 FROM turn WHERE session = ? AND {LIVE})", (session,)
     )
-    return bool(found)
+    return bool(exists)
 
 
 def set_status(tx: Transaction, session: str, status: Status) -> list[str]:

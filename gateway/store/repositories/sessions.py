@@ -110,7 +110,7 @@ def load_row(tx: Transaction, session: str) -> SessionRow:
 
 
 def session_row(row: Row) -> SessionRow:
-    session, status, queue, model, mode, wanted, shown, trace, taint, bits, *counts = row
+    session, status, queue, model, mode, thinking, thinking_shown, trace, taint, bits, *counts = row
     copied, last, has_background = counts
     return SessionRow(
         id=session,
@@ -118,7 +118,7 @@ def session_row(row: Row) -> SessionRow:
         queue=next((one for one in get_args(QueueMode) if one == queue), None),
         model=model,
         mode=mode,
-        thinking=ThinkingChoice(None if wanted is None else bool(wanted), bool(shown)),
+        thinking=ThinkingChoice(None if thinking is None else bool(thinking), bool(thinking_shown)),
         trace=next((one for one in get_args(Trace) if one == trace), None),
         taint=taint_of_text(taint),
         bits=float(bits),
@@ -197,7 +197,7 @@ def renew_bits(tx: Transaction, session: str) -> None:
 
 def taint_of_text(text: str) -> frozenset[Taint]:
     """What a `taint` column holds."""
-    return frozenset(known for known in get_args(Taint) if known in text.split(","))
+    return frozenset(mark for mark in get_args(Taint) if mark in text.split(","))
 
 
 def chosen_mode(tx: Transaction, session: str) -> str | None:
@@ -224,14 +224,14 @@ def queue_mode(tx: Transaction, session: str) -> QueueMode:
     """What becomes of a message that arrives while a turn runs in this session."""
     mode, home = tx.one("SELECT queue_mode, home FROM session WHERE id = ?", (session,))
     mode = mode or queue_default(tx, home)
-    return next((known for known in get_args(QueueMode) if known == mode), "queue")
+    return next((option for option in get_args(QueueMode) if option == mode), "queue")
 
 
 def queue_mode_of_lane(tx: Transaction, lane: str) -> QueueMode:
     if session := bound_session(tx, lane):
         return queue_mode(tx, session)
     mode = queue_default(tx, lane)
-    return next((known for known in get_args(QueueMode) if known == mode), "queue")
+    return next((option for option in get_args(QueueMode) if option == mode), "queue")
 
 
 def keep_queue_mode(tx: Transaction, old: str, new: str) -> None:
@@ -274,10 +274,10 @@ def append_messages(
     return int(last) + len(messages)
 
 
-def amend(tx: Transaction, session: str, turn: int, asked: Message) -> None:
+def amend(tx: Transaction, session: str, turn: int, message: Message) -> None:
     """What a turn begins with is told more, before anybody has read it; its words stay."""
     (n,) = tx.one("SELECT min(n) FROM message WHERE turn_id = ?", (turn,))
-    put_message(tx, session, n, asked)
+    put_message(tx, session, n, message)
 
 
 def put_message(tx: Transaction, session: str, n: int, message: Message) -> None:
@@ -305,7 +305,7 @@ def load_all(tx: Transaction, session: str) -> list[Message]:
     return [message_from_row(tx, *row) for row in rows]
 
 
-def named(tx: Transaction, prefix: str, scope: Scope | None = None) -> list[str]:
+def ids_with_prefix(tx: Transaction, prefix: str, scope: Scope | None = None) -> list[str]:
     """The session with this id, or else those whose ids begin so; at most two."""
     where, values = (scope or Scope()).where()
     rows = tx.all(
@@ -313,8 +313,8 @@ def named(tx: Transaction, prefix: str, scope: Scope | None = None) -> list[str]
         " ORDER BY s.id LIMIT 2",
         (*values, *beginning(prefix)),
     )
-    found = [id_ for (id_,) in rows]
-    return found[:1] if prefix in found else found if prefix else []
+    ids = [id_ for (id_,) in rows]
+    return ids[:1] if prefix in ids else ids if prefix else []
 
 
 def recent(

@@ -89,8 +89,8 @@ def of_call(tx: Transaction, turn: int, call_id: str) -> tuple[int, SubagentTask
     (step,) = tx.one(
         "SELECT coalesce(max(n), 0) FROM step WHERE turn_id = ? AND call_id = ?", (turn, call_id)
     )
-    found = _all(tx, "turn_id = ? AND step = ?", turn, step)
-    return step, found[0] if found else None
+    tasks = _all(tx, "turn_id = ? AND step = ?", turn, step)
+    return step, tasks[0] if tasks else None
 
 
 def get(tx: Transaction, number: int) -> SubagentTask:
@@ -101,8 +101,8 @@ def find(tx: Transaction, number: str, root_session: str) -> SubagentTask | None
     """An errand of this conversation."""
     if not number.isdecimal() or len(number) > 15:
         return None
-    found = _all(tx, "id = ? AND root_session = ?", int(number), root_session)
-    return found[0] if found else None
+    tasks = _all(tx, "id = ? AND root_session = ?", int(number), root_session)
+    return tasks[0] if tasks else None
 
 
 def at_work(tx: Transaction, number: str, root_lane: str) -> SubagentTask | None:
@@ -110,8 +110,8 @@ def at_work(tx: Transaction, number: str, root_lane: str) -> SubagentTask | None
     if not number.isdecimal() or len(number) > 15:
         return None
     where = "id = ? AND root_lane = ? AND state = 'running'"
-    found = _all(tx, where, int(number), root_lane)
-    return found[0] if found else None
+    tasks = _all(tx, where, int(number), root_lane)
+    return tasks[0] if tasks else None
 
 
 def running(tx: Transaction, root_session: str) -> list[SubagentTask]:
@@ -135,23 +135,23 @@ def latest(tx: Transaction, root_lane: str, limit: int) -> list[SubagentTask]:
 
 def below(tx: Transaction, lane: str) -> list[SubagentTask]:
     """What runs for a lane, and for what runs for it."""
-    found: list[SubagentTask] = []
+    tasks: list[SubagentTask] = []
     lanes = [lane]
     while lanes:
         own = _all(tx, "caller_lane = ? AND state = 'running'", lanes.pop())
-        found += own
+        tasks += own
         lanes += [one.lane for one in own]
-    return found
+    return tasks
 
 
 def is_awaited(tx: Transaction, turn: int) -> bool:
     """Whether a turn has called a sub-agent that still works."""
-    (found,) = tx.one(
+    (exists,) = tx.one(
         "SELECT EXISTS (SELECT 1 FROM task WHERE turn_id = ? AND NOT background"
         " AND state = 'running')",
         (turn,),
     )
-    return bool(found)
+    return bool(exists)
 
 
 def end(tx: Transaction, number: int, outcome: TaskOutcome, now: float) -> bool:
@@ -182,11 +182,11 @@ def abandon(tx: Transaction, lanes: str, now: float, attended: Sequence[str] = (
     whose processes are `attended`."""
     where = "state = 'running' AND root_lane >= ? AND root_lane < ?"
     where += f" AND {none_of('root_lane', attended)}"
-    found = _all(tx, where, *beginning(lanes), *attended)
-    for errand in found:
+    tasks = _all(tx, where, *beginning(lanes), *attended)
+    for errand in tasks:
         turns.abandon_lane(tx, errand.lane, now)
         end(tx, errand.id, TaskOutcome("stopped", "Nobody waits for it any more."), now)
-    return len(found)
+    return len(tasks)
 
 
 def _all(tx: Transaction, where: str, *values: object) -> list[SubagentTask]:

@@ -20,20 +20,20 @@ _META = -1
 _LINE = "transcript_line.line"
 
 
-def put(tx: Transaction, found: Transcript, owner: SessionOwner, now: float) -> str:
+def put(tx: Transaction, source: Transcript, owner: SessionOwner, now: float) -> str:
     """A new session made of a file; returns its id.
 
     Nobody knows who wrote the file: all of it counts as strangers' words and as private, also
     what it says a person has said.
     """
-    session = _named(tx, found.meta, owner, now)
-    if found.title is not None:
-        title = " ".join(found.title[: session_admin.NAME_CHARS].split())
+    session = _create_session(tx, source.meta, owner, now)
+    if source.title is not None:
+        title = " ".join(source.title[: session_admin.NAME_CHARS].split())
         session_admin.rename(tx, session, title)
-    if found.meta:
-        _keep(tx, session, (_META, 0, 0), dumps(found.meta))
+    if source.meta:
+        _keep(tx, session, (_META, 0, 0), dumps(source.meta))
     n = after = 0
-    for line in found.lines:
+    for line in source.lines:
         messages = [replace(message, taint=BOTH) for message in line.messages]
         if messages:
             sessions.append_messages(tx, session, None, messages, line.at or now)
@@ -44,7 +44,7 @@ def put(tx: Transaction, found: Transcript, owner: SessionOwner, now: float) -> 
             after += 1
             _keep(tx, session, (n, after, 0), line.raw)
     sessions.add_taint(tx, session, BOTH)
-    created = transcript.seconds(found.meta.get("createdAt"))
+    created = transcript.seconds(source.meta.get("createdAt"))
     tx.run(
         "UPDATE session SET last_active_at = ?, created_at = coalesce(?, created_at) WHERE id = ?",
         (now, created, session),
@@ -58,40 +58,40 @@ def lines(tx: Transaction, session: str) -> list[str]:
 
 
 def _lines(tx: Transaction, session: str) -> Iterator[str]:
-    kept = {
+    stored_lines = {
         (n, i): (covers, tx.unseal(line, _LINE, session, n, i))
         for n, i, covers, line in tx.all(
             "SELECT n, i, covers, line FROM transcript_line WHERE session = ?", (session,)
         )
     }
-    yield dumps(_meta(tx, session, kept.get((_META, 0))))
+    yield dumps(_meta(tx, session, stored_lines.get((_META, 0))))
     covered = 0
     rows = tx.all(
         f"SELECT created_at, {CONTENT} FROM message WHERE session = ? ORDER BY n", (session,)
     )
-    yield from _behind(kept, 0)
+    yield from _behind(stored_lines, 0)
     for at, _, n, content in rows:
-        covers, line = kept.get((n, 0), (0, ""))
+        covers, line = stored_lines.get((n, 0), (0, ""))
         if covers:
             covered = n + covers - 1
             yield line
         elif n > covered:
             yield transcript.kore_line(message_from_row(tx, session, n, content), at)
-        yield from _behind(kept, n)
+        yield from _behind(stored_lines, n)
 
 
-def _behind(kept: dict[tuple[int, int], tuple[int, str]], n: int) -> Iterator[str]:
+def _behind(stored_lines: dict[tuple[int, int], tuple[int, str]], n: int) -> Iterator[str]:
     i = 1
-    while (n, i) in kept:
-        yield kept[n, i][1]
+    while (n, i) in stored_lines:
+        yield stored_lines[n, i][1]
         i += 1
 
 
-def _meta(tx: Transaction, session: str, kept: tuple[int, str] | None) -> dict[str, Any]:
+def _meta(tx: Transaction, session: str, stored_line: tuple[int, str] | None) -> dict[str, Any]:
     """The facts: what the file said of itself, and what is known better here."""
     (info,) = sessions.recent(tx, 1, session=session)
-    before = json.loads(kept[1]) if kept else {}
-    known = {
+    before = json.loads(stored_line[1]) if stored_line else {}
+    own_meta = {
         "_type": "meta",
         "title": session_admin.name_of(tx, session) or info.name,
         "id": info.id,
@@ -99,28 +99,28 @@ def _meta(tx: Transaction, session: str, kept: tuple[int, str] | None) -> dict[s
         "createdAt": transcript.moment(info.created_at),
     }
     if transcript.seconds(before.get("createdAt")) == info.created_at:
-        known["createdAt"] = before["createdAt"]
+        own_meta["createdAt"] = before["createdAt"]
     if "gitRoot" in before:
-        known["gitRoot"] = before["gitRoot"]
+        own_meta["gitRoot"] = before["gitRoot"]
     facts = {
         "taint": info.taint.split(",") if info.taint else None,
         "model": sessions.chosen_model(tx, session),
         "parent": info.parent,
     }
-    return {**before, **known, **{name: value for name, value in facts.items() if value}}
+    return {**before, **own_meta, **{name: value for name, value in facts.items() if value}}
 
 
-def _named(tx: Transaction, meta: Any, owner: SessionOwner, now: float) -> str:
+def _create_session(tx: Transaction, meta: Any, owner: SessionOwner, now: float) -> str:
     """A session with the id that the file names, if that is free; else with one of now."""
-    wanted = meta.get("id")
+    requested_id = meta.get("id")
     session = sessions.create_session(tx, owner.principal, now)
-    if not isinstance(wanted, str) or not _ID.fullmatch(wanted):
+    if not isinstance(requested_id, str) or not _ID.fullmatch(requested_id):
         return session
-    taken = tx.first("SELECT 1 FROM session WHERE id = ?", (wanted,))
+    taken = tx.first("SELECT 1 FROM session WHERE id = ?", (requested_id,))
     if taken is not None:
         return session
-    tx.run("UPDATE session SET id = ? WHERE id = ?", (wanted, session))
-    return wanted
+    tx.run("UPDATE session SET id = ? WHERE id = ?", (requested_id, session))
+    return requested_id
 
 
 def _keep(tx: Transaction, session: str, place: tuple[int, int, int], line: str) -> None:

@@ -89,11 +89,11 @@ def known_results(tx: Transaction, turn: int, *, stopped: bool = False) -> dict[
         " AND reply = (SELECT max(reply) FROM step WHERE turn_id = ?)",
         (turn, stopped, turn),
     )
-    known = {}
+    results = {}
     for call_id, state, n, result, taint in rows:
         if state == "done":
             data = json.loads(tx.unseal(result, "step.result", turn, n))
-            known[call_id] = ToolResult(
+            results[call_id] = ToolResult(
                 data["text"],
                 data["is_error"],
                 taint=sessions.taint_of_text(taint),
@@ -101,8 +101,8 @@ def known_results(tx: Transaction, turn: int, *, stopped: bool = False) -> dict[
             )
         else:
             text = load_prompt("unknown_outcome" if state == "unknown" else "not_run")
-            known[call_id] = ToolResult(text, is_error=True)
-    return known
+            results[call_id] = ToolResult(text, is_error=True)
+    return results
 
 
 @frozen
@@ -199,12 +199,12 @@ def give_up(
     """The turn is dead. Its open calls get results, so that the session stays usable, and what was
     asked an answer: left open, it would be taken up again with the next message."""
     (session,) = tx.one("SELECT session FROM turn WHERE id = ?", (turn,))
-    known = {
+    results = {
         call_id: result_message(call_id, result)
         for call_id, result in known_results(tx, turn).items()
     }
     history = windows.load(tx, session).messages
-    closing = [*close_unanswered_calls(history, known), assistant(load_prompt("given_up"))]
+    closing = [*close_unanswered_calls(history, results), assistant(load_prompt("given_up"))]
     outcome = FinishedTurn(closing, letters, state="dead")
     finish(tx, turn, session, outcome, now)
     tx.run("UPDATE inbox SET dead_reason = ? WHERE turn_id = ?", (reason, turn))
@@ -213,8 +213,8 @@ def give_up(
 def abandon(tx: Transaction, lanes: str, now: float, attended: Sequence[str] = ()) -> int:
     """End what nobody waits for any more: everything on lanes that begin like this, except those
     whose processes are `attended`."""
-    meant = f"lane >= ? AND lane < ? AND {none_of('lane', attended)}"
-    return _abandon(tx, meant, (*beginning(lanes), *attended), now)
+    condition = f"lane >= ? AND lane < ? AND {none_of('lane', attended)}"
+    return _abandon(tx, condition, (*beginning(lanes), *attended), now)
 
 
 def abandon_lane(tx: Transaction, lane: str, now: float) -> int:
@@ -222,20 +222,22 @@ def abandon_lane(tx: Transaction, lane: str, now: float) -> int:
     return _abandon(tx, "lane = ?", (lane,), now)
 
 
-def _abandon(tx: Transaction, meant: str, which: Sequence[str], now: float) -> int:
+def _abandon(tx: Transaction, condition: str, which: Sequence[str], now: float) -> int:
     """Returns how many turns were under way."""
     reason = "its terminal is gone"
-    rows = tx.all(f"SELECT id FROM turn WHERE state IN ('running', 'waiting') AND {meant}", which)
+    rows = tx.all(
+        f"SELECT id FROM turn WHERE state IN ('running', 'waiting') AND {condition}", which
+    )
     for (turn,) in rows:
         give_up(tx, turn, [], reason, now)
     tx.run(
         "UPDATE inbox SET dead_reason = ? WHERE turn_id IS NULL AND dead_reason IS NULL"
-        f" AND {meant}",
+        f" AND {condition}",
         (reason, *which),
     )
     for state in ("state = 'streaming'", outbox.UNSENT):
         tx.run(
-            f"UPDATE outbox SET state = 'dead', dead_reason = ? WHERE {meant} AND {state}",
+            f"UPDATE outbox SET state = 'dead', dead_reason = ? WHERE {condition} AND {state}",
             (reason, *which),
         )
     return len(rows)
@@ -280,9 +282,11 @@ def _refuse_errand(tx: Transaction, seq: int) -> None:
         (seq,),
     )
     if row is not None:
-        number, asked, lane = row
-        is_kept = asked and not lane.startswith(ONCE)
-        raise ReplayRefused("subagent-task", subagent=number, asked=asked if is_kept else None)
+        number, request_seq, lane = row
+        is_kept = request_seq and not lane.startswith(ONCE)
+        raise ReplayRefused(
+            "subagent-task", subagent=number, request_seq=request_seq if is_kept else None
+        )
 
 
 def step_of_call(tx: Transaction, turn: int, call: str) -> int:

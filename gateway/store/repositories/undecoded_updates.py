@@ -60,8 +60,8 @@ def keep(
 
 
 def count(tx: Transaction) -> int:
-    (found,) = tx.one("SELECT count(*) FROM inbox WHERE undecoded = 1")
-    return int(found)
+    (rows,) = tx.one("SELECT count(*) FROM inbox WHERE undecoded = 1")
+    return int(rows)
 
 
 def at(tx: Transaction, seq: int) -> UndecodedUpdate | None:

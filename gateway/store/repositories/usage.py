@@ -105,8 +105,8 @@ def totals(tx: Transaction, payer: Payer, since: float | None) -> Totals:
             f"{_OF_TURN_AND_SESSION} UNION ALL {_OF_DAY} ORDER BY place",
             (*own, since, payer.chat, since),
         )
-    found = [_totals(sums) for _, *sums in rows]
-    return Totals(*found, *[UsageTotals()] * (4 - len(found)))
+    sums_by_place = [_totals(sums) for _, *sums in rows]
+    return Totals(*sums_by_place, *[UsageTotals()] * (4 - len(sums_by_place)))
 
 
 def of_turn(tx: Transaction, turn: int) -> UsageTotals:

@@ -57,13 +57,13 @@ class SessionWindow:
 
     def shorten(self, shorter: "CompactionResult") -> None:
         """What `keep` has stored."""
-        kept = shorter.of(self.messages)
+        messages = shorter.of(self.messages)
         if shorter.cut is not None:
             place, request = shorter.cut.place, shorter.cut.request
             number = None if request is None else self.number(request)
             self.head = max(self.head, self.number(place - 1))
             self.request, self.trimmed = number, False
-        self.messages[:] = kept
+        self.messages[:] = messages
         self.summary = shorter.summary
 
 
@@ -74,12 +74,12 @@ def load(tx: Transaction, session: str) -> SessionWindow:
 
     head, upto_pruned = tx.one("SELECT head, pruned FROM session WHERE id = ?", (session,))
     head = _bounded(tx, session, head)
-    told = tx.first(
+    summary_row = tx.first(
         "SELECT upto, request, content, taint FROM summary WHERE session = ? AND upto <= ?"
         " ORDER BY upto DESC LIMIT 1",
         (session, head),
     )
-    request = told[1] if told and told[0] == head else None
+    request = summary_row[1] if summary_row and summary_row[0] == head else None
     rows = tx.all(
         f"SELECT {CONTENT} FROM message WHERE session = ? AND n > ?"
         f" UNION ALL SELECT {CONTENT} FROM message WHERE session = ? AND n = ?"
@@ -91,10 +91,12 @@ def load(tx: Transaction, session: str) -> SessionWindow:
         for n, message in ((row[1], message_from_row(tx, *row)) for row in rows)
     ]
     summary = None
-    if told:
-        content = tx.unseal(told[2], "summary.content", session, told[0])
-        summary = _summary(content, told[3])
-    return SessionWindow(messages, head > (told[0] if told else 0), head, request, summary)
+    if summary_row:
+        content = tx.unseal(summary_row[2], "summary.content", session, summary_row[0])
+        summary = _summary(content, summary_row[3])
+    return SessionWindow(
+        messages, head > (summary_row[0] if summary_row else 0), head, request, summary
+    )
 
 
 def _bounded(tx: Transaction, session: str, head: int) -> int:
@@ -139,23 +141,23 @@ class StoredSummary:
         return cls(session, window.head, upto, request, shorter, letter)
 
 
-def keep(tx: Transaction, kept: StoredSummary, now: float) -> bool:
+def keep(tx: Transaction, stored: StoredSummary, now: float) -> bool:
     """Store it; False when the session's window is not the one any more that it was made of."""
-    (head,) = tx.one("SELECT head FROM session WHERE id = ?", (kept.session,))
-    if head != kept.head:
+    (head,) = tx.one("SELECT head FROM session WHERE id = ?", (stored.session,))
+    if head != stored.head:
         return False
-    summary = kept.shorter.summary
-    if kept.shorter.cut is None or summary is None:
+    summary = stored.shorter.summary
+    if stored.shorter.cut is None or summary is None:
         tx.run(
             "UPDATE session SET pruned = ? WHERE id = ? AND pruned < ?",
-            (kept.upto, kept.session, kept.upto),
+            (stored.upto, stored.session, stored.upto),
         )
         return True
     (told_at,) = tx.one(
         "SELECT coalesce(max(created_at), 0) FROM summary WHERE session = ? AND announced",
-        (kept.session,),
+        (stored.session,),
     )
-    letter = kept.letter if now - told_at >= TOLD_EVERY_S else None
+    letter = stored.letter if now - told_at >= TOLD_EVERY_S else None
     content = dumps({"text": summary.text, "first": summary.first, "todo": summary.todo})
     tx.run(
         "INSERT INTO summary (session, upto, request, content, taint, announced, created_at)"
@@ -164,12 +166,12 @@ def keep(tx: Transaction, kept: StoredSummary, now: float) -> bool:
         " content = excluded.content, taint = excluded.taint, announced = excluded.announced,"
         " created_at = excluded.created_at",
         (
-            *(kept.session, kept.upto, kept.request),
-            tx.seal(content, "summary.content", kept.session, kept.upto),
+            *(stored.session, stored.upto, stored.request),
+            tx.seal(content, "summary.content", stored.session, stored.upto),
             *(",".join(sorted(summary.taint)), letter is not None, now),
         ),
     )
-    tx.run("UPDATE session SET head = ? WHERE id = ?", (kept.upto, kept.session))
+    tx.run("UPDATE session SET head = ? WHERE id = ?", (stored.upto, stored.session))
     if letter is not None:
         outbox.put(tx, None, [letter], now)
     return True

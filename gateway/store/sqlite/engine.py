@@ -197,10 +197,10 @@ class SqliteStore:
         return work(transaction), transaction.actions
 
     def _mapped(self, error: sqlite3.Error) -> StoreError:
-        found = mapped(error, self.file)
-        if isinstance(found, StoreCorrupt):
-            self.damage = found
-        return found
+        store_error = mapped(error, self.file)
+        if isinstance(store_error, StoreCorrupt):
+            self.damage = store_error
+        return store_error
 
     def _copy(self, connection: sqlite3.Connection, target: Path) -> int:
         """A backup in steps: whoever waits for the database is served between two of them."""
@@ -236,7 +236,7 @@ def _rewrite(connection: sqlite3.Connection) -> None:
     folder = str(Path(file).parent).replace("'", "''")
     tx = SqliteTransaction(connection)
     # Temporary tables end when their place changes.
-    channels, modes = active_channels.chosen(tx)
+    channels, modes = active_channels.load_settings(tx)
     connection.execute(f"PRAGMA temp_store_directory='{folder}'")
     connection.execute("PRAGMA temp_store=FILE")
     connection.execute("PRAGMA secure_delete=ON")

@@ -32,26 +32,26 @@ def scripts() -> dict[int, Path]:
 def upgrade(connection: sqlite3.Connection, path: Path) -> None:
     """Bring a database up to this Kore. Raises `StoreError`: for a newer one, and when the copy
     that is made before cannot be written; then nothing has changed."""
-    known = scripts()
+    available = scripts()
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     applied = _applied(connection, version)
-    if strange := applied - set(known):
+    if strange := applied - set(available):
         raise StoreError(
             f"the database {path} was made by a newer Kore (schema {max(strange)}, this one knows "
-            f"{max(known)})",
+            f"{max(available)})",
             hint="Install the newer version again.",
         )
-    waiting = [number for number in known if number not in applied]
+    waiting = [number for number in available if number not in applied]
     if not waiting:
         return
     if applied:
         keep_copy(connection, path)
     for number in waiting:
         applied.add(number)
-        noted = ", ".join(f"({one}, {time.time()!r})" for one in sorted(applied))
+        values = ", ".join(f"({one}, {time.time()!r})" for one in sorted(applied))
         connection.executescript(
-            f"BEGIN IMMEDIATE;\n{known[number].read_text('utf-8')}\n{_APPLIED}\n"
-            f"INSERT OR IGNORE INTO migration (number, applied_at) VALUES {noted};\n"
+            f"BEGIN IMMEDIATE;\n{available[number].read_text('utf-8')}\n{_APPLIED}\n"
+            f"INSERT OR IGNORE INTO migration (number, applied_at) VALUES {values};\n"
             f"PRAGMA user_version={max(applied)};\nCOMMIT;"
         )
 
@@ -97,8 +97,8 @@ def copies(path: Path) -> list[Path]:
 def _applied(connection: sqlite3.Connection, version: int) -> set[int]:
     """Numbers of the migrations that were applied. Older ones counted without gaps."""
     if connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'migration'").fetchone():
-        found = {number for (number,) in connection.execute("SELECT number FROM migration")}
-        return found | ({version} if version > max(found, default=0) else set())
+        numbers = {number for (number,) in connection.execute("SELECT number FROM migration")}
+        return numbers | ({version} if version > max(numbers, default=0) else set())
     return set(range(1, version + 1))
 
 

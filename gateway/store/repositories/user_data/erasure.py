@@ -77,7 +77,7 @@ class UserDataSummary:
     busy: bool
 
     @property
-    def found(self) -> bool:
+    def has_data(self) -> bool:
         return any(
             (self.sessions, self.shared_turns, self.inbox, self.outbox, self.calls, self.jobs)
         )
@@ -171,7 +171,7 @@ def erase(tx: Transaction, principal: str, now: float) -> list[str]:
     turns = f"({_TURNS} UNION {_SHARED})"
     places = ("caller", "root_session", "session")
     tasks = " OR ".join(f"{place} IN ({_SESSIONS})" for place in places)
-    asked = f"session IN ({_SESSIONS}) OR turn_id IN {turns}"
+    condition = f"session IN ({_SESSIONS}) OR turn_id IN {turns}"
     gone_payloads = tx.all(
         f"SELECT seq FROM inbox WHERE principal = ? OR lane IN ({_LANES}) OR turn_id IN ({_TURNS})",
         (principal,),
@@ -181,7 +181,7 @@ def erase(tx: Transaction, principal: str, now: float) -> list[str]:
         "DELETE FROM outbox WHERE EXISTS (SELECT 1 FROM approval a WHERE"
         " (outbox.delivery_id = 'q' || a.id OR outbox.delivery_id LIKE 'q' || a.id || '.%')"
         f" AND (a.session IN ({_SESSIONS}) OR a.turn_id IN {turns}))",
-        f"DELETE FROM approval WHERE {asked}",
+        f"DELETE FROM approval WHERE {condition}",
         f"DELETE FROM task WHERE {tasks} OR turn_id IN {turns} OR root_turn IN {turns}",
         f"DELETE FROM step WHERE turn_id IN {turns}",
         f"DELETE FROM file_change WHERE turn_id IN {turns}",
@@ -240,8 +240,8 @@ def erase(tx: Transaction, principal: str, now: float) -> list[str]:
     )
     shared = "SELECT DISTINCT session FROM turn WHERE session IS NOT NULL AND"
     changed = tx.all(f"{shared} id IN ({_SHARED})")
-    gone = tx.all(_SESSIONS)
-    return [session for (session,) in (*changed, *gone)]
+    deleted = tx.all(_SESSIONS)
+    return [session for (session,) in (*changed, *deleted)]
 
 
 def _blank_shared(tx: Transaction) -> None:

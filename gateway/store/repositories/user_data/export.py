@@ -15,11 +15,11 @@ _SESSIONS = "SELECT id FROM gone_session"
 def export_rows(tx: Transaction, principal: str) -> dict[str, str]:
     """Name -> text; JSON lines, for people and programs."""
     erasure.select_user_rows(tx, principal)
-    found = {
+    files = {
         f"sessions/{session}.jsonl": _joined(transcripts.lines(tx, session))
         for (session,) in tx.all(f"{_SESSIONS} ORDER BY id")
     }
-    found["messages_received.jsonl"] = _rows(
+    files["messages_received.jsonl"] = _rows(
         [
             (at, channel, account, event, payload_from_row(tx, channel, account, event, payload))
             for at, channel, account, event, payload in tx.all(
@@ -30,7 +30,7 @@ def export_rows(tx: Transaction, principal: str) -> dict[str, str]:
         "received_at, channel, account, event_id, message",
         "message",
     )
-    found["messages_sent.jsonl"] = _rows(
+    files["messages_sent.jsonl"] = _rows(
         [
             (*facts, tx.unseal(body, "outbox.body", delivery_id, part))
             for *facts, delivery_id, part, body in tx.all(
@@ -42,7 +42,7 @@ def export_rows(tx: Transaction, principal: str) -> dict[str, str]:
         ],
         "created_at, channel, chat, kind, state, text",
     )
-    found["conversations_with_others.jsonl"] = _rows(
+    files["conversations_with_others.jsonl"] = _rows(
         [
             (session, n, at, tx.unseal(content, "message.content", session, n))
             for session, n, at, content in tx.all(
@@ -53,7 +53,7 @@ def export_rows(tx: Transaction, principal: str) -> dict[str, str]:
         "session, n, created_at, message",
         "message",
     )
-    found["spending.jsonl"] = _rows(
+    files["spending.jsonl"] = _rows(
         tx.all(
             "SELECT at, session, model, input, output, cached, cost_nusd FROM usage"
             " WHERE principal = ? ORDER BY at",
@@ -61,7 +61,7 @@ def export_rows(tx: Transaction, principal: str) -> dict[str, str]:
         ),
         "at, session, model, input, output, cached, cost_nusd",
     )
-    found["approvals.jsonl"] = _rows(
+    files["approvals.jsonl"] = _rows(
         [
             (*facts, tx.unseal(question, "approval.question", nonce))
             for *facts, nonce, question in tx.all(
@@ -73,7 +73,7 @@ def export_rows(tx: Transaction, principal: str) -> dict[str, str]:
         "asked_at, session, asker, asked, state, answered_by, answered_at, question",
         "question",
     )
-    found["standing_permissions.jsonl"] = _rows(
+    files["standing_permissions.jsonl"] = _rows(
         [
             (
                 at,
@@ -89,7 +89,7 @@ def export_rows(tx: Transaction, principal: str) -> dict[str, str]:
         ],
         "granted_at, granted_by, title, folder",
     )
-    found["jobs.jsonl"] = _rows(
+    files["jobs.jsonl"] = _rows(
         [
             (*facts, tx.unseal(template, "job.template", made_by))
             for *facts, made_by, template in tx.all(
@@ -102,7 +102,7 @@ def export_rows(tx: Transaction, principal: str) -> dict[str, str]:
         "message",
     )
     channel, _, sender = principal.partition(":")
-    found["access.jsonl"] = _rows(
+    files["access.jsonl"] = _rows(
         tx.all(
             "SELECT account, name, owner, approved_by, approved_at FROM member"
             " WHERE channel = ? AND sender = ?",
@@ -110,7 +110,7 @@ def export_rows(tx: Transaction, principal: str) -> dict[str, str]:
         ),
         "account, name, owner, approved_by, approved_at",
     )
-    return {name: text for name, text in found.items() if text}
+    return {name: text for name, text in files.items() if text}
 
 
 def _rows(rows: Sequence[Row], names: str, as_json: str | None = None) -> str:

@@ -16,7 +16,7 @@ def test_every_table_is_thought_of(tmp_path: Path) -> None:
 
 def test_of_somebody_unknown_nothing_is_found(tmp_path: Path) -> None:
     tx = open_transaction(tmp_path / "kore.db")
-    assert not erasure.traces(tx, "telegram:1").found
+    assert not erasure.traces(tx, "telegram:1").has_data
     assert erasure.erase(tx, "telegram:1", 0) == []
     tx.close()
 
@@ -45,7 +45,7 @@ def test_who_has_nothing_but_a_reminder_is_found_and_it_goes(tmp_path: Path) -> 
         " 'at 1795338000', 'UTC', 'once', 0)"
     )
     found = erasure.traces(tx, "cli:0")
-    assert (found.found, found.jobs) == (True, 1)
+    assert (found.has_data, found.jobs) == (True, 1)
     erasure.erase(tx, "cli:0", 0)
-    assert not erasure.traces(tx, "cli:0").found
+    assert not erasure.traces(tx, "cli:0").has_data
     tx.close()
