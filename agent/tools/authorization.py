@@ -83,15 +83,15 @@ class Authorizer:
             contents=plan.contents,
         )
         try:
-            given = await self.approver.ask(question)
+            response = await self.approver.ask(question)
         except KoreError as exc:
             raise CallDenied(f"Not allowed: {exc}", f"{reason}; {exc}") from exc
-        if not isinstance(given, Answered):
-            said = "no" if given == "deny" else given
-            given = Answered(given, f"asked, and the answer was {said}")
-        if given.answer == "deny":
-            raise CallDenied(load_prompt("person_said_no"), f"{reason}; {given.account}")
-        return f"{reason}; {given.account}"
+        if not isinstance(response, Answered):
+            answer_text = "no" if response == "deny" else response
+            response = Answered(response, f"asked, and the answer was {answer_text}")
+        if response.answer == "deny":
+            raise CallDenied(load_prompt("person_said_no"), f"{reason}; {response.account}")
+        return f"{reason}; {response.account}"
 
     async def _decision(
         self, tool: Tool, args: Mapping[str, Any], plan: EffectPlan, context: CallContext
@@ -131,8 +131,8 @@ def _is_too_large(plan: EffectPlan, args: Mapping[str, Any]) -> bool:
     """Whether nobody could be shown all of what they would agree to."""
     if plan.diff is not None and not is_compared(plan.diff):
         return True
-    shown = [plan.diff] if plan.diff is not None else map(str, args.values())
-    return sum(map(len, [*shown, plan.command or "", plan.sends or ""])) > _SHOWN_CHARS
+    texts = [plan.diff] if plan.diff is not None else map(str, args.values())
+    return sum(map(len, [*texts, plan.command or "", plan.sends or ""])) > _SHOWN_CHARS
 
 
 def _is_silent(tool: Tool) -> bool:

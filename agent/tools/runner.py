@@ -68,8 +68,8 @@ class ToolRunner:
         self.redactor = redactor or Redactor()
         self.toolbox = toolbox
         self._permissions = permissions
-        asked = permissions.approver
-        self._consent = Authorizer(permissions.policy, asked, self.exposure, self.redactor)
+        approver = permissions.approver
+        self._consent = Authorizer(permissions.policy, approver, self.exposure, self.redactor)
         self._timeout_s = timeout_s
         self._limit_bytes = limit_bytes
 
@@ -215,20 +215,20 @@ class ToolRunner:
         allowed: bool,
         reason: str,
     ) -> None:
-        given = self._permissions
-        if given.audit is None:
+        permissions = self._permissions
+        if permissions.audit is None:
             return
         entry = AuditEntry(
             ts=time.time(),
-            agent_id=given.agent_id,
-            role=given.role if isinstance(given.role, str) else given.role(),
+            agent_id=permissions.agent_id,
+            role=permissions.role if isinstance(permissions.role, str) else permissions.role(),
             tool=tool.name,
             allowed=allowed,
             reason=reason,
             params=args,
             session_id=context.session,
         )
-        await given.audit.record(entry)
+        await permissions.audit.record(entry)
 
 
 def _origin_taint(
@@ -261,6 +261,8 @@ def _clean(result: ToolResult, redactor: Redactor) -> ToolResult:
 
 def _checked(tool: Tool, result: object) -> ToolResult:
     if not isinstance(result, ToolResult):
-        found = type(result).__name__
-        raise ToolError(f"{tool.name} failed: its run() must return a ToolResult, found {found}.")
+        type_name = type(result).__name__
+        raise ToolError(
+            f"{tool.name} failed: its run() must return a ToolResult, found {type_name}."
+        )
     return result

@@ -53,8 +53,6 @@ VAGUE_NAMES = {
 }
 # Rooms that still have such names.
 VAGUE_ROOMS = (
-    "agent/tools/authorization.py",
-    "agent/tools/runner.py",
     "agent/turn/",
     "gateway/turns/",
 )
