@@ -12,10 +12,10 @@ _UNFINISHED = re.compile(r"<promise>(?:(?!</promise>).)*\Z", re.I | re.S)
 
 def find_signal(text: str) -> tuple[Signal | None, str | None]:
     """The last `<promise>…</promise>` of a text, with its reason."""
-    found = list(_PROMISE.finditer(text))
-    if not found:
+    matches = list(_PROMISE.finditer(text))
+    if not matches:
         return None, None
-    word, reason = found[-1].group(1).upper(), found[-1].group(2)
+    word, reason = matches[-1].group(1).upper(), matches[-1].group(2)
     signals: dict[str, Signal] = {"COMPLETE": "COMPLETE", "BLOCKED": "BLOCKED", "DECIDE": "DECIDE"}
     return signals[word], reason.strip() if reason else None
 

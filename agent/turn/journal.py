@@ -29,7 +29,7 @@ class TurnJournal(Protocol):
 class SteeringSource(Protocol):
     """Progress that also hands in what people say while the turn runs."""
 
-    async def heard(self) -> Sequence[Message]:
+    async def take_new_messages(self) -> Sequence[Message]:
         """Messages for the end of the conversation, before the next model call; on disk already.
 
         Every call of the last reply has its result by then.
@@ -42,8 +42,8 @@ class Interrupts(Protocol):
     """Progress that may hand in messages while the model still answers."""
 
     async def interrupted(self) -> Sequence[Message]:
-        """As `heard`, asked often. With messages, the model is asked anew, and what it has said
-        of this reply is dropped."""
+        """As `take_new_messages`, asked often. With messages, the model is asked anew, and what
+        it has said of this reply is dropped."""
         ...
 
 

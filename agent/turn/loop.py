@@ -118,10 +118,10 @@ class AgentLoop:
     async def _collect_steering(self) -> None:
         """Take in what people said meanwhile: the next model call knows it."""
         if isinstance(self._progress, SteeringSource):
-            await self._take_in(await self._progress.heard())
+            await self._take_in(await self._progress.take_new_messages())
 
-    async def _take_in(self, heard: Sequence[Message]) -> None:
-        for message in heard:
+    async def _take_in(self, messages: Sequence[Message]) -> None:
+        for message in messages:
             self._add([message])
             self._executor.take(message)
             await self._outlet.emit(events.Steered(message.text))
@@ -133,10 +133,10 @@ class AgentLoop:
             reply = await self._ask_uninterrupted()
             if not reply.rank:
                 self._view.learn(reply.usage)
-            told = await self._till.after(reply)
+            usage_events = await self._till.after(reply)
         finally:
             await self._till.count_partial()
-        for event in told:
+        for event in usage_events:
             await self._outlet.emit(event)
         await self._outlet.emit(events.StreamEnd(reply.finish_reason))
         if reply.finish_reason == "length":
@@ -178,15 +178,15 @@ class AgentLoop:
             await self._outlet.emit(notice)
         stream = self._call.provider.stream(request)
         progress = self._progress
-        spoken = OutputRedactor(self._call.redactor)
+        redactor = OutputRedactor(self._call.redactor)
         # Providers are async generators; closing one ends its connection at once.
         async with aclosing(cast(AsyncGenerator[events.ModelEvent], stream)):
-            async for said in stream:
-                self._till.count_event(said)
-                if isinstance(progress, Interrupts) and (heard := await progress.interrupted()):
-                    await self._take_in(heard)
+            async for model_event in stream:
+                self._till.count_event(model_event)
+                if isinstance(progress, Interrupts) and (messages := await progress.interrupted()):
+                    await self._take_in(messages)
                     raise _Interrupted
-                for event in spoken.clean(said):
+                for event in redactor.clean(model_event):
                     match event:
                         case events.Reply():
                             return event
@@ -203,8 +203,8 @@ class AgentLoop:
 
     async def _request(self) -> ModelRequest:
         call = self._call
-        window, told = await self._view.window()
-        for event in told:
+        window, window_events = await self._view.window()
+        for event in window_events:
             await self._outlet.emit(event)
         return ModelRequest(
             call.model,
@@ -228,9 +228,9 @@ class AgentLoop:
     async def _close(self, words: str) -> None:
         """A tool ends the turn: its words are the last that the person is told."""
         self.asks = True
-        said = assistant(words)
-        self._add([said])
-        await self._progress.reply(said)
+        reply = assistant(words)
+        self._add([reply])
+        await self._progress.reply(reply)
         # The reply that called the tool may have said something in front of it.
         await self._outlet.emit(events.TextDelta(f"\n\n{words}"))
 

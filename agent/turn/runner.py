@@ -64,10 +64,10 @@ class AgentTurn:
         """The new messages, valid whenever one looks."""
         if self._loop is not None:
             return [*self._loop.settled(), *self._closing]
-        known = {
+        results = {
             call_id: result_message(call_id, result) for call_id, result in self._task.known.items()
         }
-        return close_unanswered_calls(self._task.messages, known)
+        return close_unanswered_calls(self._task.messages, results)
 
     async def _write(self) -> list[Event]:
         """Run the loop; returns the last events, which nothing may keep from the reader."""
@@ -192,5 +192,5 @@ def _has_handed_over(messages: Sequence[Message]) -> bool:
     return any(one.tool_call_id in sent and not one.is_error for one in messages)
 
 
-def _first(chosen: T | None, general: T | None) -> T | None:
-    return general if chosen is None else chosen
+def _first(own: T | None, general: T | None) -> T | None:
+    return general if own is None else own

@@ -60,8 +60,8 @@ class ToolExecutor:
     """Runs calls; `results` holds the tool message of every call of the newest reply that ended,
     `closing` the words that the turn is to end with, by call id.
 
-    `known` are results from before a restart, by call id: those calls of the first reply are not
-    run again. Ids are a reply's own: some vendors use them again in the next one.
+    `recovered_results` are from before a restart, by call id: those calls of the first reply are
+    not run again. Ids are a reply's own: some vendors use them again in the next one.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class ToolExecutor:
         place: ToolEnvironment,
         progress: TurnJournal,
         outlet: EventStream,
-        known: Mapping[str, ToolResult],
+        recovered_results: Mapping[str, ToolResult],
     ) -> None:
         self.results: dict[str, Message] = {}
         self.closing: dict[str, str] = {}
@@ -78,7 +78,7 @@ class ToolExecutor:
         self._place = place
         self._progress = progress
         self._outlet = outlet
-        self._known = known
+        self._recovered_results = recovered_results
         self._guard = LoopGuard()
 
     async def execute(self, calls: Sequence[ToolCall]) -> list[Message]:
@@ -95,7 +95,7 @@ class ToolExecutor:
             else:
                 await self._run_together(batch)
         await self._outlet.emit(events.State("observing"))
-        self._known = {}
+        self._recovered_results = {}
         return [self.results[call.id] for call in calls]
 
     def take(self, message: Message) -> None:
@@ -122,10 +122,10 @@ class ToolExecutor:
             raise unanswered[0]
 
     async def _run(self, call: ToolCall) -> None:
-        known = self._known.get(call.id)
-        if known is not None:
-            self._guard.check(call, known)
-            self._keep(call, known)
+        earlier_result = self._recovered_results.get(call.id)
+        if earlier_result is not None:
+            self._guard.check(call, earlier_result)
+            self._keep(call, earlier_result)
             return
         began = time.monotonic()
         live = {"stdout": self._runner.redactor.stream(), "stderr": self._runner.redactor.stream()}
@@ -220,9 +220,9 @@ class ToolExecutor:
 
 def _with_news(result: ToolResult, stale: Sequence[StaleView]) -> ToolResult:
     """The result, at whose end the model reads which files are no longer what it has seen."""
-    shown = result.for_model if result.for_user is None else result.for_user
-    told = f"{result.for_model}\n\n[{in_words([one.path for one in stale])}]"
-    return replace(result, for_model=told, for_user=shown)
+    for_user = result.for_model if result.for_user is None else result.for_user
+    for_model = f"{result.for_model}\n\n[{in_words([one.path for one in stale])}]"
+    return replace(result, for_model=for_model, for_user=for_user)
 
 
 def _batches(calls: Sequence[ToolCall], runner: ToolRunner) -> Iterator[list[ToolCall]]:

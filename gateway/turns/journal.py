@@ -74,7 +74,7 @@ class StoreTurnJournal:
         await self._database.transact(turns.finish_call, self._claim.turn, call, result)
         self._on_step()
 
-    async def heard(self) -> Sequence[Message]:
+    async def take_new_messages(self) -> Sequence[Message]:
         """What somebody said meanwhile, to steer the turn."""
         if self._is_draining() or not self._steering.has_news():
             return ()

@@ -52,10 +52,7 @@ VAGUE_NAMES = {
     "written",
 }
 # Rooms that still have such names.
-VAGUE_ROOMS = (
-    "agent/turn/",
-    "gateway/turns/",
-)
+VAGUE_ROOMS = ("gateway/turns/",)
 
 # Written in halves, so that this file does not hold what it forbids.
 REGISTRY_ADDRESSES = (
