@@ -63,8 +63,8 @@ async def build_agent(
 
 async def _default_model(settings: Settings) -> str:
     """The configured model, a vendor whose key is at hand, a local Ollama, or the stand-in."""
-    chosen = chosen_model(settings, os.environ)
-    if chosen == OFFLINE and settings.agent.model != OFFLINE:
+    model = chosen_model(settings, os.environ)
+    if model == OFFLINE and settings.agent.model != OFFLINE:
         local = await ollama_models()
         return f"ollama/{local[0]}" if local else OFFLINE
-    return chosen
+    return model

@@ -34,10 +34,10 @@ def catalogue_of(home: DataDir, settings: "Settings") -> SubagentCatalog:
 
 def trusted_folders(settings: "Settings") -> tuple[Path, ...]:
     """What lies in these is the owner's own word: real paths, but for the home folder's own."""
-    return tuple(map(_named, settings.security.trusted_folders))
+    return tuple(map(_expand_path, settings.security.trusted_folders))
 
 
-def _named(name: str) -> Path:
+def _expand_path(name: str) -> Path:
     first, *rest = Path(os.path.normpath(name)).parts
     start = Path(first).expanduser().resolve() if first[:1] == "~" else Path(first)
     return start.joinpath(*rest)
@@ -51,9 +51,9 @@ def origin_of(settings: "Settings") -> TrustedOrigins:
 def agent_option(home: DataDir, settings: "Settings", name: str, cwd: str | None) -> dict[str, Any]:
     """The agent that a terminal wants to speak with, as a message's option: one of this folder,
     else of the workspace. Raises `ConfigError`."""
-    found = catalogue_of(home, settings)
+    catalogue = catalogue_of(home, settings)
     for folder in (Path(cwd or Path.cwd()), settings.agent.workspace):
-        if (agent := found.find(name, folder)) is not None:
+        if (agent := catalogue.find(name, folder)) is not None:
             return asdict(agent)
     raise ConfigError(f"--agent: there is no agent {name[:80]!r}", hint="kore agents list")
 
@@ -61,18 +61,21 @@ def agent_option(home: DataDir, settings: "Settings", name: str, cwd: str | None
 def profile_for(message: InboundMessage) -> SubagentDefinition | None:
     """The agent whose conversation this is, when it is not the main one's: the terminal's choice,
     as it was when that began."""
-    chosen = message.options.get("agent")
-    if message.channel != CONSOLE or not isinstance(chosen, dict):
+    option = message.options.get("agent")
+    if message.channel != CONSOLE or not isinstance(option, dict):
         return None
-    return SubagentDefinition.of_data(chosen)
+    return SubagentDefinition.of_data(option)
 
 
 def with_model(
-    speaking: "PromptAudience", message: InboundMessage, chosen: str | None, models: "ModelPool"
+    speaking: "PromptAudience",
+    message: InboundMessage,
+    session_model: str | None,
+    models: "ModelPool",
 ) -> "PromptAudience":
     """With the model that answers: that of the terminal's `--model`, of the conversation, of the
     place, or of the agent that is spoken with."""
-    model = message.model or chosen or speaking.model
+    model = message.model or session_model or speaking.model
     if model is None and (agent := profile_for(message)) is not None:
         from agent.subagents.profile import model_for
 
@@ -90,17 +93,17 @@ def limits_of(settings: "Settings") -> SubagentLimits:
 
 def warnings_of(agent: SubagentDefinition, tools: Sequence[str]) -> list[str]:
     """What is odd about an agent; `tools` are the names of those that there are."""
-    named = [*(agent.tools or ()), *agent.without]
-    missing = [name for name in named if name not in tools]
-    found = list(agent.remarks)
+    tool_names = [*(agent.tools or ()), *agent.without]
+    missing = [name for name in tool_names if name not in tools]
+    warnings = list(agent.remarks)
     # What ships names tools of every installation.
     if missing and agent.source != BUILT_IN:
-        found.append(f"no such tool here: {', '.join(missing)}")
+        warnings.append(f"no such tool here: {', '.join(missing)}")
     if not agent.prompt:
-        found.append("says nothing: it has no text below its frontmatter")
+        warnings.append("says nothing: it has no text below its frontmatter")
     if not agent.trusted:
-        found.append("comes with this folder: what it says is taken for a stranger's words")
-    return found
+        warnings.append("comes with this folder: what it says is taken for a stranger's words")
+    return warnings
 
 
 def summary_of(agent: SubagentDefinition) -> str:

@@ -120,9 +120,9 @@ class CompactionService:
         turn = await self.database.transact(turns.last_of, session) if session else None
         if not session or not turn:
             return t("There is nothing to summarize yet.")
-        chosen = await self.database.transact(sessions.chosen_model, session)
+        session_model = await self.database.transact(sessions.chosen_model, session)
         speaking = self.audience(claim.message)
-        speaking = with_model(speaking, claim.message, chosen, self.agent.models)
+        speaking = with_model(speaking, claim.message, session_model, self.agent.models)
         payer = TurnClaim(turn, claim.seq, session, [claim.message], resumed=True)
         made = await self._answered(session)
         if made is None or focus or not made.shorter.summarised:
@@ -196,8 +196,8 @@ class CompactionService:
         if shorter is None:
             return None
         if not self._running[job.claim.session].awaited:
-            kept = len(shorter.of(window.messages))
-            event = Compacted(shorter.before, shorter.after, kept, 0, shorter.summarised)
+            messages_left = len(shorter.of(window.messages))
+            event = Compacted(shorter.before, shorter.after, messages_left, 0, shorter.summarised)
             self.events.publish(job.claim.messages[-1].session_key, event)
         return CompactionOutcome(window, shorter)
 
@@ -212,13 +212,13 @@ class CompactionService:
         claim = job.claim
         taint = await self.database.transact(sessions.taint_of, claim.session)
         goal = int(measure_context(self.agent, job.speaking).limit * GOAL)
-        known = DroppedMessages(
+        dropped_messages = DroppedMessages(
             (), focus=job.asked or "", taint=taint, on_request=job.asked is not None
         )
         summariser = Summariser(self.agent.models, self.agent.redactor)
         conversation = window.conversation
         async with self.usage.meter(replace(claim, resumed=True)) as meter:
-            shorter = await shorten(summariser, conversation, goal, known, meter)
+            shorter = await shorten(summariser, conversation, goal, dropped_messages, meter)
         if shorter is None:
             return None
         answered = self._running[claim.session].answered
@@ -237,8 +237,8 @@ class CompactionService:
         letter = (
             None if answered or not shorter.summarised else self._letter(claim, window, shorter)
         )
-        kept = StoredSummary.of(claim.session, window, shorter, letter)
-        done = await self.database.transact(windows.keep, kept, time.time())
+        stored = StoredSummary.of(claim.session, window, shorter, letter)
+        done = await self.database.transact(windows.keep, stored, time.time())
         if done and letter is not None:
             self.sender.wake(letter.route.lane)
         return done

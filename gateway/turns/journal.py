@@ -44,9 +44,9 @@ class StoreTurnJournal:
         self._on_step = on_step
         self._results: dict[str, Message] = {}
 
-    def recall(self, known: Mapping[str, ToolResult]) -> None:
+    def recall(self, results: Mapping[str, ToolResult]) -> None:
         """Results from before a restart, by call id."""
-        for call_id, result in known.items():
+        for call_id, result in results.items():
             self._results[call_id] = result_message(call_id, result)
 
     async def reply(self, message: Message) -> None:

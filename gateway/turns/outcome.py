@@ -60,9 +60,9 @@ def closing_messages(ending: TurnOutcome) -> list[Message]:
 
 def answer(ending: TurnOutcome) -> str:
     """What the chat is told."""
-    said = _answer(ending)
+    text = _answer(ending)
     below = [text for text in (ending.undone, ending.trace) if text]
-    return "\n\n".join(filter(None, [close_code_block(said) if below else said, *below]))
+    return "\n\n".join(filter(None, [close_code_block(text) if below else text, *below]))
 
 
 def _answer(ending: TurnOutcome) -> str:
@@ -72,15 +72,15 @@ def _answer(ending: TurnOutcome) -> str:
         sentence = t("⚠️ I could not answer: {why} ({code})", why=error.message, code=error.code)
         if error.hint:
             sentence += f"\n{error.hint}"
-        return f"{_said(result)}{sentence}"
+        return f"{_assistant_text(result)}{sentence}"
     if result.stopped == "cancelled":
-        return f"{_said(result)}{t('⏹ Stopped.')}"
+        return f"{_assistant_text(result)}{t('⏹ Stopped.')}"
     return result.text
 
 
-def _said(result: Result) -> str:
-    said = [m.text.strip() for m in result.messages if m.role == "assistant"]
-    return "".join(f"{close_code_block(text)}\n\n" for text in said if text)
+def _assistant_text(result: Result) -> str:
+    texts = [m.text.strip() for m in result.messages if m.role == "assistant"]
+    return "".join(f"{close_code_block(text)}\n\n" for text in texts if text)
 
 
 def outcome(ending: TurnOutcome, taint: frozenset[Taint]) -> TaskOutcome:
@@ -91,8 +91,8 @@ def outcome(ending: TurnOutcome, taint: frozenset[Taint]) -> TaskOutcome:
         return TaskOutcome("stopped", answer(ending), taint)
     if ending.error is not None or result.stopped is not None:
         return TaskOutcome("failed", answer(ending), taint)
-    said = [m.text.strip() for m in result.messages if m.role == "assistant" and m.text.strip()]
-    return TaskOutcome("done", said[-1] if said else result.text, taint)
+    texts = [m.text.strip() for m in result.messages if m.role == "assistant" and m.text.strip()]
+    return TaskOutcome("done", texts[-1] if texts else result.text, taint)
 
 
 def said_before(messages: Sequence[Message], begun: int) -> list[str]:

@@ -76,10 +76,10 @@ class TurnPermissions:
 
         return self.approvals.approver(asking)
 
-    def mode(self, message: InboundMessage, chosen: str | None) -> PermissionMode:
-        """The mode that holds for a message; `chosen` is that of its conversation."""
+    def mode(self, message: InboundMessage, session_mode: str | None) -> PermissionMode:
+        """The mode that holds for a message; `session_mode` is that of its conversation."""
         first = self.policies.default_mode(message.channel)
-        return mode_of(message, chosen, first, owner=self.access.is_owner(message))
+        return mode_of(message, session_mode, first, owner=self.access.is_owner(message))
 
     def principal_context(
         self, message: InboundMessage, mode: str | None
@@ -144,7 +144,7 @@ class CombinedPolicy:
         from agent.security.policy.engine import RolePolicy
 
         decisions = []
-        seen: list[PrincipalContext] = []
+        contexts: list[PrincipalContext] = []
         for message in _speakers(self.messages):
             standing = self.rules.principal_context(message, self.mode)
             if standing is None:
@@ -152,8 +152,8 @@ class CombinedPolicy:
                 return Decision(
                     "deny", render_prompt("policy/unknown_role", role=name), "unknown-role"
                 )
-            if standing not in seen:
-                seen.append(standing)
+            if standing not in contexts:
+                contexts.append(standing)
                 decisions.append(RolePolicy(standing).decide(request))
         return tightest_of(decisions)
 
@@ -162,23 +162,23 @@ class CombinedPolicy:
         from agent.security.network.hosts import shared_hosts
         from agent.security.policy.engine import RolePolicy
 
-        found: tuple[str, ...] | None = None
+        hosts: tuple[str, ...] | None = None
         for message in _speakers(self.messages):
             standing = self.rules.principal_context(message, self.mode)
             own = () if standing is None else RolePolicy(standing).hosts(tool)
             if own is not None:
-                found = own if found is None else shared_hosts(found, own)
-        return found
+                hosts = own if hosts is None else shared_hosts(hosts, own)
+        return hosts
 
     def paths(self, tool: str) -> tuple[tuple[str, ...], ...]:
         """The scopes of all who speak; a file that a tool shows fits each of them."""
         from agent.security.policy.engine import RolePolicy
 
-        found: list[tuple[str, ...]] = []
+        scopes: list[tuple[str, ...]] = []
         for message in _speakers(self.messages):
             standing = self.rules.principal_context(message, self.mode)
-            found += [()] if standing is None else RolePolicy(standing).paths(tool)
-        return tuple(dict.fromkeys(found))
+            scopes += [()] if standing is None else RolePolicy(standing).paths(tool)
+        return tuple(dict.fromkeys(scopes))
 
 
 def _speakers(messages: Sequence[InboundMessage]) -> list[InboundMessage]:

@@ -42,10 +42,10 @@ def build_user_message(
     when = Context(volatile_facts(datetime.fromtimestamp(last.received_at), *facts))
     # Nobody has said these, so nothing in them counts as a person's word.
     reports = (Context(message.content) for message in messages if _is_nobodys(message))
-    shown = (Context(news.text) for news in _news(messages))
+    updates = (Context(news.text) for news in _news(messages))
     more = (Context(work),) if work else ()
-    said = [Text(text)] if text else ()
-    return Message("user", (*said, *reports, *more, *_attached(messages), when, *shown))
+    words = [Text(text)] if text else ()
+    return Message("user", (*words, *reports, *more, *_attached(messages), when, *updates))
 
 
 def _attached(messages: Sequence[InboundMessage]) -> list[Part]:
@@ -113,12 +113,12 @@ def _jobs(messages: Sequence[InboundMessage]) -> list[InboundMessage]:
 
 def _news(messages: Sequence[InboundMessage]) -> list[ContextUpdate]:
     """What the terminal told with these messages: of its folder, and of what was run there."""
-    told: list[Any] = []
+    reports: list[Any] = []
     for one in messages:
         if one.channel == "cli":
-            told += [*one.options.get("run", ()), one.options.get("project")]
+            reports += [*one.options.get("run", ()), one.options.get("project")]
     return [
         ContextUpdate(str(one["text"]), frozenset(one["taint"]), int(one.get("evicted", 0)))
-        for one in told
+        for one in reports
         if isinstance(one, dict)
     ]

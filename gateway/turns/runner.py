@@ -119,10 +119,10 @@ class TurnRunner:
         Raises `TurnSuspended` when the process goes down meanwhile, and `AwaitingAnswer` when a
         person has to answer first.
         """
-        asked = claim.asked or self.user_message(claim.messages)
+        user_message = claim.asked or self.user_message(claim.messages)
         if not claim.resumed:
-            asked = await self._background.with_background_notes(claim, asked)
-        window = await self._windows.open(claim.session, asked)
+            user_message = await self._background.with_background_notes(claim, user_message)
+        window = await self._windows.open(claim.session, user_message)
         errands = await self._subagents.of(claim)
         first = errands[0] if errands else None
         async with self._usage.meter(claim, first) as meter:
@@ -153,12 +153,12 @@ class TurnRunner:
             if claim.stop_requested:
                 stop.request()
             before = window.messages[max(len(window.messages) - claim.stored + 1, 0) :]
-            found = await (
+            ending = await (
                 self._watch(task, claim) if first is None else self._run_subagent(task, first)
             )
-            found.trace = self._trace(claim, before, found, meter.spent)
-            found.undone = self._jobs.denied_summary(claim, task.permissions)
-        has_more = await self._commit(claim, window, journal, found, task.exposure, errands)
+            ending.trace = self._trace(claim, before, ending, meter.spent)
+            ending.undone = self._jobs.denied_summary(claim, task.permissions)
+        has_more = await self._commit(claim, window, journal, ending, task.exposure, errands)
         self._windows.count(claim.session)
         if first is None:
             self._compactions.consider(claim, window, task.model)
@@ -193,9 +193,9 @@ class TurnRunner:
         self, claim: TurnClaim, window: SessionWindow, stop: CancelToken
     ) -> TurnRequest:
         message = claim.messages[-1]
-        known = {}
+        results = {}
         if claim.resumed and unanswered_calls(window.messages):
-            known = await self._database.transact(
+            results = await self._database.transact(
                 lambda c: turns.known_results(c, claim.turn, stopped=claim.stop_requested)
             )
         speaking = self._permissions.audience(message)
@@ -230,7 +230,7 @@ class TurnRunner:
             persona=speaking.persona,
             thinking=True if message.options.get("thinking") is True else claim.thinking.wanted,
             max_iterations=limit if isinstance(limit, int) else None,
-            known=known,
+            known=results,
             trimmed=window.trimmed,
             summary=window.summary,
             keeper=self._compactions.keeper(claim, window),
@@ -246,15 +246,15 @@ class TurnRunner:
 
     async def _watch(self, task: TurnRequest, claim: TurnClaim) -> TurnOutcome:
         """Run the agent, and show its events to whoever watches."""
-        said = outcome.said_before(task.messages, claim.stored - 1)
-        preview = preview_for_turn(self._database, self._renderer, claim, task, said)
+        said_before = outcome.said_before(task.messages, claim.stored - 1)
+        preview = preview_for_turn(self._database, self._renderer, claim, task, said_before)
         if preview is None:
             return await self._drain(task, claim, None)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(preview.run(), name=f"preview of {claim.session}")
                 try:
-                    found = await self._drain(task, claim, preview)
+                    ending = await self._drain(task, claim, preview)
                 except AwaitingAnswer as exc:
                     preview.set_paused(exc.sentence)
                     raise
@@ -263,60 +263,62 @@ class TurnRunner:
                     preview.close()
         except BaseExceptionGroup as several:
             raise outcome.root_cause(several) from None
-        found.shown = preview.pages
-        return found
+        ending.shown = preview.pages
+        return ending
 
     async def _run_subagent(self, task: TurnRequest, errand: SubagentTask) -> TurnOutcome:
         """Run a sub-agent, and show what it does in the chat that it works for."""
-        found = TurnOutcome()
+        ending = TurnOutcome()
         async with aclosing(self._agent.turn(task)) as stream:
             async for event in stream:
-                found.observe(event)
+                ending.observe(event)
                 if isinstance(event, events.Done):
                     event = events.Done(replace(event.result, messages=()))
                 if isinstance(event, FROM_AGENT):
                     self._publish_for_subagent(errand, event)
-        return found
+        return ending
 
     def _publish_for_subagent(self, errand: SubagentTask, event: events.Event) -> None:
-        told = events.FromAgent(errand.agent, str(errand.id), errand.title, event_to_json(event))
-        self._events.publish(errand.root_lane, told)
+        agent_event = events.FromAgent(
+            errand.agent, str(errand.id), errand.title, event_to_json(event)
+        )
+        self._events.publish(errand.root_lane, agent_event)
 
     async def _drain(
         self, task: TurnRequest, claim: TurnClaim, preview: StreamingPreview | None
     ) -> TurnOutcome:
         lane = claim.messages[-1].session_key
-        found = TurnOutcome()
-        for told in opening_events(claim):
-            self._events.publish(lane, told)
+        ending = TurnOutcome()
+        for opening in opening_events(claim):
+            self._events.publish(lane, opening)
         with self._events.turn(lane):
             async with aclosing(self._agent.turn(task)) as stream:
                 async for event in stream:
-                    found.observe(event)
+                    ending.observe(event)
                     if preview is not None:
                         preview.feed(event)
                     if not claim.thinking.hides(event):
                         self._events.publish(lane, event)
-        return found
+        return ending
 
     async def _commit(
         self,
         claim: TurnClaim,
         window: SessionWindow,
         journal: StoreTurnJournal,
-        found: TurnOutcome,
+        ending: TurnOutcome,
         exposure: TaintState,
         errands: Sequence[SubagentTask],
     ) -> bool:
         """History, outbox and turn in one transaction, and what tells of an errand; then whoever
         waits for it is woken. True when messages wait in the lane."""
-        assert found.result is not None, "a turn ends with Done"
-        rows = [*found.result.messages[journal.saved :], *outcome.closing_messages(found)]
-        dropped = outcome.whole_rounds(found.dropped, window.messages)
-        text = defuse_answer(outcome.answer(found), exposure)
-        is_told = not errands and not self._jobs.is_silent(claim, found)
+        assert ending.result is not None, "a turn ends with Done"
+        rows = [*ending.result.messages[journal.saved :], *outcome.closing_messages(ending)]
+        dropped = outcome.whole_rounds(ending.dropped, window.messages)
+        text = defuse_answer(outcome.answer(ending), exposure)
+        is_told = not errands and not self._jobs.is_silent(claim, ending)
         letter = replace(
-            self._letter(claim, text), taint=exposure.taint, is_read=True, shown=found.shown
+            self._letter(claim, text), taint=exposure.taint, is_read=True, shown=ending.shown
         )
         letters = [letter] if is_told else []
         turn_result = FinishedTurn(rows, letters, window.number(dropped - 1) if dropped else 0)
@@ -326,9 +328,9 @@ class TurnRunner:
             def store(tx: Transaction) -> tuple[bool, list[str], PendingPart | None]:
                 now = time.time()
                 has_more = turns.finish(tx, claim.turn, claim.session, turn_result, now)
-                self._jobs.ended(tx, claim, outcome.failure(found))
-                told = outcome.outcome(found, exposure.taint) if errands else None
-                lanes = self._subagents.end(tx, errands, told, now) if told else []
+                self._jobs.ended(tx, claim, outcome.failure(ending))
+                task_outcome = outcome.outcome(ending, exposure.taint) if errands else None
+                lanes = self._subagents.end(tx, errands, task_outcome, now) if task_outcome else []
                 part = outbox.take_first(tx, letter.delivery_id) if direct else None
                 return has_more, lanes, part
 
@@ -348,13 +350,13 @@ class TurnRunner:
         return has_more
 
     def _trace(
-        self, claim: TurnClaim, before: Sequence[Message], found: TurnOutcome, spent: UsageTotals
+        self, claim: TurnClaim, before: Sequence[Message], ending: TurnOutcome, spent: UsageTotals
     ) -> str:
         """What stands below the answer of what was done, `before` a restart and after it."""
         level = self._renderer.trace(claim.messages[-1].route)
-        if level is None or found.result is None:
+        if level is None or ending.result is None:
             return ""
-        return trace_of(claim.trace or level, [*before, *found.result.messages], spent)
+        return trace_of(claim.trace or level, [*before, *ending.result.messages], spent)
 
     def _wake(self, letters: Sequence[OutgoingReply], lanes: Sequence[str]) -> None:
         for letter in letters:

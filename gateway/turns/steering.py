@@ -46,26 +46,26 @@ class Steering:
         """What the history has grown by, on disk; `results` are put in front of what was said."""
         claim = self.claim
         joining = Joining(self.is_command, build_user_message, self._taint, burst=burst)
-        found = await self.database.transact(
+        steered_messages = await self.database.transact(
             claims.join_running_turn, claim, results, joining, time.time()
         )
-        if found is None:
+        if steered_messages is None:
             # Of a burst: a command stands in front, or messages are not joined here.
             self._joins = not burst
             return []
-        if any(is_said(one) and not self.is_untrusted(one) for one in found.messages):
+        if any(is_said(one) and not self.is_untrusted(one) for one in steered_messages.messages):
             await self.database.transact(sessions.renew_bits, claim.session)
         # Before the model reads a word of it.
-        claim.messages.extend(found.messages)
-        self.exposure.taint |= found.taint
-        return found.stored
+        claim.messages.extend(steered_messages.messages)
+        self.exposure.taint |= steered_messages.taint
+        return steered_messages.stored
 
     def _taint(self, messages: Sequence[InboundMessage]) -> frozenset[Taint]:
         taint = UNTRUSTED if any(map(self.is_untrusted, messages)) else NOTHING
-        told = [
+        marks = [
             name
             for one in messages
             if one.kind == "subagent_report"
             for name in one.options["taint"]
         ]
-        return taint | taint_of_text(",".join(told)) | shown_taint(messages)
+        return taint | taint_of_text(",".join(marks)) | shown_taint(messages)

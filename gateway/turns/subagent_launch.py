@@ -56,25 +56,25 @@ def earlier(
     tx: Transaction,
     claim: TurnClaim,
     caller: SubagentTask | None,
-    wanted: base.SubagentRequest,
+    request: base.SubagentRequest,
 ) -> SubagentTask | None:
     """The errand that a new one goes on with, if it is to. Raises `ToolError` when it is none of
     this conversation."""
-    if wanted.resume is None:
+    if request.resume is None:
         return None
-    found = subagent_tasks.find(tx, wanted.resume, caller.root_session if caller else claim.session)
-    if found is None or found.caller != claim.session:
-        raise ToolError(f"There is no sub-agent with the number {wanted.resume[:40]!r}.")
-    return found
+    task = subagent_tasks.find(tx, request.resume, caller.root_session if caller else claim.session)
+    if task is None or task.caller != claim.session:
+        raise ToolError(f"There is no sub-agent with the number {request.resume[:40]!r}.")
+    return task
 
 
 def launch(tx: Transaction, order: SubagentLaunch, now: float) -> SubagentTask:
     """The errand, its session, and the message that asks for it. Raises `ToolError`."""
-    claim, caller, wanted = order.claim, order.errand, order.wanted
+    claim, caller, request = order.claim, order.errand, order.wanted
     if approvals.is_stopping(tx, claim.turn):
         raise ToolError("Not started: the turn is being stopped.")
-    step, known = subagent_tasks.of_call(tx, claim.turn, order.call.call.id)
-    assert known is None, "a turn makes each call once at a time"
+    step, task_before = subagent_tasks.of_call(tx, claim.turn, order.call.call.id)
+    assert task_before is None, "a turn makes each call once at a time"
     root_session = caller.root_session if caller else claim.session
     working = len(subagent_tasks.running(tx, root_session))
     if working >= RUNNING_MOST:
@@ -82,7 +82,7 @@ def launch(tx: Transaction, order: SubagentLaunch, now: float) -> SubagentTask:
             f"{working} sub-agents are already running for this conversation: wait for them."
         )
     lane = caller.lane if caller else claim.messages[-1].session_key
-    background = order.definition.background if wanted.background is None else wanted.background
+    background = order.definition.background if request.background is None else request.background
     earlier, above = order.earlier, caller.definition if caller else profile_for(claim.messages[-1])
     definition = order.definition.held_to(above.mode if above else None)
     session = (
@@ -106,7 +106,7 @@ def launch(tx: Transaction, order: SubagentLaunch, now: float) -> SubagentTask:
             lane=f"task:{session}",
             agent=definition.name,
             definition=definition,
-            title=wanted.title,
+            title=request.title,
             model=order.model,
             # Who looks for the result of a one-shot run is gone when the run is; and a sub-agent's
             # own turn ends with its result.
@@ -120,18 +120,18 @@ def launch(tx: Transaction, order: SubagentLaunch, now: float) -> SubagentTask:
     )
     sessions.bind(tx, errand.lane, session)
     sessions.add_taint(tx, session, order.call.taint | profile.taint_of(definition))
-    enqueue_task(tx, claim.messages[-1], errand, wanted.prompt, now)
+    enqueue_task(tx, claim.messages[-1], errand, request.prompt, now)
     if not errand.background:
         approvals.wait(tx, claim.turn)
     return errand
 
 
 def enqueue_task(
-    tx: Transaction, asked: InboundMessage, errand: SubagentTask, prompt: str, now: float
+    tx: Transaction, cause: InboundMessage, errand: SubagentTask, prompt: str, now: float
 ) -> None:
     """The message that the sub-agent's turn answers."""
     message = replace(
-        asked,
+        cause,
         event_id=f"task:{errand.id}",
         content=prompt,
         received_at=now,
@@ -140,7 +140,7 @@ def enqueue_task(
         edited=False,
         task=errand.id,
         lane=errand.lane,
-        options={name: value for name, value in _lasting(asked).items() if name != "agent"},
+        options={name: value for name, value in _lasting(cause).items() if name != "agent"},
     )
     arrival = InboxBatch(message.channel, message.account, now)
     inbox.accept(tx, arrival, [InboxEntry(message)])
@@ -148,9 +148,11 @@ def enqueue_task(
 
 def enqueue_report(tx: Transaction, errand: SubagentTask, outcome: TaskOutcome, now: float) -> None:
     """The message that tells the caller's conversation; its key is the errand's."""
-    *before, asked = inbox.of_turn(tx, errand.root_turn)
-    others = {one.sender.id: one.sender for said in before for one in said.speakers}
-    others |= {one.sender.id: one.sender for one in asked.speakers}
+    *before, last = inbox.of_turn(tx, errand.root_turn)
+    others = {
+        one.sender.id: one.sender for earlier_message in before for one in earlier_message.speakers
+    }
+    others |= {one.sender.id: one.sender for one in last.speakers}
     text = render_prompt(
         "subagent_report",
         agent=errand.agent,
@@ -160,7 +162,7 @@ def enqueue_report(tx: Transaction, errand: SubagentTask, outcome: TaskOutcome, 
         text=profile.shorten_result(outcome.text),
     )
     message = replace(
-        asked,
+        last,
         event_id=f"report:{errand.id}",
         content=text,
         received_at=now,
@@ -170,9 +172,9 @@ def enqueue_report(tx: Transaction, errand: SubagentTask, outcome: TaskOutcome, 
         task=errand.id,
         lane=None,
         options={
-            **_lasting(asked),
+            **_lasting(last),
             "session": errand.caller,
-            "speakers": [asdict(one) for one in others.values() if one != asked.sender],
+            "speakers": [asdict(one) for one in others.values() if one != last.sender],
             "taint": sorted(outcome.taint),
         },
     )
@@ -180,13 +182,13 @@ def enqueue_report(tx: Transaction, errand: SubagentTask, outcome: TaskOutcome, 
     inbox.accept(tx, arrival, [InboxEntry(message)])
 
 
-def _lasting(asked: InboundMessage) -> dict[str, Any]:
+def _lasting(message: InboundMessage) -> dict[str, Any]:
     """What a person chose for all that their message leads to: not what it showed."""
-    return {name: value for name, value in asked.options.items() if name not in _SHOWN}
+    return {name: value for name, value in message.options.items() if name not in _SHOWN}
 
 
 def speakers(tx: Transaction, errand: SubagentTask) -> tuple[list[InboundMessage], str | None]:
     """Whose turn it is all for, and the mode of their conversation as it is now."""
-    asked = inbox.of_turn(tx, errand.root_turn)
+    messages = inbox.of_turn(tx, errand.root_turn)
     mode = sessions.chosen_mode(tx, errand.root_session)
-    return [replace(one, lane=errand.lane) for one in asked], mode
+    return [replace(one, lane=errand.lane) for one in messages], mode

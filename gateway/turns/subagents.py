@@ -83,8 +83,8 @@ class SubagentCoordinator:
         sub-agents."""
         send = file_sender(self._database, self._renderer, self._sender, claim, task.exposure)
         task = replace(task, send=send)
-        if (chosen := profile_for(claim.messages[-1])) is not None:
-            task = profile.as_profile(task, chosen, self._agent)
+        if (agent := profile_for(claim.messages[-1])) is not None:
+            task = profile.as_profile(task, agent, self._agent)
             await self._database.transact(sessions.add_taint, claim.session, task.exposure.taint)
         if self._limits.max_depth < 1:
             return task
@@ -95,13 +95,15 @@ class SubagentCoordinator:
     ) -> TurnRequest:
         """A sub-agent's turn: as its definition says, and never more than its caller may."""
         speakers, mode = await self._database.transact(subagent_launch.speakers, errand)
-        given = self._permissions.permissions(speakers, errand.root_session, mode, turn=claim.turn)
+        permissions = self._permissions.permissions(
+            speakers, errand.root_session, mode, turn=claim.turn
+        )
         who = f"sub-agent {errand.agent} ({errand.id})"
         definition, may_send = errand.definition, errand.depth < self._limits.max_depth
         most = [one for one in (definition.max_turns, task.max_iterations) if one is not None]
         task = replace(
             task,
-            permissions=profile.permissions_of(given, definition, who),
+            permissions=profile.permissions_of(permissions, definition, who),
             character=profile.persona_for(definition, self._agent.toolbox, may_send=may_send),
             model=errand.model,
             max_iterations=min(most, default=None),
@@ -143,39 +145,39 @@ class SubagentCoordinator:
         self, claim: TurnClaim, errand: SubagentTask | None, order: "SpawnRequest"
     ) -> ToolResult:
         """The result of an errand. Raises `AwaitingAnswer` while there is none, and `ToolError`."""
-        call, wanted = order.call, order.wanted
-        known = await self._database.transact(subagent_launch.find_launched, claim, call)
-        if known is None:
-            known = await self._begin(claim, errand, order)
+        call, request = order.call, order.wanted
+        task = await self._database.transact(subagent_launch.find_launched, claim, call)
+        if task is None:
+            task = await self._begin(claim, errand, order)
         models = self._agent.models
-        _, note = profile.model_for(models, wanted.model, known.definition, order.model)
-        if known.state == "running" and not known.background:
-            sentence = t("Waiting for a sub-agent: {what}", what=f"`{known.agent}`")
-            raise AwaitingAnswer(f"sub-agent {known.agent} ({known.id}) works", sentence)
-        failed = known.state in ("failed", "stopped")
-        if known.state == "running":
-            text = render_prompt("subagent_begun", agent=known.agent, number=known.id)
+        _, note = profile.model_for(models, request.model, task.definition, order.model)
+        if task.state == "running" and not task.background:
+            sentence = t("Waiting for a sub-agent: {what}", what=f"`{task.agent}`")
+            raise AwaitingAnswer(f"sub-agent {task.agent} ({task.id}) works", sentence)
+        failed = task.state in ("failed", "stopped")
+        if task.state == "running":
+            text = render_prompt("subagent_begun", agent=task.agent, number=task.id)
         else:
-            text = profile.result_text(known.agent, known.id, known.result or "")
-        shown = f"{text}\n({note})" if note else text
-        return ToolResult(shown, is_error=failed, taint=known.taint)
+            text = profile.result_text(task.agent, task.id, task.result or "")
+        for_model = f"{text}\n({note})" if note else text
+        return ToolResult(for_model, is_error=failed, taint=task.taint)
 
     async def _begin(
         self, claim: TurnClaim, errand: SubagentTask | None, order: "SpawnRequest"
     ) -> SubagentTask:
         """Send out a new one. One that goes on keeps its definition, and its model if no other is
         asked for."""
-        wanted = order.wanted
-        earlier = await self._database.transact(subagent_launch.earlier, claim, errand, wanted)
-        definition = earlier.definition if earlier else await self._definition(wanted, order.root)
-        model, _ = profile.model_for(self._agent.models, wanted.model, definition, order.model)
-        if earlier is not None and wanted.model is None:
+        request = order.wanted
+        earlier = await self._database.transact(subagent_launch.earlier, claim, errand, request)
+        definition = earlier.definition if earlier else await self._definition(request, order.root)
+        model, _ = profile.model_for(self._agent.models, request.model, definition, order.model)
+        if earlier is not None and request.model is None:
             model = earlier.model
         new = subagent_launch.SubagentLaunch(
             claim=claim,
             errand=errand,
             call=order.call,
-            wanted=wanted,
+            wanted=request,
             definition=definition,
             model=model,
             earlier=earlier,
@@ -184,10 +186,10 @@ class SubagentCoordinator:
         self.wake(begun.lane)
         return begun
 
-    async def _definition(self, wanted: base.SubagentRequest, root: Path) -> SubagentDefinition:
+    async def _definition(self, request: base.SubagentRequest, root: Path) -> SubagentDefinition:
         catalogue = self._agent.subagents
-        found = await asyncio.to_thread(catalogue.load, root)
-        return profile.find(found, wanted.agent, lambda name: catalogue.find(name, root))
+        definitions = await asyncio.to_thread(catalogue.load, root)
+        return profile.find(definitions, request.agent, lambda name: catalogue.find(name, root))
 
 
 @frozen
@@ -209,8 +211,8 @@ class _StoreSpawner:
     errand: SubagentTask | None
     task: TurnRequest
 
-    async def __call__(self, wanted: base.SubagentRequest, call: CallContext) -> ToolResult:
-        sent = SpawnRequest(wanted, call, self.task.root, self.task.model)
+    async def __call__(self, request: base.SubagentRequest, call: CallContext) -> ToolResult:
+        sent = SpawnRequest(request, call, self.task.root, self.task.model)
         return await self.errands.send(self.claim, self.errand, sent)
 
 

@@ -27,14 +27,14 @@ def trace_of(level: Trace, messages: Sequence[Message], spent: UsageTotals) -> s
     if len(steps) > _STEPS:
         steps[_STEPS:] = [t("- and {n} more", n=len(steps) - _STEPS)]
     used = Counter(call.name for call in calls.values())
-    told = [", ".join(f"{code(name)} ×{n}" if n > 1 else code(name) for name, n in used.items())]
+    parts = [", ".join(f"{code(name)} ×{n}" if n > 1 else code(name) for name, n in used.items())]
     changed = {
         str((call.arguments or {}).get("path"))
         for call in calls.values()
         if call.name in _CHANGING and call.id not in failed
     }
     if changed:
-        told.append(plural(len(changed), "{n} file changed", "{n} files changed"))
-    told.append(usage_text(spent))
-    summary = f"🔧 {' · '.join(filter(None, told))}"
+        parts.append(plural(len(changed), "{n} file changed", "{n} files changed"))
+    parts.append(usage_text(spent))
+    summary = f"🔧 {' · '.join(filter(None, parts))}"
     return "\n".join([summary, *(steps if level == "full" else [])])

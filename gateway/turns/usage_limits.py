@@ -186,11 +186,11 @@ def has_money_limits(limits: LimitsSection) -> bool:
 def warn_unenforceable(limits: LimitsSection, models: ModelPool) -> None:
     """A limit that nobody enforces should surprise nobody."""
     try:
-        found = unenforceable(limits, models.check(models.default))
+        warning = unenforceable(limits, models.check(models.default))
     except ConfigError:
         return  # said when the model is asked
-    if found:
-        log.warning("%s", found)
+    if warning:
+        log.warning("%s", warning)
 
 
 def unenforceable(limits: LimitsSection, model: ModelConfig) -> str | None:

@@ -72,27 +72,27 @@ class StoreUsageMeter:
         route = None if message.channel == CONSOLE else message.route
         own = float(max_cost) if isinstance(max_cost, int | float) else None
         spent = store.of_turn if errand is None else store.of_errand
-        known = claim.resumed
-        if not known and errand is None and any(one.media for one in claim.messages):
+        has_record = claim.resumed
+        if not has_record and errand is None and any(one.media for one in claim.messages):
             # Of one that is resumed it is on record already.
-            known = await self.database.transact(
+            has_record = await self.database.transact(
                 store.record_heard, payer, claim.messages, self.clock()
             )
-        before = await self.database.transact(spent, claim.turn) if known else UsageTotals()
+        before = await self.database.transact(spent, claim.turn) if has_record else UsageTotals()
         kind = TurnMeter if errand is None else ErrandMeter
         try:
             yield kind(self, payer, route, own, before)
         finally:
             self._reservations.pop(claim.turn, None)
 
-    async def before(self, payer: Payer, found: Sequence[UsageLimit], estimate: Charge) -> None:
+    async def before(self, payer: Payer, caps: Sequence[UsageLimit], estimate: Charge) -> None:
         """Raises `LimitReached`; else the call's least cost is promised."""
-        if not found:
+        if not caps:
             return
-        totals = await self.database.transact(store.totals, payer, _since(found, self.clock()))
+        totals = await self.database.transact(store.totals, payer, _since(caps, self.clock()))
         # From here to the promise nothing else runs: two chats cannot both take the last cent.
         self._reservations.pop(payer.by, None)
-        for cap in found:
+        for cap in caps:
             used = cap.used(totals) + self._reserved_nano(cap)
             if cap.forbids(used, estimate):
                 lane = await self.database.transact(self._tell_owner, cap, cap.amount(used))
@@ -102,13 +102,13 @@ class StoreUsageMeter:
         self._reservations[payer.by] = _Promise(payer, estimate.nano or 0)
 
     async def after(
-        self, payer: Payer, found: Sequence[UsageLimit], charge: Charge, route: Route | None
+        self, payer: Payer, caps: Sequence[UsageLimit], charge: Charge, route: Route | None
     ) -> Receipt:
-        totals, warnings, told = await self.database.transact(
-            self._count, payer, found, charge, route
+        totals, warnings, lanes_to_wake = await self.database.transact(
+            self._count, payer, caps, charge, route
         )
         self._reservations.pop(payer.by, None)
-        for lane in told:
+        for lane in lanes_to_wake:
             self.sender.wake(lane)
         return Receipt(totals.turn, totals.session, tuple(warnings))
 
@@ -127,27 +127,27 @@ class StoreUsageMeter:
         self,
         tx: Transaction,
         payer: Payer,
-        found: Sequence[UsageLimit],
+        caps: Sequence[UsageLimit],
         charge: Charge,
         route: Route | None,
     ) -> tuple[Totals, list[str], list[str]]:
         """One transaction: the charge, and the notices that it is a reason for."""
         now = self.clock()
         store.record(tx, payer, charge, now)
-        totals = store.totals(tx, payer, _since(found, now))
-        warnings, told = [], []
-        for cap in found:
+        totals = store.totals(tx, payer, _since(caps, now))
+        warnings, lanes_to_wake = [], []
+        for cap in caps:
             used = cap.used(totals)
             if cap.is_near(used) and store.is_first(tx, cap.place, "warning", now):
                 text = cap.warning(used)
                 warnings.append(text)
                 if route is not None:
-                    told.append(self._post(tx, cap, "warning", route, text))
+                    lanes_to_wake.append(self._post(tx, cap, "warning", route, text))
             if not cap.is_reached(used):
                 continue
             if lane := self._tell_owner(tx, cap, cap.amount(used)):
-                told.append(lane)
-        return totals, warnings, told
+                lanes_to_wake.append(lane)
+        return totals, warnings, lanes_to_wake
 
     def _tell_owner(self, tx: Transaction, cap: UsageLimit, used: str) -> str | None:
         """Once for a limit of a day; returns the lane that has mail."""
@@ -199,9 +199,9 @@ class TurnMeter:
         self._max_cost_usd = max_cost_usd
 
     async def before(self, estimate: Charge) -> tuple[str, ...]:
-        found = self._caps()
-        await self._usage.before(self._payer, found, estimate)
-        if estimate.nano is not None or not any(cap.money for cap in found):
+        caps = self._caps()
+        await self._usage.before(self._payer, caps, estimate)
+        if estimate.nano is not None or not any(cap.money for cap in caps):
             return ()
         if self._usage.has_no_price(estimate.model) or self._max_cost_usd is not None:
             return (unpriced(estimate.model),)
@@ -235,6 +235,6 @@ class ErrandMeter(TurnMeter):
         return replace(receipt, turn=own)
 
 
-def _since(found: Sequence[UsageLimit], now: float) -> float | None:
+def _since(caps: Sequence[UsageLimit], now: float) -> float | None:
     """When the day began, if a limit asks for that."""
-    return BillingDay.of(now).began if any(cap.is_of_a_day for cap in found) else None
+    return BillingDay.of(now).began if any(cap.is_of_a_day for cap in caps) else None
