@@ -65,9 +65,9 @@ MAY_SCAN = {
     f"{_SQL}/sessions.py:recent": "the newest, along their index, up to the limit",
     f"{_SQL}/sessions.py:last_of": "one person's, newest first, up to an open one",
     f"{_SQL}/session_admin.py:_name_of_copy": "a fork: the names of one person's conversations",
-    f"{_SQL}/sessions.py:named": "/resume NAME: one person's conversations",
-    "gateway/store/repositories/search.py:_named": "a search: the names of conversations",
-    f"{_SQL}/jobs.py:known": "once, at the start; a job keeps a hundred slots",
+    f"{_SQL}/sessions.py:ids_with_prefix": "/resume NAME: one person's conversations",
+    "gateway/store/repositories/search.py:_find_by_name": "a search: the names of conversations",
+    f"{_SQL}/jobs.py:timer_state": "once, at the start; a job keeps a hundred slots",
     "gateway/store/sqlite/sealing.py:_is_empty": "whether there is any row",
 }
 

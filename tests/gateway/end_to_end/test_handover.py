@@ -73,7 +73,11 @@ async def test_a_one_shot_run_gives_way_and_has_its_answer(
     alone: GatewayProcess, words: tuple[str, ...]
 ) -> None:
     (alone.workspace / "effects").mkdir(parents=True)
-    alone.model.script(ReplyScript(tool_calls=(run(_LASTING),)), "Done.")
+    # The second call is planned when the data is let go, and runs in the gateway.
+    second = run("echo twice >> effects/ran")
+    alone.model.script(
+        ReplyScript(tool_calls=(run(_LASTING),)), ReplyScript(tool_calls=(second,)), "Done."
+    )
     asked = asyncio.create_task(alone.kore("agent", "-y", *words))
     while not effects(alone):
         await asyncio.sleep(0.01)
@@ -83,8 +87,8 @@ async def test_a_one_shot_run_gives_way_and_has_its_answer(
     assert ran.code == 0, ran.err
     assert "Done." in ran.out
     assert "takes over" in ran.err
-    assert effects(alone) == ["once"]
-    assert len(alone.model.requests) == 2
+    assert effects(alone) == ["once", "twice"]
+    assert len(alone.model.requests) == 3
     await alone.idle()
 
 
