@@ -13,6 +13,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import re2
+from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
+
 from agent.errors import ToolError
 from agent.security.files.safe_open import has_openat2
 from agent.settings import ToolSettings
@@ -28,7 +31,7 @@ from tests.agent.security.paths.old_kernel import forbid_openat2
 from tests.agent.security.paths.world import CANARY, INSIDE, build, protected
 
 # Imported by the tools when they are used: the other user may not see where Python lies.
-assert difflib
+PRELOADED = (difflib, re2, GitIgnoreSpecPattern)
 
 MOUNTED = (
     *("mnt", "mnt/self/environ", "mnt/self/root/etc/passwd", "mnt/self/status", "mnt/1/environ"),
