@@ -41,7 +41,7 @@ chat: $(VENV)/.runtime
 	@if [ -t 0 ]; then trap '' TSTP; set -m; fi; $(BIN)/kore agent
 
 # More workers than processors: a test that waits for a process leaves its processor to another.
-WORKERS ?= $(shell echo $$(( ($$(nproc 2>/dev/null || echo 2) * 3 + 1) / 2 )))
+WORKERS ?= $(shell echo $$(( $$(nproc 2>/dev/null || echo 2) * 2 )))
 
 test: $(VENV)/.dev
 	@$(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not slow" $(PYTEST_ARGS)
