@@ -581,10 +581,15 @@ async def test_a_result_that_nobody_has_read_yet_is_read_after_a_crash_once(
 ) -> None:
     model = Counting()
     async with running(tmp_path, model) as parts:
-        wake = parts.bus.wake
+        woken: list[str] = []
         await parts.transaction_ends()
-        parts.app.subagents.wake = lambda lane: wake(lane) if lane != LANE else None
+        parts.app.subagents.wake = woken.append
         await parts.bus.submit(console_message(task("hello you", background=background)))
+        await parts.until_stored("task")
+        # A caller that is still at work would read the result without being woken for it.
+        await wait_until(lambda: parts.bus.lanes == 0)
+        for lane in woken:
+            parts.bus.wake(lane)
         await parts.until_stored("task", state="done")
         await wait_until(lambda: parts.bus.lanes == 0)
         assert len(await answers(parts)) == background
