@@ -10,7 +10,7 @@ from agent.i18n import t
 from agent.records import frozen
 from agent.security.policy.base import Answer, Answered, ApprovalRequest
 from gateway.access.approvals import ApprovalContext, ApprovalService, ButtonOutcome, ClosedApproval
-from gateway.channels.base import Closes, SendError
+from gateway.channels.base import SendError, SupportsButtonRemoval
 from gateway.core.approval import ApprovalPrompt
 from gateway.core.errors import AwaitingAnswer
 from gateway.core.event_hub import EventHub
@@ -137,7 +137,7 @@ class ApprovalCoordinator:
             await channel.acknowledge(message.event_id, outcome.sentence)
         except SendError as exc:
             log.info("a button press could not be acknowledged: %s", exc)
-        if outcome.closes and message.pressed_on and isinstance(channel, Closes):
+        if outcome.closes and message.pressed_on and isinstance(channel, SupportsButtonRemoval):
             # Should it fail, the buttons go on working.
             try:
                 await channel.take_buttons(message.route, message.pressed_on)

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from agent.i18n import t, use_locale
 from gateway.access.control import AccessControl
-from gateway.core.channel_events import Standing
+from gateway.core.channel_events import MembershipChange
 from gateway.core.markdown import escape_markdown
 from gateway.core.messages import Route
 from gateway.delivery.renderer import ReplyRenderer
@@ -28,7 +28,9 @@ class ChatMembership:
         self._renderer = renderer
         self._languages = languages
 
-    def record(self, tx: Transaction, standings: Iterable[Standing], now: float) -> set[str]:
+    def record(
+        self, tx: Transaction, standings: Iterable[MembershipChange], now: float
+    ) -> set[str]:
         """Returns the lanes that have a message to send now."""
         lanes = set()
         for standing in standings:
@@ -46,7 +48,7 @@ class ChatMembership:
             lanes.add(owner.lane)
         return lanes
 
-    def _notice_text(self, tx: Transaction, standing: Standing, now: float) -> str | None:
+    def _notice_text(self, tx: Transaction, standing: MembershipChange, now: float) -> str | None:
         """What the owner is to hear; None when it is no news."""
         route, chat = standing.route, escape_markdown(standing.title)
         known_out = chats.is_unreachable(tx, route)

@@ -28,7 +28,7 @@ class NotSent(SendError):
     """It certainly did not arrive (DNS, refused connection): a retry is safe."""
 
 
-class Unwatched(NotSent):
+class NoViewer(NotSent):
     """Nobody looks on: it waits for them, and nothing is wrong."""
 
     level = logging.DEBUG
@@ -50,15 +50,15 @@ class BadFormat(SendError):
     """The platform refused the formatting; the same text may go out plain."""
 
 
-class Refused(SendError):
+class MessageRefused(SendError):
     """The platform refused the message itself; no retry will help."""
 
 
-class Unreachable(SendError):
+class ChatUnreachable(SendError):
     """The chat is gone for us: blocked, kicked, deleted."""
 
 
-class Moved(SendError):
+class ChatMoved(SendError):
     """The platform has given the chat a new id, `now`; `first` is the one that Kore knows it by."""
 
     def __init__(self, first: str, now: str) -> None:
@@ -67,11 +67,11 @@ class Moved(SendError):
         self.now = now
 
 
-class NoTopic(SendError):
+class TopicNotFound(SendError):
     """The topic is closed or deleted; the chat around it is there."""
 
 
-class Gone(SendError):
+class MessageNotFound(SendError):
     """The message to edit no longer exists; send it anew."""
 
 
@@ -147,7 +147,7 @@ Streaming = Literal["edits", "drafts", "off"]
 
 
 @frozen
-class Growing:
+class PreviewContent:
     """What is there of an answer (markdown, any length) and a line below it, perhaps empty."""
 
     text: str
@@ -160,7 +160,7 @@ class SupportsStreaming(Protocol):
 
     def streaming(self, route: Route) -> Streaming: ...
 
-    def pages(self, growing: Growing) -> Sequence[OutboundPart]:
+    def pages(self, growing: PreviewContent) -> Sequence[OutboundPart]:
         """As much of it as is shown while it grows, as messages; none while it is blank. All but
         the last are what `render` makes of the same text."""
         ...
@@ -178,7 +178,7 @@ class SupportsStreaming(Protocol):
 
 
 @runtime_checkable
-class Traces(Protocol):
+class SupportsTrace(Protocol):
     """Optional: what was done can stay below an answer."""
 
     @property
@@ -245,7 +245,7 @@ class SupportsAdmission(Protocol):
 
 
 @runtime_checkable
-class Probes(Protocol):
+class SupportsProbe(Protocol):
     """Optional: the platform can be asked whether it answers, without anything being sent."""
 
     async def probe(self) -> None:
@@ -271,7 +271,7 @@ class SupportsApprovals(Protocol):
 
 
 @runtime_checkable
-class Closes(Protocol):
+class SupportsButtonRemoval(Protocol):
     """Optional: the platform can take the buttons of a message away."""
 
     async def take_buttons(self, route: Route, provider_msg: str) -> None:
@@ -280,7 +280,7 @@ class Closes(Protocol):
 
 
 @runtime_checkable
-class Reports(Protocol):
+class SupportsStatus(Protocol):
     """Optional: the channel can say how it is doing."""
 
     @property
@@ -288,7 +288,7 @@ class Reports(Protocol):
 
 
 @runtime_checkable
-class DecodesAgain(Protocol):
+class SupportsReplay(Protocol):
     """Optional: an update that was stored undecoded can be decoded later, by a newer version."""
 
     def decode_again(self, raw: str) -> Batch:
@@ -311,7 +311,7 @@ class SupportsWebhook(Protocol):
 
 
 @runtime_checkable
-class Notices(Protocol):
+class SupportsReachability(Protocol):
     """Optional: the channel notices when its platform answers again after an outage."""
 
     def when_reachable(self, call: Callable[[], None]) -> None:

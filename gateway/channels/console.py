@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
-from gateway.channels.base import Accept, Unwatched
+from gateway.channels.base import Accept, NoViewer
 from gateway.core.event_hub import EventHub
 from gateway.core.messages import CONSOLE, OutboundMessage, OutboundPart
 from gateway.core.records import Delivered
@@ -26,10 +26,10 @@ class ConsoleChannel:
         return [OutboundPart(markdown)]
 
     async def send(self, message: OutboundMessage) -> str:
-        """Raises `Unwatched` when nobody looks on."""
+        """Raises `NoViewer` when nobody looks on."""
         lane = message.route.lane
         if not self._watchers.is_watched(lane):
-            raise Unwatched("nobody looks at this console")
+            raise NoViewer("nobody looks at this console")
         delivered = Delivered(
             message.content.text,
             message.kind,

@@ -37,7 +37,7 @@ class MessagePermissions(Protocol):
     ) -> Permissions: ...
 
 
-class Jobs(Protocol):
+class JobCommands(Protocol):
     """What comes due by itself: `gateway.scheduler.service.JobService`."""
 
     def handle_chat(
@@ -66,7 +66,7 @@ class CommandServices:
     compact: Callable[[CommandClaim, str], Awaitable[str]]
     renderer: ReplyRenderer
     languages: UserLanguages
-    jobs: Jobs
+    jobs: JobCommands
 
 
 @frozen

@@ -9,7 +9,7 @@ from pydantic_core import ErrorDetails
 
 from agent.i18n import mark_for_translation, t
 from gateway.config.json_document import kind_of
-from gateway.config.origin import Key, Loc, Missing, Value, dotted, printable
+from gateway.config.origin import Key, Loc, MissingVariable, Value, dotted, printable
 from gateway.config.sections import AgentFlags, McpServer, ModelEntry, TelegramAccount, TelegramChat
 
 _SECRET = re.compile(r"token|secret|key|password|env|headers", re.IGNORECASE)
@@ -43,7 +43,7 @@ _INNER: dict[str, type[BaseModel]] = {
 
 
 def explain_errors(
-    error: ValidationError, values: Mapping[Key, Value], missing: list[Missing]
+    error: ValidationError, values: Mapping[Key, Value], missing: list[MissingVariable]
 ) -> list[str]:
     """One line for each thing the validator found."""
     return [_sentence(details, values, missing) for details in error.errors(include_url=False)]
@@ -61,7 +61,9 @@ def quote(value: Any, loc: Loc, *, quotable: bool) -> str:
     return kind_of(value)
 
 
-def _sentence(details: ErrorDetails, values: Mapping[Key, Value], missing: list[Missing]) -> str:
+def _sentence(
+    details: ErrorDetails, values: Mapping[Key, Value], missing: list[MissingVariable]
+) -> str:
     loc = details["loc"]
     if loc[-1] == "[key]":
         loc = loc[:-1]

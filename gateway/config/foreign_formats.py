@@ -49,7 +49,7 @@ _SERVER_KEYS = ("command", "args", "env", "url", "headers", "type", "enabled")
 
 
 @frozen
-class Foreign:
+class ForeignConfig:
     """`values` by our keys; `notes` says what was not taken, a line each."""
 
     values: dict[Key, Any] = field(default_factory=dict)
@@ -61,7 +61,7 @@ def is_foreign(path: Path) -> bool:
     return path.name in (".kode.json", ".mcp.json", ".mcprc") or path.parent.name == ".kodax"
 
 
-def read_foreign(path: Path, raw: bytes | None = None) -> Foreign | None:
+def read_foreign(path: Path, raw: bytes | None = None) -> ForeignConfig | None:
     """None when there is no such file. Raises `ValueError` for one that cannot be read, and
     `ConfigError` for one that must not. `raw` is what was read from it already."""
     text = read_text(path, raw)
@@ -78,7 +78,7 @@ def read_foreign(path: Path, raw: bytes | None = None) -> Foreign | None:
     return _older(content) if path.suffix in (".yaml", ".yml") else _kodax(content)
 
 
-def _kode(content: Mapping[str, Any]) -> Foreign:
+def _kode(content: Mapping[str, Any]) -> ForeignConfig:
     notes: list[str] = []
     profiles = content.get("modelProfiles") or {}
     if isinstance(profiles, dict):
@@ -104,7 +104,7 @@ def _kode(content: Mapping[str, Any]) -> Foreign:
             notes.append(t("{profile}: no model named {name!r}", profile=profile, name=name))
     _servers(content.get("mcpServers"), values, notes)
     known_keys = {"modelProfiles", "modelPointers", "mcpServers", *_KODE_NAMES}
-    return Foreign(values, (*notes, *_unknown(content, known_keys)))
+    return ForeignConfig(values, (*notes, *_unknown(content, known_keys)))
 
 
 def _flat(one: Mapping[str, Any]) -> dict[str, Any]:
@@ -191,7 +191,7 @@ def _model(one: Mapping[str, Any]) -> str:
     return str(one.get("modelName") or one.get("model") or "")
 
 
-def _kodax(content: Mapping[str, Any]) -> Foreign:
+def _kodax(content: Mapping[str, Any]) -> ForeignConfig:
     notes: list[str] = []
     entries = []
     for one in filter(_object, _list(content.get("customProviders"), "customProviders")):
@@ -225,10 +225,10 @@ def _kodax(content: Mapping[str, Any]) -> Foreign:
         values["agent", "thinking"] = content["thinking"]
     _servers(content.get("mcpServers"), values, notes)
     known_keys = {"customProviders", "provider", "model", "thinking", "mcpServers"}
-    return Foreign(values, (*notes, *_unknown(content, known_keys)))
+    return ForeignConfig(values, (*notes, *_unknown(content, known_keys)))
 
 
-def _older(content: Mapping[str, Any]) -> Foreign:
+def _older(content: Mapping[str, Any]) -> ForeignConfig:
     """`llm`, `context`, `security`: the latter two have keys of ours."""
     values: dict[Key, Any] = {}
     notes: list[str] = []
@@ -253,7 +253,7 @@ def _older(content: Mapping[str, Any]) -> Foreign:
                 values[section, _BLOCKED[name]] = _merge_blocked(_BLOCKED[name], value)
             else:
                 notes.append(t("{key}: no equivalent in Kore", key=f"{section}.{name}"))
-    return Foreign(values, (*notes, *_unknown(content, {"llm", "context", "security"})))
+    return ForeignConfig(values, (*notes, *_unknown(content, {"llm", "context", "security"})))
 
 
 def _merge_blocked(name: str, value: Any) -> Any:
@@ -266,11 +266,11 @@ def _merge_blocked(name: str, value: Any) -> Any:
     return [*ours, *(one for one in value if one not in ours)]
 
 
-def _servers_only(servers: Any) -> Foreign:
+def _servers_only(servers: Any) -> ForeignConfig:
     values: dict[Key, Any] = {}
     notes: list[str] = []
     _servers(servers, values, notes)
-    return Foreign(values, tuple(notes))
+    return ForeignConfig(values, tuple(notes))
 
 
 def _servers(servers: Any, values: dict[Key, Any], notes: list[str]) -> None:

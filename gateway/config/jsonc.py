@@ -19,7 +19,7 @@ _SCALAR = re.compile(r"[-+.0-9A-Za-z]+")
 
 
 @dataclass(slots=True)
-class Node:
+class JsonNode:
     """A value in a text, from `start` to before `end`."""
 
     start: int
@@ -38,12 +38,12 @@ class JsonMember:
     """An entry of an object or a list: from `start`, where its key is; `comma` is behind it."""
 
     start: int
-    node: Node
+    node: JsonNode
     key: str = ""
     comma: int | None = field(default=None)
 
 
-def read(text: str) -> Node:
+def read(text: str) -> JsonNode:
     """The whole text as one value. Raises `ValueError` with line and column."""
     reader = _JsoncReader(text)
     at = reader.space(1 if text.startswith("\ufeff") else 0)
@@ -54,7 +54,7 @@ def read(text: str) -> Node:
     return node
 
 
-def find(node: Node, path: tuple[str, ...]) -> Node | None:
+def find(node: JsonNode, path: tuple[str, ...]) -> JsonNode | None:
     """What stands at a path of keys and numbers of a list."""
     for part in path:
         inner = member(node, part)
@@ -64,7 +64,7 @@ def find(node: Node, path: tuple[str, ...]) -> Node | None:
     return node
 
 
-def member(node: Node, part: str) -> JsonMember | None:
+def member(node: JsonNode, part: str) -> JsonMember | None:
     """The entry of an object with this key, or of a list with this number."""
     if node.members is not None:
         return next((one for one in node.members if one.key == part), None)
@@ -88,7 +88,7 @@ class _JsoncReader:
         match = _SPACE.match(self.text, at)
         return match.end() if match else at
 
-    def value(self, at: int, depth: int) -> Node:
+    def value(self, at: int, depth: int) -> JsonNode:
         if depth > DEPTH_LIMIT:
             raise ValueError(t("nested too deeply for a configuration"))
         char = self.text[at : at + 1]
@@ -98,12 +98,12 @@ class _JsoncReader:
             return self._entries(at, depth, "]")
         if char == '"':
             text, end = self._string(at)
-            return Node(at, end, text)
+            return JsonNode(at, end, text)
         scalar = _SCALAR.match(self.text, at)
         if scalar is None:
             raise self.wrong(at, t("expected a value"))
         try:
-            return Node(at, scalar.end(), parse_strict(scalar[0]))
+            return JsonNode(at, scalar.end(), parse_strict(scalar[0]))
         except ValueError:
             raise self.wrong(at, t("expected a value")) from None
 
@@ -118,7 +118,7 @@ class _JsoncReader:
             raise self.wrong(at, t("a string contains an invalid character"))
         return string
 
-    def _entries(self, start: int, depth: int, close: str) -> Node:
+    def _entries(self, start: int, depth: int, close: str) -> JsonNode:
         members: list[JsonMember] = []
         at = self.space(start + 1)
         while self.text[at : at + 1] != close:
@@ -133,10 +133,10 @@ class _JsoncReader:
                 entry.comma = at
                 at = self.space(at + 1)
         if close == "}":
-            return Node(
+            return JsonNode(
                 start, at + 1, {one.key: one.node.value for one in members}, members=members
             )
-        return Node(start, at + 1, [one.node.value for one in members], items=members)
+        return JsonNode(start, at + 1, [one.node.value for one in members], items=members)
 
     def _entry(self, at: int, depth: int, keyed: bool) -> JsonMember:
         if not keyed:
@@ -200,7 +200,7 @@ def remove_value(text: str, path: tuple[str, ...]) -> str:
     return text
 
 
-def _append(text: str, parent: Node, key: str | None, value: Any) -> str:
+def _append(text: str, parent: JsonNode, key: str | None, value: Any) -> str:
     close = parent.end - 1
     outer = _indent_of(text, parent.start)
     last = parent.inner[-1] if parent.inner else None

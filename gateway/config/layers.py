@@ -145,7 +145,7 @@ class CommandLineLayer(Layer):
                 self.values[section, key] = Value(coerced, place)
 
 
-class Environment(Layer):
+class EnvironmentLayer(Layer):
     """Every `KORE_…` variable that is meant for us. An empty one counts as not set."""
 
     def __init__(self, cwd: Path, references: References) -> None:
@@ -200,7 +200,7 @@ class Environment(Layer):
             self.complaints.append(message)
 
 
-class File(Layer):
+class FileLayer(Layer):
     """The object of a configuration file, the user's own or a project's."""
 
     def __init__(
@@ -228,7 +228,7 @@ class File(Layer):
             self.values[key] = Value(value, place)
 
 
-class Borrowed(Layer):
+class ForeignLayer(Layer):
     """What a file of another program says, in our words: below all of our own files."""
 
     def __init__(
@@ -244,7 +244,7 @@ class Borrowed(Layer):
         return super()._open(key)
 
 
-class Defaults(Layer):
+class DefaultsLayer(Layer):
     """The schema's own defaults, as far as they depend on Kore's folder or the environment.
 
     Who gives Kore a bot's token by its own variable, and nothing else, wants the bot to run.

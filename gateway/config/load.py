@@ -12,7 +12,14 @@ from agent.i18n import t
 from gateway.config.error_messages import explain_errors
 from gateway.config.folder_trust import PROJECT, read_trusted
 from gateway.config.json_document import read_object
-from gateway.config.layers import Borrowed, CommandLineLayer, Defaults, Environment, File, Layer
+from gateway.config.layers import (
+    CommandLineLayer,
+    DefaultsLayer,
+    EnvironmentLayer,
+    FileLayer,
+    ForeignLayer,
+    Layer,
+)
 from gateway.config.origin import Key, Kind, ValueOrigin
 from gateway.config.references import References, expand_home, read_secrets
 from gateway.config.schema import Settings
@@ -57,10 +64,10 @@ def load_settings(
     borrowed, notes = _load_borrowed(home, cwd, environ, secrets)
     layers = [
         CommandLineLayer(overrides, cwd, references),
-        Environment(cwd, references),
-        *[File(content, place, references) for place, content in reversed(contents.items())],
-        *[Borrowed(values, place, references) for place, values in borrowed.items()],
-        Defaults(references),
+        EnvironmentLayer(cwd, references),
+        *[FileLayer(content, place, references) for place, content in reversed(contents.items())],
+        *[ForeignLayer(values, place, references) for place, values in borrowed.items()],
+        DefaultsLayer(references),
     ]
     files = [Path(place.name) for place in (*contents, *borrowed)]
     settings = _build(layers, references, files)
@@ -108,7 +115,7 @@ def _load_borrowed(
             if theirs is None:
                 continue
             references = References(environ, secrets, home)
-            alone = [Borrowed(theirs.values, place, references), Defaults(references)]
+            alone = [ForeignLayer(theirs.values, place, references), DefaultsLayer(references)]
             _build(alone, references, ())
         except (ValueError, ConfigError) as exc:
             reason = str(exc).splitlines()[0]

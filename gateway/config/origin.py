@@ -37,7 +37,7 @@ class Value:
 
 
 @frozen
-class Missing:
+class MissingVariable:
     """A `${name}` whose variable is not set."""
 
     loc: Loc

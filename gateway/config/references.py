@@ -9,7 +9,7 @@ from typing import Any
 from agent.errors import ConfigError
 from agent.i18n import t
 from gateway.config.json_document import kind_of, private, read_object
-from gateway.config.origin import Key, Loc, Missing, ValueOrigin, dotted, printable
+from gateway.config.origin import Key, Loc, MissingVariable, ValueOrigin, dotted, printable
 
 PATHS: tuple[Key, ...] = (
     ("agent", "workspace"),
@@ -42,7 +42,7 @@ class References:
     secrets: Mapping[str, str]
     home: Path
     is_partial: bool = False
-    missing: list[Missing] = field(default_factory=list)
+    missing: list[MissingVariable] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
     hidden: list[str] = field(init=False, repr=False)
     sources: dict[Loc, str] = field(default_factory=dict)
@@ -100,7 +100,7 @@ class References:
                 path = self.home / "secrets.json"
                 self.sources[loc] = t("{key} in {place}", key=name, place=path)
             if not value:
-                self.missing.append(lack := Missing(loc, name, place))
+                self.missing.append(lack := MissingVariable(loc, name, place))
                 if loc[0] not in _DEFERRED and not self.is_partial:
                     self.complaints.append(str(lack))
             elif any(key in _CREDENTIALS for key in loc) and (

@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import Field, PrivateAttr
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from gateway.config.origin import Loc, Missing
+from gateway.config.origin import Loc, MissingVariable
 from gateway.config.sections import (
     AccessSection,
     AgentFlags,
@@ -68,7 +68,7 @@ class Settings(BaseSettings):
     logging: LoggingSection = LoggingSection()
     mcp_servers: dict[str, McpServer] = Field(default_factory=dict)
 
-    _missing: tuple[Missing, ...] = PrivateAttr(default=())
+    _missing: tuple[MissingVariable, ...] = PrivateAttr(default=())
     _files: tuple[Path, ...] = PrivateAttr(default=())
     _hidden: tuple[str, ...] = PrivateAttr(default=())
     _notes: tuple[str, ...] = PrivateAttr(default=())
@@ -77,7 +77,7 @@ class Settings(BaseSettings):
     def __init__(
         self,
         *layers: PydanticBaseSettingsSource,
-        missing: Sequence[Missing] = (),
+        missing: Sequence[MissingVariable] = (),
         files: Sequence[Path] = (),
     ) -> None:
         super().__init__(layers=layers)
@@ -97,7 +97,7 @@ class Settings(BaseSettings):
         return tuple(init_settings()["layers"])
 
     @property
-    def missing(self) -> tuple[Missing, ...]:
+    def missing(self) -> tuple[MissingVariable, ...]:
         return self._missing
 
     @property

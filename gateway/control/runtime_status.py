@@ -13,7 +13,7 @@ from agent.i18n import mark_for_translation, plural, t
 from agent.providers.pool import ModelPool
 from agent.providers.registry import OFFLINE, resolve_model
 from agent.records import frozen
-from gateway.channels.base import Channel, ChannelStatus, Reports
+from gateway.channels.base import Channel, ChannelStatus, SupportsStatus
 from gateway.channels.supervisor import ChannelSupervisor
 
 OFFLINE_HINT = mark_for_translation(
@@ -63,7 +63,7 @@ class RuntimeStatus:
         }
 
     def _status(self, channel: Channel) -> ChannelStatus | None:
-        own = channel.status if isinstance(channel, Reports) else None
+        own = channel.status if isinstance(channel, SupportsStatus) else None
         failure = self.supervisor.failures.get((channel.name, channel.account))
         if failure is None:
             return own

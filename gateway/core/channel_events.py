@@ -7,7 +7,7 @@ from gateway.core.messages import InboundMessage, Route
 
 
 @frozen
-class Standing:
+class MembershipChange:
     """A bot was let into a chat or put out of it: `by` whom, in words, and whether it was in
     there before. `title` names the chat or, where it is `private`, the person."""
 
@@ -49,5 +49,5 @@ class Batch:
     undecoded: Sequence[Undecoded] = ()
     next_offset: int | None = None
     moves: Sequence[tuple[str, str]] = ()
-    standings: Sequence[Standing] = ()
+    standings: Sequence[MembershipChange] = ()
     waits: bool = True

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from agent.security.files import file_io
 from agent.text.media_types import sniff_image_type
-from gateway.channels.base import Channel, Refused, SupportsMedia
+from gateway.channels.base import Channel, MessageRefused, SupportsMedia
 from gateway.core.messages import FileKind, OutboundFile, OutboundMessage
 from gateway.store.port import Transaction
 from gateway.store.repositories import outbox
@@ -51,7 +51,7 @@ async def send_message(channel: Channel, message: OutboundMessage) -> str:
     if not message.content.files:
         return await channel.send(message)
     if not isinstance(channel, SupportsMedia):
-        raise Refused(f"{channel.name} carries no files")
+        raise MessageRefused(f"{channel.name} carries no files")
     return await channel.send_files(message)
 
 

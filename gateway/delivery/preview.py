@@ -16,7 +16,7 @@ from agent.events import Event
 from agent.records import frozen
 from gateway.channels.base import (
     Ambiguous,
-    Growing,
+    PreviewContent,
     SendError,
     SupportsDrafts,
     SupportsStreaming,
@@ -214,7 +214,7 @@ class StreamingPreview:
         if not now[0] or now == self._shown:
             return True
         clean = self._timing.clean
-        pages = list(self._channel.pages(Growing(clean(now[0]), clean(now[1]))))
+        pages = list(self._channel.pages(PreviewContent(clean(now[0]), clean(now[1]))))
         # What was said has become shorter: the rest is empty until it grows again.
         pages += [_LEFT_OVER] * (len(self._ids) - len(pages))
         for number, page in enumerate(pages):

@@ -7,10 +7,10 @@ from agent.records import frozen
 from agent.security.redaction import Redactor
 from gateway.channels.base import (
     Channel,
-    DecodesAgain,
     SupportsApprovals,
     SupportsReactions,
-    Traces,
+    SupportsReplay,
+    SupportsTrace,
 )
 from gateway.core.messages import OutboundPart, Route
 from gateway.core.records import Trace
@@ -40,12 +40,12 @@ class ReplyRenderer:
         """How much of what was done stands below answers there, where nobody chose; None where
         nothing can."""
         channel = self.channel(route)
-        return channel.trace if isinstance(channel, Traces) else None
+        return channel.trace if isinstance(channel, SupportsTrace) else None
 
-    def decoder(self, channel: str, account: str) -> DecodesAgain | None:
+    def decoder(self, channel: str, account: str) -> SupportsReplay | None:
         """The channel, if it can decode stored updates."""
         running = self.channels.get((channel, account))
-        return running if isinstance(running, DecodesAgain) else None
+        return running if isinstance(running, SupportsReplay) else None
 
     def clean(self, text: str) -> str:
         """The text without secrets."""

@@ -14,16 +14,16 @@ from gateway.channels.base import (
     BadFormat,
     Channel,
     ChannelRateLimited,
-    Gone,
-    Moved,
-    Notices,
-    NoTopic,
-    Probes,
-    Refused,
+    ChatMoved,
+    ChatUnreachable,
+    MessageNotFound,
+    MessageRefused,
     SendError,
     SupportsAdmission,
+    SupportsProbe,
+    SupportsReachability,
     SupportsReactions,
-    Unreachable,
+    TopicNotFound,
 )
 from gateway.core.messages import OutboundPart
 from gateway.delivery.best_effort import BestEffortTasks
@@ -108,7 +108,7 @@ class OutboxSender:
         async with asyncio.TaskGroup() as group:
             self._group = group
             for channel in self._renderer.channels.values():
-                if isinstance(channel, Notices):
+                if isinstance(channel, SupportsReachability):
                     channel.when_reachable(partial(self._retry_channel, channel))
             try:
                 for lane in await self._database.transact(outbox.lanes_with_mail):
@@ -270,7 +270,7 @@ class OutboxSender:
 
     async def _take(self, channel: Channel, due: PendingPart) -> None:
         """Mark it as in flight, when the platform has room."""
-        if due.ambiguous and isinstance(channel, Probes):
+        if due.ambiguous and isinstance(channel, SupportsProbe):
             # Unclear tries are few: none is spent while the platform is plainly down.
             await channel.probe()
         if isinstance(channel, SupportsAdmission):
@@ -297,17 +297,17 @@ class OutboxSender:
                 await run(outbox.reschedule, due.seq, now + wait_s, ambiguous=False)
             case BadFormat() if due.message.content.entities:
                 await run(outbox.make_plain, due.seq)
-            case Moved(first=first, now=now_id):
+            case ChatMoved(first=first, now=now_id):
                 await run(chats.add_alias, due.message.route.channel, [(first, now_id)])
                 wait_s = backoff_s(due, ambiguous=False) if due.attempts else 0.0
                 await run(outbox.reschedule, due.seq, now + wait_s, ambiguous=False)
-            case NoTopic() if due.message.route.thread_id:
+            case TopicNotFound() if due.message.route.thread_id:
                 await run(outbox.leave_topic, due.seq)
-            case Gone() if due.message.provider_msg is not None:
+            case MessageNotFound() if due.message.provider_msg is not None:
                 await run(outbox.make_new, due.seq)
-            case Unreachable():
+            case ChatUnreachable():
                 await self._give_up(due, str(error), whole_lane=True)
-            case Refused() | BadFormat() | Gone() | NoTopic():
+            case MessageRefused() | BadFormat() | MessageNotFound() | TopicNotFound():
                 await self._give_up(due, str(error))
             case _ if is_given_up(due):
                 await self._give_up(due, f"gave up after a day: {error}")

@@ -17,7 +17,7 @@ _RUN_S = 60
 
 
 @frozen
-class Ran:
+class SystemctlResult:
     code: int
     out: str
     err: str
@@ -80,15 +80,15 @@ def require_systemd() -> None:
         raise _without(t("systemd user services are not available"), ran.err)
 
 
-def systemctl(*words: str) -> Ran:
+def systemctl(*words: str) -> SystemctlResult:
     return run("systemctl", "--user", "--no-pager", *words)
 
 
-def run(*words: str) -> Ran:
+def run(*words: str) -> SystemctlResult:
     """A short program and what it said. Raises `KoreError` when it does not end."""
     program = find_trusted_program(words[0])
     if program is None:
-        return Ran(127, "", f"{words[0]}: not found")
+        return SystemctlResult(127, "", f"{words[0]}: not found")
     try:
         result = subprocess.run(
             (program, *words[1:]),
@@ -100,10 +100,10 @@ def run(*words: str) -> Ran:
             check=False,
         )
     except FileNotFoundError:
-        return Ran(127, "", f"{words[0]}: not found")
+        return SystemctlResult(127, "", f"{words[0]}: not found")
     except subprocess.TimeoutExpired:
         raise KoreError(t("{name} timed out after {n} s", name=words[0], n=_RUN_S)) from None
-    return Ran(result.returncode, result.stdout, result.stderr)
+    return SystemctlResult(result.returncode, result.stdout, result.stderr)
 
 
 def lingers() -> bool:

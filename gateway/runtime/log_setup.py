@@ -14,7 +14,7 @@ from gateway.config import Settings
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
-class JsonLines(logging.Formatter):
+class JsonFormatter(logging.Formatter):
     """One JSON object a line: ts (Unix seconds), level, logger, text, and what `extra` gave."""
 
     def __init__(self, redactor: Redactor) -> None:
@@ -34,7 +34,7 @@ class JsonLines(logging.Formatter):
         return self._redactor.clean(json.dumps(line, ensure_ascii=True, default=str))
 
 
-class Readable(logging.Formatter):
+class TextFormatter(logging.Formatter):
     """What somebody who watches the terminal reads."""
 
     def __init__(self, redactor: Redactor) -> None:
@@ -57,11 +57,11 @@ def open_logs(
     file = settings.logging.file or default_file
     if file is not None:
         rotating = _rotating(file, settings)
-        rotating.setFormatter(JsonLines(redactor))
+        rotating.setFormatter(JsonFormatter(redactor))
         handlers.append(rotating)
     if terminal:
         stream = logging.StreamHandler(sys.stderr)
-        stream.setFormatter(Readable(redactor))
+        stream.setFormatter(TextFormatter(redactor))
         handlers.append(stream)
     # A line that cannot be written (a full disk) is left out, and no traceback takes its place.
     logging.raiseExceptions = False

@@ -14,7 +14,15 @@ from agent.records import frozen
 from gateway.core.timezones import is_zone, zone_of
 from gateway.scheduler.job_text import day_in_words
 from gateway.scheduler.recurrence import Recurrence
-from gateway.scheduler.time_phrase import DAY, HOUR, ZH_DAY, Phrase, number_of, read_phrase, weekday
+from gateway.scheduler.time_phrase import (
+    DAY,
+    HOUR,
+    ZH_DAY,
+    TimePhrase,
+    number_of,
+    read_phrase,
+    weekday,
+)
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _NAMES = {
@@ -309,7 +317,7 @@ def _phrase(text: str, zone: str, now: float) -> _Match | None:
     return _Match(Recurrence("at", str(at), zone), end, "; ".join(filter(None, notes)))
 
 
-def _note_of_slash(phrase: Phrase, day: date, today: date) -> str:
+def _note_of_slash(phrase: TimePhrase, day: date, today: date) -> str:
     """How a date was read, and how the other one is written."""
     other = date(day.year, day.day, day.month)
     if phrase.year is None:
@@ -324,7 +332,7 @@ def _note_of_slash(phrase: Phrase, day: date, today: date) -> str:
     )
 
 
-def _day(phrase: Phrase, today: date) -> date:
+def _day(phrase: TimePhrase, today: date) -> date:
     if phrase.month is not None:
         return _date(phrase.year or today.year, phrase.month, phrase.day or 1)
     if phrase.day is not None:
@@ -341,7 +349,7 @@ def _day(phrase: Phrase, today: date) -> date:
     return monday + timedelta(weeks=phrase.weeks, days=phrase.weekday)
 
 
-def _at(day: date, phrase: Phrase, zone: str) -> int:
+def _at(day: date, phrase: TimePhrase, zone: str) -> int:
     """Added to the time of day, not to the instant: tomorrow at nine is at nine."""
     hour, minute = phrase.clock
     day += timedelta(days=hour // 24)

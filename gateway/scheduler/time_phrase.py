@@ -122,7 +122,7 @@ _BARE = re.compile(
 
 
 @dataclass(slots=True)
-class Phrase:
+class TimePhrase:
     """`time` is (hour, minute), hour 24 the midnight that ends the day; `repeats` the end of a
     cron line. Without these a day: `days` from today, the next `weekday` (Monday is 0), that of
     the week in `weeks`, or a date. A time that is over comes `wraps_days` later. `slashed` is a
@@ -147,9 +147,9 @@ class Phrase:
         return self.time or (_PARTS[self.part or "morning"], 0)
 
 
-def read_phrase(text: str, start: int, *, times_only: bool = False) -> Phrase | None:
+def read_phrase(text: str, start: int, *, times_only: bool = False) -> TimePhrase | None:
     """What stands at `start`; None for no phrase, or one that tells no time."""
-    phrase, kinds = Phrase(end=start), set[str]()
+    phrase, kinds = TimePhrase(end=start), set[str]()
     literal = False
     while True:
         link = _LINK.match(text, phrase.end)
@@ -196,7 +196,7 @@ def _is_slight(match: re.Match[str]) -> bool:
     return number is not None and not parts["y6"] and len(match[0]) < len("1/12")
 
 
-def _take(phrase: Phrase, kind: str, match: re.Match[str]) -> bool:
+def _take(phrase: TimePhrase, kind: str, match: re.Match[str]) -> bool:
     """Put an element into the phrase; whether it was an hour that may be of both halves."""
     parts = {name: value for name, value in match.groupdict().items() if value is not None}
     if kind == "repeat":
@@ -210,7 +210,7 @@ def _take(phrase: Phrase, kind: str, match: re.Match[str]) -> bool:
     return False
 
 
-def _take_repeat(phrase: Phrase, parts: dict[str, str]) -> None:
+def _take_repeat(phrase: TimePhrase, parts: dict[str, str]) -> None:
     names = parts.get("days") or parts.get("plural") or parts.get("weekly")
     if names:
         weekdays = [weekday(name) for name in re.split(_AND, names, flags=re.IGNORECASE)]
@@ -233,7 +233,7 @@ def _take_repeat(phrase: Phrase, parts: dict[str, str]) -> None:
         phrase.part = _ZH_PARTS[part]
 
 
-def _take_day(phrase: Phrase, parts: dict[str, str]) -> None:
+def _take_day(phrase: TimePhrase, parts: dict[str, str]) -> None:
     if near := parts.get("near"):
         phrase.days = 1 if near.lower() in ("tomorrow", "tmrw") else 0
         phrase.part = "night" if near.lower() == "tonight" else phrase.part
@@ -259,7 +259,7 @@ def _take_day(phrase: Phrase, parts: dict[str, str]) -> None:
         _take_date(phrase, parts)
 
 
-def _take_date(phrase: Phrase, parts: dict[str, str]) -> None:
+def _take_date(phrase: TimePhrase, parts: dict[str, str]) -> None:
     if "slash1" in parts:
         _take_slashed(phrase, parts["slash1"], parts["slash2"])
         phrase.year = int(parts["y6"]) if "y6" in parts else None
@@ -290,7 +290,7 @@ def _take_date(phrase: Phrase, parts: dict[str, str]) -> None:
     phrase.year = int(year) if year else None
 
 
-def _take_slashed(phrase: Phrase, one: str, other: str) -> None:
+def _take_slashed(phrase: TimePhrase, one: str, other: str) -> None:
     """The only reading that there is; of two, the usual one here."""
     first, second = int(one), int(other)
     is_month_first = first <= 12 and (second > 12 or month_comes_first())
@@ -299,7 +299,7 @@ def _take_slashed(phrase: Phrase, one: str, other: str) -> None:
         phrase.slashed = f"{one}/{other}"
 
 
-def _take_time(phrase: Phrase, parts: dict[str, str]) -> bool:
+def _take_time(phrase: TimePhrase, parts: dict[str, str]) -> bool:
     if point := parts.get("point"):
         phrase.time = (24, 0) if point.lower() == "midnight" else (12, 0)
         return False
@@ -345,7 +345,7 @@ def _minutes_before(hour: int, minutes: int) -> tuple[int, int]:
     return total_minutes // 60, total_minutes % 60
 
 
-def _complete(phrase: Phrase, kinds: set[str], literal: bool) -> Phrase | None:
+def _complete(phrase: TimePhrase, kinds: set[str], literal: bool) -> TimePhrase | None:
     """The phrase with its part of the day in its time; None when that makes no time."""
     has_day = bool(kinds & {"day", "repeat"})
     if phrase.time is None:

@@ -161,7 +161,7 @@ def _turn(payer: Payer, most: int) -> UsageLimit:
     )
 
 
-def errand_cap(usd: float) -> UsageLimit:
+def subagent_cap(usd: float) -> UsageLimit:
     """What one sub-agent may cost."""
     what, ends = t("for one sub-agent"), t("with the next sub-agent")
     return UsageLimit("max_cost_usd", _nano(usd), what, ends, lambda totals: totals.turn)

@@ -23,13 +23,13 @@ from gateway.store.repositories.claims import TurnClaim
 from gateway.store.repositories.outbox import OutgoingReply
 from gateway.store.repositories.subagent_tasks import SubagentTask
 from gateway.store.repositories.usage import Payer, Totals
-from gateway.turns.usage_limits import BillingDay, UsageLimit, caps, errand_cap, unpriced
+from gateway.turns.usage_limits import BillingDay, UsageLimit, caps, subagent_cap, unpriced
 
 log = logging.getLogger(__name__)
 
 
 @frozen
-class _Promise:
+class _Reservation:
     """The least that a call under way will cost, in nano-dollars, and who pays for it."""
 
     payer: Payer
@@ -52,7 +52,7 @@ class StoreUsageMeter:
     limits: LimitsSection = field(default_factory=LimitsSection)
     clock: Callable[[], float] = time.time
     subagent_max_cost_usd: float | None = None
-    _reservations: dict[int, _Promise] = field(default_factory=dict)
+    _reservations: dict[int, _Reservation] = field(default_factory=dict)
     _unpriced: set[str] = field(default_factory=set)
 
     @asynccontextmanager
@@ -79,7 +79,7 @@ class StoreUsageMeter:
                 store.record_heard, payer, claim.messages, self.clock()
             )
         before = await self.database.transact(spent, claim.turn) if has_record else UsageTotals()
-        kind = TurnMeter if errand is None else ErrandMeter
+        kind = TurnMeter if errand is None else SubagentMeter
         try:
             yield kind(self, payer, route, own, before)
         finally:
@@ -99,7 +99,7 @@ class StoreUsageMeter:
                 if lane is not None:
                     self.sender.wake(lane)
                 raise LimitReached(cap.refusal(used, estimate))
-        self._reservations[payer.by] = _Promise(payer, estimate.nano or 0)
+        self._reservations[payer.by] = _Reservation(payer, estimate.nano or 0)
 
     async def after(
         self, payer: Payer, caps: Sequence[UsageLimit], charge: Charge, route: Route | None
@@ -217,13 +217,13 @@ class TurnMeter:
         return list(caps(self._usage.limits, self._payer, day, self._max_cost_usd))
 
 
-class ErrandMeter(TurnMeter):
+class SubagentMeter(TurnMeter):
     """For a sub-agent's turn: `spent` is its own, and it has a limit of its own."""
 
     async def before(self, estimate: Charge) -> tuple[str, ...]:
         usd = self._usage.subagent_max_cost_usd
         if usd is not None:
-            cap = errand_cap(usd)
+            cap = subagent_cap(usd)
             if cap.forbids(self.spent.nano, estimate):
                 raise LimitReached(cap.refusal(self.spent.nano, estimate))
         return await super().before(estimate)

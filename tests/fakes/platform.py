@@ -10,7 +10,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from gateway.channels.base import Accept, Gone, Growing, SendError, Streaming
+from gateway.channels.base import Accept, MessageNotFound, PreviewContent, SendError, Streaming
 from gateway.core.messages import Entity, OutboundMessage, OutboundPart, Route
 
 LIMIT = 1000
@@ -112,7 +112,7 @@ class Platform:
                 other.text, other.bold = shown.text, shown.bold
                 other.versions.append(shown.text)
                 return provider_msg
-        raise Gone("message to edit not found")
+        raise MessageNotFound("message to edit not found")
 
     def _tell(self) -> None:
         """Everybody who waits looks again."""
@@ -133,7 +133,7 @@ class StreamingPlatform(Platform):
     def streaming(self, route: Route) -> Streaming:
         return self.way
 
-    def pages(self, growing: Growing) -> Sequence[OutboundPart]:
+    def pages(self, growing: PreviewContent) -> Sequence[OutboundPart]:
         *full, last = self.render(growing.text)
         return [*full, _part("\n".join(filter(None, (last.text, growing.line))))]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from agent.errors import KoreError
 from agent.i18n import t
-from gateway.channels.base import Accept, ChannelStatus, Growing, Streaming
+from gateway.channels.base import Accept, ChannelStatus, PreviewContent, Streaming
 from gateway.channels.chat_settings import ChatSettingsIndex
 from gateway.channels.rate_limiter import RateLimiter
 from gateway.channels.state import ChannelState, InMemoryChannelState
@@ -38,8 +38,7 @@ _PAGES = 8
 
 
 class TelegramChannel:
-    """One bot: a `Channel` that also `Streams`, `Sketches`, `Types`, `Asks`, `Probes`, `Reports`,
-    `DecodesAgain`, is `Paced`.
+    """One bot: a `Channel` with every optional capability of `gateway.channels.base`.
 
     Close it with `aclose`.
     `cursor` is the next offset as it was stored with the last accepted batch. `gate` is this
@@ -160,7 +159,7 @@ class TelegramChannel:
     def trace(self) -> Trace:
         return self._settings.trace
 
-    def pages(self, growing: Growing) -> Sequence[OutboundPart]:
+    def pages(self, growing: PreviewContent) -> Sequence[OutboundPart]:
         """As many as stay messages when the whole answer becomes a file."""
         most = self._settings.long_answer_messages
         return render_pages(growing.text, growing.line, text_messages(most) or _PAGES)

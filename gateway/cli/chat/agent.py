@@ -271,7 +271,7 @@ async def _talk(
     args: argparse.Namespace, options: dict[str, Any], settings: "Settings", home: DataDir
 ) -> int:
     from gateway.cli.console.chat.conversation import converse
-    from gateway.cli.console.chat.repl import Start
+    from gateway.cli.console.chat.repl import ReplOptions
 
     session = args.session or args.resume
     is_new = not (session or args.latest)
@@ -287,7 +287,7 @@ async def _talk(
 
     place = place_of(options, settings, project, home.root)
     choose, command = args.resume == "", program_name()
-    start = Start(session or None, is_new, choose, options, project, place, command, by_hand)
+    start = ReplOptions(session or None, is_new, choose, options, project, place, command, by_hand)
 
     def connect(lost: "ConnectionLost | None") -> "AbstractAsyncContextManager[Service]":
         return (

@@ -51,7 +51,7 @@ class OneShotRequest:
 
 
 class OneShotTurn:
-    """`exit_code = await OneTurn(line, order, out, err).run(interrupted)`.
+    """`exit_code = await OneShotTurn(line, request, out, err).run(interrupted)`.
 
     `ask` puts an approval to a person; without it approvals are denied.
     """

@@ -22,7 +22,7 @@ Say = Callable[[str], None]
 
 
 @frozen
-class Candidate:
+class BotAccount:
     """The bot that the person is to write to."""
 
     bot: BotIdentity
@@ -33,7 +33,7 @@ class Candidate:
         return f"telegram:{self.account}"
 
 
-async def invitation(settings: Settings, home: DataDir, candidate: Candidate) -> str | None:
+async def invitation(settings: Settings, home: DataDir, candidate: BotAccount) -> str | None:
     """The link alone, for somebody who opens it later; None when there is an owner."""
     from gateway.cli.service_link import open_service
 
@@ -43,7 +43,7 @@ async def invitation(settings: Settings, home: DataDir, candidate: Candidate) ->
         return _link(candidate.bot, await service.invite_owner("telegram", candidate.account))
 
 
-async def await_owner(settings: Settings, home: DataDir, candidate: Candidate, say: Say) -> str:
+async def await_owner(settings: Settings, home: DataDir, candidate: BotAccount, say: Say) -> str:
     """Show the link and wait until somebody has opened it; a sentence about who owns the place.
 
     Without a running Kore this process is it for so long: what is written meanwhile is answered.
@@ -57,7 +57,7 @@ async def await_owner(settings: Settings, home: DataDir, candidate: Candidate, s
         return await _wait(app.service, candidate, say)
 
 
-async def _wait_for_running(home: DataDir, candidate: Candidate, say: Say) -> str:
+async def _wait_for_running(home: DataDir, candidate: BotAccount, say: Say) -> str:
     """The same through the Kore that is running, as soon as it knows the bot."""
     has_notified = False
     while True:
@@ -78,7 +78,7 @@ async def _wait_for_running(home: DataDir, candidate: Candidate, say: Say) -> st
         await asyncio.sleep(_LOOK_S)
 
 
-async def _wait(service: Service, candidate: Candidate, say: Say) -> str:
+async def _wait(service: Service, candidate: BotAccount, say: Say) -> str:
     people = await service.list_people()
     if people["owner"] is not None:
         return _describe_owner(people)
@@ -102,7 +102,7 @@ async def _wait(service: Service, candidate: Candidate, say: Say) -> str:
 
 
 async def _look_at_the_bot(
-    service: Service, candidate: Candidate, reported: set[str], say: Say
+    service: Service, candidate: BotAccount, reported: set[str], say: Say
 ) -> None:
     """Say what hinders it, once. Raises `KoreError` when it will receive nothing any more."""
     state = (await service.status())["channels"].get(candidate.way, {})

@@ -25,7 +25,7 @@ Further = Literal["again", "key", "model", "address", "keep"]
 
 
 @frozen
-class Choice:
+class ProviderChoice:
     """A line of the list: a vendor, or None for the stand-in. `asks_address` for a server that was
     not found, with the `usual` one as the default."""
 
@@ -37,14 +37,16 @@ class Choice:
 
 
 @frozen
-class Chosen:
+class ProviderSetup:
     """An entry for model_list, and the secrets that it refers to."""
 
     entry: Mapping[str, Any] | None
     secrets: Mapping[str, str]
 
 
-def ask_provider(talk: Dialogue, environ: Mapping[str, str], current: str | None) -> Chosen | None:
+def ask_provider(
+    talk: Dialogue, environ: Mapping[str, str], current: str | None
+) -> ProviderSetup | None:
     """What shall answer; None to keep `current`, the model that is configured."""
     talk.say(t("Looking for model servers on this machine …"))
     choices = list_choices(asyncio.run(discover_local_servers()), environ)
@@ -55,10 +57,12 @@ def ask_provider(talk: Dialogue, environ: Mapping[str, str], current: str | None
     return _details(talk, choices[number - len(keep_option)], environ)
 
 
-def list_choices(servers: Sequence[LocalServer], environ: Mapping[str, str]) -> list[Choice]:
+def list_choices(
+    servers: Sequence[LocalServer], environ: Mapping[str, str]
+) -> list[ProviderChoice]:
     """What was found first, then keys at hand, then all the others."""
     choices = [
-        Choice(
+        ProviderChoice(
             t("{name} on this machine ({models})", name=one.vendor, models=_name_some(one.models)),
             VENDORS[one.vendor],
             one.models,
@@ -68,28 +72,28 @@ def list_choices(servers: Sequence[LocalServer], environ: Mapping[str, str]) -> 
     vendors = [vendor for vendor in VENDORS.values() if vendor.default_model]
     ready = {vendor.name: _exported_variable(vendor, environ) for vendor in vendors}
     choices += [
-        Choice(t("{name} (key in {variable})", name=v.name, variable=ready[v.name]), v)
+        ProviderChoice(t("{name} (key in {variable})", name=v.name, variable=ready[v.name]), v)
         for v in vendors
         if ready[v.name]
     ]
-    choices += [Choice(v.name, v) for v in vendors if not ready[v.name]]
+    choices += [ProviderChoice(v.name, v) for v in vendors if not ready[v.name]]
     if all(one.vendor != _OLLAMA for one in servers):
         label = t("{name}: local models (not running now)", name=_OLLAMA)
         usual = VENDORS[_OLLAMA].api_base
-        choices.append(Choice(label, VENDORS[_OLLAMA], asks_address=True, usual=usual))
+        choices.append(ProviderChoice(label, VENDORS[_OLLAMA], asks_address=True, usual=usual))
     other = t("another OpenAI-compatible server")
-    choices.append(Choice(other, VENDORS[_OTHER], asks_address=True))
+    choices.append(ProviderChoice(other, VENDORS[_OTHER], asks_address=True))
     choices.append(
-        Choice(t("none for now (an offline stand-in that repeats what you write)"), None)
+        ProviderChoice(t("none for now (an offline stand-in that repeats what you write)"), None)
     )
     return choices
 
 
-def _details(talk: Dialogue, choice: Choice, environ: Mapping[str, str]) -> Chosen:
+def _details(talk: Dialogue, choice: ProviderChoice, environ: Mapping[str, str]) -> ProviderSetup:
     """Model, address and key, until a real answer came or the person keeps it all the same."""
     vendor = choice.vendor
     if vendor is None:
-        return Chosen(None, {})
+        return ProviderSetup(None, {})
     address = _ask_address(talk, vendor, choice) if choice.asks_address else None
     variable = _exported_variable(vendor, environ) if not choice.asks_address else None
     if address is None:
@@ -120,7 +124,7 @@ def _details(talk: Dialogue, choice: Choice, environ: Mapping[str, str]) -> Chos
     return _make_choice(config, vendor, variable, key)
 
 
-def _ask_further(talk: Dialogue, failure: KoreError, choice: Choice) -> Further:
+def _ask_further(talk: Dialogue, failure: KoreError, choice: ProviderChoice) -> Further:
     """What is done about a model that does not answer; what is likely to help stands first."""
     ways: dict[Further, str] = {"again": t("try again")}
     if choice.vendor is not None and choice.vendor.key_variables:
@@ -150,14 +154,16 @@ def _explain(talk: Dialogue, failure: KoreError, environ: Mapping[str, str]) -> 
         talk.say(t("  {name} is set, but model requests do not use a proxy.", name=proxy))
 
 
-def _make_choice(config: ModelConfig, vendor: Vendor, variable: str | None, key: str) -> Chosen:
+def _make_choice(
+    config: ModelConfig, vendor: Vendor, variable: str | None, key: str
+) -> ProviderSetup:
     entry: dict[str, Any] = {"model_name": NAME, "model": config.model}
     if config.api_base:
         entry["api_base"] = config.api_base
     if not key:
-        return Chosen(entry, {})
+        return ProviderSetup(entry, {})
     name = variable or _free(vendor, key, own=bool(config.api_base))
-    return Chosen(entry | {"api_key": f"${{{name}}}"}, {} if variable else {name: key})
+    return ProviderSetup(entry | {"api_key": f"${{{name}}}"}, {} if variable else {name: key})
 
 
 def _free(vendor: Vendor, key: str, *, own: bool) -> str:
@@ -169,7 +175,7 @@ def _free(vendor: Vendor, key: str, *, own: bool) -> str:
     return name if os.environ.get(usual, key) != key else usual
 
 
-def _ask_address(talk: Dialogue, vendor: Vendor, choice: Choice) -> str:
+def _ask_address(talk: Dialogue, vendor: Vendor, choice: ProviderChoice) -> str:
     def judge(text: str) -> str | None:
         try:
             normalise_base(_with_scheme(text), vendor.version)
@@ -194,7 +200,9 @@ def _with_scheme(text: str) -> str:
     return f"http://{text}" if is_near else f"https://{text}"
 
 
-def _with_models(talk: Dialogue, choice: Choice, vendor: Vendor, address: str, key: str) -> Choice:
+def _with_models(
+    talk: Dialogue, choice: ProviderChoice, vendor: Vendor, address: str, key: str
+) -> ProviderChoice:
     """The choice with the models that the server names."""
     is_ollama = vendor.protocol == "ollama"
     models = asyncio.run(models_at(address, key, is_ollama=is_ollama))
@@ -205,7 +213,7 @@ def _with_models(talk: Dialogue, choice: Choice, vendor: Vendor, address: str, k
     return replace(choice, models=tuple(models))
 
 
-def _ask_model(talk: Dialogue, vendor: Vendor, choice: Choice) -> str:
+def _ask_model(talk: Dialogue, vendor: Vendor, choice: ProviderChoice) -> str:
     if choice.models:
         listed = choice.models[:_MODELS_SHOWN]
         other = [t("another one")] if choice.asks_address else []

@@ -107,14 +107,16 @@ def _complain(talk: Dialogue, exc: KoreError) -> None:
 
 
 @frozen
-class Change:
+class BotChange:
     """What has to be written: keys of config.json, and names of secrets.json."""
 
     config: Mapping[Key, Any]
     secrets: Mapping[str, str | None]
 
 
-def addition(token: Token, name: str | None, settings: Settings, raw: Mapping[str, Any]) -> Change:
+def addition(
+    token: Token, name: str | None, settings: Settings, raw: Mapping[str, Any]
+) -> BotChange:
     """What makes the bot one of Kore's; `raw` is the configuration file as it stands.
 
     Raises `ConfigError` for a further bot where there is no first one.
@@ -124,7 +126,7 @@ def addition(token: Token, name: str | None, settings: Settings, raw: Mapping[st
         config: dict[Key, Any] = {("telegram", "enabled"): True}
         if variable != OWN_VARIABLE:
             config["telegram", "token"] = f"${{{variable}}}"
-        return Change(config, _secrets_of(token, variable))
+        return BotChange(config, _secrets_of(token, variable))
     telegram = settings.telegram
     if not telegram.enabled or not telegram.token.get_secret_value():
         raise ConfigError(
@@ -133,10 +135,10 @@ def addition(token: Token, name: str | None, settings: Settings, raw: Mapping[st
     variable = token.variable or _free(f"{VARIABLE}_{name.upper()}", token, settings)
     entry = {"name": name, "token": f"${{{variable}}}"}
     accounts = [one for one in _accounts(raw) if isinstance(one, dict) and one.get("name") != name]
-    return Change({("telegram", "accounts"): [*accounts, entry]}, _secrets_of(token, variable))
+    return BotChange({("telegram", "accounts"): [*accounts, entry]}, _secrets_of(token, variable))
 
 
-def removal(name: str | None, raw: Mapping[str, Any]) -> Change:
+def removal(name: str | None, raw: Mapping[str, Any]) -> BotChange:
     """What takes a bot out again; its token goes with it."""
     section = raw.get("telegram")
     section = section if isinstance(section, dict) else {}
@@ -148,7 +150,7 @@ def removal(name: str | None, raw: Mapping[str, Any]) -> Change:
         remaining = [one for one in _accounts(raw) if one.get("name") != name]
         config = {("telegram", "accounts"): remaining}
     match = re.fullmatch(r"\$\{(\w+)\}", token) if isinstance(token, str) else None
-    return Change(config, {match[1]: None} if match else {})
+    return BotChange(config, {match[1]: None} if match else {})
 
 
 def _accounts(raw: Mapping[str, Any]) -> list[Any]:

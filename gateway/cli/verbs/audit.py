@@ -18,7 +18,7 @@ from agent.serialization import dumps
 from gateway.cli.context import data_dir_of, positive_count
 from gateway.cli.output import clean, print_json
 from gateway.ops.audit.trail import CURRENT, entries, parse_entry
-from gateway.ops.audit.verify import Report, verify
+from gateway.ops.audit.verify import AuditReport, verify
 
 _LOOK_S = 0.25
 _SPAN = re.compile(r"(\d{1,6})([smhdw])")
@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _verify(report: Report, head: str | None, *, as_json: bool) -> int:
+def _verify(report: AuditReport, head: str | None, *, as_json: bool) -> int:
     is_intact = not report.faults and report.known is not False
     if as_json:
         print_json({"ok": is_intact, **asdict(report)})
@@ -78,7 +78,7 @@ def _verify(report: Report, head: str | None, *, as_json: bool) -> int:
     return 0 if is_intact else 1
 
 
-def _lines(report: Report, head: str | None) -> Iterator[str]:
+def _lines(report: AuditReport, head: str | None) -> Iterator[str]:
     for fault in report.faults:
         place: object = fault.file
         if fault.line:

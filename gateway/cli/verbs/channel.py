@@ -17,8 +17,8 @@ from gateway.config.json_document import read_object
 
 if TYPE_CHECKING:
     from gateway.cli.onboarding.dialogue import Dialogue
-    from gateway.cli.onboarding.owner import Candidate
-    from gateway.cli.onboarding.telegram import Change, Token
+    from gateway.cli.onboarding.owner import BotAccount
+    from gateway.cli.onboarding.telegram import BotChange, Token
     from gateway.config import Settings
     from gateway.ops.credential_checks import BotIdentity
     from gateway.runtime.paths import DataDir
@@ -123,7 +123,7 @@ def _write(args: argparse.Namespace, token: "Token") -> None:
     _apply(change, path, home)
 
 
-def _apply(change: "Change", path: Path, home: "DataDir") -> None:
+def _apply(change: "BotChange", path: Path, home: "DataDir") -> None:
     """The secret first: a reference that leads nowhere would stop the gateway."""
     from gateway.config.editing import change_config, change_secrets
 
@@ -137,12 +137,12 @@ def _introduce(
     args: argparse.Namespace, token: "Token", bot: "BotIdentity", talk: "Dialogue"
 ) -> int:
     """Who owns it, and what to do next."""
-    from gateway.cli.onboarding.owner import Candidate, invitation, show_link
+    from gateway.cli.onboarding.owner import BotAccount, invitation, show_link
 
     home = data_dir_of(args)
     # Whatever else uses the port: this is no gateway that anybody has to find.
     settings = settings_of(args, {"http.port": 0})
-    candidate = Candidate(bot, args.name or token.account)
+    candidate = BotAccount(bot, args.name or token.account)
     if args.no_wait:
         link = asyncio.run(invitation(settings, home, candidate))
         if link:
@@ -166,7 +166,7 @@ def _wait_for_owner(
     args: argparse.Namespace,
     settings: "Settings",
     home: "DataDir",
-    candidate: "Candidate",
+    candidate: "BotAccount",
     talk: "Dialogue",
 ) -> str:
     from gateway.cli.onboarding.owner import await_owner

@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 @frozen
-class Case:
+class PolicyCase:
     """A role under the circumstances that the command line names."""
 
     role: "Role"
@@ -76,7 +76,7 @@ class Case:
         )
 
 
-def _case(args: argparse.Namespace) -> Case:
+def _case(args: argparse.Namespace) -> PolicyCase:
     from agent.security.policy.engine import PrincipalContext, RolePolicy
     from gateway.access.roles import RoleRegistry
     from gateway.cli.context import data_dir_of, settings_of
@@ -93,7 +93,7 @@ def _case(args: argparse.Namespace) -> Case:
         confined=_is_confined(settings, data_dir_of(args)),
         blocked_commands=policies.blocked_commands,
     )
-    return Case(role, RolePolicy(principal), Path(os.path.realpath(Path.cwd())))
+    return PolicyCase(role, RolePolicy(principal), Path(os.path.realpath(Path.cwd())))
 
 
 def _is_confined(settings: "Settings", home: "DataDir") -> bool:
@@ -105,7 +105,7 @@ def _is_confined(settings: "Settings", home: "DataDir") -> bool:
     return select_sandbox(sandbox_options(settings), home.root).sandbox.confines
 
 
-def _check(case: Case, args: argparse.Namespace) -> int:
+def _check(case: PolicyCase, args: argparse.Namespace) -> int:
     from gateway.cli.output import clean, print_json
 
     decision = case.policy.decide(case.request(args.words))
@@ -116,7 +116,7 @@ def _check(case: Case, args: argparse.Namespace) -> int:
     return 0
 
 
-def _explain(case: Case, args: argparse.Namespace) -> int:
+def _explain(case: PolicyCase, args: argparse.Namespace) -> int:
     from gateway.cli.output import clean, print_json, print_table
 
     facts = _describe_case(case)
@@ -142,7 +142,7 @@ def _explain(case: Case, args: argparse.Namespace) -> int:
     return 0
 
 
-def _describe_case(case: Case) -> dict[str, Any]:
+def _describe_case(case: PolicyCase) -> dict[str, Any]:
     from dataclasses import asdict
 
     from agent.security.policy.roles import Grants
@@ -160,7 +160,7 @@ def _describe_case(case: Case) -> dict[str, Any]:
     }
 
 
-def _verdicts(case: Case, words: list[str]) -> list[dict[str, str]]:
+def _verdicts(case: PolicyCase, words: list[str]) -> list[dict[str, str]]:
     """Every rule's verdict on the whole line and, if it has several, on each of its parts."""
     from agent.security.shell.parser import parse_script
 

@@ -24,7 +24,7 @@ from gateway.ops.audit.trail import (
     GENESIS,
     HEAD,
     AuditError,
-    Head,
+    TrailHead,
     UnreadableTrail,
     chain_line,
     entries,
@@ -72,7 +72,7 @@ class AuditLog:
         self._keep = keep
         self._waiting: list[_Waiting] = []
         self._lock = asyncio.Lock()
-        self._head = Head()
+        self._head = TrailHead()
         self._mark_path = mark
         self._removed = 0
         self._file = self._head_file = self._mark_file = -1

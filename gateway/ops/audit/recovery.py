@@ -7,7 +7,7 @@ from pathlib import Path
 from gateway.ops.audit.trail import (
     CURRENT,
     GENESIS,
-    Head,
+    TrailHead,
     UnreadableTrail,
     full_file,
     numbered_files,
@@ -16,7 +16,7 @@ from gateway.ops.audit.trail import (
 )
 
 
-def recover_head(folder: Path) -> tuple[Head, list[str]]:
+def recover_head(folder: Path) -> tuple[TrailHead, list[str]]:
     """The head to go on from, and what had to be mended or cannot be; for a single writer only.
 
     A line that a crash has cut is removed; whole lines that the head does not know yet are taken
@@ -40,10 +40,10 @@ def recover_head(folder: Path) -> tuple[Head, list[str]]:
     return _with_tail(current, head, notes), notes
 
 
-def _from_files(folder: Path) -> tuple[Head, bool]:
+def _from_files(folder: Path) -> tuple[TrailHead, bool]:
     """A head made of what the files say, and whether they say anything."""
     full = numbered_files(folder)
-    head = Head(number=max(full, default=0) + 1, oldest=min(full, default=1))
+    head = TrailHead(number=max(full, default=0) + 1, oldest=min(full, default=1))
     paths = [path for path in (*full.values(), folder / CURRENT) if path.exists()]
     first = True
     for path in paths:
@@ -66,14 +66,14 @@ def _from_files(folder: Path) -> tuple[Head, bool]:
     return head, not first
 
 
-def _forget_leftovers(folder: Path, head: Head) -> None:
+def _forget_leftovers(folder: Path, head: TrailHead) -> None:
     """Files that the head has given up, whose removal a kill came before."""
     for number, path in numbered_files(folder).items():
         if number < head.oldest:
             path.unlink()
 
 
-def _with_tail(current: Path, head: Head, notes: list[str]) -> Head:
+def _with_tail(current: Path, head: TrailHead, notes: list[str]) -> TrailHead:
     """The head, brought to the end of the current file."""
     try:
         descriptor = os.open(current, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -113,7 +113,7 @@ def _with_tail(current: Path, head: Head, notes: list[str]) -> Head:
         return head
 
 
-def _ends_with(descriptor: int, head: Head) -> bool:
+def _ends_with(descriptor: int, head: TrailHead) -> bool:
     """Whether the newest entry that the head knows is where it says."""
     if os.fstat(descriptor).st_size < head.size:
         return False

@@ -40,7 +40,7 @@ class UnreadableTrail(Exception):
 
 
 @frozen
-class Head:
+class TrailHead:
     """Where the trail ends and begins.
 
     `hash` is that of the newest entry and `count` how many there have ever been. `number` is what
@@ -93,18 +93,18 @@ def _digest(body: Mapping[str, Any]) -> str:
     return sha256(dumps(dict(sorted(body.items()))).encode()).hexdigest()
 
 
-def read_head(folder: Path) -> Head | None:
+def read_head(folder: Path) -> TrailHead | None:
     """None when there is none. Raises `UnreadableTrail`."""
     try:
         data = json.loads((folder / HEAD).read_bytes())
-        values = {field.name: data[field.name] for field in fields(Head)}
+        values = {field.name: data[field.name] for field in fields(TrailHead)}
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError):
         raise UnreadableTrail(f"{HEAD} is damaged") from None
-    if any(type(values[field.name]) is not type(field.default) for field in fields(Head)):
+    if any(type(values[field.name]) is not type(field.default) for field in fields(TrailHead)):
         raise UnreadableTrail(f"{HEAD} is damaged")
-    return Head(**values)
+    return TrailHead(**values)
 
 
 def numbered_files(folder: Path) -> dict[int, Path]:

@@ -11,7 +11,7 @@ from gateway.ops.audit.checkpoint import AuditCheckpoint, read_checkpoint
 from gateway.ops.audit.trail import (
     GENESIS,
     HEAD,
-    Head,
+    TrailHead,
     UnreadableTrail,
     full_file,
     is_repair,
@@ -25,7 +25,7 @@ _MOST_FAULTS = 100
 
 
 @frozen
-class Fault:
+class AuditFault:
     """Something that is not as it was written. `line` counts from 1; 0 is the file as a whole."""
 
     file: str
@@ -34,7 +34,7 @@ class Fault:
 
 
 @dataclass(slots=True)
-class Report:
+class AuditReport:
     """`newer` entries are behind the head: a writer is at work, or was killed.
 
     `head` is the hash of the newest entry: kept elsewhere, it proves later that nothing up to
@@ -48,20 +48,20 @@ class Report:
     head: str = GENESIS
     known: bool | None = None
     repairs: list[str] = field(default_factory=list)
-    faults: list[Fault] = field(default_factory=list)
+    faults: list[AuditFault] = field(default_factory=list)
 
     def blame(self, path: Path, line: int, what: str) -> None:
         if len(self.faults) < _MOST_FAULTS:
-            self.faults.append(Fault(path.name, line, what))
+            self.faults.append(AuditFault(path.name, line, what))
 
 
-def verify(folder: Path, expected: str | None = None, mark: Path | None = None) -> Report:
+def verify(folder: Path, expected: str | None = None, mark: Path | None = None) -> AuditReport:
     """Read every file against the chain and the head. Raises `AuditError` for unreadable files.
 
     `expected` is the hash of an entry that must still be there, `mark` the file outside the folder
     that remembers one.
     """
-    report = Report(known=None if expected is None else expected == GENESIS)
+    report = AuditReport(known=None if expected is None else expected == GENESIS)
     # The mark first, then the head: what is written meanwhile is behind both.
     checkpoint = _read_checkpoint(mark, report) if mark is not None else AuditCheckpoint()
     head = _head(folder, report)
@@ -90,7 +90,7 @@ def verify(folder: Path, expected: str | None = None, mark: Path | None = None) 
     return report
 
 
-def _read_checkpoint(path: Path, report: Report) -> AuditCheckpoint:
+def _read_checkpoint(path: Path, report: AuditReport) -> AuditCheckpoint:
     try:
         mark = read_checkpoint(path)
     except UnreadableTrail as exc:
@@ -106,7 +106,7 @@ def _read_checkpoint(path: Path, report: Report) -> AuditCheckpoint:
     return mark
 
 
-def _head(folder: Path, report: Report) -> Head | None:
+def _head(folder: Path, report: AuditReport) -> TrailHead | None:
     try:
         return read_head(folder)
     except UnreadableTrail:
@@ -114,11 +114,11 @@ def _head(folder: Path, report: Report) -> Head | None:
         return None
 
 
-def _given_up(folder: Path, head: Head) -> set[Path]:
+def _given_up(folder: Path, head: TrailHead) -> set[Path]:
     return {path for number, path in numbered_files(folder).items() if number < head.oldest}
 
 
-def _check_files(folder: Path, head: Head, report: Report) -> None:
+def _check_files(folder: Path, head: TrailHead, report: AuditReport) -> None:
     there = numbered_files(folder)
     for number in range(head.oldest, head.number):
         if number not in there:
@@ -128,7 +128,9 @@ def _check_files(folder: Path, head: Head, report: Report) -> None:
 class _TrailWalk:
     """One pass over all lines, oldest first."""
 
-    def __init__(self, head: Head | None, report: Report, expected_hashes: Set[str | None]) -> None:
+    def __init__(
+        self, head: TrailHead | None, report: AuditReport, expected_hashes: Set[str | None]
+    ) -> None:
         self._head = head
         self._report = report
         self._expected_hashes = expected_hashes

@@ -6,7 +6,7 @@ from itertools import takewhile
 from agent.records import frozen
 from agent.security.taint.taint import NOTHING, UNTRUSTED
 from agent.types import Taint
-from gateway.core.channel_events import Standing
+from gateway.core.channel_events import MembershipChange
 from gateway.core.messages import InboundMessage
 from gateway.store.port import Transaction
 from gateway.store.repositories import chats, pending_media, sessions
@@ -45,7 +45,7 @@ class InboxBatch:
     next_offset: int | None = None
     moves: Sequence[tuple[str, str]] = ()
     heard: Sequence[InboundMessage] = ()
-    standings: Sequence[Standing] = ()
+    standings: Sequence[MembershipChange] = ()
 
 
 def accept(

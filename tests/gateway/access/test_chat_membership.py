@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from gateway.core.channel_events import Batch, Standing
+from gateway.core.channel_events import Batch, MembershipChange
 from gateway.core.messages import Route
 from gateway.store.repositories import chats
 from tests.gateway.parts import Parts, chat_message, opened
@@ -12,13 +12,13 @@ GROUP = Route("chat", "bot", "-5")
 _numbers = iter(range(1000))
 
 
-def standing(route: Route = GROUP, *, present: bool, was: bool, **more: Any) -> Standing:
+def standing(route: Route = GROUP, *, present: bool, was: bool, **more: Any) -> MembershipChange:
     fields = {"title": "'Ops' (-5)", "by": "'Bob' (8)", "private": False} | more
     name = f"bot:{next(_numbers)}"
-    return Standing(route, name, present=present, was_present=was, **fields)
+    return MembershipChange(route, name, present=present, was_present=was, **fields)
 
 
-async def took(parts: Parts, *standings: Standing) -> list[tuple[str, str]]:
+async def took(parts: Parts, *standings: MembershipChange) -> list[tuple[str, str]]:
     """What was written to whom when these came in."""
     await parts.bus.accept("chat", "bot", Batch([], standings=standings))
     return await parts.stored("outbox", "chat", "body", state="pending", order="seq")

@@ -8,7 +8,7 @@ import pytest
 
 from gateway.config import Settings, load_settings
 from gateway.config.folder_trust import trust
-from gateway.config.foreign_formats import Foreign, read_foreign
+from gateway.config.foreign_formats import ForeignConfig, read_foreign
 
 REAL = """\
 {
@@ -181,7 +181,7 @@ def test_an_older_yaml_file_is_read(tmp_path: Path) -> None:
     settings = loaded(tmp_path)
     assert named(settings) == {"llm": "openai/gpt-5"}
     assert settings.model_list[0].temperature == 0.0
-    assert "llm.flavour: no equivalent in Kore" in (read_foreign(file) or Foreign()).notes
+    assert "llm.flavour: no equivalent in Kore" in (read_foreign(file) or ForeignConfig()).notes
     assert settings.context.max_tokens == 64_000
     # What is blocked anyway stays so: their list may only add to it.
     assert settings.security.blocked_paths == (*Settings().security.blocked_paths, ".secret")

@@ -11,10 +11,10 @@ from gateway.channels.base import (
     Ambiguous,
     BadFormat,
     ChannelRateLimited,
-    Gone,
+    ChatUnreachable,
+    MessageNotFound,
+    MessageRefused,
     NotSent,
-    Refused,
-    Unreachable,
 )
 from gateway.container import Timing
 from gateway.core.messages import OutboundFile, OutboundMessage, OutboundPart, Route
@@ -146,7 +146,7 @@ async def test_a_message_that_is_refused_does_not_block_the_next(
     tmp_path: Path, clock: Jumping
 ) -> None:
     platform = Platform()
-    platform.fail("1", Refused("too odd"))
+    platform.fail("1", MessageRefused("too odd"))
     states = await sent(tmp_path, clock, platform, letter("x"), letter("y"))
     assert states == [("dead", "too odd"), ("sent", None)]
 
@@ -155,7 +155,7 @@ async def test_a_chat_that_is_gone_takes_all_its_mail_with_it(
     tmp_path: Path, clock: Jumping
 ) -> None:
     platform = Platform()
-    platform.fail("1", Unreachable("blocked"))
+    platform.fail("1", ChatUnreachable("blocked"))
     letters = [letter("a"), letter("b"), letter("c", "2")]
     states = await sent(tmp_path, clock, platform, *letters)
     assert states == [("dead", "blocked"), ("dead", "blocked"), ("sent", None)]
@@ -202,7 +202,7 @@ async def test_the_chat_is_told_once_of_a_reply_with_missing_parts(
     tmp_path: Path, clock: Jumping
 ) -> None:
     platform = Platform()
-    platform.fail("1", Refused("too odd"), Refused("too odd"))
+    platform.fail("1", MessageRefused("too odd"), MessageRefused("too odd"))
     states = await sent(tmp_path, clock, platform, letter("a", "1", "b", "c"))
     assert [state for state, _ in states] == ["dead", "dead", "sent"]
     assert platform.texts("1") == ["c", LOST]
@@ -212,7 +212,7 @@ async def test_a_notice_that_is_refused_is_not_followed_by_another(
     tmp_path: Path, clock: Jumping
 ) -> None:
     platform = Platform()
-    platform.fail("1", *(Refused("too odd") for _ in range(5)))
+    platform.fail("1", *(MessageRefused("too odd") for _ in range(5)))
     assert await sent(tmp_path, clock, platform, letter("x")) == [("dead", "too odd")]
     assert [call[2] for call in platform.calls] == ["x", LOST]
 
@@ -221,7 +221,7 @@ async def test_what_is_given_up_is_counted_and_told_to_the_owner(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     platform = Platform()
-    platform.fail("1", Unreachable("blocked"))
+    platform.fail("1", ChatUnreachable("blocked"))
     async with opened(tmp_path, Gated(), platform=platform) as parts:
         for text in ("secret a", "secret b"):
             await parts.sender.post(letter(text))
@@ -391,7 +391,7 @@ async def test_unclear_edits_do_not_count_against_the_message_that_follows_them(
     async with opened(tmp_path, Gated()) as parts:
         await _streaming(parts, "77")
     unclear = Ambiguous("reset")
-    platform.fail("1", unclear, unclear, unclear, Gone("deleted"), unclear)
+    platform.fail("1", unclear, unclear, unclear, MessageNotFound("deleted"), unclear)
     assert await sent(tmp_path, clock, platform) == [("sent", None)]
     (shown,) = platform.chats["1"]
     assert (shown.text, shown.repeat) == ("final", True)

@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 from agent.providers.scripted import ScriptedProvider
-from gateway.channels.base import NotSent, Refused
+from gateway.channels.base import MessageRefused, NotSent
 from gateway.store.repositories import jobs
 from tests.fakes.gated import Gated
 from tests.fakes.platform import Fault
@@ -228,7 +228,7 @@ async def test_a_job_that_fails_again_and_again_is_switched_off_and_its_chat_tol
 async def test_delivered_is_what_the_platform_has_a_number_for(tmp_path: Path) -> None:
     async with with_timer(tmp_path) as place:
         await place.asked("/cron add every 1h stretch")
-        place.parts.platform.fail("1", Fault(Refused("no")))
+        place.parts.platform.fail("1", Fault(MessageRefused("no")))
         place.clock.ahead += 3_600
         await place.parts.until_stored("outbox", state="dead", deadline_s=20)
         assert "ran, not delivered (no)" in await place.asked("/cron")

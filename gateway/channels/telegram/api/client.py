@@ -88,7 +88,7 @@ class TelegramClient:
         return limit_of(self._settings)
 
     async def send_files(self, target: Mapping[str, Any], part: OutboundPart) -> int:
-        """Raises what the request layer raises, and `Refused`."""
+        """Raises what the request layer raises, and `MessageRefused`."""
         from gateway.channels.telegram.api.upload import send_files
 
         return await send_files(self._settings, self._sends, target, part)

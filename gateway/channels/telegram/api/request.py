@@ -22,15 +22,15 @@ _DOWNLOAD_S = 1800.0
 _LONGEST_WAIT_S = 24 * 3600.0
 
 
-class Unsent(TelegramError):
+class RequestNotSent(TelegramError):
     """No connection came about: the server certainly knows nothing of the request."""
 
 
-class Lost(TelegramError):
+class ResponseLost(TelegramError):
     """The request had left when the trouble began: it may have been carried out."""
 
 
-class UnreadableResponse(Lost):
+class UnreadableResponse(ResponseLost):
     """A whole answer came that is no Bot API answer, or one over the size limit (`too_large`)."""
 
     def __init__(self, message: str, head: bytes, *, too_large: bool = False) -> None:
@@ -98,7 +98,7 @@ class AiohttpRequest(BaseRequest):
         connect_timeout: Any = BaseRequest.DEFAULT_NONE,
         pool_timeout: Any = BaseRequest.DEFAULT_NONE,
     ) -> tuple[int, bytes]:
-        """Raises `Unsent`, `Lost` or `Refusal`; so a returned status is always 200."""
+        """Raises `RequestNotSent`, `ResponseLost` or `Refusal`; a returned status is always 200."""
         if method != "POST" or (request_data is not None and request_data.contains_files):
             raise NotImplementedError("files are not sent or fetched yet")
         seconds = read_timeout if isinstance(read_timeout, int | float) else self.read_timeout
@@ -129,7 +129,7 @@ class AiohttpRequest(BaseRequest):
     async def carry(
         self, url: str, data: Any, headers: Mapping[str, str] | None, read_s: float
     ) -> bytes:
-        """The answer's body. Raises `Unsent`, `Lost` or `Refusal`."""
+        """The answer's body. Raises `RequestNotSent`, `ResponseLost` or `Refusal`."""
         # The whole may take longer than the first byte: a big answer on a slow line.
         timeout = aiohttp.ClientTimeout(
             total=self._settings.connect_s + 2 * read_s,
@@ -146,10 +146,10 @@ class AiohttpRequest(BaseRequest):
             return body
         if 400 <= status < 500:
             raise _refusal(status, _parse(body))
-        raise Lost(f"{self._host} answered with HTTP status {status}")
+        raise ResponseLost(f"{self._host} answered with HTTP status {status}")
 
     async def download(self, url: str) -> AsyncGenerator[bytes]:
-        """The bytes of a file as they come. Raises `Unsent`, `Lost` or `Refusal`."""
+        """The bytes of a file as they come. Raises `RequestNotSent`, `ResponseLost`, `Refusal`."""
         timeout = aiohttp.ClientTimeout(
             total=_DOWNLOAD_S, connect=self._settings.connect_s, sock_read=self._settings.answer_s
         )
@@ -158,7 +158,7 @@ class AiohttpRequest(BaseRequest):
                 url, timeout=timeout, allow_redirects=False
             ) as response:
                 if response.status >= 500:
-                    raise Lost(f"{self._host} answered with HTTP status {response.status}")
+                    raise ResponseLost(f"{self._host} answered with HTTP status {response.status}")
                 if response.status != 200:
                     raise _refusal(response.status, _parse(await self._read(response)))
                 async for chunk in response.content.iter_chunked(_CHUNK_BYTES):
@@ -176,9 +176,9 @@ class AiohttpRequest(BaseRequest):
             aiohttp.InvalidURL,
             aiohttp.NonHttpUrlClientError,
         ) as exc:
-            raise Unsent(f"no connection to {self._host}: {_reason(exc)}") from None
+            raise RequestNotSent(f"no connection to {self._host}: {_reason(exc)}") from None
         except (aiohttp.ClientError, TimeoutError, OSError) as exc:
-            raise Lost(f"the connection to {self._host} broke: {_reason(exc)}") from None
+            raise ResponseLost(f"the connection to {self._host} broke: {_reason(exc)}") from None
 
     async def _read(self, response: aiohttp.ClientResponse) -> bytes:
         body = bytearray()

@@ -14,7 +14,7 @@ from typing import Any
 import aiohttp
 
 from agent.text.visible import escape_line
-from gateway.channels.base import Refused
+from gateway.channels.base import MessageRefused
 from gateway.channels.telegram.api.request import AiohttpRequest, Refusal, UnreadableResponse
 from gateway.channels.telegram.settings import OFFICIAL_SERVER, TelegramSettings
 from gateway.channels.telegram.utf16 import mend
@@ -40,8 +40,8 @@ async def send_files(
 ) -> int:
     """Send a part's files to the `target` (chat, thread, reply); returns the first message's id.
 
-    What Telegram cannot show as a picture or a film goes out as a document. Raises `Unsent`,
-    `Lost`, `Refusal`, and `Refused` when a file is gone.
+    What Telegram cannot show as a picture or a film goes out as a document. Raises
+    `RequestNotSent`, `ResponseLost`, `Refusal`, and `MessageRefused` when a file is gone.
     """
     try:
         return await _send(settings, request, target, part)
@@ -76,7 +76,7 @@ async def _send(
 
 @contextmanager
 def _form(target: Mapping[str, Any], part: OutboundPart) -> Iterator[aiohttp.FormData]:
-    """The form, with the files open. Raises `Refused` when one is gone."""
+    """The form, with the files open. Raises `MessageRefused` when one is gone."""
     form = aiohttp.FormData(quote_fields=False)
     for name, value in target.items():
         form.add_field(name, value if isinstance(value, str) else json.dumps(value))
@@ -103,7 +103,7 @@ def _open_content(file: OutboundFile, stack: ExitStack) -> Any:
     try:
         return stack.enter_context(Path(file.path or "").open("rb"))
     except OSError as exc:
-        raise Refused(f"the copy of {file.name} is gone") from exc
+        raise MessageRefused(f"the copy of {file.name} is gone") from exc
 
 
 def _method(file: OutboundFile) -> str:

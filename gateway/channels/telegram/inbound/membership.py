@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from gateway.channels.telegram.inbound.decode import MALFORMED, DecodeContext, person, undecodable
-from gateway.core.channel_events import Standing
+from gateway.core.channel_events import MembershipChange
 from gateway.core.messages import Route
 
 
-def membership_change(update: Mapping[str, Any], here: DecodeContext) -> Standing | None:
+def membership_change(update: Mapping[str, Any], here: DecodeContext) -> MembershipChange | None:
     """None for an update of another kind, and for the group that a supergroup was before, which
     everybody leaves. Raises `Undecodable`."""
     change = update.get("my_chat_member")
@@ -24,7 +24,7 @@ def membership_change(update: Mapping[str, Any], here: DecodeContext) -> Standin
         first = here.moves.canonical(wire)
         if here.moves.current(first) != wire:
             return None
-        return Standing(
+        return MembershipChange(
             route=Route("telegram", here.account, first),
             event_id=f"{here.account}:{int(update['update_id'])}",
             title=f"{author.name if private else str(chat.get('title', ''))[:80]!r} ({wire})",

@@ -17,7 +17,7 @@ from gateway.channels.chat_settings import ChatSettingsIndex
 from gateway.channels.state import ChannelState, InMemoryChannelState
 from gateway.channels.telegram.api.client import BATCH_LIMIT, TelegramClient
 from gateway.channels.telegram.api.log_once import LogOnce
-from gateway.channels.telegram.api.request import Lost, Refusal, UnreadableResponse
+from gateway.channels.telegram.api.request import Refusal, ResponseLost, UnreadableResponse
 from gateway.channels.telegram.inbound.decode import DecodeContext
 from gateway.channels.telegram.inbound.poll_lock import poll_lock
 from gateway.channels.telegram.inbound.update_batch import decode_batch
@@ -163,7 +163,7 @@ class Poller:
         here = DecodeContext(me, self._settings.account, self._places)
         batch = decode_batch(updates, here, time.time(), self._offset)
         if batch.next_offset == self._offset:
-            raise Lost("a poll brought no updates but something else")
+            raise ResponseLost("a poll brought no updates but something else")
         return batch
 
     def _isolate(self, trouble: UnreadableResponse) -> Batch | None:

@@ -11,7 +11,7 @@ from gateway.channels.telegram.inbound.decode import (
     decode,
 )
 from gateway.channels.telegram.inbound.membership import membership_change
-from gateway.core.channel_events import UNDECODED_LIMIT_CHARS, Batch, Standing, Undecoded
+from gateway.core.channel_events import UNDECODED_LIMIT_CHARS, Batch, MembershipChange, Undecoded
 from gateway.core.messages import InboundMessage
 
 # The Bot API nests a few levels; what lies deeper is never read.
@@ -26,7 +26,7 @@ def decode_batch(
     messages: list[InboundMessage] = []
     undecoded: list[Undecoded] = []
     moves: list[tuple[str, str]] = []
-    standings: list[Standing] = []
+    standings: list[MembershipChange] = []
     for raw in updates:
         if not isinstance(raw, dict) or not is_update_id(raw.get("update_id")):
             continue

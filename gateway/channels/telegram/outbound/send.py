@@ -19,18 +19,18 @@ from gateway.channels.base import (
     Ambiguous,
     BadFormat,
     ChannelRateLimited,
-    Gone,
-    Moved,
-    NoTopic,
+    ChatMoved,
+    ChatUnreachable,
+    MessageNotFound,
+    MessageRefused,
     NotSent,
-    Refused,
     SendError,
-    Unreachable,
+    TopicNotFound,
 )
 from gateway.channels.chat_aliases import ChatIdAliases
 from gateway.channels.rate_limiter import RateLimiter
 from gateway.channels.telegram.api.client import TelegramClient
-from gateway.channels.telegram.api.request import Refusal, Unsent
+from gateway.channels.telegram.api.request import Refusal, RequestNotSent
 from gateway.channels.telegram.ids import (
     stored_id,
     telegram_chat_id,
@@ -103,7 +103,7 @@ class TelegramSender:
             if message.provider_msg is not None:
                 return await self._edit(route, part, message.provider_msg)
             return await self._new(route, part, message.reply_to)
-        except Moved as moved:
+        except ChatMoved as moved:
             # Only here: whoever sends a final stores it, too.
             self._moves.learn(moved.first, moved.now)
             raise
@@ -132,7 +132,7 @@ class TelegramSender:
         target_fields = {name: value for name, value in target.items() if value is not None}
         try:
             message_id = await self._outcome(route, self._client.send_files(target_fields, part))
-        except Moved as moved:
+        except ChatMoved as moved:
             self._moves.learn(moved.first, moved.now)
             raise
         return stored_id(str(chat_id), message_id, self._moves)
@@ -188,7 +188,7 @@ class TelegramSender:
         )
         try:
             await self._outcome(route, draft)
-        except (Refused, NotSent) as exc:
+        except (MessageRefused, NotSent) as exc:
             # An older server, or a bot that may not: nobody misses what was never promised.
             unknown = getattr(exc.__cause__, "code", None) in (400, 404)
             self._knows_drafts = not unknown
@@ -260,7 +260,7 @@ class TelegramSender:
     async def _edit(self, route: Route, part: OutboundPart, provider_msg: str) -> str:
         message_id = telegram_message_id(route, provider_msg, self._moves)
         if message_id is None:
-            raise Gone("the message stands in the group that this chat was before")
+            raise MessageNotFound("the message stands in the group that this chat was before")
         # Until this edit has come through, nobody knows what is shown.
         self._preview_pages.pop((route, provider_msg), None)
         edit = self._bot.edit_message_text(
@@ -282,7 +282,7 @@ class TelegramSender:
         except TelegramError as exc:
             error = send_error(exc)
             if isinstance(exc, Refusal) and exc.new_chat_id is not None:
-                error = Moved(route.chat_id, str(exc.new_chat_id))
+                error = ChatMoved(route.chat_id, str(exc.new_chat_id))
             if isinstance(error, ChannelRateLimited):
                 group = _is_group(route)
                 self._gate.note_refused(route.chat_id, error.retry_after_s, group=group)
@@ -299,7 +299,7 @@ class _Unchanged(SendError):
 
 def send_error(exc: TelegramError) -> SendError:
     """What a failure of the request layer means for the message."""
-    if isinstance(exc, Unsent):
+    if isinstance(exc, RequestNotSent):
         return NotSent(str(exc))
     if not isinstance(exc, Refusal):
         return Ambiguous(str(exc))
@@ -307,16 +307,20 @@ def send_error(exc: TelegramError) -> SendError:
     if exc.code == 429:
         return ChannelRateLimited(exc.retry_after_s)
     if _NO_TOPIC.search(reason):
-        return NoTopic(reason)
+        return TopicNotFound(reason)
     if exc.code == 403 or _UNREACHABLE.search(reason):
-        return Unreachable(reason)
+        return ChatUnreachable(reason)
     if exc.code in (401, 404, 409):
         # The token or the server is wrong, not the message: it waits until that is mended.
         return NotSent(str(exc))
-    for pattern, error in ((_UNCHANGED, _Unchanged), (_GONE, Gone), (_FORMAT, BadFormat)):
+    for pattern, error in (
+        (_UNCHANGED, _Unchanged),
+        (_GONE, MessageNotFound),
+        (_FORMAT, BadFormat),
+    ):
         if pattern.search(reason):
             return error(reason)
-    return Refused(reason)
+    return MessageRefused(reason)
 
 
 def _entities(part: OutboundPart) -> list[MessageEntity] | None:

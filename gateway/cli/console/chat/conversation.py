@@ -14,7 +14,7 @@ from agent.errors import KoreError
 from agent.i18n import current_locale, set_locale, t
 from agent.text.visible import escape_invisible
 from gateway.cli.console.chat.local_commands import CHAT_COMMANDS, CONSOLE_COMMANDS
-from gateway.cli.console.chat.repl import Repl, Start
+from gateway.cli.console.chat.repl import Repl, ReplOptions
 from gateway.cli.console.chat.turn_screen import UnsentInput
 from gateway.cli.console.input.completion import Completions
 from gateway.cli.console.input.plain_prompt import PlainPrompt
@@ -31,7 +31,7 @@ _PAUSE_S = 0.5
 Connect = Callable[[ConnectionLost | None], AbstractAsyncContextManager[Service]]
 
 
-async def converse(connect: Connect, start: Start, folder: Path) -> None:
+async def converse(connect: Connect, start: ReplOptions, folder: Path) -> None:
     """Talk until the person leaves. `folder` keeps the history of what was typed.
 
     When the owner of the data goes away, its successor is looked for: several times, because one
@@ -56,7 +56,7 @@ async def converse(connect: Connect, start: Start, folder: Path) -> None:
 
 
 async def _converse(
-    connect: Connect, start: Start, screen: Screen, prompt: Prompt | PlainPrompt
+    connect: Connect, start: ReplOptions, screen: Screen, prompt: Prompt | PlainPrompt
 ) -> None:
     earlier: ConsoleLease | None = None
     unsent: Sequence[UnsentInput] = ()

@@ -15,7 +15,7 @@ _PLACE = re.compile(r"\$ARGUMENTS\b|\{args\}|\$([1-9])(?!\d)")
 
 
 @frozen
-class Custom:
+class CustomCommand:
     """`name` is without its slash; `body` may hold `$ARGUMENTS`, `{args}` and `$1` to `$9`. One
     that is not `trusted` came with a folder."""
 
@@ -53,15 +53,15 @@ class CustomCommands:
     def __init__(self, folders: Sequence[CommandFolder]) -> None:
         self._folders = sorted(folders, key=lambda source: source.project)
 
-    def all(self) -> list[Custom]:
-        by_name: dict[str, Custom] = {}
+    def all(self) -> list[CustomCommand]:
+        by_name: dict[str, CustomCommand] = {}
         for source in self._folders:
             for name, path in _files(source):
                 if name not in by_name and (custom := _read(name, path, source)) is not None:
                     by_name[name] = custom
         return list(by_name.values())
 
-    def find(self, name: str) -> Custom | None:
+    def find(self, name: str) -> CustomCommand | None:
         kind, _, rest = name.partition(":")
         command = rest if kind in ("project", "user") and rest else name
         for source in self._folders:
@@ -98,7 +98,7 @@ def _walk(
             yield ":".join((*above, name)), Path(entry.path)
 
 
-def _read(name: str, path: Path, source: CommandFolder) -> Custom | None:
+def _read(name: str, path: Path, source: CommandFolder) -> CustomCommand | None:
     from agent.security.taint.file_marks import is_marked, is_unseen
     from agent.text.frontmatter import SIZE_LIMIT_BYTES, decode, read
 
@@ -120,4 +120,4 @@ def _read(name: str, path: Path, source: CommandFolder) -> Custom | None:
         f"{description} {hint if isinstance(hint, str) else ''}".lstrip("# ").split()
     )
     trusted = source.trusted and not is_marked(path)
-    return Custom(name, summary[:_SUMMARY_CHARS], document.body, path, trusted)
+    return CustomCommand(name, summary[:_SUMMARY_CHARS], document.body, path, trusted)

@@ -15,7 +15,7 @@ from agent.text.visible import escape_invisible
 from agent.version import VERSION
 from gateway.cli.console.chat.local_commands import SessionCommands, by_hand, help_table
 from gateway.cli.console.chat.message_builder import MessageBuilder
-from gateway.cli.console.chat.turn_screen import Stage, UnsentInput
+from gateway.cli.console.chat.turn_screen import TurnScreen, UnsentInput
 from gateway.cli.console.chat.workdir import ConsoleWorkdir
 from gateway.cli.console.input.plain_prompt import PlainPrompt
 from gateway.cli.console.input.prompt import Prompt
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 @frozen
-class Start:
+class ReplOptions:
     """Which session to begin with: `session`, a new one (`fresh`), else the last; or `choose`."""
 
     session: str | None = None
@@ -54,7 +54,7 @@ class Repl:
         self,
         service: Service,
         lease: ConsoleLease,
-        start: Start,
+        start: ReplOptions,
         screen: Screen,
         prompt: Prompt | PlainPrompt,
         unsent: Sequence[UnsentInput] = (),
@@ -66,7 +66,7 @@ class Repl:
         self._prompt = prompt
         self._session = lease.session
         speaker = MessageBuilder(lease.chat_id, start.options, start.project, start.place)
-        self._stage = Stage(service, speaker, screen, prompt)
+        self._stage = TurnScreen(service, speaker, screen, prompt)
         self._unsent = unsent
         self._status: StatusLine | None = None
         if isinstance(prompt, Prompt):

@@ -59,14 +59,14 @@ _TICK_S = 0.1
 
 @frozen
 class UnsentInput:
-    """A message that its service did not confirm; `text` and `line` as for `Stage.submit`."""
+    """A message that its service did not confirm; `text` and `line` as for `TurnScreen.submit`."""
 
     message: InboundMessage
     text: str
     line: str
 
 
-class Stage:
+class TurnScreen:
     """`async with stage.open(...)`, then `submit` and `until_idle` in turns."""
 
     def __init__(

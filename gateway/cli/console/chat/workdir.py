@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent.i18n import t
 from agent.records import frozen
-from gateway.cli.console.chat.custom_commands import Custom, CustomCommands
+from gateway.cli.console.chat.custom_commands import CustomCommand, CustomCommands
 from gateway.commands.table import find_command
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class UserLine:
     """A text that stands for a command; `stranger` is its file, when that came with a folder."""
 
     text: str
-    stranger: Custom | None = None
+    stranger: CustomCommand | None = None
 
     @property
     def context(self) -> dict[str, Any]:

@@ -9,13 +9,13 @@ from gateway.channels.base import (
     Ambiguous,
     BadFormat,
     ChannelRateLimited,
-    Gone,
-    Growing,
-    NoTopic,
+    ChatUnreachable,
+    MessageNotFound,
+    MessageRefused,
     NotSent,
-    Refused,
+    PreviewContent,
     SendError,
-    Unreachable,
+    TopicNotFound,
 )
 from gateway.channels.rate_limiter import RateLimiter
 from gateway.channels.telegram.channel import TelegramChannel
@@ -34,7 +34,7 @@ def message(
     return OutboundMessage("d1", 0, route, OutboundPart(text, entities), reply_to=reply_to)
 
 
-async def preview(channel: TelegramChannel, growing: Growing, shown: str | None) -> str:
+async def preview(channel: TelegramChannel, growing: PreviewContent, shown: str | None) -> str:
     """Show the last page."""
     return await channel.preview(ROUTE, channel.pages(growing)[-1], shown)
 
@@ -93,13 +93,13 @@ async def test_a_possible_repeat_says_so_and_keeps_its_format(
         (faults.status(500), Ambiguous),
         (faults.status(502), Ambiguous),
         (faults.status(401), NotSent),
-        (faults.status(403), Unreachable),
-        (faults.status(400, description="Bad Request: chat not found"), Unreachable),
+        (faults.status(403), ChatUnreachable),
+        (faults.status(400, description="Bad Request: chat not found"), ChatUnreachable),
         (faults.status(400, description="Bad Request: can't parse entities: x"), BadFormat),
-        (faults.status(400, description="Bad Request: message is too long"), Refused),
-        (faults.status(400, description="Bad Request: message thread not found"), NoTopic),
-        (faults.status(400, description="Bad Request: TOPIC_CLOSED"), NoTopic),
-        (faults.status(400, description="Bad Request: PEER_ID_INVALID"), Unreachable),
+        (faults.status(400, description="Bad Request: message is too long"), MessageRefused),
+        (faults.status(400, description="Bad Request: message thread not found"), TopicNotFound),
+        (faults.status(400, description="Bad Request: TOPIC_CLOSED"), TopicNotFound),
+        (faults.status(400, description="Bad Request: PEER_ID_INVALID"), ChatUnreachable),
     ],
     ids=lambda value: getattr(value, "description", None) or getattr(value, "kind", None),
 )
@@ -150,7 +150,7 @@ async def test_without_a_connection_nothing_was_sent() -> None:
 
 
 async def test_an_edit_of_a_deleted_message_is_gone(channel: TelegramChannel) -> None:
-    with pytest.raises(Gone):
+    with pytest.raises(MessageNotFound):
         await channel.send(replace(message(), provider_msg="404"))
 
 
@@ -196,11 +196,11 @@ async def test_an_admitted_message_does_not_wait_again(bot_api: BotApi) -> None:
 
 
 async def test_a_growing_answer_is_one_message(bot_api: BotApi, channel: TelegramChannel) -> None:
-    shown = await preview(channel, Growing("The **ans"), None)
-    assert await preview(channel, Growing("The **answer** is"), shown) == shown
-    assert await preview(channel, Growing("The **answer** is"), shown) == shown
+    shown = await preview(channel, PreviewContent("The **ans"), None)
+    assert await preview(channel, PreviewContent("The **answer** is"), shown) == shown
+    assert await preview(channel, PreviewContent("The **answer** is"), shown) == shown
     assert bot_api.answers(7) == ["The answer is"]
-    assert await preview(channel, Growing("long " * 8000), shown) == shown
+    assert await preview(channel, PreviewContent("long " * 8000), shown) == shown
     final = channel.render("long " * 4000)
     await channel.send(replace(message(), content=final[0], provider_msg=shown))
     assert bot_api.answers(7) == [final[0].text]
@@ -209,25 +209,25 @@ async def test_a_growing_answer_is_one_message(bot_api: BotApi, channel: Telegra
 async def test_a_preview_that_shows_nothing_new_is_not_sent(
     bot_api: BotApi, channel: TelegramChannel
 ) -> None:
-    shown = await preview(channel, Growing("long " * 8000), None)
+    shown = await preview(channel, PreviewContent("long " * 8000), None)
     for more in range(1, 5):
-        assert await preview(channel, Growing("long " * (8000 + more)), shown) == shown
+        assert await preview(channel, PreviewContent("long " * (8000 + more)), shown) == shown
     assert bot_api.calls == ["sendMessage"]
-    await preview(channel, Growing("long " * 8000, "⏳ Thinking"), shown)
+    await preview(channel, PreviewContent("long " * 8000, "⏳ Thinking"), shown)
     assert bot_api.calls == ["sendMessage", "editMessageText"]
 
 
 async def test_a_final_text_that_is_shown_already_is_not_sent(
     bot_api: BotApi, channel: TelegramChannel
 ) -> None:
-    shown = await preview(channel, Growing("The **answer**"), None)
+    shown = await preview(channel, PreviewContent("The **answer**"), None)
     (part,) = channel.render("The **answer**")
     final = replace(message(), content=part, provider_msg=shown)
     assert await channel.send(final) == shown
     assert bot_api.calls == ["sendMessage"]
     bot_api.fail("editMessageText", faults.lost_response)
     with pytest.raises(Ambiguous):
-        await preview(channel, Growing("The **answer** is"), shown)
+        await preview(channel, PreviewContent("The **answer** is"), shown)
     await channel.send(final)
     assert bot_api.calls == ["sendMessage", "editMessageText", "editMessageText"]
     assert bot_api.answers(7) == ["The answer"]
@@ -236,23 +236,23 @@ async def test_a_final_text_that_is_shown_already_is_not_sent(
 async def test_all_pages_but_the_last_are_those_of_the_answer(channel: TelegramChannel) -> None:
     text = "\n\n".join(f"**Paragraph {n}** " + "word " * 100 for n in range(20))
     final = channel.render(text)
-    pages = channel.pages(Growing(text, "⏳ Thinking"))
+    pages = channel.pages(PreviewContent(text, "⏳ Thinking"))
     assert len(final) == 3
     assert pages[:-1] == final[:-1]
     assert pages[-1].text == f"{final[-1].text}\n\n⏳ Thinking"
-    assert channel.pages(Growing(text)) == final
-    assert channel.pages(Growing(" ")) == ()
+    assert channel.pages(PreviewContent(text)) == final
+    assert channel.pages(PreviewContent(" ")) == ()
 
 
 async def test_previews_give_way_at_a_busy_gate(bot_api: BotApi) -> None:
     channel = TelegramChannel(replace(QUICK, base_url=bot_api.url), gate=RateLimiter())
-    shown = await preview(channel, Growing("0"), None)
+    shown = await preview(channel, PreviewContent("0"), None)
     for n in range(1, 4):
-        assert await preview(channel, Growing(str(n)), shown) == shown
+        assert await preview(channel, PreviewContent(str(n)), shown) == shown
     with pytest.raises(ChannelRateLimited):
-        await preview(channel, Growing("4"), shown)
+        await preview(channel, PreviewContent("4"), shown)
     with pytest.raises(ChannelRateLimited):
-        await preview(channel, Growing("new"), None)
+        await preview(channel, PreviewContent("new"), None)
     await channel.send(replace(message("final"), provider_msg=shown))
     await channel.aclose()
     assert len(bot_api.calls) == 5
@@ -267,15 +267,15 @@ async def test_typing_is_shown(bot_api: BotApi, channel: TelegramChannel) -> Non
 async def test_what_is_being_done_stands_below_a_growing_answer(
     bot_api: BotApi, channel: TelegramChannel
 ) -> None:
-    await preview(channel, Growing("**One**", "⏳ Reading `x.py`"), None)
+    await preview(channel, PreviewContent("**One**", "⏳ Reading `x.py`"), None)
     (effect,) = bot_api.sends
     assert effect.text == "One\n\n⏳ Reading x.py"
     marked = [effect.text[e["offset"] :][: e["length"]] for e in effect.params["entities"]]
     assert marked == ["One", "x.py"]
     long = "word " * 8000
-    await preview(channel, Growing(long, "⏳ Thinking"), None)
+    await preview(channel, PreviewContent(long, "⏳ Thinking"), None)
     assert bot_api.answers(7)[1].endswith("word\n\n⏳ Thinking")
-    await preview(channel, Growing(long), None)
+    await preview(channel, PreviewContent(long), None)
     assert bot_api.answers(7)[2].endswith("word\n\n…")
 
 

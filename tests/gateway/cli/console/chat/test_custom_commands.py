@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from agent.security.taint.file_marks import mark_tainted
-from gateway.cli.console.chat.custom_commands import CommandFolder, Custom, CustomCommands
+from gateway.cli.console.chat.custom_commands import CommandFolder, CustomCommand, CustomCommands
 
 
-def custom(body: str) -> Custom:
-    return Custom("x", "", body, Path("x.md"), True)
+def custom(body: str) -> CustomCommand:
+    return CustomCommand("x", "", body, Path("x.md"), True)
 
 
 @pytest.mark.parametrize(

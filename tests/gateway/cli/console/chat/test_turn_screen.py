@@ -11,7 +11,7 @@ from agent import events
 from agent.context.project_context import ProjectContext
 from agent.errors import KoreError
 from gateway.cli.console.chat.message_builder import MessageBuilder
-from gateway.cli.console.chat.turn_screen import Stage
+from gateway.cli.console.chat.turn_screen import TurnScreen
 from gateway.cli.console.input.plain_prompt import PlainPrompt
 from gateway.cli.console.output.screen import Screen
 from gateway.core.messages import InboundMessage
@@ -52,7 +52,7 @@ async def test_a_stop_that_cannot_be_stored_is_told_and_the_conversation_goes_on
     screen = io.StringIO()
     with open(keyboard) as keys, open(typist, "w"):
         async with Full() as service, asyncio.timeout(30):
-            stage = Stage(
+            stage = TurnScreen(
                 service, MessageBuilder("main"), Screen(screen), PlainPrompt(keys, screen)
             )
             async with stage.open(unfinished=False):
@@ -69,7 +69,7 @@ async def test_the_summary_of_an_own_command_is_said_once_and_that_of_others_too
     screen = io.StringIO()
     with open(keyboard) as keys, open(typist, "w"):
         async with Summing() as service, asyncio.timeout(30):
-            stage = Stage(
+            stage = TurnScreen(
                 service, MessageBuilder("main"), Screen(screen), PlainPrompt(keys, screen)
             )
             async with stage.open(unfinished=False):
@@ -91,7 +91,7 @@ async def test_what_a_refused_message_was_to_tell_goes_with_the_next_one(tmp_pat
     screen = io.StringIO()
     with open(keyboard) as keys, open(typist, "w"):
         async with Refusing() as service, asyncio.timeout(30):
-            stage = Stage(service, speaker, Screen(screen), PlainPrompt(keys, screen))
+            stage = TurnScreen(service, speaker, Screen(screen), PlainPrompt(keys, screen))
             async with stage.open(unfinished=False):
                 with pytest.raises(KoreError):
                     await stage.submit("hello")
@@ -110,7 +110,7 @@ async def test_a_refused_command_leaves_the_choice_of_the_command_line() -> None
     with open(keyboard) as keys, open(typist, "w"):
         async with Refusing() as service, asyncio.timeout(30):
             speaker = MessageBuilder("main", {"mode": "ask"})
-            stage = Stage(service, speaker, Screen(screen), PlainPrompt(keys, screen))
+            stage = TurnScreen(service, speaker, Screen(screen), PlainPrompt(keys, screen))
             async with stage.open(unfinished=False):
                 with pytest.raises(KoreError):
                     await stage.submit("/plan")
