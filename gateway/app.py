@@ -85,14 +85,16 @@ async def open_app(
             ownership = DataOwnership(
                 lock.enter_context(acquire(home.lock, "kore agent")), attended
             )
-        if count := await asyncio.to_thread(end_orphans, home.running):
+        if count := await asyncio.to_thread(end_orphans, home.running_marker):
             log.warning("stopped %d leftover processes of a killed Kore", count)
-        stack.enter_context(recorded_commands(home.running))
+        stack.enter_context(recorded_commands(home.running_marker))
         discard_unfinished(settings.store.path, home.root, settings.agent.workspace)
         ensure_workspace(settings.agent.workspace)
         cipher = cipher_of(settings.store.encryption_key_env, os.environ)
         discard_copies(settings.store.path)
-        database = SqliteStore.open(settings.store.path, check=ownership.unclean, cipher=cipher)
+        database = SqliteStore.open(
+            settings.store.path, check=ownership.needs_recovery, cipher=cipher
+        )
         stack.push_async_callback(database.close)
         await database.transact(
             outbound_files.delete_orphans, database.folder / outbound_files.FOLDER
@@ -110,7 +112,7 @@ async def open_app(
                 _add(running, channel)
         await database.transact(limit, running.keys())
         await database.transact(set_queues, {"telegram": settings.telegram.queue})
-        await database.transact(recover, ownership.attended)
+        await database.transact(recover, ownership.one_shot_lanes)
         redactor = redactor_of(settings, os.environ)
         roles = RoleRegistry.of(settings)
         audit = await _open_audit_log(roles, home, redactor, stack)
@@ -132,7 +134,7 @@ async def open_app(
         say_who_is_let_in(running, access)
         async with _running(app, database, events), _reachable(app, home):
             if channels:
-                app.jobs.attended.set()
+                app.jobs.has_audience.set()
                 await stack.enter_async_context(_observable(app, settings, running))
             yield app
 
@@ -207,11 +209,11 @@ def _observable(
 
     def counts() -> dict[str, float]:
         return {
-            "messages_accepted": app.bus.accepted,
-            "turns_handled": app.bus.handled,
-            "parts_sent": app.sender.sent,
-            "sends_failed": app.sender.failed,
-            "parts_given_up": app.sender.given_up,
+            "messages_accepted": app.bus.accepted_count,
+            "turns_handled": app.bus.handled_count,
+            "parts_sent": app.sender.sent_count,
+            "sends_failed": app.sender.failed_count,
+            "parts_given_up": app.sender.given_up_count,
         }
 
     host, port = settings.http.host, settings.http.port

@@ -131,7 +131,7 @@ def access_control(
         sole_owner(settings.access.owner, settings.telegram.allow_from),
         {key: allowed_senders(settings, key) for key in channels},
         settings.access.roles,
-        places=places,
+        chat_settings=places,
     )
 
 

@@ -45,7 +45,7 @@ class ApprovalCoordinator:
         self._sender = sender
         self._events = events
         self._wake = wake
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
 
     def approver(self, context: Callable[[], ApprovalContext]) -> "TurnApprover":
         return TurnApprover(self, context)
@@ -53,7 +53,7 @@ class ApprovalCoordinator:
     async def run(self) -> None:
         """Close what nobody answers in time, until cancelled."""
         while True:
-            self._news.clear()
+            self._changed.clear()
             try:
                 self.publish_closed(
                     await self._database.transact(self._service.expire, time.time())
@@ -63,9 +63,9 @@ class ApprovalCoordinator:
                 log.error("approval questions are delayed: %s", exc)
                 next_at = self._service.clock() + _PAUSE_S
             if next_at is None:
-                await self._news.wait()
+                await self._changed.wait()
             else:
-                await wait_for(self._news, next_at - self._service.clock())
+                await wait_for(self._changed, next_at - self._service.clock())
 
     async def ask(self, context: ApprovalContext, request: ApprovalRequest) -> Answered:
         """The answer that is stored for this call. Raises `AwaitingAnswer` when there is none
@@ -74,7 +74,7 @@ class ApprovalCoordinator:
         if isinstance(result, ApprovalPrompt):
             for lane in {result.lane, result.route.lane}:
                 self._sender.wake(lane)
-            self._news.set()
+            self._changed.set()
             raise AwaitingAnswer(f"question {result.number} is open", t("Waiting for an answer"))
         return result
 
@@ -93,9 +93,9 @@ class ApprovalCoordinator:
         """Show a lane's open questions to whoever watches; who knows one is not shown it again."""
         for question in await self.open_questions(lane):
             for place in {question.lane, question.route.lane}:
-                self._events.publish(place, self.asked_event(question))
+                self._events.publish(place, self.request_event(question))
 
-    def asked_event(self, question: ApprovalPrompt) -> ApprovalAsked:
+    def request_event(self, question: ApprovalPrompt) -> ApprovalAsked:
         """The question as screens see it; the time that is left counts from now."""
         return ApprovalAsked(
             nonce=question.nonce,
@@ -124,7 +124,7 @@ class ApprovalCoordinator:
     def deny_unseen(self, tx: Transaction, delivery_id: str) -> Callable[[], None]:
         """Deny the question whose file this delivery was: it is given up. Returns what publishes
         that once it is on disk."""
-        closed = self._service.unseen(tx, delivery_id, time.time())
+        closed = self._service.deny_unseen(tx, delivery_id, time.time())
         return lambda: self.publish_closed(closed)
 
     async def acknowledge(self, outcome: ButtonOutcome) -> None:

@@ -183,7 +183,7 @@ class ApprovalService:
         expired = approvals.expired(tx, self.clock())
         return [self._close(tx, question, "expired", None, now) for question in expired]
 
-    def unseen(self, tx: Transaction, delivery_id: str, now: float) -> list[ClosedApproval]:
+    def deny_unseen(self, tx: Transaction, delivery_id: str, now: float) -> list[ClosedApproval]:
         """Deny the question whose file this delivery was: it could not be sent, and nobody is
         asked to allow what they cannot see whole."""
         closed = []

@@ -40,7 +40,7 @@ class ChatMembership:
                 text = self._notice_text(tx, standing, now)
             if owner is None or is_owners or text is None:
                 continue
-            if not standing.private and self._is_notice_limit_reached(tx, now):
+            if not standing.is_private and self._is_notice_limit_reached(tx, now):
                 continue
             name = f"{_NAME}{standing.event_id}"
             reply = OutgoingReply(name, owner, self._renderer.render(owner, text), "notice")
@@ -52,24 +52,24 @@ class ChatMembership:
         """What the owner is to hear; None when it is no news."""
         route, chat = standing.route, escape_markdown(standing.title)
         known_out = chats.is_unreachable(tx, route)
-        if standing.present:
+        if standing.is_present:
             chats.mark_reachable(tx, route, "", now)
-            if standing.private or standing.was_present:
+            if standing.is_private or standing.was_present:
                 return None
             return t(
                 "I was added to the group {chat} by {name}.",
                 chat=chat,
-                name=escape_markdown(standing.by),
+                name=escape_markdown(standing.actor),
             )
-        reason = "blocked by the person" if standing.private else "removed from the group"
+        reason = "blocked by the person" if standing.is_private else "removed from the group"
         lost = chats.mark_unreachable(tx, route, reason, now)
         if known_out:
             return None
-        if not standing.private:
+        if not standing.is_private:
             return t(
                 "I was removed from the group {chat} by {name}.",
                 chat=chat,
-                name=escape_markdown(standing.by),
+                name=escape_markdown(standing.actor),
             )
         return (
             t("{name} has blocked me. Their queued messages were dropped.", name=chat)

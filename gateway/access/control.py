@@ -39,7 +39,7 @@ class AccessControl:
     allow: Mapping[tuple[str, str], Sequence[str]]
     roles: Mapping[str, str] = field(default_factory=dict)
     members: PairedMembers = field(default_factory=PairedMembers)
-    places: ChatSettingsIndex = field(default_factory=ChatSettingsIndex)
+    chat_settings: ChatSettingsIndex = field(default_factory=ChatSettingsIndex)
 
     @property
     def owner_id(self) -> str | None:
@@ -75,9 +75,11 @@ class AccessControl:
         """
         if self.is_owner(message):
             return "build"
-        if message.principal not in self.roles and (role := self.places.of(message.route).role):
+        if message.principal not in self.roles and (
+            role := self.chat_settings.of(message.route).role
+        ):
             return role
-        names = self.places.names(message.route)
+        names = self.chat_settings.names(message.route)
         chats = (f"{message.channel}:chat:{name}" for name in names)
         for key in (message.principal, *chats, message.channel):
             if key in self.roles:

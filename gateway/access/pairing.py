@@ -38,12 +38,12 @@ _ROUNDS = 20_000
 class PairingResult:
     """What came of a code: whom it was for; `owner` when they are the owner from now on.
 
-    With `why` instead, nothing has happened; `wait_s` is how long no code is looked at.
+    With `reason` instead, nothing has happened; `wait_s` is how long no code is looked at.
     """
 
     request: PairingRequest | None = None
     owner: bool = False
-    why: Literal["unknown", "locked"] | None = None
+    reason: Literal["unknown", "locked"] | None = None
     wait_s: float = 0.0
 
 
@@ -156,7 +156,7 @@ class PairingCodes:
         """Whose code it is. A wrong one counts against whoever tried it."""
         wrong, locked_until = members.guesses(tx, by)
         if locked_until > now:
-            return PairingResult(why="locked", wait_s=locked_until - now)
+            return PairingResult(reason="locked", wait_s=locked_until - now)
         code_hash = _hash(re.sub(r"[\s-]", "", code).upper())
         request = None
         for candidate, stored_hash in members.requests(tx, now):
@@ -168,7 +168,7 @@ class PairingCodes:
         wrong += 1
         wait_s = _lock_s(wrong)
         members.set_guesses(tx, by, wrong, now + wait_s)
-        return PairingResult(why="unknown", wait_s=wait_s)
+        return PairingResult(reason="unknown", wait_s=wait_s)
 
 
 def _members(tx: Transaction) -> PairedMembers:
@@ -202,9 +202,9 @@ def _fast_hash(code: str) -> bytes:
 
 def refusal(verdict: PairingResult) -> str:
     """Why a code opened nothing."""
-    if verdict.why == "locked":
+    if verdict.reason == "locked":
         return t("Too many wrong codes. Try again in {time}.", time=_duration(verdict.wait_s))
-    if verdict.why == "unknown":
+    if verdict.reason == "unknown":
         sentence = t("This code is wrong, already used, or expired (codes are valid for one hour).")
         if not verdict.wait_s:
             return sentence

@@ -10,13 +10,13 @@ from gateway.store.repositories.members import PairingRequest, Person
 
 @frozen
 class PairingRequestCard:
-    """One request of one person; `asked_ms` (Unix time in milliseconds) tells it from earlier ones.
+    """One request of one person; `requested_at_ms` (Unix time) tells it from earlier ones.
 
     Its buttons hold no secret: who presses, and where, is what counts.
     """
 
     person: Person
-    asked_ms: int
+    requested_at_ms: int
 
     @classmethod
     def of(cls, request: PairingRequest) -> Self:
@@ -26,11 +26,13 @@ class PairingRequestCard:
     def name(self) -> str:
         """The delivery id of the message; the store empties such messages once they are sent."""
         person = self.person
-        return f"pair:{person.channel}:{person.account}:{person.sender}:{self.asked_ms}:owner"
+        return (
+            f"pair:{person.channel}:{person.account}:{person.sender}:{self.requested_at_ms}:owner"
+        )
 
     @property
     def buttons(self) -> tuple[Button, ...]:
-        request = f"{self.person.sender}:{self.asked_ms}"
+        request = f"{self.person.sender}:{self.requested_at_ms}"
         yes, no = t("Approve"), t("Deny")
         return Button(yes, f"pair:y:{request}"), Button(no, f"pair:n:{request}")
 

@@ -70,8 +70,8 @@ class MessageBus:
         self._slots = asyncio.Semaphore(concurrent_turns)
         self._idle = asyncio.Event()
         self._idle.set()
-        self.accepted = 0
-        self.handled = 0
+        self.accepted_count = 0
+        self.handled_count = 0
 
     async def accept(self, channel: str, account: str, batch: Batch) -> None:
         """Store a poll's messages and its cursor in one transaction, then wake their lanes.
@@ -80,18 +80,18 @@ class MessageBus:
         returned, the channel confirms nothing. Raises `StoreError`; then nothing is stored.
         """
         result = await self._ingestor.take(channel, account, batch)
-        self.accepted += len(batch.messages)
+        self.accepted_count += len(batch.messages)
         for lane in result.lanes:
             self.wake(lane)
-        for lane in result.at_once:
+        for lane in result.command_lanes:
             self.wake(lane, aside=True)
         for lane in result.mail_lanes:
             self._sender.wake(lane)
-        self._approvals.publish_closed(result.closed)
+        self._approvals.publish_closed(result.closed_approvals)
         for press in result.button_outcomes:
             if self._group is not None:
                 self._group.create_task(self._approvals.acknowledge(press), name="a press")
-        for lane in result.stopping:
+        for lane in result.lanes_to_stop:
             self._request_stop(lane)
         for message in result.new_messages:
             if self._group is not None and (at := self._renderer.reacts(message.route)):
@@ -101,7 +101,7 @@ class MessageBus:
     async def submit(self, message: InboundMessage) -> None:
         """One message from a source without a cursor; returns once it is on disk. Raises
         `KoreError` when there is no room for it."""
-        await self.accept(message.channel, message.account, Batch([message], waits=False))
+        await self.accept(message.channel, message.account, Batch([message], can_wait=False))
 
     def wake(self, name: str, *, aside: bool = False) -> None:
         """There is something to do on this lane, or past its queue."""
@@ -109,7 +109,7 @@ class MessageBus:
             return  # `run` begins with every lane that has work.
         lane = self._lanes.get((name, aside))
         if lane is None:
-            lane = self._lanes[name, aside] = Lane(name, aside=aside)
+            lane = self._lanes[name, aside] = Lane(name, is_bypass=aside)
             self._idle.clear()
             self._group.create_task(self._work(lane), name=f"lane {name}")
         lane.wake.set()
@@ -130,10 +130,10 @@ class MessageBus:
     async def stop(self, lane: str) -> bool:
         """Stop the lane's running turn; False when none runs."""
         result = await self._ingestor.stop(lane)
-        self._approvals.publish_closed(result.closed)
-        for stopping_lane in result.lanes:
+        self._approvals.publish_closed(result.closed_approvals)
+        for stopping_lane in result.lanes_to_stop:
             self._request_stop(stopping_lane)
-        for waiting_lane in result.waiting:
+        for waiting_lane in result.lanes_to_wake:
             self.wake(waiting_lane)
         return result.stopping is not None
 
@@ -172,13 +172,13 @@ class MessageBus:
             while await self._process_next(lane):
                 pass
         finally:
-            del self._lanes[lane.name, lane.aside]
+            del self._lanes[lane.name, lane.is_bypass]
             if not self._lanes:
                 self._idle.set()
 
     async def _process_next(self, lane: Lane) -> bool:
         """Do what is next on the lane; False when it has nothing to do or has to rest."""
-        broken, lane.broken = lane.broken, None
+        broken, lane.failed_claim = lane.failed_claim, None
         try:
             if broken is None:
                 lane.wake.clear()
@@ -192,7 +192,7 @@ class MessageBus:
             return lane.wake.is_set()
         except StoreBusy as exc:
             lane.report_store_wait(exc, self._events)
-            lane.broken = broken
+            lane.failed_claim = broken
             await asyncio.sleep(_PAUSE_S)
             return True
         except StoreCorrupt as exc:
@@ -202,18 +202,18 @@ class MessageBus:
             # A bug, also one that the database refuses, costs one answer, not the chat, and is not
             # silent. When nobody can be told, or even that breaks, the lane rests until woken.
             log.exception("lane %s failed", lane.name)
-            lane.broken = lane.claim if broken is None else None
-            return lane.broken is not None
+            lane.failed_claim = lane.claim if broken is None else None
+            return lane.failed_claim is not None
         finally:
             lane.stop = None
-            if not lane.aside:
+            if not lane.is_bypass:
                 self._isolation.leave(lane.name)
-            for other in () if lane.aside else self._waits_for.pop(lane.name, ()):
+            for other in () if lane.is_bypass else self._waits_for.pop(lane.name, ()):
                 self.wake(other)
 
     async def _claim_and_handle(self, lane: Lane) -> bool:
         """Handle what is next on the lane; False when there is nothing."""
-        if not lane.aside:
+        if not lane.is_bypass:
             await self._isolation.enter(lane.name)
         if self._turns.draining:
             raise TurnSuspended
@@ -221,7 +221,7 @@ class MessageBus:
         # A stop that is stored right behind the claim must find whom to tell.
         lane.stop = CancelToken()
         claim = await self._database.transact(self._claim, lane)
-        lane.waits = False
+        lane.waits_for_store = False
         if claim is None:
             return False
         if isinstance(claim, SessionBusy):
@@ -230,11 +230,11 @@ class MessageBus:
         # Also for what is said of it should it break: this task is the lane's.
         set_locale(self._languages.of_claim(claim))
         has_more = await self._handle(claim, lane, lane.stop)
-        self.handled += 1
+        self.handled_count += 1
         return has_more
 
     def _claim(self, tx: Transaction, lane: Lane) -> TurnClaim | CommandClaim | SessionBusy | None:
-        if lane.aside:
+        if lane.is_bypass:
             if not inbox.is_run_here(tx, lane.name):
                 return None
             return claims.claim_at_once(tx, lane.name, self._commands.is_at_once)
@@ -289,7 +289,7 @@ class MessageBus:
             await self._turns.give_up(claim, sentence)
         else:
             await self._commands.answer(claim, sentence)
-        self.handled += 1
+        self.handled_count += 1
 
     async def _run_turn(self, claim: TurnClaim, lane: Lane, stop: CancelToken) -> bool:
         if claim.exhausted:

@@ -72,30 +72,30 @@ _NAMED = 1_000
 class BackpressureLimits:
     """When taking in stops: the platform keeps what it has not been told to forget.
 
-    `waiting` counts messages over all lanes; what is confirmed must be stored, so below
+    `waiting_messages` counts messages over all lanes; what is confirmed must be stored, so below
     `free_bytes` of disk nothing is taken in.
     """
 
-    waiting: int = 5_000
+    waiting_messages: int = 5_000
     free_bytes: int = 50 * 2**20
-    look_again_s: float = 2.0
+    check_interval_s: float = 2.0
 
 
 @frozen
 class IngestResult:
-    """What a batch has brought: lanes with new work; `at_once`: with a command that goes past the
-    queue; `stopping`: whose turn is to stop; `mail_lanes`: with a message to send. Messages that a
-    turn will answer, what became of buttons that were pressed, new `undecoded` updates with their
-    numbers in the inbox, and questions that are `closed`."""
+    """What a batch has brought: `lanes` with new work, `command_lanes` with a command that goes
+    past the queue, `lanes_to_stop`, whose turn ends, and `mail_lanes` with a message to send.
+    `new_messages` are those that a turn will answer; new `undecoded` updates come with their
+    numbers in the inbox."""
 
     lanes: set[str]
-    at_once: set[str] = field(default_factory=set)
-    stopping: set[str] = field(default_factory=set)
+    command_lanes: set[str] = field(default_factory=set)
+    lanes_to_stop: set[str] = field(default_factory=set)
     mail_lanes: set[str] = field(default_factory=set)
     new_messages: list[InboundMessage] = field(default_factory=list)
     button_outcomes: list[ButtonOutcome] = field(default_factory=list)
     undecoded: list[tuple[int, Undecoded]] = field(default_factory=list)
-    closed: list[ClosedApproval] = field(default_factory=list)
+    closed_approvals: list[ClosedApproval] = field(default_factory=list)
 
 
 class AuditNotes(Protocol):
@@ -135,7 +135,7 @@ class Ingestor:
         self._languages = languages
         self._read_command = read_command
         self._obstacle: str | None = None
-        self._named: set[str] = set()
+        self._logged_senders: set[str] = set()
         self._limits = limits or BackpressureLimits()
 
     @property
@@ -157,17 +157,17 @@ class Ingestor:
         try:
             while True:
                 now = time.time()
-                more = (batch.next_offset, batch.moves, overheard, batch.standings)
+                more = (batch.next_offset, batch.moves, overheard, batch.membership_changes)
                 arrival = InboxBatch(channel, account, now, *more)
                 result = await self._try(arrival, entries, batch.undecoded)
                 if isinstance(result, IngestResult):
                     break
-                if not batch.waits:
+                if not batch.can_wait:
                     raise result.refusal()
                 self._hold(str(result))
-                await asyncio.sleep(self._limits.look_again_s)
+                await asyncio.sleep(self._limits.check_interval_s)
         finally:
-            if batch.waits:
+            if batch.can_wait:
                 self._obstacle = None
         for entry in entries:
             if entry.dead_reason == DENIED and not self._access.is_allowed(entry.message):
@@ -181,14 +181,14 @@ class Ingestor:
                 update.reason,
                 seq,
             )
-        if result.button_outcomes or result.closed:
+        if result.button_outcomes or result.closed_approvals:
             await self._audit_relay.flush()
         return result
 
     async def stop(self, lane: str) -> StopResult:
         """Store that the lane's running turn is to end."""
         result = await self._database.transact(self._stop_lane, lane)
-        if result.closed:
+        if result.closed_approvals:
             await self._audit_relay.flush()
         return result
 
@@ -218,7 +218,7 @@ class Ingestor:
             return IngestBlocked(NO_DISK, self._limits.free_bytes // 2**20)
         result = await self._database.transact(self._store, arrival, entries, lost)
         if result is None:
-            return IngestBlocked(CROWDED, self._limits.waiting)
+            return IngestBlocked(CROWDED, self._limits.waiting_messages)
         result.mail_lanes.update(self._pairing.mention_lanes())
         return result
 
@@ -237,7 +237,7 @@ class Ingestor:
     ) -> IngestResult | None:
         """A stop is carried out together with its row, so that no crash forgets it; one that is
         delivered again stops nothing that came after it. None, when too many wait."""
-        if inbox.waiting_count(tx) >= self._limits.waiting:
+        if inbox.waiting_count(tx) >= self._limits.waiting_messages:
             return None
         presses: list[ButtonOutcome] = []
         entries = [self._as_command(tx, entry, presses) for entry in entries]
@@ -259,7 +259,7 @@ class Ingestor:
                 with use_locale(self._languages.of(entry.message)):
                     press = self._handle_button(tx, entry.message, arrival.now)
                 result.button_outcomes.append(press)
-                result.closed.extend([press.closed] if press.closed else [])
+                result.closed_approvals.extend([press.closed] if press.closed else [])
         result.mail_lanes.update(self._membership.record(tx, arrival.standings, arrival.now))
         for message in (entry.message for entry in new if entry.dead_reason == _STOP):
             with use_locale(self._languages.of(message)):
@@ -310,7 +310,7 @@ class Ingestor:
         lane = message.session_key
         command = self._read_command(message)
         if command is not None and command.at_once:
-            result.at_once.add(lane)
+            result.command_lanes.add(lane)
         elif command is not None and command.name == "new" and approvals.is_awaited(tx, lane):
             # Nobody who begins anew will still answer: else all that is said would wait with it.
             self._halt(tx, message, result, now)
@@ -359,9 +359,9 @@ class Ingestor:
         return stop
 
     def _note(self, stop: StopResult, result: IngestResult) -> None:
-        result.stopping.update(stop.lanes)
-        result.lanes.update(stop.waiting)
-        result.closed.extend(stop.closed)
+        result.lanes_to_stop.update(stop.lanes_to_stop)
+        result.lanes.update(stop.lanes_to_wake)
+        result.closed_approvals.extend(stop.closed_approvals)
 
     def _as_command(
         self, tx: Transaction, entry: InboxEntry, presses: list[ButtonOutcome]
@@ -391,11 +391,11 @@ class Ingestor:
     def _tell_how_to_allow(self, message: InboundMessage) -> None:
         """Once for each stranger: their messages are theirs to count, the log is the owner's."""
         who = f"{message.principal} {message.account}"
-        if who in self._named:
+        if who in self._logged_senders:
             return
-        if len(self._named) >= _NAMED:
-            self._named.clear()
-        self._named.add(who)
+        if len(self._logged_senders) >= _NAMED:
+            self._logged_senders.clear()
+        self._logged_senders.add(who)
         log.warning(
             "%s: %s is not on the allowlist; in private they get a code for `kore pair approve"
             " CODE`; or add %s to %s.allow_from",

@@ -15,13 +15,13 @@ from gateway.store.repositories.turns import Stopping
 
 @dataclass(slots=True)
 class StopResult:
-    """What a stop came to: the lanes whose turns are to end now, and the questions that it has
-    withdrawn; `waiting` lanes go on without what they waited for."""
+    """What a stop came to: turns in `lanes_to_stop` end now, `closed_approvals` are withdrawn,
+    and `lanes_to_wake` go on without what they waited for."""
 
     stopping: Stopping | None
-    lanes: list[str] = field(default_factory=list)
-    closed: list[ClosedApproval] = field(default_factory=list)
-    waiting: list[str] = field(default_factory=list)
+    lanes_to_stop: list[str] = field(default_factory=list)
+    closed_approvals: list[ClosedApproval] = field(default_factory=list)
+    lanes_to_wake: list[str] = field(default_factory=list)
 
 
 def stop_lane(
@@ -34,10 +34,10 @@ def stop_lane(
     # What waits behind a job's turn gets its own answer, as behind any other.
     result = StopResult(turns.request_stop(tx, lane, "" if at_work else before))
     if result.stopping == "running":
-        result.lanes.append(lane)
+        result.lanes_to_stop.append(lane)
     for job in at_work:
         result.stopping = turns.request_stop(tx, job, "")
-        result.lanes.append(job)
+        result.lanes_to_stop.append(job)
     _end(tx, approvals, tasks, result, now)
     if tasks and result.stopping is None:
         result.stopping = "withdrawn"
@@ -72,9 +72,9 @@ def _end(
         # One that goes on with another may wait behind that one, in the same lane.
         has_begun = not inbox.withdraw(tx, task.lane, f"task:{task.id}", "withdrawn by /stop")
         if has_begun and turns.request_stop(tx, task.lane, "") == "running":
-            result.lanes.append(task.lane)
+            result.lanes_to_stop.append(task.lane)
         else:
             subagent_tasks.end(tx, task.id, TaskOutcome("stopped", "Stopped before it began."), now)
-            result.waiting.append(task.caller_lane)
-    for stopping_lane in result.lanes:
-        result.closed += approvals.withdraw(tx, stopping_lane, now)
+            result.lanes_to_wake.append(task.caller_lane)
+    for stopping_lane in result.lanes_to_stop:
+        result.closed_approvals += approvals.withdraw(tx, stopping_lane, now)

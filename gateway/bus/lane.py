@@ -16,29 +16,29 @@ log = logging.getLogger(__name__)
 class Lane:
     """One chat's queue: what waits in it is on disk, here is only what is under way.
 
-    `claim` is being handled; `broken` is one that a bug has ended, and nobody was told yet. Beside
-    it, one that is `aside` carries out what goes past the queue. `waits`: for the disk, and whoever
-    watches was told.
+    `claim` is being handled; `failed_claim` is one that a bug has ended, and nobody was told yet. A
+    lane with `is_bypass` carries out what goes past the queue. `waits_for_store`: the disk is full
+    or busy, and whoever watches was told.
     """
 
-    def __init__(self, name: str, *, aside: bool = False) -> None:
+    def __init__(self, name: str, *, is_bypass: bool = False) -> None:
         self.name = name
-        self.aside = aside
+        self.is_bypass = is_bypass
         self.wake = asyncio.Event()
         self.stop: CancelToken | None = None
-        self.waits = False
+        self.waits_for_store = False
         self.claim: TurnClaim | CommandClaim | None = None
-        self.broken: TurnClaim | CommandClaim | None = None
+        self.failed_claim: TurnClaim | CommandClaim | None = None
 
     def report_store_wait(self, why: StoreBusy, events: EventHub) -> None:
         """It waits for the disk. Said once: it is tried again every few seconds."""
-        if not self.waits:
+        if not self.waits_for_store:
             log.error("lane %s waits: %s", self.name, why)
             text = t(
                 "⏳ The database cannot be written right now. This continues as soon as it can."
             )
             events.publish(self.name, Notice("warning", text))
-        self.waits = True
+        self.waits_for_store = True
 
     def report_damage(self, why: StoreCorrupt, events: EventHub) -> None:
         """It rests: nobody is answered from a damaged file, and nothing would be kept."""

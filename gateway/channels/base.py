@@ -59,12 +59,12 @@ class ChatUnreachable(SendError):
 
 
 class ChatMoved(SendError):
-    """The platform has given the chat a new id, `now`; `first` is the one that Kore knows it by."""
+    """The platform has given the chat a new id; `canonical_id` is the one that Kore keeps."""
 
-    def __init__(self, first: str, now: str) -> None:
-        super().__init__(f"the chat {first} is {now} now")
-        self.first = first
-        self.now = now
+    def __init__(self, canonical_id: str, current_id: str) -> None:
+        super().__init__(f"the chat {canonical_id} is {current_id} now")
+        self.canonical_id = canonical_id
+        self.current_id = current_id
 
 
 class TopicNotFound(SendError):
@@ -78,12 +78,12 @@ class MessageNotFound(SendError):
 class NotFetched(Exception):
     """A file could not be fetched, or not be transcribed (`media` is the file then).
 
-    The text, in English, says why; `again` says that a later try may succeed.
+    The text, in English, says why; `is_retryable` says that a later try may succeed.
     """
 
-    def __init__(self, english: str, *, again: bool = False, **values: object) -> None:
+    def __init__(self, english: str, *, is_retryable: bool = False, **values: object) -> None:
         super().__init__(english.format(**values))
-        self.again = again
+        self.is_retryable = is_retryable
         self.media: Media | None = None
         self._template = english, values
 
@@ -151,7 +151,7 @@ class PreviewContent:
     """What is there of an answer (markdown, any length) and a line below it, perhaps empty."""
 
     text: str
-    line: str = ""
+    status_line: str = ""
 
 
 @runtime_checkable

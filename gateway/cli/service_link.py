@@ -126,11 +126,11 @@ def _last_good(
     home = data_dir_of(args)
     with suppress(KoreError):
         sources = sources_of(args)
-        drafts: dict[Path, Mapping[str, Any] | None] = {sources.secrets: None}
-        if sources.project.resolve() != sources.own.resolve():
-            drafts[sources.project] = {}
+        drafts: dict[Path, Mapping[str, Any] | None] = {sources.secrets_file: None}
+        if sources.project_file.resolve() != sources.own_file.resolve():
+            drafts[sources.project_file] = {}
         if (good := read_object(home.last_good_config) if own is None else own) is not None:
-            drafts[sources.own] = good
+            drafts[sources.own_file] = good
         return settings_of(args, overrides, drafts)
     return None
 

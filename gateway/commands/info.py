@@ -94,7 +94,7 @@ def answer_cost(call: CommandCall, tx: Transaction) -> str:
 
 
 def _cost_lines(call: CommandCall, tx: Transaction) -> Iterator[str]:
-    began = BillingDay.of(call.now).began
+    began = BillingDay.of(call.now).began_at
     if call.session is not None:
         last = usage.of_last_turn(tx, call.session)
         yield t("Last answer: {spent}", spent=usage_text(last))

@@ -26,11 +26,11 @@ AT_ONCE = frozenset(
 @frozen
 class ConfigDiff:
     """`settings` are those to run with from now on: the new ones as far as they can change at
-    once. `changed` are keys that have, `waiting` those that need a restart."""
+    once. `changed_keys` have changed already, `restart_keys` wait for a restart."""
 
     settings: Settings
-    changed: tuple[str, ...]
-    waiting: tuple[str, ...]
+    changed_keys: tuple[str, ...]
+    restart_keys: tuple[str, ...]
 
 
 def update(current: Settings, loaded: Settings) -> ConfigDiff:

@@ -39,7 +39,7 @@ class ConfigEdit:
 
     def write(self, sources: Sources) -> None:
         """First the secrets: nothing in the file ever refers to what is not there."""
-        keep_secrets(sources.secrets, self.secrets)
+        keep_secrets(sources.secrets_file, self.secrets)
         if self.text != (read_text(self.file) or ""):
             write_atomic(self.file, self.text)
 
@@ -115,7 +115,7 @@ def setting(sources: Sources, file: Path, path: Path_, value: Any) -> ConfigEdit
     content = content_of(file, text)
     entry_name = _entry_name(content, path)
     old = find(read(text), path)
-    secrets = read_secrets(sources.secrets)
+    secrets = read_secrets(sources.secrets_file)
     stored, apart = extract_secret(path, value, entry_name)
     reference = old.value if old is not None and isinstance(old.value, str) else ""
     if (
@@ -159,7 +159,7 @@ def validate(sources: Sources, change: ConfigEdit, *, strict: bool = False) -> C
     content = _object(change)
     at = Sources(change.file, sources.home, sources.cwd, sources.environ)
     before = set() if strict else set(at.complaints() if change.file.exists() else ())
-    after = at.complaints({change.file: content, sources.secrets: change.secrets})
+    after = at.complaints({change.file: content, sources.secrets_file: change.secrets})
     if new_complaints := [line for line in after if line not in before]:
         raise ConfigError(
             "\n".join(new_complaints), hint=t("{file} was not changed", file=change.file)

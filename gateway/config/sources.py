@@ -24,27 +24,27 @@ class Sources:
     overrides: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def own(self) -> Path:
+    def own_file(self) -> Path:
         """The user's own file."""
         return own_file(self.config, self.home, self.cwd, self.environ)
 
     @property
-    def project(self) -> Path:
+    def project_file(self) -> Path:
         """The file of the folder that the process is in."""
         return self.cwd / ".kore" / "config.json"
 
     @property
-    def secrets(self) -> Path:
+    def secrets_file(self) -> Path:
         return self.home / "secrets.json"
 
     @property
-    def watched(self) -> tuple[Path, ...]:
+    def watched_files(self) -> tuple[Path, ...]:
         """Every file that would be read, whether it is there or not."""
         from gateway.config.load import borrowed_places
 
         theirs = borrowed_places(self.home, self.cwd, self.environ)
-        own = (self.own, self.secrets, self.home / "trust.json")
-        return (*own, self.project, *theirs)
+        own = (self.own_file, self.secrets_file, self.home / "trust.json")
+        return (*own, self.project_file, *theirs)
 
     def load(self, drafts: Drafts | None = None) -> Settings:
         """Raises `ConfigError`."""

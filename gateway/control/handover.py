@@ -36,11 +36,11 @@ _ASK_AGAIN_S = 1.0
 
 @frozen
 class DataOwnership:
-    """The lock of the data. `unclean`: the last owner left in the middle. `attended`: lanes of
-    one-shot runs whose processes wait for the new owner."""
+    """The lock of the data. `needs_recovery`: the last owner left in the middle. `one_shot_lanes`
+    belong to one-shot runs whose processes wait for the new owner."""
 
-    unclean: bool
-    attended: Sequence[str] = ()
+    needs_recovery: bool
+    one_shot_lanes: Sequence[str] = ()
 
 
 class Handover:

@@ -176,7 +176,7 @@ class LocalService(DataOwner):
         with self._events.watch(lane) as watcher:
             self._reserved.pop(lane, None)
             for question in await self._approvals.open_questions(lane):
-                watcher.put(self._approvals.asked_event(question))
+                watcher.put(self._approvals.request_event(question))
             await self._sender.retry_now(lane)
             yield aiter(watcher)
 
@@ -192,7 +192,7 @@ class LocalService(DataOwner):
         return await self._bus.stop(lane)
 
     async def open_console(self, session: str | None, fresh: bool) -> ConsoleLease:
-        self._jobs.attended.set()
+        self._jobs.has_audience.set()
         session_chats = (
             await self._database.transact(console_binding.consoles_of, session) if session else []
         )
@@ -278,7 +278,7 @@ class LocalService(DataOwner):
 
     async def status(self) -> Mapping[str, Any]:
         waiting = await self._database.transact(inbox.waiting_count)
-        spent = await self._database.transact(usage.of_all, BillingDay.of(time.time()).began)
+        spent = await self._database.transact(usage.of_all, BillingDay.of(time.time()).began_at)
         questions = await self._approvals.open_questions()
         return {
             "version": VERSION,
@@ -292,7 +292,7 @@ class LocalService(DataOwner):
             "obstacle": self._bus.obstacle,
             "routes_with_mail": self._sender.routes,
             "unreachable": await self._database.transact(chats.unreachable_chats),
-            "parts_given_up": self._sender.given_up,
+            "parts_given_up": self._sender.given_up_count,
             "memory_mb": resident_bytes() // 2**20,
             "spent_today": {
                 "cost_usd": spent.known_usd,
@@ -326,7 +326,7 @@ class LocalService(DataOwner):
                 ),
                 hint=t("Start `kore gateway` first."),
             )
-        batch = replace(channel.decode_again(update.raw), waits=False)
+        batch = replace(channel.decode_again(update.raw), can_wait=False)
         if batch.undecoded:
             raise KoreError(
                 t(

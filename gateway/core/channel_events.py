@@ -8,16 +8,16 @@ from gateway.core.messages import InboundMessage, Route
 
 @frozen
 class MembershipChange:
-    """A bot was let into a chat or put out of it: `by` whom, in words, and whether it was in
-    there before. `title` names the chat or, where it is `private`, the person."""
+    """A bot was let into a chat or put out of it by an `actor` (in words). `title` names the chat
+    or, where it is `is_private`, the person."""
 
     route: Route
     event_id: str
     title: str
-    by: str
-    present: bool
+    actor: str
+    is_present: bool
     was_present: bool
-    private: bool
+    is_private: bool
 
 
 # Characters of an undecoded update that are kept; Telegram's own stay far below.
@@ -40,14 +40,14 @@ class Batch:
     """All that one poll brought: what could be decoded, what could not, and the next cursor.
 
     `undecoded` updates are stored beside the messages so that they never block the rest. `moves`
-    are chats that were given a new id: (the one that Kore knows, the present one). `standings` tell
-    of chats that a bot came into or was put out of. `waits`: whoever brings it keeps it until there
-    is room.
+    are chats that were given a new id: (the one that Kore knows, the present one).
+    `membership_changes` tell of chats that a bot came into or was put out of. `can_wait`: the
+    sender keeps the batch until there is room.
     """
 
     messages: Sequence[InboundMessage]
     undecoded: Sequence[Undecoded] = ()
     next_offset: int | None = None
     moves: Sequence[tuple[str, str]] = ()
-    standings: Sequence[MembershipChange] = ()
-    waits: bool = True
+    membership_changes: Sequence[MembershipChange] = ()
+    can_wait: bool = True

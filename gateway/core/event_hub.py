@@ -50,7 +50,7 @@ class Subscription:
         self._chars = 0
         self._unread: Counter[type] = Counter()
         self._left_out = DroppedEvents()
-        self._asked: set[str] = set()
+        self._approval_nonces: set[str] = set()
         self._ready = asyncio.Event()
         self._closed = False
         self._failure: KoreError | None = None
@@ -69,7 +69,7 @@ class Subscription:
             case _ if merged is not None:
                 self._drop(-1)
                 self._append(merged)
-            case ApprovalAsked(nonce) if nonce in self._asked:
+            case ApprovalAsked(nonce) if nonce in self._approval_nonces:
                 return
             case ToolOutput() if self._unread[ToolOutput] >= OUTPUT_LIMIT:
                 self._left_out.add(event)
@@ -81,7 +81,7 @@ class Subscription:
                 self._append(event)
             case _:
                 if isinstance(event, ApprovalAsked):
-                    self._asked.add(event.nonce)
+                    self._approval_nonces.add(event.nonce)
                 if isinstance(event, _STATUS) and self._unread[type(event)] >= STATUS_LIMIT:
                     self._drop(
                         next(i for i, e in enumerate(self._events) if type(e) is type(event))

@@ -100,8 +100,8 @@ class StreamingPreview:
         self._ids: list[str] = []
         self._pages: dict[int, OutboundPart] = {}
         # What was shown last, in the messages and apart from them, and when.
-        self._shown = ("", "")
-        self._sketched, self._sketched_at = "", 0.0
+        self._last_content = ("", "")
+        self._last_draft, self._draft_at = "", 0.0
         self._waits = False
         self._changed = asyncio.Event()
         self._closed = asyncio.Event()
@@ -199,19 +199,19 @@ class StreamingPreview:
         text = "\n\n".join(filter(None, [self._text_so_far(), self._activity.line]))
         now = time.monotonic()
         due = self._text_so_far() or now - self._began_at >= self._timing.line_after_s
-        is_recent = text == self._sketched and now - self._sketched_at < SKETCH_AGAIN_S
+        is_recent = text == self._last_draft and now - self._draft_at < SKETCH_AGAIN_S
         if due and text and not is_recent and isinstance(self._channel, SupportsDrafts):
             if await self._database.transact(outbox.has_mail, self._outgoing.route.lane):
                 return
             with suppress(SendError):
                 clean = self._timing.clean(text)
                 await self._channel.sketch(self._outgoing.route, clean, self._turn)
-            self._sketched, self._sketched_at = text, now
+            self._last_draft, self._draft_at = text, now
 
     async def _grow(self) -> bool:
         """Send or edit the messages, where there is news."""
         now = (self._text_so_far(), self._activity.line)
-        if not now[0] or now == self._shown:
+        if not now[0] or now == self._last_content:
             return True
         clean = self._timing.clean
         pages = list(self._channel.pages(PreviewContent(clean(now[0]), clean(now[1]))))
@@ -238,7 +238,7 @@ class StreamingPreview:
                 if number == len(self._ids):
                     await self._store(number, None)
                 return True
-        self._shown = now
+        self._last_content = now
         return True
 
     async def _begin(self, number: int) -> outbox.PreviewRow | None:

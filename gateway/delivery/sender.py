@@ -99,9 +99,9 @@ class OutboxSender:
         self._best_effort = BestEffortTasks()
         self._idle = asyncio.Event()
         self._idle.set()
-        self.sent = 0
-        self.failed = 0
-        self.given_up = 0
+        self.sent_count = 0
+        self.failed_count = 0
+        self.given_up_count = 0
 
     async def run(self) -> None:
         """Send until cancelled; starts with what an earlier process left."""
@@ -248,7 +248,7 @@ class OutboxSender:
             log.exception("%s could not be sent", due.message.delivery_id)
             await self._settle(due, Ambiguous(f"{type(exc).__name__}: {exc}"))
         else:
-            self.sent += 1
+            self.sent_count += 1
             answers = due.message.last and due.message.kind == "final"
             following, left = await self._reader.sent(due, provider_msg, lane, answers=answers)
             delete_snapshots(due.message.content.files)
@@ -281,7 +281,7 @@ class OutboxSender:
         """Decide what becomes of a part that could not be sent."""
         run = self._reader.retrying
         now = self._clock()
-        self.failed += 1
+        self.failed_count += 1
         log.log(
             error.level,
             "not sent: %s part %d to %s: %s",
@@ -297,8 +297,8 @@ class OutboxSender:
                 await run(outbox.reschedule, due.seq, now + wait_s, ambiguous=False)
             case BadFormat() if due.message.content.entities:
                 await run(outbox.make_plain, due.seq)
-            case ChatMoved(first=first, now=now_id):
-                await run(chats.add_alias, due.message.route.channel, [(first, now_id)])
+            case ChatMoved(canonical_id=known_id, current_id=new_id):
+                await run(chats.add_alias, due.message.route.channel, [(known_id, new_id)])
                 wait_s = backoff_s(due, ambiguous=False) if due.attempts else 0.0
                 await run(outbox.reschedule, due.seq, now + wait_s, ambiguous=False)
             case TopicNotFound() if due.message.route.thread_id:
@@ -348,7 +348,7 @@ class OutboxSender:
         parts, follow = await self._reader.retrying(self._end, due, reason, whole_lane)
         follow()
         delete_snapshots(due.message.content.files)
-        self.given_up += parts
+        self.given_up_count += parts
         log.error(
             "dropped %d messages to %s, from %s part %d on: %s",
             parts,

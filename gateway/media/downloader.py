@@ -97,7 +97,7 @@ class MediaDownloader:
         self._keep_days = media.keep_days
         self._transcribe = transcribe
         self._waits_s = waits_s
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         # Whether there may be parts of albums that are not to be kept for long.
         self._early = True
         self._busy: set[int] = set()
@@ -117,7 +117,7 @@ class MediaDownloader:
         return accepted
 
     def notify(self) -> None:
-        self._news.set()
+        self._changed.set()
 
     async def run(self) -> None:
         """Work until cancelled; starts with what an earlier process left."""
@@ -131,8 +131,8 @@ class MediaDownloader:
             while True:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(rest_s):
-                        await self._news.wait()
-                self._news.clear()
+                        await self._changed.wait()
+                self._changed.clear()
                 if self._early:
                     self._early = False
                     rest_s = await self._transact(pending_media.forget_early, time.time())
@@ -185,7 +185,7 @@ class MediaDownloader:
             match None if trying.cancelled() else trying.exception():
                 case None:
                     return trying.result()
-                case NotFetched(again=True) if wait_s is not None:
+                case NotFetched(is_retryable=True) if wait_s is not None:
                     await asyncio.sleep(wait_s)
                 case NotFetched() as exc:
                     raise exc

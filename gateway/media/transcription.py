@@ -104,17 +104,17 @@ class Transcriber:
                         if len(body) > _ANSWER_BYTES:
                             raise NotFetched(_ODD)
             except aiohttp.ConnectionTimeoutError as exc:
-                raise NotFetched(_UNREACHABLE, again=True) from exc
+                raise NotFetched(_UNREACHABLE, is_retryable=True) from exc
             except TimeoutError as exc:
                 # It would do so again, and the chat waits behind it.
                 raise NotFetched(_SLOW, n=round(self._answer_s)) from exc
             except (aiohttp.ClientError, OSError) as exc:
-                raise NotFetched(_UNREACHABLE, again=True) from exc
+                raise NotFetched(_UNREACHABLE, is_retryable=True) from exc
         if status in (401, 403):
             raise NotFetched(_KEY)
         if status != 200:
             again = status == 429 or status >= 500
-            raise NotFetched(_REFUSED, again=again, status=status)
+            raise NotFetched(_REFUSED, is_retryable=again, status=status)
         return _text_of(bytes(body))
 
 

@@ -125,13 +125,13 @@ class ConfigReloader:
         self._home = home
         self._sources = config.sources
         self._on_reload = config.on_reload
-        self._stamp = self._look()
+        self._stamp = self._read_stamp()
         self._reload_requested = asyncio.Event()
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._read_at = time.time()
         self._problem: str | None = None
-        self._waiting: tuple[str, ...] = ()
-        self._retired: list[tuple[float, ModelPool]] = []
+        self._restart_keys: tuple[str, ...] = ()
+        self._retired_models: list[tuple[float, ModelPool]] = []
 
     def ask(self) -> None:
         """Read again soon, whether a file has changed or not."""
@@ -143,21 +143,21 @@ class ConfigReloader:
         try:
             while True:
                 await wait_for(self._reload_requested, LOOK_S)
-                if self._reload_requested.is_set() or self._look() != self._stamp:
+                if self._reload_requested.is_set() or self._read_stamp() != self._stamp:
                     self._reload_requested.clear()
                     await self._settle()
                     with suppress(ConfigError):  # said in the log, the status and to the owner
                         await self.reload()
                 await self._close_retired_models()
         finally:
-            for _, models in self._retired:
+            for _, models in self._retired_models:
                 await models.aclose()
 
     async def reload(self) -> Mapping[str, Any]:
         """Take in what the files say now; returns the names of the keys that have `changed`, and
         of those that are `waiting` for a restart. Raises `ConfigError`: the last good one holds."""
-        async with self._turn:
-            self._stamp = self._look()
+        async with self._lock:
+            self._stamp = self._read_stamp()
             try:
                 diff = await self._take()
             except ConfigError as exc:
@@ -167,26 +167,26 @@ class ConfigReloader:
                 ) from exc
             self._read_at, mended = time.time(), self._problem is not None
             self._problem = None
-            if diff.changed or diff.waiting != self._waiting:
-                changed, waiting = ", ".join(diff.changed), ", ".join(diff.waiting)
+            if diff.changed_keys or diff.restart_keys != self._restart_keys:
+                changed, waiting = ", ".join(diff.changed_keys), ", ".join(diff.restart_keys)
                 log.info(
                     "configuration reloaded: %s%s",
                     f"changed: {changed}" if changed else "nothing to apply now",
                     f"; needs a restart: {waiting}" if waiting else "",
                 )
-            self._waiting = diff.waiting
+            self._restart_keys = diff.restart_keys
             if mended:
                 log.info("configuration fixed and reloaded")
                 await self._notify_owner(_RIGHT_AGAIN)
             await asyncio.to_thread(self._keep)
-            return {"changed": list(diff.changed), "waiting": list(diff.waiting)}
+            return {"changed": list(diff.changed_keys), "waiting": list(diff.restart_keys)}
 
     def facts(self) -> dict[str, Any]:
         """For the status."""
         return {
             "read_at": self._read_at,
             "problem": self._problem,
-            "needs_restart": ", ".join(self._waiting) or None,
+            "needs_restart": ", ".join(self._restart_keys) or None,
         }
 
     async def _take(self) -> ConfigDiff:
@@ -197,7 +197,7 @@ class ConfigReloader:
         agent = await build_agent(settings, self._home, sandbox)
         old = self._targets.apply(settings, agent, RoleRegistry.of(settings))
         if old is not None:
-            self._retired.append((time.monotonic(), old))
+            self._retired_models.append((time.monotonic(), old))
         self.settings = settings
         self._on_reload(settings)
         return diff
@@ -255,7 +255,7 @@ class ConfigReloader:
     def _keep(self) -> None:
         """Keep the user's file as it is now: it holds."""
         try:
-            text = read_text(self._sources.own)
+            text = read_text(self._sources.own_file)
             if text is not None and text != read_text(self._home.last_good_config):
                 write_atomic(self._home.last_good_config, text)
         except ConfigError as exc:
@@ -264,18 +264,22 @@ class ConfigReloader:
     async def _settle(self) -> None:
         """Wait until nobody writes to the files any more, for a while at most."""
         for _ in range(10):
-            before = self._look()
+            before = self._read_stamp()
             await asyncio.sleep(CALM_S)
-            if self._look() == before:
+            if self._read_stamp() == before:
                 return
 
     async def _close_retired_models(self) -> None:
         due = time.monotonic() - RETIRE_S
-        while self._retired and self._retired[0][0] < due and not self._targets.bus.lanes:
-            await self._retired.pop(0)[1].aclose()
+        while (
+            self._retired_models
+            and self._retired_models[0][0] < due
+            and not self._targets.bus.lanes
+        ):
+            await self._retired_models.pop(0)[1].aclose()
 
-    def _look(self) -> Stamp:
-        return tuple(_stamp(path) for path in self._sources.watched)
+    def _read_stamp(self) -> Stamp:
+        return tuple(_stamp(path) for path in self._sources.watched_files)
 
 
 def _short(problem: str, language: str) -> str:

@@ -30,7 +30,7 @@ class DataDir:
         return self.root / "config.good.json"
 
     @property
-    def trusted(self) -> Path:
+    def trust_file(self) -> Path:
         """Which files of projects are trusted, by what they hold."""
         return self.root / "trust.json"
 
@@ -55,7 +55,7 @@ class DataDir:
         return self.root / "kore.lock"
 
     @property
-    def running(self) -> Path:
+    def running_marker(self) -> Path:
         """Which process has commands that end with it; there as long as it runs."""
         return self.root / "running"
 
@@ -103,10 +103,10 @@ class DataDir:
         return self.root / "long"
 
     @property
-    def own(self) -> tuple[Path, ...]:
+    def protected_paths(self) -> tuple[Path, ...]:
         """What no tool may open; the workspace is not among it."""
         return (
-            *(self.config, self.draft, self.last_good_config, self.trusted, self.secrets),
+            *(self.config, self.draft, self.last_good_config, self.trust_file, self.secrets),
             *(self.socket, self.lock, self.backups),
             *(self.logs, self.audit, self.sandbox_cache, self.agents, self.commands, self.undo),
             self.long_work,

@@ -40,8 +40,8 @@ class _Due:
     """The slots of a job that something is done for, and how many were missed."""
 
     slots: tuple[int, ...]
-    missed: tuple[int, ...]
-    late: bool
+    missed_slots: tuple[int, ...]
+    is_late: bool
 
 
 def fire_due(tx: Transaction, context: JobContext, now: float) -> FiredJobs:
@@ -53,7 +53,7 @@ def fire_due(tx: Transaction, context: JobContext, now: float) -> FiredJobs:
                 _fire(tx, context, job, now, fired)
             except KoreError as exc:
                 _fail(tx, job, exc)
-    fired.more = len(due_jobs) == _BATCH
+    fired.has_more = len(due_jobs) == _BATCH
     return fired
 
 
@@ -101,13 +101,13 @@ def _fire(tx: Transaction, context: JobContext, job: Job, now: float, fired: Fir
         jobs.hold(tx, job.id, until)
         return
     slots_due = _choose_slots(job, rule, now)
-    for slot in slots_due.missed:
+    for slot in slots_due.missed_slots:
         jobs.begin(tx, job, slot, "missed", now)
     if until is None and not _is_idle(context, job):
         for slot in slots_due.slots:
             lateness = _lateness(slots_due, slot, job.zone)
             _begin(tx, context, job, (slot, lateness), now, fired)
-        if slots_due.missed and not slots_due.slots:
+        if slots_due.missed_slots and not slots_due.slots:
             _tell_missed(tx, context, job, slots_due, now, fired)
     jobs.advance(tx, job.id, rule.after(max(now, job.slot_at), job.created_at))
 
@@ -148,7 +148,7 @@ def _begin(
         parts = context.renderer.render(job.route, text)
         reply = OutgoingReply(job.event(slot), job.route, parts, "notice", taint=job.taint)
         outbox.put(tx, None, [reply], now)
-        fired.mail.add(job.route.lane)
+        fired.mail_lanes.add(job.route.lane)
         return
     _ask(tx, job, slot, late, now)
     fired.lanes.add(job.lane)
@@ -193,20 +193,20 @@ def _is_unheard(tx: Transaction, context: JobContext, job: Job, now: float) -> b
 def _tell_missed(
     tx: Transaction, context: JobContext, job: Job, slots_due: _Due, now: float, fired: FiredJobs
 ) -> None:
-    n = len(slots_due.missed)
+    n = len(slots_due.missed_slots)
     text = plural(
         n,
         "⏰ Missed while I was not running: job {job}, {title}, due {when}.",
         "⏰ Missed while I was not running: job {job}, {title}, {n} times, last due {when}.",
         job=job.id,
         title=escape_markdown(title(job)),
-        when=local_time(slots_due.missed[-1], job.zone),
+        when=local_time(slots_due.missed_slots[-1], job.zone),
     )
     parts = context.renderer.render(job.route, text)
-    name = f"{job.event(slots_due.missed[-1])}:missed"
+    name = f"{job.event(slots_due.missed_slots[-1])}:missed"
     reply = OutgoingReply(name, job.route, parts, "notice", taint=job.taint)
     outbox.put(tx, None, [reply], now)
-    fired.mail.add(job.route.lane)
+    fired.mail_lanes.add(job.route.lane)
 
 
 def _is_idle(context: JobContext, job: Job) -> bool:
@@ -216,12 +216,12 @@ def _is_idle(context: JobContext, job: Job) -> bool:
 
 def _lateness(slots_due: _Due, slot: int, zone: str) -> str:
     """What is said of a slot that was not met in time."""
-    if not slots_due.late and slot == slots_due.slots[-1] and not slots_due.missed:
+    if not slots_due.is_late and slot == slots_due.slots[-1] and not slots_due.missed_slots:
         return ""
-    if slot != slots_due.slots[-1] or not slots_due.missed:
+    if slot != slots_due.slots[-1] or not slots_due.missed_slots:
         return t("(was due {when})", when=local_time(slot, zone))
     return plural(
-        len(slots_due.missed),
+        len(slots_due.missed_slots),
         "(was due {when}; {n} before it was missed)",
         "(was due {when}; {n} before it were missed)",
         when=local_time(slot, zone),

@@ -54,7 +54,7 @@ def handle_chat(
             mode = notifier.context.permissions.mode(message, mode_set)
             author = JobAuthor(message, mode, f"m:{message.channel}:{message.account}:"
                           f"{message.event_id}", time.time())  # fmt: skip
-            request = replace(parse_request(rest), prompt=action == "ask")
+            request = replace(parse_request(rest), is_task=action == "ask")
             answer = job_editor.create_job(tx, notifier.context, author, request)
             notifier.notify_changed()
             return escape_markdown(answer)
@@ -76,9 +76,9 @@ def add_from_cli(tx: Transaction, notifier: JobNotifier, job: NewJob) -> str:
         action="add",
         when=job.when,
         text=job.text,
-        prompt=job.is_task,
+        is_task=job.is_task,
         urgent=job.urgent,
-        own=job.own,
+        own_session=job.own,
         catch_up=job.catch_up,
         zone=job.zone,
     )
@@ -139,7 +139,9 @@ def parse_request(text: str) -> JobRequest:
             # What follows belongs to the time already.
             text = text[match.end(1) :].lstrip()
             request = replace(
-                request, urgent=request.urgent or name == "urgent", own=request.own or name == "own"
+                request,
+                urgent=request.urgent or name == "urgent",
+                own_session=request.own_session or name == "own",
             )
             continue
         text = text[match.end() :]

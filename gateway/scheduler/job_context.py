@@ -32,11 +32,11 @@ class JobContext:
 
 @dataclass(slots=True)
 class FiredJobs:
-    """Lanes with new input (`lanes`) or output (`mail`); `more` says that more jobs are due."""
+    """Lanes with new input (`lanes`) or output (`mail_lanes`); `has_more`: more jobs are due."""
 
     lanes: set[str] = field(default_factory=set)
-    mail: set[str] = field(default_factory=set)
-    more: bool = False
+    mail_lanes: set[str] = field(default_factory=set)
+    has_more: bool = False
 
 
 class JobNotifier(Protocol):

@@ -33,9 +33,9 @@ class JobRequest:
     action: str
     when: str = ""
     text: str = ""
-    prompt: bool = False
+    is_task: bool = False
     urgent: bool = False
-    own: bool = False
+    own_session: bool = False
     catch_up: CatchUp = "once"
     zone: str | None = None
     number: int | None = None
@@ -80,14 +80,14 @@ def create_job(tx: Transaction, context: JobContext, author: JobAuthor, request:
     job = Job(
         id=0,
         made_by=author.made_by,
-        kind="prompt" if request.prompt else "reminder",
+        kind="prompt" if request.is_task else "reminder",
         message=_template(author, request, text),
         principal=author.message.principal,
         rule=str(rule),
         zone=rule.zone,
         catch_up=request.catch_up,
         urgent=request.urgent,
-        own=request.own,
+        own=request.own_session,
         slot_at=first,
         due_at=first,
         created_at=began,

@@ -22,8 +22,11 @@ if TYPE_CHECKING:
 
 
 class JobService:
-    """`news` is set when a job has changed; `attended` once somebody is there to be told: a gateway
-    that runs, a terminal that is open. `on_fired` is told of what was begun by hand."""
+    """Jobs for chats, tools and terminals.
+
+    `changed` is set when a job has changed, `has_audience` once somebody can be notified: a
+    gateway runs, or a terminal is open. `on_fired` is called with what was begun by hand.
+    """
 
     def __init__(
         self,
@@ -32,8 +35,8 @@ class JobService:
         context: JobContext,
         on_fired: Callable[[FiredJobs], None],
     ) -> None:
-        self.news = asyncio.Event()
-        self.attended = asyncio.Event()
+        self.changed = asyncio.Event()
+        self.has_audience = asyncio.Event()
         self.context = context
         self._database = database
         self._on_fired = on_fired
@@ -41,7 +44,7 @@ class JobService:
 
     def notify_changed(self) -> None:
         """A job has changed; from any thread. Who looks then waits for this transaction."""
-        self._loop.call_soon_threadsafe(self.news.set)
+        self._loop.call_soon_threadsafe(self.changed.set)
 
     def notify_fired(self, fired: FiredJobs) -> None:
         """Something was begun by hand; from any thread."""
@@ -80,7 +83,7 @@ class JobService:
 
     def is_silent(self, claim: TurnClaim, outcome: TurnOutcome) -> bool:
         """Whether a job has come to nothing that anybody need read."""
-        if claim.messages[-1].job is None or outcome.error is not None or outcome.undone:
+        if claim.messages[-1].job is None or outcome.error is not None or outcome.denied_summary:
             return False
         from gateway.scheduler.firing import is_silent
 
@@ -138,7 +141,7 @@ class TurnSchedule:
             action=request.action,
             when=request.when,
             text=request.text,
-            prompt=request.prompt,
+            is_task=request.prompt,
             number=request.id,
             call=call.call.id,
             taint=call.taint,

@@ -48,8 +48,8 @@ class JobTimer:
 
     async def run(self) -> None:
         """Begin what comes due, until cancelled; once somebody is there for whom it counts."""
-        news = self._jobs.news
-        await self._jobs.attended.wait()
+        news = self._jobs.changed
+        await self._jobs.has_audience.wait()
         self._latest = await self._begin()
         while True:
             news.clear()
@@ -100,5 +100,5 @@ class JobTimer:
     def wake(self, fired: FiredJobs) -> None:
         for lane in fired.lanes:
             self._bus.wake(lane)
-        for lane in fired.mail:
+        for lane in fired.mail_lanes:
             self._sender.wake(lane)

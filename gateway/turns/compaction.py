@@ -45,19 +45,19 @@ _SURELY_ROOM = 0.25
 
 @frozen
 class CompactionJob:
-    """A session to look at; `asked` with what to keep above all when a person wants it now."""
+    """A session to look at; `focus` with what to keep above all when a person wants it now."""
 
     claim: TurnClaim
-    speaking: PromptAudience
-    asked: str | None = None
+    audience: PromptAudience
+    focus: str | None = None
 
 
 @frozen
 class CompactionOutcome:
     """What was stored, and the window that it was made of."""
 
-    of: SessionWindow
-    shorter: "CompactionResult"
+    window: SessionWindow
+    result: "CompactionResult"
 
 
 @dataclass(slots=True)
@@ -66,8 +66,8 @@ class RunningCompaction:
     it or waits for it tells the chat, by its answer."""
 
     task: "asyncio.Task[CompactionOutcome | None]"
-    awaited: bool = False
-    answered: bool = False
+    has_waiting_turn: bool = False
+    is_answered: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -125,18 +125,18 @@ class CompactionService:
         speaking = with_model(speaking, claim.message, session_model, self.agent.models)
         payer = TurnClaim(turn, claim.seq, session, [claim.message], resumed=True)
         made = await self._answered(session)
-        if made is None or focus or not made.shorter.summarised:
+        if made is None or focus or not made.result.summarised:
             made = (await self._run(CompactionJob(payer, speaking, focus))).result() or made
         if made is None:
             return t("There is nothing to summarize: the newest messages stay as they are.")
-        return sentence(made.shorter)
+        return sentence(made.result)
 
     async def join(self, session: str) -> CompactionOutcome | None:
         """What comes of the summary under way, for a turn that needs room now."""
         running = self._running.get(session)
         if running is None:
             return None
-        running.awaited = True
+        running.has_waiting_turn = True
         return await _outcome(running)
 
     async def _answered(self, session: str) -> CompactionOutcome | None:
@@ -144,7 +144,7 @@ class CompactionService:
         running = self._running.get(session)
         if running is None:
             return None
-        running.answered = True
+        running.is_answered = True
         return await _outcome(running)
 
     async def _work(self) -> None:
@@ -163,7 +163,7 @@ class CompactionService:
             await asyncio.wait({running.task})
         # A task of its own: a bug in it ends this summary, and is not silent.
         task = asyncio.create_task(self._compact(job), name=f"summary of {session}")
-        self._running[session] = RunningCompaction(task, answered=job.asked is not None)
+        self._running[session] = RunningCompaction(task, is_answered=job.focus is not None)
         task.add_done_callback(lambda _: self._running.pop(session))
         try:
             await asyncio.wait({task})
@@ -188,14 +188,14 @@ class CompactionService:
         window = await self.database.transact(windows.load, job.claim.session)
         shorter = None
         try:
-            if job.asked is not None or self._is_full(window, job.speaking):
+            if job.focus is not None or self._is_full(window, job.audience):
                 shorter = await self._shortened(job, window)
         finally:
             # Whatever it came to: loading may have moved the place where the window begins.
             self.windows.evict(job.claim.session)
         if shorter is None:
             return None
-        if not self._running[job.claim.session].awaited:
+        if not self._running[job.claim.session].has_waiting_turn:
             messages_left = len(shorter.of(window.messages))
             event = Compacted(shorter.before, shorter.after, messages_left, 0, shorter.summarised)
             self.events.publish(job.claim.messages[-1].session_key, event)
@@ -211,9 +211,9 @@ class CompactionService:
 
         claim = job.claim
         taint = await self.database.transact(sessions.taint_of, claim.session)
-        goal = int(measure_context(self.agent, job.speaking).limit * GOAL)
+        goal = int(measure_context(self.agent, job.audience).limit * GOAL)
         dropped_messages = DroppedMessages(
-            (), focus=job.asked or "", taint=taint, on_request=job.asked is not None
+            (), focus=job.focus or "", taint=taint, on_request=job.focus is not None
         )
         summariser = Summariser(self.agent.models, self.agent.redactor)
         conversation = window.conversation
@@ -221,7 +221,7 @@ class CompactionService:
             shorter = await shorten(summariser, conversation, goal, dropped_messages, meter)
         if shorter is None:
             return None
-        answered = self._running[claim.session].answered
+        answered = self._running[claim.session].is_answered
         done = await self.keep(claim, window, shorter, answered=answered)
         return shorter if done else None
 
@@ -281,10 +281,10 @@ class TurnKeeper:
     async def made(self) -> "CompactionResult | None":
         made = await self.compactions.join(self.claim.session)
         window = self.window
-        if made is None or (made.of.head, made.of.request) != (window.head, window.request):
+        if made is None or (made.window.head, made.window.request) != (window.head, window.request):
             return None
-        window.shorten(made.shorter)
-        return made.shorter
+        window.shorten(made.result)
+        return made.result
 
     async def _keep(self, shorter: "CompactionResult") -> bool:
         done = await self.compactions.keep(self.claim, self.window, shorter)

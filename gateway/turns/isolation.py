@@ -14,7 +14,7 @@ class Isolation:
 
     def __init__(self) -> None:
         self._lanes: deque[str] = deque()
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
 
     def begin(self, lanes: Iterable[str]) -> None:
         self._lanes.extend(lanes)
@@ -22,7 +22,7 @@ class Isolation:
     async def enter(self, lane: str) -> None:
         """Returns when it is the lane's turn, or nobody's any more."""
         while self._lanes and self._lanes[0] != lane:
-            await self._news.wait()
+            await self._changed.wait()
 
     def leave(self, lane: str) -> None:
         if self._lanes and self._lanes[0] == lane:
@@ -35,5 +35,5 @@ class Isolation:
         self._tell()
 
     def _tell(self) -> None:
-        news, self._news = self._news, asyncio.Event()
+        news, self._changed = self._changed, asyncio.Event()
         news.set()

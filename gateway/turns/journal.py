@@ -18,9 +18,9 @@ from gateway.turns.steering import Steering
 class StoreTurnJournal:
     """Implements `agent.turn.journal.TurnJournal` and `Hears` for one turn.
 
-    `history` is the session's window; it grows with what is stored. `saved` counts the turn's new
-    messages that are stored already: the final commit adds the rest. `on_step` is called after
-    each step.
+    `history` is the session's window; it grows with what is stored. `stored_messages` counts the
+    turn's new messages that are stored already: the final commit adds the rest. `on_step` is
+    called after each step.
     """
 
     def __init__(  # noqa: PLR0913 - its collaborators, named once in the runner
@@ -34,7 +34,7 @@ class StoreTurnJournal:
         is_draining: Callable[[], bool],
         on_step: Callable[[], None] = lambda: None,
     ) -> None:
-        self.saved = 0
+        self.stored_messages = 0
         self._database = database
         self._claim = claim
         self._history = history
@@ -76,7 +76,7 @@ class StoreTurnJournal:
 
     async def take_new_messages(self) -> Sequence[Message]:
         """What somebody said meanwhile, to steer the turn."""
-        if self._is_draining() or not self._steering.has_news():
+        if self._is_draining() or not self._steering.has_new_messages():
             return ()
         results = close_unanswered_calls(self._history, self._results)
         # Bound to the turn is bound, also when it was stopped in the meantime.
@@ -104,7 +104,7 @@ class StoreTurnJournal:
     def mark_stored(self, rows: list[Message]) -> None:
         """The rows are on disk."""
         self._history.extend(rows)
-        self.saved += len(rows)
+        self.stored_messages += len(rows)
         self._results.clear()
         self._on_step()
 

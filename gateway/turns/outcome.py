@@ -25,16 +25,16 @@ FROM_AGENT = (
 
 @dataclass(slots=True)
 class TurnOutcome:
-    """What the events of a turn came to. `dropped` messages have left the window,
-    `undone` says what a person would have had to allow, `trace` what was done. `shown` is
-    what messages of its preview show."""
+    """What the events of a turn came to. `dropped_messages` have left the window,
+    `denied_summary` says what a person would have had to allow, `trace` what was done.
+    `preview_parts` are what the messages of its preview show."""
 
     result: Result | None = None
     error: events.Error | None = None
-    dropped: int = 0
-    undone: str = ""
+    dropped_messages: int = 0
+    denied_summary: str = ""
     trace: str = ""
-    shown: Mapping[int, OutboundPart] = field(default_factory=dict)
+    preview_parts: Mapping[int, OutboundPart] = field(default_factory=dict)
 
     def observe(self, event: events.Event) -> None:
         match event:
@@ -43,7 +43,7 @@ class TurnOutcome:
             case events.Error():
                 self.error = event
             case events.Compacted(dropped=dropped):
-                self.dropped = dropped
+                self.dropped_messages = dropped
 
 
 def closing_messages(ending: TurnOutcome) -> list[Message]:
@@ -61,7 +61,7 @@ def closing_messages(ending: TurnOutcome) -> list[Message]:
 def answer(ending: TurnOutcome) -> str:
     """What the chat is told."""
     text = _answer(ending)
-    below = [text for text in (ending.undone, ending.trace) if text]
+    below = [text for text in (ending.denied_summary, ending.trace) if text]
     return "\n\n".join(filter(None, [close_code_block(text) if below else text, *below]))
 
 

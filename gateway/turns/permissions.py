@@ -108,7 +108,7 @@ class TurnPermissions:
 
     def audience(self, message: InboundMessage) -> PromptAudience:
         """For whom the prompt is made, and where."""
-        chat = self.access.places.of(message.route)
+        chat = self.access.chat_settings.of(message.route)
         return PromptAudience(
             memory=self.memory(message),
             root=self.working_dir(message),

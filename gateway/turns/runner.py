@@ -134,8 +134,8 @@ class TurnRunner:
             steering = Steering(
                 database=self._database,
                 claim=claim,
-                exposure=task.exposure,
-                has_news=lambda: claim.resumed or has_news(),
+                taint_state=task.exposure,
+                has_new_messages=lambda: claim.resumed or has_news(),
                 is_untrusted=self._permissions.is_untrusted,
                 is_command=self._is_command,
             )
@@ -157,7 +157,7 @@ class TurnRunner:
                 self._watch(task, claim) if first is None else self._run_subagent(task, first)
             )
             ending.trace = self._trace(claim, before, ending, meter.spent)
-            ending.undone = self._jobs.denied_summary(claim, task.permissions)
+            ending.denied_summary = self._jobs.denied_summary(claim, task.permissions)
         has_more = await self._commit(claim, window, journal, ending, task.exposure, errands)
         self._windows.count(claim.session)
         if first is None:
@@ -263,7 +263,7 @@ class TurnRunner:
                     preview.close()
         except BaseExceptionGroup as several:
             raise outcome.root_cause(several) from None
-        ending.shown = preview.pages
+        ending.preview_parts = preview.pages
         return ending
 
     async def _run_subagent(self, task: TurnRequest, errand: SubagentTask) -> TurnOutcome:
@@ -313,12 +313,18 @@ class TurnRunner:
         """History, outbox and turn in one transaction, and what tells of an errand; then whoever
         waits for it is woken. True when messages wait in the lane."""
         assert ending.result is not None, "a turn ends with Done"
-        rows = [*ending.result.messages[journal.saved :], *outcome.closing_messages(ending)]
-        dropped = outcome.whole_rounds(ending.dropped, window.messages)
+        rows = [
+            *ending.result.messages[journal.stored_messages :],
+            *outcome.closing_messages(ending),
+        ]
+        dropped = outcome.whole_rounds(ending.dropped_messages, window.messages)
         text = defuse_answer(outcome.answer(ending), exposure)
         is_told = not errands and not self._jobs.is_silent(claim, ending)
         letter = replace(
-            self._letter(claim, text), taint=exposure.taint, is_read=True, shown=ending.shown
+            self._letter(claim, text),
+            taint=exposure.taint,
+            is_read=True,
+            shown=ending.preview_parts,
         )
         letters = [letter] if is_told else []
         turn_result = FinishedTurn(rows, letters, window.number(dropped - 1) if dropped else 0)

@@ -20,7 +20,7 @@ BURST_S = 5.0
 
 @dataclass(slots=True, kw_only=True)
 class Steering:
-    """For one turn. `has_news` says whether anything has come in since it was claimed.
+    """For one turn. `has_new_messages` says whether anything has come in since it was claimed.
 
     Who steers a turn is one of its speakers from then on: its policy, its questions and its taint
     count them, also after a restart, because the inbox rows belong to the turn.
@@ -28,17 +28,17 @@ class Steering:
 
     database: Store
     claim: TurnClaim
-    exposure: TaintState
-    has_news: Callable[[], bool]
+    taint_state: TaintState
+    has_new_messages: Callable[[], bool]
     is_untrusted: Callable[[InboundMessage], bool]
     is_command: Callable[[InboundMessage], bool]
-    began: float = field(default_factory=time.monotonic)
+    began_at: float = field(default_factory=time.monotonic)
     _joins: bool = True
 
     def is_burst(self) -> bool:
         """Whether more has come so soon that it may belong to the question."""
-        soon = time.monotonic() - self.began < BURST_S
-        return self._joins and soon and not self.claim.resumed and self.has_news()
+        soon = time.monotonic() - self.began_at < BURST_S
+        return self._joins and soon and not self.claim.resumed and self.has_new_messages()
 
     async def absorb_new_messages(
         self, results: Sequence[Message], *, burst: bool = False
@@ -57,7 +57,7 @@ class Steering:
             await self.database.transact(sessions.renew_bits, claim.session)
         # Before the model reads a word of it.
         claim.messages.extend(steered_messages.messages)
-        self.exposure.taint |= steered_messages.taint
+        self.taint_state.taint |= steered_messages.taint
         return steered_messages.stored
 
     def _taint(self, messages: Sequence[InboundMessage]) -> frozenset[Taint]:

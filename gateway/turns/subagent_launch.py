@@ -29,15 +29,16 @@ _SHOWN = ("project", "run")
 
 @frozen
 class SubagentLaunch:
-    """What is stored of an errand that is new; `earlier` is the one that it goes on with."""
+    """A new task of a sub-agent that is to be stored: `caller_task` is the one that makes the
+    call, `earlier_task` the one that it goes on with."""
 
     claim: TurnClaim
-    errand: SubagentTask | None
+    caller_task: SubagentTask | None
     call: CallContext
-    wanted: base.SubagentRequest
+    request: base.SubagentRequest
     definition: SubagentDefinition
     model: str | None
-    earlier: SubagentTask | None = None
+    earlier_task: SubagentTask | None = None
 
 
 def get_all(tx: Transaction, numbers: Sequence[int]) -> list[SubagentTask]:
@@ -70,7 +71,7 @@ def earlier(
 
 def launch(tx: Transaction, order: SubagentLaunch, now: float) -> SubagentTask:
     """The errand, its session, and the message that asks for it. Raises `ToolError`."""
-    claim, caller, request = order.claim, order.errand, order.wanted
+    claim, caller, request = order.claim, order.caller_task, order.request
     if approvals.is_stopping(tx, claim.turn):
         raise ToolError("Not started: the turn is being stopped.")
     step, task_before = subagent_tasks.of_call(tx, claim.turn, order.call.call.id)
@@ -83,7 +84,10 @@ def launch(tx: Transaction, order: SubagentLaunch, now: float) -> SubagentTask:
         )
     lane = caller.lane if caller else claim.messages[-1].session_key
     background = order.definition.background if request.background is None else request.background
-    earlier, above = order.earlier, caller.definition if caller else profile_for(claim.messages[-1])
+    earlier, above = (
+        order.earlier_task,
+        caller.definition if caller else profile_for(claim.messages[-1]),
+    )
     definition = order.definition.held_to(above.mode if above else None)
     session = (
         earlier.session

@@ -145,7 +145,7 @@ class SubagentCoordinator:
         self, claim: TurnClaim, errand: SubagentTask | None, order: "SpawnRequest"
     ) -> ToolResult:
         """The result of an errand. Raises `AwaitingAnswer` while there is none, and `ToolError`."""
-        call, request = order.call, order.wanted
+        call, request = order.call, order.request
         task = await self._database.transact(subagent_launch.find_launched, claim, call)
         if task is None:
             task = await self._begin(claim, errand, order)
@@ -167,7 +167,7 @@ class SubagentCoordinator:
     ) -> SubagentTask:
         """Send out a new one. One that goes on keeps its definition, and its model if no other is
         asked for."""
-        request = order.wanted
+        request = order.request
         earlier = await self._database.transact(subagent_launch.earlier, claim, errand, request)
         definition = earlier.definition if earlier else await self._definition(request, order.root)
         model, _ = profile.model_for(self._agent.models, request.model, definition, order.model)
@@ -175,12 +175,12 @@ class SubagentCoordinator:
             model = earlier.model
         new = subagent_launch.SubagentLaunch(
             claim=claim,
-            errand=errand,
+            caller_task=errand,
             call=order.call,
-            wanted=request,
+            request=request,
             definition=definition,
             model=model,
-            earlier=earlier,
+            earlier_task=earlier,
         )
         begun = await self._database.transact(subagent_launch.launch, new, time.time())
         self.wake(begun.lane)
@@ -196,7 +196,7 @@ class SubagentCoordinator:
 class SpawnRequest:
     """A call that sends somebody out; `model` is its turn's."""
 
-    wanted: base.SubagentRequest
+    request: base.SubagentRequest
     call: CallContext
     root: Path
     model: str | None
@@ -206,14 +206,14 @@ class SpawnRequest:
 class _StoreSpawner:
     """Implements `agent.tools.base.Spawn` for one turn."""
 
-    errands: SubagentCoordinator
+    coordinator: SubagentCoordinator
     claim: TurnClaim
-    errand: SubagentTask | None
-    task: TurnRequest
+    caller_task: SubagentTask | None
+    turn_request: TurnRequest
 
     async def __call__(self, request: base.SubagentRequest, call: CallContext) -> ToolResult:
-        sent = SpawnRequest(request, call, self.task.root, self.task.model)
-        return await self.errands.send(self.claim, self.errand, sent)
+        sent = SpawnRequest(request, call, self.turn_request.root, self.turn_request.model)
+        return await self.coordinator.send(self.claim, self.caller_task, sent)
 
 
 class _Slot:

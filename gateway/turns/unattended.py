@@ -9,23 +9,23 @@ from gateway.core.approval import title_of
 
 
 class UnattendedApprover:
-    """An `agent.security.policy.base.Approver` for the turn of a job; `refused` are titles."""
+    """An `agent.security.policy.base.Approver` for the turn of a job."""
 
     def __init__(self) -> None:
-        self.refused: list[str] = []
+        self.denied_titles: list[str] = []
 
     async def ask(self, request: ApprovalRequest) -> Answer:
         """Raises `KoreError`."""
         title = title_of(request).replace("`", "'")
-        if title not in self.refused:
-            self.refused.append(title)
+        if title not in self.denied_titles:
+            self.denied_titles.append(title)
         raise KoreError(load_prompt("scheduled_no"))
 
 
 def denied_summary(permissions: Permissions) -> str:
     """What the person is told that was not done; '' for nothing."""
     approver = permissions.approver
-    if not isinstance(approver, UnattendedApprover) or not approver.refused:
+    if not isinstance(approver, UnattendedApprover) or not approver.denied_titles:
         return ""
-    titles = ", ".join(f"`{title}`" for title in approver.refused)
+    titles = ", ".join(f"`{title}`" for title in approver.denied_titles)
     return t("⏸ Not done, because nobody was available to approve it: {titles}", titles=titles)

@@ -22,11 +22,11 @@ WARN_AT_PERCENT = 80
 
 @frozen
 class BillingDay:
-    """A day of this machine's clock. `began` is Unix time, `ends` in words."""
+    """A day of this machine's clock. `began_at` is Unix time, `end_text` in words."""
 
     name: str
-    began: float
-    ends: str
+    began_at: float
+    end_text: str
 
     @classmethod
     def of(cls, now: float) -> "BillingDay":
@@ -39,20 +39,20 @@ class BillingDay:
 
 @frozen
 class UsageLimit:
-    """One limit, for one payer and now: `most` in nano-dollars, or in tokens.
+    """One limit, for one payer and now: `limit` in nano-dollars, or in tokens.
 
-    `scope` (a turn, a session, a chat) and `period` (a day) tell one occasion from another; `of`
-    picks the sum that it is about.
+    `scope` (a turn, a session, a chat) and `period` (a day) tell one occasion from another;
+    `usage_of` picks the sum that it is about.
     """
 
     key: str
-    most: int
-    what: str
-    ends: str
-    of: Callable[[Totals], UsageTotals]
+    limit: int
+    subject: str
+    end_text: str
+    usage_of: Callable[[Totals], UsageTotals]
     scope: str = ""
     period: str = ""
-    money: bool = True
+    is_money: bool = True
 
     @property
     def is_of_a_day(self) -> bool:
@@ -64,49 +64,49 @@ class UsageLimit:
         return self.key, self.scope, self.period
 
     def used(self, totals: Totals) -> int:
-        spent = self.of(totals)
-        return spent.nano if self.money else spent.usage.input + spent.usage.output
+        spent = self.usage_of(totals)
+        return spent.nano if self.is_money else spent.usage.input + spent.usage.output
 
     def forbids(self, used: int, estimate: Charge) -> bool:
         """Whether a call that uses at least this much would go beyond it."""
-        if not self.money:
-            return used + estimate.usage.input + estimate.usage.output > self.most
+        if not self.is_money:
+            return used + estimate.usage.input + estimate.usage.output > self.limit
         if estimate.nano is None:
             # Nobody knows what it costs: it may not be made once nothing is left.
-            return used >= self.most
-        return estimate.nano > 0 and used + estimate.nano > self.most
+            return used >= self.limit
+        return estimate.nano > 0 and used + estimate.nano > self.limit
 
     def is_near(self, used: int) -> bool:
-        return used > 0 and used * 100 >= self.most * WARN_AT_PERCENT
+        return used > 0 and used * 100 >= self.limit * WARN_AT_PERCENT
 
     def is_reached(self, used: int) -> bool:
-        return used > 0 and used >= self.most
+        return used > 0 and used >= self.limit
 
     def amount(self, value: int) -> str:
-        return dollars(value) if self.money else t("{n:,} tokens", n=value)
+        return dollars(value) if self.is_money else t("{n:,} tokens", n=value)
 
     def warning(self, used: int) -> str:
         return t(
             "{used} of {most} {what} used. This limit resets {ends}.",
             used=self.amount(used),
-            most=self.amount(self.most),
-            what=self.what,
-            ends=self.ends,
+            most=self.amount(self.limit),
+            what=self.subject,
+            ends=self.end_text,
         )
 
     def refusal(self, used: int, estimate: Charge) -> str:
-        need = estimate.nano if self.money else estimate.usage.input + estimate.usage.output
+        need = estimate.nano if self.is_money else estimate.usage.input + estimate.usage.output
         return t(
             "I stopped before calling the model: the limit of {most} {what} is reached. "
             "{used} used, and the next call needs at least {need}. It resets {ends}."
             if need
             else "I stopped before calling the model: the limit of {most} {what} is reached. "
             "{used} used. It resets {ends}.",
-            most=self.amount(self.most),
-            what=self.what,
+            most=self.amount(self.limit),
+            what=self.subject,
             used=self.amount(used),
             need=self.amount(need or 0),
-            ends=self.ends,
+            ends=self.end_text,
         )
 
 
@@ -116,48 +116,48 @@ def caps(
     """The limits that hold for a payer, the narrowest first."""
     tokens = limits.tokens_per_turn
     if tokens is not None:
-        yield replace(_turn(payer, tokens), key="tokens_per_turn", money=False)
+        yield replace(_turn(payer, tokens), key="tokens_per_turn", is_money=False)
     for usd in (max_cost_usd, limits.cost_per_turn_usd):
         if usd is not None:
             yield _turn(payer, _nano(usd))
     if limits.cost_per_session_usd is not None:
         yield UsageLimit(
             key="cost_per_session_usd",
-            most=_nano(limits.cost_per_session_usd),
+            limit=_nano(limits.cost_per_session_usd),
             scope=payer.session,
-            what=t("for one conversation"),
-            ends=t("with /new"),
-            of=lambda totals: totals.session,
+            subject=t("for one conversation"),
+            end_text=t("with /new"),
+            usage_of=lambda totals: totals.session,
         )
     if limits.cost_per_chat_day_usd is not None:
         yield UsageLimit(
             key="cost_per_chat_day_usd",
-            most=_nano(limits.cost_per_chat_day_usd),
+            limit=_nano(limits.cost_per_chat_day_usd),
             scope=payer.chat,
             period=day.name,
-            what=t("for this chat today"),
-            ends=day.ends,
-            of=lambda totals: totals.chat,
+            subject=t("for this chat today"),
+            end_text=day.end_text,
+            usage_of=lambda totals: totals.chat,
         )
     if limits.cost_per_day_usd is not None:
         yield UsageLimit(
             key="cost_per_day_usd",
-            most=_nano(limits.cost_per_day_usd),
+            limit=_nano(limits.cost_per_day_usd),
             period=day.name,
-            what=t("for all chats today"),
-            ends=day.ends,
-            of=lambda totals: totals.day,
+            subject=t("for all chats today"),
+            end_text=day.end_text,
+            usage_of=lambda totals: totals.day,
         )
 
 
 def _turn(payer: Payer, most: int) -> UsageLimit:
     return UsageLimit(
         key="cost_per_turn_usd",
-        most=most,
+        limit=most,
         scope=str(payer.turn),
-        what=t("for one message"),
-        ends=t("with your next message"),
-        of=lambda totals: totals.turn,
+        subject=t("for one message"),
+        end_text=t("with your next message"),
+        usage_of=lambda totals: totals.turn,
     )
 
 

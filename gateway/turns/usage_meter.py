@@ -119,7 +119,7 @@ class StoreUsageMeter:
         return new
 
     def _reserved_nano(self, cap: UsageLimit) -> int:
-        if not cap.money:
+        if not cap.is_money:
             return 0
         return sum(one.nano for one in self._reservations.values() if one.counts_for(cap))
 
@@ -165,11 +165,11 @@ class StoreUsageMeter:
             text = t(
                 "The limit of {most} {what}{where} is reached: {used} used. It resets "
                 "{ends}. Change it with `limits.{key}` in the configuration.",
-                most=cap.amount(cap.most),
-                what=cap.what,
+                most=cap.amount(cap.limit),
+                what=cap.subject,
                 where=where,
                 used=used,
-                ends=cap.ends,
+                ends=cap.end_text,
                 key=cap.key,
             )
         return self._post(tx, cap, "reached", route, text)
@@ -201,7 +201,7 @@ class TurnMeter:
     async def before(self, estimate: Charge) -> tuple[str, ...]:
         caps = self._caps()
         await self._usage.before(self._payer, caps, estimate)
-        if estimate.nano is not None or not any(cap.money for cap in caps):
+        if estimate.nano is not None or not any(cap.is_money for cap in caps):
             return ()
         if self._usage.has_no_price(estimate.model) or self._max_cost_usd is not None:
             return (unpriced(estimate.model),)
@@ -237,4 +237,4 @@ class SubagentMeter(TurnMeter):
 
 def _since(caps: Sequence[UsageLimit], now: float) -> float | None:
     """When the day began, if a limit asks for that."""
-    return BillingDay.of(now).began if any(cap.is_of_a_day for cap in caps) else None
+    return BillingDay.of(now).began_at if any(cap.is_of_a_day for cap in caps) else None

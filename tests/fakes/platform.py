@@ -135,7 +135,7 @@ class StreamingPlatform(Platform):
 
     def pages(self, growing: PreviewContent) -> Sequence[OutboundPart]:
         *full, last = self.render(growing.text)
-        return [*full, _part("\n".join(filter(None, (last.text, growing.line))))]
+        return [*full, _part("\n".join(filter(None, (last.text, growing.status_line))))]
 
     async def preview(
         self,

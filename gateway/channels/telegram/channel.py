@@ -99,7 +99,7 @@ class TelegramChannel:
 
     def decode_again(self, raw: str) -> Batch:
         """Raises `KoreError` while the bot's name is not known."""
-        if (here := self._receiver.here) is None:
+        if (here := self._receiver.decode_context) is None:
             raise KoreError(
                 t("Telegram has not answered yet, so updates cannot be decoded"),
                 hint=t("Try again when `kore status` shows the channel as polling."),
@@ -162,7 +162,7 @@ class TelegramChannel:
     def pages(self, growing: PreviewContent) -> Sequence[OutboundPart]:
         """As many as stay messages when the whole answer becomes a file."""
         most = self._settings.long_answer_messages
-        return render_pages(growing.text, growing.line, text_messages(most) or _PAGES)
+        return render_pages(growing.text, growing.status_line, text_messages(most) or _PAGES)
 
     async def preview(
         self,

@@ -58,7 +58,7 @@ async def work(
             ask = ask_here(interrupted)
             if ask is None:
                 options = {**order.options, "unattended": True}
-                plan = replace(plan, order=replace(order, options=options))
+                plan = replace(plan, request=replace(order, options=options))
             long = LongTaskRunner(line, plan, progress_file, ask)
             return await (long.run if args.auto_continue else long.init)(interrupted)
 
@@ -75,11 +75,11 @@ class LongTaskRunner:
         beat_s: float = BEAT_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._line = line
+        self._connection = line
         self._plan = plan
         self._progress_file = progress_file
         self._clock = clock
-        self._shift = LongTaskSession(line, plan, progress_file, ask, beat_s, clock)
+        self._session = LongTaskSession(line, plan, progress_file, ask, beat_s, clock)
 
     async def init(self, interrupted: asyncio.Event) -> int:
         """Have the files written. Raises `ConfigError` when there is a checklist already."""
@@ -127,7 +127,7 @@ class LongTaskRunner:
         )
         # A running gateway works on when only the terminal was killed; two must not work at once.
         until = self._clock() + _STOP_S
-        while await self._line.service.stop_turn(progress.lane):
+        while await self._connection.service.stop_turn(progress.lane):
             if self._clock() > until:
                 raise KoreError(
                     t("the interrupted session is still running"),
@@ -155,7 +155,7 @@ class LongTaskRunner:
         folder = self._plan.folder
         text = render_prompt("long_init", plan=plan_of(folder), task=self._plan.text or "")
         under_way = replace(progress, planning=True)
-        worked = await self._shift.work(text, under_way, interrupted)
+        worked = await self._session.work(text, under_way, interrupted)
         code, progress = worked.code, replace(progress, worked_s=worked.total_s)
         self._progress_file.write(progress)
         is_late = code == INTERRUPTED and not interrupted.is_set()
@@ -192,7 +192,7 @@ class LongTaskRunner:
             if passing == total:
                 _say(_all_pass(total, progress.done))
                 return DONE
-            left_s = self._shift.left_s(progress)
+            left_s = self._session.left_s(progress)
             if left_s <= 0 or progress.done >= self._plan.max_sessions:
                 counts = {"passing": passing, "total": total}
                 over = plural(
@@ -208,7 +208,7 @@ class LongTaskRunner:
             before = _files(folder)
             template = mark_for_translation("session {n}: {passing} of {total} features pass")
             _say(t(template, n=progress.done + 1, passing=passing, total=total))
-            worked = await self._shift.work(self._text(progress), progress, interrupted)
+            worked = await self._session.work(self._text(progress), progress, interrupted)
             after = _files(folder)
             idle = progress.idle + 1 if after == before else 0
             progress = LongTaskProgress(progress.done + 1, idle=idle, worked_s=worked.total_s)

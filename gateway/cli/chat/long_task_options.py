@@ -20,9 +20,9 @@ MAX_SESSIONS = 50
 
 @frozen
 class LongTaskOptions:
-    """What was asked for: `order` is what every session has in common."""
+    """What was asked for: `request` is what every session has in common."""
 
-    order: OneShotRequest
+    request: OneShotRequest
     folder: Path
     text: str | None = None
     max_sessions: int = MAX_SESSIONS

@@ -29,11 +29,11 @@ class SessionOutcome:
 class LongTaskSession:
     """Works one session after the other; `clock` is monotonic time in seconds."""
 
-    line: ServiceConnection
+    connection: ServiceConnection
     plan: LongTaskOptions
     progress_file: ProgressFile
     ask: Ask | None
-    beat_s: float
+    note_interval_s: float
     clock: Callable[[], float]
 
     def left_s(self, progress: LongTaskProgress) -> float:
@@ -64,10 +64,10 @@ class LongTaskSession:
         self, text: str, stop: asyncio.Event, progress: LongTaskProgress
     ) -> tuple[int, str | None]:
         """The exit code, and what stopped it."""
-        if self.plan.order.project is not None:
-            self.plan.order.project.forget()
-        order = replace(self.plan.order, text=text)
-        turn = OneShotTurn(self.line, order, sys.stdout, sys.stderr, self.ask)
+        if self.plan.request.project is not None:
+            self.plan.request.project.forget()
+        order = replace(self.plan.request, text=text)
+        turn = OneShotTurn(self.connection, order, sys.stdout, sys.stderr, self.ask)
         under_way = replace(progress, lane=turn.lane)
         self.progress_file.write(under_way)
         beat = asyncio.create_task(self._note(under_way))
@@ -82,7 +82,7 @@ class LongTaskSession:
         """Write the progress regularly: a kill loses no more than one interval of working time."""
         began = self.clock()
         while True:
-            await asyncio.sleep(self.beat_s)
+            await asyncio.sleep(self.note_interval_s)
             with suppress(OSError):
                 self.progress_file.write(
                     replace(progress, worked_s=progress.worked_s + self.clock() - began)

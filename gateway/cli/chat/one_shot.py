@@ -64,16 +64,16 @@ class OneShotTurn:
         err: TextIO,
         ask: Ask | None = None,
     ) -> None:
-        self._line = line
-        self._order = order
+        self._connection = line
+        self._request = order
         self._out = out
         self._err = err
         self._ask = ask
-        self._pulse = ProgressLine(err)
-        self._speaker = MessageBuilder(f"once-{os.urandom(4).hex()}", order.options, order.project)
-        self._message = self._speaker.say(order.text)
+        self._progress = ProgressLine(err)
+        self._builder = MessageBuilder(f"once-{os.urandom(4).hex()}", order.options, order.project)
+        self._message = self._builder.build(order.text)
         streams = order.streams and order.output == "text"
-        self._streamed = StreamedAnswer(out, self._pulse.rest) if streams else None
+        self._streamed = StreamedAnswer(out, self._progress.finish) if streams else None
         self._answer: list[str] = []
         self._result: Result | None = None
         self._error: events.Error | None = None
@@ -83,7 +83,7 @@ class OneShotTurn:
 
     @property
     def lane(self) -> str:
-        return self._speaker.lane
+        return self._builder.lane
 
     @property
     def stopped(self) -> str | None:
@@ -105,17 +105,17 @@ class OneShotTurn:
                     self._streamed.begin()
                 if isinstance(lost, HandedOver):
                     self._note(t("· {why}; continuing there", why=escape_invisible(str(lost))))
-                await self._line.renew(lost, self.lane)
+                await self._connection.renew(lost, self.lane)
         self._close()
         return INTERRUPTED if interrupted.is_set() else self._exit_code()
 
     @property
     def _service(self) -> Service:
-        return self._line.service
+        return self._connection.service
 
     async def _follow(self, interrupted: asyncio.Event) -> None:
         """Ask, unless that is stored already, and show what comes until it is answered."""
-        lane = self._speaker.lane
+        lane = self._builder.lane
         if not self._has_session:
             await self._choose_session(lane)
             self._has_session = True
@@ -125,7 +125,7 @@ class OneShotTurn:
             try:
                 async with asyncio.TaskGroup() as group:
                     stopper = group.create_task(self._stop_when(interrupted))
-                    pulse = group.create_task(self._pulse.beat())
+                    pulse = group.create_task(self._progress.run())
                     async for event in watched:
                         if await self._take(event):
                             break
@@ -136,28 +136,28 @@ class OneShotTurn:
             except* KoreError as failures:
                 failure = next(e for e in failures.exceptions if isinstance(e, KoreError))
             finally:
-                self._pulse.erase()
+                self._progress.erase()
         if failure is not None:
             raise failure
 
     async def _choose_session(self, lane: str) -> None:
-        session = self._order.session
-        if self._order.latest:
+        session = self._request.session
+        if self._request.latest:
             session = await self._service.last_session(principal())
         if session is not None:
             await self._service.bind_session(lane, session)
 
     async def _stop_when(self, interrupted: asyncio.Event) -> None:
         await interrupted.wait()
-        self._stopping = not await self._service.stop_turn(self._speaker.lane)
+        self._stopping = not await self._service.stop_turn(self._builder.lane)
 
     async def _take(self, event: WatchEvent) -> bool:
         """Returns whether the turn is over."""
         if self._stopping and isinstance(event, events.SessionStart | events.IterationStart):
             # Ctrl-C came before there was a turn to stop.
-            self._stopping = not await self._service.stop_turn(self._speaker.lane)
-        if self._order.output == "stream-json":
-            self._pulse.erase()
+            self._stopping = not await self._service.stop_turn(self._builder.lane)
+        if self._request.output == "stream-json":
+            self._progress.erase()
             print(dumps(watch_event_to_json(event)), file=self._out, flush=True)
         if self._streamed:
             self._stream(self._streamed, event)
@@ -208,7 +208,7 @@ class OneShotTurn:
                     reason=t(approval.reason),
                 )
             )
-        with self._pulse.pause():
+        with self._progress.pause():
             answer = await self._ask(approval) if self._ask else "deny"
         await self._service.answer_approval(approval.nonce, answer, principal())
 
@@ -218,7 +218,7 @@ class OneShotTurn:
             self._note(escape_invisible(delivered.text))
             return False
         self._answer.append(delivered.text)
-        if self._order.output == "text":
+        if self._request.output == "text":
             self._show(delivered.text)
         return delivered.last
 
@@ -228,7 +228,7 @@ class OneShotTurn:
                 self._streamed.finish(text)
                 return
             terminal = self._out.isatty()
-            self._pulse.erase()
+            self._progress.erase()
             print(escape_invisible(text) if terminal else text, file=self._out, flush=True)
         else:
             if self._streamed:
@@ -238,7 +238,7 @@ class OneShotTurn:
                 self._note(event_line(self._error) or "")
 
     def _close(self) -> None:
-        if self._order.output == "json":
+        if self._request.output == "json":
             print(dumps(self._summary()), file=self._out, flush=True)
 
     def _summary(self) -> dict[str, Any]:
@@ -274,5 +274,5 @@ class OneShotTurn:
         return DONE if result.success else FAILED
 
     def _note(self, text: str) -> None:
-        self._pulse.erase()
+        self._progress.erase()
         print(text, file=self._err, flush=True)

@@ -21,15 +21,15 @@ class ProgressLine:
     def __init__(self, err: TextIO) -> None:
         self._err = err
         self._is_shown = err.isatty() and os.environ.get("TERM", "dumb") != "dumb"
-        self._is_drawn = self._is_held = False
+        self._is_drawn = self._is_paused = False
         self._began_at = 0.0
 
-    async def beat(self) -> None:
+    async def run(self) -> None:
         """Until it is cancelled."""
         self._began_at = time.monotonic()
         while self._is_shown:
             await asyncio.sleep(_EVERY_S)
-            if not self._is_held:
+            if not self._is_paused:
                 took = seconds(int(time.monotonic() - self._began_at)).replace(".0", "")
                 text = t("working {time} · Ctrl-C stops", time=took)
                 self._err.write(f"{_ERASE}\x1b[2m{text}\x1b[0m")
@@ -42,19 +42,19 @@ class ProgressLine:
             self._err.write(_ERASE)
             self._err.flush()
 
-    def rest(self) -> None:
+    def finish(self) -> None:
         """From now on the answer itself says that there is work."""
         self.erase()
-        self._is_held = True
+        self._is_paused = True
 
     @contextmanager
     def pause(self) -> Iterator[None]:
         """While a person is asked on the same terminal; the clock rests."""
         self.erase()
-        self._is_held = True
+        self._is_paused = True
         asked_at = time.monotonic()
         try:
             yield
         finally:
             self._began_at += time.monotonic() - asked_at
-            self._is_held = False
+            self._is_paused = False

@@ -27,13 +27,13 @@ Further = Literal["again", "key", "model", "address", "keep"]
 @frozen
 class ProviderChoice:
     """A line of the list: a vendor, or None for the stand-in. `asks_address` for a server that was
-    not found, with the `usual` one as the default."""
+    not found, with `default_address` as the default."""
 
     label: str
     vendor: Vendor | None
     models: tuple[str, ...] = ()
     asks_address: bool = False
-    usual: str = ""
+    default_address: str = ""
 
 
 @frozen
@@ -80,7 +80,9 @@ def list_choices(
     if all(one.vendor != _OLLAMA for one in servers):
         label = t("{name}: local models (not running now)", name=_OLLAMA)
         usual = VENDORS[_OLLAMA].api_base
-        choices.append(ProviderChoice(label, VENDORS[_OLLAMA], asks_address=True, usual=usual))
+        choices.append(
+            ProviderChoice(label, VENDORS[_OLLAMA], asks_address=True, default_address=usual)
+        )
     other = t("another OpenAI-compatible server")
     choices.append(ProviderChoice(other, VENDORS[_OTHER], asks_address=True))
     choices.append(
@@ -184,9 +186,11 @@ def _ask_address(talk: Dialogue, vendor: Vendor, choice: ProviderChoice) -> str:
         return None
 
     question = t("Its URL, such as http://192.168.1.5:8080/v1")
-    if choice.usual:
+    if choice.default_address:
         question = t("Its URL")
-    return normalise_base(_with_scheme(talk.ask(question, choice.usual, judge)), vendor.version)
+    return normalise_base(
+        _with_scheme(talk.ask(question, choice.default_address, judge)), vendor.version
+    )
 
 
 def _with_scheme(text: str) -> str:

@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _verify(report: AuditReport, head: str | None, *, as_json: bool) -> int:
-    is_intact = not report.faults and report.known is not False
+    is_intact = not report.faults and report.contains_hash is not False
     if as_json:
         print_json({"ok": is_intact, **asdict(report)})
         return 0 if is_intact else 1
@@ -84,13 +84,13 @@ def _lines(report: AuditReport, head: str | None) -> Iterator[str]:
         if fault.line:
             place = t("{file}, line {line}", file=fault.file, line=fault.line)
         yield f"{place}: {fault.what}"
-    if report.known is False:
+    if report.contains_hash is False:
         yield t(
             "no entry has the hash {head}: the log was recreated, or this is another log", head=head
         )
     for repair in report.repairs:
         yield t("noted at startup: {repair}", repair=repair)
-    bad = report.faults or report.known is False
+    bad = report.faults or report.contains_hash is False
     verdict = t("does not match the original" if bad else "intact")
     counted = plural(report.entries, "{n:,} entry", "{n:,} entries")
     files = plural(report.files, "{n} file", "{n} files")

@@ -45,7 +45,7 @@ def config_files(args: argparse.Namespace) -> dict[str, Path]:
     from gateway.cli.context import sources_of
 
     root = data_dir_of(args).root
-    return {name: root / name for name in BESIDE} | {BESIDE[0]: sources_of(args).own}
+    return {name: root / name for name in BESIDE} | {BESIDE[0]: sources_of(args).own_file}
 
 
 def _counts_text(summary: "BackupSummary") -> str:
@@ -367,7 +367,7 @@ def _check(args: argparse.Namespace, parts: Path) -> None:
         return
     sources = sources_of(args)
     try:
-        sources.load({sources.own: config, sources.secrets: secrets or {}})
+        sources.load({sources.own_file: config, sources.secrets_file: secrets or {}})
     except ConfigError as exc:
         hint = t("nothing was restored; --database-only leaves the configuration as it is")
         raise ConfigError(str(exc), hint=hint) from None

@@ -37,7 +37,9 @@ def set(args: argparse.Namespace, sources: Sources) -> int:
     value: Any = masked(editing.parse_argument(path, text), path)
     if "args" in path:  # where what stands before says what it is
         value = inside(masked(editing.content_of(file, change.text)), path)
-    location = f" (in {sources.secrets} as {', '.join(change.secrets)})" if change.secrets else ""
+    location = (
+        f" (in {sources.secrets_file} as {', '.join(change.secrets)})" if change.secrets else ""
+    )
     if isinstance(value, str) and is_secret(path) and not has_reference(value):
         value = t("a secret")
     return _report(args, sources, change, f"{args.key} = {_short(value)}{location}")
@@ -56,20 +58,22 @@ def unset(args: argparse.Namespace, sources: Sources) -> int:
         # Only now: a file never refers to what is not there.
         removed = _drop_orphans(sources, file, before)
     if removed and not args.json:
-        print(t("removed from {path}: {names}", path=sources.secrets, names=", ".join(removed)))
+        print(
+            t("removed from {path}: {names}", path=sources.secrets_file, names=", ".join(removed))
+        )
     return _report(args, sources, change, t("{key} is no longer set here", key=args.key))
 
 
 def _drop_orphans(sources: Sources, file: Path, before: str) -> list[str]:
     """The secrets that went with a key: what any file that may be read refers to stays."""
-    files = {file, _draft_path(file), DataDir(sources.home).config, *sources.watched}
-    files.discard(sources.secrets)
+    files = {file, _draft_path(file), DataDir(sources.home).config, *sources.watched_files}
+    files.discard(sources.secrets_file)
     try:
         texts = [read_text(path) or "" for path in files]
     except ConfigError:  # one that nobody can read may refer to any of them
         return []
-    removed = orphans(read_secrets(sources.secrets), before, texts)
-    drop_secrets(sources.secrets, removed)
+    removed = orphans(read_secrets(sources.secrets_file), before, texts)
+    drop_secrets(sources.secrets_file, removed)
     return removed
 
 
@@ -122,7 +126,7 @@ def edit(args: argparse.Namespace, sources: Sources) -> int:
 
 def revert(args: argparse.Namespace, sources: Sources) -> int:
     """Put back the last file that a gateway ran with; what stands there is kept for `edit`."""
-    file, good = sources.own, DataDir(sources.home).last_good_config
+    file, good = sources.own_file, DataDir(sources.home).last_good_config
     text = read_text(good)
     if text is None:
         raise KoreError(
@@ -149,7 +153,7 @@ def _draft_path(file: Path) -> Path:
 
 def _file(args: argparse.Namespace, sources: Sources) -> Path:
     file: Path | None = args.file
-    return Path.cwd() / file.expanduser() if file is not None else sources.own
+    return Path.cwd() / file.expanduser() if file is not None else sources.own_file
 
 
 def _ask_value(key: str) -> str:

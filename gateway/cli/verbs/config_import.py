@@ -34,7 +34,7 @@ def import_foreign(args: argparse.Namespace, sources: Sources) -> int:
             t("no configuration of another program found"),
             hint=t("name a file: kore config import FILE"),
         )
-    file, imported, notes = sources.own, [], []
+    file, imported, notes = sources.own_file, [], []
     with file_lock(file):
         text = editing.text_of(file)
         secrets: dict[str, str] = {}
@@ -63,7 +63,7 @@ def import_foreign(args: argparse.Namespace, sources: Sources) -> int:
     for line in imported:
         print(t("imported: {what}", what=clean(line)))
     if secrets:
-        print(t("saved in {path}: {names}", path=sources.secrets, names=", ".join(secrets)))
+        print(t("saved in {path}: {names}", path=sources.secrets_file, names=", ".join(secrets)))
     for line in notes:
         print(t("not imported: {what}", what=clean(line)))
     return 0

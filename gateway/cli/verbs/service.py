@@ -40,7 +40,7 @@ def _install(args: argparse.Namespace) -> int:
 
     home = data_dir_of(args)
     config = args.config or os.environ.get("KORE_CONFIG")
-    text = unit_text(home, sources_of(args).own.resolve() if config else None, os.environ)
+    text = unit_text(home, sources_of(args).own_file.resolve() if config else None, os.environ)
     if args.print:
         print(text, end="")
         return 0

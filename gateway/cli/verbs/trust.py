@@ -133,7 +133,7 @@ def _change(args: argparse.Namespace, update: Callable[[Sequence[str]], list[str
     from gateway.config.foreign_formats import is_foreign
 
     sources = sources_of(args)
-    file = sources.own
+    file = sources.own_file
     if is_foreign(file):
         raise KoreError(
             t("{path} belongs to another program and cannot store this", path=file),

@@ -35,22 +35,23 @@ class AuditFault:
 
 @dataclass(slots=True)
 class AuditReport:
-    """`newer` entries are behind the head: a writer is at work, or was killed.
+    """`newer_entries` counts entries behind the head: a writer is at work, or was killed.
 
     `head` is the hash of the newest entry: kept elsewhere, it proves later that nothing up to
-    there was made anew. `known` says whether the hash that was asked for stands in the trail.
-    `repairs` are what writers noted at their start: a line that a kill had cut, a lost head.
+    there was made anew. `contains_hash` says whether the hash that was asked for stands in the
+    trail. `repairs` are what writers noted at their start: a line that a kill had cut, a lost
+    head.
     """
 
     entries: int = 0
     files: int = 0
-    newer: int = 0
+    newer_entries: int = 0
     head: str = GENESIS
-    known: bool | None = None
+    contains_hash: bool | None = None
     repairs: list[str] = field(default_factory=list)
     faults: list[AuditFault] = field(default_factory=list)
 
-    def blame(self, path: Path, line: int, what: str) -> None:
+    def add_fault(self, path: Path, line: int, what: str) -> None:
         if len(self.faults) < _MOST_FAULTS:
             self.faults.append(AuditFault(path.name, line, what))
 
@@ -61,7 +62,7 @@ def verify(folder: Path, expected: str | None = None, mark: Path | None = None) 
     `expected` is the hash of an entry that must still be there, `mark` the file outside the folder
     that remembers one.
     """
-    report = AuditReport(known=None if expected is None else expected == GENESIS)
+    report = AuditReport(contains_hash=None if expected is None else expected == GENESIS)
     # The mark first, then the head: what is written meanwhile is behind both.
     checkpoint = _read_checkpoint(mark, report) if mark is not None else AuditCheckpoint()
     head = _head(folder, report)
@@ -71,7 +72,7 @@ def verify(folder: Path, expected: str | None = None, mark: Path | None = None) 
             _check_files(folder, head, report)
             files = [(path, file) for path, file in files if path not in _given_up(folder, head)]
         if head is None and files:
-            report.blame(folder / HEAD, 0, "is missing: a cut at the end would not show")
+            report.add_fault(folder / HEAD, 0, "is missing: a cut at the end would not show")
         walk = _TrailWalk(head, report, {expected, checkpoint.hash})
         for path, file in files:
             report.files += 1
@@ -79,14 +80,14 @@ def verify(folder: Path, expected: str | None = None, mark: Path | None = None) 
                 walk.step(path, n, line)
         walk.end(files[-1][0] if files else folder / HEAD)
     if expected is not None:
-        report.known = report.known or expected in walk.matched
+        report.contains_hash = report.contains_hash or expected in walk.matched
     if mark is not None and checkpoint.hash != GENESIS and checkpoint.hash not in walk.matched:
         fault = plural(
             checkpoint.count,
             "{n:,} written entry is missing",
             "the newest of {n:,} written entries is missing",
         )
-        report.blame(folder, 0, fault)
+        report.add_fault(folder, 0, fault)
     return report
 
 
@@ -94,7 +95,7 @@ def _read_checkpoint(path: Path, report: AuditReport) -> AuditCheckpoint:
     try:
         mark = read_checkpoint(path)
     except UnreadableTrail as exc:
-        report.blame(path, 0, str(exc))
+        report.add_fault(path, 0, str(exc))
         return AuditCheckpoint()
     if mark.removed:
         fault = plural(
@@ -102,7 +103,7 @@ def _read_checkpoint(path: Path, report: AuditReport) -> AuditCheckpoint:
             "{n:,} entry of an earlier log is missing",
             "{n:,} entries of an earlier log are missing",
         )
-        report.blame(path, 0, fault)
+        report.add_fault(path, 0, fault)
     return mark
 
 
@@ -110,7 +111,7 @@ def _head(folder: Path, report: AuditReport) -> TrailHead | None:
     try:
         return read_head(folder)
     except UnreadableTrail:
-        report.blame(folder / HEAD, 0, "is damaged")
+        report.add_fault(folder / HEAD, 0, "is damaged")
         return None
 
 
@@ -122,7 +123,7 @@ def _check_files(folder: Path, head: TrailHead, report: AuditReport) -> None:
     there = numbered_files(folder)
     for number in range(head.oldest, head.number):
         if number not in there:
-            report.blame(full_file(folder, number), 0, "is missing")
+            report.add_fault(full_file(folder, number), 0, "is missing")
 
 
 class _TrailWalk:
@@ -149,18 +150,18 @@ class _TrailWalk:
         try:
             entry = parse_line(line)
         except UnreadableTrail as exc:
-            report.blame(path, n, str(exc))
+            report.add_fault(path, n, str(exc))
             self._previous = None
             return
         if self._previous is not None and entry["prev_hash"] != self._previous:
-            report.blame(path, n, "does not follow the entry before it: some were cut or moved")
+            report.add_fault(path, n, "does not follow the entry before it: some were cut or moved")
         self._previous = report.head = entry["hash"]
         if is_repair(entry):
             report.repairs.append(entry["reason"])
         if entry["hash"] in self._expected_hashes:
             self.matched.add(entry["hash"])
         if head is not None and self._count == head.count and entry["hash"] != head.hash:
-            report.blame(path, n, "is not the entry that was written last")
+            report.add_fault(path, n, "is not the entry that was written last")
 
     def end(self, last: Path) -> None:
         head = self._head
@@ -174,5 +175,5 @@ class _TrailWalk:
                 "{n:,} entries of {count:,} are missing",
                 count=head.count,
             )
-            self._report.blame(last, 0, fault)
-        self._report.newer = max(0, self._count - head.count)
+            self._report.add_fault(last, 0, fault)
+        self._report.newer_entries = max(0, self._count - head.count)

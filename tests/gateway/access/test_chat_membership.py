@@ -15,12 +15,12 @@ _numbers = iter(range(1000))
 def standing(route: Route = GROUP, *, present: bool, was: bool, **more: Any) -> MembershipChange:
     fields = {"title": "'Ops' (-5)", "by": "'Bob' (8)", "private": False} | more
     name = f"bot:{next(_numbers)}"
-    return MembershipChange(route, name, present=present, was_present=was, **fields)
+    return MembershipChange(route, name, is_present=present, was_present=was, **fields)
 
 
 async def took(parts: Parts, *standings: MembershipChange) -> list[tuple[str, str]]:
     """What was written to whom when these came in."""
-    await parts.bus.accept("chat", "bot", Batch([], standings=standings))
+    await parts.bus.accept("chat", "bot", Batch([], membership_changes=standings))
     return await parts.stored("outbox", "chat", "body", state="pending", order="seq")
 
 

@@ -72,7 +72,7 @@ def test_a_right_code_lets_its_person_in_once_however_it_is_typed(
     assert access.is_allowed(mine)
     assert not access.is_allowed(chat_message("x", "8", sender=Sender("8", "Person 9")))
     assert not access.is_allowed(chat_message("x", "9", sender=Sender("9"), account="other"))
-    assert pairing.approve(tx, code, CLI, NOW).why == "unknown"
+    assert pairing.approve(tx, code, CLI, NOW).reason == "unknown"
 
 
 def test_an_approval_that_could_not_be_stored_leaves_the_place_to_the_first(
@@ -112,7 +112,7 @@ def test_nobody_gets_a_second_code_within_the_hour(pairing: PairingCodes, tx: Tr
     code = asked(pairing, tx, "9")
     assert ask(pairing, tx, "9", NOW + CODE_LIFE_S - 1) is None
     later = NOW + CODE_LIFE_S
-    assert pairing.approve(tx, code, CLI, later).why == "unknown"
+    assert pairing.approve(tx, code, CLI, later).reason == "unknown"
     assert ask(pairing, tx, "9", later) is not None
 
 
@@ -136,14 +136,14 @@ def test_wrong_codes_lock_whoever_tries_them_for_ever_longer(
     code = asked(pairing, tx, "9")
     for _ in range(TRIES):
         verdict = pairing.approve(tx, "AAAA-AAAA", "chat:7", NOW)
-        assert verdict.why == "unknown"
+        assert verdict.reason == "unknown"
     # A new process knows it, too: it is a row.
     again = PairingCodes(access)
-    assert again.approve(tx, code, "chat:7", NOW + 59).why == "locked"
+    assert again.approve(tx, code, "chat:7", NOW + 59).reason == "locked"
     longer = again.approve(tx, "AAAA-AAAA", "chat:7", NOW + 61)
-    assert (longer.why, longer.wait_s) == ("unknown", 120)
-    assert again.approve(tx, code, "chat:7", NOW + 61 + 119).why == "locked"
-    assert again.deny(tx, code, "chat:7", NOW + 61 + 119).why == "locked"
+    assert (longer.reason, longer.wait_s) == ("unknown", 120)
+    assert again.approve(tx, code, "chat:7", NOW + 61 + 119).reason == "locked"
+    assert again.deny(tx, code, "chat:7", NOW + 61 + 119).reason == "locked"
     # It locks the one who guessed and nobody else; a right code wipes the slate clean.
     assert again.approve(tx, code, CLI, NOW + 61).request is not None
     other = asked(again, tx, "8", NOW + 61)
@@ -223,6 +223,6 @@ def test_an_invitation_is_for_one_bot_and_no_request_that_others_see_or_approve(
     code = pairing.invite(tx, "chat", "other", NOW)
     assert pairing.redeem(tx, chat_message("hi", "9"), code, NOW) is None
     assert members.requests(tx, NOW) == []
-    assert pairing.approve(tx, code, CLI, NOW).why == "unknown"
+    assert pairing.approve(tx, code, CLI, NOW).reason == "unknown"
     assert access.owner_id is None
     assert code not in tx.content().decode("latin-1")

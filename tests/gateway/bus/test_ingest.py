@@ -44,7 +44,7 @@ async def take(ingestor: Ingestor, text: str, offset: int) -> IngestResult:
 
 async def test_above_the_limit_nothing_is_taken_until_there_is_room(tmp_path: Path) -> None:
     async with opened(tmp_path, Gated()) as parts:
-        full = ingestor_of(parts, BackpressureLimits(waiting=2, look_again_s=0.001))
+        full = ingestor_of(parts, BackpressureLimits(waiting_messages=2, check_interval_s=0.001))
         await take(full, "a", 1)
         await take(full, "b", 2)
         third = asyncio.create_task(take(full, "c", 3))
@@ -95,7 +95,7 @@ async def test_without_disk_space_nothing_is_taken_and_that_is_said_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with opened(tmp_path, Gated()) as parts:
-        full = ingestor_of(parts, BackpressureLimits(free_bytes=2**60, look_again_s=0.001))
+        full = ingestor_of(parts, BackpressureLimits(free_bytes=2**60, check_interval_s=0.001))
         waiting = asyncio.create_task(take(full, "a", 1))
         for _ in range(5):
             await parts.transaction_ends()
@@ -113,7 +113,7 @@ async def test_who_keeps_no_message_is_told_that_there_is_no_room(tmp_path: Path
     async with opened(tmp_path, Gated()) as parts:
         full = ingestor_of(parts, BackpressureLimits(free_bytes=2**60))
         with pytest.raises(KoreError, match="MB of disk space is free") as refused:
-            await full.take("chat", "bot", Batch([chat_message("a")], waits=False))
+            await full.take("chat", "bot", Batch([chat_message("a")], can_wait=False))
         assert "not stored" in (refused.value.hint or "")
         assert await parts.count("inbox") == 0
         assert full.obstacle is None

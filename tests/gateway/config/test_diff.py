@@ -13,12 +13,12 @@ def test_what_can_change_at_once_does_and_the_rest_stays(tmp_path: Path) -> None
         {"agent": {"max_iterations": 4}, "http": {"port": 2}, "telegram": {"enabled": True}},
     )
     found = update(running, wanted)
-    assert found.changed == ("agent.max_iterations",)
-    assert found.waiting == ("telegram.enabled", "http.port")
+    assert found.changed_keys == ("agent.max_iterations",)
+    assert found.restart_keys == ("telegram.enabled", "http.port")
     assert found.settings.agent.max_iterations == 4
     assert found.settings.http.port == 1
     assert not found.settings.telegram.enabled
-    assert update(found.settings, wanted).waiting == found.waiting
+    assert update(found.settings, wanted).restart_keys == found.restart_keys
 
 
 def test_who_may_write_to_a_further_bot_changes_at_once_and_its_token_does_not(
@@ -29,9 +29,9 @@ def test_who_may_write_to_a_further_bot_changes_at_once_and_its_token_does_not(
         return {"telegram": {"accounts": [bot]}}
 
     running = load(tmp_path, bots("1:one", 5))
-    assert update(running, load(tmp_path, bots("1:one", 6))).changed == ("telegram.accounts",)
+    assert update(running, load(tmp_path, bots("1:one", 6))).changed_keys == ("telegram.accounts",)
     found = update(running, load(tmp_path, bots("2:two", 6)))
-    assert (found.changed, found.waiting) == ((), ("telegram.accounts",))
+    assert (found.changed_keys, found.restart_keys) == ((), ("telegram.accounts",))
     assert found.settings.telegram.accounts == running.telegram.accounts
 
 

@@ -226,7 +226,7 @@ async def test_what_is_given_up_is_counted_and_told_to_the_owner(
         for text in ("secret a", "secret b"):
             await parts.sender.post(letter(text))
         async with at_work(parts):
-            await wait_until(lambda: parts.sender.given_up == 2)
+            await wait_until(lambda: parts.sender.given_up_count == 2)
     (told,) = [record for record in caplog.records if record.levelname == "ERROR"]
     assert "2 messages to chat:bot:1" in told.getMessage()
     assert "blocked" in told.getMessage()

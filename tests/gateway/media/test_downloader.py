@@ -158,7 +158,7 @@ class BreakingPlatform(SlowPlatform):
     async def fetch(self, media: Media, into: BinaryIO, limit_bytes: int) -> None:
         await super().fetch(media, into, limit_bytes)
         if self.fetches == 1:
-            raise NotFetched("the line broke", again=True)
+            raise NotFetched("the line broke", is_retryable=True)
 
 
 class Private(Inboxes):

@@ -104,7 +104,7 @@ async def test_a_refusal_is_a_sentence(
     listener.answers.append((status, body))
     with pytest.raises(NotFetched, match=why) as refused:
         await transcriber(listener).transcribe(VOICE, spoken)
-    assert refused.value.again is again
+    assert refused.value.is_retryable is again
 
 
 async def test_a_service_that_is_not_there_may_be_later(spoken: Path) -> None:
@@ -114,7 +114,7 @@ async def test_a_service_that_is_not_there_may_be_later(spoken: Path) -> None:
         NotFetched, match="could not connect to the transcription service"
     ) as refused:
         await service.transcribe(VOICE, spoken)
-    assert refused.value.again
+    assert refused.value.is_retryable
 
 
 async def test_a_service_that_takes_too_long_is_not_asked_again(
@@ -124,7 +124,7 @@ async def test_a_service_that_takes_too_long_is_not_asked_again(
     section = TranscriptionSection(api_base=listener.base_url)
     with pytest.raises(NotFetched, match="timed out after 1 s") as refused:
         await Transcriber(section, answer_s=1.0).transcribe(VOICE, spoken)
-    assert not refused.value.again
+    assert not refused.value.is_retryable
 
 
 async def test_what_is_too_large_is_not_sent(listener: Listener, spoken: Path) -> None:

@@ -135,7 +135,7 @@ async def test_a_turn_without_room_waits_for_the_summary_under_way(tmp_path: Pat
                 )
             await parts.bus.submit(chat_message("word " * 8_000))
             await wait_until(
-                lambda: any(one.awaited for one in parts.app.compactions._running.values())
+                lambda: any(one.has_waiting_turn for one in parts.app.compactions._running.values())
             )
             model.go.set()
             await parts.until_stored("summary")
@@ -165,7 +165,7 @@ async def test_compact_answers_with_the_summary_that_is_under_way_already(tmp_pa
             )
         await parts.bus.submit(chat_message("/compact"))
         await wait_until(
-            lambda: any(one.answered for one in parts.app.compactions._running.values())
+            lambda: any(one.is_answered for one in parts.app.compactions._running.values())
         )
         model.go.set()
         await parts.platform.until(
@@ -197,7 +197,7 @@ async def test_a_turn_in_another_chat_waits_for_the_summary_of_a_command(tmp_pat
         model.go.set()
         made = await joined
         assert made is not None
-        assert made.shorter.summarised
+        assert made.result.summarised
         assert len(model.asked) == 1
         await parts.platform.until(
             lambda: "older messages were summarized" in " ".join(parts.platform.texts("1"))

@@ -377,9 +377,9 @@ async def test_a_thousand_charges_add_up_exactly(tmp_path: Path) -> None:
 @pytest.mark.parametrize("hour", [0, 12, 23])
 def test_a_day_begins_and_ends_at_midnight(hour: int) -> None:
     day = BillingDay.of(datetime(2027, 3, 28, hour, 30).timestamp())
-    assert day.began == datetime(2027, 3, 28).timestamp()
+    assert day.began_at == datetime(2027, 3, 28).timestamp()
     assert day.name == "2027-03-28"
-    assert "2027-03-29 00:00" in day.ends
+    assert "2027-03-29 00:00" in day.end_text
 
 
 async def test_turns_side_by_side_count_for_their_own_chat(

@@ -44,9 +44,9 @@ async def fetch(
         if "too big" in exc.description:
             raise too_large(min(limit, OFFICIAL_LIMIT_BYTES)) from exc
         reason = exc.description
-        raise NotFetched(_UNWILLING, again=exc.code == 429, reason=reason) from exc
+        raise NotFetched(_UNWILLING, is_retryable=exc.code == 429, reason=reason) from exc
     except TelegramError as exc:
-        raise NotFetched(_BROKEN, again=True) from exc
+        raise NotFetched(_BROKEN, is_retryable=True) from exc
 
 
 async def _fetch(

@@ -62,11 +62,11 @@ class DecodeContext:
 
     bot: Bot
     account: str
-    places: ChatSettingsIndex
+    chat_settings: ChatSettingsIndex
 
     @property
     def moves(self) -> ChatIdAliases:
-        return self.places.moves("telegram")
+        return self.chat_settings.moves("telegram")
 
 
 def chat_migration(update: Mapping[str, Any]) -> tuple[str, str] | None:
@@ -216,7 +216,7 @@ class _MessageDecoder:
             return False
         chat_id = self._here.moves.canonical(str(self._chat_id))
         route = Route("telegram", self._here.account, chat_id, self._thread())
-        return self._here.places.of(route).listen is True
+        return self._here.chat_settings.of(route).listen is True
 
     def _text_with_media(self, text: str | None, edited: bool) -> str | None:
         """The text with a word for what came beside it; None when there is nothing to read."""

@@ -28,10 +28,10 @@ def membership_change(update: Mapping[str, Any], here: DecodeContext) -> Members
             route=Route("telegram", here.account, first),
             event_id=f"{here.account}:{int(update['update_id'])}",
             title=f"{author.name if private else str(chat.get('title', ''))[:80]!r} ({wire})",
-            by=f"{author.name[:80]!r} ({author.id})",
-            present=_is_in(change["new_chat_member"]),
+            actor=f"{author.name[:80]!r} ({author.id})",
+            is_present=_is_in(change["new_chat_member"]),
             was_present=_is_in(change["old_chat_member"]),
-            private=private,
+            is_private=private,
         )
     except MALFORMED as exc:
         raise undecodable(exc) from exc

@@ -56,21 +56,21 @@ class Poller:
         self._settings = settings
         self._client = client
         self._offset = cursor
-        self._places = places or ChatSettingsIndex()
-        self._memo = memo or InMemoryChannelState()
+        self._chat_settings = places or ChatSettingsIndex()
+        self._state = memo or InMemoryChannelState()
         self._limit = BATCH_LIMIT
         self._delay_s = settings.backoff_s
-        self._garbled = 0
-        self._troubles = LogOnce()
-        self._me: asyncio.Future[Bot] | None = None
-        self._completed_at = self._news_at = time.monotonic()
+        self._garbled_polls = 0
+        self._trouble_log = LogOnce()
+        self._bot: asyncio.Future[Bot] | None = None
+        self._completed_at = self._last_update_at = time.monotonic()
 
     @property
-    def here(self) -> DecodeContext | None:
+    def decode_context(self) -> DecodeContext | None:
         """Where updates are read; None until the bot's name is known."""
-        if self._me is None or not self._me.done() or self._me.cancelled():
+        if self._bot is None or not self._bot.done() or self._bot.cancelled():
             return None
-        return DecodeContext(self._me.result(), self._settings.account, self._places)
+        return DecodeContext(self._bot.result(), self._settings.account, self._chat_settings)
 
     async def run(self, accept: Accept) -> None:
         """Runs until cancelled."""
@@ -86,11 +86,11 @@ class Poller:
             await asyncio.sleep(self._settings.conflict_s)
 
     async def _run(self, accept: Accept) -> None:
-        self._me = asyncio.get_running_loop().create_future()
-        self._completed_at = self._news_at = time.monotonic()
+        self._bot = asyncio.get_running_loop().create_future()
+        self._completed_at = self._last_update_at = time.monotonic()
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._introduce(self._me))
+                tasks.create_task(self._introduce(self._bot))
                 await self._poll(accept)
         finally:
             self.status = replace(self.status, state="stopped")
@@ -102,11 +102,11 @@ class Poller:
             try:
                 if not me.done():
                     me.set_result(await self._client.who_am_i())
-                    self._troubles.over(_NAME)
+                    self._trouble_log.over(_NAME)
                     if self.status.state == "starting":
                         # The first poll may wait long for news; that all is well is known now.
                         self.status = ChannelStatus("polling")
-                return await self._client.set_menu(self._memo)
+                return await self._client.set_menu(self._state)
             except TelegramError as exc:
                 if not me.done():
                     self._nameless(str(exc))
@@ -139,28 +139,28 @@ class Poller:
             return None
         except UnreadableResponse as exc:
             return self._isolate(exc)
-        self._garbled = 0
+        self._garbled_polls = 0
         self._completed_at = time.monotonic()
-        self._troubles.over(_POLLS)
+        self._trouble_log.over(_POLLS)
         self.status = ChannelStatus("polling", time.time())
         if not self._is_reached:
             self._is_reached = True
             self.reachable()
         if not updates:
-            if self._completed_at - self._news_at > OFFSET_LIFE_S:
+            if self._completed_at - self._last_update_at > OFFSET_LIFE_S:
                 self._offset = None
             self._limit = BATCH_LIMIT
             if not at_once and self._completed_at - asked_at < _HASTE_S:
                 await asyncio.sleep(_HASTE_S)
             return None
         self._limit = min(2 * self._limit, BATCH_LIMIT)
-        self._news_at = self._completed_at
-        assert self._me is not None
+        self._last_update_at = self._completed_at
+        assert self._bot is not None
         # Without our name we could not tell in a group who is addressed.
-        return self._decode(updates, await asyncio.shield(self._me))
+        return self._decode(updates, await asyncio.shield(self._bot))
 
     def _decode(self, updates: Sequence[Any], me: Bot) -> Batch:
-        here = DecodeContext(me, self._settings.account, self._places)
+        here = DecodeContext(me, self._settings.account, self._chat_settings)
         batch = decode_batch(updates, here, time.time(), self._offset)
         if batch.next_offset == self._offset:
             raise ResponseLost("a poll brought no updates but something else")
@@ -177,10 +177,10 @@ class Poller:
         if self._limit > 1:
             self._limit = 1
             return None
-        self._garbled += 1
-        if not trouble.too_large and self._garbled < _GARBLED_TRIES:
+        self._garbled_polls += 1
+        if not trouble.too_large and self._garbled_polls < _GARBLED_TRIES:
             raise trouble
-        self._garbled = 0
+        self._garbled_polls = 0
         update_id = int(match[1])
         raw = trouble.head.decode("utf-8", "replace")
         return Batch((), [Undecoded(f"update:{update_id}", str(trouble), raw)], update_id + 1)
@@ -194,7 +194,7 @@ class Poller:
             self._note_trouble(f"messages could not be stored: {exc}", "storage")
             await asyncio.sleep(self._settings.store_again_s)
             return False
-        self._troubles.over(_STORE)
+        self._trouble_log.over(_STORE)
         self._offset = batch.next_offset
         self._completed_at = time.monotonic()
         return True
@@ -226,7 +226,9 @@ class Poller:
         self._note_trouble(reason, state)
         if time.monotonic() - self._completed_at > self._settings.silence_s:
             self._completed_at = time.monotonic()
-            self._troubles.say(_POLLS, "no poll came through for long; the connection is rebuilt")
+            self._trouble_log.say(
+                _POLLS, "no poll came through for long; the connection is rebuilt"
+            )
             await self._client.rebuild_polls()
         await asyncio.sleep(self._jitter(self._delay_s))
         self._delay_s = min(2 * self._delay_s, self._settings.backoff_limit_s)
@@ -235,13 +237,13 @@ class Poller:
         if state != "storage":
             self._is_reached = False
         # A poll that comes through is no sign that what it brings can be stored.
-        self._troubles.say(_STORE if state == "storage" else _POLLS, reason)
+        self._trouble_log.say(_STORE if state == "storage" else _POLLS, reason)
         self.status = ChannelStatus(state, self.status.last_poll_at, reason)
 
     def _nameless(self, cause: str) -> None:
         """A poll that fails for the same cause has told it already, or need not tell it again."""
         sentence = f"the bot's name could not be asked for: {cause}"
-        self._troubles.say(_NAME, cause, sentence)
+        self._trouble_log.say(_NAME, cause, sentence)
         if self.status.state != "refused" and self.status.last_error != cause:
             self.status = ChannelStatus("retrying", self.status.last_poll_at, sentence)
 

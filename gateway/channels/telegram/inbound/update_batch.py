@@ -57,7 +57,7 @@ def decode_stored(raw: str, here: DecodeContext, received_at: float) -> Batch:
         return Batch((), [Undecoded("", "it is not complete JSON", raw)])
     updates = data.get("result", [data]) if isinstance(data, dict) else ()
     batch = decode_batch(updates if isinstance(updates, list) else (), here, received_at)
-    return Batch(batch.messages, batch.undecoded, None, batch.moves, batch.standings)
+    return Batch(batch.messages, batch.undecoded, None, batch.moves, batch.membership_changes)
 
 
 def is_update_id(value: object) -> bool:

@@ -63,7 +63,7 @@ class Webhook:
         self._under_way: dict[int, asyncio.Task[bool]] = {}
 
     @property
-    def here(self) -> DecodeContext | None:
+    def decode_context(self) -> DecodeContext | None:
         """Where updates are read; None until the bot's name is known."""
         if self._bot is None:
             return None
@@ -90,7 +90,7 @@ class Webhook:
         update = _update(body)
         if update is None:
             return WRONG
-        here = self.here
+        here = self.decode_context
         if self._accept is None or self._group is None or here is None:
             return BUSY
         number: int = update["update_id"]

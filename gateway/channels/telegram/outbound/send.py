@@ -105,7 +105,7 @@ class TelegramSender:
             return await self._new(route, part, message.reply_to)
         except ChatMoved as moved:
             # Only here: whoever sends a final stores it, too.
-            self._moves.learn(moved.first, moved.now)
+            self._moves.learn(moved.canonical_id, moved.current_id)
             raise
 
     async def send_files(self, message: OutboundMessage) -> str:
@@ -133,7 +133,7 @@ class TelegramSender:
         try:
             message_id = await self._outcome(route, self._client.send_files(target_fields, part))
         except ChatMoved as moved:
-            self._moves.learn(moved.first, moved.now)
+            self._moves.learn(moved.canonical_id, moved.current_id)
             raise
         return stored_id(str(chat_id), message_id, self._moves)
 

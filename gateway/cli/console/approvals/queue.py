@@ -65,7 +65,7 @@ class ApprovalQueue:
         first = self._open[0].nonce if self._open else None
         self._open = deque(approval for approval in self._open if approval.nonce != nonce)
         if first == nonce:
-            self._view.foot.settle()
+            self._view.footer.settle()
             self._choice.take_back()
             if self._open:
                 self._ask()

@@ -42,7 +42,7 @@ async def converse(connect: Connect, start: ReplOptions, folder: Path) -> None:
         Prompt(
             folder / "console_history",
             str(start.options.get("cwd", "")),
-            Completions((*CHAT_COMMANDS, *CONSOLE_COMMANDS), start.place),
+            Completions((*CHAT_COMMANDS, *CONSOLE_COMMANDS), start.workdir),
             "› " if speaks_utf8(sys.stdout) else "> ",
         )
         if screen.live
@@ -69,7 +69,7 @@ async def _converse(
                 try:
                     if lost is not None:
                         screen.print(Text(await _describe_successor(service, lost), "dim"))
-                    lease = earlier or await service.open_console(start.session, start.fresh)
+                    lease = earlier or await service.open_console(start.session, start.is_new)
                     set_locale(lease.language or current_locale())
                     repl = Repl(service, lease, start, screen, prompt, unsent)
                     await repl.run(greet=earlier is None)
@@ -84,7 +84,9 @@ async def _converse(
         if tries > _TRIES or (repl is None and earlier is None):
             raise KoreError(t("Kore stopped and the connection could not be restored")) from lost
         # The same lane again: that is where the answer to an unfinished turn will come.
-        earlier, unsent = (repl.place, repl.unsent) if repl is not None else (earlier, unsent)
+        earlier, unsent = (
+            (repl.current_lease, repl.unsent) if repl is not None else (earlier, unsent)
+        )
         await asyncio.sleep(_PAUSE_S * (tries - 1))
         start = replace(start, choose=False)
         if not isinstance(lost, HandedOver):

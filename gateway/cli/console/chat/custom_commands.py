@@ -17,13 +17,13 @@ _PLACE = re.compile(r"\$ARGUMENTS\b|\{args\}|\$([1-9])(?!\d)")
 @frozen
 class CustomCommand:
     """`name` is without its slash; `body` may hold `$ARGUMENTS`, `{args}` and `$1` to `$9`. One
-    that is not `trusted` came with a folder."""
+    that is not `is_trusted` came with a folder."""
 
     name: str
     summary: str
     body: str
     path: Path
-    trusted: bool
+    is_trusted: bool
 
     def fill(self, arguments: str) -> str:
         """What is sent. Arguments that have no place in the text stand behind it."""
@@ -43,7 +43,7 @@ class CommandFolder:
 
     folder: Path
     project: bool
-    trusted: bool
+    is_trusted: bool
 
 
 class CustomCommands:
@@ -88,7 +88,7 @@ def _walk(
         return
     for entry in sorted_entries:
         # A link that came with a folder may lead to what no model is to see.
-        if not source.trusted and entry.is_symlink():
+        if not source.is_trusted and entry.is_symlink():
             continue
         name = entry.name.removesuffix(".md").replace(" ", "-")
         if entry.is_dir():
@@ -106,7 +106,7 @@ def _read(name: str, path: Path, source: CommandFolder) -> CustomCommand | None:
     if is_unseen(path):
         return None
     # The folder above may be a link, too.
-    if not source.trusted and path.resolve() != path.absolute():
+    if not source.is_trusted and path.resolve() != path.absolute():
         return None
     try:
         with path.open("rb") as file:
@@ -119,5 +119,5 @@ def _read(name: str, path: Path, source: CommandFolder) -> CustomCommand | None:
     summary = " ".join(
         f"{description} {hint if isinstance(hint, str) else ''}".lstrip("# ").split()
     )
-    trusted = source.trusted and not is_marked(path)
+    trusted = source.is_trusted and not is_marked(path)
     return CustomCommand(name, summary[:_SUMMARY_CHARS], document.body, path, trusted)

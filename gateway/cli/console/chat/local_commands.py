@@ -101,7 +101,7 @@ def help_table(place: "ConsoleWorkdir | None" = None) -> Table:
         for title, names in GROUPS
     ]
     groups.append((_TERMINAL, (*CONSOLE_COMMANDS, FILE, BY_HAND)))
-    if place and (own := [(f"/{one.name}", one.summary) for one in place.customs.all()]):
+    if place and (own := [(f"/{one.name}", one.summary) for one in place.custom_commands.all()]):
         groups.append((_CUSTOM, own))
     groups.append((_KEYS, KEYS_HELP))
     table = Table.grid(padding=(0, 2))

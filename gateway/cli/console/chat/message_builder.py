@@ -31,15 +31,20 @@ _KEPT_RUNS = 8
 
 @frozen
 class MessageBuilder:
-    """One chat of the console channel. `options` go with every message (see `InboundMessage`),
-    and what is new in `project` with the next one, as does what was `run` by hand since; files of
-    the `place` go along where they are named."""
+    """One chat of the console channel.
+
+    `options` go with every message (see `InboundMessage`). With the next one go what is new in
+    `project`, and the `user_commands` that were run with `!` since the last. Files of the
+    `workdir` go along where they are named.
+    """
 
     chat_id: str
     options: Mapping[str, Any] = field(default_factory=dict)
     project: "ProjectContext | None" = None
-    place: ConsoleWorkdir | None = None
-    run: deque[Mapping[str, Any]] = field(default_factory=lambda: deque(maxlen=_KEPT_RUNS))
+    workdir: ConsoleWorkdir | None = None
+    user_commands: deque[Mapping[str, Any]] = field(
+        default_factory=lambda: deque(maxlen=_KEPT_RUNS)
+    )
 
     @property
     def lane(self) -> str:
@@ -47,13 +52,13 @@ class MessageBuilder:
 
     def mentions(self, text: str, pasted: Sequence[tuple[int, int]]) -> "FileMention | None":
         """What the line points at with `@`."""
-        return self.place.mentions(text, pasted) if self.place is not None else None
+        return self.workdir.mentions(text, pasted) if self.workdir is not None else None
 
-    def order(self, text: str) -> "UserLine | None":
+    def expand_command(self, text: str) -> "UserLine | None":
         """What is sent for a command that is a prompt."""
-        return self.place.order(text) if self.place is not None else None
+        return self.workdir.expand_command(text) if self.workdir is not None else None
 
-    def say(
+    def build(
         self, text: str, mentions: "FileMention | None" = None, order: "UserLine | None" = None
     ) -> InboundMessage:
         return InboundMessage(
@@ -64,20 +69,20 @@ class MessageBuilder:
             event_id=os.urandom(16).hex(),
             content=safe_text(text),
             received_at=time.time(),
-            options={**self.options, **_with(order, self._news(text, mentions))},
+            options={**self.options, **_with(order, self._extras(text, mentions))},
             media=media_of(mentions) if mentions is not None and mentions.pictures else (),
             language=current_locale(),
         )
 
-    def unsay(self, message: InboundMessage) -> None:
+    def take_back(self, message: InboundMessage) -> None:
         """It was refused: what it was to bring along goes with the next one."""
-        runs = [*message.options.get("run", ()), *self.run]
-        self.run.clear()
-        self.run.extend(runs)
+        runs = [*message.options.get("run", ()), *self.user_commands]
+        self.user_commands.clear()
+        self.user_commands.extend(runs)
         if "project" in message.options:
             self.forget()
 
-    def settled_by(self, text: str) -> "MessageBuilder":
+    def without_options_of(self, text: str) -> "MessageBuilder":
         """From a command on that chooses it, the conversation's own choice counts."""
         options = {k: v for k, v in self.options.items() if k not in _options_replaced_by(text)}
         return replace(self, options=options)
@@ -86,21 +91,21 @@ class MessageBuilder:
         """What was told of the folder may have left the window: it is told again."""
         if self.project is not None:
             self.project.forget()
-        if self.place is not None:
-            self.place.forget()
+        if self.workdir is not None:
+            self.workdir.forget()
 
-    def _news(self, text: str, mentions: "FileMention | None") -> dict[str, Any]:
+    def _extras(self, text: str, mentions: "FileMention | None") -> dict[str, Any]:
         if text.startswith("/"):
             if text.split()[0] in _ELSEWHERE:
                 self.forget()
             return {}
         extras: dict[str, Any] = {}
-        if self.run:
-            extras["run"] = list(self.run)
-            self.run.clear()
+        if self.user_commands:
+            extras["run"] = list(self.user_commands)
+            self.user_commands.clear()
         project, files = self.project, mentions.files if mentions is not None else []
-        if project is None and files and self.place is not None:
-            project = self.place.project()
+        if project is None and files and self.workdir is not None:
+            project = self.workdir.project()
         news = project.news(files) if project is not None else None
         if news is not None:
             update = {"text": safe_text(news.text), "taint": sorted(news.taint)}

@@ -34,17 +34,17 @@ if TYPE_CHECKING:
 
 @frozen
 class ReplOptions:
-    """Which session to begin with: `session`, a new one (`fresh`), else the last; or `choose`."""
+    """Which session to begin with: `session`, a new one (`is_new`), else the last; or `choose`."""
 
     session: str | None = None
-    fresh: bool = True
+    is_new: bool = True
     choose: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
     project: "ProjectContext | None" = None
-    place: ConsoleWorkdir | None = None
+    workdir: ConsoleWorkdir | None = None
     command: str = "kore"
     # Begins a command that is run with `!`; without it there are none.
-    by_hand: "Callable[[str, Show], UserCommand] | None" = None
+    begin_command: "Callable[[str, Show], UserCommand] | None" = None
 
 
 class Repl:
@@ -61,12 +61,12 @@ class Repl:
     ) -> None:
         self._service = service
         self._lease = lease
-        self._start = start
+        self._options = start
         self._screen = screen
         self._prompt = prompt
         self._session = lease.session
-        speaker = MessageBuilder(lease.chat_id, start.options, start.project, start.place)
-        self._stage = TurnScreen(service, speaker, screen, prompt)
+        speaker = MessageBuilder(lease.chat_id, start.options, start.project, start.workdir)
+        self._turn_screen = TurnScreen(service, speaker, screen, prompt)
         self._unsent = unsent
         self._status: StatusLine | None = None
         if isinstance(prompt, Prompt):
@@ -77,45 +77,45 @@ class Repl:
     @property
     def session(self) -> str | None:
         """The session that this lane is in; None until the first message makes one."""
-        return self._stage.session or self._session
+        return self._turn_screen.session or self._session
 
     @property
-    def place(self) -> ConsoleLease:
+    def current_lease(self) -> ConsoleLease:
         """Where this conversation stands, for a successor that goes on with it."""
-        return ConsoleLease(self._lease.chat_id, self.session, self._stage.busy)
+        return ConsoleLease(self._lease.chat_id, self.session, self._turn_screen.busy)
 
     @property
     def spoke(self) -> bool:
         """Whether anything was heard from the service."""
-        return self._stage.has_events
+        return self._turn_screen.has_events
 
     @property
     def unsent(self) -> Sequence[UnsentInput]:
         """What was typed and may not have reached the service; a successor is told again."""
-        return [*self._unsent, *self._stage.unsent]
+        return [*self._unsent, *self._turn_screen.unsent]
 
     async def run(self, greet: bool) -> None:
         """Returns when the person leaves. Raises what the service raises, in a group."""
         facts = await self._service.status()
-        own = self._start.options.get("agent", {}).get("model")
+        own = self._options.options.get("agent", {}).get("model")
         self._begin_status(str(own or facts.get("model")))
         if greet:
             await self._greet(facts)
-        async with self._stage.open(self._lease.unfinished):
+        async with self._turn_screen.open(self._lease.unfinished):
             while self._unsent:
-                await self._stage.send_again(self._unsent[0])
+                await self._turn_screen.send_again(self._unsent[0])
                 self._unsent = self._unsent[1:]
-            if self._start.choose:
+            if self._options.choose:
                 await self._command("/resume")
             await self._talk()
         # /new and /fork have put this lane into another one.
-        if session := await self._service.bound_session(self._stage.lane):
+        if session := await self._service.bound_session(self._turn_screen.lane):
             await self._say_what_runs(session)
             self._screen.print(
                 Text(
                     t(
                         "To resume later: {command} -r {id}",
-                        command=self._start.command,
+                        command=self._options.command,
                         id=session,
                     ),
                     "dim",
@@ -123,11 +123,13 @@ class Repl:
             )
 
     def _begin_status(self, model: str) -> None:
-        place, prompt = self._start.place, self._prompt
+        place, prompt = self._options.workdir, self._prompt
         if place is not None and isinstance(prompt, Prompt):
-            status = StatusLine(self._start.options, model, place.mode, place.window, place.title)
+            status = StatusLine(
+                self._options.options, model, place.mode, place.context_window, place.model_title
+            )
             self._status = status
-            self._stage.foot.status = status
+            self._turn_screen.footer.status = status
             utf8 = speaks_utf8(sys.stdout)
             prompt.status = status.line if utf8 else lambda wide: to_ascii(status.line(wide))
 
@@ -147,21 +149,21 @@ class Repl:
         self._screen.print(Text(becomes, "yellow"))
 
     async def _greet(self, status: Mapping[str, Any]) -> None:
-        agent = self._start.options.get("agent", {})
-        model = self._start.options.get("model") or agent.get("model") or status.get("model")
+        agent = self._options.options.get("agent", {})
+        model = self._options.options.get("model") or agent.get("model") or status.get("model")
         spoken_with = agent.get("name")
         facts = (
             f"Kore {VERSION}",
             spoken_with and t("agent {name}", name=spoken_with),
-            self._start.place.title(str(model)) if self._start.place else model,
-            self.session or (None if self._start.choose else t("new session")),
-            self._start.options.get("cwd", status.get("workspace")),
+            self._options.workdir.model_title(str(model)) if self._options.workdir else model,
+            self.session or (None if self._options.choose else t("new session")),
+            self._options.options.get("cwd", status.get("workspace")),
         )
         line = " · ".join(escape_invisible(str(fact)) for fact in facts if fact)
         self._screen.print(Text(line, "bold"))
         if (hint := status.get("model_hint")) and model == status.get("model"):
             self._screen.print(Text(escape_invisible(t(str(hint))), "yellow"))
-        if (project := self._start.project) is not None and project.remark:
+        if (project := self._options.project) is not None and project.remark:
             self._screen.print(Text(project.remark, "yellow"))
         if self._lease.unfinished:
             notice = t("An earlier answer is still in progress; it will appear here.")
@@ -174,11 +176,11 @@ class Repl:
     async def _talk(self) -> None:
         warned = False
         while True:
-            await self._stage.until_idle()
+            await self._turn_screen.until_idle()
             if self._status is not None:
-                await self._status.refresh(self._service, self._stage.lane)
+                await self._status.refresh(self._service, self._turn_screen.lane)
             try:
-                later = self._stage.later
+                later = self._turn_screen.queued_commands
                 if later:
                     self._screen.print(Text(f"› {escape_invisible(later[0])}", "dim"))
                 text = later.popleft() if later else await self._prompt.read()
@@ -200,27 +202,27 @@ class Repl:
 
     async def _command(self, text: str) -> None:
         word, _, rest = text.partition(" ")
-        begin, command = self._start.by_hand, by_hand(text)
+        begin, command = self._options.begin_command, by_hand(text)
         try:
             if begin is not None and command is not None:
-                await self._stage.run(lambda show: begin(command, show))
+                await self._turn_screen.run(lambda show: begin(command, show))
             elif word == "/sessions" and not rest.strip():
                 await self._sessions.show()
                 self._screen.print()
             elif word == "/resume":
-                session = await self._sessions.resume(self._stage.lane, rest.strip())
-                self._stage.session = session or self._stage.session
+                session = await self._sessions.resume(self._turn_screen.lane, rest.strip())
+                self._turn_screen.session = session or self._turn_screen.session
             elif word == "/help":
-                self._screen.print(help_table(self._start.place))
+                self._screen.print(help_table(self._options.workdir))
                 self._screen.print()
-            elif (suggestion := self._stage.misspelt(text)) is not None:
+            elif (suggestion := self._turn_screen.misspelt(text)) is not None:
                 self._screen.print(Text(suggestion, "yellow"))
             elif word == "/output":
-                self._stage.unfold()
+                self._turn_screen.unfold()
             elif word == "/export":
-                await self._sessions.export(self._stage.lane, rest.strip())
+                await self._sessions.export(self._turn_screen.lane, rest.strip())
             else:
-                await self._stage.submit(text)
+                await self._turn_screen.submit(text)
         except ConnectionLost:
             raise
         except KoreError as exc:

@@ -77,35 +77,35 @@ class TurnScreen:
         prompt: Prompt | PlainPrompt,
     ) -> None:
         self._service = service
-        self._speaker = speaker
+        self._builder = speaker
         self._screen = screen
         self._prompt = prompt
         self._view = TurnView(screen)
-        self.foot = self._view.foot
+        self.footer = self._view.footer
         self._typeahead = TypeAhead(self)
-        self._awaited = PendingAnswers()
+        self._pending = PendingAnswers()
         self._buffer = EventBuffer()
-        self._questions = ApprovalQueue(self._view, self._begin_reply)
+        self._approvals = ApprovalQueue(self._view, self._begin_reply)
         self._command: asyncio.Task[None] | None = None
-        self._on_stage = False
+        self._is_live = False
         self._stop_early = False
         self._all_answered = asyncio.Event()
         self._sending = asyncio.Lock()
         self.has_events = False
         # Commands of the console itself that were typed while a turn ran.
-        self.later: deque[str] = deque()
+        self.queued_commands: deque[str] = deque()
         self.session: str | None = None
         self.unsent: list[UnsentInput] = []
-        self.foot.queued = lambda: self._awaited.behind + len(self.later)
+        self.footer.count_queued = lambda: self._pending.behind + len(self.queued_commands)
 
     @property
     def lane(self) -> str:
-        return self._speaker.lane
+        return self._builder.lane
 
     @asynccontextmanager
     async def open(self, unfinished: bool) -> AsyncIterator[None]:
         """Watch the lane. `unfinished`: an earlier turn is still to be shown."""
-        self._awaited.foreign = unfinished
+        self._pending.foreign = unfinished
         async with self._service.watch(self.lane) as watched, asyncio.TaskGroup() as group:
             self._group = group
             pump = group.create_task(self._pump(watched))
@@ -117,42 +117,42 @@ class TurnScreen:
         """Send a message of this console; its turn is shown by `until_idle`. `line`: what was typed
         while something else ran."""
         pasted = self._prompt.pastes.spans(text)
-        if (order := self._speaker.order(text)) is not None:
+        if (order := self._builder.expand_command(text)) is not None:
             text = order.text
-            pasted = [(0, len(text))] if order.stranger is not None else []
-        mentions = self._speaker.mentions(text, pasted)
-        message = self._speaker.say(text, mentions, order)
+            pasted = [(0, len(text))] if order.foreign_command is not None else []
+        mentions = self._builder.mentions(text, pasted)
+        message = self._builder.build(text, mentions, order)
         for remark in remarks(mentions) if mentions is not None else ():
             self._view.say(f"· {escape_invisible(remark)}")
-        self._awaited.add(message, text, line)
+        self._pending.add(message, text, line)
         try:
             await self._service.submit(message)
         except ConnectionLost:
             # It may be stored or not: the successor is told again, and knows it if it is.
-            self._awaited.remove(message)
+            self._pending.remove(message)
             self.unsent.append(UnsentInput(message, text, line))
             raise
         except KoreError:
-            self._awaited.remove(message)
-            self._speaker.unsay(message)
+            self._pending.remove(message)
+            self._builder.take_back(message)
             raise
-        self._speaker = self._speaker.settled_by(text)
-        self.foot.use_options(self._speaker.options)
+        self._builder = self._builder.without_options_of(text)
+        self.footer.use_options(self._builder.options)
 
     async def send_again(self, unsent: "UnsentInput") -> None:
         """What a service that is gone may not have stored."""
-        self._awaited.add(unsent.message, unsent.text, unsent.line)
+        self._pending.add(unsent.message, unsent.text, unsent.line)
         await self._service.submit(unsent.message)
 
     def misspelt(self, text: str) -> str | None:
         """What to say of a line that nearly is a command of the console."""
-        return misspelt(text) if self._speaker.order(text) is None else None
+        return misspelt(text) if self._builder.expand_command(text) is None else None
 
     async def until_idle(self) -> None:
         """Show what runs until nothing of ours does any more."""
         if not (self.busy or self._buffer):
             return
-        with self._lit():
+        with self._live():
             while self.busy:
                 self._all_answered.clear()
                 self._view.tick()
@@ -163,7 +163,7 @@ class TurnScreen:
     async def run(self, begin: "Callable[[Show], UserCommand]") -> None:
         """Show a command that the person runs by hand; the model hears with the next message."""
         command = begin(self._view.show_output)
-        with self._lit():
+        with self._live():
             self._command = work = self._group.create_task(command.run())
             try:
                 while not work.done():
@@ -174,12 +174,12 @@ class TurnScreen:
                 await asyncio.wait({work})
                 self._command = None
             self._view.close_output(command.ending)
-        self._speaker.run.append(command.context)
+        self._builder.user_commands.append(command.context)
 
     @contextmanager
-    def _lit(self) -> Iterator[None]:
+    def _live(self) -> Iterator[None]:
         """The screen and the keys are those of the work; what is typed comes back to the prompt."""
-        self._on_stage = True
+        self._is_live = True
         self._view.begin()
         self._typeahead.text, self._prompt.draft = self._prompt.draft, ""
         self.typed(self._typeahead.text)
@@ -189,26 +189,26 @@ class TurnScreen:
                     self._take(event)
                 yield
         finally:
-            self._on_stage = False
+            self._is_live = False
             self._view.end()
             self._prompt.draft, self._typeahead.text = self._typeahead.text, ""
-            self.foot.typed = ""
+            self.footer.typed_text = ""
 
     def typed(self, text: str) -> None:
-        self.foot.typed = text
-        self._questions.arm()
+        self.footer.typed_text = text
+        self._approvals.arm()
 
     def answer(self, key: str) -> bool:
-        return self._questions.press(key)
+        return self._approvals.press(key)
 
     def take_back(self) -> str:
-        return self._questions.take_back()
+        return self._approvals.take_back()
 
     def send(self, text: str) -> None:
         self._group.create_task(self._send(text))
 
     def _on_interrupt(self) -> None:
-        (self if self._on_stage else self._prompt).interrupt()
+        (self if self._is_live else self._prompt).interrupt()
 
     def unfold(self) -> None:
         if not self._view.unfold():
@@ -218,7 +218,7 @@ class TurnScreen:
         if self._command is not None:
             self._command.cancel()
             return
-        self._questions.withdraw()
+        self._approvals.withdraw()
         self._group.create_task(self._stop())
 
     async def _send(self, line: str) -> None:
@@ -232,8 +232,8 @@ class TurnScreen:
                 self._view.say(f"› {escape_invisible(line)}{await self._outcome_text(text)}")
                 own = text.split()[0] in CONSOLE_WORDS or self.misspelt(text) is not None
                 if self._command or by_hand(text) or own:
-                    self.later.append(text)
-                    if not self._on_stage:
+                    self.queued_commands.append(text)
+                    if not self._is_live:
                         # The turn has ended meanwhile: the prompt is up, and would wait.
                         self._prompt.leave()
                     return
@@ -257,7 +257,7 @@ class TurnScreen:
                 return
             if self._stop_early:
                 # Nothing runs and nothing has begun since the last Ctrl-C: do not wait any longer.
-                self._awaited.clear()
+                self._pending.clear()
                 self._stop_early = False
                 self._all_answered.set()
                 return
@@ -286,8 +286,8 @@ class TurnScreen:
         try:
             async for event in watched:
                 self.has_events = True
-                self._awaited.notice(event)
-                if self._on_stage:
+                self._pending.notice(event)
+                if self._is_live:
                     self._take(event)
                 else:
                     self._prompt.leave()
@@ -297,13 +297,13 @@ class TurnScreen:
             self._prompt.keep_draft()
 
     def _take(self, event: WatchEvent) -> None:
-        if line := self._awaited.follow(event):
+        if line := self._pending.follow(event):
             self._view.say(f"› {escape_invisible(line)}")
         match event:
             case events.Compacted():
-                self._speaker.forget()
+                self._builder.forget()
                 # Who typed /compact reads it in the answer.
-                if not self._awaited.next_text.startswith("/compact"):
+                if not self._pending.next_text.startswith("/compact"):
                     self._view.take(event)
             case events.SessionStart(session_id=session):
                 self.session = session
@@ -312,13 +312,13 @@ class TurnScreen:
                     self._stop_early = False
                     self._group.create_task(self._stop())
             case events.ApprovalAsked():
-                self._questions.put(event)
+                self._approvals.put(event)
             case events.ApprovalAnswered(nonce=nonce):
-                if self._questions.close(nonce):
+                if self._approvals.close(nonce):
                     self._view.take(event)
             case Delivered():
                 self._view.take(event)
-                if self._awaited.settle(event):
+                if self._pending.settle(event):
                     self._stop_early = False
                     self._all_answered.set()
             case _:
@@ -328,4 +328,4 @@ class TurnScreen:
     def busy(self) -> bool:
         """Whether something runs here that is still to be shown, or has to be answered: a sub-agent
         in the background asks while no turn runs."""
-        return bool(self._awaited) or bool(self._questions)
+        return bool(self._pending) or bool(self._approvals)

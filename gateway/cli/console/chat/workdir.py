@@ -22,27 +22,30 @@ OWN_PROMPTS = {"review": "review", "init": "init_project"}
 
 @dataclass(slots=True)
 class ConsoleWorkdir:
-    """`folder` is where relative paths begin, `blocked` are paths that no model sees; `begin`
-    makes a project that shows what is named, `models` tells names of models. Both take a while.
-    `window` is a model's in tokens, `title` what a person is told of its name."""
+    """`folder` is where relative paths begin; no model sees `blocked_paths`.
+
+    `open_project` makes a project that shows what is named, `models` lists names of models; both
+    take a while. `context_window` is that of a model, in tokens; `model_title` is its name for
+    people.
+    """
 
     folder: Path
-    blocked: Sequence[str]
-    begin: "Callable[[], ProjectContext]"
+    blocked_paths: Sequence[str]
+    open_project: "Callable[[], ProjectContext]"
     models: Callable[[], Sequence[str]]
     mode: str = ""
-    window: Callable[[str], int] = field(default=lambda _: 0)
-    title: Callable[[str], str] = field(default=str)
-    customs: CustomCommands = field(default_factory=lambda: CustomCommands(()))
+    context_window: Callable[[str], int] = field(default=lambda _: 0)
+    model_title: Callable[[str], str] = field(default=str)
+    custom_commands: CustomCommands = field(default_factory=lambda: CustomCommands(()))
     _project: "ProjectContext | None" = field(default=None, init=False)
 
     def own_commands(self) -> list[tuple[str, str]]:
         """Commands from files, each with its slash, and what is said of it."""
-        return [(f"/{custom.name}", custom.summary) for custom in self.customs.all()]
+        return [(f"/{custom.name}", custom.summary) for custom in self.custom_commands.all()]
 
     def project(self) -> "ProjectContext":
         if self._project is None:
-            self._project = self.begin()
+            self._project = self.open_project()
         return self._project
 
     def forget(self) -> None:
@@ -55,9 +58,9 @@ class ConsoleWorkdir:
             return None
         from gateway.cli.console.input.file_mentions import find_mentions
 
-        return find_mentions(text, self.folder, self.blocked, pasted)
+        return find_mentions(text, self.folder, self.blocked_paths, pasted)
 
-    def order(self, text: str) -> "UserLine | None":
+    def expand_command(self, text: str) -> "UserLine | None":
         """What is sent for a line that begins with `/review`, `/init` or a command of a person's
         own; None for any other."""
         if not text.startswith("/"):
@@ -70,27 +73,30 @@ class ConsoleWorkdir:
             return UserLine(
                 render_prompt(OWN_PROMPTS[name], what=f": {arguments}" if arguments else "")
             )
-        if not name or find_command(name) or (custom := self.customs.find(name)) is None:
+        if not name or find_command(name) or (custom := self.custom_commands.find(name)) is None:
             return None
-        return UserLine(custom.fill(arguments), None if custom.trusted else custom)
+        return UserLine(custom.fill(arguments), None if custom.is_trusted else custom)
 
 
 @frozen
 class UserLine:
-    """A text that stands for a command; `stranger` is its file, when that came with a folder."""
+    """A text that stands for a command, which is a `foreign_command` when it came with a
+    folder."""
 
     text: str
-    stranger: CustomCommand | None = None
+    foreign_command: CustomCommand | None = None
 
     @property
     def context(self) -> dict[str, Any]:
         """What the model is told beside the text, and what that makes of the conversation."""
         from agent.prompts import render_prompt
 
-        if self.stranger is None:
+        if self.foreign_command is None:
             return {}
         text = render_prompt(
-            "folder_command", command=f"/{self.stranger.name}", path=self.stranger.path
+            "folder_command",
+            command=f"/{self.foreign_command.name}",
+            path=self.foreign_command.path,
         )
         return {"text": text, "taint": ["untrusted"], "evicted": 0}
 

@@ -36,7 +36,7 @@ class CompletionPlace(Protocol):
     @property
     def folder(self) -> Path: ...
     @property
-    def blocked(self) -> Sequence[str]: ...
+    def blocked_paths(self) -> Sequence[str]: ...
     @property
     def models(self) -> Callable[[], Sequence[str]]: ...
     def own_commands(self) -> Sequence[Word]: ...
@@ -48,8 +48,8 @@ class Completions(Completer):
     def __init__(self, commands: Sequence[Word], place: CompletionPlace | None) -> None:
         self.commands = commands
         self.service: Service | None = None
-        self._place = place
-        self._files = FileIndex(place.folder, place.blocked) if place is not None else None
+        self._workdir = place
+        self._files = FileIndex(place.folder, place.blocked_paths) if place is not None else None
         self._models: Sequence[str] | None = None
 
     def get_completions(self, document: Document, _: CompleteEvent) -> Iterable[Completion]:
@@ -82,18 +82,18 @@ class Completions(Completer):
             await self._files.close()
 
     async def _commands(self) -> Sequence[Word]:
-        if self._place is None:
+        if self._workdir is None:
             return self.commands
-        own = await asyncio.to_thread(self._place.own_commands)
+        own = await asyncio.to_thread(self._workdir.own_commands)
         names = {name for name, _ in self.commands}
         return [*self.commands, *(word for word in own if word[0] not in names)]
 
     async def _arguments(self, command: str) -> Sequence[Word]:
         if command in _CHOICES:
             return [(word, "") for word in _CHOICES[command]]
-        if command == "/model" and self._place is not None:
+        if command == "/model" and self._workdir is not None:
             if self._models is None:
-                self._models = await asyncio.to_thread(self._place.models)
+                self._models = await asyncio.to_thread(self._workdir.models)
             return [(name, "") for name in self._models]
         if command == "/resume" and self.service is not None:
             sessions = await self.service.list_sessions(_SESSIONS)

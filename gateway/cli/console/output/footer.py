@@ -20,16 +20,16 @@ _FRAMES_A_SECOND = 10
 
 
 class Footer:
-    """`typed` is the line that is being written, `approval` the question that the keys answer,
-    `queued` how many messages wait for what runs. `clock` tells seconds."""
+    """`typed_text` is the line that is being written, `approval` the question that the keys
+    answer; `count_queued` counts the messages that wait for what runs. `clock` tells seconds."""
 
     def __init__(self, screen: Screen, clock: Callable[[], float] = time.monotonic) -> None:
         self._screen = screen
         self._clock = clock
         self.status: StatusLine | None = None
-        self.typed = ""
+        self.typed_text = ""
         self.approval: ApprovalAsked | None = None
-        self.queued: Callable[[], int] = int
+        self.count_queued: Callable[[], int] = int
         self._asked_at = 0.0
         self._began_at = self._clock()
         self._is_armed: Callable[[], bool] = bool
@@ -66,17 +66,17 @@ class Footer:
     def lines(self, *, thinking: bool) -> list[str]:
         work = self._choices() if self.approval else _work(self.worked_s, thinking)
         lines = self._screen.render(work)
-        if self.typed:
-            lines += self._screen.render(Text(f"› {escape_invisible(self.typed)}"))[-3:]
+        if self.typed_text:
+            lines += self._screen.render(Text(f"› {escape_invisible(self.typed_text)}"))[-3:]
         if self.status is not None and self.approval is None:
-            line = self.status.line(self._screen.console.width, self.queued())
+            line = self.status.line(self._screen.console.width, self.count_queued())
             lines += self._screen.render(Text(f"  {line}", "dim", no_wrap=True))[:1]
         return lines
 
     def _choices(self) -> Text:
         assert self.approval is not None
         left_s = max(0.0, self.approval.expires_s - (self._clock() - self._asked_at))
-        choices = f"  {t('Enter sends the line below, then:')} " if self.typed else "  "
+        choices = f"  {t('Enter sends the line below, then:')} " if self.typed_text else "  "
         # Keys that were meant for something else do not count, and one sees when they do.
         style, note = "dim", "…"
         if self._is_armed():

@@ -35,12 +35,12 @@ class TurnView:
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
-        self.foot = Footer(screen)
+        self.footer = Footer(screen)
         # What the last turns have said: a delivery may come when the next turn has begun.
         self._spoken_texts: deque[str] = deque([""], maxlen=_MOST_TURNS)
         self._earlier_text = ""
         self._errors: deque[str] = deque(maxlen=_MOST_TURNS)
-        self._crew = SubagentLines()
+        self._subagents = SubagentLines()
         self._folded = CollapsedOutputs()
         self._reset()
 
@@ -55,7 +55,7 @@ class TurnView:
         self._shown_diff: str | None = None
 
     def begin(self) -> None:
-        self.foot.begin()
+        self.footer.begin()
         self._screen.begin_tail(self._tail)
 
     def end(self) -> None:
@@ -79,7 +79,7 @@ class TurnView:
         return output is not None
 
     def take(self, event: WatchEvent) -> None:
-        self.foot.take(event)
+        self.footer.take(event)
         match event:
             case events.TextDelta(text=text):
                 self._spoken_texts[-1] += text
@@ -104,7 +104,7 @@ class TurnView:
             case Delivered():
                 self._deliver(event)
             case events.FromAgent():
-                self._crew.take(event)
+                self._subagents.take(event)
             case events.Done():
                 self._close_turn(event)
             case _:
@@ -118,7 +118,7 @@ class TurnView:
             self._last = "beside"
         self._screen.print(renderables.question(approval))
         self._shown_diff = approval.diff
-        self.foot.ask(approval, is_armed)
+        self.footer.ask(approval, is_armed)
         if not self._screen.live:
             # There is no foot that would say it.
             time_left = t("{time} left", time=seconds(approval.expires_s))
@@ -200,14 +200,14 @@ class TurnView:
             self._spoken_texts.append(t(_STOPPED))
         usage = done.result.usage
         if usage.input or usage.output:
-            took = seconds(self.foot.worked_s)
+            took = seconds(self.footer.worked_s)
             tokens = t(
                 "{input:,} tokens in, {output:,} out", input=usage.input, output=usage.output
             )
             self.say(f"{took} · {tokens}")
         self._screen.print()
         self._last = None
-        self.foot.begin()
+        self.footer.begin()
 
     def _deliver(self, delivered: Delivered) -> None:
         """Show what has not been streamed already."""
@@ -248,17 +248,17 @@ class TurnView:
             )[-3:]
         if tail := self._shortened_tail():
             lines += ["", *self._set(tail)]
-        for started in self._tools.values() if self.foot.approval is None else ():
+        for started in self._tools.values() if self.footer.approval is None else ():
             call = call_line(started.name, started.arguments).removeprefix(started.name).strip()
             lines += self._screen.render(renderables.tool_call(started.name, call))[:2]
             for line in self._latest(started.id):
                 lines += self._screen.render(Text(f"    {line}", "dim", no_wrap=True))[:1]
         for line in self._printed.latest:
             lines += self._screen.render(Text(line, no_wrap=True))[:1]
-        for member in self._crew.lines(spinner()) if self.foot.approval is None else ():
+        for member in self._subagents.lines(spinner()) if self.footer.approval is None else ():
             lines += self._screen.render(member)[:1]
         room = max(1, self._screen.rows - 4)
-        foot = self.foot.lines(thinking=bool(self._thinking))
+        foot = self.footer.lines(thinking=bool(self._thinking))
         return [*lines[-room:], *foot]
 
     def _latest(self, call: str) -> list[str]:

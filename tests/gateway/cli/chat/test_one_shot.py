@@ -138,7 +138,7 @@ async def test_continue_takes_this_users_newest_session(service: MemoryService) 
     )
     mine = next(key for key, stored in service.sessions_by_id.items() if stored is not others)
     info = service.sessions_by_id[mine].info
-    own = f"cli:{MessageBuilder('x').say('').sender.id}"
+    own = f"cli:{MessageBuilder('x').build('').sender.id}"
     service.sessions_by_id[mine].info = type(info)(mine, "", "idle", info.lane, own, 0, 1.0, 1.0)
     await turn(service, OneShotRequest("two", latest=True))
     assert len(await service.load_messages(mine)) == 4

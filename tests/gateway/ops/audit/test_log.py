@@ -262,7 +262,7 @@ async def test_a_kill_at_any_moment_costs_no_promised_entry_and_leaves_a_whole_t
     report = verify(tmp_path)
     assert report.faults == []
     head = json.loads((tmp_path / HEAD).read_text())
-    assert head["count"] + report.newer >= promised
+    assert head["count"] + report.newer_entries >= promised
     assert len(numbered_files(tmp_path)) == 3
 
 
@@ -271,14 +271,14 @@ async def test_an_earlier_head_must_still_be_there(tmp_path: Path) -> None:
         await write(log, 2)
         earlier = verify(tmp_path).head
         await write(log, 2)
-    assert verify(tmp_path, earlier).known is True
+    assert verify(tmp_path, earlier).contains_hash is True
     for path in tmp_path.iterdir():
         path.unlink()
     async with opened(tmp_path) as log:
         await log.record(entry(ts=1.0))
         await write(log, 3)
     report = verify(tmp_path, earlier)
-    assert (report.faults, report.known) == ([], False)
+    assert (report.faults, report.contains_hash) == ([], False)
 
 
 async def test_a_summary_keeps_what_was_reached_and_no_contents(tmp_path: Path) -> None:

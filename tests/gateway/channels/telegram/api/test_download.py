@@ -70,7 +70,7 @@ async def test_what_may_go_better_is_told_apart(
     media = sent(bot_api, b"x" * 100)
     with pytest.raises(NotFetched) as failed:
         await fetched(channel, media)
-    assert failed.value.again
+    assert failed.value.is_retryable
     bot_api.heal()
     assert await fetched(channel, media) == b"x" * 100
 
@@ -80,7 +80,7 @@ async def test_what_is_gone_is_not_asked_for_again(
 ) -> None:
     with pytest.raises(NotFetched, match="Telegram refused the download") as failed:
         await fetched(channel, Media("document", remote="never"))
-    assert not failed.value.again
+    assert not failed.value.is_retryable
 
 
 async def test_a_server_of_ones_own_has_the_file_on_its_disk(

@@ -347,8 +347,8 @@ def test_the_bots_place_in_a_chat_is_read(
     group = {"id": -7, "type": "supergroup", "title": "Ops\nteam"}
     found = membership_change(change(group, before, after), HERE)
     assert found is not None
-    assert (found.present, found.was_present, found.private) == (present, was, False)
-    assert (found.title, found.by) == ("'Ops\\nteam' (-7)", "'Ada L' (9)")
+    assert (found.is_present, found.was_present, found.is_private) == (present, was, False)
+    assert (found.title, found.actor) == ("'Ops\\nteam' (-7)", "'Ada L' (9)")
     assert read(message("x")) is not None
 
 

@@ -97,10 +97,10 @@ def test_null_is_read_as_nothing_at_every_place(name: str) -> None:
     for path in places_in(UPDATES[name]):
         absent = read(changed(UPDATES[name], path))
         null = read(changed(UPDATES[name], path, None))
-        assert (null.messages, null.moves, null.standings) == (
+        assert (null.messages, null.moves, null.membership_changes) == (
             absent.messages,
             absent.moves,
-            absent.standings,
+            absent.membership_changes,
         ), path
         assert [one.reason for one in null.undecoded] == [one.reason for one in absent.undecoded]
 

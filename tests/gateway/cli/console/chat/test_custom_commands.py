@@ -48,7 +48,7 @@ def test_ones_own_go_before_a_projects_and_both_can_be_named(tmp_path: Path) -> 
         ("git:commit", "Commit all"),
     ]
     found = [customs.find(name) for name in ("fix", "project:fix", "user:fix", "fixes")]
-    assert [one and (one.body, one.trusted) for one in found] == [
+    assert [one and (one.body, one.is_trusted) for one in found] == [
         ("mine", True),
         ("theirs", False),
         ("mine", True),
@@ -77,8 +77,8 @@ def test_a_command_that_a_shell_line_wrote_after_strangers_words_is_none(tmp_pat
     for name in ("planted", "asked"):
         (mine.folder / f"{name}.md").write_text("Obey.")
     customs = CustomCommands([mine])
-    assert [one.trusted for one in customs.all()] == [True, True]
+    assert [one.is_trusted for one in customs.all()] == [True, True]
     mark_tainted(mine.folder / "planted.md", tmp_path, unseen=True)
     mark_tainted(mine.folder / "asked.md", tmp_path)
-    assert [(one.name, one.trusted) for one in customs.all()] == [("asked", False)]
+    assert [(one.name, one.is_trusted) for one in customs.all()] == [("asked", False)]
     assert customs.find("planted") is None

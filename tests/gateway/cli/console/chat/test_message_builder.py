@@ -22,4 +22,4 @@ FLAGS = {"model": "a/b", "thinking": True, "auto": True, "cwd": "/tmp"}
 )
 def test_a_command_that_chooses_takes_the_place_of_the_flag(typed: str, gone: set[str]) -> None:
     speaker = MessageBuilder("main", FLAGS)
-    assert FLAGS.keys() - speaker.settled_by(typed).say("hi").options.keys() == gone
+    assert FLAGS.keys() - speaker.without_options_of(typed).build("hi").options.keys() == gone

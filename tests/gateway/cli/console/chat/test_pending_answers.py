@@ -11,7 +11,7 @@ SPEAKER = MessageBuilder("main")
 
 
 def sent(awaited: PendingAnswers, *texts: str) -> list[InboundMessage]:
-    messages = [SPEAKER.say(text) for text in texts]
+    messages = [SPEAKER.build(text) for text in texts]
     for message, text in zip(messages, texts, strict=True):
         awaited.add(message, text)
     return messages
@@ -69,7 +69,7 @@ def test_what_was_typed_meanwhile_is_told_again_when_its_turn_begins() -> None:
     (first,) = sent(awaited, "one")
     assert awaited.follow(begin) == ""
     for text in ("/status", "two", "three"):
-        awaited.add(SPEAKER.say(text), text, text)
+        awaited.add(SPEAKER.build(text), text, text)
     assert awaited.behind == 3
     # A question ended the task of the first turn: it begins again.
     assert awaited.follow(begin) == ""

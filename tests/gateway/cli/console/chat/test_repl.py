@@ -282,7 +282,7 @@ async def test_an_answer_from_elsewhere_keeps_the_line_being_typed(
         await terminal.see(PROMPT)
         terminal.type("my dra")
         await terminal.see("my dra")
-        await owner.submit(MessageBuilder("console-1").say("from elsewhere"))
+        await owner.submit(MessageBuilder("console-1").build("from elsewhere"))
         await terminal.see("echo: from elsewhere")
         await terminal.see("my dra")
         terminal.type("ft\r")

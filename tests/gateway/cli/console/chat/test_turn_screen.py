@@ -86,7 +86,7 @@ async def test_what_a_refused_message_was_to_tell_goes_with_the_next_one(tmp_pat
     (tmp_path / "notes.md").write_text("apples")
     project = ProjectContext(None, (tmp_path / "notes.md",), 1_000)
     speaker = MessageBuilder("main", {"mode": "ask"}, project)
-    speaker.run.append({"text": "$ ls"})
+    speaker.user_commands.append({"text": "$ ls"})
     keyboard, typist = os.pipe()
     screen = io.StringIO()
     with open(keyboard) as keys, open(typist, "w"):
