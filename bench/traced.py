@@ -1,6 +1,7 @@
 """`python -m bench.traced FILE VERB …`: Kore, and what one stretch of its work goes through.
 
-SIGUSR1 begins to record, the next one ends it and writes FILE: modules and statements as JSON.
+SIGUSR1 begins to record, the next one ends it and writes FILE: modules, statements and how many
+functions were called, as JSON.
 """
 
 import json
@@ -18,13 +19,15 @@ _ROOMS = tuple(str(ROOT / room) + os.sep for room in ("agent", "gateway", "kore"
 
 
 class Recorder:
-    """`calls` are the modules of functions that began, thread by thread; `statements` their SQL."""
+    """`calls` are the modules of functions that began, thread by thread; `statements` their SQL;
+    `functions` how many were called in all, libraries' and C functions too."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
         self._is_on = False
         self._calls: dict[int, list[str]] = {}
         self._statements: list[str] = []
+        self._functions = 0
         self._connections: list[sqlite3.Connection] = []
 
     def toggle(self, *_: object) -> None:
@@ -32,7 +35,13 @@ class Recorder:
             self._is_on = False
             part = self._file.with_suffix(".part")
             part.write_text(
-                json.dumps({"calls": [*self._calls.values()], "statements": self._statements})
+                json.dumps(
+                    {
+                        "calls": [*self._calls.values()],
+                        "statements": self._statements,
+                        "functions": self._functions,
+                    }
+                )
             )
             part.rename(self._file)
         else:
@@ -41,7 +50,11 @@ class Recorder:
             self._is_on = True
 
     def profile(self, frame: FrameType, event: str, _: object) -> None:
-        if self._is_on and event == "call" and frame.f_code.co_filename.startswith(_ROOMS):
+        if not self._is_on:
+            return
+        if event in ("call", "c_call"):
+            self._functions += 1
+        if event == "call" and frame.f_code.co_filename.startswith(_ROOMS):
             name = frame.f_code.co_filename
             calls = self._calls.setdefault(threading.get_ident(), [])
             if not calls or calls[-1] != name:

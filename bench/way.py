@@ -1,5 +1,5 @@
 """What a plain message goes through: modules of Kore, switches between them, jobs and statements of
-the database. Counts, not times: they are the same on every machine."""
+the database, function calls. Counts, not times: they are the same on every machine."""
 
 import asyncio
 import json
@@ -25,6 +25,7 @@ _FRAME = re.compile(r"--|(BEGIN|COMMIT|ROLLBACK|SAVEPOINT|RELEASE)\b", re.IGNORE
 _JOB = re.compile(r"SAVEPOINT\b", re.IGNORECASE)
 # After the answer has arrived: it is marked as sent.
 _REST_S = 1.0
+_FUNCTIONS_NOTE = "libraries' and C functions too, and each time that a coroutine goes on"
 
 
 async def measure(command: Sequence[str]) -> list[Figure]:
@@ -39,6 +40,7 @@ async def measure(command: Sequence[str]) -> list[Figure]:
         Figure("switches between them", "", switches),
         Figure("statements for it", "", len(work), goal=GOAL_STATEMENTS),
         Figure("jobs of the database", "", jobs, goal=GOAL_JOBS),
+        Figure("function calls for it", "", taken["functions"], note=_FUNCTIONS_NOTE),
     ]
 
 
@@ -71,7 +73,8 @@ def listing(taken: Any) -> str:
             name = str(Path(module).relative_to(ROOT))
             counts[name] = counts.get(name, 0) + 1
     rows = [f"{count:4} {name}" for name, count in sorted(counts.items(), key=lambda i: -i[1])]
-    return "\n".join([*rows, "", *taken["statements"]])
+    functions = f"{taken['functions']} function calls"
+    return "\n".join([*rows, "", *taken["statements"], "", functions])
 
 
 if __name__ == "__main__":
