@@ -11,16 +11,20 @@ too: it may be told some later, which marks the folder. The time compared is tha
 of anything about a file, which no command can set back.
 """
 
+import errno
 import os
 import stat
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Literal
 
 from agent.security.files.write_clock import WriteClock
 from agent.types import Taint
+
+MarkLevel = Literal["none", "seen", "unseen"]
 
 _NAME = "user.kore.untrusted"
 # Of what a command has changed nobody saw beforehand what it would be.
@@ -45,7 +49,10 @@ class _Runs:
     def begin(self, folder: Path, since: float) -> None:
         with self._lock:
             running = self._since.setdefault(folder, [])
-            if not running and (stale_since := _counting(folder, self._attribute)) is not None:
+            if (
+                not running
+                and (stale_since := _counting_since(folder, self._attribute)) is not None
+            ):
                 # Of a process that was killed, or of another one: nobody here takes it back.
                 _since(folder, stale_since)
             running.append(since)
@@ -160,14 +167,21 @@ def mark_changed(workspace: Path, since: float) -> bool:
     return is_complete
 
 
+def mark_level(path: Path) -> MarkLevel:
+    """`seen` when the file, or any file of the folder, may hold strangers' words; `unseen` when a
+    command may have written them there: no tool could ask a person before."""
+    mark = _mark_of(path)
+    if mark == _UNSEEN or _is_changed(path):
+        return "unseen"
+    return "seen" if mark == _KNOWN else "none"
+
+
 def is_marked(path: Path) -> bool:
-    """Whether the file, or any file of the folder, may hold strangers' words."""
-    return _mark_of(path) in (_KNOWN, _UNSEEN) or _is_changed(path)
+    return mark_level(path) != "none"
 
 
 def is_unseen(path: Path) -> bool:
-    """Whether a command may have written them there: no tool could ask a person before."""
-    return _mark_of(path) == _UNSEEN or _is_changed(path)
+    return mark_level(path) == "unseen"
 
 
 def is_name_marked(path: Path, *, is_folder: bool) -> bool:
@@ -207,18 +221,18 @@ def taint_of_file(path: Path, workspace: Path, taint: frozenset[Taint]) -> Itera
 
 def _is_changed(path: Path) -> bool:
     """Whether the file was changed since commands in a folder around it may have done so."""
-    here = Path(os.path.abspath(path))
+    folder = os.path.abspath(path)
     try:
-        changed_s = here.lstat().st_ctime
+        changed_s = os.lstat(folder).st_ctime
     except OSError:
         return False
-    for folder in (here, *here.parents):
-        for name in (_SINCE, _RUNNING, _STARTED):
-            since = _counting(folder, name)
-            # Where the clock was set back behind the beginning, nothing tells what is new.
-            if since is not None and (changed_s >= since or time.time() < since):
-                return True
-    return False
+    while True:
+        # Where the clock was set back behind the beginning, nothing tells what is new.
+        if any(changed_s >= since or time.time() < since for since in _counting(folder)):
+            return True
+        if (parent := os.path.dirname(folder)) == folder:
+            return False
+        folder = parent
 
 
 def _since(folder: Path, since: float) -> None:
@@ -227,19 +241,37 @@ def _since(folder: Path, since: float) -> None:
         _set(folder, _SINCE, _encode_time(since))
 
 
-def _counting(folder: Path, name: str) -> float | None:
-    """The time that counts of such an attribute; None where it has none, or it counts for
-    nothing."""
+def _counting(folder: str) -> Iterator[float]:
+    """The times that count of a folder: since when files in it may have changed."""
+    names = _names(folder)
+    for name in (_SINCE, _RUNNING, _STARTED):
+        if name in names and (since := _counting_since(folder, name)) is not None:
+            yield since
+
+
+def _counting_since(folder: str | Path, name: str) -> float | None:
+    """The time of such an attribute; None where there is none, or it counts for nothing."""
     if name == _STARTED and _mark_of(folder) not in (_KNOWN, _UNSEEN):
         return None
     return _time_of(folder, name)
+
+
+def _names(folder: str) -> Sequence[str]:
+    """The attributes that a folder may have: hardly any has one, so one look is enough."""
+    try:
+        return os.listxattr(folder, follow_symlinks=False)
+    except AttributeError:
+        return ()
+    except OSError as exc:
+        # A command may have added more than can be listed; each is still there when asked for.
+        return () if exc.errno == errno.ENOTSUP else _ALL
 
 
 def _encode_time(time_s: float) -> bytes:
     return f"{time_s:.6f}".encode()
 
 
-def _time_of(folder: Path, name: str) -> float | None:
+def _time_of(folder: str | Path, name: str) -> float | None:
     try:
         return float(os.getxattr(folder, name, follow_symlinks=False))
     except (OSError, AttributeError):
@@ -248,7 +280,7 @@ def _time_of(folder: Path, name: str) -> float | None:
         return 0.0
 
 
-def _mark_of(path: Path) -> bytes:
+def _mark_of(path: str | Path) -> bytes:
     try:
         return os.getxattr(path, _NAME, follow_symlinks=False)
     except (OSError, AttributeError):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from agent.records import frozen
 from agent.security.files.instruction_files import is_instruction_file
-from agent.security.taint.file_marks import is_marked, is_unseen
+from agent.security.taint.file_marks import is_marked, mark_level
 
 
 @frozen
@@ -36,11 +36,10 @@ def is_unconfirmed(path: Path, workspace: Path) -> bool:
     A command may have done that at any depth, or a file tool that asks only where
     `is_instruction_file` says so. `kore trust` confirms it.
     """
-    if is_unseen(path):
-        return True
-    return is_marked(path) and not is_instruction_file(
-        os.path.abspath(path), os.path.realpath(workspace)
-    )
+    level = mark_level(path)
+    if level == "seen":
+        return not is_instruction_file(os.path.abspath(path), os.path.realpath(workspace))
+    return level == "unseen"
 
 
 def unconfirmed_notice(path: Path) -> str:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -277,3 +278,22 @@ def test_a_clock_that_is_set_back_hides_nothing(
     if when == "after":
         changing.end()
     assert is_marked(fresh)
+
+
+def test_attributes_too_many_to_list_hide_nothing() -> None:
+    # Only a file system in memory takes so many.
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        workspace = Path(folder, "workspace")
+        workspace.mkdir()
+        changing = Changing(workspace)
+        changing.start()
+        changing.begin()
+        fresh = workspace / "fresh.md"
+        fresh.write_text("theirs")
+        if not is_marked(fresh):
+            pytest.skip("this file system keeps no extended attributes")
+        for n in range(300):
+            os.setxattr(workspace, f"user.{n:0200}", b"")
+        with pytest.raises(OSError, match="too long"):
+            os.listxattr(workspace)
+        assert is_marked(fresh)
