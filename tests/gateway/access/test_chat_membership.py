@@ -13,7 +13,7 @@ _numbers = iter(range(1000))
 
 
 def standing(route: Route = GROUP, *, present: bool, was: bool, **more: Any) -> MembershipChange:
-    fields = {"title": "'Ops' (-5)", "by": "'Bob' (8)", "private": False} | more
+    fields = {"title": "'Ops' (-5)", "actor": "'Bob' (8)", "is_private": False} | more
     name = f"bot:{next(_numbers)}"
     return MembershipChange(route, name, is_present=present, was_present=was, **fields)
 
