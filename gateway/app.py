@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, a
 from agent.i18n import plural
 from agent.security.redaction import Redactor
 from agent.security.sandbox.orphan_processes import end_orphans, recorded_commands
-from gateway.access.control import say_who_is_let_in
+from gateway.access.control import log_paired_members
 from gateway.access.roles import RoleRegistry
 from gateway.channels.base import Channel, SupportsWebhook
 from gateway.channels.console import ConsoleChannel
@@ -131,11 +131,11 @@ async def open_app(
             log.info("finishing an interrupted deletion of a person's data")
             if failures := await app.user_data().finish():
                 log.warning("%d of their files or folders could not be deleted", failures)
-        say_who_is_let_in(running, access)
-        async with _running(app, database, events), _reachable(app, home):
+        log_paired_members(running, access)
+        async with _run_tasks(app, database, events), _serve_control(app, home):
             if channels:
                 app.jobs.has_audience.set()
-                await stack.enter_async_context(_observable(app, settings, running))
+                await stack.enter_async_context(_serve_http(app, settings, running))
             yield app
 
 
@@ -155,7 +155,7 @@ async def _open_audit_log(
 
 
 @asynccontextmanager
-async def _running(app: Container, database: Store, events: EventHub) -> AsyncIterator[None]:
+async def _run_tasks(app: Container, database: Store, events: EventHub) -> AsyncIterator[None]:
     """Lanes, senders, pollers, in this order; on the way out the pollers end first."""
     async with asyncio.TaskGroup() as group:
         work = [
@@ -193,7 +193,7 @@ async def _receive(app: Container) -> None:
 
 
 @asynccontextmanager
-async def _reachable(app: Container, home: DataDir) -> AsyncIterator[None]:
+async def _serve_control(app: Container, home: DataDir) -> AsyncIterator[None]:
     """Other `kore` processes speak to this one."""
     from gateway.control.server import ControlServer
 
@@ -201,7 +201,7 @@ async def _reachable(app: Container, home: DataDir) -> AsyncIterator[None]:
         yield
 
 
-def _observable(
+def _serve_http(
     app: Container, settings: Settings, channels: Channels
 ) -> AbstractAsyncContextManager[object]:
     """Supervisors ask this process how it is, and platforms call it that were told to."""

@@ -130,14 +130,18 @@ class ApprovalCoordinator:
     async def acknowledge(self, outcome: ButtonOutcome) -> None:
         """Show the presser what came of it, as long as the platform still can."""
         message = outcome.message
-        channel = self._renderer.asks(message.route)
+        channel = self._renderer.can_ask(message.route)
         if channel is None:
             return
         try:
             await channel.acknowledge(message.event_id, outcome.sentence)
         except SendError as exc:
             log.info("a button press could not be acknowledged: %s", exc)
-        if outcome.closes and message.pressed_on and isinstance(channel, SupportsButtonRemoval):
+        if (
+            outcome.removes_buttons
+            and message.pressed_on
+            and isinstance(channel, SupportsButtonRemoval)
+        ):
             # Should it fail, the buttons go on working.
             try:
                 await channel.take_buttons(message.route, message.pressed_on)

@@ -51,13 +51,13 @@ class ClosedApproval:
 class ButtonOutcome:
     """What a press came to: a sentence for the presser, and the question if it was settled.
 
-    `closes`: the message that it stands below loses its buttons.
+    `removes_buttons`: the message that it stands below loses its buttons.
     """
 
     message: InboundMessage
     sentence: str
-    closed: ClosedApproval | None = None
-    closes: bool = False
+    closed_approval: ClosedApproval | None = None
+    removes_buttons: bool = False
 
 
 class ApprovalService:
@@ -139,7 +139,7 @@ class ApprovalService:
             if private_route is None:
                 raise KoreError(t("this needs approval, and the owner has no private chat with me"))
             route = private_route
-        if route.channel != CONSOLE and self._renderer.asks(route) is None:
+        if route.channel != CONSOLE and self._renderer.can_ask(route) is None:
             raise KoreError(t("this needs approval, and nobody can be asked in that chat"))
         return route, principal
 
@@ -148,14 +148,14 @@ class ApprovalService:
     ) -> list[OutgoingReply]:
         """The question, and a word to somebody else's chat that it was put."""
         replies = []
-        channel = self._renderer.asks(question.route)
+        channel = self._renderer.can_ask(question.route)
         elsewhere = question.route.lane != message.route.lane
         if channel is not None:
             reply_to = None if elsewhere or message.private else message.message_id
             name = f"q{question.number}"
             with use_locale(self._languages.of_person(question.principal)):
-                part = channel.show(question)
-                file = channel.whole(question)
+                part = channel.render_approval(question)
+                file = channel.render_details(question)
                 if file is not None:
                     caption = t("🔐 Question {n} in full", n=question.number)
                     above = [OutboundPart(caption, files=(file,))]
@@ -214,10 +214,10 @@ class ApprovalService:
         """Store what was decided; the message that asked shows it and loses its buttons."""
         approvals.close_approval(tx, question, state, by, now)
         name = f"q{question.number}"
-        channel = self._renderer.asks(question.route)
+        channel = self._renderer.can_ask(question.route)
         if channel is not None and not outbox.drop_unsent(tx, name, "decided"):
             with use_locale(self._languages.of_person(question.principal)):
-                part = channel.show(question, verdict(state, by))
+                part = channel.render_approval(question, verdict(state, by))
             reply = OutgoingReply(f"{name}.done", question.route, [part], "approval", edits=name)
             _put(tx, question, None, [reply], now)
         return ClosedApproval(question, state, by)

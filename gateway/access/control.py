@@ -125,7 +125,7 @@ def folder_name(id_: str) -> str:
     return f"%{hashlib.sha256(id_.encode(errors='surrogatepass')).hexdigest()}"
 
 
-def say_who_is_let_in(channels: Iterable[tuple[str, str]], access: AccessControl) -> None:
+def log_paired_members(channels: Iterable[tuple[str, str]], access: AccessControl) -> None:
     """Said at every start: an open door, or one that nobody can pass, should surprise nobody."""
     for channel, account in channels:
         allowed = access.allow.get((channel, account), ())

@@ -165,7 +165,7 @@ class PairingService:
     def _reject(self, tx: Transaction, request: PairingRequest, by: str, now: float) -> str:
         person = request.person
         _note(tx, person.principal, f"turned down by {by}", now, allowed=False)
-        self._close_cards(tx, PairingRequestCard.of(request), lambda: _turned_down_by(by), now)
+        self._close_cards(tx, PairingRequestCard.of(request), lambda: _refusal_text(by), now)
         return t("{name} was denied.", name=display_name(person))
 
     def revoke(self, tx: Transaction, who: str, by: str, now: float) -> tuple[bool, str]:
@@ -177,7 +177,7 @@ class PairingService:
         ]
         is_revoked = self._codes.revoke(tx, principal, now)
         for request in requests:
-            self._close_cards(tx, PairingRequestCard.of(request), lambda: _turned_down_by(by), now)
+            self._close_cards(tx, PairingRequestCard.of(request), lambda: _refusal_text(by), now)
         channel, _, sender = principal.partition(":")
         is_listed = self._is_listed(sender, channel)
         if not is_revoked and not is_listed:
@@ -296,7 +296,7 @@ class PairingService:
         tx.after_commit(lambda: self._mention_routes.add(reply.route.lane))
 
 
-def _turned_down_by(name: str) -> str:
+def _refusal_text(name: str) -> str:
     return t("⛔ Denied by {name}", name=name)
 
 

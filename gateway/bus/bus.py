@@ -94,7 +94,7 @@ class MessageBus:
         for lane in result.lanes_to_stop:
             self._request_stop(lane)
         for message in result.new_messages:
-            if self._group is not None and (at := self._renderer.reacts(message.route)):
+            if self._group is not None and (at := self._renderer.can_react(message.route)):
                 reaction = at.show_received(message.route, message.message_id)
                 self._group.create_task(reaction, name="a reaction")
 

@@ -78,7 +78,7 @@ class CommandRunner:
             return
         now = time.time()
         # As the list that is answered with had them.
-        has_buttons = self._renderer.asks(claim.message.route) is not None
+        has_buttons = self._renderer.can_ask(claim.message.route) is not None
         choices = self._commands.buttons(tx, claim, now) if has_buttons else ()
         buttons = tuple(replace(one, label=self._renderer.clean(one.label)) for one in choices)
         text = self._commands.carry_out(tx, claim, now)

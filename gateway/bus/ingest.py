@@ -164,14 +164,14 @@ class Ingestor:
                     break
                 if not batch.can_wait:
                     raise result.refusal()
-                self._hold(str(result))
+                self._report_obstacle(str(result))
                 await asyncio.sleep(self._limits.check_interval_s)
         finally:
             if batch.can_wait:
                 self._obstacle = None
         for entry in entries:
             if entry.dead_reason == DENIED and not self._access.is_allowed(entry.message):
-                self._tell_how_to_allow(entry.message)
+                self._log_how_to_allow(entry.message)
         for seq, update in result.undecoded:
             log.error(
                 "%s:%s: %s could not be decoded and is kept: %s. `kore replay %d` decodes it again",
@@ -222,7 +222,7 @@ class Ingestor:
         result.mail_lanes.update(self._pairing.mention_lanes())
         return result
 
-    def _hold(self, obstacle: str) -> None:
+    def _report_obstacle(self, obstacle: str) -> None:
         """Said once for each obstacle: it is looked at every few seconds, and may last for days."""
         if obstacle != self._obstacle:
             log.error("not accepting messages: %s", obstacle)
@@ -259,7 +259,9 @@ class Ingestor:
                 with use_locale(self._languages.of(entry.message)):
                     press = self._handle_button(tx, entry.message, arrival.now)
                 result.button_outcomes.append(press)
-                result.closed_approvals.extend([press.closed] if press.closed else [])
+                result.closed_approvals.extend(
+                    [press.closed_approval] if press.closed_approval else []
+                )
         result.mail_lanes.update(self._membership.record(tx, arrival.standings, arrival.now))
         for message in (entry.message for entry in new if entry.dead_reason == _STOP):
             with use_locale(self._languages.of(message)):
@@ -271,7 +273,7 @@ class Ingestor:
             with use_locale(self._languages.of(message)):
                 self._answer_stranger(tx, message, arrival.now)
             result.mail_lanes.add(message.session_key)
-        self._look_behind(tx, new, result, arrival.now)
+        self._update_running_work(tx, new, result, arrival.now)
         return result
 
     def _answer_stranger(self, tx: Transaction, message: InboundMessage, now: float) -> None:
@@ -279,7 +281,7 @@ class Ingestor:
         reply = replace(self._reply(message, text), delivery_id=_name("unknown", message))
         outbox.put(tx, None, [reply], now)
 
-    def _look_behind(
+    def _update_running_work(
         self, tx: Transaction, new: Sequence[InboxEntry], result: IngestResult, now: float
     ) -> None:
         """What new messages that a turn answers change for the work that is under way."""
@@ -291,7 +293,7 @@ class Ingestor:
             if counts and self._read_command(message) is None:
                 result.new_messages.append(message)
             with use_locale(self._languages.of(message)):
-                self._look_past_the_queue(tx, message, result, now)
+                self._handle_out_of_turn(tx, message, result, now)
 
     def _handle_start(
         self, tx: Transaction, message: InboundMessage, now: float, *, stranger: bool
@@ -303,7 +305,7 @@ class Ingestor:
         if stranger and not welcome:
             self._pairing.handle_stranger(tx, message, now)
 
-    def _look_past_the_queue(
+    def _handle_out_of_turn(
         self, tx: Transaction, message: InboundMessage, result: IngestResult, now: float
     ) -> None:
         """What becomes of a message while a turn runs in its lane or waits for an answer."""
@@ -313,13 +315,14 @@ class Ingestor:
             result.command_lanes.add(lane)
         elif command is not None and command.name == "new" and approvals.is_awaited(tx, lane):
             # Nobody who begins anew will still answer: else all that is said would wait with it.
-            self._halt(tx, message, result, now)
+            self._stop_everything(tx, message, result, now)
         elif inbox.may_rest(tx, lane) and (
-            self._approvals.notify_blocked(tx, message, now) or self._tell_paused(tx, message, now)
+            self._approvals.notify_blocked(tx, message, now)
+            or self._notify_paused(tx, message, now)
         ):
             result.mail_lanes.add(lane)
 
-    def _tell_paused(self, tx: Transaction, message: InboundMessage, now: float) -> bool:
+    def _notify_paused(self, tx: Transaction, message: InboundMessage, now: float) -> bool:
         """Tell whoever is the first to write into a paused conversation.
 
         In the terminal everybody: it ends the waiting for an answer there.
@@ -344,21 +347,21 @@ class Ingestor:
         if command is not None and (number := command.argument):
             lane = message.session_key
             stop, text = stop_subagent(tx, self._approvals, lane, number, now)
-            self._note(stop, result)
+            self._record_stop(stop, result)
             return text
-        stop = self._halt(tx, message, result, now)
+        stop = self._stop_everything(tx, message, result, now)
         if stop.stopping == "running":
             return None
         return t("⏹ Stopped.") if stop.stopping else t("Nothing is running.")
 
-    def _halt(
+    def _stop_everything(
         self, tx: Transaction, message: InboundMessage, result: IngestResult, now: float
     ) -> StopResult:
         stop = stop_lane(tx, self._approvals, message.session_key, message.event_id, now)
-        self._note(stop, result)
+        self._record_stop(stop, result)
         return stop
 
-    def _note(self, stop: StopResult, result: IngestResult) -> None:
+    def _record_stop(self, stop: StopResult, result: IngestResult) -> None:
         result.lanes_to_stop.update(stop.lanes_to_stop)
         result.lanes.update(stop.lanes_to_wake)
         result.closed_approvals.extend(stop.closed_approvals)
@@ -375,7 +378,7 @@ class Ingestor:
         text = keyboard.command_of_button(message, session)
         if text is None or not self._access.is_allowed(message):
             return entry
-        presses.append(ButtonOutcome(message, text, closes=True))
+        presses.append(ButtonOutcome(message, text, removes_buttons=True))
         return InboxEntry(replace(message, content=text, pressed=False))
 
     def _handle_button(self, tx: Transaction, message: InboundMessage, now: float) -> ButtonOutcome:
@@ -385,10 +388,10 @@ class Ingestor:
             if not self._access.is_allowed(message):
                 return ButtonOutcome(message, t("Only approved users can use this button."))
             late = t("This button is outdated. Send the command again.")
-            return ButtonOutcome(message, late, closes=True)
+            return ButtonOutcome(message, late, removes_buttons=True)
         return self._approvals.press(tx, message, now)
 
-    def _tell_how_to_allow(self, message: InboundMessage) -> None:
+    def _log_how_to_allow(self, message: InboundMessage) -> None:
         """Once for each stranger: their messages are theirs to count, the log is the owner's."""
         who = f"{message.principal} {message.account}"
         if who in self._logged_senders:

@@ -192,7 +192,7 @@ class SupportsDrafts(Protocol):
     """Optional: the platform can show something that vanishes by itself, soon or with the next
     message."""
 
-    async def sketch(self, route: Route, text: str, number: int) -> None:
+    async def show_draft(self, route: Route, text: str, number: int) -> None:
         """Show `text` (markdown) in place of what the same number showed; nothing where that
         cannot be. Raises `SendError`."""
         ...
@@ -257,11 +257,11 @@ class SupportsProbe(Protocol):
 class SupportsApprovals(Protocol):
     """Optional: the platform has buttons that people can answer a question with."""
 
-    def show(self, question: ApprovalPrompt, decided: str | None = None) -> OutboundPart:
+    def render_approval(self, question: ApprovalPrompt, decided: str | None = None) -> OutboundPart:
         """The question as one message with its buttons; `decided` takes their place."""
         ...
 
-    def whole(self, question: ApprovalPrompt) -> OutboundFile | None:
+    def render_details(self, question: ApprovalPrompt) -> OutboundFile | None:
         """A file with all that would happen when it does not fit into the message, else None."""
         ...
 
@@ -305,7 +305,7 @@ class SupportsWebhook(Protocol):
         """None when it is asked instead."""
         ...
 
-    async def called(self, secret: str, body: bytes) -> int:
+    async def handle_call(self, secret: str, body: bytes) -> int:
         """The HTTP status of the answer to a call that shows this secret."""
         ...
 

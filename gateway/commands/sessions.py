@@ -11,7 +11,7 @@ from gateway.core.markdown import code, escape_markdown
 from gateway.core.messages import CONSOLE, Route
 from gateway.core.records import SessionInfo, SessionState
 from gateway.sessions import lookup
-from gateway.sessions.background_work import ended_now
+from gateway.sessions.background_work import stopped_tasks_text
 from gateway.store.errors import SearchRefused
 from gateway.store.port import Transaction
 from gateway.store.repositories import search, session_admin, sessions
@@ -115,7 +115,7 @@ async def answer_new(call: CommandCall) -> str:
     if call.session is None or not is_left:
         return text
     toolbox = call.services.agent.toolbox
-    stop_notice = ended_now(toolbox.tasks(call.session), code)
+    stop_notice = stopped_tasks_text(toolbox.tasks(call.session), code)
     await toolbox.end(call.session)
     return f"{text} {stop_notice}".rstrip()
 

@@ -176,12 +176,14 @@ class EnvironmentLayer(Layer):
                 if key in keys and rest == rest.upper():
                     return (section, key)
                 names = [f"{prefix}{name.upper()}" for name in keys]
-                self._stray(rest, names, place, certain=True)
+                self._misplaced(rest, names, place, certain=True)
                 return None
-        self._stray(rest, environment_names(), place, certain=False)
+        self._misplaced(rest, environment_names(), place, certain=False)
         return None
 
-    def _stray(self, rest: str, names: Sequence[str], place: ValueOrigin, *, certain: bool) -> None:
+    def _misplaced(
+        self, rest: str, names: Sequence[str], place: ValueOrigin, *, certain: bool
+    ) -> None:
         """A name close to one of ours is a slip of the pen; a distant one is somebody else's."""
         single = rest.replace("__", "_").upper()
         from difflib import get_close_matches

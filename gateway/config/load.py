@@ -61,7 +61,7 @@ def load_settings(
     more = drafts.get(secrets_file, {})
     secrets = {} if more is None else {**read_secrets(secrets_file), **more}
     references = References(environ, secrets, home, is_partial=more is None)
-    borrowed, notes = _load_borrowed(home, cwd, environ, secrets)
+    borrowed, notes = _load_foreign(home, cwd, environ, secrets)
     layers = [
         CommandLineLayer(overrides, cwd, references),
         EnvironmentLayer(cwd, references),
@@ -71,11 +71,11 @@ def load_settings(
     ]
     files = [Path(place.name) for place in (*contents, *borrowed)]
     settings = _build(layers, references, files)
-    settings.note(notes)
+    settings.set_notes(notes)
     return settings
 
 
-def borrowed_places(home: Path, cwd: Path, environ: Mapping[str, str]) -> list[Path]:
+def foreign_files(home: Path, cwd: Path, environ: Mapping[str, str]) -> list[Path]:
     """Files of other programs that are read where they are there, the highest first."""
     places = [cwd / name for name in PROJECT if name != ".kore/config.json"]
     if environ.get("HOME"):
@@ -92,14 +92,14 @@ def project_files(cwd: Path, environ: Mapping[str, str]) -> set[Path]:
     return set() if own and cwd == Path(own) else {cwd / name for name in PROJECT}
 
 
-def _load_borrowed(
+def _load_foreign(
     home: Path, cwd: Path, environ: Mapping[str, str], secrets: Mapping[str, str]
 ) -> tuple[dict[ValueOrigin, dict[Key, Any]], list[str]]:
     """What they say, and what is to be said of them. One that does not fit harms nobody."""
     values: dict[ValueOrigin, dict[Key, Any]] = {}
     notes: list[str] = []
     projects = project_files(cwd, environ)
-    for path in borrowed_places(home, cwd, environ):
+    for path in foreign_files(home, cwd, environ):
         if not path.is_file():
             continue
         from gateway.config.foreign_formats import read_foreign
@@ -153,8 +153,10 @@ def _build(layers: Sequence[Layer], references: References, files: Sequence[Path
     values = ChainMap(*(layer.values for layer in layers))
     try:
         settings = Settings(*layers, missing=references.missing, files=files)
-        settings.hide(references.hidden)
-        settings.tell({key: str(entry.place) for key, entry in values.items()} | references.sources)
+        settings.set_hidden(references.hidden)
+        settings.set_places(
+            {key: str(entry.place) for key, entry in values.items()} | references.sources
+        )
     except ValidationError as exc:
         errors = explain_errors(exc, values, references.missing)
     else:

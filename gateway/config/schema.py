@@ -115,7 +115,7 @@ class Settings(BaseSettings):
         """Secret texts that no field of type `SecretStr` holds: secrets.json, and the like."""
         return self._hidden
 
-    def hide(self, texts: Sequence[str]) -> None:
+    def set_hidden(self, texts: Sequence[str]) -> None:
         """What nobody may be shown either; for whoever reads the settings."""
         self._hidden = tuple(texts)
 
@@ -124,10 +124,10 @@ class Settings(BaseSettings):
         """What should be known of files that were not read, or not as a whole."""
         return self._notes
 
-    def note(self, notes: Sequence[str]) -> None:
+    def set_notes(self, notes: Sequence[str]) -> None:
         """For whoever reads the settings."""
         self._notes = tuple(notes)
 
-    def tell(self, places: Mapping[Loc, str]) -> None:
+    def set_places(self, places: Mapping[Loc, str]) -> None:
         """Where the keys were set; for whoever reads the settings."""
         self._places = Origins(dict(places))

@@ -40,9 +40,9 @@ class Sources:
     @property
     def watched_files(self) -> tuple[Path, ...]:
         """Every file that would be read, whether it is there or not."""
-        from gateway.config.load import borrowed_places
+        from gateway.config.load import foreign_files
 
-        theirs = borrowed_places(self.home, self.cwd, self.environ)
+        theirs = foreign_files(self.home, self.cwd, self.environ)
         own = (self.own_file, self.secrets_file, self.home / "trust.json")
         return (*own, self.project_file, *theirs)
 

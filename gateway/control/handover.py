@@ -50,20 +50,20 @@ class Handover:
         self._database = database
         self._bus = bus
         self._events = events
-        self._requested = asyncio.Event()
+        self._request_event = asyncio.Event()
         self._successor = ""
 
     async def request(self, successor: str) -> Sequence[str]:
         """Begin, or go on; returns the lanes of one-shot runs that have work open."""
-        if not self._requested.is_set():
+        if not self._request_event.is_set():
             log.info("%s asks for the data", successor)
         self._successor = successor
-        self._requested.set()
+        self._request_event.set()
         return await self._database.transact(_one_shot_lanes)
 
     async def run(self) -> None:
         """Wait for a request; then rest at the next step and send everybody to the successor."""
-        await self._requested.wait()
+        await self._request_event.wait()
         try:
             async with asyncio.timeout(STEP_S):
                 await self._bus.drain()

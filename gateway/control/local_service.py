@@ -158,7 +158,7 @@ class LocalService(DataOwner):
         self._jobs = jobs
         self._status = status
         self._sessions = sessions
-        self._reserved: dict[str, float] = {}
+        self._reserved_until: dict[str, float] = {}
 
     async def submit(self, message: InboundMessage) -> None:
         await self._bus.submit(message)
@@ -174,7 +174,7 @@ class LocalService(DataOwner):
     @asynccontextmanager
     async def watch(self, lane: str) -> AsyncIterator[AsyncIterator[WatchEvent]]:
         with self._events.watch(lane) as watcher:
-            self._reserved.pop(lane, None)
+            self._reserved_until.pop(lane, None)
             for question in await self._approvals.open_questions(lane):
                 watcher.put(self._approvals.request_event(question))
             await self._sender.retry_now(lane)
@@ -199,17 +199,17 @@ class LocalService(DataOwner):
         numbered = (f"{MAIN}-{number}" for number in count(2))
         for chat_id in chain(session_chats, [MAIN], numbered):
             lane = Route(CONSOLE, LOCAL, chat_id).lane
-            reserved = self._reserved.get(lane, 0) > time.monotonic()
+            reserved = self._reserved_until.get(lane, 0) > time.monotonic()
             if reserved or self._events.is_watched(lane):
                 continue
             # Before anything is awaited: a terminal that opens meanwhile gets another place.
-            self._reserved[lane] = time.monotonic() + _RESERVED_S
+            self._reserved_until[lane] = time.monotonic() + _RESERVED_S
             opened: ConsoleLease | None = None
             try:
                 opened = await self._open_console(chat_id, session, fresh)
             finally:
                 if opened is None:
-                    del self._reserved[lane]
+                    del self._reserved_until[lane]
             if opened is not None:
                 return opened
         raise AssertionError("there is always a further number")

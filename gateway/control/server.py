@@ -53,7 +53,7 @@ class ControlServer:
     async def __aenter__(self) -> Self:
         self._listener = UnixListener(self._path)
         self._server = await asyncio.start_unix_server(
-            self._connected, sock=self._listener.socket, limit=_HEAD_LIMIT_BYTES
+            self._handle_connection, sock=self._listener.socket, limit=_HEAD_LIMIT_BYTES
         )
         return self
 
@@ -73,16 +73,18 @@ class ControlServer:
         if late:
             await asyncio.wait(late)
 
-    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _handle_connection(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         if len(self._tasks) >= _CONNECTIONS:
             writer.close()
             return
         # The server is the parent: it ends every one of these before it ends itself.
         task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
         self._tasks[task] = False
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._forget_task)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _forget_task(self, task: asyncio.Task[None]) -> None:
         del self._tasks[task]
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("a call on the control socket failed", exc_info=error)

@@ -36,7 +36,9 @@ async def serve_webhooks(
         channel = channels.get(request.path) if request.method == "POST" else None
         if channel is not None:
             body = await request.read()
-            return web.Response(status=await channel.called(request.headers.get(_SECRET, ""), body))
+            return web.Response(
+                status=await channel.handle_call(request.headers.get(_SECRET, ""), body)
+            )
         fields = [f"{name}: {value}" for name, value in request.headers.items()]
         status, kind, text = await pages([f"{request.method} {request.path_qs} HTTP/1.1", *fields])
         return web.Response(status=status, text=text, headers={"Content-Type": kind})

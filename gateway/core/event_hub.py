@@ -34,7 +34,9 @@ OUTPUT_LIMIT = 100
 STATUS_LIMIT = 10
 # A joined delta ends at about this size: joining costs its length.
 JOINED_CHARS = 16_384
-LET_GO = "this screen fell too far behind and was let go; the conversation goes on, and is kept"
+FELL_BEHIND = (
+    "this screen fell too far behind and was let go; the conversation goes on, and is kept"
+)
 # Of these the latest tells all.
 _STATUS = (State, UsageReport, IterationStart)
 _COUNTED = (ToolOutput, *_STATUS)
@@ -88,7 +90,7 @@ class Subscription:
                     )
                 self._append(event)
         if len(self._events) > LIMIT or self._chars > LIMIT_CHARS:
-            self.fail(ConnectionLost(LET_GO))
+            self.fail(ConnectionLost(FELL_BEHIND))
         self._ready.set()
 
     def fail(self, failure: KoreError) -> None:

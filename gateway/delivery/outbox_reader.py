@@ -29,7 +29,7 @@ class OutboxReader:
         self._clock = clock
         self._wait = wait
 
-    async def retrying(
+    async def run_with_retries(
         self,
         work: Callable[Concatenate[Transaction, P], T],
         *args: P.args,
@@ -56,31 +56,33 @@ class OutboxReader:
         that stands behind it from ever being sent. Raises `StoreError`."""
         while True:
             try:
-                return await self.retrying(self._head, lane)
+                return await self.run_with_retries(self._head, lane)
             except StoreCorrupt:
                 raise
             except StoreError as exc:
-                if not await self.retrying(outbox.give_up_unreadable, lane, str(exc)):
+                if not await self.run_with_retries(outbox.give_up_unreadable, lane, str(exc)):
                     raise
                 log.error("dropped a message to %s that cannot be read: %s", lane, exc)
 
-    async def sent(
+    async def record_sent(
         self, part: PendingPart, provider_msg: str, lane: str, *, answers: bool
     ) -> tuple[PendingPart | float | None, frozenset[str]]:
         """The part has arrived; returns the route's next head and, when it `answers` something,
         the messages there that are still to be answered. Raises `StoreError`."""
         try:
-            return await self.retrying(self._sent, part.seq, provider_msg, lane, answers)
+            return await self.run_with_retries(
+                self._record_sent, part.seq, provider_msg, lane, answers
+            )
         except StoreCorrupt:
             raise
         except StoreError:
             # That the next one cannot be read must not undo that this one has arrived.
-            await self.retrying(outbox.set_sent, part.seq, provider_msg)
+            await self.run_with_retries(outbox.set_sent, part.seq, provider_msg)
             following = await self.next_part(lane)
-            left = await self.retrying(inbox.unfinished, lane) if answers else frozenset()
+            left = await self.run_with_retries(inbox.unfinished, lane) if answers else frozenset()
             return following, left
 
-    def _sent(
+    def _record_sent(
         self, tx: Transaction, seq: int, provider_msg: str, lane: str, answers: bool
     ) -> tuple[PendingPart | float | None, frozenset[str]]:
         following = outbox.sent(tx, seq, provider_msg, lane, self._clock())

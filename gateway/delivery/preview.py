@@ -102,7 +102,7 @@ class StreamingPreview:
         # What was shown last, in the messages and apart from them, and when.
         self._last_content = ("", "")
         self._last_draft, self._draft_at = "", 0.0
-        self._waits = False
+        self._is_paused = False
         self._changed = asyncio.Event()
         self._closed = asyncio.Event()
 
@@ -136,7 +136,7 @@ class StreamingPreview:
     def set_paused(self, sentence: str) -> None:
         """The turn is put down until something has happened: what stands there says so."""
         self._activity.set_paused(sentence)
-        self._waits = True
+        self._is_paused = True
 
     def close(self) -> None:
         """No further updates; one that is under way ends by itself (see `run`)."""
@@ -149,7 +149,7 @@ class StreamingPreview:
         async with asyncio.TaskGroup() as group:
             typing = group.create_task(self._type())
             try:
-                if await self._show() and self._waits and self._ids:
+                if await self._show() and self._is_paused and self._ids:
                     await self._grow()
             except StoreError as exc:
                 # What is not on disk could not be edited after a crash: nothing more is shown.
@@ -205,7 +205,7 @@ class StreamingPreview:
                 return
             with suppress(SendError):
                 clean = self._timing.clean(text)
-                await self._channel.sketch(self._outgoing.route, clean, self._turn)
+                await self._channel.show_draft(self._outgoing.route, clean, self._turn)
             self._last_draft, self._draft_at = text, now
 
     async def _grow(self) -> bool:

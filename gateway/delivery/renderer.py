@@ -26,12 +26,12 @@ class ReplyRenderer:
     def channel(self, route: Route) -> Channel | None:
         return self.channels.get((route.channel, route.account))
 
-    def reacts(self, route: Route) -> SupportsReactions | None:
+    def can_react(self, route: Route) -> SupportsReactions | None:
         """The route's channel, if it can show that a message was seen."""
         channel = self.channel(route)
         return channel if channel is not None and isinstance(channel, SupportsReactions) else None
 
-    def asks(self, route: Route) -> SupportsApprovals | None:
+    def can_ask(self, route: Route) -> SupportsApprovals | None:
         """The route's channel, if people can answer questions there."""
         channel = self.channel(route)
         return channel if channel is not None and isinstance(channel, SupportsApprovals) else None

@@ -12,7 +12,7 @@ JITTER = (0.8, 1.2)
 LONGEST_REST_S = _BACKOFF_S[-1] * JITTER[1]
 
 
-def is_given_up(due: PendingPart) -> bool:
+def is_expired(due: PendingPart) -> bool:
     """Whether a day of tries is enough."""
     return due.waited_s > GIVE_UP_AFTER_S and due.attempts >= len(_BACKOFF_S)
 

@@ -34,7 +34,7 @@ from gateway.delivery.retry_policy import (
     AMBIGUOUS_TRIES,
     JITTER,
     backoff_s,
-    is_given_up,
+    is_expired,
     is_last_try,
 )
 from gateway.delivery.user_language import UserLanguages
@@ -92,7 +92,7 @@ class OutboxSender:
         self._reader = OutboxReader(database, self._clock, wait)
         self._routes: dict[str, asyncio.Event] = {}
         self._sending: set[str] = set()
-        self._stuck: set[str] = set()
+        self._broken_lanes: set[str] = set()
         # Routes whose platform has said how long they are to wait.
         self._limited: set[str] = set()
         self._group: asyncio.TaskGroup | None = None
@@ -119,13 +119,13 @@ class OutboxSender:
 
     def wake(self, lane: str) -> None:
         """There is new mail on this route, or a reason to try again."""
-        if self._group is None or lane in self._stuck:
+        if self._group is None or lane in self._broken_lanes:
             return  # `run` begins with every route that has mail.
         wake = self._routes.get(lane)
         if wake is None:
             wake = self._routes[lane] = asyncio.Event()
             self._begin_route(lane, wake)
-        self._begins(lane)
+        self._mark_busy(lane)
         wake.set()
 
     @contextmanager
@@ -141,7 +141,7 @@ class OutboxSender:
             return
         lane, direct = reply.route.lane, DirectSend()
         wake = self._routes[lane] = asyncio.Event()
-        self._begins(lane)
+        self._mark_busy(lane)
         try:
             yield direct
         finally:
@@ -154,12 +154,12 @@ class OutboxSender:
             self._group.create_task(self._drain(lane, wake, taken), name=f"route {lane}")
         else:
             del self._routes[lane]
-            self._rests(lane)
+            self._mark_idle(lane)
 
     def _is_free(self, reply: OutgoingReply) -> bool:
         """Whether its first part would be sent at once."""
         channel, lane = self._renderer.channel(reply.route), reply.route.lane
-        if channel is None or lane in self._routes or lane in self._stuck:
+        if channel is None or lane in self._routes or lane in self._broken_lanes:
             return False
         if not reply.parts or reply.shown.get(0) == reply.parts[0]:
             return False  # nothing to send
@@ -189,7 +189,7 @@ class OutboxSender:
     @property
     def routes(self) -> int:
         """How many routes have mail right now."""
-        return len(self._routes) + len(self._stuck)
+        return len(self._routes) + len(self._broken_lanes)
 
     async def _drain(
         self, lane: str, wake: asyncio.Event, taken: PendingPart | None = None
@@ -198,7 +198,7 @@ class OutboxSender:
         try:
             while True:
                 wake.clear()
-                self._begins(lane)
+                self._mark_busy(lane)
                 if taken is not None:
                     due = await self._send(lane, taken, is_taken=True)
                     taken = None
@@ -209,21 +209,21 @@ class OutboxSender:
                 if due is None and not wake.is_set():
                     return
                 if due is not None:
-                    self._rests(lane)
+                    self._mark_idle(lane)
                     await self._wait(wake, due - self._clock())
         except StoreError as exc:
             # What was in flight may have arrived: only the next start knows to mark it.
-            self._stuck.add(lane)
+            self._broken_lanes.add(lane)
             log.error("sending to %s is suspended until the next start: %s", lane, exc)
         finally:
             del self._routes[lane]
-            self._rests(lane)
+            self._mark_idle(lane)
 
-    def _begins(self, lane: str) -> None:
+    def _mark_busy(self, lane: str) -> None:
         self._sending.add(lane)
         self._idle.clear()
 
-    def _rests(self, lane: str) -> None:
+    def _mark_idle(self, lane: str) -> None:
         self._sending.discard(lane)
         if not self._sending:
             self._idle.set()
@@ -240,7 +240,7 @@ class OutboxSender:
         try:
             provider_msg = due.message.provider_msg
             if not due.shown or provider_msg is None:
-                provider_msg = await self._sent(channel, due, is_taken)
+                provider_msg = await self._record_sent(channel, due, is_taken)
         except SendError as exc:
             await self._settle(due, exc)
         except Exception as exc:
@@ -250,7 +250,9 @@ class OutboxSender:
         else:
             self.sent_count += 1
             answers = due.message.last and due.message.kind == "final"
-            following, left = await self._reader.sent(due, provider_msg, lane, answers=answers)
+            following, left = await self._reader.record_sent(
+                due, provider_msg, lane, answers=answers
+            )
             delete_snapshots(due.message.content.files)
             if answers and isinstance(channel, SupportsReactions) and self._group is not None:
                 # The answer stands there: its questions are done, what was said behind them is not.
@@ -260,7 +262,7 @@ class OutboxSender:
             return following
         return await self._reader.next_part(lane)
 
-    async def _sent(self, channel: Channel, due: PendingPart, is_taken: bool) -> str:
+    async def _record_sent(self, channel: Channel, due: PendingPart, is_taken: bool) -> str:
         """Send it when the platform has room; returns the platform's id."""
         route = due.message.route
         if not is_taken:
@@ -275,11 +277,11 @@ class OutboxSender:
             await channel.probe()
         if isinstance(channel, SupportsAdmission):
             await channel.admit(due.message.route)
-        await self._reader.retrying(outbox.take, due.seq)
+        await self._reader.run_with_retries(outbox.take, due.seq)
 
     async def _settle(self, due: PendingPart, error: SendError) -> None:
         """Decide what becomes of a part that could not be sent."""
-        run = self._reader.retrying
+        run = self._reader.run_with_retries
         now = self._clock()
         self.failed_count += 1
         log.log(
@@ -309,7 +311,7 @@ class OutboxSender:
                 await self._give_up(due, str(error), whole_lane=True)
             case MessageRefused() | BadFormat() | MessageNotFound() | TopicNotFound():
                 await self._give_up(due, str(error))
-            case _ if is_given_up(due):
+            case _ if is_expired(due):
                 await self._give_up(due, f"gave up after a day: {error}")
             case Ambiguous() if is_last_try(due):
                 await self._give_up(due, f"unclear {AMBIGUOUS_TRIES} times: {error}")
@@ -345,7 +347,7 @@ class OutboxSender:
         """End the part, and say so to the owner and, where somebody still listens, in the chat."""
         # A platform may quote the address that it was asked at, with the token in it.
         reason = self._renderer.clean(reason)
-        parts, follow = await self._reader.retrying(self._end, due, reason, whole_lane)
+        parts, follow = await self._reader.run_with_retries(self._end, due, reason, whole_lane)
         follow()
         delete_snapshots(due.message.content.files)
         self.given_up_count += parts

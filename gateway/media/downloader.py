@@ -99,8 +99,8 @@ class MediaDownloader:
         self._waits_s = waits_s
         self._changed = asyncio.Event()
         # Whether there may be parts of albums that are not to be kept for long.
-        self._early = True
-        self._busy: set[int] = set()
+        self._has_early_updates = True
+        self._busy_numbers: set[int] = set()
         self._slots = asyncio.Semaphore(AT_ONCE)
         # Files that are being fetched: a photo and the question that replies to it bring the same.
         self._locks: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()
@@ -111,7 +111,7 @@ class MediaDownloader:
         async def accepted(channel: str, account: str, batch: Batch) -> None:
             await accept(channel, account, batch)
             if any(one.media or one.album for one in batch.messages):
-                self._early |= any(one.follows for one in batch.messages)
+                self._has_early_updates |= any(one.follows for one in batch.messages)
                 self.notify()
 
         return accepted
@@ -133,13 +133,13 @@ class MediaDownloader:
                     async with asyncio.timeout(rest_s):
                         await self._changed.wait()
                 self._changed.clear()
-                if self._early:
-                    self._early = False
+                if self._has_early_updates:
+                    self._has_early_updates = False
                     rest_s = await self._transact(pending_media.forget_early, time.time())
-                    self._early |= rest_s is not None
+                    self._has_early_updates |= rest_s is not None
                 for seq in await self._transact(pending_media.rows):
-                    if seq not in self._busy:
-                        self._busy.add(seq)
+                    if seq not in self._busy_numbers:
+                        self._busy_numbers.add(seq)
                         group.create_task(self._complete_message(seq), name=f"files of {seq}")
 
     async def _complete_message(self, seq: int) -> None:
@@ -154,7 +154,7 @@ class MediaDownloader:
                 if lane := await self._transact(pending_media.release, row):
                     self._wake(lane)
         finally:
-            self._busy.discard(seq)
+            self._busy_numbers.discard(seq)
             self.notify()
 
     async def _settle(self, row: PendingMessage, media: Media) -> None:

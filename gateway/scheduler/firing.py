@@ -70,7 +70,7 @@ def shift_clock_back(tx: Transaction, now: float) -> None:
         if job.state != "on" or job.slot_at is None or job.slot_at <= now:
             continue
         try:
-            slot = Recurrence.stored(job.rule, job.zone).after(now, job.created_at)
+            slot = Recurrence.from_stored(job.rule, job.zone).after(now, job.created_at)
         except KoreError as exc:
             _fail(tx, job, exc)
             continue
@@ -91,7 +91,7 @@ def _fire(tx: Transaction, context: JobContext, job: Job, now: float, fired: Fir
         jobs.set_state(tx, job.id, "paused", t("its creator no longer has access"))
         return
     assert job.slot_at is not None, "what is due has a slot"
-    rule = Recurrence.stored(job.rule, job.zone)
+    rule = Recurrence.from_stored(job.rule, job.zone)
     zone, hours = jobs.clock_of(tx, job.route)
     zone = zone or context.schedule.zone or job.zone
     until = None

@@ -150,7 +150,7 @@ def change_job(tx: Transaction, job: Job, action: str, now: float) -> str:
     if action == "pause":
         jobs.set_state(tx, job.id, "paused")
         return t("Job {job} paused.", job=job.id)
-    slot = Recurrence.stored(job.rule, job.zone).after(now, job.created_at)
+    slot = Recurrence.from_stored(job.rule, job.zone).after(now, job.created_at)
     if slot is None:
         raise KoreError(t("job {job} has ended: create a new one", job=job.id))
     jobs.set_state(tx, job.id, "on")

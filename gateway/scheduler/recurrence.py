@@ -38,7 +38,7 @@ class Recurrence:
         return f"{self.kind} {self.spec}"
 
     @classmethod
-    def stored(cls, text: str, zone: str) -> "Recurrence":
+    def from_stored(cls, text: str, zone: str) -> "Recurrence":
         kind, _, spec = text.partition(" ")
         kinds: dict[str, Literal["at", "every", "days"]]
         kinds = {"at": "at", "every": "every", "days": "days"}

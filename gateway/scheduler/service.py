@@ -73,7 +73,7 @@ class JobService:
 
         return choices(tx, self, message)
 
-    def ended(self, tx: Transaction, claim: TurnClaim, failed: str) -> None:
+    def record_end(self, tx: Transaction, claim: TurnClaim, failed: str) -> None:
         """The turn of a job is over, in the transaction that ends it; `failed` says why, or ''."""
         for message in claim.messages:
             if message.kind == "job":

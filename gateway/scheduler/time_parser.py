@@ -313,7 +313,7 @@ def _phrase(text: str, zone: str, now: float) -> _Match | None:
     elif at <= now and phrase.month is not None and phrase.year is None:
         day = _date(day.year + 1, day.month, day.day)
         at = _at(day, phrase, zone)
-    notes = (_note_of_slash(phrase, day, here.date()) if phrase.slashed else "", phrase.note)
+    notes = (_note_of_slash(phrase, day, here.date()) if phrase.slash_date else "", phrase.note)
     return _Match(Recurrence("at", str(at), zone), end, "; ".join(filter(None, notes)))
 
 
@@ -325,7 +325,7 @@ def _note_of_slash(phrase: TimePhrase, day: date, today: date) -> str:
         other = other if other >= today else other.replace(year=today.year + 1)
     return t(
         "{text} is read as {day}; for {other}, write {written}",
-        text=phrase.slashed,
+        text=phrase.slash_date,
         day=day_in_words(day),
         other=day_in_words(other),
         written=other,

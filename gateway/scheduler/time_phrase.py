@@ -125,7 +125,7 @@ _BARE = re.compile(
 class TimePhrase:
     """`time` is (hour, minute), hour 24 the midnight that ends the day; `repeats` the end of a
     cron line. Without these a day: `days` from today, the next `weekday` (Monday is 0), that of
-    the week in `weeks`, or a date. A time that is over comes `wraps_days` later. `slashed` is a
+    the week in `weeks`, or a date. A time that is over comes `wraps_days` later. `slash_date` is a
     date as it was written, when it is also another one."""
 
     end: int = 0
@@ -140,7 +140,7 @@ class TimePhrase:
     year: int | None = None
     wraps_days: int = 0
     note: str = ""
-    slashed: str = ""
+    slash_date: str = ""
 
     @property
     def clock(self) -> tuple[int, int]:
@@ -296,7 +296,7 @@ def _take_slashed(phrase: TimePhrase, one: str, other: str) -> None:
     is_month_first = first <= 12 and (second > 12 or month_comes_first())
     phrase.month, phrase.day = (first, second) if is_month_first else (second, first)
     if first <= 12 and second <= 12 and first != second:
-        phrase.slashed = f"{one}/{other}"
+        phrase.slash_date = f"{one}/{other}"
 
 
 def _take_time(phrase: TimePhrase, parts: dict[str, str]) -> bool:

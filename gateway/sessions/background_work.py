@@ -15,7 +15,7 @@ from gateway.store.repositories import sessions
 from gateway.store.repositories.claims import TurnClaim
 
 
-def ended_now(tasks: Iterable[Running], escape: Callable[[str], str] = str) -> str:
+def stopped_tasks_text(tasks: Iterable[Running], escape: Callable[[str], str] = str) -> str:
     """A sentence about what ends with its conversation; '' when nothing does."""
     names = [escape(escape_invisible(task.title)) for task in tasks if task.running]
     return t("Background tasks stopped: {names}.", names=", ".join(names)) if names else ""
@@ -51,7 +51,7 @@ class BackgroundWork:
         """Let go of all that a session holds; a sentence about what has run there, or ''."""
         if not self._agent.has_tools:
             return ""
-        sentence = ended_now(self._agent.toolbox.tasks(session))
+        sentence = stopped_tasks_text(self._agent.toolbox.tasks(session))
         await self._agent.toolbox.end(session)
         return sentence
 
@@ -60,6 +60,6 @@ class BackgroundWork:
         has to end then, and whoever watches is told."""
         if await self._database.transact(sessions.is_in_use, session):
             return False
-        if sentence := ended_now(self._agent.toolbox.tasks(session)):
+        if sentence := stopped_tasks_text(self._agent.toolbox.tasks(session)):
             self._events.publish(lane, Notice("info", sentence))
         return True

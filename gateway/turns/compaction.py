@@ -124,7 +124,7 @@ class CompactionService:
         speaking = self.audience(claim.message)
         speaking = with_model(speaking, claim.message, session_model, self.agent.models)
         payer = TurnClaim(turn, claim.seq, session, [claim.message], resumed=True)
-        made = await self._answered(session)
+        made = await self._join_for_answer(session)
         if made is None or focus or not made.result.summarised:
             made = (await self._run(CompactionJob(payer, speaking, focus))).result() or made
         if made is None:
@@ -139,7 +139,7 @@ class CompactionService:
         running.has_waiting_turn = True
         return await _outcome(running)
 
-    async def _answered(self, session: str) -> CompactionOutcome | None:
+    async def _join_for_answer(self, session: str) -> CompactionOutcome | None:
         """What comes of the summary under way, for a command that answers with it."""
         running = self._running.get(session)
         if running is None:
@@ -189,7 +189,7 @@ class CompactionService:
         shorter = None
         try:
             if job.focus is not None or self._is_full(window, job.audience):
-                shorter = await self._shortened(job, window)
+                shorter = await self._summarize(job, window)
         finally:
             # Whatever it came to: loading may have moved the place where the window begins.
             self.windows.evict(job.claim.session)
@@ -201,7 +201,7 @@ class CompactionService:
             self.events.publish(job.claim.messages[-1].session_key, event)
         return CompactionOutcome(window, shorter)
 
-    async def _shortened(
+    async def _summarize(
         self, job: CompactionJob, window: SessionWindow
     ) -> "CompactionResult | None":
         """Told and stored; None when there is nothing to gain, or its own turn was faster."""

@@ -24,6 +24,6 @@ class JobHooks(Protocol):
         """Whether a job has come to nothing that anybody need read."""
         ...
 
-    def ended(self, tx: Transaction, claim: TurnClaim, failed: str) -> None:
+    def record_end(self, tx: Transaction, claim: TurnClaim, failed: str) -> None:
         """The turn is over, in the transaction that ends it; `failed` says why, or ''."""
         ...

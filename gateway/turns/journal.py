@@ -60,7 +60,7 @@ class StoreTurnJournal:
             turns.add_reply, claim.turn, claim.session, rows, effects, time.time()
         )
         # What was stored counts as stored, also when the turn was stopped in the meantime.
-        await run_to_completion(self._stored(work, rows))
+        await run_to_completion(self._store_rows(work, rows))
 
     async def start(self, call: ToolCall, effect: Effect) -> None:
         if self._is_draining():
@@ -80,7 +80,7 @@ class StoreTurnJournal:
             return ()
         results = close_unanswered_calls(self._history, self._results)
         # Bound to the turn is bound, also when it was stopped in the meantime.
-        grown = await run_to_completion(self._steered(self._steering.absorb_new_messages(results)))
+        grown = await run_to_completion(self._absorb(self._steering.absorb_new_messages(results)))
         return grown[len(results) :]
 
     async def interrupted(self) -> Sequence[Message]:
@@ -88,16 +88,16 @@ class StoreTurnJournal:
         if self._is_draining() or not self._steering.is_burst():
             return ()
         return await run_to_completion(
-            self._steered(self._steering.absorb_new_messages((), burst=True))
+            self._absorb(self._steering.absorb_new_messages((), burst=True))
         )
 
-    async def _steered(self, work: Coroutine[Any, Any, list[Message]]) -> list[Message]:
+    async def _absorb(self, work: Coroutine[Any, Any, list[Message]]) -> list[Message]:
         grown = await work
         if grown:
             self.mark_stored(grown)
         return grown
 
-    async def _stored(self, work: Coroutine[Any, Any, None], rows: list[Message]) -> None:
+    async def _store_rows(self, work: Coroutine[Any, Any, None], rows: list[Message]) -> None:
         await work
         self.mark_stored(rows)
 

@@ -95,7 +95,7 @@ def outcome(ending: TurnOutcome, taint: frozenset[Taint]) -> TaskOutcome:
     return TaskOutcome("done", texts[-1] if texts else result.text, taint)
 
 
-def said_before(messages: Sequence[Message], begun: int) -> list[str]:
+def earlier_texts(messages: Sequence[Message], begun: int) -> list[str]:
     """What this turn said before it was put down: it has added the last `begun` messages."""
     since = messages[max(len(messages) - begun, 0) :]
     texts = (message.text.strip() for message in since if message.role == "assistant")

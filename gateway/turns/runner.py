@@ -180,7 +180,7 @@ class TurnRunner:
         def store(tx: Transaction) -> list[str]:
             now = time.time()
             turns.give_up(tx, claim.turn, letters, sentence, now)
-            self._jobs.ended(tx, claim, sentence)
+            self._jobs.record_end(tx, claim, sentence)
             return self._subagents.end(tx, errands, ended, now)
 
         self._wake(letters, await self._database.transact(store))
@@ -246,8 +246,8 @@ class TurnRunner:
 
     async def _watch(self, task: TurnRequest, claim: TurnClaim) -> TurnOutcome:
         """Run the agent, and show its events to whoever watches."""
-        said_before = outcome.said_before(task.messages, claim.stored - 1)
-        preview = preview_for_turn(self._database, self._renderer, claim, task, said_before)
+        earlier_texts = outcome.earlier_texts(task.messages, claim.stored - 1)
+        preview = preview_for_turn(self._database, self._renderer, claim, task, earlier_texts)
         if preview is None:
             return await self._drain(task, claim, None)
         try:
@@ -334,7 +334,7 @@ class TurnRunner:
             def store(tx: Transaction) -> tuple[bool, list[str], PendingPart | None]:
                 now = time.time()
                 has_more = turns.finish(tx, claim.turn, claim.session, turn_result, now)
-                self._jobs.ended(tx, claim, outcome.failure(ending))
+                self._jobs.record_end(tx, claim, outcome.failure(ending))
                 task_outcome = outcome.outcome(ending, exposure.taint) if errands else None
                 lanes = self._subagents.end(tx, errands, task_outcome, now) if task_outcome else []
                 part = outbox.take_first(tx, letter.delivery_id) if direct else None

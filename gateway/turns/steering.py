@@ -33,12 +33,12 @@ class Steering:
     is_untrusted: Callable[[InboundMessage], bool]
     is_command: Callable[[InboundMessage], bool]
     began_at: float = field(default_factory=time.monotonic)
-    _joins: bool = True
+    _accepts_burst: bool = True
 
     def is_burst(self) -> bool:
         """Whether more has come so soon that it may belong to the question."""
         soon = time.monotonic() - self.began_at < BURST_S
-        return self._joins and soon and not self.claim.resumed and self.has_new_messages()
+        return self._accepts_burst and soon and not self.claim.resumed and self.has_new_messages()
 
     async def absorb_new_messages(
         self, results: Sequence[Message], *, burst: bool = False
@@ -51,7 +51,7 @@ class Steering:
         )
         if steered_messages is None:
             # Of a burst: a command stands in front, or messages are not joined here.
-            self._joins = not burst
+            self._accepts_burst = not burst
             return []
         if any(is_said(one) and not self.is_untrusted(one) for one in steered_messages.messages):
             await self.database.transact(sessions.renew_bits, claim.session)

@@ -45,7 +45,7 @@ def get_all(tx: Transaction, numbers: Sequence[int]) -> list[SubagentTask]:
     return [subagent_tasks.get(tx, number) for number in numbers]
 
 
-def find_launched(tx: Transaction, claim: TurnClaim, call: CallContext) -> SubagentTask | None:
+def find_task_of_call(tx: Transaction, claim: TurnClaim, call: CallContext) -> SubagentTask | None:
     """The errand that this call has sent out before; its turn waits while that works."""
     _, errand = subagent_tasks.of_call(tx, claim.turn, call.call.id)
     if errand is not None and errand.state == "running" and not errand.background:

@@ -146,7 +146,7 @@ class SubagentCoordinator:
     ) -> ToolResult:
         """The result of an errand. Raises `AwaitingAnswer` while there is none, and `ToolError`."""
         call, request = order.call, order.request
-        task = await self._database.transact(subagent_launch.find_launched, claim, call)
+        task = await self._database.transact(subagent_launch.find_task_of_call, claim, call)
         if task is None:
             task = await self._begin(claim, errand, order)
         models = self._agent.models
@@ -222,10 +222,10 @@ class _Slot:
     def __init__(
         self, slots: dict[str, tuple[asyncio.Semaphore, int]], name: str, most: int
     ) -> None:
-        self._slots, self._name, self._most = slots, name, most
+        self._slots, self._name, self._limit = slots, name, most
 
     async def __aenter__(self) -> None:
-        semaphore, users = self._slots.get(self._name, (asyncio.Semaphore(self._most), 0))
+        semaphore, users = self._slots.get(self._name, (asyncio.Semaphore(self._limit), 0))
         self._slots[self._name] = semaphore, users + 1
         try:
             await semaphore.acquire()

@@ -60,10 +60,10 @@ class UsageLimit:
         return bool(self.period)
 
     @property
-    def place(self) -> tuple[str, str, str]:
+    def occasion(self) -> tuple[str, str, str]:
         return self.key, self.scope, self.period
 
-    def used(self, totals: Totals) -> int:
+    def used_amount(self, totals: Totals) -> int:
         spent = self.usage_of(totals)
         return spent.nano if self.is_money else spent.usage.input + spent.usage.output
 

@@ -93,7 +93,7 @@ class StoreUsageMeter:
         # From here to the promise nothing else runs: two chats cannot both take the last cent.
         self._reservations.pop(payer.by, None)
         for cap in caps:
-            used = cap.used(totals) + self._reserved_nano(cap)
+            used = cap.used_amount(totals) + self._reserved_nano(cap)
             if cap.forbids(used, estimate):
                 lane = await self.database.transact(self._tell_owner, cap, cap.amount(used))
                 if lane is not None:
@@ -137,8 +137,8 @@ class StoreUsageMeter:
         totals = store.totals(tx, payer, _since(caps, now))
         warnings, lanes_to_wake = [], []
         for cap in caps:
-            used = cap.used(totals)
-            if cap.is_near(used) and store.is_first(tx, cap.place, "warning", now):
+            used = cap.used_amount(totals)
+            if cap.is_near(used) and store.is_first(tx, cap.occasion, "warning", now):
                 text = cap.warning(used)
                 warnings.append(text)
                 if route is not None:
@@ -153,7 +153,7 @@ class StoreUsageMeter:
         """Once for a limit of a day; returns the lane that has mail."""
         if not cap.is_of_a_day:
             return None
-        if not store.is_first(tx, cap.place, "reached", self.clock()):
+        if not store.is_first(tx, cap.occasion, "reached", self.clock()):
             return None
         where = f" ({cap.scope})" if cap.scope else ""
         log.warning("limits.%s is reached%s", cap.key, where)
@@ -175,7 +175,7 @@ class StoreUsageMeter:
         return self._post(tx, cap, "reached", route, text)
 
     def _post(self, tx: Transaction, cap: UsageLimit, kind: str, route: Route, text: str) -> str:
-        name = ":".join(("limit", *cap.place, kind))
+        name = ":".join(("limit", *cap.occasion, kind))
         parts = self.renderer.render(route, f"⚠️ {text}")
         outbox.put(tx, None, [OutgoingReply(name, route, parts, "notice")], self.clock())
         return route.lane

@@ -154,7 +154,7 @@ class StreamingPlatform(Platform):
             raise fault.error
         return shown
 
-    async def sketch(self, route: Route, text: str, number: int) -> None:
+    async def show_draft(self, route: Route, text: str, number: int) -> None:
         self.calls.append(("sketch", route.chat_id, text))
         self.sketched[route.chat_id] = text
         self._tell()

@@ -14,7 +14,7 @@ from gateway.channels.state import ChannelState, InMemoryChannelState
 from gateway.channels.telegram.api.client import TelegramClient
 from gateway.channels.telegram.inbound.poll import Poller
 from gateway.channels.telegram.inbound.update_batch import decode_stored
-from gateway.channels.telegram.outbound.approval_card import render_approval, whole
+from gateway.channels.telegram.outbound.approval_card import render_approval, render_details
 from gateway.channels.telegram.outbound.reactions import Reactions
 from gateway.channels.telegram.outbound.render import (
     as_file_if_long,
@@ -91,10 +91,10 @@ class TelegramChannel:
     def hook_path(self) -> str | None:
         return self._settings.hook_path
 
-    async def called(self, secret: str, body: bytes) -> int:
+    async def handle_call(self, secret: str, body: bytes) -> int:
         """What Telegram has to tell; the HTTP status of the answer."""
         if not isinstance(self._receiver, Poller):
-            return await self._receiver.called(secret, body)
+            return await self._receiver.handle_call(secret, body)
         return 404
 
     def decode_again(self, raw: str) -> Batch:
@@ -152,7 +152,9 @@ class TelegramChannel:
         """As it was chosen; drafts only where there are any."""
         configured = self._settings.streaming
         return (
-            "edits" if configured == "drafts" and not self._sender.sketches(route) else configured
+            "edits"
+            if configured == "drafts" and not self._sender.supports_drafts(route)
+            else configured
         )
 
     @property
@@ -175,17 +177,17 @@ class TelegramChannel:
         chat."""
         return await self._sender.preview(route, page, provider_msg, reply_to)
 
-    async def sketch(self, route: Route, text: str, number: int) -> None:
+    async def show_draft(self, route: Route, text: str, number: int) -> None:
         """Shows `text` for half a minute, in private chats. Raises `SendError`."""
-        if self._sender.sketches(route):
-            await self._sender.sketch(route, text, number)
+        if self._sender.supports_drafts(route):
+            await self._sender.show_draft(route, text, number)
 
-    def show(self, question: ApprovalPrompt, decided: str | None = None) -> OutboundPart:
+    def render_approval(self, question: ApprovalPrompt, decided: str | None = None) -> OutboundPart:
         """The question with what would happen in a code block, cut to one message."""
         return render_approval(question, decided)
 
-    def whole(self, question: ApprovalPrompt) -> OutboundFile | None:
-        return whole(question)
+    def render_details(self, question: ApprovalPrompt) -> OutboundFile | None:
+        return render_details(question)
 
     async def acknowledge(self, event_id: str, sentence: str) -> None:
         """Shows the presser a short sentence. Raises `SendError`, also when it is too late."""

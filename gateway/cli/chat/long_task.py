@@ -236,7 +236,7 @@ def _end(worked: SessionOutcome, progress: LongTaskProgress) -> int | None:
     if worked.code in (BLOCKED, DECIDE, FAILED, USAGE):
         return worked.code
     # A session that came to the end of its model calls is followed by the next; money is not.
-    if worked.code == LIMIT and worked.stopped == "limit":
+    if worked.code == LIMIT and worked.stop_reason == "limit":
         return LIMIT
     if progress.idle >= _IDLE:
         message = t(

@@ -21,7 +21,7 @@ class SessionOutcome:
     """The exit code of a session's turn, what stopped it, and how long all has taken by now."""
 
     code: int
-    stopped: str | None
+    stop_reason: str | None
     total_s: float
 
 
@@ -76,7 +76,7 @@ class LongTaskSession:
         finally:
             beat.cancel()
             await asyncio.wait({beat})
-        return code, turn.stopped
+        return code, turn.stop_reason
 
     async def _note(self, progress: LongTaskProgress) -> None:
         """Write the progress regularly: a kill loses no more than one interval of working time."""

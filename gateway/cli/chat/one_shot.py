@@ -77,16 +77,16 @@ class OneShotTurn:
         self._answer: list[str] = []
         self._result: Result | None = None
         self._error: events.Error | None = None
-        self._stopping = False
+        self._is_stopping = False
         self._has_session = False
-        self._started: set[str] = set()
+        self._started_calls: set[str] = set()
 
     @property
     def lane(self) -> str:
         return self._builder.lane
 
     @property
-    def stopped(self) -> str | None:
+    def stop_reason(self) -> str | None:
         """What ended the turn when it was not the model."""
         return self._result.stopped if self._result else None
 
@@ -149,13 +149,13 @@ class OneShotTurn:
 
     async def _stop_when(self, interrupted: asyncio.Event) -> None:
         await interrupted.wait()
-        self._stopping = not await self._service.stop_turn(self._builder.lane)
+        self._is_stopping = not await self._service.stop_turn(self._builder.lane)
 
     async def _take(self, event: WatchEvent) -> bool:
         """Returns whether the turn is over."""
-        if self._stopping and isinstance(event, events.SessionStart | events.IterationStart):
+        if self._is_stopping and isinstance(event, events.SessionStart | events.IterationStart):
             # Ctrl-C came before there was a turn to stop.
-            self._stopping = not await self._service.stop_turn(self._builder.lane)
+            self._is_stopping = not await self._service.stop_turn(self._builder.lane)
         if self._request.output == "stream-json":
             self._progress.erase()
             print(dumps(watch_event_to_json(event)), file=self._out, flush=True)
@@ -165,7 +165,7 @@ class OneShotTurn:
             case events.ToolStart():
                 self._start(event)
             case events.ToolResulted(id=id_):
-                self._started.discard(id_)
+                self._started_calls.discard(id_)
                 self._note("\n".join(f"  └ {line}" for line in outcome(event)))
             case events.ApprovalAsked():
                 await self._approve(event)
@@ -193,8 +193,8 @@ class OneShotTurn:
 
     def _start(self, event: events.ToolStart) -> None:
         # A call that waited for somebody starts once more when it goes on.
-        if event.id not in self._started:
-            self._started.add(event.id)
+        if event.id not in self._started_calls:
+            self._started_calls.add(event.id)
             self._note(f"● {call_line(event.name, event.arguments)}")
 
     async def _approve(self, approval: events.ApprovalAsked) -> None:

@@ -101,6 +101,6 @@ def _option_number(answer: str, options: Sequence[str]) -> int | None:
     return begin[0] if prefix and len(begin) == 1 else None
 
 
-def somebody_is_there() -> bool:
+def is_interactive() -> bool:
     """Whether a person sits at a terminal here."""
     return sys.stdin.isatty() and sys.stdout.isatty()

@@ -29,7 +29,7 @@ class BotAccount:
     account: str
 
     @property
-    def way(self) -> str:
+    def address(self) -> str:
         return f"telegram:{self.account}"
 
 
@@ -63,7 +63,7 @@ async def _wait_for_running(home: DataDir, candidate: BotAccount, say: Say) -> s
     while True:
         try:
             client = await ControlClient.connect(home.socket)
-            if client is not None and candidate.way in (await client.status())["channels"]:
+            if client is not None and candidate.address in (await client.status())["channels"]:
                 return await _wait(client, candidate, say)
         except ConnectionLost:
             pass  # it is being restarted, which is what we wait for
@@ -105,7 +105,7 @@ async def _look_at_the_bot(
     service: Service, candidate: BotAccount, reported: set[str], say: Say
 ) -> None:
     """Say what hinders it, once. Raises `KoreError` when it will receive nothing any more."""
-    state = (await service.status())["channels"].get(candidate.way, {})
+    state = (await service.status())["channels"].get(candidate.address, {})
     error = state.get("last_error")
     if not error or state.get("state") == "polling":
         return

@@ -83,7 +83,7 @@ def _lines(report: AuditReport, head: str | None) -> Iterator[str]:
         place: object = fault.file
         if fault.line:
             place = t("{file}, line {line}", file=fault.file, line=fault.line)
-        yield f"{place}: {fault.what}"
+        yield f"{place}: {fault.problem}"
     if report.contains_hash is False:
         yield t(
             "no entry has the hash {head}: the log was recreated, or this is another log", head=head

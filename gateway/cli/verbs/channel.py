@@ -79,14 +79,14 @@ def add(args: argparse.Namespace) -> int:
 
 def _token(args: argparse.Namespace, talk: "Dialogue") -> "tuple[Token, bool]":
     """The bot's token, and whether it has to be written down."""
-    from gateway.cli.onboarding.dialogue import somebody_is_there
+    from gateway.cli.onboarding.dialogue import is_interactive
     from gateway.cli.onboarding.telegram import ask_token, check, exported_variable, from_variable
 
     settings = settings_of(args)
     base_url, current = settings.telegram.base_url, _configured_token(settings, args.name)
     if args.token_env:
         return from_variable(args.token_env, os.environ, base_url), True
-    if somebody_is_there():
+    if is_interactive():
         question = t("A bot is already connected. Replace it?")
         if current and not talk.confirm(question, default=False):
             return check(current, base_url), False
@@ -151,7 +151,7 @@ def _introduce(
         talk.say(_wait_for_owner(args, settings, home, candidate, talk))
     states = asyncio.run(_states(home))
     if states is not None:
-        is_connected = candidate.way in states
+        is_connected = candidate.address in states
         talk.say(
             t("The running gateway uses it now.")
             if is_connected
@@ -258,14 +258,14 @@ def _require_token(settings: "Settings", name: str | None) -> str:
 
 
 def _remove(args: argparse.Namespace) -> int:
-    from gateway.cli.onboarding.dialogue import Dialogue, somebody_is_there
+    from gateway.cli.onboarding.dialogue import Dialogue, is_interactive
     from gateway.cli.onboarding.telegram import OWN_VARIABLE, removal
 
     home, settings = data_dir_of(args), settings_of(args)
     _require_token(settings, args.name)
     path = config_path(args, home)
     if not args.yes:
-        if not somebody_is_there():
+        if not is_interactive():
             raise ConfigError(
                 t("kore channel remove asks for confirmation and needs a terminal"), hint="--yes"
             )

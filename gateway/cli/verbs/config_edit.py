@@ -29,7 +29,7 @@ def set(args: argparse.Namespace, sources: Sources) -> int:
     file = _file(args, sources)
     text = args.value if args.value is not None else _ask_value(args.key)
     if is_foreign(file):
-        return config_import.set_there(args, file, text)
+        return config_import.set_in_foreign_file(args, file, text)
     with file_lock(file):
         path = editing.path_of(args.key, editing.content_of(file, editing.text_of(file)), ours=True)
         change = editing.setting(sources, file, path, editing.parse_argument(path, text))
@@ -49,7 +49,7 @@ def unset(args: argparse.Namespace, sources: Sources) -> int:
     """Take one value out of the file; what layers below say holds again."""
     file = _file(args, sources)
     if is_foreign(file):
-        return config_import.set_there(args, file, None)
+        return config_import.set_in_foreign_file(args, file, None)
     with file_lock(file):
         path = editing.path_of(args.key, editing.content_of(file, editing.text_of(file)), ours=True)
         before = editing.text_of(file)

@@ -14,7 +14,7 @@ from gateway.config.editing import ConfigEdit
 from gateway.config.folder_trust import read_trusted
 from gateway.config.foreign_formats import read_foreign
 from gateway.config.jsonc import set_value
-from gateway.config.load import borrowed_places, project_files
+from gateway.config.load import foreign_files, project_files
 from gateway.config.origin import Key
 from gateway.config.schema import Settings
 from gateway.config.secret_keys import extract_secret, is_secret, masked
@@ -69,7 +69,7 @@ def import_foreign(args: argparse.Namespace, sources: Sources) -> int:
     return 0
 
 
-def set_there(args: argparse.Namespace, file: Path, text: str | None) -> int:
+def set_in_foreign_file(args: argparse.Namespace, file: Path, text: str | None) -> int:
     """Change one value in their file, by their key or by ours where they have one for it; None
     takes it out. Order, comments and unknown keys stay."""
     with file_lock(file):
@@ -105,7 +105,7 @@ def _foreign_files(sources: Sources) -> dict[Path, bytes | None]:
     when it was found to be so."""
     projects = project_files(sources.cwd, sources.environ)
     contents: dict[Path, bytes | None] = {}
-    for path in borrowed_places(sources.home, sources.cwd, sources.environ):
+    for path in foreign_files(sources.home, sources.cwd, sources.environ):
         raw = read_trusted(path, sources.home) if path in projects else None
         if path.is_file() and (path not in projects or raw is not None):
             contents[path] = raw

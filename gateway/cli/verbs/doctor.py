@@ -70,10 +70,10 @@ def _repair(args: argparse.Namespace) -> None:
     import sys
 
     from gateway.cli.context import config_path
-    from gateway.cli.onboarding.dialogue import Back, Dialogue, Skip, somebody_is_there
+    from gateway.cli.onboarding.dialogue import Back, Dialogue, Skip, is_interactive
     from gateway.ops.doctor.repairs import find_repairs
 
-    if not args.yes and not somebody_is_there():
+    if not args.yes and not is_interactive():
         sentence = t("kore doctor --fix asks for confirmation and needs a terminal")
         raise ConfigError(sentence, hint="kore doctor --fix --yes")
     home, talk = data_dir_of(args), Dialogue()

@@ -28,12 +28,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from gateway.cli.onboarding.dialogue import somebody_is_there
+    from gateway.cli.onboarding.dialogue import is_interactive
 
     home = data_dir_of(args)
     path = config_path(args, home)
     if not args.yes:
-        if not somebody_is_there():
+        if not is_interactive():
             raise ConfigError(
                 t("kore init is interactive and needs a terminal"), hint="kore init --yes"
             )

@@ -41,7 +41,7 @@ _HEAD_BYTES = 512
 
 
 @dataclass(slots=True)
-class _Waiting:
+class _PendingEntry:
     entry: Mapping[str, Any]
     error: AuditError | None = None
 
@@ -69,8 +69,8 @@ class AuditLog:
         self._level = level
         self._clean = clean
         self._limit_bytes = limit_bytes
-        self._keep = keep
-        self._waiting: list[_Waiting] = []
+        self._files_kept = keep
+        self._pending_entries: list[_PendingEntry] = []
         self._lock = asyncio.Lock()
         self._head = TrailHead()
         self._mark_path = mark
@@ -96,8 +96,8 @@ class AuditLog:
             return
         if self._file < 0:
             await self.open()
-        pending = _Waiting(self._summarize(entry, level))
-        self._waiting.append(pending)
+        pending = _PendingEntry(self._summarize(entry, level))
+        self._pending_entries.append(pending)
         await self._write_waiting()
         if pending.error is not None:
             raise pending.error
@@ -158,11 +158,11 @@ class AuditLog:
     async def _write_waiting(self) -> None:
         """Whoever has the lock writes for all that have come by then."""
         async with self._lock:
-            batch, self._waiting = self._waiting, []
+            batch, self._pending_entries = self._pending_entries, []
             if batch:
                 await run_to_completion(asyncio.to_thread(self._write, batch))
 
-    def _write(self, batch: Sequence[_Waiting]) -> None:
+    def _write(self, batch: Sequence[_PendingEntry]) -> None:
         try:
             for pending in batch:
                 try:
@@ -237,7 +237,7 @@ class AuditLog:
     def _forget_old(self) -> None:
         """The head says first which files are gone for good: those that it names must be there."""
         full = numbered_files(self._folder)
-        while len(full) > self._keep:
+        while len(full) > self._files_kept:
             oldest = min(full)
             lines, last_hash = ending(full[oldest])
             head = self._head

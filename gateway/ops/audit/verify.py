@@ -30,7 +30,7 @@ class AuditFault:
 
     file: str
     line: int
-    what: str
+    problem: str
 
 
 @dataclass(slots=True)
@@ -70,7 +70,9 @@ def verify(folder: Path, expected: str | None = None, mark: Path | None = None) 
         files = open_files(folder, stack)
         if head is not None:
             _check_files(folder, head, report)
-            files = [(path, file) for path, file in files if path not in _given_up(folder, head)]
+            files = [
+                (path, file) for path, file in files if path not in _removed_files(folder, head)
+            ]
         if head is None and files:
             report.add_fault(folder / HEAD, 0, "is missing: a cut at the end would not show")
         walk = _TrailWalk(head, report, {expected, checkpoint.hash})
@@ -80,8 +82,12 @@ def verify(folder: Path, expected: str | None = None, mark: Path | None = None) 
                 walk.step(path, n, line)
         walk.end(files[-1][0] if files else folder / HEAD)
     if expected is not None:
-        report.contains_hash = report.contains_hash or expected in walk.matched
-    if mark is not None and checkpoint.hash != GENESIS and checkpoint.hash not in walk.matched:
+        report.contains_hash = report.contains_hash or expected in walk.matched_hashes
+    if (
+        mark is not None
+        and checkpoint.hash != GENESIS
+        and checkpoint.hash not in walk.matched_hashes
+    ):
         fault = plural(
             checkpoint.count,
             "{n:,} written entry is missing",
@@ -115,7 +121,7 @@ def _head(folder: Path, report: AuditReport) -> TrailHead | None:
         return None
 
 
-def _given_up(folder: Path, head: TrailHead) -> set[Path]:
+def _removed_files(folder: Path, head: TrailHead) -> set[Path]:
     return {path for number, path in numbered_files(folder).items() if number < head.oldest}
 
 
@@ -136,7 +142,7 @@ class _TrailWalk:
         self._report = report
         self._expected_hashes = expected_hashes
         # Those of the wanted hashes that were met.
-        self.matched: set[str] = set()
+        self.matched_hashes: set[str] = set()
         # Without a head nobody knows what came before the oldest file.
         self._previous = head.oldest_prev if head else None
         self._count = head.oldest_count if head else 0
@@ -159,7 +165,7 @@ class _TrailWalk:
         if is_repair(entry):
             report.repairs.append(entry["reason"])
         if entry["hash"] in self._expected_hashes:
-            self.matched.add(entry["hash"])
+            self.matched_hashes.add(entry["hash"])
         if head is not None and self._count == head.count and entry["hash"] != head.hash:
             report.add_fault(path, n, "is not the entry that was written last")
 

@@ -36,11 +36,11 @@ LANE = "chat:bot:1"
 class Asking(Platform):
     """A platform with buttons."""
 
-    def show(self, question: ApprovalPrompt, decided: str | None = None) -> OutboundPart:
+    def render_approval(self, question: ApprovalPrompt, decided: str | None = None) -> OutboundPart:
         text = decided or f"{question.number} {question.title}"
         return OutboundPart(text, (), () if decided else buttons_for(question.nonce, whole=True))
 
-    def whole(self, question: ApprovalPrompt) -> OutboundFile | None:
+    def render_details(self, question: ApprovalPrompt) -> OutboundFile | None:
         return None
 
     async def acknowledge(self, event_id: str, sentence: str) -> None:

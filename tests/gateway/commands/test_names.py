@@ -57,11 +57,11 @@ class TelegramLike(Platform):
             self.parts.append(message.content)
         return await super().send(message)
 
-    def show(self, question: ApprovalPrompt, decided: str | None = None) -> OutboundPart:
+    def render_approval(self, question: ApprovalPrompt, decided: str | None = None) -> OutboundPart:
         return telegram.render_approval(question, decided)
 
-    def whole(self, question: ApprovalPrompt) -> OutboundFile | None:
-        return telegram.whole(question)
+    def render_details(self, question: ApprovalPrompt) -> OutboundFile | None:
+        return telegram.render_details(question)
 
     @property
     def code(self) -> str:

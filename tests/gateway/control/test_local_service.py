@@ -17,7 +17,7 @@ from gateway.control.client import ControlClient
 from gateway.control.server import ControlServer
 from gateway.core.channel_events import Batch
 from gateway.core.errors import ConnectionLost
-from gateway.core.event_hub import LET_GO
+from gateway.core.event_hub import FELL_BEHIND
 from gateway.core.messages import InboundMessage, Sender
 from gateway.core.records import Delivered, WatchEvent
 from gateway.store.errors import StoreError
@@ -68,7 +68,7 @@ async def test_a_program_that_does_not_read_holds_up_nobody_and_is_told(
             async with parts.service.watch(message.session_key) as events:
                 await parts.service.submit(message)
                 assert (await delivered(events)).text == "re: hi"
-            with pytest.raises(ConnectionLost, match=LET_GO):
+            with pytest.raises(ConnectionLost, match=FELL_BEHIND):
                 await delivered(behind)
 
 

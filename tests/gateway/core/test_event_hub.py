@@ -18,8 +18,8 @@ from agent.events import (
 from agent.types import Usage
 from gateway.core.errors import ConnectionLost
 from gateway.core.event_hub import (
+    FELL_BEHIND,
     JOINED_CHARS,
-    LET_GO,
     LIMIT,
     LIMIT_CHARS,
     OUTPUT_LIMIT,
@@ -46,7 +46,7 @@ async def let_go(watcher: Subscription) -> list[WatchEvent]:
             seen.append(event)
 
     async with asyncio.timeout(30):
-        with pytest.raises(ConnectionLost, match=LET_GO):
+        with pytest.raises(ConnectionLost, match=FELL_BEHIND):
             await to_the_end()
     return seen
 

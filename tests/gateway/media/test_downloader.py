@@ -189,7 +189,7 @@ async def test_what_is_on_its_way_when_its_person_is_deleted_does_not_land(
         await wait_until(lambda: platform.fetches)
         await parts.app.user_data().delete("chat:7", copies=False)
         platform.go.set()
-        await wait_until(lambda: not loader._busy)
+        await wait_until(lambda: not loader._busy_numbers)
         await cancel_and_wait(work)
         assert [path for path in (workspace / "inbox").rglob("*") if path.is_file()] == []
         assert await parts.stored("outbox", "body") == []

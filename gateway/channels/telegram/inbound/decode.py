@@ -145,7 +145,7 @@ class _MessageDecoder:
 
     def __init__(self, message: Mapping[str, Any], here: DecodeContext) -> None:
         self._message = message
-        self._here = here
+        self._context = here
         self._bot = here.bot
         self._chat_id = int(message["chat"]["id"])
         self._message_id = int(message["message_id"])
@@ -170,14 +170,14 @@ class _MessageDecoder:
             event_id += f":{int(self._message.get('edit_date', 0))}"
         return InboundMessage(
             channel="telegram",
-            account=self._here.account,
-            chat_id=self._here.moves.canonical(str(self._chat_id)),
+            account=self._context.account,
+            chat_id=self._context.moves.canonical(str(self._chat_id)),
             sender=sender,
             event_id=event_id,
             content=content or "",
             received_at=received_at,
             thread_id=self._thread(),
-            message_id=stored_id(str(self._chat_id), self._message_id, self._here.moves),
+            message_id=stored_id(str(self._chat_id), self._message_id, self._context.moves),
             quoted=self._quoted_text(),
             quoted_id=self._quoted_id(),
             quoted_own=self._replied_sender_id() == (self._message.get("from") or {}).get("id"),
@@ -214,9 +214,9 @@ class _MessageDecoder:
         """Whether what is not for us is kept as context: in some groups, and no commands."""
         if self._private or self._text.startswith("/"):
             return False
-        chat_id = self._here.moves.canonical(str(self._chat_id))
-        route = Route("telegram", self._here.account, chat_id, self._thread())
-        return self._here.chat_settings.of(route).listen is True
+        chat_id = self._context.moves.canonical(str(self._chat_id))
+        route = Route("telegram", self._context.account, chat_id, self._thread())
+        return self._context.chat_settings.of(route).listen is True
 
     def _text_with_media(self, text: str | None, edited: bool) -> str | None:
         """The text with a word for what came beside it; None when there is nothing to read."""
@@ -275,7 +275,7 @@ class _MessageDecoder:
         number = (self._reply() or {}).get("message_id")
         if not isinstance(number, int):
             return None
-        return stored_id(str(self._chat_id), number, self._here.moves)
+        return stored_id(str(self._chat_id), number, self._context.moves)
 
     def _quoted_media(self) -> tuple[Media, ...]:
         """Files of the message replied to, also when that stands in another chat."""

@@ -54,9 +54,9 @@ class Webhook:
         self._is_reached = False
         self._settings = settings
         self._client = client
-        self._places = places
+        self._chat_settings = places
         self._memo = memo
-        self._troubles = LogOnce()
+        self._trouble_log = LogOnce()
         self._bot: Bot | None = None
         self._accept: Accept | None = None
         self._group: asyncio.TaskGroup | None = None
@@ -67,7 +67,7 @@ class Webhook:
         """Where updates are read; None until the bot's name is known."""
         if self._bot is None:
             return None
-        return DecodeContext(self._bot, self._settings.account, self._places)
+        return DecodeContext(self._bot, self._settings.account, self._chat_settings)
 
     async def run(self, accept: Accept) -> None:
         """Until cancelled. Raises `ConfigError` when Telegram refuses the address."""
@@ -82,7 +82,7 @@ class Webhook:
             if self.status.state != "refused":
                 self.status = replace(self.status, state="stopped")
 
-    async def called(self, secret: str, body: bytes) -> int:
+    async def handle_call(self, secret: str, body: bytes) -> int:
         """The HTTP status of the answer: 200 once what came is on disk, 503 to keep it there."""
         expected = self._settings.hook_secret
         if not hmac.compare_digest(secret.encode("utf-8", "replace"), expected.encode()):
@@ -111,10 +111,10 @@ class Webhook:
             await accept("telegram", self._settings.account, batch)
         except (KoreError, OSError) as exc:
             reason = f"messages could not be stored: {exc}"
-            self._troubles.say(_STORE, reason)
+            self._trouble_log.say(_STORE, reason)
             self.status = replace(self.status, state="storage", last_error=reason)
             return False
-        self._troubles.over(_STORE)
+        self._trouble_log.over(_STORE)
         self.status = replace(self.status, state="webhook", last_poll_at=time.time())
         return True
 
@@ -130,7 +130,7 @@ class Webhook:
                 if not is_set:
                     await self._client.set_webhook()
                     is_set = True
-                    self._troubles.over(_HOOK)
+                    self._trouble_log.over(_HOOK)
                     self.status = replace(self.status, state="webhook", last_error=None)
                     await self._client.set_menu(self._memo)
                 else:
@@ -157,7 +157,7 @@ class Webhook:
         info = await self._client.webhook_info()
         if info.url != self._settings.hook_url:
             reason = "somebody else set or removed this bot's webhook; it is set anew"
-            self._troubles.say(_HOOK, reason)
+            self._trouble_log.say(_HOOK, reason)
             self.status = replace(self.status, state="conflict", last_error=reason)
             return False
         failed_at = info.last_error_date.timestamp() if info.last_error_date else 0.0
@@ -165,7 +165,7 @@ class Webhook:
         # Of old troubles nothing is told: something has come through since.
         if failed_at > (self.status.last_poll_at or 0.0) and info.pending_update_count:
             error = f"Telegram could not reach {self._settings.hook_url}: {info.last_error_message}"
-            self._troubles.say(_HOOK, error)
+            self._trouble_log.say(_HOOK, error)
         self.status = replace(
             self.status,
             state="retrying" if error else "webhook",
@@ -176,7 +176,7 @@ class Webhook:
 
     def _retry_delay_s(self, reason: str, delay_s: float) -> float:
         self._is_reached = False
-        self._troubles.say(_HOOK, reason)
+        self._trouble_log.say(_HOOK, reason)
         self.status = replace(self.status, state="retrying", last_error=reason)
         jitter = random.uniform(1.5, 2.0)  # noqa: S311 - spreads load, guards nothing
         return min(jitter * delay_s, self._settings.backoff_limit_s)

@@ -27,8 +27,8 @@ class _Piece:
 def render_approval(question: ApprovalPrompt, decided: str | None = None) -> OutboundPart:
     """The question with its buttons; `decided` says what came of it, and takes their place.
 
-    What does not fit is left out in the middle and said so; `whole` holds all of it then, and only
-    "once" can be allowed.
+    What does not fit is cut in the middle, with a note; then `render_details` has the full text,
+    and only "once" can be allowed.
     """
     code, language = _subject(question)
     shortened = _shorten(code)
@@ -45,7 +45,7 @@ def render_approval(question: ApprovalPrompt, decided: str | None = None) -> Out
     )
 
 
-def whole(question: ApprovalPrompt) -> OutboundFile | None:
+def render_details(question: ApprovalPrompt) -> OutboundFile | None:
     """A file with all that would happen, when `render_approval` leaves something out; else None."""
     code, language = _subject(question)
     if _shorten(code) == code:

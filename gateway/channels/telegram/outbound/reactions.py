@@ -31,16 +31,16 @@ class Reactions:
         self._gate = gate
         self._moves = moves
         self._emoji = emoji
-        self._reacted: defaultdict[str, list[str]] = defaultdict(list)
+        self._reactions: defaultdict[str, list[str]] = defaultdict(list)
 
     async def show_received(self, route: Route, message_id: str | None) -> None:
         """This message was taken in, and will be answered."""
         if self._emoji is None or message_id is None:
             return
-        if route.lane not in self._reacted and len(self._reacted) >= _LANES:
+        if route.lane not in self._reactions and len(self._reactions) >= _LANES:
             # Of a chat that was never answered nobody misses it.
-            self._reacted.pop(next(iter(self._reacted)))
-        reacted = self._reacted[route.lane]
+            self._reactions.pop(next(iter(self._reactions)))
+        reacted = self._reactions[route.lane]
         if len(reacted) < _MOST_PER_LANE:
             reacted.append(message_id)
             if not await self._show(route, message_id, self._emoji) and message_id in reacted:
@@ -54,9 +54,9 @@ class Reactions:
         route = message.route
         parts = message.event_id.split(":")
         last = [parts[1]] if len(parts) > 1 else []
-        reacted = self._reacted.pop(route.lane, [])
+        reacted = self._reactions.pop(route.lane, [])
         if remaining := [message_id for message_id in reacted if message_id in unanswered]:
-            self._reacted[route.lane] = remaining
+            self._reactions[route.lane] = remaining
         for message_id in dict.fromkeys([*reacted, *last]):
             if message_id not in unanswered:
                 await self._show(route, message_id, None)

@@ -73,20 +73,20 @@ class TelegramSender:
         self._gate = gate
         self._moves = moves or ChatIdAliases()
         self._knows_drafts = True
-        self._admitted: Counter[str] = Counter()
+        self._open_admissions: Counter[str] = Counter()
         # What the previews show that grow now.
         self._preview_pages: dict[tuple[Route, str], OutboundPart] = {}
 
     async def admit(self, route: Route) -> None:
         """Wait at the gate for the next `send` to this chat, which then goes out at once."""
         await self._gate.acquire(route.chat_id, group=_is_group(route))
-        self._admitted[route.chat_id] += 1
+        self._open_admissions[route.chat_id] += 1
 
     def try_admit(self, route: Route) -> bool:
         """As `admit`, where that needs no wait."""
         if not self._gate.acquire_at_once(route.chat_id, group=_is_group(route)):
             return False
-        self._admitted[route.chat_id] += 1
+        self._open_admissions[route.chat_id] += 1
         return True
 
     async def send(self, message: OutboundMessage) -> str:
@@ -167,11 +167,11 @@ class TelegramSender:
         and counts it."""
         return self._preview_pages.get((route, provider_msg)) == part
 
-    def sketches(self, route: Route) -> bool:
+    def supports_drafts(self, route: Route) -> bool:
         """Whether drafts can be shown there: in private chats, by servers that know them."""
         return self._knows_drafts and not _is_group(route)
 
-    async def sketch(self, route: Route, text: str, number: int) -> None:
+    async def show_draft(self, route: Route, text: str, number: int) -> None:
         """Shows a draft, which the next message or half a minute takes away.
 
         https://core.telegram.org/bots/api#sendmessagedraft
@@ -233,11 +233,11 @@ class TelegramSender:
             await self._outcome(route, edit)
 
     async def _pass_gate(self, route: Route) -> None:
-        if not self._admitted[route.chat_id]:
+        if not self._open_admissions[route.chat_id]:
             await self.admit(route)
-        self._admitted[route.chat_id] -= 1
-        if not self._admitted[route.chat_id]:
-            del self._admitted[route.chat_id]
+        self._open_admissions[route.chat_id] -= 1
+        if not self._open_admissions[route.chat_id]:
+            del self._open_admissions[route.chat_id]
 
     async def _new(self, route: Route, part: OutboundPart, reply_to: str | None) -> str:
         target = telegram_message_id(route, reply_to, self._moves) if reply_to else None

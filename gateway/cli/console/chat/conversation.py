@@ -80,7 +80,7 @@ async def _converse(
         except* ConnectionLost as group:
             lost = _first(group)
         assert lost is not None, "only a loss comes here"
-        tries = 1 if repl is not None and repl.spoke else tries + 1
+        tries = 1 if repl is not None and repl.has_spoken else tries + 1
         if tries > _TRIES or (repl is None and earlier is None):
             raise KoreError(t("Kore stopped and the connection could not be restored")) from lost
         # The same lane again: that is where the answer to an unfinished turn will come.

@@ -16,18 +16,18 @@ _WORK = (
 class PendingAnswers:
     """`add` what is sent, `notice` what happens, `settle` what is delivered; true until all came.
 
-    `foreign`: a turn that this console did not begin is under way, such as one from before it.
+    `has_foreign_turn`: another client's turn, or an earlier one, is under way.
     """
 
     def __init__(self) -> None:
-        self.foreign = False
+        self.has_foreign_turn = False
         self._texts: dict[str, str] = {}
         # What was typed while something else ran, and has stood far above its answer since.
         self._lines: dict[str, str] = {}
-        self._ended = True
+        self._has_ended = True
 
     def __bool__(self) -> bool:
-        return bool(self._texts) or self.foreign
+        return bool(self._texts) or self.has_foreign_turn
 
     @property
     def next_text(self) -> str:
@@ -35,9 +35,9 @@ class PendingAnswers:
         return next(iter(self._texts.values()), "")
 
     @property
-    def behind(self) -> int:
+    def queued_count(self) -> int:
         """How many messages wait for one that has its turn now."""
-        return len(self._texts) - (bool(self._texts) and not self.foreign)
+        return len(self._texts) - (bool(self._texts) and not self.has_foreign_turn)
 
     def add(self, message: InboundMessage, text: str, line: str = "") -> None:
         """`line` is what was typed while something else ran; commands answer without a turn."""
@@ -52,19 +52,19 @@ class PendingAnswers:
     def clear(self) -> None:
         """Wait no longer for anything."""
         self._texts.clear()
-        self.foreign = False
+        self.has_foreign_turn = False
 
     def notice(self, event: WatchEvent) -> None:
         """Work that goes on while nothing of ours is waited for is somebody else's."""
-        self.foreign |= isinstance(event, _WORK) and not self._texts
+        self.has_foreign_turn |= isinstance(event, _WORK) and not self._texts
 
     def follow(self, event: WatchEvent) -> str:
         """The line whose turn begins with this event, to be shown again; empty for any other."""
         if isinstance(event, events.Done):
-            self._ended = True
+            self._has_ended = True
         # A turn that waited for an answer begins a second time.
-        elif isinstance(event, events.SessionStart) and self._ended:
-            self._ended = False
+        elif isinstance(event, events.SessionStart) and self._has_ended:
+            self._has_ended = False
             first = next((one for one in self._texts if one in self._lines), "")
             return self._lines.pop(first, "")
         return ""
@@ -74,7 +74,7 @@ class PendingAnswers:
         beside = delivered.kind == "notice" and delivered.event_id is None
         if beside or not delivered.last:
             return False
-        self.foreign = False
+        self.has_foreign_turn = False
         if (event_id := delivered.event_id) in self._texts:
             # A joined turn names its newest message; a command may overtake a turn.
             alone = self._texts[event_id].startswith("/")

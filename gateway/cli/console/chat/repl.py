@@ -85,7 +85,7 @@ class Repl:
         return ConsoleLease(self._lease.chat_id, self.session, self._turn_screen.busy)
 
     @property
-    def spoke(self) -> bool:
+    def has_spoken(self) -> bool:
         """Whether anything was heard from the service."""
         return self._turn_screen.has_events
 

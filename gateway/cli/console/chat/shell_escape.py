@@ -61,7 +61,7 @@ class UserCommand:
     def __init__(self, shell: Shell, command: str, show: Show) -> None:
         self._shell = shell
         self._show = show
-        self._commands = SandboxedCommands(ToolSettings(sandbox=_OwnHand()))
+        self._commands = SandboxedCommands(ToolSettings(sandbox=_UserEnvironment()))
         folder, nothing = shell.folder, ToolCall("", "", {}, "")
         call = CallContext(nothing, "", folder, folder, lambda *_: None, owner=True)
         self._line = CommandLine(command, folder, call)
@@ -69,17 +69,17 @@ class UserCommand:
         self._output = SpillBuffer(spill_folder(folder), shell.limit_bytes, marks)
         self._cleaner = shell.redactor.stream()
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._began = time.monotonic()
-        self._ended = _STOPPED
+        self._began_at = time.monotonic()
+        self._ended_at = _STOPPED
 
     async def run(self) -> None:
         """What goes wrong is told by `ending`."""
         try:
             ended = await self._commands.run(self._line, None, self._take)
             code = ended.exit.code or 0
-            self._ended = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
+            self._ended_at = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
         except ToolError as exc:
-            self._ended = str(exc)
+            self._ended_at = str(exc)
         finally:
             self._take(b"", last=True)
             self._output.close()
@@ -87,10 +87,10 @@ class UserCommand:
     @property
     def ending(self) -> str | None:
         """How it ended, for the person; None when that needs no words."""
-        took = time.monotonic() - self._began
-        if self._ended == "exit code 0" and self._output.total_bytes and took < _LONG_S:
+        took = time.monotonic() - self._began_at
+        if self._ended_at == "exit code 0" and self._output.total_bytes and took < _LONG_S:
             return None
-        ended = t("stopped by you") if self._ended == _STOPPED else self._ended
+        ended = t("stopped by you") if self._ended_at == _STOPPED else self._ended_at
         return f"{ended}, {seconds(took)}"
 
     @property
@@ -101,7 +101,7 @@ class UserCommand:
             folder=self._shell.folder,
             command=self._shell.redactor.clean(self._line.command),
             output=self._output.text().rstrip("\n"),
-            ending=self._ended,
+            ending=self._ended_at,
         )
         return {"text": text, "taint": sorted(self._commands.taint(self._line) | PRIVATE)}
 
@@ -114,7 +114,7 @@ class UserCommand:
             self._show(text)
 
 
-class _OwnHand(Unconfined):
+class _UserEnvironment(Unconfined):
     """The person's own environment: in a terminal nobody takes it away either."""
 
     @contextmanager

@@ -96,7 +96,7 @@ class TurnScreen:
         self.queued_commands: deque[str] = deque()
         self.session: str | None = None
         self.unsent: list[UnsentInput] = []
-        self.footer.count_queued = lambda: self._pending.behind + len(self.queued_commands)
+        self.footer.count_queued = lambda: self._pending.queued_count + len(self.queued_commands)
 
     @property
     def lane(self) -> str:
@@ -105,7 +105,7 @@ class TurnScreen:
     @asynccontextmanager
     async def open(self, unfinished: bool) -> AsyncIterator[None]:
         """Watch the lane. `unfinished`: an earlier turn is still to be shown."""
-        self._pending.foreign = unfinished
+        self._pending.has_foreign_turn = unfinished
         async with self._service.watch(self.lane) as watched, asyncio.TaskGroup() as group:
             self._group = group
             pump = group.create_task(self._pump(watched))
@@ -182,7 +182,7 @@ class TurnScreen:
         self._is_live = True
         self._view.begin()
         self._typeahead.text, self._prompt.draft = self._prompt.draft, ""
-        self.typed(self._typeahead.text)
+        self.show_typed(self._typeahead.text)
         try:
             with self._prompt.keys(self._typeahead.press):
                 for event in self._buffer.take_all():
@@ -194,7 +194,7 @@ class TurnScreen:
             self._prompt.draft, self._typeahead.text = self._typeahead.text, ""
             self.footer.typed_text = ""
 
-    def typed(self, text: str) -> None:
+    def show_typed(self, text: str) -> None:
         self.footer.typed_text = text
         self._approvals.arm()
 

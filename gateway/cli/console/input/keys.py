@@ -29,7 +29,7 @@ class KeyHandler(Protocol):
     def send(self, text: str) -> None: ...
     def interrupt(self) -> None: ...
     def unfold(self) -> None: ...
-    def typed(self, text: str) -> None: ...
+    def show_typed(self, text: str) -> None: ...
 
 
 class TypeAhead:
@@ -39,32 +39,32 @@ class TypeAhead:
     """
 
     def __init__(self, taker: KeyHandler) -> None:
-        self._taker = taker
+        self._handler = taker
         self.text = ""
 
     def press(self, key: Key, text: str) -> None:
         if key == "interrupt":
-            self._taker.interrupt()
+            self._handler.interrupt()
             return
         if key == "unfold":
-            self._taker.unfold()
+            self._handler.unfold()
             return
         if key not in ("enter", "escape"):
-            self.text += self._taker.take_back()
+            self.text += self._handler.take_back()
         if self._send_answer(key, text):
             return
         if key == "escape":
-            self._taker.interrupt()
+            self._handler.interrupt()
             return
         self._edit(key, text)
-        self._taker.typed(self.text)
+        self._handler.show_typed(self.text)
 
     def _edit(self, key: Key, text: str) -> None:
         match key:
             case "enter":
                 line, self.text = self.text, ""
                 if line.strip():
-                    self._taker.send(line)
+                    self._handler.send(line)
             case "text":
                 self.text = (self.text + text)[:_LIMIT_CHARS]
             case "newline":
@@ -79,7 +79,7 @@ class TypeAhead:
     def _send_answer(self, key: Key, text: str) -> bool:
         letter = {"escape": "\x1b", "enter": "\r", "text": text}.get(key, "")
         # Whoever is in the middle of a sentence is not answering.
-        return not self.text and len(letter) == 1 and self._taker.answer(letter)
+        return not self.text and len(letter) == 1 and self._handler.answer(letter)
 
 
 def key_bindings(pastes: Pastes, unfold: Callable[[], None]) -> KeyBindings:

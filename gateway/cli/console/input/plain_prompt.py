@@ -23,7 +23,7 @@ class PlainPrompt:
         self._out = out
         self._partial = b""
         self._lines: deque[str] = deque()
-        self._ended = False
+        self._has_ended = False
         self._waiting: asyncio.Future[str | None] | None = None
         self.draft = ""
         self.pastes = Pastes()  # of which there are none here
@@ -68,7 +68,7 @@ class PlainPrompt:
 
         def on_ready() -> None:
             self._take()
-            if self._ended:
+            if self._has_ended:
                 loop.remove_reader(self._fd)
             while self._lines:
                 for letter in self._lines.popleft().replace(_UNFOLD, ""):
@@ -87,7 +87,7 @@ class PlainPrompt:
 
     def _take(self) -> None:
         data = os.read(self._fd, _READ_BYTES)
-        self._ended = not data
+        self._has_ended = not data
         *lines, self._partial = (self._partial + data).split(b"\n")
         self._lines += [line.decode(errors="replace") for line in lines]
 
@@ -101,5 +101,5 @@ class PlainPrompt:
             self._waiting.set_result("/output")
         elif self._lines:
             self._waiting.set_result(self._lines.popleft())
-        elif self._ended:
+        elif self._has_ended:
             self._waiting.set_exception(EOFError())

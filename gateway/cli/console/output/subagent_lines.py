@@ -15,8 +15,8 @@ from gateway.cli.console.output.text import call_line, seconds, shorten
 class _Member:
     name: str
     title: str
-    doing: str = ""
-    since: float = field(default_factory=time.monotonic)
+    activity: str = ""
+    began_at: float = field(default_factory=time.monotonic)
 
 
 class SubagentLines:
@@ -33,12 +33,12 @@ class SubagentLines:
         name = f"{report.agent} ({report.number})"
         member = self._members.setdefault(report.number, _Member(name, report.title))
         if event.get("type") == "tool_start":
-            member.doing = call_line(str(event.get("name")), event.get("arguments") or {})
+            member.activity = call_line(str(event.get("name")), event.get("arguments") or {})
 
     def lines(self, frame: str) -> Iterator[Text]:
         for member in self._members.values():
-            took = seconds(int(time.monotonic() - member.since)).replace(".0", "")
-            doing = shorten(escape_invisible(member.doing or member.title))
+            took = seconds(int(time.monotonic() - member.began_at)).replace(".0", "")
+            doing = shorten(escape_invisible(member.activity or member.title))
             yield Text.assemble(
                 (frame, "cyan"),
                 f" {escape_invisible(member.name)} ",

@@ -41,12 +41,12 @@ class TurnView:
         self._earlier_text = ""
         self._errors: deque[str] = deque(maxlen=_MOST_TURNS)
         self._subagents = SubagentLines()
-        self._folded = CollapsedOutputs()
+        self._collapsed = CollapsedOutputs()
         self._reset()
 
     def _reset(self) -> None:
         self._blocks = MarkdownBlocks()
-        self._typeset: tuple[tuple[str, int], list[str]] = (("", 0), [])
+        self._rendered_block: tuple[tuple[str, int], list[str]] = (("", 0), [])
         self._thinking = ""
         self._tools: dict[str, events.ToolStart] = {}
         self._output: dict[str, LineBuffer] = {}
@@ -71,7 +71,7 @@ class TurnView:
     def unfold(self) -> bool:
         """Show whole what was shown in a few lines: the newest, then the one before. False when
         there is nothing more."""
-        output = self._folded.unfold()
+        output = self._collapsed.unfold()
         if output is not None:
             self._flush()
             self._screen.print(output)
@@ -148,7 +148,7 @@ class TurnView:
             self._flush()
             if self._last == "text":
                 self._screen.print()
-            self._folded.keep_thought(event.thinking)
+            self._collapsed.keep_thought(event.thinking)
             self._screen.print(renderables.thought(event.thinking))
             self._last = "beside"
 
@@ -167,7 +167,7 @@ class TurnView:
                 if event.diff == self._shown_diff:
                     event = replace(event, diff=None)
                 started = self._tools.pop(event.id, None)
-                self._folded.keep(started, event)
+                self._collapsed.keep(started, event)
                 hint = HINT if self._screen.live else ""
                 self._screen.print(renderables.tool_outcome(started, event, hint))
                 self._last = "beside"
@@ -267,9 +267,9 @@ class TurnView:
     def _set(self, tail: str) -> list[str]:
         """The tail as rows; it is typeset again only when it or the window has changed."""
         key = (tail, self._screen.console.width)
-        if self._typeset[0] != key:
-            self._typeset = (key, self._screen.render_block(renderables.markdown(tail)))
-        return self._typeset[1]
+        if self._rendered_block[0] != key:
+            self._rendered_block = (key, self._screen.render_block(renderables.markdown(tail)))
+        return self._rendered_block[1]
 
     def _shortened_tail(self) -> str:
         """What of the tail can be seen, and what is needed to typeset that."""

@@ -86,10 +86,10 @@ async def test_only_a_looser_mode_is_on_record(tmp_path: Path) -> None:
 class Asking(Platform):
     """A platform with buttons."""
 
-    def show(self, question: ApprovalPrompt, decided: str | None = None) -> OutboundPart:
+    def render_approval(self, question: ApprovalPrompt, decided: str | None = None) -> OutboundPart:
         return OutboundPart(decided or question.title)
 
-    def whole(self, question: ApprovalPrompt) -> OutboundFile | None:
+    def render_details(self, question: ApprovalPrompt) -> OutboundFile | None:
         return None
 
     async def acknowledge(self, event_id: str, sentence: str) -> None:

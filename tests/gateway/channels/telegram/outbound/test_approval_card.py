@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.i18n import use_locale
-from gateway.channels.telegram.outbound.approval_card import render_approval, whole
+from gateway.channels.telegram.outbound.approval_card import render_approval, render_details
 from gateway.channels.telegram.outbound.render import REPEAT_NOTE, mark_repeat
 from gateway.channels.telegram.utf16 import units
 from gateway.core.approval import ApprovalPrompt, read_press
@@ -84,10 +84,10 @@ def test_hidden_characters_are_seen() -> None:
 def test_what_does_not_fit_says_so_and_can_be_allowed_only_once() -> None:
     part = render_approval(replace(ASKED, command="a" * 3000 + "😀" * 3000 + "end"))
     assert "⚠️ The middle is cut; the file above has the full text" in part.text
-    file = whole(replace(ASKED, command="a" * 3000 + "😀" * 3000 + "end"))
+    file = render_details(replace(ASKED, command="a" * 3000 + "😀" * 3000 + "end"))
     assert file is not None
     assert (file.text or "").startswith("a" * 3000 + "😀" * 3000 + "end")
-    assert whole(ASKED) is None
+    assert render_details(ASKED) is None
     assert "end\n" in part.text
     assert [button.label for button in part.buttons] == ["Allow once", "Deny"]
 

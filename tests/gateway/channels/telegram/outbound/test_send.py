@@ -280,7 +280,7 @@ async def test_what_is_being_done_stands_below_a_growing_answer(
 
 
 async def test_a_draft_is_no_message(bot_api: BotApi, channel: TelegramChannel) -> None:
-    await channel.sketch(ROUTE, "⏳ Reading `x.py`", 5)
+    await channel.show_draft(ROUTE, "⏳ Reading `x.py`", 5)
     assert bot_api.chats.drafts == {7: "⏳ Reading x.py"}
     assert bot_api.answers(7) == []
     await channel.send(message("done"))
@@ -288,7 +288,7 @@ async def test_a_draft_is_no_message(bot_api: BotApi, channel: TelegramChannel) 
 
 
 async def test_groups_see_no_drafts(bot_api: BotApi, channel: TelegramChannel) -> None:
-    await channel.sketch(Route("telegram", "123456", "-7"), "⏳ Thinking", 5)
+    await channel.show_draft(Route("telegram", "123456", "-7"), "⏳ Thinking", 5)
     assert bot_api.calls == []
 
 
@@ -299,7 +299,7 @@ async def test_a_server_without_drafts_is_not_asked_again(bot_api: BotApi, code:
     assert channel.streaming(ROUTE) == "drafts"
     bot_api.fail("sendMessageDraft", faults.status(code, description="Not Found: method not found"))
     for _ in range(2):
-        await channel.sketch(ROUTE, "⏳ Thinking", 5)
+        await channel.show_draft(ROUTE, "⏳ Thinking", 5)
     assert bot_api.calls == ["sendMessageDraft"]
     assert channel.streaming(ROUTE) == "edits"
     await channel.aclose()

@@ -48,12 +48,12 @@ def test_neither_a_part_nor_a_notice_beside_it_closes_anything() -> None:
 def test_work_is_foreign_only_while_nothing_of_ours_is_waited_for() -> None:
     awaited = PendingAnswers()
     awaited.notice(events.TextDelta("hi"))
-    assert awaited.foreign
+    assert awaited.has_foreign_turn
     assert awaited.settle(delivered(None))
     assert not awaited
     sent(awaited, "one")
     awaited.notice(events.TextDelta("hi"))
-    assert not awaited.foreign
+    assert not awaited.has_foreign_turn
 
 
 def test_a_refused_message_is_not_waited_for() -> None:
@@ -70,7 +70,7 @@ def test_what_was_typed_meanwhile_is_told_again_when_its_turn_begins() -> None:
     assert awaited.follow(begin) == ""
     for text in ("/status", "two", "three"):
         awaited.add(SPEAKER.build(text), text, text)
-    assert awaited.behind == 3
+    assert awaited.queued_count == 3
     # A question ended the task of the first turn: it begins again.
     assert awaited.follow(begin) == ""
     told = awaited.follow(done)
