@@ -77,7 +77,7 @@ async def test_what_waits_for_a_chat_ends_when_the_bot_is_put_out_of_it(tmp_path
 
 async def test_a_person_who_blocks_is_told_of_only_when_something_waited(tmp_path: Path) -> None:
     person = Route("chat", "bot", "8")
-    gone = {"present": False, "was": True, "private": True, "title": "'Bob' (8)"}
+    gone = {"present": False, "was": True, "is_private": True, "title": "'Bob' (8)"}
     async with opened(tmp_path, [], owner="chat:7") as parts:
         assert await took(parts, standing(person, **gone)) == []
         await parts.bus.accept("chat", "bot", Batch([chat_message("/stop", "8")]))
