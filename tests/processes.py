@@ -15,7 +15,7 @@ DEADLINE_S = 30
 _numbers = itertools.count(1)
 
 
-def lasting() -> str:
+def lasting_command() -> str:
     """A command that lasts, and that no other test of any run on this machine starts."""
     return f"sleep 600.{os.getpid():07}{next(_numbers):03}"
 
@@ -36,7 +36,7 @@ async def runs(word: str) -> bool:
     return await _holds(word, True)
 
 
-async def gone(word: str) -> bool:
+async def has_ended(word: str) -> bool:
     """Whether no process does any more, after a while."""
     return await _holds(word, False)
 

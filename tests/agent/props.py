@@ -153,7 +153,7 @@ def task(
     )
 
 
-async def played(agent: Agent, one: TurnRequest) -> tuple[list[events.Event], Result]:
+async def run_turn(agent: Agent, one: TurnRequest) -> tuple[list[events.Event], Result]:
     """All events of the turn, and its result."""
     async with aclosing(agent.turn(one)) as stream:
         seen = [event async for event in stream]
@@ -167,7 +167,7 @@ def results(messages: Iterable[Message]) -> list[str]:
 
 
 @asynccontextmanager
-async def no_task_left() -> AsyncIterator[None]:
+async def expect_no_task_left() -> AsyncIterator[None]:
     """Fails when a task that was made inside is still there at the end."""
     before = asyncio.all_tasks()
     yield

@@ -44,9 +44,9 @@ from tests.agent.props import (
     answers,
     call,
     calls,
-    no_task_left,
-    played,
+    expect_no_task_left,
     results,
+    run_turn,
     scripted,
     task,
 )
@@ -54,7 +54,7 @@ from tests.fakes.model import ModelServer
 from tests.fakes.model_script import Break, Call, ReplyScript
 
 
-def wired(server: ModelServer, workspace: Path, **options: Any) -> Agent:
+def socket_agent(server: ModelServer, workspace: Path, **options: Any) -> Agent:
     """An agent that speaks to the stand-in server over a socket."""
     known = [ModelConfig("fake", "openai/fake", api_base=server.base_url, api_key="k")]
     return Agent(ModelPool("fake", known), workspace=workspace, **options)
@@ -120,7 +120,7 @@ async def test_over_the_wire_tools_run_and_every_request_continues_the_last(
         "Found it.",
         "You are welcome.",
     )
-    agent = wired(model_server, tmp_path)
+    agent = socket_agent(model_server, tmp_path)
     result = await agent.run("look", session="s")
     await agent.run("thanks", session="s")
     await agent.aclose()
@@ -145,7 +145,7 @@ async def test_closing_the_iterator_ends_the_stream_and_keeps_what_was_said(
 ) -> None:
     model_server.script(ReplyScript(text="one two three", breaks=Break("hang", after=2)))
     history = MemoryHistory()
-    agent = wired(model_server, tmp_path, history=history)
+    agent = socket_agent(model_server, tmp_path, history=history)
     async with aclosing(agent.stream("go", session="s")) as stream:
         async for event in stream:
             if isinstance(event, events.TextDelta):
@@ -164,7 +164,7 @@ async def test_closing_the_iterator_stops_the_running_tool(tmp_path: Path) -> No
     replies = [calls(call("quick", "c1"), call("hang", "c2"), call("quick", "c3"), text="Wait.")]
     quick = answers("quick", "it is noon", "idempotent")
     agent, _ = scripted(replies, tmp_path, hanging, quick, history=history)
-    async with no_task_left(), aclosing(agent.stream("go", session="s")) as stream:
+    async with expect_no_task_left(), aclosing(agent.stream("go", session="s")) as stream:
         async for event in stream:
             if isinstance(event, events.ToolStart) and event.name == "hang":
                 await hanging.started.wait()
@@ -180,7 +180,7 @@ async def test_cancelling_the_task_stops_tools_side_by_side(tmp_path: Path) -> N
     first, second, history = Hanging("one"), Hanging("two"), MemoryHistory()
     replies = [calls(call("one", "c1"), call("two", "c2"))]
     agent, _ = scripted(replies, tmp_path, first, second, history=history)
-    async with no_task_left():
+    async with expect_no_task_left():
         running = asyncio.create_task(agent.run("go", session="s"))
         await first.started.wait()
         await second.started.wait()
@@ -207,8 +207,8 @@ async def test_a_conversation_goes_on_after_a_cancellation(tmp_path: Path) -> No
 async def test_stop_brings_a_running_turn_to_a_result(tmp_path: Path) -> None:
     hanging, stop = Hanging(), CancelToken()
     agent, _ = scripted([calls(call("hang"), text="Working.")], tmp_path, hanging)
-    async with no_task_left(), asyncio.TaskGroup() as group:
-        turn = group.create_task(played(agent, task(agent, stop=stop)))
+    async with expect_no_task_left(), asyncio.TaskGroup() as group:
+        turn = group.create_task(run_turn(agent, task(agent, stop=stop)))
         await hanging.started.wait()
         stop.request()
         stop.request()
@@ -222,7 +222,7 @@ async def test_stop_before_the_start_asks_no_model(tmp_path: Path) -> None:
     stop = CancelToken()
     stop.request()
     agent, model = scripted(["never said"], tmp_path)
-    seen, result = await played(agent, task(agent, stop=stop))
+    seen, result = await run_turn(agent, task(agent, stop=stop))
     assert (result.stopped, result.text, result.messages) == ("cancelled", "", ())
     assert [event.type for event in seen] == ["done"]
     assert model.requests == []
@@ -234,7 +234,7 @@ async def test_stop_before_a_resumed_turn_starts_answers_its_open_calls(tmp_path
     agent, _ = scripted([], tmp_path)
     messages = [user("go"), calls(call("one", "c1"), call("two", "c2"))]
     known = {"c1": ToolResult("known")}
-    _, result = await played(agent, task(agent, messages, known=known, stop=stop))
+    _, result = await run_turn(agent, task(agent, messages, known=known, stop=stop))
     assert results(result.messages) == ["known", load_prompt("interrupted")]
     assert is_valid([*messages, *result.messages])
 
@@ -275,7 +275,7 @@ async def test_a_stop_that_a_tool_asks_for_ends_the_turn(tmp_path: Path) -> None
         return ToolResult("asked")
 
     agent, _ = scripted([calls(call("stopper")), "never"], tmp_path, Handmade("stopper", body))
-    _, result = await played(agent, task(agent, stop=stop))
+    _, result = await run_turn(agent, task(agent, stop=stop))
     assert result.stopped == "cancelled"
     assert is_valid([user("go"), *result.messages])
 
@@ -583,7 +583,7 @@ async def test_a_resumed_turn_runs_only_what_is_not_known(tmp_path: Path) -> Non
     agent, model = scripted(["finished"], tmp_path, Handmade("work", body, "idempotent"))
     messages = [user("go"), calls(call("work", "c1"), call("work", "c2"), text="On it.")]
     known = {"c1": ToolResult("from before")}
-    _, result = await played(agent, task(agent, messages, known=known))
+    _, result = await run_turn(agent, task(agent, messages, known=known))
     assert ran == ["c2"]
     assert results(model.requests[0].messages) == ["from before", "fresh"]
     assert [message.role for message in result.messages] == ["tool", "tool", "assistant"]
@@ -605,7 +605,7 @@ async def test_ids_that_a_vendor_uses_again_mean_new_calls(tmp_path: Path) -> No
     known = {"call_0": ToolResult("result 1")}
     async with asyncio.TaskGroup() as group:
         one = task(agent, messages, known=known, stop=stop)
-        turn = group.create_task(played(agent, one))
+        turn = group.create_task(run_turn(agent, one))
         await hanging.started.wait()
         stop.request()
     assert ran == [2]
@@ -616,7 +616,7 @@ async def test_ids_that_a_vendor_uses_again_mean_new_calls(tmp_path: Path) -> No
 async def test_a_signal_ends_the_turn_after_the_tools_of_its_reply(tmp_path: Path) -> None:
     text = "<promise>BLOCKED: no key</promise>"
     agent, model = scripted([calls(call("note"), text=text), "never"], tmp_path, answers("note"))
-    seen, result = await played(agent, task(agent))
+    seen, result = await run_turn(agent, task(agent))
     assert len(model.requests) == 1
     assert seen[-2] == events.Signalled("BLOCKED", "no key")
     assert (result.signal, result.signal_reason) == ("BLOCKED", "no key")
@@ -636,9 +636,9 @@ async def test_a_step_that_cannot_be_stored_ends_the_turn_where_it_is(tmp_path: 
     ran = Hanging()
     for planned in ([call("hang", "c1")], [call("hang", "c1"), call("hang", "c2")]):
         agent, _ = scripted([calls(*planned)], tmp_path, ran)
-        async with no_task_left():
+        async with expect_no_task_left():
             with pytest.raises(OSError, match="disk is full"):
-                await played(agent, task(agent, progress=FullDisk()))
+                await run_turn(agent, task(agent, progress=FullDisk()))
     assert not ran.started.is_set()
 
 

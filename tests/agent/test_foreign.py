@@ -26,8 +26,8 @@ from tests.agent.props import (
     answers,
     call,
     calls,
-    played,
     results,
+    run_turn,
     scripted,
     task,
 )
@@ -44,7 +44,7 @@ async def test_an_answer_that_a_filter_ended_is_no_success_and_says_so(tmp_path:
         return ToolResult("noted")
 
     agent = Agent(Speaker(cut), workspace=tmp_path, tools=[Handmade("note", body)])
-    _, result = await played(agent, task(agent))
+    _, result = await run_turn(agent, task(agent))
     assert (result.success, result.stopped, ran) == (False, "filtered", [])
     assert result.text.startswith("It begins\n\n")
     assert "content filter" in result.text
@@ -58,7 +58,7 @@ async def test_calls_under_one_id_each_keep_their_own_result(tmp_path: Path) -> 
         return ToolResult(f"result {args['n']}")
 
     agent, model = scripted([twice, "done"], tmp_path, Handmade("note", body))
-    await played(agent, task(agent))
+    await run_turn(agent, task(agent))
     sent = model.requests[1].messages
     assert is_valid(sent)
     assert results(sent) == ["result 1", "result 2", "result 3"]
@@ -85,7 +85,7 @@ async def test_sys_exit_in_a_tool_is_a_failure_of_the_tool(tmp_path: Path, where
     if where == "plan":
         tool.plan = leaves  # type: ignore[attr-defined]
     agent, model = scripted([calls(call("note")), "done"], tmp_path, tool)
-    _, result = await played(agent, task(agent))
+    _, result = await run_turn(agent, task(agent))
     assert result.text == "done"
     assert "sys.exit(3)" in results(model.requests[1].messages)[0]
 
@@ -183,7 +183,7 @@ async def test_a_tool_with_an_odd_name_is_called_over_the_wire(
     agent, model = scripted(
         [calls(call("database_query")), "done"], tmp_path, answers("database.query")
     )
-    await played(agent, task(agent))
+    await run_turn(agent, task(agent))
     assert "database_query" in [spec.name for spec in model.requests[0].tools]
     assert "There is no tool" not in results(model.requests[1].messages)[0]
 

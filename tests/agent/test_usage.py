@@ -28,7 +28,7 @@ from agent.usage import (
     dollars,
     pico,
 )
-from tests.agent.props import answers, call, calls, played, scripted, task
+from tests.agent.props import answers, call, calls, run_turn, scripted, task
 
 MILLION = 1_000_000
 
@@ -163,7 +163,7 @@ class Purse(InMemoryMeter):
 async def test_a_limit_ends_the_turn_before_the_next_call(tmp_path: Path) -> None:
     agent, model = scripted([calls(call("look")), "never"], tmp_path, answers("look"))
     purse = Purse(1)
-    seen, result = await played(agent, replace(task(agent), meter=purse))
+    seen, result = await run_turn(agent, replace(task(agent), meter=purse))
     assert (result.stopped, result.error_code, result.success) == ("limit", "limit", False)
     assert result.text == "That is enough."
     assert [message.role for message in result.messages] == ["assistant", "tool", "assistant"]
@@ -175,7 +175,7 @@ async def test_a_limit_ends_the_turn_before_the_next_call(tmp_path: Path) -> Non
 async def test_reports_carry_turn_and_session(tmp_path: Path) -> None:
     agent, _ = scripted([calls(call("look")), "done"], tmp_path, answers("look"))
     purse = Purse(9)
-    seen, result = await played(agent, replace(task(agent), meter=purse))
+    seen, result = await run_turn(agent, replace(task(agent), meter=purse))
     first, last = [event for event in seen if isinstance(event, events.UsageReport)]
     assert first.usage == purse.charges[0].usage
     assert last.usage == result.usage == purse.charges[0].usage + purse.charges[1].usage
@@ -187,7 +187,7 @@ async def test_reports_carry_turn_and_session(tmp_path: Path) -> None:
 async def test_the_estimate_is_near_what_a_call_then_takes(tmp_path: Path) -> None:
     agent, _ = scripted(["hello"], tmp_path)
     purse = Purse(9)
-    await played(agent, replace(task(agent), meter=purse))
+    await run_turn(agent, replace(task(agent), meter=purse))
     (estimate,), (charge,) = purse.estimates, purse.charges
     assert estimate.usage.output == 0
     # The scripted model counts no tools.
@@ -229,7 +229,7 @@ async def test_a_stream_that_broke_is_counted_as_far_as_it_came(tmp_path: Path) 
 
     purse = Purse(9)
     agent = Agent(RetryingProvider(Breaks(), sleep=at_once), workspace=tmp_path)
-    _, result = await played(agent, replace(task(agent), meter=purse))
+    _, result = await run_turn(agent, replace(task(agent), meter=purse))
     broken, whole = purse.charges
     assert broken.estimated
     assert broken.usage.input == purse.estimates[0].usage.input
@@ -241,7 +241,7 @@ async def test_a_stream_that_broke_is_counted_as_far_as_it_came(tmp_path: Path) 
 async def test_a_call_that_never_said_anything_costs_nothing(tmp_path: Path) -> None:
     purse = Purse(9)
     agent = Agent(ScriptedProvider([Unavailable("down")]), workspace=tmp_path)
-    await played(agent, replace(task(agent), meter=purse))
+    await run_turn(agent, replace(task(agent), meter=purse))
     assert len(purse.estimates) == 1
     assert purse.charges == []
 

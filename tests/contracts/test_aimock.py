@@ -62,7 +62,7 @@ async def native(request: pytest.FixtureRequest, server: str) -> AsyncIterator[P
     await provider.aclose()
 
 
-async def said(provider: Provider, *messages: Message) -> Reply:
+async def stream_reply(provider: Provider, *messages: Message) -> Reply:
     model = "claude-opus-5" if provider.name == "anthropic" else "gpt-5"
     request = ModelRequest(model, "Be brief.", messages, (TOOL,))
     events = [event async for event in provider.stream(request)]
@@ -74,7 +74,7 @@ async def said(provider: Provider, *messages: Message) -> Reply:
 
 
 async def test_text_arrives_as_it_was_meant(native: Provider) -> None:
-    reply = await said(native, user("say something"))
+    reply = await stream_reply(native, user("say something"))
     assert reply.message.text == 'Grüße aus Zürich, "你好" 👋🏽 — C:\\new\n'
     assert reply.finish_reason == "stop"
     assert reply.usage is not None
@@ -83,17 +83,17 @@ async def test_text_arrives_as_it_was_meant(native: Provider) -> None:
 async def test_parallel_calls_arrive_identical_and_their_results_are_taken(
     native: Provider,
 ) -> None:
-    first = await said(native, user("call them all"))
+    first = await stream_reply(native, user("call them all"))
     calls = first.message.tool_calls
     assert [call.arguments for call in calls] == WANTED
     assert len({call.id for call in calls}) == len(WANTED)
     results = [Message("tool", (Text("ok"),), (), call.id) for call in calls]
-    last = await said(native, user("call them all"), first.message, *results)
+    last = await stream_reply(native, user("call them all"), first.message, *results)
     assert last.message.text == "All done."
 
 
 async def test_thinking_is_told_apart(native: Provider) -> None:
-    reply = await said(native, user("think first"))
+    reply = await stream_reply(native, user("think first"))
     assert reply.message.text == "Yes."
     thoughts = [part.text for part in reply.message.content if isinstance(part, Thinking)]
     # This server has no thinking in Ollama's format.
@@ -102,18 +102,18 @@ async def test_thinking_is_told_apart(native: Provider) -> None:
 
 async def test_a_stream_that_breaks_off_is_no_reply(native: Provider) -> None:
     with pytest.raises(Unavailable):
-        await said(native, user("break off"))
+        await stream_reply(native, user("break off"))
 
 
 async def test_too_many_requests_are_told_apart(native: Provider) -> None:
     with pytest.raises(RateLimited):
-        await said(native, user("too fast"))
+        await stream_reply(native, user("too fast"))
 
 
 @pytest.mark.parametrize("name", IN_WORDS)
 async def test_calls_in_words_are_found(server: str, name: str) -> None:
     provider = FORMATS[name].open(server, Deadlines(), "k")
-    reply = await said(provider, user("in words"))
+    reply = await stream_reply(provider, user("in words"))
     await provider.aclose()
     assert reply.message.text == "Look: "
     wanted = {"command": 'Zürich "</tool>" 你好'}

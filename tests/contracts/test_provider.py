@@ -357,7 +357,7 @@ async def test_leaving_the_stream_ends_the_request(
     async with aclosing(provider.stream(ASKED)) as stream:  # type: ignore[type-var]
         async for _ in stream:
             break
-    await abandoned(model_server)
+    await wait_until_abandoned(model_server)
     assert (await reply_of(provider)).message.text == "echo: hi"
 
 
@@ -377,10 +377,10 @@ async def test_cancelling_the_task_ends_the_request(
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await abandoned(model_server)
+    await wait_until_abandoned(model_server)
 
 
-async def abandoned(server: ModelServer) -> None:
+async def wait_until_abandoned(server: ModelServer) -> None:
     async with asyncio.timeout(30):
         while not server.abandoned:
             await server.news(1)

@@ -12,7 +12,7 @@ VARIABLE = "KORE_CRASH_CLOCK"
 _OFF_BY = struct.Struct("d")
 
 
-def set_off(file: Path, seconds: float) -> None:
+def set_offset(file: Path, seconds: float) -> None:
     """From now on the time is off by so many seconds."""
     with file.open("r+b" if file.exists() else "wb") as opened:
         opened.write(_OFF_BY.pack(seconds))

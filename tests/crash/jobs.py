@@ -63,7 +63,7 @@ class Ledger:
         """Numbers of the jobs whose answer any message has shown."""
         journal = self._api.sent
         for effect in journal[self._read :]:
-            self._done.update(_done(effect.text or ""))
+            self._done.update(_finished_numbers(effect.text or ""))
         self._read = len(journal)
         return self._done
 
@@ -142,7 +142,7 @@ def settle(
         seen: list[int] = []
         for text in texts:
             account.given_up += "I gave up" in text
-            for number in _done(text):
+            for number in _finished_numbers(text):
                 if number not in by_number or by_number[number].chat != chat:
                     account.misplaced.append(number)
                 elif number not in seen:
@@ -162,7 +162,7 @@ def settle(
             account.unknown += times == 0
 
 
-def _done(text: str) -> Iterator[int]:
+def _finished_numbers(text: str) -> Iterator[int]:
     for line in text.splitlines():
         words = line.split()
         for word, number in pairwise(words):

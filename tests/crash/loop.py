@@ -51,7 +51,7 @@ from tests.fakes import faults
 from tests.fakes.bot_api import TOKEN, BotApi
 from tests.fakes.bot_chats import Shown
 from tests.fakes.model import ModelServer
-from tests.fakes.model_mind import JOB, said, worker
+from tests.fakes.model_mind import JOB, person_text, worker
 from tests.fork_server import ForkedProcess, ForkServer
 from tests.gateway.stored import PRESENT, read_file
 
@@ -113,7 +113,7 @@ class CrashLoop:
         self._was_early = True
         self._log = folder / "gateway.log"
         self._clock = folder / "clock"
-        clock.set_off(self._clock, 0.0)
+        clock.set_offset(self._clock, 0.0)
         # Two chats of their own, which bursts of kills meet at work.
         self._burst_chats = (order.chats + 1, order.chats + 2)
         self._burst_jobs: list[Job] = []
@@ -277,7 +277,7 @@ class CrashLoop:
     def _disturb(self) -> None:
         """Perhaps set the clock, perhaps let Telegram refuse or break for a while."""
         if self._chance.random() < _JUMP_SHARE:
-            clock.set_off(self._clock, self._chance.choice(_JUMPS_S))
+            clock.set_offset(self._clock, self._chance.choice(_JUMPS_S))
             self._account.jumps += 1
         if self._chance.random() < _TROUBLE_SHARE:
             self._account.troubles += 1
@@ -450,7 +450,7 @@ def _is_steered(request: Any) -> bool:
 def _runs(request: Any, number: int | None = None) -> bool:
     """Whether it is answered with a command: of any job, or of this one."""
     last = request.body["messages"][-1]
-    jobs = JOB.findall(said(last)) if last["role"] == "user" else []
+    jobs = JOB.findall(person_text(last)) if last["role"] == "user" else []
     return any(kind == " run" and number in (None, int(n)) for n, kind, _ in jobs)
 
 

@@ -18,7 +18,7 @@ MOMENT = re.compile(r"(\n\n\[[A-Z][a-z]+ \d{4}-\d\d-\d\d [^\n]*\])+\Z")
 _ATTACHED = re.compile(r"\n\n\[[a-z][^\n]*\](\n\[[^\n]*\])*\Z")
 
 
-def said(message: Mapping[str, Any]) -> str:
+def person_text(message: Mapping[str, Any]) -> str:
     """What the person said: without the moment and files, and of several text parts the first."""
     content = message.get("content") or ""
     if not isinstance(content, str):
@@ -28,7 +28,7 @@ def said(message: Mapping[str, Any]) -> str:
 
 def echo(body: Mapping[str, Any]) -> ReplyScript:
     """Say the last user message again, after "echo: "."""
-    texts = [said(message) for message in body["messages"] if message["role"] == "user"]
+    texts = [person_text(message) for message in body["messages"] if message["role"] == "user"]
     return ReplyScript(text=f"echo: {texts[-1] if texts else ''}")
 
 
@@ -72,7 +72,7 @@ def worker(
             job
             for message in recent
             if message["role"] == "user"
-            for job in JOB.findall(said(message))
+            for job in JOB.findall(person_text(message))
         ]
         if not jobs:
             return echo(body)

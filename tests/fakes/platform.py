@@ -164,7 +164,7 @@ class StreamingPlatform(Platform):
         self._tell()
 
 
-def refused(error: type[SendError], text: str = "no") -> Fault:
+def fault_of(error: type[SendError], text: str = "no") -> Fault:
     return Fault(error(text))
 
 

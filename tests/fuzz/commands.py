@@ -69,7 +69,7 @@ _JOINTS = ("; ", " && ", " || ", " | ", "\n", " & ")
 
 
 @cache
-def _told(program: str) -> tuple[str, ...]:
+def _help_options(program: str) -> tuple[str, ...]:
     """Every option that the program says it has."""
     words = program.split()
     if shutil.which(words[0]) is None:
@@ -100,7 +100,7 @@ def _heads() -> tuple[str, ...]:
 
 
 @cache
-def _known(head: str) -> tuple[str, ...]:
+def _table_options(head: str) -> tuple[str, ...]:
     """The options that the table knows of the program."""
     spec: Any = programs().get(head.split()[0], {})
     for word in head.split()[1:]:
@@ -117,13 +117,13 @@ def make(random: Random) -> list[str]:
 
 
 def _line(random: Random) -> str:
-    line = _wrapped(random)
+    line = _wrap_line(random)
     while random.random() < 0.2:
-        line += random.choice(_JOINTS) + _wrapped(random)
+        line += random.choice(_JOINTS) + _wrap_line(random)
     return line
 
 
-def _wrapped(random: Random) -> str:
+def _wrap_line(random: Random) -> str:
     line = _simple(random)
     for _ in range(random.choice((0, 0, 0, 1, 1, 2))):
         if random.random() < 0.3:
@@ -143,7 +143,7 @@ def _run_by(random: Random) -> str:
     """A program that runs another, with options of its own and perhaps a writing program before
     the one that reads: who takes that one for the value of an option is wrong."""
     name = random.choice(_RUNNERS)
-    pool = (*_told(name), *_of_wrapper(name))
+    pool = (*_help_options(name), *_of_wrapper(name))
     words = ["echo new | xargs" if name == "xargs" else name]
     for _ in range(random.choice((0, 1, 1, 1, 2))):
         if pool:
@@ -189,7 +189,9 @@ def _argument(head: str, random: Random) -> list[str]:
         return [shlex.quote(random.choice(_SCRIPTS))]
     if kind < 0.5:
         return [random.choice(_VALUES)]
-    pool = random.choice((_known(head), _known(head), _told(head), _foreign()))
+    pool = random.choice(
+        (_table_options(head), _table_options(head), _help_options(head), _foreign())
+    )
     if not pool:
         return [f"-{random.choice('abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ')}"]
     option = random.choice(pool)
@@ -225,7 +227,7 @@ def plant(folder: Path) -> None:
 _GIT = {"GIT_CONFIG_NOSYSTEM": "1", "HOME": "/nonexistent", "PATH": os.defpath}
 
 
-def seen(folder: Path) -> dict[str, tuple[Any, ...]]:
+def folder_state(folder: Path) -> dict[str, tuple[Any, ...]]:
     """Everything below a folder, so that every change of it shows."""
     found: dict[str, tuple[Any, ...]] = {}
     for path in (folder, *folder.rglob("*")):
@@ -275,14 +277,14 @@ class Range:
             os.utime(path, (1_000_000_000, 1_000_000_000), follow_symlinks=False)
         # In the sandbox: there the files belong to another user, of which git keeps account too.
         asyncio.run(self._run("git update-index -q --refresh"))
-        self._before = seen(self._folder)
+        self._before = folder_state(self._folder)
 
     def _changed_by(self, lines: list[str]) -> list[str]:
         parts = ["export GIT_OPTIONAL_LOCKS=0"]
         parts += [f"timeout -s KILL {LINE_S} sh -c {shlex.quote(one)} </dev/null" for one in lines]
         asyncio.run(self._run("\n".join(parts)))
         self.ran += len(lines)
-        after = seen(self._folder)
+        after = folder_state(self._folder)
         changed = [name for name in after.keys() | self._before.keys()
                    if after.get(name) != self._before.get(name)]  # fmt: skip
         if changed:
@@ -302,7 +304,7 @@ def bubblewrap() -> Bubblewrap | None:
     return Bubblewrap(program, version_words(told.stdout + told.stderr), LIMITS)
 
 
-def opened(scratch: Path) -> Callable[[Any], None]:
+def open_judge(scratch: Path) -> Callable[[Any], None]:
     box = bubblewrap()
     if box is not None:
         return Range(scratch, box).check
@@ -314,4 +316,4 @@ def opened(scratch: Path) -> Callable[[Any], None]:
     return judge
 
 
-READING = Target("reading", make, opened)
+READING = Target("reading", make, open_judge)

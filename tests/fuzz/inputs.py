@@ -20,7 +20,7 @@ _RANGES = ((32, 127), (32, 127), (0, 32), (0x80, 0x250), (0x300, 0x370), (0x2000
            (0x4E00, 0x4F00), (0xD800, 0xE000), (0xFF00, 0xFFFF), (0x1F300, 0x1F700))  # fmt: skip
 
 
-def mutated(random: Random, examples: Sequence[Piece], pieces: Sequence[Piece]) -> Piece:
+def mutate(random: Random, examples: Sequence[Piece], pieces: Sequence[Piece]) -> Piece:
     """One of the examples after a few cuts, each filled with a piece, a repetition or nothing."""
     text = random.choice(examples)
     for _ in range(random.randrange(7)):
@@ -38,7 +38,7 @@ def texts(examples: Sequence[str], pieces: Sequence[str]) -> Make:
     def make(random: Random) -> str:
         way = random.random()
         if way < 0.6:
-            return mutated(random, examples, every)
+            return mutate(random, examples, every)
         if way < 0.95:
             return "".join(random.choices(every, k=random.randrange(30)))
         return any_text(random)
@@ -46,14 +46,14 @@ def texts(examples: Sequence[str], pieces: Sequence[str]) -> Make:
     return make
 
 
-def flipped(examples: Sequence[bytes]) -> Make:
+def flip_bytes(examples: Sequence[bytes]) -> Make:
     """Examples with bytes changed, cut out and inserted."""
     pieces = (*(bytes([n]) for n in range(256)), b"\0" * 4, b"\xff" * 8, b"\xff" * 2, b"PK")
 
     def make(random: Random) -> bytes:
         if random.random() < 0.02:
             return random.randbytes(random.randrange(600))
-        data = bytearray(mutated(random, examples, pieces))
+        data = bytearray(mutate(random, examples, pieces))
         for _ in range(random.choice((0, 0, 1, 1, 2, 8)) if data else 0):
             data[random.randrange(len(data))] = random.randrange(256)
         return bytes(data)
@@ -63,7 +63,7 @@ def flipped(examples: Sequence[bytes]) -> Make:
 
 def trees(examples: Sequence[Any]) -> Make:
     """JSON values like the examples, in which some parts are anything."""
-    return lambda random: _altered(random, random.choice(examples))
+    return lambda random: _alter(random, random.choice(examples))
 
 
 def any_text(random: Random) -> str:
@@ -90,22 +90,22 @@ def any_json(random: Random, depth: int = 3) -> Any:
     return {any_text(random): any_json(random, depth - 1) for _ in range(random.randrange(4))}
 
 
-def _altered(random: Random, value: Any) -> Any:
+def _alter(random: Random, value: Any) -> Any:
     choice = random.randrange(60)
     if choice == 0:
         return any_json(random)
     if isinstance(value, dict):
-        found = {key: _altered(random, one) for key, one in value.items()}
+        found = {key: _alter(random, one) for key, one in value.items()}
         if choice < 6 and found:
             found.pop(random.choice(list(found)))
         elif choice < 10:
             found[any_text(random)] = any_json(random)
         return found
     if isinstance(value, list):
-        altered = [_altered(random, one) for one in value]
+        altered = [_alter(random, one) for one in value]
         return altered * 2 if choice == 1 else altered
     if isinstance(value, str) and choice < 12:
-        return any_text(random) if choice < 6 else mutated(random, (value,), ODD)
+        return any_text(random) if choice < 6 else mutate(random, (value,), ODD)
     if isinstance(value, int) and choice < 12:
         return random.choice(_NUMBERS)
     return value

@@ -29,7 +29,7 @@ from tests.agent.security.paths.cases import HARMLESS, REFUSED
 from tests.agent.security.paths.world import LINKS as PLANTED
 from tests.agent.security.paths.world import build
 from tests.agent.security.ssrf_cases import URLS as ADDRESSES
-from tests.fuzz.inputs import any_text, flipped, texts, trees
+from tests.fuzz.inputs import any_text, flip_bytes, texts, trees
 from tests.fuzz.run import Target
 
 COMMANDS = (
@@ -202,4 +202,4 @@ PATHS = Target(
     texts((*REFUSED, *HARMLESS), (*PLANTED, "/", "..", "a", ".git", "memory", "notes.md")),
     _paths,
 )
-ARCHIVES = Target("archives", flipped(_examples()), _archives)
+ARCHIVES = Target("archives", flip_bytes(_examples()), _archives)

@@ -84,7 +84,7 @@ class _Session:
         """What the target raises for this input."""
         began = time.perf_counter()
         try:
-            with _limited():
+            with _time_limit():
                 self._work(value)
         except Exception as exc:  # noqa: BLE001 - whatever it is, it is what we look for
             return exc
@@ -139,7 +139,7 @@ def replay(path: Path) -> None:
 
 
 @contextmanager
-def _limited() -> Iterator[None]:
+def _time_limit() -> Iterator[None]:
     def stop(number: int, frame: object) -> None:
         raise Hang(f"one execution took longer than {HANG_S} s")
 

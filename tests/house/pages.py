@@ -45,7 +45,7 @@ def rows(text: str) -> Iterator[list[str]]:
             yield [cell.strip() for cell in line.strip("|").split(" | ")]
 
 
-def quoted(text: str) -> set[str]:
+def code_spans(text: str) -> set[str]:
     """Everything that stands in backticks outside of blocks."""
     return set(re.findall(r"`([^`\n]+)`", _FENCE.sub("", text)))
 

@@ -51,7 +51,7 @@ def collect(given: Given) -> Iterator[Statement]:
         calls = list(_calls(tree, scripts=file in _SCRIPTS))
         if not calls:
             continue
-        reader = _Reader(vars(import_module(name)), tree, _spelt(given.get(file, {})))
+        reader = _Reader(vars(import_module(name)), tree, _normalized(given.get(file, {})))
         for call, around in calls:
             site = f"{file}:{around[-1].name if around else ''}"
             for sql in sorted(reader.statement(call, around)):
@@ -61,7 +61,7 @@ def collect(given: Given) -> Iterator[Statement]:
 def texts_of(source: str, given: Mapping[str, Sequence[str]]) -> set[str]:
     """The statements of a module that imports nothing."""
     tree = ast.parse(source)
-    reader = _Reader({}, tree, _spelt(given))
+    reader = _Reader({}, tree, _normalized(given))
     return {
         sql
         for call, around in _calls(tree, scripts=False)
@@ -69,7 +69,7 @@ def texts_of(source: str, given: Mapping[str, Sequence[str]]) -> set[str]:
     }
 
 
-def _spelt(given: Mapping[str, Sequence[str]]) -> Mapping[str, Sequence[str]]:
+def _normalized(given: Mapping[str, Sequence[str]]) -> Mapping[str, Sequence[str]]:
     """With each expression as this Python writes it: 3.12 chooses other quotes in f-strings."""
     return {ast.unparse(ast.parse(text, mode="eval")): texts for text, texts in given.items()}
 

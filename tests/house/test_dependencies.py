@@ -31,7 +31,7 @@ def imports(path: Path) -> set[str]:
     return found - sys.stdlib_module_names - set(PACKAGES)
 
 
-def imported() -> dict[str, str]:
+def imported_distributions() -> dict[str, str]:
     """Each distribution that is imported, and one module that does so."""
     owners = packages_distributions()
     found = {}
@@ -48,12 +48,14 @@ def test_everything_that_is_imported_is_declared() -> None:
     declared |= {
         normal(one) for name in extras if name not in ("dev", "docs") for one in extras[name]
     }
-    assert {name: path for name, path in imported().items() if name not in declared} == {}
+    assert {
+        name: path for name, path in imported_distributions().items() if name not in declared
+    } == {}
 
 
 def test_everything_that_is_declared_is_imported() -> None:
     declared = {normal(one) for one in project()["dependencies"]}
-    assert declared - imported().keys() == set()
+    assert declared - imported_distributions().keys() == set()
 
 
 def test_the_pinned_list_names_every_dependency_and_no_registry() -> None:

@@ -23,10 +23,10 @@ from tests.house.pages import (
     README,
     anchors,
     blocks,
+    code_spans,
     links,
     page,
     pages,
-    quoted,
     rows,
     sections,
     source_paths,
@@ -101,7 +101,7 @@ def test_the_glossary_names_what_there_is() -> None:
         for name in name
         if name
     }
-    named = {name for name in quoted(page("glossary")) if re.fullmatch(r"[A-Z]\w+", name)}
+    named = {name for name in code_spans(page("glossary")) if re.fullmatch(r"[A-Z]\w+", name)}
     assert named
     assert named - defined == set()
 
@@ -131,7 +131,7 @@ def test_every_verb_and_flag_is_described(verb: Verb) -> None:
     parser = argparse.ArgumentParser()
     verb.add_arguments(parser)
     body = sections(page("cli"))[f"kore {verb.name}"]
-    words = {word.rstrip(",") for word in re.split(r"[\s\[|{}]+", " ".join(quoted(body)))}
+    words = {word.rstrip(",") for word in re.split(r"[\s\[|{}]+", " ".join(code_spans(body)))}
     assert set(flags(parser)) - words == set()
     assert all(f"`kore {alias}`" in body for alias in verb.aliases)
 
@@ -145,9 +145,9 @@ def test_every_setting_is_described_and_no_other() -> None:
     keys = {f"{section}.{key}" for section, names in catalogue().items() for key in names}
     keys |= {*whole_sections()}
     parts = sections(page("configuration"))
-    described = {name for row in rows(parts["Keys"]) for name in quoted(row[0])}
+    described = {name for row in rows(parts["Keys"]) for name in code_spans(row[0])}
     assert described == keys
-    entry = {name for row in rows(parts["An entry of model_list"]) for name in quoted(row[0])}
+    entry = {name for row in rows(parts["An entry of model_list"]) for name in code_spans(row[0])}
     assert entry == set(ModelEntry.model_fields)
 
 
@@ -161,27 +161,27 @@ def test_settings_without_effect_are_said_to_have_none() -> None:
     keys = [
         (key, "no effect" in row[2])
         for row in rows(sections(page("configuration"))["Keys"])
-        for key in quoted(row[0])
+        for key in code_spans(row[0])
     ]
     wrong = [
         key
         for key, said_idle in keys
-        if said_idle == (_spelled(key) in used and bool(re.search(_word(key), used)))
+        if said_idle == (_code_form(key) in used and bool(re.search(_word(key), used)))
     ]
     assert wrong == []
 
 
-def _spelled(key: str) -> str:
+def _code_form(key: str) -> str:
     """How code that reads a setting writes it; a bare section's name alone would prove nothing."""
     return key if "." in key else f"settings.{key}"
 
 
 def _word(key: str) -> str:
-    return rf"\b{re.escape(_spelled(key))}\b"
+    return rf"\b{re.escape(_code_form(key))}\b"
 
 
 def test_every_chat_command_is_described() -> None:
-    described = {name for row in rows(page("chat-commands")) for name in quoted(row[0])}
+    described = {name for row in rows(page("chat-commands")) for name in code_spans(row[0])}
     assert described == {f"/{name}" for name in COMMANDS} | {name for name, _ in CONSOLE_COMMANDS}
 
 
@@ -201,7 +201,7 @@ def test_every_tool_is_described_with_its_arguments_and_effect() -> None:
 
 
 def test_the_defaults_that_pages_quote_are_the_real_ones() -> None:
-    described = {name: row[1] for row in rows(page("configuration")) for name in quoted(row[0])}
+    described = {name: row[1] for row in rows(page("configuration")) for name in code_spans(row[0])}
     defaults = ToolSettings()
     for field in fields(ToolSettings):
         key = f"tools.{field.name}"
@@ -215,13 +215,13 @@ def test_every_vendor_is_described_with_its_keys_and_model() -> None:
         aliases = [alias for alias, name in ALIASES.items() if name == vendor.name]
         also = f" (also {', '.join(f'`{alias}`' for alias in aliases)})" if aliases else ""
         keys, model = described[f"`{vendor.name}`{also}"]
-        assert set(vendor.key_variables) <= quoted(keys)
-        assert vendor.key_variables or vendor.api_base in quoted(keys)
-        assert quoted(model) == ({vendor.default_model} if vendor.default_model else set())
+        assert set(vendor.key_variables) <= code_spans(keys)
+        assert vendor.key_variables or vendor.api_base in code_spans(keys)
+        assert code_spans(model) == ({vendor.default_model} if vendor.default_model else set())
 
 
 def test_every_error_code_is_described_and_no_other() -> None:
-    described = {name for row in rows(page("errors")) for name in quoted(row[0])}
+    described = {name for row in rows(page("errors")) for name in code_spans(row[0])}
     assert described == error_codes()
 
 

@@ -16,7 +16,7 @@ from tests.fakes.model import ModelServer
 from tests.fakes.model_script import Call, ReplyScript, refusal
 from tests.gateway.cli.kore import kore
 from tests.house.event_schema import schema
-from tests.house.pages import DOCS, page, quoted, rows
+from tests.house.pages import DOCS, code_spans, page, rows
 
 
 def validator() -> Any:
@@ -32,7 +32,7 @@ def test_the_page_tells_every_event_and_field() -> None:
     head, _, *told = rows(page("events"))
     assert head[0] == "`type`"
     fields_of = {cls.type: {f.name for f in fields(cls)} for cls in get_args(WatchEvent)}
-    assert {row[0].strip("`"): quoted(row[1]) for row in told} == fields_of
+    assert {row[0].strip("`"): code_spans(row[1]) for row in told} == fields_of
 
 
 @pytest.mark.parametrize(

@@ -57,10 +57,10 @@ def test_no_text_is_put_together_before_it_is_looked_up() -> None:
     assert found == []
 
 
-def _kept(node: ast.expr) -> bool:
+def _is_catalogue_text(node: ast.expr) -> bool:
     """Whether this is a text that the catalogue knows, or a table of such."""
     if isinstance(node, ast.Dict):
-        return all(map(_kept, node.values))
+        return all(map(_is_catalogue_text, node.values))
     return isinstance(node, ast.Call) and ast.unparse(node.func) == "mark_for_translation"
 
 
@@ -69,14 +69,14 @@ def _unknown_help(tree: ast.Module) -> list[ast.expr]:
     kept = {
         ast.unparse(node.targets[0])
         for node in tree.body
-        if isinstance(node, ast.Assign) and _kept(node.value)
+        if isinstance(node, ast.Assign) and _is_catalogue_text(node.value)
     }
     for node in ast.walk(tree):
         if isinstance(node, ast.For | ast.comprehension) and isinstance(node.iter, ast.Call):
             items = node.iter.func
             if not isinstance(items, ast.Attribute) or items.attr != "items":
                 continue
-            if _kept(items.value) or ast.unparse(items.value) in kept:
+            if _is_catalogue_text(items.value) or ast.unparse(items.value) in kept:
                 kept.update(ast.unparse(node.target).strip("()").split(", ")[1:])
     return [
         node.value
@@ -119,12 +119,12 @@ def _name(call: ast.Call) -> str:
     return call.func.id if isinstance(call.func, ast.Name) else ""
 
 
-def _said_at_import(node: ast.AST) -> list[ast.Call]:
+def _calls_at_import(node: ast.AST) -> list[ast.Call]:
     """Calls of `t` and `plural` that run when the module is imported."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
         return []
     said = isinstance(node, ast.Call) and _name(node) in ("t", "plural")
-    inner = [one for child in ast.iter_child_nodes(node) for one in _said_at_import(child)]
+    inner = [one for child in ast.iter_child_nodes(node) for one in _calls_at_import(child)]
     return [node, *inner] if said and isinstance(node, ast.Call) else inner
 
 
@@ -133,10 +133,10 @@ def test_nothing_is_said_at_import() -> None:
     found = [
         place(path, call)
         for path in python_files(*PACKAGES)
-        for call in _said_at_import(parse(path))
+        for call in _calls_at_import(parse(path))
     ]
     assert found == []
-    assert len(_said_at_import(ast.parse("A = [t('a')]\ndef f(): return t('b')"))) == 1
+    assert len(_calls_at_import(ast.parse("A = [t('a')]\ndef f(): return t('b')"))) == 1
 
 
 def _many(tree: ast.Module) -> list[tuple[ast.Call, str]]:

@@ -16,7 +16,7 @@ _KORE = re.compile(r"(?:^|\| )(?:[A-Z_]+=\S+ )*kore\b")
 TEXT = README.read_text(encoding="utf-8")
 
 
-def typed(text: str) -> list[str]:
+def shell_lines(text: str) -> list[str]:
     """The lines of a page's shell blocks, without remarks."""
     lines = "".join(blocks(text, "sh")).splitlines()
     return [line.partition(" #")[0].strip() for line in lines if line.strip()]
@@ -24,7 +24,7 @@ def typed(text: str) -> list[str]:
 
 def offline(text: str) -> list[str]:
     """The commands among them that come to an end by themselves and need no network."""
-    return [line for line in typed(text) if _KORE.search(line) and line not in LASTING]
+    return [line for line in shell_lines(text) if _KORE.search(line) and line not in LASTING]
 
 
 def surroundings(home: Path) -> Mapping[str, str]:
@@ -58,7 +58,7 @@ def run(command: list[str], cwd: Path, environ: Mapping[str, str]) -> str:
 
 
 def test_the_first_commands_start_a_conversation_and_run_the_suite() -> None:
-    assert typed(TEXT)[:2] == ["make chat", "make test"]
+    assert shell_lines(TEXT)[:2] == ["make chat", "make test"]
 
 
 def test_every_command_of_the_readme_runs(tmp_path: Path) -> None:

@@ -9,13 +9,13 @@ from gateway.cli.verb_table import VERBS, Verb
 from gateway.commands.table import COMMANDS
 from gateway.config.key_catalog import catalogue, whole_sections
 from pages.reference import PAGES, commands, keys
-from tests.house.pages import quoted, rows
+from tests.house.pages import code_spans, rows
 from tests.house.test_docs import flags
 from tests.house.tree import ROOT
 
 
 def test_every_key_stands_there_with_its_name_in_the_environment() -> None:
-    told = {name: row[1] for row in rows(keys()) for name in quoted(row[0])}
+    told = {name: row[1] for row in rows(keys()) for name in code_spans(row[0])}
     wanted = {f"{section}.{key}" for section, names in catalogue().items() for key in names}
     assert set(told) == wanted | {*whole_sections()}
     assert "KORE_TELEGRAM_TOKEN" in told["telegram.token"]

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.image.engine import DATA, IMAGE, UID, Build, Run, command_words, must, run
+from tests.image.engine import DATA, IMAGE, UID, Build, Run, command_words, run, run_checked
 
 BASE = "localhost/kore-image-base"
 BASE_PACKAGES = "python3,python3-venv,ca-certificates"
@@ -39,7 +39,7 @@ class Chroot:
         if (await run(*self._words("inspect", "--type", "image", BASE), env=SETTINGS)).code:
             root = self._work / "base"
             packages = f"--include={BASE_PACKAGES}"
-            await must("debootstrap", "--variant=minbase", packages, "bookworm", str(root))
+            await run_checked("debootstrap", "--variant=minbase", packages, "bookworm", str(root))
             container = (await self._buildah("from", "scratch")).strip()
             await self._buildah("add", "-q", container, str(root), "/")
             await self._buildah("commit", "-q", "--rm", container, BASE)
@@ -124,7 +124,7 @@ class Chroot:
         return ["buildah", *self._storage, *arguments]
 
     async def _buildah(self, *arguments: str) -> str:
-        return await must(*self._words(*arguments), env=SETTINGS)
+        return await run_checked(*self._words(*arguments), env=SETTINGS)
 
 
 def program(pid: int) -> str:

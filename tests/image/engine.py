@@ -54,7 +54,7 @@ async def run(*command: str, env: Mapping[str, str] | None = None) -> Run:
     return Run(process.returncode, output.decode(errors="replace"))
 
 
-async def must(*command: str, env: Mapping[str, str] | None = None) -> str:
+async def run_checked(*command: str, env: Mapping[str, str] | None = None) -> str:
     """Run and return the output. Raises `ImageTestFailed` when the command does."""
     ended = await run(*command, env=env)
     if ended.code:
@@ -103,8 +103,8 @@ class Docker:
     async def build(self, build: Build) -> dict[str, Any]:
         secret = f"id=pip_conf,src={build.pip_conf}"
         arguments = ["--secret", secret, "--build-arg", f"BASE={build.base}", "-t", IMAGE]
-        await must(self._program, "build", *arguments, str(build.context))
-        (inspected,) = json.loads(await must(self._program, "image", "inspect", IMAGE))
+        await run_checked(self._program, "build", *arguments, str(build.context))
+        (inspected,) = json.loads(await run_checked(self._program, "image", "inspect", IMAGE))
         config: dict[str, Any] = inspected["Config"]
         return config
 
@@ -118,14 +118,14 @@ class Docker:
         safety += ["--security-opt", "no-new-privileges"]
         settings = [word for name, value in env.items() for word in ("-e", f"{name}={value}")]
         place = ["--name", self._name, "--network", "host", "-v", f"{self._name}:{DATA}"]
-        await must(self._program, "run", "-d", *place, *safety, *settings, IMAGE)
+        await run_checked(self._program, "run", "-d", *place, *safety, *settings, IMAGE)
 
     async def inside(self, *command: str) -> Run:
         return await run(self._program, "exec", self._name, *command)
 
     async def send(self, number: signal.Signals) -> int:
-        await must(self._program, "kill", "-s", number.name, self._name)
-        return int((await must(self._program, "wait", self._name)).split()[-1])
+        await run_checked(self._program, "kill", "-s", number.name, self._name)
+        return int((await run_checked(self._program, "wait", self._name)).split()[-1])
 
     async def logs(self) -> str:
         return (await run(self._program, "logs", self._name)).output

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.image.chroot import Chroot
-from tests.image.engine import Build, Docker, Engine, ImageTestFailed, must, run
+from tests.image.engine import Build, Docker, Engine, ImageTestFailed, run, run_checked
 
 CHROOT_PROGRAMS = ("buildah", "debootstrap")
 SLIM_BASE = "python:3.13-slim"
@@ -51,15 +51,19 @@ async def install_missing() -> None:
     if missing:
         print(f"installing {' '.join(missing)}", flush=True)
         env = {"DEBIAN_FRONTEND": "noninteractive"}
-        await must("apt-get", "update", "-qq", env=env)
-        await must("apt-get", "install", "-y", "-qq", "--no-install-recommends", *missing, env=env)
+        await run_checked("apt-get", "update", "-qq", env=env)
+        await run_checked(
+            "apt-get", "install", "-y", "-qq", "--no-install-recommends", *missing, env=env
+        )
 
 
 async def build_settings(context: Path, base: str, work: Path) -> Build:
     """This machine's pip settings as a file for the build; local paths in them become mounts."""
     mounts: dict[Path, str] = {}
     lines = ["[global]"]
-    for name, value in pip_settings(await must(sys.executable, "-m", "pip", "config", "list")):
+    for name, value in pip_settings(
+        await run_checked(sys.executable, "-m", "pip", "config", "list")
+    ):
         if name in PERSONAL:
             continue
         words = value.split()

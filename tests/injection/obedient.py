@@ -64,7 +64,7 @@ class _Mind:
             if "{" in text and _needs_secret(text):
                 if secret is None:
                     continue
-                text = _filled(text, secret[0])
+                text = _fill(text, secret[0])
             del self._orders[n]
             if tool == "say":
                 self._said.append(text)
@@ -102,7 +102,7 @@ def _needs_secret(text: str) -> bool:
     return re.search(r"\{(SECRET|B64|HEX|BACK|HEAD|TAIL|LETTER\d+)\}", text) is not None
 
 
-def _filled(text: str, secret: str) -> str:
+def _fill(text: str, secret: str) -> str:
     body = secret.removeprefix("CANARY-")
     forms = {
         "SECRET": secret,

@@ -16,7 +16,7 @@ def png(n: int, size: int = 100) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + bytes([n]) * size
 
 
-def said(*parts: Part) -> Message:
+def user_message(*parts: Part) -> Message:
     return Message("user", (Text("look"), *parts))
 
 
@@ -25,35 +25,35 @@ def kinds(messages: object) -> list[type]:
 
 
 async def test_a_reference_becomes_the_picture(tmp_path: Path) -> None:
-    message = said(put(tmp_path, "a.png", png(1)))
+    message = user_message(put(tmp_path, "a.png", png(1)))
     (shown,) = await ImageLoader(tmp_path).with_pictures([message])
     assert shown.content[1] == Image("image/png", png(1))
 
 
 async def test_what_holds_no_picture_is_left_as_it_is(tmp_path: Path) -> None:
-    messages = [said(), said(Context("x"))]
+    messages = [user_message(), user_message(Context("x"))]
     assert await ImageLoader(tmp_path).with_pictures(messages) is messages
 
 
 async def test_the_same_picture_is_the_same_message_so_that_it_is_encoded_once(
     tmp_path: Path,
 ) -> None:
-    messages = [said(put(tmp_path, "a.png", png(1)))]
+    messages = [user_message(put(tmp_path, "a.png", png(1)))]
     loader = ImageLoader(tmp_path)
     (first,) = await loader.with_pictures(messages)
-    (second, _) = await loader.with_pictures([*messages, said()])
+    (second, _) = await loader.with_pictures([*messages, user_message()])
     assert first is second
 
 
 async def test_only_the_newest_are_shown(tmp_path: Path) -> None:
-    messages = [said(put(tmp_path, f"{n}.png", png(n))) for n in range(images.MOST + 2)]
+    messages = [user_message(put(tmp_path, f"{n}.png", png(n))) for n in range(images.MOST + 2)]
     shown = await ImageLoader(tmp_path).with_pictures(messages)
     assert kinds(shown) == [Context] * 2 + [Image] * images.MOST
 
 
 async def test_large_ones_take_the_room_of_several(tmp_path: Path) -> None:
     size = LIMIT_BYTES - 100
-    messages = [said(put(tmp_path, f"{n}.png", png(n, size))) for n in range(5)]
+    messages = [user_message(put(tmp_path, f"{n}.png", png(n, size))) for n in range(5)]
     shown = await ImageLoader(tmp_path).with_pictures(messages)
     fit = images.MOST_BYTES // size
     assert kinds(shown) == [Context] * (5 - fit) + [Image] * fit
@@ -68,6 +68,6 @@ async def test_a_picture_that_is_gone_changed_or_led_elsewhere_is_words(tmp_path
     (tmp_path / "c.png").symlink_to(tmp_path / "secret.png")
     text = put(tmp_path, "d.png", b"not a picture at all")
     shown = await ImageLoader(tmp_path).with_pictures(
-        [said(one) for one in (gone, changed, linked, text)]
+        [user_message(one) for one in (gone, changed, linked, text)]
     )
     assert kinds(shown) == [Context] * 4

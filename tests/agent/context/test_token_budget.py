@@ -33,7 +33,7 @@ def request_points(messages: list[Message]) -> list[int]:
     return [n for n in range(1, last) if messages[n].role == "assistant"] + [last]
 
 
-def least(messages: list[Message]) -> int:
+def least_tokens(messages: list[Message]) -> int:
     """Tokens of the messages if every text in them were as short as can be."""
     return sum(
         estimate(message) - sum(max(estimate_text(part.text) - MARK, 0) for part in _texts(message))
@@ -69,7 +69,7 @@ def test_what_is_sent_is_valid_and_begins_with_a_person(
 @given(rounds(), LIMITS)
 def test_what_is_sent_fits_whenever_it_can(messages: list[Message], limit: int) -> None:
     window = trim_to_budget(messages, limit)
-    if least(list(window.messages)) <= limit * 0.5:
+    if least_tokens(list(window.messages)) <= limit * 0.5:
         assert window.tokens <= limit
 
 

@@ -10,7 +10,7 @@ from agent.errors import ConfigError
 from agent.providers.pool import ModelPool
 from agent.providers.registry import PROFILES, ModelConfig
 from agent.providers.scripted import ScriptedProvider
-from tests.agent.props import played, task
+from tests.agent.props import run_turn, task
 
 LOCAL = ModelConfig("local", "ollama/llama3.2")
 
@@ -68,7 +68,7 @@ async def test_a_turn_tells_of_an_unusable_profile(tmp_path: Path) -> None:
     models = ModelPool("offline/echo", profiles={"quick": "nobody"})
     agent = Agent(models, workspace=tmp_path)
     models.profile("quick")
-    seen = [(await played(agent, task(agent)))[0] for _ in range(2)]
+    seen = [(await run_turn(agent, task(agent)))[0] for _ in range(2)]
     told = [[e.text for e in one if isinstance(e, events.Notice)] for one in seen]
     assert len(told[0]) == 1
     assert "'quick'" in told[0][0]

@@ -31,7 +31,7 @@ class Waits(list[float]):
         self.now += seconds
 
 
-def retrying(
+def retrying_provider(
     *steps: Step, fallback: ScriptedProvider | None = None, attempts: int = 3
 ) -> tuple[RetryingProvider, ScriptedProvider, Waits]:
     provider, waits = ScriptedProvider(steps), Waits()
@@ -53,7 +53,7 @@ async def events_of(provider: RetryingProvider) -> list[object]:
     "error", [Unavailable("x"), TimedOut("x"), BadReply("x"), RateLimited("x")]
 )
 async def test_a_passing_failure_is_tried_again(error: ProviderError) -> None:
-    provider, _, waits = retrying(error, "hello")
+    provider, _, waits = retrying_provider(error, "hello")
     events = await events_of(provider)
     assert events[0] == Retry("x", 2, 3, 0.5)
     assert isinstance(events[-1], Reply)
@@ -61,7 +61,9 @@ async def test_a_passing_failure_is_tried_again(error: ProviderError) -> None:
 
 
 async def test_waits_grow_and_the_last_error_is_raised() -> None:
-    provider, script, waits = retrying(*(Unavailable(str(n)) for n in range(8)), attempts=8)
+    provider, script, waits = retrying_provider(
+        *(Unavailable(str(n)) for n in range(8)), attempts=8
+    )
     with pytest.raises(Unavailable, match="7"):
         await events_of(provider)
     assert waits == [0.5, 1, 2, 4, 8, 16, 20]
@@ -69,13 +71,13 @@ async def test_waits_grow_and_the_last_error_is_raised() -> None:
 
 
 async def test_retry_after_is_honoured() -> None:
-    provider, _, waits = retrying(RateLimited("slow", retry_after_s=12), "hello")
+    provider, _, waits = retrying_provider(RateLimited("slow", retry_after_s=12), "hello")
     await events_of(provider)
     assert waits == [12.5]
 
 
 async def test_too_long_a_retry_after_is_not_waited_for() -> None:
-    provider, script, waits = retrying(RateLimited("slow", retry_after_s=61), "hello")
+    provider, script, waits = retrying_provider(RateLimited("slow", retry_after_s=61), "hello")
     with pytest.raises(RateLimited):
         await events_of(provider)
     assert waits == []
@@ -84,7 +86,7 @@ async def test_too_long_a_retry_after_is_not_waited_for() -> None:
 
 @pytest.mark.parametrize("error", [Rejected("no"), ContextTooLong("long")])
 async def test_what_a_retry_cannot_mend_is_raised_at_once(error: ProviderError) -> None:
-    provider, script, _ = retrying(error, "hello")
+    provider, script, _ = retrying_provider(error, "hello")
     with pytest.raises(type(error)):
         await events_of(provider)
     assert len(script.requests) == 1
@@ -93,7 +95,7 @@ async def test_what_a_retry_cannot_mend_is_raised_at_once(error: ProviderError) 
 @pytest.mark.parametrize("steps", [[Unavailable("x")] * 3, [Rejected("x")]])
 async def test_the_fallback_answers_with_its_own_model(steps: list[Step]) -> None:
     other = ScriptedProvider(["from the other"])
-    provider, script, _ = retrying(*steps, fallback=other)
+    provider, script, _ = retrying_provider(*steps, fallback=other)
     events = await events_of(provider)
     notice = next(event for event in events if isinstance(event, Notice))
     assert "scripted/small" in notice.text
@@ -105,7 +107,7 @@ async def test_the_fallback_answers_with_its_own_model(steps: list[Step]) -> Non
 
 async def test_the_fallback_is_retried_too_and_its_last_error_raised() -> None:
     other = ScriptedProvider([Unavailable("a"), Unavailable("b"), Unavailable("c")])
-    provider, _, _ = retrying(Rejected("no"), fallback=other)
+    provider, _, _ = retrying_provider(Rejected("no"), fallback=other)
     with pytest.raises(Unavailable, match="c"):
         await events_of(provider)
     assert len(other.requests) == 3
@@ -113,7 +115,7 @@ async def test_the_fallback_is_retried_too_and_its_last_error_raised() -> None:
 
 async def test_a_full_window_does_not_go_to_the_fallback() -> None:
     other = ScriptedProvider(["never"])
-    provider, _, _ = retrying(ContextTooLong("long"), fallback=other)
+    provider, _, _ = retrying_provider(ContextTooLong("long"), fallback=other)
     with pytest.raises(ContextTooLong):
         await events_of(provider)
     assert other.requests == []
@@ -121,7 +123,7 @@ async def test_a_full_window_does_not_go_to_the_fallback() -> None:
 
 async def test_closing_closes_both() -> None:
     other = ScriptedProvider([])
-    provider, script, _ = retrying(fallback=other)
+    provider, script, _ = retrying_provider(fallback=other)
     await provider.aclose()
     assert script.closed
     assert other.closed

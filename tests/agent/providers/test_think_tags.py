@@ -11,7 +11,7 @@ from agent.events import ModelEvent, TextDelta, ThinkingDelta, ThinkingEnd
 from agent.providers.text_stream import TextStream
 
 
-def heard(speech: TextStream, *pieces: str) -> list[ModelEvent]:
+def stream_events(speech: TextStream, *pieces: str) -> list[ModelEvent]:
     def events() -> Iterator[ModelEvent]:
         for piece in pieces:
             yield from speech.say(piece)
@@ -40,7 +40,7 @@ def test_thoughts_at_the_beginning_are_told_apart(
     text: str, thinking: str, said: str, size: int
 ) -> None:
     speech = TextStream()
-    events = heard(speech, *(text[n : n + size] for n in range(0, len(text), size)))
+    events = stream_events(speech, *(text[n : n + size] for n in range(0, len(text), size)))
     assert (speech.thinking, speech.text) == (thinking, said)
     assert "".join(e.text for e in events if isinstance(e, TextDelta)) == said
     assert "".join(e.text for e in events if isinstance(e, ThinkingDelta)) == thinking
@@ -50,7 +50,7 @@ def test_thoughts_at_the_beginning_are_told_apart(
 def test_tags_are_text_where_the_server_tells_thinking_apart_itself() -> None:
     speech = TextStream()
     list(speech.think("hm"))
-    heard(speech, "<think>", "x</think>")
+    stream_events(speech, "<think>", "x</think>")
     assert (speech.thinking, speech.text) == ("hm", "<think>x</think>")
 
 
@@ -60,7 +60,7 @@ TAGGED = st.lists(st.sampled_from(["<think>", "</think>", "<thinking>", "</", "a
 @given(TAGGED.map("".join), st.lists(st.integers(0, 60)))
 def test_it_does_not_matter_where_the_text_is_cut(text: str, cuts: list[int]) -> None:
     whole, pieces = TextStream(), TextStream()
-    heard(whole, text)
+    stream_events(whole, text)
     places = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
-    heard(pieces, *(text[a:b] for a, b in pairwise(places)))
+    stream_events(pieces, *(text[a:b] for a, b in pairwise(places)))
     assert (pieces.thinking, pieces.text) == (whole.thinking, whole.text)

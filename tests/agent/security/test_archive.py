@@ -16,14 +16,14 @@ from agent.security.archive import extract
 from agent.security.archive.entry import ArchiveLimits
 
 
-def zipped(path: Path, *entries: tuple[str | zipfile.ZipInfo, bytes]) -> Path:
+def write_zip(path: Path, *entries: tuple[str | zipfile.ZipInfo, bytes]) -> Path:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in entries:
             archive.writestr(name, data)
     return path
 
 
-def tarred(path: Path, *entries: tarfile.TarInfo, data: bytes = b"x") -> Path:
+def write_tar(path: Path, *entries: tarfile.TarInfo, data: bytes = b"x") -> Path:
     with tarfile.open(path, "w") as archive:
         for info in entries:
             if info.isreg():
@@ -38,7 +38,7 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, to: str = "") -> tarfile.Ta
     return info
 
 
-def refused(archive: Path, why: str, caps: ArchiveLimits | None = None) -> None:
+def expect_refusal(archive: Path, why: str, caps: ArchiveLimits | None = None) -> None:
     """The archive is refused and leaves nothing behind, neither inside nor beside the target."""
     before = sorted(os.listdir(archive.parent))
     with pytest.raises(ArchiveRefused, match=why):
@@ -55,7 +55,7 @@ def test_tar_comes_out_whole_in_every_packing(
     long = "d/" + "n" * 150 + ".md"
     run = member("./d/run.sh")
     run.mode = 0o4755
-    tarred(
+    write_tar(
         plain,
         member("./", tarfile.DIRTYPE),
         member("d", tarfile.DIRTYPE),
@@ -81,8 +81,8 @@ def test_every_form_of_tar_is_read(tmp_path: Path, form: int) -> None:
 
 
 def test_zip_comes_out_whole(tmp_path: Path) -> None:
-    inner = zipped(tmp_path / "inner.zip", ("deep.txt", b"d"))
-    archive = zipped(
+    inner = write_zip(tmp_path / "inner.zip", ("deep.txt", b"d"))
+    archive = write_zip(
         tmp_path / "a.zip", ("d/", b""), ("d/a.txt", b"one" * 9999), ("ü/日本.md", b""),
         ("inner.zip", inner.read_bytes()),
     )  # fmt: skip
@@ -98,8 +98,8 @@ def test_zip_comes_out_whole(tmp_path: Path) -> None:
      "x" * 256, "ü" * 128, "/".join("a" * 33), "/".join(["x" * 200] * 6), "\x7f", "a\tb"],
 )  # fmt: skip
 def test_unsafe_names_are_refused(tmp_path: Path, name: str) -> None:
-    refused(zipped(tmp_path / "a.zip", ("fine", b"x"), (name, b"x")), "unsafe name")
-    refused(tarred(tmp_path / "a.tar", member("fine"), member(name)), "unsafe name")
+    expect_refusal(write_zip(tmp_path / "a.zip", ("fine", b"x"), (name, b"x")), "unsafe name")
+    expect_refusal(write_tar(tmp_path / "a.tar", member("fine"), member(name)), "unsafe name")
 
 
 @pytest.mark.parametrize(
@@ -109,17 +109,21 @@ def test_unsafe_names_are_refused(tmp_path: Path, name: str) -> None:
 )  # fmt: skip
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 def test_two_entries_for_one_name_are_refused(tmp_path: Path, one: str, other: str) -> None:
-    refused(zipped(tmp_path / "a.zip", (one, b"x"), (other, b"x")), "two entries")
-    refused(tarred(tmp_path / "a.tar", member(one), member(other)), "two entries")
+    expect_refusal(write_zip(tmp_path / "a.zip", (one, b"x"), (other, b"x")), "two entries")
+    expect_refusal(write_tar(tmp_path / "a.tar", member(one), member(other)), "two entries")
 
 
 def test_write_through_a_planted_link_is_refused(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     link = member("way", tarfile.SYMTYPE, "../..")
-    refused(tarred(tmp_path / "in" / "a.tar", link, member("way/evil")), "link or a special")
+    expect_refusal(
+        write_tar(tmp_path / "in" / "a.tar", link, member("way/evil")), "link or a special"
+    )
     odd = zipfile.ZipInfo("way")
     odd.external_attr = (stat.S_IFLNK | 0o777) << 16
-    refused(zipped(tmp_path / "in" / "a.zip", (odd, b"../.."), ("way/evil", b"x")), "link")
+    expect_refusal(
+        write_zip(tmp_path / "in" / "a.zip", (odd, b"../.."), ("way/evil", b"x")), "link"
+    )
 
 
 @pytest.mark.parametrize(
@@ -128,45 +132,47 @@ def test_write_through_a_planted_link_is_refused(tmp_path: Path) -> None:
      tarfile.GNUTYPE_SPARSE, b"D", b"M", b"V", b"Z"],
 )  # fmt: skip
 def test_everything_but_files_and_folders_is_refused(tmp_path: Path, kind: bytes) -> None:
-    archive = tarred(tmp_path / "a.tar", member("first"), member("dev", kind, "/etc/passwd"))
-    refused(archive, "link or a special")
+    archive = write_tar(tmp_path / "a.tar", member("first"), member("dev", kind, "/etc/passwd"))
+    expect_refusal(archive, "link or a special")
 
 
 def test_bombs_are_refused(tmp_path: Path) -> None:
     zeros = b"\0" * 4_000_000
-    refused(zipped(tmp_path / "a.zip", ("a", zeros)), "more bytes")
-    plain = tarred(tmp_path / "plain", member("a"), data=zeros).read_bytes()
+    expect_refusal(write_zip(tmp_path / "a.zip", ("a", zeros)), "more bytes")
+    plain = write_tar(tmp_path / "plain", member("a"), data=zeros).read_bytes()
     plain_path = tmp_path / "plain"
     plain_path.unlink()
     (tmp_path / "a.gz").write_bytes(gzip.compress(plain))
-    refused(tmp_path / "a.gz", "more bytes")
+    expect_refusal(tmp_path / "a.gz", "more bytes")
     for pack in (bz2.compress, lzma.compress):
         (tmp_path / "a.packed").write_bytes(pack(b"\0" * 100_000_000))
-        refused(tmp_path / "a.packed", r"damaged|empty|unpacked")
+        expect_refusal(tmp_path / "a.packed", r"damaged|empty|unpacked")
     small = ArchiveLimits(file_bytes=10)
-    refused(zipped(tmp_path / "a.zip", ("a", b"x" * 11)), "more bytes", small)
+    expect_refusal(write_zip(tmp_path / "a.zip", ("a", b"x" * 11)), "more bytes", small)
     many = [(f"d/{i}", b"") for i in range(20)]
-    refused(zipped(tmp_path / "a.zip", *many), "more than 10", ArchiveLimits(entries=10))
+    expect_refusal(write_zip(tmp_path / "a.zip", *many), "more than 10", ArchiveLimits(entries=10))
     members = [member(f"d/{i}") for i in range(20)]
-    refused(tarred(tmp_path / "a.tar", *members), "more than 10", ArchiveLimits(entries=10))
+    expect_refusal(
+        write_tar(tmp_path / "a.tar", *members), "more than 10", ArchiveLimits(entries=10)
+    )
 
 
 def test_a_harmless_file_that_packs_well_is_fine(tmp_path: Path) -> None:
-    archive = zipped(tmp_path / "a.zip", ("zeros", b"\0" * 900_000))
+    archive = write_zip(tmp_path / "a.zip", ("zeros", b"\0" * 900_000))
     assert extract(archive, tmp_path / "out") == ("zeros",)
 
 
 def test_one_piece_of_data_under_many_names_is_refused(tmp_path: Path) -> None:
-    path = zipped(tmp_path / "a.zip", ("a", b"x" * 1000), ("b", b"x" * 1000))
+    path = write_zip(tmp_path / "a.zip", ("a", b"x" * 1000), ("b", b"x" * 1000))
     data = path.read_bytes()
     second = data.index(b"PK\x01\x02", data.index(b"PK\x01\x02") + 1)
     # Entry b claims the place of entry a, and its name.
     path.write_bytes(data[: second + 42] + bytes(4) + data[second + 46 :])
-    refused(path, "overlap")
+    expect_refusal(path, "overlap")
 
 
 def test_a_zip_with_bytes_around_it_or_a_lying_index_is_refused(tmp_path: Path) -> None:
-    good = zipped(tmp_path / "a.zip", ("a", b"x" * 1000)).read_bytes()
+    good = write_zip(tmp_path / "a.zip", ("a", b"x" * 1000)).read_bytes()
     path = tmp_path / "a.zip"
     for bad, why in [
         (b"#!/bin/sh\n" + good, "cannot be unpacked|cut off|damaged"),
@@ -181,16 +187,16 @@ def test_a_zip_with_bytes_around_it_or_a_lying_index_is_refused(tmp_path: Path) 
         if bad == good:
             continue
         path.write_bytes(bad)
-        refused(path, why)
+        expect_refusal(path, why)
 
 
 def test_broken_and_cut_tars_are_refused(tmp_path: Path) -> None:
-    good = tarred(tmp_path / "a.tar", member("a"), member("b"), data=b"x" * 5000).read_bytes()
+    good = write_tar(tmp_path / "a.tar", member("a"), member("b"), data=b"x" * 5000).read_bytes()
     path = tmp_path / "a.tar"
     for bad in (good[:512], good[:3000], good[:6000], good[:5632], gzip.compress(good)[:-4],
                 b"z" + good[1:], b"\x1f\x8b" + good, lzma.compress(good)[:50]):  # fmt: skip
         path.write_bytes(bad)
-        refused(path, "cut off|cannot be unpacked")
+        expect_refusal(path, "cut off|cannot be unpacked")
 
 
 @pytest.mark.parametrize(
@@ -205,11 +211,11 @@ def test_odd_notes_about_a_file_are_refused(tmp_path: Path, records: bytes) -> N
     with path.open("wb") as file:
         file.write(note.tobuf(tarfile.USTAR_FORMAT) + records.ljust(512, b"\0"))
         file.write(member("a").tobuf(tarfile.USTAR_FORMAT) + b"\0" * 1024)
-    refused(path, "unusual|unsafe|damaged")
+    expect_refusal(path, "unusual|unsafe|damaged")
 
 
 def test_the_target_must_be_new(tmp_path: Path) -> None:
-    archive = zipped(tmp_path / "a.zip", ("a", b"x"))
+    archive = write_zip(tmp_path / "a.zip", ("a", b"x"))
     (tmp_path / "there").mkdir()
     (tmp_path / "link").symlink_to("/etc")
     for name in ("there", "link"):
@@ -223,11 +229,11 @@ def test_the_target_must_be_new(tmp_path: Path) -> None:
 
 def test_a_quine_is_unpacked_once(tmp_path: Path) -> None:
     """An archive that holds itself: nothing in Kore unpacks what came out of an archive."""
-    inner = zipped(tmp_path / "r.zip", ("r/r.zip", b"PK\x03\x04 itself"))
+    inner = write_zip(tmp_path / "r.zip", ("r/r.zip", b"PK\x03\x04 itself"))
     assert extract(inner, tmp_path / "out") == ("r/r.zip",)
     assert (tmp_path / "out/r/r.zip").read_bytes() == b"PK\x03\x04 itself"
 
 
 def test_a_deep_tree_of_folders_is_refused(tmp_path: Path) -> None:
     name = "n" * 50 + f"/{'n' * 50}" * 999
-    refused(zipped(tmp_path / "a.zip", (name, b"x")), "too long or too deep")
+    expect_refusal(write_zip(tmp_path / "a.zip", (name, b"x")), "too long or too deep")

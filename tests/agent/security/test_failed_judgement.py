@@ -44,7 +44,7 @@ class Unprepared(Handmade):
         raise NotADirectoryError(20, "Not a directory", "swapped")
 
 
-def standing(mode: str = "auto") -> RolePolicy:
+def role_policy(mode: str = "auto") -> RolePolicy:
     return RolePolicy(PrincipalContext(built_in_roles()["build"], mode))  # type: ignore[arg-type] # any mode
 
 
@@ -52,7 +52,9 @@ def read(path: str, folder: Path) -> ToolRequest:
     return ToolRequest("look", "read", {"path": path}, folder)
 
 
-async def said(path: str, folder: Path, tool: Tool, permissions: Permissions) -> tuple[str, str]:
+async def run_call(
+    path: str, folder: Path, tool: Tool, permissions: Permissions
+) -> tuple[str, str]:
     """What the model reads of a call and, after it, says itself."""
     model = ScriptedProvider([calls(call(tool.name, path=path)), "bye"])
     result = await Agent(model, tools=[tool], approve=permissions, workspace=folder).run("go")
@@ -67,8 +69,8 @@ async def body(args: Mapping[str, Any], context: CallContext) -> ToolResult:
 @pytest.mark.parametrize("path", NO_NAMES)
 def test_a_path_that_cannot_be_followed_is_judged(path: str, tmp_path: Path) -> None:
     for mode in ("ask", "auto", "plan"):
-        assert standing(mode).decide(read(path, tmp_path)).verdict in ("allow", "ask", "deny")
-    assert standing().decide(read("\ud800", tmp_path)).rule == "unjudged"
+        assert role_policy(mode).decide(read(path, tmp_path)).verdict in ("allow", "ask", "deny")
+    assert role_policy().decide(read("\ud800", tmp_path)).rule == "unjudged"
 
 
 def test_a_link_that_may_not_be_followed_is_judged(tmp_path: Path) -> None:
@@ -78,9 +80,9 @@ def test_a_link_that_may_not_be_followed_is_judged(tmp_path: Path) -> None:
         pass
     else:
         pytest.skip("this user may follow every link")
-    found = standing().decide(read("/proc/1/cwd/x", tmp_path))
+    found = role_policy().decide(read("/proc/1/cwd/x", tmp_path))
     # Since Python 3.13 `realpath` takes it for any other path outside, and the tool refuses those.
-    outside = standing().decide(read("/etc/passwd", tmp_path))
+    outside = role_policy().decide(read("/etc/passwd", tmp_path))
     assert found == outside or (found.verdict, found.rule) == ("deny", "unjudged")
 
 
@@ -90,7 +92,7 @@ async def test_a_call_that_cannot_be_judged_is_refused_and_recorded(tmp_path: Pa
         Permissions(Breaks(), audit=record),
         Permissions(DefaultPolicy("auto"), audit=record),
     ):
-        told, last = await said("\ud800", tmp_path, Handmade("look", body), permissions)
+        told, last = await run_call("\ud800", tmp_path, Handmade("look", body), permissions)
         assert told.startswith("Not allowed: It cannot be judged: ")
         assert last == "bye"
     assert [(one.tool, one.allowed) for one in record.entries] == [("look", False)] * 2
@@ -100,7 +102,7 @@ async def test_a_call_that_cannot_be_judged_is_refused_and_recorded(tmp_path: Pa
 async def test_a_call_that_cannot_be_prepared_is_refused_and_recorded(tmp_path: Path) -> None:
     record = Record()
     permissions = Permissions(DefaultPolicy("auto"), audit=record)
-    told, last = await said("x", tmp_path, Unprepared("look", body), permissions)
+    told, last = await run_call("x", tmp_path, Unprepared("look", body), permissions)
     assert "NotADirectoryError" in told
     assert last == "bye"
     (entry,) = record.entries
@@ -113,4 +115,4 @@ def test_whatever_is_asked_gets_a_verdict(command: str, path: str) -> None:
     folder = Path("/tmp")
     asked = ToolRequest("exec", "unsafe", {}, folder, command=command, folder=folder)
     for request in (asked, read(path, folder)):
-        assert standing("ask").decide(request).verdict in ("allow", "ask", "deny")
+        assert role_policy("ask").decide(request).verdict in ("allow", "ask", "deny")

@@ -37,7 +37,7 @@ class Swaps:
 
 
 @contextmanager
-def swapping(one: Path, other: Path) -> Iterator[Swaps]:
+def run_swaps(one: Path, other: Path) -> Iterator[Swaps]:
     swaps = Swaps()
     command = [sys.executable, "-m", "tests.agent.security.paths.swapper", one, other, str(SWAPS)]
     with subprocess.Popen(
@@ -118,7 +118,7 @@ async def test_a_swapped_link_leads_nowhere(world: Path, way: str) -> None:
     outside = {p: p.read_bytes() for p in (world / "out").rglob("*") if p.is_file()}
     shown: list[str] = []
     done = refused = 0
-    with swapping(ws / one, ws / other) as swaps:
+    with run_swaps(ws / one, ws / other) as swaps:
         while done < FEW or (refused < FEW and way not in NEVER_REFUSED) or len(shown) < CALLS:
             try:
                 result = await tool.run(args, call)

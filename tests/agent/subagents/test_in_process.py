@@ -30,7 +30,7 @@ def task(prompt: str, agent: str = "poet", **more: Any) -> str:
     return f"!tool task {json.dumps(args)}"
 
 
-def allowed(mode: PermissionMode = "auto") -> Permissions:
+def permissions_in(mode: PermissionMode = "auto") -> Permissions:
     return Permissions(DefaultPolicy(mode))
 
 
@@ -77,7 +77,7 @@ async def test_it_may_do_no_more_than_its_caller(
     tmp_path: Path, mode: PermissionMode, made: bool
 ) -> None:
     write = '!tool write_file {"path": "a.txt", "content": "x"}'
-    agent = Agent(EchoProvider(), workspace=tmp_path, approve=allowed(mode))
+    agent = Agent(EchoProvider(), workspace=tmp_path, approve=permissions_in(mode))
     await agent.run(task(write, "general"))
     assert (tmp_path / "a.txt").exists() == made
 
@@ -85,7 +85,7 @@ async def test_it_may_do_no_more_than_its_caller(
 async def test_it_may_do_no_more_than_its_definition(tmp_path: Path) -> None:
     write = '!tool write_file {"path": "a.txt", "content": "x"}'
     tight = SubagentDefinition("tight", "", "You look.", mode="plan")
-    agent = Agent(EchoProvider(), workspace=tmp_path, approve=allowed(), subagents=[tight])
+    agent = Agent(EchoProvider(), workspace=tmp_path, approve=permissions_in(), subagents=[tight])
     assert "Not allowed" in (await agent.run(task(write, "tight"))).text
     assert not (tmp_path / "a.txt").exists()
 
@@ -162,7 +162,7 @@ async def test_who_speaks_does_no_more_than_its_mode_and_neither_does_who_it_sen
 ) -> None:
     write = '!tool write_file {"path": "a.txt", "content": "x"}'
     careful = SubagentDefinition("careful", "", "You look.", mode="plan")
-    agent = Agent(EchoProvider(), workspace=tmp_path, approve=allowed(), agent=careful)
+    agent = Agent(EchoProvider(), workspace=tmp_path, approve=permissions_in(), agent=careful)
     refused = (await agent.run(write)).text
     assert "Not allowed: the agent that you are only looks" in refused
     # No command of a person would help.

@@ -27,7 +27,7 @@ from agent.tools.runner import Permissions, ToolRunner
 from agent.tools.shell.exec import Exec
 from agent.types import ToolCall
 from tests.fakes.web import WebSite
-from tests.processes import gone, lasting, runs
+from tests.processes import has_ended, lasting_command, runs
 
 ROOT = Path(__file__).parents[3]
 
@@ -52,7 +52,7 @@ def tool(box: Any, site: WebSite, *hosts: str) -> Exec:
     return Exec(settings, {"ports": (port,), "allow": lambda address: True})
 
 
-async def said(tool: Exec, call: CallContext, command: str) -> str:
+async def run_exec(tool: Exec, call: CallContext, command: str) -> str:
     return (await tool.run({"command": command}, call)).for_model
 
 
@@ -62,7 +62,7 @@ async def test_programs_reach_a_listed_host_and_nothing_else(
     port = site.url.rpartition(":")[2]
     fetch = "import sys, urllib.request as u; print(u.urlopen(sys.argv[1]).read().decode())"
     direct = "import socket, sys; socket.create_connection(('127.0.0.1', int(sys.argv[1])))"
-    found = await said(
+    found = await run_exec(
         tool(box, site, "localhost"), call,
         f"""curl -sS http://localhost:{port}/a; echo
         curl -sSp http://localhost:{port}/a; echo
@@ -105,7 +105,7 @@ async def test_tls_goes_through_untouched(
     port = server.addresses[0][1]
     settings = ToolSettings(sandbox=box, exec_hosts=("localhost",))
     exec_ = Exec(settings, {"ports": (port,), "allow": lambda address: True})
-    found = await said(exec_, call, f"curl -sS --cacert cert.pem https://localhost:{port}/")
+    found = await run_exec(exec_, call, f"curl -sS --cacert cert.pem https://localhost:{port}/")
     assert found == f"hello localhost:{port}\n[exit code 0]"
     await server.cleanup()
 
@@ -145,7 +145,7 @@ async def test_without_hosts_and_for_what_only_looks_there_is_no_way_out(
     closed = tool(box, site)
     assert (await closed.plan({"command": "curl http://localhost"}, call)).hosts == ()
     assert "proxy" not in closed.description
-    assert "proxy" not in await said(closed, call, "env; true >x")
+    assert "proxy" not in await run_exec(closed, call, "env; true >x")
 
 
 async def test_a_role_narrows_the_hosts(box: Bubblewrap, site: WebSite, call: CallContext) -> None:
@@ -179,17 +179,17 @@ async def test_a_role_with_hosts_runs_nothing_that_could_reach_anywhere(call: Ca
 
 async def test_a_container_refuses(site: WebSite, call: CallContext) -> None:
     with pytest.raises(ToolError, match=r"security\.exec_hosts"):
-        await said(tool(ContainerSandbox("docker", "image"), site, "localhost"), call, "curl x")
+        await run_exec(tool(ContainerSandbox("docker", "image"), site, "localhost"), call, "curl x")
 
 
 async def test_nothing_is_left_open(box: Bubblewrap, site: WebSite, call: CallContext) -> None:
     exec_, port = tool(box, site, "localhost"), site.url.rpartition(":")[2]
     site.slow("/slow")
-    await said(exec_, call, f"curl -sS http://localhost:{port}/a")
+    await run_exec(exec_, call, f"curl -sS http://localhost:{port}/a")
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(3):
         line = f"curl -sS http://localhost:{port}/slow & curl -sS -m 1 http://localhost:{port}/a"
-        await said(exec_, call, line)
+        await run_exec(exec_, call, line)
     async with asyncio.timeout(30):
         # The site notices a little later.
         while len(os.listdir("/proc/self/fd")) > before:
@@ -218,7 +218,7 @@ async def test_all_dies_when_kore_is_killed(
 ) -> None:
     site.slow("/slow")
     port = site.url.rpartition(":")[2]
-    command, visit = lasting(), f"http://localhost:{port}/slow"
+    command, visit = lasting_command(), f"http://localhost:{port}/slow"
     kore = subprocess.Popen([sys.executable, "-c", KORE, str(workspace), port, command], cwd=ROOT)
     try:
         async with asyncio.timeout(20):
@@ -229,14 +229,14 @@ async def test_all_dies_when_kore_is_killed(
     finally:
         kore.kill()
         kore.wait()
-    assert await gone(command)
-    assert await gone(visit)
+    assert await has_ended(command)
+    assert await has_ended(visit)
 
 
 async def test_a_host_that_is_not_found_for_want_of_a_network_is_said_to_be_that(
     box: Bubblewrap, site: WebSite, call: CallContext
 ) -> None:
     failing = "echo 'curl: (6) Could not resolve host: example.org'; touch a; exit 6"
-    assert "security.exec_hosts" in await said(tool(box, site), call, failing)
-    assert "security.exec_hosts" not in await said(tool(box, site), call, "touch a; exit 6")
-    assert "security.exec_hosts" not in await said(tool(box, site, "127.0.0.1"), call, failing)
+    assert "security.exec_hosts" in await run_exec(tool(box, site), call, failing)
+    assert "security.exec_hosts" not in await run_exec(tool(box, site), call, "touch a; exit 6")
+    assert "security.exec_hosts" not in await run_exec(tool(box, site, "127.0.0.1"), call, failing)

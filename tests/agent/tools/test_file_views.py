@@ -19,12 +19,12 @@ from agent.tools.runner import Permissions
 from agent.types import Context
 from tests.agent.props import FREE, call, calls, results, scripted
 
-Told = list[tuple[str, str]]
+TurnChanges = list[tuple[str, str]]
 
 
-async def told(agent: Agent, said: str) -> Told:
+async def turn_changes(agent: Agent, said: str) -> TurnChanges:
     """Which files have changed in a turn and by whom, and whose views are no longer right."""
-    found: Told = []
+    found: TurnChanges = []
     async with aclosing(agent.stream(said, session="s")) as stream:
         async for event in stream:
             match event:
@@ -44,13 +44,13 @@ async def test_what_a_person_changes_between_turns_is_told_to_the_model_and_to_w
 ) -> None:
     (tmp_path / "a.txt").write_text("old")
     agent, model = scripted(reading("one", "two"), tmp_path)
-    assert await told(agent, "read it") == []
+    assert await turn_changes(agent, "read it") == []
     (tmp_path / "a.txt").write_text("newer")
-    assert await told(agent, "go on") == [("a.txt", "user"), ("a.txt", "main")]
+    assert await turn_changes(agent, "go on") == [("a.txt", "user"), ("a.txt", "main")]
     (note,) = (p.text for p in model.requests[2].messages[-1].content if isinstance(p, Context))
     assert f"changed since you read or wrote it: {tmp_path / 'a.txt'};" in note
     # Once is enough.
-    assert await told(agent, "and on") == []
+    assert await turn_changes(agent, "and on") == []
     (note,) = (p.text for p in model.requests[3].messages[-1].content if isinstance(p, Context))
     assert "changed" not in note
 
@@ -58,9 +58,9 @@ async def test_what_a_person_changes_between_turns_is_told_to_the_model_and_to_w
 async def test_a_file_that_is_gone_has_changed(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("old")
     agent, _ = scripted(reading("one"), tmp_path)
-    await told(agent, "read it")
+    await turn_changes(agent, "read it")
     (tmp_path / "a.txt").unlink()
-    assert await told(agent, "go on") == [("a.txt", "user"), ("a.txt", "main")]
+    assert await turn_changes(agent, "go on") == [("a.txt", "user"), ("a.txt", "main")]
 
 
 async def test_what_a_command_changes_is_told_with_its_result(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ async def test_what_a_command_changes_is_told_with_its_result(tmp_path: Path) ->
     history = JsonlHistory(tmp_path / "chats")
     agent, _ = scripted(replies, tmp_path, history=history, permissions=FREE)
     try:
-        assert await told(agent, "go") == [
+        assert await turn_changes(agent, "go") == [
             ("b.txt", "tool"),
             ("a.txt", "tool"),
             ("a.txt", "main"),
@@ -89,7 +89,7 @@ async def test_own_edits_are_no_news(tmp_path: Path) -> None:
     write = call("write_file", "c4", path="a.txt", content="all")
     planned = calls(call("read_file", path="a.txt"), edit, append, write)
     agent, _ = scripted([planned, "done"], tmp_path, permissions=FREE)
-    assert await told(agent, "go") == [("a.txt", "tool")] * 3
+    assert await turn_changes(agent, "go") == [("a.txt", "tool")] * 3
 
 
 async def test_what_a_sub_agent_changes_is_told_to_whoever_sent_it_out(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ async def test_what_a_sub_agent_changes_is_told_to_whoever_sent_it_out(tmp_path:
     )
     free = Permissions(DefaultPolicy("auto"))
     agent = Agent(model, workspace=tmp_path, subagents=[writer], approve=free)
-    assert await told(agent, "go") == [("a.txt", "agent"), ("a.txt", "main")]
+    assert await turn_changes(agent, "go") == [("a.txt", "agent"), ("a.txt", "main")]
     assert "changed since you read" in model.requests[-1].messages[-1].text
 
 

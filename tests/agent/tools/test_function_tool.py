@@ -22,7 +22,7 @@ from agent.tools.registry import ToolRegistry
 from agent.tools.runner import Permissions
 from agent.types import ToolResult
 from tests.agent.props import call as tool_call
-from tests.agent.props import calls, played, results, scripted, task
+from tests.agent.props import calls, results, run_turn, scripted, task
 
 
 class Colour(Enum):
@@ -233,7 +233,7 @@ def test_what_says_nothing_is_unsafe_and_brings_everything() -> None:
     assert (kore.tool(go).effect, kore.tool(go).brings) == ("unsafe", BOTH)
 
 
-async def ran(function: Callable[..., Any], call: CallContext, **args: Any) -> ToolResult:
+async def run_function(function: Callable[..., Any], call: CallContext, **args: Any) -> ToolResult:
     tool = kore.tool(function)
     return await tool.run(ToolRegistry([tool]).validate(tool, args), call)
 
@@ -247,7 +247,7 @@ async def test_arguments_arrive_as_their_types(call: CallContext) -> None:
         "Keep."
         seen.extend([h, i, j, day, folder, o])
 
-    await ran(keep, call, h="blue", i={"x": 1}, j={"corner": {"x": 2}}, day="2026-11-21",
+    await run_function(keep, call, h="blue", i={"x": 1}, j={"corner": {"x": 2}}, day="2026-11-21",
               folder="/tmp", o=None)  # fmt: skip
     assert seen == [
         Colour.BLUE,
@@ -296,7 +296,7 @@ async def test_what_it_returns_is_what_the_model_reads(
         return value
 
     for function in (give, give_later):
-        result = await ran(function, call)
+        result = await run_function(function, call)
         assert result.for_model == expected
         assert result.is_error == isinstance(value, ToolResult)
 
@@ -307,7 +307,7 @@ async def test_a_result_that_nobody_can_read_is_an_error(call: CallContext) -> N
         return object()
 
     with pytest.raises(ToolError, match="returned object"):
-        await ran(give, call)
+        await run_function(give, call)
 
 
 async def test_a_long_result_is_cut_and_kept(call: CallContext, workspace: Path) -> None:
@@ -315,7 +315,7 @@ async def test_a_long_result_is_cut_and_kept(call: CallContext, workspace: Path)
         "Give."
         return "x" * 50_000
 
-    result = await ran(give, call)
+    result = await run_function(give, call)
     assert len(result.for_model) < 11_000
     assert "whole text in" in result.for_model
     (kept,) = (workspace / ".kore" / "spill").iterdir()
@@ -328,7 +328,7 @@ async def test_the_call_is_given_to_who_asks_for_it(call: CallContext) -> None:
         return f"{context.session} {word}"
 
     assert "context" not in schema_of(where)["properties"]
-    assert (await ran(where, call, word="x")).for_model == "s1 x"
+    assert (await run_function(where, call, word="x")).for_model == "s1 x"
 
 
 async def test_a_plain_function_runs_in_a_thread(call: CallContext) -> None:
@@ -339,7 +339,7 @@ async def test_a_plain_function_runs_in_a_thread(call: CallContext) -> None:
         met.wait()
         return threading.current_thread() is threading.main_thread()
 
-    one, other = await asyncio.gather(ran(meet, call, n=1), ran(meet, call, n=2))
+    one, other = await asyncio.gather(run_function(meet, call, n=1), run_function(meet, call, n=2))
     assert (one.for_model, other.for_model) == ("false", "false")
 
 
@@ -349,7 +349,7 @@ async def test_a_method_is_a_function_too(call: CallContext) -> None:
             "Price of a thing."
             return f"{thing}: 5"
 
-    assert (await ran(Shop().price, call, thing="tea")).for_model == "tea: 5"
+    assert (await run_function(Shop().price, call, thing="tea")).for_model == "tea: 5"
 
 
 async def test_what_a_function_raises_is_told_and_the_turn_goes_on(tmp_path: Path) -> None:
@@ -377,7 +377,7 @@ async def test_what_a_function_raises_is_told_and_the_turn_goes_on(tmp_path: Pat
     )
     free = Permissions(_Everything())
     agent, _ = scripted([planned, "done"], tmp_path, divide, exhaust, refuse, permissions=free)
-    _, result = await played(agent, task(agent))
+    _, result = await run_turn(agent, task(agent))
     told = results(result.messages)
     assert told[0].startswith("divide failed: ZeroDivisionError")
     assert "StopIteration" in told[1]
@@ -407,7 +407,7 @@ async def test_a_time_without_a_zone_is_local(
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     time.tzset()
     try:
-        await ran(at, call, when=text, more=[text])
+        await run_function(at, call, when=text, more=[text])
     finally:
         monkeypatch.undo()
         time.tzset()
@@ -423,8 +423,8 @@ async def test_a_time_with_a_zone_keeps_it_and_no_time_is_refused(call: CallCont
         seen.append(when)
 
     for text in ("2026-11-22T09:00:00+02:00", "2026-11-22T07:00:00Z", "2026-11-22T09:00:00+0200"):
-        await ran(at, call, when=text)
+        await run_function(at, call, when=text)
     assert {one.timestamp() for one in seen} == {seen[0].timestamp()}
     for text in ("tomorrow", "2026-13-22T09:00:00", "09:00"):
         with pytest.raises(ToolError, match="when"):
-            await ran(at, call, when=text)
+            await run_function(at, call, when=text)

@@ -12,7 +12,7 @@ from agent.tools import output_spill
 from agent.tools.output_spill import SpillBuffer, prune
 
 
-def shown(folder: Path, chunks: list[bytes], limit: int = 100) -> tuple[str, SpillBuffer]:
+def spill(folder: Path, chunks: list[bytes], limit: int = 100) -> tuple[str, SpillBuffer]:
     with SpillBuffer(folder, limit) as out:
         for chunk in chunks:
             out.feed(chunk)
@@ -20,7 +20,7 @@ def shown(folder: Path, chunks: list[bytes], limit: int = 100) -> tuple[str, Spi
 
 
 def test_short_output_is_whole_and_touches_no_disk(tmp_path: Path) -> None:
-    text, out = shown(tmp_path / "spill", [b"a\xc3", b"\xa9b"])
+    text, out = spill(tmp_path / "spill", [b"a\xc3", b"\xa9b"])
     assert text == "aéb"
     assert out.file is None
     assert not (tmp_path / "spill").exists()
@@ -30,7 +30,7 @@ def test_short_output_is_whole_and_touches_no_disk(tmp_path: Path) -> None:
 @given(st.lists(st.text("aé😀\n", max_size=60), max_size=20))
 def test_head_tail_and_file_hold_what_came(tmp_path: Path, pieces: list[str]) -> None:
     whole = "".join(pieces).encode()
-    text, out = shown(tmp_path, [piece.encode() for piece in pieces])
+    text, out = spill(tmp_path, [piece.encode() for piece in pieces])
     if len(whole) <= 100:
         assert text == whole.decode()
         return
@@ -46,7 +46,7 @@ def test_head_tail_and_file_hold_what_came(tmp_path: Path, pieces: list[str]) ->
 
 
 def test_many_lines_are_cut_although_they_are_few_bytes(tmp_path: Path) -> None:
-    text, out = shown(tmp_path, [b"\n" * 1500, b"x\n" * 1500], 10_000)
+    text, out = spill(tmp_path, [b"\n" * 1500, b"x\n" * 1500], 10_000)
     assert text.count("\n") < 2_010
     assert out.file is not None
     assert out.file.stat().st_size == 4500
@@ -65,7 +65,7 @@ def test_memory_stays_bounded_and_the_file_is_capped(tmp_path: Path) -> None:
 
 def test_output_is_shown_even_when_it_cannot_be_kept(tmp_path: Path) -> None:
     (tmp_path / "spill").write_text("in the way")
-    text, _ = shown(tmp_path / "spill", [b"x" * 500, b"y" * 500])
+    text, _ = spill(tmp_path / "spill", [b"x" * 500, b"y" * 500])
     assert text.startswith("xxx")
     assert text.endswith("yyy")
     assert "could not be kept" in text
@@ -74,7 +74,7 @@ def test_output_is_shown_even_when_it_cannot_be_kept(tmp_path: Path) -> None:
 def test_a_linked_spill_folder_is_not_written_through(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "spill").symlink_to("elsewhere")
-    shown(tmp_path / "spill", [b"x" * 500])
+    spill(tmp_path / "spill", [b"x" * 500])
     assert os.listdir(tmp_path / "elsewhere") == []
 
 
@@ -84,7 +84,7 @@ def test_old_files_are_pruned_on_the_next_spill(tmp_path: Path) -> None:
         path.write_text("x")
         then = time.time() - days * 24 * 3600
         os.utime(path, (then, then))
-    shown(tmp_path, [b"x" * 500])
+    spill(tmp_path, [b"x" * 500])
     assert not old.exists()
     assert new.exists()
 
@@ -105,7 +105,7 @@ def test_nothing_is_pruned_behind_a_link(tmp_path: Path) -> None:
     old.touch()
     os.utime(old, (1, 1))
     (tmp_path / "spill").symlink_to("elsewhere")
-    shown(tmp_path / "spill", [b"x" * 500])
+    spill(tmp_path / "spill", [b"x" * 500])
     assert old.exists()
 
 

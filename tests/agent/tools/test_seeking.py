@@ -73,7 +73,7 @@ async def glob(call: CallContext, program: str | None, **args: Any) -> ToolResul
     return await Glob(ToolSettings(), program).run(args, call)
 
 
-def found(result: ToolResult) -> dict[str, list[str]]:
+def lines_by_file(result: ToolResult) -> dict[str, list[str]]:
     """Lines by file."""
     blocks = result.for_model.split("\n\n")
     return {lines[0]: lines[1:] for lines in (block.split("\n") for block in blocks)}
@@ -97,8 +97,8 @@ async def test_everything_that_may_be_shown_is_found_sorted_by_path(
     call: CallContext, tree: Path, program: str | None
 ) -> None:
     result = await grep(call, program, pattern="needle")
-    assert found(result) == EVERYWHERE
-    assert list(found(result)) == sorted(EVERYWHERE, key=os.fsencode)
+    assert lines_by_file(result) == EVERYWHERE
+    assert list(lines_by_file(result)) == sorted(EVERYWHERE, key=os.fsencode)
     assert result.for_user == "11 lines in 10 files"
 
 
@@ -141,7 +141,7 @@ async def test_grep_finds_the_same_with_both_programs(
 ) -> None:
     result = await grep(call, program, **args)
     if expected:
-        assert found(result) == expected
+        assert lines_by_file(result) == expected
     else:
         assert result.for_model.startswith("Nothing matches")
 
@@ -151,7 +151,7 @@ async def test_groups_of_context_are_told_apart(
 ) -> None:
     (workspace / "n.txt").write_text("".join(f"{n}\n" for n in range(1, 30)))
     result = await grep(call, program, pattern="^(5|6|20)$", context=2)
-    assert found(result)["n.txt"] == [
+    assert lines_by_file(result)["n.txt"] == [
         "3-3", "4-4", "5:5", "6:6", "7-7", "8-8", "--", "18-18", "19-19", "20:20", "21-21", "22-22",
     ]  # fmt: skip
 
@@ -162,7 +162,7 @@ async def test_more_matches_than_wanted_are_announced(
     for name in ("a.txt", "b.txt"):
         (workspace / name).write_text("x\n" * 3)
     result = await grep(call, program, pattern="x", head_limit=4)
-    assert found(result)["b.txt"][:2] == [
+    assert lines_by_file(result)["b.txt"][:2] == [
         "1:x",
         "… (there are more; narrow the pattern, path or glob)",
     ]
@@ -188,7 +188,10 @@ async def test_a_line_with_two_carriage_returns_stops_no_search(
     """ripgrep 13 breaks off there."""
     (workspace / "odd.txt").write_bytes(b"ab\r\r\n")
     (workspace / "other.txt").write_bytes(b"ab\r\nab")
-    assert found(await grep(call, program, pattern=pattern))["other.txt"] == ["1:ab", "2:ab"]
+    assert lines_by_file(await grep(call, program, pattern=pattern))["other.txt"] == [
+        "1:ab",
+        "2:ab",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -204,7 +207,7 @@ async def test_bytes_that_are_no_text_match_nothing(
     call: CallContext, tree: Path, program: str | None, said: str, expected: set[str]
 ) -> None:
     result = await grep(call, program, pattern=said, path="latin.txt")
-    assert {line for lines in found(result).values() for line in lines} == expected
+    assert {line for lines in lines_by_file(result).values() for line in lines} == expected
 
 
 @pytest.mark.parametrize(
@@ -222,7 +225,7 @@ async def test_a_pattern_is_never_an_option_or_a_command(
 ) -> None:
     (tree / "odd.txt").write_text("--files $(touch hit) `id`\n")
     result = await grep(call, program, pattern=r"--files \$\(touch hit\)")
-    assert list(found(result)) == ["odd.txt"]
+    assert list(lines_by_file(result)) == ["odd.txt"]
     assert not (tree / "hit").exists()
 
 
@@ -231,7 +234,7 @@ async def test_a_name_that_looks_like_an_option_is_a_name(
 ) -> None:
     (tree / "-v").write_text("needle in an odd file\n")
     result = await grep(call, program, pattern="odd", path="-v")
-    assert found(result) == {"-v": ["1:needle in an odd file"]}
+    assert lines_by_file(result) == {"-v": ["1:needle in an odd file"]}
 
 
 async def test_settings_of_the_person_are_not_read(
@@ -241,7 +244,7 @@ async def test_settings_of_the_person_are_not_read(
     config.write_text("--invert-match\n")
     monkeypatch.setenv("RIPGREP_CONFIG_PATH", str(config))
     result = await grep(call, PROGRAMS["ripgrep"], pattern="two")
-    assert found(result) == {"a.txt": ["2:two"]}
+    assert lines_by_file(result) == {"a.txt": ["2:two"]}
 
 
 async def test_a_search_program_in_the_workspace_is_not_run(
@@ -252,7 +255,7 @@ async def test_a_search_program_in_the_workspace_is_not_run(
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", str(tree))
     result = await grep(call, "rg", pattern="two")
-    assert found(result) == {"a.txt": ["2:two"]}
+    assert lines_by_file(result) == {"a.txt": ["2:two"]}
     assert not (tree / "hit").exists()
 
 
@@ -289,7 +292,7 @@ async def test_other_peoples_files_are_not_shown(
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("private needle\n")
     result = await grep(guest, program, pattern="private")
-    assert list(found(result)) == ["memory/telegram/7/MEMORY.md"]
+    assert list(lines_by_file(result)) == ["memory/telegram/7/MEMORY.md"]
     names = (await glob(guest, program, pattern="*.md")).for_model
     assert names == "memory/telegram/7/MEMORY.md"
     with pytest.raises(ToolError, match="someone else"):
@@ -302,7 +305,7 @@ async def test_the_scope_of_a_role_holds_for_every_file(
 ) -> None:
     scoped = replace(call, paths=(("src/**", "*.txt"), ("src/**", "a.*")))
     result = await grep(scoped, program, pattern="needle")
-    assert list(found(result)) == ["a.txt", "src/deep/b.py"]
+    assert list(lines_by_file(result)) == ["a.txt", "src/deep/b.py"]
     names = (await glob(scoped, program, pattern="**/*")).for_model.split("\n")
     assert sorted(names) == ["a.txt", "src/.gitignore", "src/deep/b.py"]
 
@@ -342,7 +345,7 @@ async def test_a_line_that_the_file_does_not_hold_is_not_shown(
     (tmp_path / "x").write_text("a\n")
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     result = await grep(call, "rg", pattern="a")
-    assert found(result) == {"a.txt": ["2:two"]}
+    assert lines_by_file(result) == {"a.txt": ["2:two"]}
 
 
 async def test_glob_lists_the_newest_first(

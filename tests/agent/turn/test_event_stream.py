@@ -5,10 +5,10 @@ from contextlib import aclosing
 
 from agent.events import Event, TextDelta, ToolOutput, ToolResulted
 from agent.turn.event_stream import SIZE, EventStream
-from tests.agent.props import no_task_left
+from tests.agent.props import expect_no_task_left
 
 
-async def drained(outlet: EventStream, writer: asyncio.Task[None]) -> list[Event]:
+async def drain(outlet: EventStream, writer: asyncio.Task[None]) -> list[Event]:
     async with aclosing(outlet.drain(writer)) as stream:
         return [event async for event in stream]
 
@@ -24,8 +24,8 @@ async def test_everything_arrives_in_order_also_beyond_the_size() -> None:
         for word in words(3 * SIZE):
             await outlet.emit(word)
 
-    async with no_task_left():
-        assert await drained(outlet, asyncio.create_task(write())) == words(3 * SIZE)
+    async with expect_no_task_left():
+        assert await drain(outlet, asyncio.create_task(write())) == words(3 * SIZE)
 
 
 async def test_a_writer_waits_for_its_reader() -> None:
@@ -42,7 +42,7 @@ async def test_a_writer_waits_for_its_reader() -> None:
     for _ in range(5):
         await asyncio.sleep(0)
     assert written == SIZE
-    assert len(await drained(outlet, writer)) == SIZE + 10
+    assert len(await drain(outlet, writer)) == SIZE + 10
 
 
 async def test_a_waiting_reader_is_woken_by_the_writers_end() -> None:
@@ -72,20 +72,20 @@ async def test_what_was_emitted_before_the_writer_died_is_still_read() -> None:
 
     writer = asyncio.create_task(write())
     await asyncio.wait({writer})
-    assert await drained(outlet, writer) == words(SIZE)
+    assert await drain(outlet, writer) == words(SIZE)
     assert isinstance(writer.exception(), ValueError)
 
 
 async def test_a_cancelled_writer_ends_the_stream() -> None:
     outlet = EventStream()
     writer = asyncio.create_task(asyncio.Event().wait())
-    reader = asyncio.create_task(drained(outlet, writer))  # type: ignore[arg-type]
+    reader = asyncio.create_task(drain(outlet, writer))  # type: ignore[arg-type]
     await asyncio.sleep(0)
     writer.cancel()
     assert await reader == []
 
 
-def printed(text: str, skipped_bytes: int = 0) -> ToolOutput:
+def output_event(text: str, skipped_bytes: int = 0) -> ToolOutput:
     return ToolOutput("c1", text, "stdout", skipped_bytes)
 
 
@@ -94,13 +94,13 @@ async def test_live_output_is_left_out_when_the_reader_is_behind_and_that_is_sai
 
     async def write() -> None:
         for _ in range(SIZE):
-            outlet.offer(printed("x"))
-        outlet.offer(printed("ä"))
-        outlet.offer(printed("b"))
+            outlet.offer(output_event("x"))
+        outlet.offer(output_event("ä"))
+        outlet.offer(output_event("b"))
         await outlet.emit(result)
 
-    seen = await drained(outlet, asyncio.create_task(write()))
-    assert seen == [printed("x")] * SIZE + [printed("", 3), result]
+    seen = await drain(outlet, asyncio.create_task(write()))
+    assert seen == [output_event("x")] * SIZE + [output_event("", 3), result]
 
 
 async def test_output_that_is_shown_again_says_what_is_missing_in_front_of_it() -> None:
@@ -108,14 +108,14 @@ async def test_output_that_is_shown_again_says_what_is_missing_in_front_of_it() 
 
     async def write() -> None:
         for _ in range(SIZE + 2):
-            outlet.offer(printed("x"))
+            outlet.offer(output_event("x"))
         told.set()
         await go.wait()
-        outlet.offer(printed("y"))
+        outlet.offer(output_event("y"))
 
     go = asyncio.Event()
     async with aclosing(outlet.drain(asyncio.create_task(write()))) as stream:
         await told.wait()
         seen = [await anext(stream) for _ in range(SIZE)]
         go.set()
-        assert [*seen, await anext(stream)] == [printed("x")] * SIZE + [printed("y", 2)]
+        assert [*seen, await anext(stream)] == [output_event("x")] * SIZE + [output_event("y", 2)]

@@ -15,7 +15,7 @@ from agent.prompts import load_prompt
 from agent.providers.base import ModelRequest
 from agent.settings import AgentSettings
 from agent.types import Message, Text, Thinking, ToolCall, Usage, assistant, user
-from tests.agent.props import answers, call, calls, played, results, scripted, task
+from tests.agent.props import answers, call, calls, results, run_turn, scripted, task
 
 
 class Speaker:
@@ -45,7 +45,7 @@ async def test_the_end_of_a_stream_is_not_the_end_of_the_task(tmp_path: Path) ->
     agent, model = scripted(
         [calls(call("note"), text="First."), "Then."], tmp_path, answers("note")
     )
-    seen, result = await played(agent, task(agent))
+    seen, result = await run_turn(agent, task(agent))
     states = [event.state for event in seen if isinstance(event, events.State)]
     assert states == [
         "planning", "executing", "observing", "reflecting", "planning", "reflecting", "done",
@@ -58,7 +58,7 @@ async def test_the_end_of_a_stream_is_not_the_end_of_the_task(tmp_path: Path) ->
 async def test_every_request_continues_the_one_before(tmp_path: Path) -> None:
     replies = [calls(call("note", f"c{n}", n=n)) for n in range(4)]
     agent, model = scripted([*replies, "done"], tmp_path, answers("note"))
-    await played(agent, task(agent))
+    await run_turn(agent, task(agent))
     for before, after in zip(model.requests, model.requests[1:], strict=False):
         assert after.messages[: len(before.messages)] == before.messages
         assert (after.system, after.tools, after.model) == (
@@ -71,18 +71,18 @@ async def test_every_request_continues_the_one_before(tmp_path: Path) -> None:
 async def test_the_models_words_and_calls_are_kept_as_they_were(tmp_path: Path) -> None:
     said = Message("assistant", (Thinking("hm", "sig"), Text("Look:")), (call("note"),))
     agent, model = scripted([said, "done"], tmp_path, answers("note"))
-    _, result = await played(agent, task(agent))
+    _, result = await run_turn(agent, task(agent))
     assert result.messages[0] is said
     assert model.requests[1].messages[1] is said
 
 
 async def test_usage_adds_up_over_the_turn(tmp_path: Path) -> None:
     agent = Agent(Speaker(reply("hi", usage=Usage(10, 2, 5))), workspace=tmp_path)
-    first, one = await played(agent, task(agent))
+    first, one = await run_turn(agent, task(agent))
     assert one.usage == Usage(10, 2, 5)
     assert events.UsageReport(Usage(10, 2, 5)) in first
     agent, _ = scripted([calls(call("note")), "x"], tmp_path, answers("note"))
-    seen, result = await played(agent, task(agent))
+    seen, result = await run_turn(agent, task(agent))
     reports = [event.usage for event in seen if isinstance(event, events.UsageReport)]
     assert len(reports) == 2
     assert reports[1] == result.usage
@@ -92,14 +92,14 @@ async def test_usage_adds_up_over_the_turn(tmp_path: Path) -> None:
 async def test_a_reply_that_was_cut_at_its_length_says_so(tmp_path: Path) -> None:
     cut = events.Reply(assistant("and then", ()), None, "length")
     agent = Agent(Speaker(cut), workspace=tmp_path)
-    seen, result = await played(agent, task(agent))
+    seen, result = await run_turn(agent, task(agent))
     assert events.Notice("warning", load_prompt("reply_cut")) in seen
     assert result.text == "and then"
 
 
 async def test_a_stream_without_a_reply_is_an_error(tmp_path: Path) -> None:
     agent = Agent(Speaker(events.TextDelta("half a")), workspace=tmp_path)
-    _, result = await played(agent, task(agent))
+    _, result = await run_turn(agent, task(agent))
     assert (result.stopped, result.error_code) == ("error", BadReply.code)
     assert [message.text for message in result.messages] == ["half a"]
 
@@ -107,7 +107,7 @@ async def test_a_stream_without_a_reply_is_an_error(tmp_path: Path) -> None:
 async def test_what_comes_after_the_reply_is_not_waited_for(tmp_path: Path) -> None:
     model = Speaker(reply("done"), events.TextDelta("more"))
     agent = Agent(model, workspace=tmp_path)
-    seen, _ = await played(agent, task(agent))
+    seen, _ = await run_turn(agent, task(agent))
     assert events.TextDelta("more") not in seen
     assert model.closed_streams == 1
 
@@ -115,7 +115,7 @@ async def test_what_comes_after_the_reply_is_not_waited_for(tmp_path: Path) -> N
 async def test_thinking_is_shown_but_is_no_part_of_the_answer(tmp_path: Path) -> None:
     thinking = [events.ThinkingDelta("hm", 2), events.ThinkingEnd("hm")]
     model = Speaker(*thinking, events.TextDelta("yes"), reply("yes"))
-    seen, result = await played(agent := Agent(model, workspace=tmp_path), task(agent))
+    seen, result = await run_turn(agent := Agent(model, workspace=tmp_path), task(agent))
     assert [event for event in seen if event.type.startswith("thinking")] == thinking
     assert result.text == "yes"
 
@@ -123,7 +123,7 @@ async def test_thinking_is_shown_but_is_no_part_of_the_answer(tmp_path: Path) ->
 async def test_a_broken_history_is_mended_before_it_is_sent(tmp_path: Path) -> None:
     broken = [user("a"), calls(call("note", "c1")), user("b")]
     agent, model = scripted(["fine"], tmp_path)
-    await played(agent, task(agent, broken))
+    await run_turn(agent, task(agent, broken))
     (request,) = model.requests
     assert is_valid(request.messages)
     assert results(request.messages) == [load_prompt("interrupted")]
@@ -157,7 +157,7 @@ async def test_a_model_whose_window_is_smaller_than_told_gets_what_fits(
 
     old = [message for n in range(100) for message in (user(f"{n} " * 900), assistant("b" * 900))]
     agent, model = scripted([answer] * 9, tmp_path)
-    _, result = await played(agent, task(agent, [*old, user("now")]))
+    _, result = await run_turn(agent, task(agent, [*old, user("now")]))
     assert result.text == "fits"
     sizes = [sum(map(estimate, request.messages)) for request in model.requests]
     assert sizes == sorted(set(sizes), reverse=True), "the same request is not sent twice"
@@ -167,7 +167,7 @@ async def test_a_model_that_finds_everything_too_long_is_not_asked_for_ever(
     tmp_path: Path,
 ) -> None:
     agent, model = scripted([ContextTooLong("too long")] * 99, tmp_path)
-    _, result = await played(agent, task(agent, [user("long " * 200_000)]))
+    _, result = await run_turn(agent, task(agent, [user("long " * 200_000)]))
     assert result.error_code == "context-too-long"
     assert 1 < len(model.requests) <= 6
 
@@ -175,7 +175,7 @@ async def test_a_model_that_finds_everything_too_long_is_not_asked_for_ever(
 async def test_what_the_model_is_asked_with_comes_from_the_settings(tmp_path: Path) -> None:
     settings = AgentSettings(temperature=0.0, max_tokens=77)
     agent, model = scripted(["hi"], tmp_path, answers("mine"), settings=settings)
-    await played(agent, task(agent))
+    await run_turn(agent, task(agent))
     (request,) = model.requests
     assert (request.temperature, request.max_tokens) == (0.0, 77)
     names = [spec.name for spec in request.tools]
@@ -187,6 +187,6 @@ async def test_what_the_model_is_asked_with_comes_from_the_settings(tmp_path: Pa
 async def test_a_turns_own_limit_comes_before_the_agents(tmp_path: Path, limit: int) -> None:
     replies = [calls(call("note", n=n)) for n in range(3)]
     agent, model = scripted(replies, tmp_path, answers("note"))
-    _, result = await played(agent, task(agent, max_iterations=limit))
+    _, result = await run_turn(agent, task(agent, max_iterations=limit))
     assert result.stopped == "max_iterations"
     assert len(model.requests) == limit

@@ -46,7 +46,7 @@ def _scripted(replies: list[Any], workspace: Path) -> tuple[Agent, ScriptedProvi
     return Agent(model, workspace=workspace, settings=SETTINGS, approve=ANYTHING), model
 
 
-async def _seen(agent: Agent) -> list[events.Event]:
+async def _turn_events(agent: Agent) -> list[events.Event]:
     async with aclosing(agent.stream("go on")) as stream:
         return [event async for event in stream]
 
@@ -96,7 +96,7 @@ def test_what_no_text_is_stays_as_it_came() -> None:
 async def test_a_model_that_repeats_its_key_is_not_heard(tmp_path: Path) -> None:
     reply = Message("assistant", (Thinking(f"hm {KEY}"), Text(f"my key: {KEY} !")))
     agent, _ = _scripted([reply, "second"], tmp_path)
-    seen = await _seen(agent)
+    seen = await _turn_events(agent)
     done = seen[-1]
     assert isinstance(done, events.Done)
     assert done.result.text == "my key: *** !"
@@ -106,7 +106,7 @@ async def test_a_model_that_repeats_its_key_is_not_heard(tmp_path: Path) -> None
 async def test_a_call_with_the_key_in_it_runs_without(tmp_path: Path) -> None:
     wanted = call("write_file", path="a.txt", content=f"key={KEY}")
     agent, model = _scripted([wanted, "done"], tmp_path)
-    seen = await _seen(agent)
+    seen = await _turn_events(agent)
     assert (tmp_path / "a.txt").read_text() == "key=***"
     assert KEY not in repr(seen) + repr(model.requests)
 
@@ -124,7 +124,7 @@ async def test_what_tools_print_reaches_neither_model_nor_screen_nor_file(tmp_pa
         "done",
     ]
     agent, model = _scripted(steps, tmp_path)
-    seen = await _seen(agent)
+    seen = await _turn_events(agent)
     assert len(model.requests) == len(steps)
     (spilled,) = spill_folder(tmp_path).glob("*.txt")
     assert spilled.read_text().count("a *** b") == 3000
@@ -136,7 +136,7 @@ async def test_what_tools_print_reaches_neither_model_nor_screen_nor_file(tmp_pa
 async def test_an_error_with_the_key_in_it_says_stars(tmp_path: Path) -> None:
     error = Rejected(f"401 at https://host/{KEY}", hint=f"look at {KEY}")
     agent, _ = _scripted([error], tmp_path)
-    seen = await _seen(agent)
+    seen = await _turn_events(agent)
     (told,) = [event for event in seen if isinstance(event, events.Error)]
     assert (told.message, told.hint) == ("401 at https://host/***", "look at ***")
 
@@ -167,6 +167,6 @@ class Slow:
 
 
 async def test_single_characters_come_to_stars_too(tmp_path: Path) -> None:
-    seen: list[Any] = await _seen(Agent(Slow(), workspace=tmp_path, settings=SETTINGS))
+    seen: list[Any] = await _turn_events(Agent(Slow(), workspace=tmp_path, settings=SETTINGS))
     shown = "".join(event.text for event in seen if isinstance(event, events.TextDelta))
     assert shown == "my key is ***"

@@ -10,7 +10,7 @@ from agent.prompts import load_prompt
 from agent.tools.base import CallContext
 from agent.turn.tool_executor import PARALLEL_READS
 from agent.types import ToolCall, ToolResult
-from tests.agent.props import Handmade, call, calls, played, results, scripted, task
+from tests.agent.props import Handmade, call, calls, results, run_turn, scripted, task
 
 
 class Meeting:
@@ -41,7 +41,7 @@ class Diary:
 async def test_reads_run_together(tmp_path: Path) -> None:
     planned = [call("meet", f"c{n}") for n in range(3)]
     agent, _ = scripted([calls(*planned), "met"], tmp_path, Handmade("meet", Meeting(3)))
-    _, result = await played(agent, task(agent))
+    _, result = await run_turn(agent, task(agent))
     assert results(result.messages) == ["c0", "c1", "c2"]
 
 
@@ -59,7 +59,7 @@ async def test_no_more_reads_run_together_than_the_limit(tmp_path: Path) -> None
 
     planned = [call("look", f"c{n}", n=n) for n in range(2 * PARALLEL_READS + 1)]
     agent, _ = scripted([calls(*planned), "done"], tmp_path, Handmade("look", body))
-    _, result = await played(agent, task(agent))
+    _, result = await run_turn(agent, task(agent))
     assert max(together) == PARALLEL_READS
     assert len(results(result.messages)) == len(planned)
 
@@ -76,7 +76,7 @@ async def test_writes_run_alone_and_in_order(tmp_path: Path) -> None:
         call("read", "r2"),
     ]
     agent, _ = scripted([calls(*planned), "done"], tmp_path, write, read, act)
-    await played(agent, task(agent))
+    await run_turn(agent, task(agent))
     order = [f"{sign}{one.id}" for one in planned for sign in "+-"]
     assert diary.entries == order
 
@@ -86,7 +86,7 @@ async def test_reads_between_writes_do_not_overtake_them(tmp_path: Path) -> None
     tools = Handmade("write", diary, "idempotent"), Handmade("look", diary)
     planned = [call("look", "r1"), call("look", "r2"), call("write", "w"), call("look", "r3")]
     agent, _ = scripted([calls(*planned), "done"], tmp_path, *tools)
-    await played(agent, task(agent))
+    await run_turn(agent, task(agent))
     assert diary.entries[:2] == ["+r1", "+r2"]
     assert diary.entries[-4:] == ["+w", "-w", "+r3", "-r3"]
 
@@ -103,7 +103,7 @@ async def test_results_come_in_call_order_whoever_ends_first(tmp_path: Path) -> 
 
     planned = [call("look", "c1"), call("look", "c2")]
     agent, model = scripted([calls(*planned), "done"], tmp_path, Handmade("look", body))
-    seen, _ = await played(agent, task(agent))
+    seen, _ = await run_turn(agent, task(agent))
     assert results(model.requests[1].messages) == ["result of c1", "result of c2"]
     ended = [event.id for event in seen if isinstance(event, events.ToolResulted)]
     assert ended == ["c2", "c1"]
@@ -131,7 +131,7 @@ async def test_each_step_is_reported_before_the_next_begins(tmp_path: Path) -> N
 
     reply = calls(call("act", "c1"), ToolCall("c2", "act", None, "{"), call("act", "c3"))
     agent, _ = scripted([reply, "done"], tmp_path, Handmade("act", body, "unsafe"))
-    await played(agent, task(agent, progress=ledger))
+    await run_turn(agent, task(agent, progress=ledger))
     assert ledger.entries == [
         "reply",
         "start c1 unsafe",
@@ -151,7 +151,7 @@ async def test_a_person_is_shown_what_the_tool_means_for_people(tmp_path: Path) 
         return ToolResult("long text for the model", for_user="short")
 
     agent, model = scripted([calls(call("act")), "done"], tmp_path, Handmade("act", body))
-    seen, _ = await played(agent, task(agent))
+    seen, _ = await run_turn(agent, task(agent))
     assert events.ToolOutput("c1", "live", "stdout") in seen
     (shown,) = (event for event in seen if isinstance(event, events.ToolResulted))
     assert (shown.content, shown.is_error) == ("short", False)
@@ -162,7 +162,7 @@ async def test_a_change_is_shown_with_its_diff(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("old\n")
     change = call("write_file", path="a.txt", content="new\n")
     agent, _ = scripted([calls(change), "done"], tmp_path)
-    seen, _ = await played(agent, task(agent))
+    seen, _ = await run_turn(agent, task(agent))
     (shown,) = (event for event in seen if isinstance(event, events.ToolResulted))
     assert shown.diff is not None
     assert "-old\n+new" in shown.diff
@@ -175,12 +175,12 @@ async def test_a_repeated_result_keeps_its_text(tmp_path: Path) -> None:
 
     planned = calls(*(call("look", f"c{n}") for n in range(3)))
     agent, _ = scripted([planned, "done"], tmp_path, Handmade("look", body))
-    _, result = await played(agent, task(agent))
+    _, result = await run_turn(agent, task(agent))
     assert results(result.messages) == ["same", "same", f"same\n\n{load_prompt('repeated')}"]
 
 
 async def test_events_name_the_tool_whichever_name_it_was_called_by(tmp_path: Path) -> None:
     agent, _ = scripted([calls(call("Bash", "c1", command="echo hi")), "done"], tmp_path)
-    happened, _ = await played(agent, task(agent))
+    happened, _ = await run_turn(agent, task(agent))
     named = [e.name for e in happened if isinstance(e, events.ToolStart | events.ToolResulted)]
     assert named == ["exec", "exec"]

@@ -16,7 +16,7 @@ from agent.undo.command_diff import CommandChangeDetector
 from agent.undo.snapshot import SnapshotLimits
 from tests.agent.undo.scene import Scene
 
-Seen = dict[str, tuple[str, int, bytes]]
+FolderState = dict[str, tuple[str, int, bytes]]
 
 
 @pytest.fixture
@@ -24,9 +24,9 @@ def scene(tmp_path: Path) -> Scene:
     return Scene(tmp_path / "workspace", tmp_path / "undo")
 
 
-def seen(root: Path) -> Seen:
+def folder_state(root: Path) -> FolderState:
     """Everything below a folder, but for its own `.kore`."""
-    found: Seen = {}
+    found: FolderState = {}
     for path in sorted(root.rglob("*")):
         name = str(path.relative_to(root))
         mode = path.lstat().st_mode & 0o777
@@ -74,16 +74,16 @@ WORKS = [
 @pytest.mark.parametrize("line", WORKS)
 def test_what_a_command_did_is_undone_and_redone(scene: Scene, line: str) -> None:
     fill(scene.root)
-    before = seen(scene.root)
+    before = folder_state(scene.root)
     scene.call("exec", command=line)
-    after = seen(scene.root)
+    after = folder_state(scene.root)
     assert after != before
     scene.undo()
-    assert seen(scene.root) == before
+    assert folder_state(scene.root) == before
     scene.redo()
-    assert seen(scene.root) == after
+    assert folder_state(scene.root) == after
     scene.undo()
-    assert seen(scene.root) == before
+    assert folder_state(scene.root) == before
 
 
 def test_a_command_that_only_looks_costs_no_snapshot_where_it_cannot_write(tmp_path: Path) -> None:
@@ -102,10 +102,10 @@ def test_a_command_that_only_looks_costs_no_snapshot_where_it_cannot_write(tmp_p
 
 def test_a_command_that_is_cut_off_is_undone_as_far_as_it_got(scene: Scene) -> None:
     fill(scene.root)
-    before = seen(scene.root)
+    before = folder_state(scene.root)
     scene.call("exec", command="echo 5 > src/a.py; sleep 60", timeout_s=0.3)
     scene.undo()
-    assert seen(scene.root) == before
+    assert folder_state(scene.root) == before
 
 
 def test_an_unchanged_tree_is_not_read_again(scene: Scene) -> None:
@@ -198,11 +198,11 @@ def test_the_store_never_grows_over_its_limit(tmp_path: Path) -> None:
                 (scene.root / f"f{n}").write_bytes(os.urandom(4_000))
         stored = sum(p.stat().st_size for p in (scene.store / "blobs").rglob("*") if p.is_file())
         assert stored <= 100_000, round_
-    before = seen(scene.root)
+    before = folder_state(scene.root)
     with command(scene):
         (scene.root / "f1").write_bytes(b"new")
     scene.undo()
-    assert seen(scene.root) == before
+    assert folder_state(scene.root) == before
 
 
 def test_a_folder_larger_than_the_store_is_kept_in_part(tmp_path: Path) -> None:

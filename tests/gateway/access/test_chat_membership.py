@@ -12,13 +12,15 @@ GROUP = Route("chat", "bot", "-5")
 _numbers = iter(range(1000))
 
 
-def standing(route: Route = GROUP, *, present: bool, was: bool, **more: Any) -> MembershipChange:
+def membership_change(
+    route: Route = GROUP, *, present: bool, was: bool, **more: Any
+) -> MembershipChange:
     fields = {"title": "'Ops' (-5)", "actor": "'Bob' (8)", "is_private": False} | more
     name = f"bot:{next(_numbers)}"
     return MembershipChange(route, name, is_present=present, was_present=was, **fields)
 
 
-async def took(parts: Parts, *standings: MembershipChange) -> list[tuple[str, str]]:
+async def messages_after(parts: Parts, *standings: MembershipChange) -> list[tuple[str, str]]:
     """What was written to whom when these came in."""
     await parts.bus.accept("chat", "bot", Batch([], membership_changes=standings))
     return await parts.stored("outbox", "chat", "body", state="pending", order="seq")
@@ -28,21 +30,24 @@ async def test_the_owner_hears_of_groups_that_the_bot_is_put_into_and_out_of(
     tmp_path: Path,
 ) -> None:
     async with opened(tmp_path, [], owner="chat:7") as parts:
-        assert await took(parts, standing(present=True, was=False)) == [
+        assert await messages_after(parts, membership_change(present=True, was=False)) == [
             ("7", "I was added to the group 'Ops' (-5) by 'Bob' (8).")
         ]
-        promoted = standing(present=True, was=True)
-        assert len(await took(parts, promoted)) == 1
-        (_, removed) = await took(parts, standing(present=False, was=True))
+        promoted = membership_change(present=True, was=True)
+        assert len(await messages_after(parts, promoted)) == 1
+        (_, removed) = await messages_after(parts, membership_change(present=False, was=True))
         assert removed == ("7", "I was removed from the group 'Ops' (-5) by 'Bob' (8).")
-        again = standing(present=False, was=True)
-        assert len(await took(parts, again)) == 2
+        again = membership_change(present=False, was=True)
+        assert len(await messages_after(parts, again)) == 2
 
 
 async def test_whoever_adds_it_everywhere_fills_nobodys_chat(tmp_path: Path) -> None:
     async with opened(tmp_path, [], owner="chat:7") as parts:
-        many = [standing(Route("chat", "bot", f"-{n}"), present=True, was=False) for n in range(50)]
-        assert len(await took(parts, *many)) == 5
+        many = [
+            membership_change(Route("chat", "bot", f"-{n}"), present=True, was=False)
+            for n in range(50)
+        ]
+        assert len(await messages_after(parts, *many)) == 5
 
 
 async def test_whoever_adds_it_and_throws_it_out_again_fills_nobodys_chat(tmp_path: Path) -> None:
@@ -50,13 +55,13 @@ async def test_whoever_adds_it_and_throws_it_out_again_fills_nobodys_chat(tmp_pa
         told: list[tuple[str, str]] = []
         for n in range(20):
             there = n % 2 == 0
-            told = await took(parts, standing(present=there, was=not there))
+            told = await messages_after(parts, membership_change(present=there, was=not there))
         assert len(told) == 5
 
 
 async def test_without_an_owner_nobody_is_told(tmp_path: Path) -> None:
     async with opened(tmp_path, []) as parts:
-        assert await took(parts, standing(present=True, was=False)) == []
+        assert await messages_after(parts, membership_change(present=True, was=False)) == []
 
 
 async def test_what_waits_for_a_chat_ends_when_the_bot_is_put_out_of_it(tmp_path: Path) -> None:
@@ -65,7 +70,7 @@ async def test_what_waits_for_a_chat_ends_when_the_bot_is_put_out_of_it(tmp_path
         await parts.bus.accept(
             "chat", "bot", Batch([chat_message("/stop", "-5", private=False, thread_id="9")])
         )
-        left = await took(parts, standing(present=False, was=True))
+        left = await messages_after(parts, membership_change(present=False, was=True))
         assert [chat for chat, _ in left] == ["7"]
         dead = await parts.stored("outbox", "dead_reason", state="dead")
         assert dead == [("removed from the group",)] * 2
@@ -79,10 +84,10 @@ async def test_a_person_who_blocks_is_told_of_only_when_something_waited(tmp_pat
     person = Route("chat", "bot", "8")
     gone = {"present": False, "was": True, "is_private": True, "title": "'Bob' (8)"}
     async with opened(tmp_path, [], owner="chat:7") as parts:
-        assert await took(parts, standing(person, **gone)) == []
+        assert await messages_after(parts, membership_change(person, **gone)) == []
         await parts.bus.accept("chat", "bot", Batch([chat_message("/stop", "8")]))
-        assert await took(parts, standing(person, **gone)) == [
+        assert await messages_after(parts, membership_change(person, **gone)) == [
             ("7", "'Bob' (8) has blocked me. Their queued messages were dropped.")
         ]
         owner = Route("chat", "bot", "7")
-        assert await took(parts, standing(owner, **gone)) == []
+        assert await messages_after(parts, membership_change(owner, **gone)) == []

@@ -48,7 +48,7 @@ def ask(pairing: PairingCodes, tx: Transaction, sender: str, now: float = NOW) -
     return pairing.ask(tx, message, now)
 
 
-def asked(pairing: PairingCodes, tx: Transaction, sender: str, now: float = NOW) -> str:
+def ask_code(pairing: PairingCodes, tx: Transaction, sender: str, now: float = NOW) -> str:
     code = ask(pairing, tx, sender, now)
     assert code is not None
     return code
@@ -64,7 +64,7 @@ def test_a_right_code_lets_its_person_in_once_however_it_is_typed(
     pairing: PairingCodes, tx: Transaction, access: AccessControl
 ) -> None:
     access.owner = "chat:7"
-    code = asked(pairing, tx, "9")
+    code = ask_code(pairing, tx, "9")
     mine = chat_message("x", "9", sender=Sender("9"))
     assert not access.is_allowed(mine)
     typed = f" {code.lower().replace('-', ' ')} "
@@ -79,7 +79,7 @@ def test_an_approval_that_could_not_be_stored_leaves_the_place_to_the_first(
     pairing: PairingCodes, tx: Transaction, access: AccessControl
 ) -> None:
     """A full disk: the same approval is tried again, and the first one is still the first."""
-    code = asked(pairing, tx, "9")
+    code = ask_code(pairing, tx, "9")
     tx.run("BEGIN")
     assert pairing.approve(tx, code, CLI, NOW).owner
     tx.run("ROLLBACK")
@@ -90,7 +90,7 @@ def test_an_approval_that_could_not_be_stored_leaves_the_place_to_the_first(
 def test_the_first_one_approved_becomes_the_owner_and_the_second_does_not(
     pairing: PairingCodes, tx: Transaction, access: AccessControl
 ) -> None:
-    first, second = asked(pairing, tx, "9"), asked(pairing, tx, "8")
+    first, second = ask_code(pairing, tx, "9"), ask_code(pairing, tx, "8")
     assert pairing.approve(tx, second, CLI, NOW).owner
     assert not pairing.approve(tx, first, CLI, NOW).owner
     assert access.owner_id == "chat:8"
@@ -100,7 +100,7 @@ def test_the_first_one_approved_becomes_the_owner_and_the_second_does_not(
 def test_a_configured_owner_beats_the_one_that_pairing_made(
     pairing: PairingCodes, tx: Transaction
 ) -> None:
-    pairing.approve(tx, asked(pairing, tx, "9"), CLI, NOW)
+    pairing.approve(tx, ask_code(pairing, tx, "9"), CLI, NOW)
     configured = AccessControl("chat:7", {})
     PairingCodes(configured).load(tx)
     assert configured.owner_id == "chat:7"
@@ -109,7 +109,7 @@ def test_a_configured_owner_beats_the_one_that_pairing_made(
 
 
 def test_nobody_gets_a_second_code_within_the_hour(pairing: PairingCodes, tx: Transaction) -> None:
-    code = asked(pairing, tx, "9")
+    code = ask_code(pairing, tx, "9")
     assert ask(pairing, tx, "9", NOW + CODE_LIFE_S - 1) is None
     later = NOW + CODE_LIFE_S
     assert pairing.approve(tx, code, CLI, later).reason == "unknown"
@@ -133,7 +133,7 @@ def test_groups_get_no_code(pairing: PairingCodes, tx: Transaction) -> None:
 def test_wrong_codes_lock_whoever_tries_them_for_ever_longer(
     pairing: PairingCodes, tx: Transaction, access: AccessControl
 ) -> None:
-    code = asked(pairing, tx, "9")
+    code = ask_code(pairing, tx, "9")
     for _ in range(TRIES):
         verdict = pairing.approve(tx, "AAAA-AAAA", "chat:7", NOW)
         assert verdict.reason == "unknown"
@@ -146,7 +146,7 @@ def test_wrong_codes_lock_whoever_tries_them_for_ever_longer(
     assert again.deny(tx, code, "chat:7", NOW + 61 + 119).reason == "locked"
     # It locks the one who guessed and nobody else; a right code wipes the slate clean.
     assert again.approve(tx, code, CLI, NOW + 61).request is not None
-    other = asked(again, tx, "8", NOW + 61)
+    other = ask_code(again, tx, "8", NOW + 61)
     assert again.approve(tx, other, "chat:7", NOW + 61 + 121).request is not None
     assert members.guesses(tx, "chat:7") == (0, 0.0)
 
@@ -162,8 +162,8 @@ def test_a_lock_is_never_longer_than_a_day(pairing: PairingCodes, tx: Transactio
 def test_who_was_turned_down_or_out_gets_no_code_for_a_day(
     pairing: PairingCodes, tx: Transaction, access: AccessControl
 ) -> None:
-    pairing.deny(tx, asked(pairing, tx, "9"), CLI, NOW)
-    pairing.approve(tx, asked(pairing, tx, "8"), CLI, NOW)
+    pairing.deny(tx, ask_code(pairing, tx, "9"), CLI, NOW)
+    pairing.approve(tx, ask_code(pairing, tx, "8"), CLI, NOW)
     assert pairing.revoke(tx, "chat:8", NOW)
     assert not access.is_allowed(chat_message("x", "8", sender=Sender("8")))
     assert access.owner_id is None
@@ -175,7 +175,7 @@ def test_who_was_turned_down_or_out_gets_no_code_for_a_day(
 
 
 def test_only_the_hash_of_a_code_is_stored(pairing: PairingCodes, tx: OpenTransaction) -> None:
-    code = asked(pairing, tx, "9").replace("-", "")
+    code = ask_code(pairing, tx, "9").replace("-", "")
     stored = tx.content()
     assert b"Person 9" in stored
     assert code.encode() not in stored
@@ -188,14 +188,14 @@ def test_a_name_brings_no_markup_and_no_second_line() -> None:
     assert plain_name("Zoë O'Neil-Ng 李") == "Zoë O'Neil-Ng 李"
 
 
-def invited(pairing: PairingCodes, tx: Transaction, now: float = NOW) -> str:
+def invite(pairing: PairingCodes, tx: Transaction, now: float = NOW) -> str:
     return pairing.invite(tx, "chat", "bot", now)
 
 
 def test_an_invitation_makes_one_person_the_owner_once(
     pairing: PairingCodes, tx: Transaction, access: AccessControl
 ) -> None:
-    code = invited(pairing, tx)
+    code = invite(pairing, tx)
     bearer = chat_message("hi", "9", sender=Sender("9", "Ann"))
     assert pairing.redeem(tx, bearer, f"{code}x", NOW) is None
     assert pairing.redeem(tx, chat_message("hi", "9", private=False), code, NOW) is None
@@ -211,7 +211,7 @@ def test_an_invitation_makes_one_person_the_owner_once(
 def test_an_invitation_is_void_after_its_time_and_once_there_is_another(
     pairing: PairingCodes, tx: Transaction, access: AccessControl
 ) -> None:
-    first, second = invited(pairing, tx), invited(pairing, tx)
+    first, second = invite(pairing, tx), invite(pairing, tx)
     assert pairing.redeem(tx, chat_message("hi", "9"), first, NOW) is None
     assert pairing.redeem(tx, chat_message("hi", "9"), second, NOW + CODE_LIFE_S) is None
     assert access.owner_id is None

@@ -56,11 +56,11 @@ def pairing(tx: Transaction, access: AccessControl) -> PairingService:
     return pairing
 
 
-def pressed(data: str, chat: str = OWNER, **more: object) -> InboundMessage:
+def press_button(data: str, chat: str = OWNER, **more: object) -> InboundMessage:
     return chat_message(data, chat, sender=Sender(OWNER), pressed=True, **more)
 
 
-def letters(tx: Transaction) -> list[tuple[str, str, list[str], str | None]]:
+def owner_messages(tx: Transaction) -> list[tuple[str, str, list[str], str | None]]:
     rows = stored.read(tx, "outbox", "delivery_id", "body", "buttons", "edits", chat="7")
     return [
         (name, body, [button["data"] for button in json.loads(buttons)], edits)
@@ -75,12 +75,12 @@ def sent(tx: Transaction, name: str = LETTER) -> None:
 def test_a_letter_and_its_buttons_are_forgotten_once_it_is_out(
     pairing: PairingService, tx: Transaction
 ) -> None:
-    ((name, body, buttons, _),) = letters(tx)
+    ((name, body, buttons, _),) = owner_messages(tx)
     assert name == LETTER
     assert "Ann (chat:9) wants to talk to me" in body
     assert buttons == ["pair:y:9:1000000062", "pair:n:9:1000000062"]
     sent(tx)
-    assert letters(tx) == [(LETTER, "", [], None)]
+    assert owner_messages(tx) == [(LETTER, "", [], None)]
 
 
 def test_a_letter_that_was_given_up_is_forgotten_too(
@@ -88,19 +88,19 @@ def test_a_letter_that_was_given_up_is_forgotten_too(
 ) -> None:
     ((seq,),) = stored.read(tx, "outbox", "seq", chat="7")
     outbox.give_up(tx, seq, "gone")
-    assert letters(tx) == [(LETTER, "", [], None)]
+    assert owner_messages(tx) == [(LETTER, "", [], None)]
 
 
 def test_an_expired_request_is_refused_and_its_buttons_go(
     pairing: PairingService, access: AccessControl, tx: Transaction
 ) -> None:
     sent(tx)
-    press = pressed("pair:y:9:1000000062")
+    press = press_button("pair:y:9:1000000062")
     late = NOW + CODE_LIFE_S
     for _ in range(2):
         assert pairing.press(tx, press, late).startswith("Too late")
     assert not access.is_allowed(chat_message("hi", "9", sender=Sender("9")))
-    _, (name, body, buttons, edits) = letters(tx)
+    _, (name, body, buttons, edits) = owner_messages(tx)
     assert (name, buttons, edits) == (f"{LETTER}:done", [], LETTER)
     assert body == "Someone (chat:9) wanted to talk to me.\n\n⌛ Expired."
 
@@ -111,10 +111,10 @@ def test_a_request_of_a_day_later_has_buttons_of_its_own(
     sent(tx)
     later = NOW + 24 * 3600
     assert pairing.handle_stranger(tx, chat_message("hi", "9", sender=Sender("9", "Ann")), later)
-    assert pairing.press(tx, pressed("pair:y:9:1000000062"), later).startswith("Too late")
+    assert pairing.press(tx, press_button("pair:y:9:1000000062"), later).startswith("Too late")
     assert not access.is_allowed(chat_message("hi", "9", sender=Sender("9")))
     new = round(later * 1000)
-    told = pairing.press(tx, pressed(f"pair:y:9:{new}"), later)
+    told = pairing.press(tx, press_button(f"pair:y:9:{new}"), later)
     assert told == "Ann (chat:9) is approved."
     assert access.is_allowed(chat_message("hi", "9", sender=Sender("9")))
 
@@ -126,7 +126,7 @@ def test_a_request_of_a_day_later_has_buttons_of_its_own(
 def test_a_button_that_is_none_of_ours_does_nothing(
     pairing: PairingService, tx: Transaction, data: str
 ) -> None:
-    assert pairing.press(tx, pressed(data), NOW) == "This button no longer works."
+    assert pairing.press(tx, press_button(data), NOW) == "This button no longer works."
 
 
 @pytest.mark.parametrize(("listed", "waiting"), [((), 0), (("9",), 2), (("*",), 2)])
@@ -135,7 +135,7 @@ def test_what_somebody_wrote_before_they_were_turned_out_is_not_answered_after_i
 ) -> None:
     pairing = pairing_service(access_of("chat:7", listed))
     pairing.handle_stranger(tx, chat_message("hi", "9", sender=Sender("9", "Ann")), NOW)
-    pairing.press(tx, pressed("pair:y:9:1000000062"), NOW)
+    pairing.press(tx, press_button("pair:y:9:1000000062"), NOW)
     for text, chat, who in (("a", "9", "9"), ("b", "-5", "9"), ("c", "-5", "7"), ("d", "8", "99")):
         message = chat_message(text, chat, sender=Sender(who), private=chat != "-5")
         inbox.accept(tx, InboxBatch("chat", "bot", NOW), [InboxEntry(message)])
@@ -147,7 +147,7 @@ def test_what_somebody_wrote_before_they_were_turned_out_is_not_answered_after_i
 def test_in_a_group_the_owner_s_press_does_not_count(
     pairing: PairingService, tx: Transaction
 ) -> None:
-    press = pressed("pair:y:9:1000000062", private=False)
+    press = press_button("pair:y:9:1000000062", private=False)
     assert pairing.press(tx, press, NOW) == "This request belongs to another chat."
 
 
@@ -155,7 +155,7 @@ def test_what_was_decided_before_the_letter_went_out_is_not_asked(
     pairing: PairingService, tx: Transaction
 ) -> None:
     assert pairing.revoke(tx, "chat:9", "cli:0", NOW)[0]
-    ((_, body, buttons, _),) = letters(tx)
+    ((_, body, buttons, _),) = owner_messages(tx)
     assert (body, buttons) == ("", [])
 
 

@@ -26,7 +26,7 @@ class Later(Platform):
         return self.batch
 
 
-async def lose(parts: Parts) -> int:
+async def store_undecoded(parts: Parts) -> int:
     for _ in range(2):
         await parts.bus.accept("chat", "bot", Batch((), [LOST], next_offset=6))
     ((seq,),) = await parts.stored("inbox", "seq")
@@ -37,7 +37,7 @@ async def test_it_is_kept_once_counted_and_logged_without_its_words(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with opened(tmp_path, Gated()) as parts:
-        seq = await lose(parts)
+        seq = await store_undecoded(parts)
         kept = await parts.database.transact(undecoded_updates.at, seq)
         assert kept is not None
         assert kept.raw == LOST.raw
@@ -50,7 +50,7 @@ async def test_it_is_kept_once_counted_and_logged_without_its_words(
 async def test_a_replay_decodes_it_and_its_message_is_stored_once(tmp_path: Path) -> None:
     platform = Later()
     async with opened(tmp_path, Gated(), platform=platform) as parts:
-        seq = await lose(parts)
+        seq = await store_undecoded(parts)
         with pytest.raises(KoreError, match="still cannot be decoded: KeyError"):
             await parts.service.replay(seq)
         platform.batch = Batch([chat_message("hi")])
@@ -65,7 +65,7 @@ async def test_a_replay_cut_short_before_the_end_stores_nothing_twice(tmp_path: 
     platform = Later()
     platform.batch = Batch([chat_message("hi")])
     async with opened(tmp_path, Gated(), platform=platform) as parts:
-        seq = await lose(parts)
+        seq = await store_undecoded(parts)
         await parts.bus.accept("chat", "bot", platform.batch)
         await parts.service.replay(seq)
         assert await parts.count("inbox", lane="chat:bot:1") == 1
@@ -73,7 +73,7 @@ async def test_a_replay_cut_short_before_the_end_stores_nothing_twice(tmp_path: 
 
 async def test_an_update_of_a_channel_that_does_not_run_says_so(tmp_path: Path) -> None:
     async with opened(tmp_path, Gated()) as parts:
-        seq = await lose(parts)
+        seq = await store_undecoded(parts)
         with pytest.raises(KoreError, match="which is not running here") as refused:
             await parts.service.replay(seq)
         assert "kore gateway" in str(refused.value.hint)

@@ -10,7 +10,7 @@ from gateway.core.channel_events import Batch
 from gateway.core.messages import Route
 from gateway.delivery.user_language import UserLanguages
 from tests.fakes.platform import Platform
-from tests.gateway.commands.test_settings import other, told
+from tests.gateway.commands.test_settings import answer_to, other
 from tests.gateway.parts import chat_message, console_message, running
 
 HANS, HANT = "zh-Hans", "zh-Hant"
@@ -18,40 +18,46 @@ HANS, HANT = "zh-Hans", "zh-Hant"
 
 async def test_an_answer_is_in_the_language_of_the_app_that_asked(tmp_path: Path) -> None:
     async with running(tmp_path, []) as parts:
-        assert await told(parts, chat_message("/stop")) == "Nothing is running."
-        assert await told(parts, chat_message("/stop", language=HANS)) == "当前没有正在进行的任务。"
-        assert await told(parts, chat_message("/stop", language=HANT)) == "目前沒有正在進行的任務。"
-        assert await told(parts, other("/stop", language="tlh")) == "Nothing is running."
+        assert await answer_to(parts, chat_message("/stop")) == "Nothing is running."
+        assert (
+            await answer_to(parts, chat_message("/stop", language=HANS))
+            == "当前没有正在进行的任务。"
+        )
+        assert (
+            await answer_to(parts, chat_message("/stop", language=HANT))
+            == "目前沒有正在進行的任務。"
+        )
+        assert await answer_to(parts, other("/stop", language="tlh")) == "Nothing is running."
 
 
 async def test_what_somebody_chose_counts_in_all_their_chats_and_after_a_restart(
     tmp_path: Path,
 ) -> None:
     async with running(tmp_path, []) as parts:
-        assert "简体中文" in await told(parts, chat_message("/language"))
-        assert "简体中文" in await told(parts, chat_message("/language zh-Hans"))
-        assert "没有" in await told(parts, chat_message("/stop", chat="-5", private=False))
-        assert await told(parts, other("/stop")) == "Nothing is running."
+        assert "简体中文" in await answer_to(parts, chat_message("/language"))
+        assert "简体中文" in await answer_to(parts, chat_message("/language zh-Hans"))
+        assert "没有" in await answer_to(parts, chat_message("/stop", chat="-5", private=False))
+        assert await answer_to(parts, other("/stop")) == "Nothing is running."
     async with running(tmp_path, []) as parts:
         await parts.database.transact(parts.app.languages.load)
-        assert "没有" in await told(parts, chat_message("/stop", language="en"))
-        assert "Klingon" in await told(parts, chat_message("/language Klingon"))
-        assert "English" in await told(parts, chat_message("/language auto"))
-        assert await told(parts, chat_message("/stop", language="en")) == "Nothing is running."
+        assert "没有" in await answer_to(parts, chat_message("/stop", language="en"))
+        assert "Klingon" in await answer_to(parts, chat_message("/language Klingon"))
+        assert "English" in await answer_to(parts, chat_message("/language auto"))
+        assert await answer_to(parts, chat_message("/stop", language="en")) == "Nothing is running."
 
 
 async def test_a_language_is_known_by_its_usual_names(tmp_path: Path) -> None:
     async with running(tmp_path, []) as parts:
         for name in ("zh-hant", "zh-TW", "繁體中文", "繁體"):
-            assert "繁體中文" in await told(parts, chat_message(f"/language {name}"))
-            assert "English" in await told(parts, chat_message("/language english"))
+            assert "繁體中文" in await answer_to(parts, chat_message(f"/language {name}"))
+            assert "English" in await answer_to(parts, chat_message("/language english"))
 
 
 async def test_a_letter_to_somebody_else_is_in_their_language(tmp_path: Path) -> None:
     """The owner is told of a stranger in the language that the owner's app had."""
     platform = Platform()
     async with running(tmp_path, [], platform=platform, allow=("7",), owner="chat:7") as parts:
-        await told(parts, chat_message("/stop", chat="7", language=HANS))
+        await answer_to(parts, chat_message("/stop", chat="7", language=HANS))
         stranger = other("hello", chat="8", language=HANT)
         await parts.bus.accept("chat", "bot", Batch([stranger]))
         await platform.until(lambda: len(platform.chats["7"]) > 1 and platform.chats["8"])
@@ -71,7 +77,7 @@ async def test_what_broke_is_said_in_the_language_of_whoever_asked(tmp_path: Pat
             raise RuntimeError("a bug")
 
     async with running(tmp_path, Broken([])) as parts:
-        assert "时发生内部错误，已写入日志；请重试。" in await told(
+        assert "时发生内部错误，已写入日志；请重试。" in await answer_to(
             parts, chat_message("hello", language=HANS)
         )
 

@@ -167,7 +167,7 @@ def is_answered(tx: Transaction, before: int) -> bool:
 @cache
 def plain(name: str, path: str) -> Shown:
     """The same with a name and a path that nothing could be made of."""
-    return shown(name, path)
+    return visible_texts(name, path)
 
 
 def stand_ins(name: str, path: str) -> tuple[str, str]:
@@ -175,7 +175,7 @@ def stand_ins(name: str, path: str) -> tuple[str, str]:
     return re.sub(r"\S", "Q", name), re.sub(r".", "W", path)
 
 
-def shown(name: str, path: str) -> Shown:
+def visible_texts(name: str, path: str) -> Shown:
     with tempfile.TemporaryDirectory() as folder:
         return asyncio.run(everything(Path(folder), name, path))
 
@@ -193,7 +193,7 @@ def check(name: str, path: str) -> None:
     expected = [(told(text), [told(one) for one in found])
                 for text, found in plain(*stands)]  # fmt: skip
     found = [(_VARIES.sub("0", text), [_VARIES.sub("0", one) for one in entities])
-             for text, entities in shown(name, path)]  # fmt: skip
+             for text, entities in visible_texts(name, path)]  # fmt: skip
     wrong = [pair for pair in zip_longest(sorted(found), sorted(expected)) if pair[0] != pair[1]]
     assert not wrong
 

@@ -17,7 +17,7 @@ def other(text: str, **more: Any) -> InboundMessage:
     return chat_message(text, sender=Sender("8"), **more)
 
 
-async def told(parts: Parts, message: InboundMessage) -> str:
+async def answer_to(parts: Parts, message: InboundMessage) -> str:
     """The last thing that the chat shows once the message was answered."""
     before = len(parts.platform.chats[message.chat_id])
     await parts.bus.accept(message.channel, message.account, Batch([message]))
@@ -27,40 +27,44 @@ async def told(parts: Parts, message: InboundMessage) -> str:
 
 async def test_the_mode_is_shown_and_chosen(tmp_path: Path) -> None:
     async with running(tmp_path, ["Hello."], owner="chat:7") as parts:
-        shown = await told(parts, chat_message("/mode"))
+        shown = await answer_to(parts, chat_message("/mode"))
         assert shown.startswith("Mode: `ask`")
         assert all(f"`{mode}`" in shown for mode in ("plan", "ask", "accept-edits", "auto"))
-        assert "`plan`" in await told(parts, chat_message("/plan"))
-        assert (await told(parts, chat_message("/mode"))).startswith("Mode: `plan`")
-        assert "`accept-edits`" in await told(parts, chat_message("/mode accept-edits"))
-        assert "`auto`" in await told(parts, chat_message("/auto"))
-        assert "Unknown mode; choose one of" in await told(parts, chat_message("/mode everything"))
-        assert (await told(parts, chat_message("/mode"))).startswith("Mode: `auto`")
+        assert "`plan`" in await answer_to(parts, chat_message("/plan"))
+        assert (await answer_to(parts, chat_message("/mode"))).startswith("Mode: `plan`")
+        assert "`accept-edits`" in await answer_to(parts, chat_message("/mode accept-edits"))
+        assert "`auto`" in await answer_to(parts, chat_message("/auto"))
+        assert "Unknown mode; choose one of" in await answer_to(
+            parts, chat_message("/mode everything")
+        )
+        assert (await answer_to(parts, chat_message("/mode"))).startswith("Mode: `auto`")
 
 
 async def test_a_new_conversation_begins_with_the_channels_mode(tmp_path: Path) -> None:
     modes: Mapping[str, Any] = {"chat": "plan"}
     async with running(tmp_path, ["Hello."], owner="chat:7", modes=modes) as parts:
-        await told(parts, chat_message("/auto"))
-        await told(parts, chat_message("/new"))
-        assert (await told(parts, chat_message("/mode"))).startswith("Mode: `plan`")
+        await answer_to(parts, chat_message("/auto"))
+        await answer_to(parts, chat_message("/new"))
+        assert (await answer_to(parts, chat_message("/mode"))).startswith("Mode: `plan`")
 
 
 async def test_others_may_tighten_and_in_their_own_chat_go_back(tmp_path: Path) -> None:
     async with running(tmp_path, ["Hello."], owner="chat:7") as parts:
-        assert "Only the owner" in await told(parts, other("/auto"))
-        assert "Only the owner" in await told(parts, other("/mode accept-edits"))
-        assert "Mode of this conversation: `plan`" in await told(parts, other("/plan"))
-        assert "Mode of this conversation: `ask`" in await told(parts, other("/mode ask"))
+        assert "Only the owner" in await answer_to(parts, other("/auto"))
+        assert "Only the owner" in await answer_to(parts, other("/mode accept-edits"))
+        assert "Mode of this conversation: `plan`" in await answer_to(parts, other("/plan"))
+        assert "Mode of this conversation: `ask`" in await answer_to(parts, other("/mode ask"))
 
 
 async def test_what_the_owner_tightens_in_a_group_stays_tight_for_others(tmp_path: Path) -> None:
     async with running(tmp_path, ["Hello."], owner="chat:7") as parts:
-        await told(parts, chat_message("/plan", **GROUP))
-        assert "Only the owner" in await told(parts, other("/mode ask", **GROUP))
-        await told(parts, chat_message("/auto", **GROUP))
-        assert (await told(parts, other("/mode", **GROUP))).startswith("Mode: `ask`")
-        assert "Mode of this conversation: `plan`" in await told(parts, other("/plan", **GROUP))
+        await answer_to(parts, chat_message("/plan", **GROUP))
+        assert "Only the owner" in await answer_to(parts, other("/mode ask", **GROUP))
+        await answer_to(parts, chat_message("/auto", **GROUP))
+        assert (await answer_to(parts, other("/mode", **GROUP))).startswith("Mode: `ask`")
+        assert "Mode of this conversation: `plan`" in await answer_to(
+            parts, other("/plan", **GROUP)
+        )
 
 
 def overwriting() -> list[Message | str]:
@@ -73,11 +77,11 @@ async def test_a_turn_runs_in_the_mode_of_its_conversation(tmp_path: Path) -> No
     async with running(tmp_path, provider, owner="chat:7") as parts:
         file = parts.workspace / "a.txt"
         file.write_text("old")
-        await told(parts, chat_message("/plan"))
-        assert await told(parts, chat_message("overwrite it")) == "Done."
+        await answer_to(parts, chat_message("/plan"))
+        assert await answer_to(parts, chat_message("overwrite it")) == "Done."
         assert file.read_text() == "old"
-        await told(parts, chat_message("/mode accept-edits"))
-        assert await told(parts, chat_message("overwrite it")) == "Done."
+        await answer_to(parts, chat_message("/mode accept-edits"))
+        assert await answer_to(parts, chat_message("overwrite it")) == "Done."
         assert file.read_text() == "new"
 
 

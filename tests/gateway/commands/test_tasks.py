@@ -12,7 +12,7 @@ from agent.types import Message, ToolCall, assistant
 from gateway.core.messages import Sender
 from gateway.core.records import Delivered, WatchEvent
 from tests.gateway.parts import Parts, console_message, running
-from tests.processes import gone, lasting, runs
+from tests.processes import has_ended, lasting_command, runs
 
 LANE = "cli:local:main"
 
@@ -45,7 +45,7 @@ async def console(folder: Path, model: ScriptedProvider) -> AsyncIterator[Consol
         yield Console(parts, watched)
 
 
-async def told_as_killed(say: Console, command: str) -> None:
+async def expect_killed(say: Console, command: str) -> None:
     """Wait until Kore knows of the end: a killed process is gone a moment before."""
     async with asyncio.timeout(30):
         while f"{command}: killed" not in await say("/tasks"):
@@ -53,7 +53,7 @@ async def told_as_killed(say: Console, command: str) -> None:
 
 
 async def test_the_next_turn_tasks_and_kill_know_of_it(tmp_path: Path) -> None:
-    command = lasting()
+    command = lasting_command()
     model = ScriptedProvider([start(command), "it runs", "still there", "gone"])
     async with console(tmp_path, model) as say:
         assert "No background tasks in this conversation" in await say("/tasks")
@@ -64,8 +64,8 @@ async def test_the_next_turn_tasks_and_kill_know_of_it(tmp_path: Path) -> None:
         assert f"- `1` {command}: running for" in await say("/tasks")
         assert "is called `2`" in await say("/tasks kill 2")
         assert "Stopping `1` and everything" in await say("/tasks kill 1")
-        await told_as_killed(say, command)
-        assert await gone(command)
+        await expect_killed(say, command)
+        assert await has_ended(command)
         assert await say("and now?") == "gone"
         # What was said before stays as it was, byte for byte.
         *before, last = model.requests[-1].messages
@@ -74,19 +74,19 @@ async def test_the_next_turn_tasks_and_kill_know_of_it(tmp_path: Path) -> None:
 
 
 async def test_a_new_conversation_ends_what_ran_in_the_old_one(tmp_path: Path) -> None:
-    command = lasting()
+    command = lasting_command()
     model = ScriptedProvider([start(command), "it runs", "fresh"])
     async with console(tmp_path, model) as say:
         await say("start it")
         assert await runs(command)
         assert f"tasks stopped: `{command}`." in await say("/new")
-        assert await gone(command)
+        assert await has_ended(command)
         await say("hello")
         assert "background" not in str(model.requests[-1].messages[-1].content)
 
 
 async def test_a_conversation_that_is_closed_ends_what_ran_in_it(tmp_path: Path) -> None:
-    command = lasting()
+    command = lasting_command()
     model = ScriptedProvider([start(command), "it runs"])
     async with running(tmp_path, model) as parts, parts.service.watch(LANE) as watched:
         await Console(parts, watched)("start it")
@@ -94,12 +94,12 @@ async def test_a_conversation_that_is_closed_ends_what_ran_in_it(tmp_path: Path)
         assert await parts.service.background_tasks(session.id) == [command]
         told = await parts.service.set_session_status(session.id, "closed")
         assert told.endswith(f"Background tasks stopped: {command}.")
-        assert await gone(command)
+        assert await has_ended(command)
         assert await parts.service.background_tasks(session.id) == []
 
 
 async def test_a_one_shot_run_leaves_nothing_and_says_what_it_ends(tmp_path: Path) -> None:
-    command = lasting()
+    command = lasting_command()
     model = ScriptedProvider([start(command), "it runs"])
     said = console_message("go", "once-1", options={"auto": True})
     async with running(tmp_path, model) as parts, parts.service.watch(said.session_key) as watched:
@@ -111,15 +111,15 @@ async def test_a_one_shot_run_leaves_nothing_and_says_what_it_ends(tmp_path: Pat
                 if isinstance(event, Delivered):
                     break
         assert Notice("info", f"Background tasks stopped: {command}.") in told
-        assert await gone(command)
+        assert await has_ended(command)
 
 
 async def test_what_a_sub_agent_left_running_ends_when_it_breaks(tmp_path: Path) -> None:
-    command = lasting()
+    command = lasting_command()
     args = {"description": "start it", "prompt": "start it", "subagent_type": "general"}
     send = assistant("", (ToolCall("c0", "task", args, json.dumps(args)),))
     model = ScriptedProvider([send, start(command), RuntimeError("a bug"), "it broke"])
     async with console(tmp_path, model) as say:
         assert await say("have it started") == "it broke"
         assert model.requests[2].messages[-1].text.endswith(" s]")
-        assert await gone(command)
+        assert await has_ended(command)

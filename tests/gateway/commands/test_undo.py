@@ -16,7 +16,7 @@ def writing(content: str, path: str = "a.txt") -> list[Message | str]:
     return [assistant("", (ToolCall("1", "write_file", arguments, ""),)), "Done."]
 
 
-async def told(parts: Parts, message: InboundMessage) -> str:
+async def answer_to(parts: Parts, message: InboundMessage) -> str:
     """The last thing that the chat shows once the message was answered."""
     before = len(parts.platform.chats[message.chat_id])
     await parts.bus.accept(message.channel, message.account, Batch([message]))
@@ -24,11 +24,11 @@ async def told(parts: Parts, message: InboundMessage) -> str:
     return parts.platform.chats[message.chat_id][-1].text
 
 
-async def written(parts: Parts, *contents: str) -> Path:
+async def write_contents(parts: Parts, *contents: str) -> Path:
     """The file, after a turn for each content."""
-    await told(parts, chat_message("/auto"))
+    await answer_to(parts, chat_message("/auto"))
     for _ in contents:
-        assert await told(parts, chat_message("write")) == "Done."
+        assert await answer_to(parts, chat_message("write")) == "Done."
     return parts.workspace / "a.txt"
 
 
@@ -38,23 +38,23 @@ OWNER: dict[str, Any] = {"owner": "chat:7"}
 async def test_what_turns_changed_is_undone_and_redone(tmp_path: Path) -> None:
     provider = ScriptedProvider([*writing("one"), *writing("two")])
     async with running(tmp_path, provider, **OWNER) as parts:
-        file = await written(parts, "one", "two")
-        assert await told(parts, chat_message("/undo")) == "Restored a.txt."
+        file = await write_contents(parts, "one", "two")
+        assert await answer_to(parts, chat_message("/undo")) == "Restored a.txt."
         assert file.read_text() == "one"
-        assert await told(parts, chat_message("/undo")) == "Removed a.txt."
+        assert await answer_to(parts, chat_message("/undo")) == "Removed a.txt."
         assert not file.exists()
-        assert "nothing to undo" in await told(parts, chat_message("/undo"))
-        assert "a\\_b.txt" in await told(parts, chat_message("/undo a_b.txt"))
-        assert "No changes to a\\_b.txt" in await told(parts, chat_message("/diff a_b.txt"))
-        assert await told(parts, chat_message("/redo 2")) == "Restored a.txt."
+        assert "nothing to undo" in await answer_to(parts, chat_message("/undo"))
+        assert "a\\_b.txt" in await answer_to(parts, chat_message("/undo a_b.txt"))
+        assert "No changes to a\\_b.txt" in await answer_to(parts, chat_message("/diff a_b.txt"))
+        assert await answer_to(parts, chat_message("/redo 2")) == "Restored a.txt."
         assert file.read_text() == "two"
 
 
 async def test_a_command_that_is_repeated_undoes_once(tmp_path: Path) -> None:
     provider = ScriptedProvider([*writing("one"), *writing("two"), *writing("three")])
     async with running(tmp_path, provider, **OWNER) as parts:
-        file = await written(parts, "one", "two", "three")
-        first = await told(parts, chat_message("/undo"))
+        file = await write_contents(parts, "one", "two", "three")
+        first = await answer_to(parts, chat_message("/undo"))
         ((seq,),) = await parts.stored("inbox", "max(seq)")
         lane = await parts.database.transact(turns.replay, seq)
         before = len(parts.platform.chats["1"])
@@ -67,22 +67,22 @@ async def test_a_command_that_is_repeated_undoes_once(tmp_path: Path) -> None:
 async def test_what_somebody_else_changed_is_left_alone_unless_forced(tmp_path: Path) -> None:
     provider = ScriptedProvider([*writing("one"), *writing("two")])
     async with running(tmp_path, provider, **OWNER) as parts:
-        file = await written(parts, "one", "two")
+        file = await write_contents(parts, "one", "two")
         file.write_text("theirs")
-        answer = await told(parts, chat_message("/undo"))
+        answer = await answer_to(parts, chat_message("/undo"))
         assert "Skipped a.txt: someone else has changed it since" in answer
         assert "/undo force" in answer
         assert file.read_text() == "theirs"
-        assert await told(parts, chat_message("/undo force a.txt")) == "Restored a.txt."
+        assert await answer_to(parts, chat_message("/undo force a.txt")) == "Restored a.txt."
         assert file.read_text() == "one"
 
 
 async def test_others_undo_nothing_of_the_owners(tmp_path: Path) -> None:
     async with running(tmp_path, ScriptedProvider(writing("one")), **OWNER) as parts:
         group: dict[str, Any] = {"chat": "-5", "private": False}
-        await told(parts, chat_message("/auto", **group))
-        await told(parts, chat_message("write", **group))
-        answer = await told(parts, chat_message("/undo", sender=Sender("8"), **group))
+        await answer_to(parts, chat_message("/auto", **group))
+        await answer_to(parts, chat_message("write", **group))
+        answer = await answer_to(parts, chat_message("/undo", sender=Sender("8"), **group))
         assert "your role does not allow this: only the owner can undo here" in answer
         assert (parts.workspace / "a.txt").read_text() == "one"
 
@@ -90,12 +90,12 @@ async def test_others_undo_nothing_of_the_owners(tmp_path: Path) -> None:
 async def test_the_differences_are_shown(tmp_path: Path) -> None:
     provider = ScriptedProvider([*writing("one\n"), *writing("two\n")])
     async with running(tmp_path, provider, **OWNER) as parts:
-        await written(parts, "one\n", "two\n")
-        whole = await told(parts, chat_message("/diff"))
+        await write_contents(parts, "one\n", "two\n")
+        whole = await answer_to(parts, chat_message("/diff"))
         assert "1 file changed: a.txt" in whole
         assert "+two" in whole
         assert "one" not in whole
-        last = await told(parts, chat_message("/diff last"))
+        last = await answer_to(parts, chat_message("/diff last"))
         assert "-one" in last
         assert "+two" in last
 
@@ -103,8 +103,8 @@ async def test_the_differences_are_shown(tmp_path: Path) -> None:
 async def test_a_long_difference_is_cut(tmp_path: Path) -> None:
     content = "".join(f"line {n}\n" for n in range(5_000))
     async with running(tmp_path, ScriptedProvider(writing(content)), **OWNER) as parts:
-        await written(parts, content)
-        await told(parts, chat_message("/diff"))
+        await write_contents(parts, content)
+        await answer_to(parts, chat_message("/diff"))
         shown = parts.platform.chats["1"]
         await parts.platform.until(lambda: "more lines)" in shown[-1].text)
         assert sum(len(message.text) for message in shown) < 9_000
@@ -113,20 +113,20 @@ async def test_a_long_difference_is_cut(tmp_path: Path) -> None:
 async def test_a_conversation_that_has_not_begun_has_nothing_to_undo(tmp_path: Path) -> None:
     async with running(tmp_path, ScriptedProvider([]), **OWNER) as parts:
         for command in ("/undo", "/redo", "/diff"):
-            assert "has no changes yet" in await told(parts, chat_message(command))
+            assert "has no changes yet" in await answer_to(parts, chat_message(command))
 
 
 async def test_a_rewind_shows_first_what_it_would_change(tmp_path: Path) -> None:
     provider = ScriptedProvider([*writing("one"), *writing("two"), *writing("new", "b.txt")])
     async with running(tmp_path, provider, **OWNER) as parts:
-        file = await written(parts, "one", "two", "new")
-        listed = await told(parts, chat_message("/rewind"))
+        file = await write_contents(parts, "one", "two", "new")
+        listed = await answer_to(parts, chat_message("/rewind"))
         assert listed.count("1 file changed: write") == 3
-        preview = await told(parts, chat_message("/rewind 2"))
+        preview = await answer_to(parts, chat_message("/rewind 2"))
         assert "Would restore a.txt." in preview
         assert "Would remove b.txt." in preview
         assert file.read_text() == "two"
-        assert "Restored a.txt." in await told(parts, chat_message("/rewind 2 files"))
+        assert "Restored a.txt." in await answer_to(parts, chat_message("/rewind 2 files"))
         assert file.read_text() == "one"
         assert not (parts.workspace / "b.txt").exists()
 
@@ -135,19 +135,19 @@ async def test_a_file_is_called_by_its_name_whatever_is_in_it(tmp_path: Path) ->
     names = ("Restored one.txt", "Removed `two`.txt")
     provider = ScriptedProvider([*writing("one", names[0]), *writing("two", names[1])])
     async with running(tmp_path, provider, **OWNER) as parts:
-        await written(parts, "one", "two")
-        preview = await told(parts, chat_message("/rewind 1"))
+        await write_contents(parts, "one", "two")
+        preview = await answer_to(parts, chat_message("/rewind 1"))
         assert "Would remove Removed \\`two\\`.txt, Restored one.txt." in preview
-        undone = await told(parts, chat_message("/rewind 1 files"))
+        undone = await answer_to(parts, chat_message("/rewind 1 files"))
         assert undone == "Removed Removed \\`two\\`.txt, Restored one.txt."
 
 
 async def test_a_rewind_takes_the_conversation_back_once(tmp_path: Path) -> None:
     provider = ScriptedProvider([*writing("one"), *writing("two"), "After it."])
     async with running(tmp_path, provider, **OWNER) as parts:
-        file = await written(parts, "one", "two")
+        file = await write_contents(parts, "one", "two")
         ((session,),) = await parts.stored("binding", "session")
-        answer = await told(parts, chat_message("/rewind 2 both"))
+        answer = await answer_to(parts, chat_message("/rewind 2 both"))
         assert f"/resume {session}" in answer
         ((seq,),) = await parts.stored("inbox", "max(seq)")
         lane = await parts.database.transact(turns.replay, seq)
@@ -160,22 +160,22 @@ async def test_a_rewind_takes_the_conversation_back_once(tmp_path: Path) -> None
         assert await parts.count("session") == 2
         # Up to its answer the first turn is there, and what it changed can still be undone.
         assert await parts.count("message", session=fork) == 4
-        assert "a copy does not include the original's" in await told(
+        assert "a copy does not include the original's" in await answer_to(
             parts, chat_message("/rewind")
         )
-        assert await told(parts, chat_message("and now?")) == "After it."
+        assert await answer_to(parts, chat_message("and now?")) == "After it."
         assert file.read_text() == "one"
-        assert await told(parts, chat_message("/undo")) == "Removed a.txt."
-        await told(parts, chat_message("/new"))
-        assert "no message to go back to yet" in await told(parts, chat_message("/rewind"))
+        assert await answer_to(parts, chat_message("/undo")) == "Removed a.txt."
+        await answer_to(parts, chat_message("/new"))
+        assert "no message to go back to yet" in await answer_to(parts, chat_message("/rewind"))
 
 
 async def test_a_rewind_to_nowhere_says_what_is_expected(tmp_path: Path) -> None:
     async with running(tmp_path, ScriptedProvider(writing("one")), **OWNER) as parts:
-        await written(parts, "one")
-        assert "expected the number of a message, 1 to 1" in await told(
+        await write_contents(parts, "one")
+        assert "expected the number of a message, 1 to 1" in await answer_to(
             parts, chat_message("/rewind 7")
         )
-        assert "expected \\`files\\` or \\`both\\`" in await told(
+        assert "expected \\`files\\` or \\`both\\`" in await answer_to(
             parts, chat_message("/rewind 1 all")
         )

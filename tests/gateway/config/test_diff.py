@@ -3,7 +3,7 @@ from pathlib import Path
 from gateway.config.diff import AT_ONCE, is_at_once, update
 from gateway.config.key_catalog import catalogue, whole_sections
 from tests.gateway.config.loading import load
-from tests.house.pages import page, quoted
+from tests.house.pages import code_spans, page
 
 
 def test_what_can_change_at_once_does_and_the_rest_stays(tmp_path: Path) -> None:
@@ -42,6 +42,6 @@ def test_every_name_in_the_list_is_a_section_or_a_key() -> None:
 
 def test_the_page_says_what_changes_at_once() -> None:
     body = page("configuration").partition("- At once: ")[2].partition("- After a restart")[0]
-    assert set(quoted(body)) == {*AT_ONCE, "allow_from", "telegram.accounts"}
+    assert set(code_spans(body)) == {*AT_ONCE, "allow_from", "telegram.accounts"}
     assert is_at_once(("limits", "tokens_per_turn"))
     assert not is_at_once(("store", "url"))

@@ -43,7 +43,7 @@ DESIGN = {
 }
 
 
-def loaded(root: Path, cwd: Path | None = None, **environ: str) -> Settings:
+def load(root: Path, cwd: Path | None = None, **environ: str) -> Settings:
     home = root / "kore"
     home.mkdir(exist_ok=True)
     return load_settings(
@@ -55,14 +55,17 @@ def loaded(root: Path, cwd: Path | None = None, **environ: str) -> Settings:
     )
 
 
-def named(settings: Settings) -> dict[str, str]:
+def models_by_name(settings: Settings) -> dict[str, str]:
     return {one.model_name: one.model for one in settings.model_list}
 
 
 def test_the_file_that_the_other_program_writes_is_read(tmp_path: Path) -> None:
     (tmp_path / ".kode.json").write_text(REAL)
-    settings = loaded(tmp_path)
-    assert named(settings) == {"Main": "anthropic/claude-sonnet-4", "Fast": "openai/glm-4/air"}
+    settings = load(tmp_path)
+    assert models_by_name(settings) == {
+        "Main": "anthropic/claude-sonnet-4",
+        "Fast": "openai/glm-4/air",
+    }
     assert (settings.profiles.default, settings.profiles.quick) == ("Main", "Fast")
     assert settings.model_list[0].context_tokens == 200_000
     assert settings.mcp_servers["files"].command == "npx"
@@ -72,8 +75,8 @@ def test_the_file_that_the_other_program_writes_is_read(tmp_path: Path) -> None:
 
 def test_the_shape_of_its_design_is_read_too(tmp_path: Path) -> None:
     (tmp_path / ".kode.json").write_text(json.dumps(DESIGN))
-    settings = loaded(tmp_path)
-    assert named(settings) == {"gpt": "openai/gpt-5", "near": "ollama/llama3.2"}
+    settings = load(tmp_path)
+    assert models_by_name(settings) == {"gpt": "openai/gpt-5", "near": "ollama/llama3.2"}
     assert (settings.profiles.default, settings.profiles.quick) == ("gpt", "near")
     assert settings.mcp_servers["files"].args == ("files",)
 
@@ -98,8 +101,12 @@ def test_profiles_by_id_with_a_nested_config_are_read(tmp_path: Path) -> None:
         "modelPointers": {"main": "m1", "task": "m2", "compact": "m2"},
     }
     (tmp_path / ".kode.json").write_text(json.dumps(content))
-    settings = loaded(tmp_path)
-    assert named(settings) == {"m1": "qwen/qwen-max", "Near": "anthropic/claude", "odd": "groq/x"}
+    settings = load(tmp_path)
+    assert models_by_name(settings) == {
+        "m1": "qwen/qwen-max",
+        "Near": "anthropic/claude",
+        "odd": "groq/x",
+    }
     assert settings.model_list[0].temperature == 0.2
     profiles = settings.profiles
     assert (profiles.default, profiles.task, profiles.quick) == ("m1", "Near", "Near")
@@ -132,8 +139,8 @@ def test_a_file_of_ours_wins_and_takes_models_and_their_names_together(tmp_path:
     (tmp_path / "kore").mkdir()
     ours = {"model_list": [{"model_name": "mine", "model": "openai/x"}]}
     (tmp_path / "kore" / "config.json").write_text(json.dumps(ours))
-    settings = loaded(tmp_path)
-    assert named(settings) == {"mine": "openai/x"}
+    settings = load(tmp_path)
+    assert models_by_name(settings) == {"mine": "openai/x"}
     assert settings.profiles.default == "default"
     assert "files" in settings.mcp_servers
 
@@ -159,8 +166,8 @@ def test_kodax_is_read_and_its_permission_mode_is_not(tmp_path: Path) -> None:
         ],
     }
     (tmp_path / ".kodax" / "config.json").write_text(json.dumps(content))
-    settings = loaded(tmp_path, NEAR_KEY="sk-canary")
-    assert named(settings) == {"near": "anthropic/small", "near:big": "anthropic/big"}
+    settings = load(tmp_path, NEAR_KEY="sk-canary")
+    assert models_by_name(settings) == {"near": "anthropic/small", "near:big": "anthropic/big"}
     assert settings.profiles.default == "near:big"
     assert settings.agent.thinking is True
     assert settings.model_list[0].api_key is not None
@@ -178,8 +185,8 @@ def test_an_older_yaml_file_is_read(tmp_path: Path) -> None:
         "security:\n  blocked_paths: [.secret, .git]\n  blocked_cmds: [dd]\n"
         "  restrict_to_workspace: false\n"
     )
-    settings = loaded(tmp_path)
-    assert named(settings) == {"llm": "openai/gpt-5"}
+    settings = load(tmp_path)
+    assert models_by_name(settings) == {"llm": "openai/gpt-5"}
     assert settings.model_list[0].temperature == 0.0
     assert "llm.flavour: no equivalent in Kore" in (read_foreign(file) or ForeignConfig()).notes
     assert settings.context.max_tokens == 64_000
@@ -195,7 +202,7 @@ def test_an_older_yaml_file_is_read(tmp_path: Path) -> None:
 def test_one_that_does_not_fit_harms_nobody_and_is_noted(tmp_path: Path, text: str) -> None:
     (tmp_path / ".kode.json").write_text(text)
     (tmp_path / ".mcp.json").write_text('{"mcpServers": {"x": {"command": 7}}}')
-    settings = loaded(tmp_path)
+    settings = load(tmp_path)
     assert settings.mcp_servers == {}
     assert any(".mcp.json: ignored" in note for note in settings.notes)
 
@@ -222,7 +229,7 @@ def test_an_odd_shape_in_a_file_of_others_is_no_crash(tmp_path: Path, name: str,
     file = tmp_path / name
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text)
-    settings = loaded(tmp_path)
+    settings = load(tmp_path)
     assert settings.model_list == ()
     assert settings.profiles.default == "default"
     assert settings.context.max_tokens == 128_000
@@ -236,13 +243,13 @@ def test_what_a_folder_brings_counts_once_it_is_trusted_and_until_it_changes(
     work.mkdir()
     file = work / name
     file.write_text('{"mcpServers": {"evil": {"command": "sh"}}}')
-    settings = loaded(tmp_path, work)
+    settings = load(tmp_path, work)
     assert settings.mcp_servers == {}
     assert any(f"{file}: ignored until you trust" in note for note in settings.notes)
     trust([file], tmp_path / "kore")
-    assert "evil" in loaded(tmp_path, work).mcp_servers
+    assert "evil" in load(tmp_path, work).mcp_servers
     file.write_text('{"mcpServers": {"worse": {"command": "sh"}}}')
-    assert loaded(tmp_path, work).mcp_servers == {}
+    assert load(tmp_path, work).mcp_servers == {}
 
 
 def test_a_trusted_project_file_of_ours_may_set_what_ones_own_may(tmp_path: Path) -> None:
@@ -250,9 +257,9 @@ def test_a_trusted_project_file_of_ours_may_set_what_ones_own_may(tmp_path: Path
     file.parent.mkdir(parents=True)
     file.write_text('{"agent": {"model": "openai/x"}}')
     with pytest.raises(Exception, match="cannot set this"):
-        loaded(tmp_path, tmp_path / "work")
+        load(tmp_path, tmp_path / "work")
     trust([file], tmp_path / "kore")
-    assert loaded(tmp_path, tmp_path / "work").agent.model == "openai/x"
+    assert load(tmp_path, tmp_path / "work").agent.model == "openai/x"
 
 
 @pytest.mark.parametrize("name", [".mcp.json", ".kore/config.json"])
@@ -275,5 +282,5 @@ def test_what_is_read_of_a_trusted_file_is_what_was_found_to_be_trusted(
                 os.replace(other, file)
 
     sys.addaudithook(swap)
-    assert list(loaded(tmp_path, tmp_path / "work").mcp_servers) == ["good"]
+    assert list(load(tmp_path, tmp_path / "work").mcp_servers) == ["good"]
     assert opened

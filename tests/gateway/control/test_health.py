@@ -42,7 +42,7 @@ class Running:
 
 
 @asynccontextmanager
-async def asked(running: Running) -> AsyncIterator[tuple[aiohttp.ClientSession, str]]:
+async def health_server(running: Running) -> AsyncIterator[tuple[aiohttp.ClientSession, str]]:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     counts = {"parts_sent": 4.0}
@@ -54,7 +54,10 @@ async def asked(running: Running) -> AsyncIterator[tuple[aiohttp.ClientSession, 
 
 
 async def test_all_is_well_as_long_as_every_channel_receives() -> None:
-    async with asked(Running()) as (session, url), session.get(f"{url}/healthz") as response:
+    async with (
+        health_server(Running()) as (session, url),
+        session.get(f"{url}/healthz") as response,
+    ):
         assert response.status == 200
         assert await response.json() == {"status": "ok", "broken": []}
 
@@ -68,14 +71,14 @@ async def test_all_is_well_as_long_as_every_channel_receives() -> None:
 )
 async def test_what_receives_nothing_is_named(trouble: dict[str, Any], named: str) -> None:
     running = Running({**_well(), **trouble})
-    async with asked(running) as (session, url), session.get(f"{url}/healthz") as response:
+    async with health_server(running) as (session, url), session.get(f"{url}/healthz") as response:
         assert response.status == 503
         assert await response.json() == {"status": "degraded", "broken": [named]}
 
 
 async def test_updates_that_could_not_be_decoded_are_counted() -> None:
     running = Running({**_well(), "updates_undecoded": 3})
-    async with asked(running) as (session, url):
+    async with health_server(running) as (session, url):
         async with session.get(f"{url}/healthz") as response:
             assert response.status == 200
             assert await response.json() == {"status": "ok", "broken": [], "updates_undecoded": 3}
@@ -84,7 +87,10 @@ async def test_updates_that_could_not_be_decoded_are_counted() -> None:
 
 
 async def test_the_metrics_are_prometheus_text() -> None:
-    async with asked(Running()) as (session, url), session.get(f"{url}/metrics") as response:
+    async with (
+        health_server(Running()) as (session, url),
+        session.get(f"{url}/metrics") as response,
+    ):
         assert response.headers["Content-Type"].startswith("text/plain; version=0.0.4")
         lines = (await response.text()).splitlines()
     assert "# TYPE kore_parts_sent_total counter" in lines
@@ -95,7 +101,7 @@ async def test_the_metrics_are_prometheus_text() -> None:
 
 
 async def test_a_page_that_came_by_another_name_reads_nothing() -> None:
-    async with asked(Running()) as (session, url):
+    async with health_server(Running()) as (session, url):
         for path in ("/healthz", "/metrics"):
             async with session.get(url + path, headers={"Host": "evil.example:80"}) as response:
                 assert response.status == 403
@@ -129,7 +135,7 @@ async def test_a_port_that_is_taken_is_a_sentence() -> None:
     ],
 )
 async def test_odd_requests_get_one_answer_or_none(request_: bytes, answer: bytes) -> None:
-    async with asked(Running()) as (_, url):
+    async with health_server(Running()) as (_, url):
         reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
         writer.write(request_)
         try:

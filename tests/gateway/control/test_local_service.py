@@ -26,7 +26,7 @@ from tests.gateway.parts import Parts, chat_message, console_message, running
 from tests.gateway.store import faults
 
 
-async def delivered(events: AsyncIterator[WatchEvent]) -> Delivered:
+async def next_delivery(events: AsyncIterator[WatchEvent]) -> Delivered:
     async with asyncio.timeout(30):
         async for event in events:
             if isinstance(event, Delivered):
@@ -48,7 +48,7 @@ async def test_an_answer_goes_to_the_console_that_asked(parts: Parts) -> None:
     message = console_message("hi")
     async with parts.service.watch(message.session_key) as events:
         await parts.service.submit(message)
-        answer = await delivered(events)
+        answer = await next_delivery(events)
     assert (answer.text, answer.event_id, answer.last) == ("re: hi", message.event_id, True)
     assert not answer.maybe_duplicate
 
@@ -67,9 +67,9 @@ async def test_a_program_that_does_not_read_holds_up_nobody_and_is_told(
                 await asyncio.sleep(0)
             async with parts.service.watch(message.session_key) as events:
                 await parts.service.submit(message)
-                assert (await delivered(events)).text == "re: hi"
+                assert (await next_delivery(events)).text == "re: hi"
             with pytest.raises(ConnectionLost, match=FELL_BEHIND):
-                await delivered(behind)
+                await next_delivery(behind)
 
 
 async def test_a_screen_that_opens_meanwhile_sees_what_the_running_call_is(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ async def test_a_screen_that_opens_meanwhile_sees_what_the_running_call_is(tmp_p
             async with parts.service.watch(lane) as late:
                 assert await anext(late) == started
             await parts.service.stop_turn(lane)
-            await delivered(first)
+            await next_delivery(first)
         with parts.events.watch(lane) as later:
             later.close()
             assert [event async for event in later] == []
@@ -100,7 +100,7 @@ async def test_two_consoles_that_open_at_once_get_places_of_their_own(parts: Par
     await parts.service.submit(console_message("hi"))
     await parts.until_stored("turn", state="done")
     async with parts.service.watch("cli:local:main") as events:
-        await delivered(events)
+        await next_delivery(events)
     opened = await asyncio.gather(*(parts.service.open_console(None, fresh=True) for _ in range(3)))
     assert len({one.chat_id for one in opened}) == 3
 
@@ -118,7 +118,7 @@ async def test_a_console_comes_back_to_what_it_left(parts: Parts) -> None:
     assert (opened.chat_id, opened.unfinished) == ("main", True)
     assert opened.session is not None
     async with parts.service.watch("cli:local:main") as events:
-        assert (await delivered(events)).text == "re: hi"
+        assert (await next_delivery(events)).text == "re: hi"
 
 
 async def test_watchers_hear_that_a_conversation_begins_and_that_it_is_closed(parts: Parts) -> None:
@@ -128,10 +128,10 @@ async def test_watchers_hear_that_a_conversation_begins_and_that_it_is_closed(pa
         created = await anext(events)
         assert isinstance(created, SessionCreated)
         assert created.name == "hi"
-        await delivered(events)
+        await next_delivery(events)
         await parts.service.submit(second)
         assert isinstance(await anext(events), SessionStart)
-        await delivered(events)
+        await next_delivery(events)
         await parts.service.set_session_status(created.session_id, "paused")
         await parts.service.set_session_status(created.session_id, "closed")
         assert await anext(events) == SessionClosed(created.session_id, "hi")
@@ -146,7 +146,7 @@ async def test_the_model_of_the_agent_that_is_spoken_with_is_told(tmp_path: Path
         for message in (console_message(word, options={"agent": critic}) for word in words):
             async with parts.service.watch(message.session_key) as events:
                 await parts.service.submit(message)
-                told.append((await delivered(events)).text)
+                told.append((await next_delivery(events)).text)
     assert "Model: other" in told[0].replace("`", "")
     assert "of 50,000 tokens" in told[1]
     assert "Model: offline/echo" in told[3].replace("`", "")
@@ -157,7 +157,7 @@ async def test_a_fork_is_a_conversation_that_begins(parts: Parts) -> None:
     async with parts.service.watch(first.session_key) as events:
         for message in (first, fork):
             await parts.service.submit(message)
-            await delivered(events)
+            await next_delivery(events)
         await parts.service.submit(second)
         created = await anext(events)
         assert isinstance(created, SessionCreated)
@@ -189,14 +189,14 @@ async def test_a_paused_session_holds_no_console_up(parts: Parts) -> None:
         for text in ("one", "two"):
             message = console_message(text)
             await parts.service.submit(message)
-            told = await delivered(events)
+            told = await next_delivery(events)
             assert (told.event_id, told.kind, told.last) == (message.event_id, "notice", True)
             assert "/resume" in told.text
     opened = await parts.service.open_console(None, fresh=True)
     assert (opened.chat_id, opened.unfinished) == ("main-2", False)
     async with parts.service.watch("cli:local:main") as events:
         await parts.service.bind_session("cli:local:main", session)
-        assert [(await delivered(events)).text for _ in range(2)] == ["re: one", "re: two"]
+        assert [(await next_delivery(events)).text for _ in range(2)] == ["re: one", "re: two"]
 
 
 async def test_stop_from_a_screen_stops_the_running_turn_only(parts: Parts) -> None:
@@ -207,7 +207,7 @@ async def test_stop_from_a_screen_stops_the_running_turn_only(parts: Parts) -> N
         await parts.service.submit(message)
         await parts.until_stored("turn", state="running")
         assert await parts.service.stop_turn(lane)
-        assert "Stopped" in (await delivered(events)).text
+        assert "Stopped" in (await next_delivery(events)).text
         assert not await parts.service.stop_turn(lane)
 
 

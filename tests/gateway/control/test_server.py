@@ -31,7 +31,7 @@ async def owner() -> AsyncIterator[MemoryService]:
         yield service
 
 
-async def connected(path: Path) -> ControlClient:
+async def connect(path: Path) -> ControlClient:
     client = await ControlClient.connect(path)
     assert client is not None
     return client
@@ -56,7 +56,7 @@ async def test_a_stale_socket_file_is_replaced(owner: MemoryService, tmp_path: P
         left_behind.bind(str(path))
     assert await ControlClient.connect(path) is None
     async with ControlServer(owner, path):
-        await connected(path)
+        await connect(path)
 
 
 async def test_a_listening_owner_is_not_displaced(owner: MemoryService, tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ async def test_a_listening_owner_is_not_displaced(owner: MemoryService, tmp_path
         with pytest.raises(KoreError, match="already listens"):
             async with ControlServer(owner, path):
                 pass
-        await connected(path)
+        await connect(path)
 
 
 async def test_a_file_in_the_way_is_kept_and_named(owner: MemoryService, tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ async def test_a_deep_folder_does_not_break_the_address(
     folder = tmp_path / ("deep" * 20) / ("er" * 20)
     folder.mkdir(parents=True)
     async with ControlServer(owner, folder / "kore.sock"):
-        client = await connected(folder / "kore.sock")
+        client = await connect(folder / "kore.sock")
         assert (await client.status())["pid"] == 1
 
 
@@ -93,7 +93,7 @@ async def test_a_whole_message_arrives_with_its_options(
 ) -> None:
     path = tmp_path / "kore.sock"
     async with ControlServer(owner, path):
-        await (await connected(path)).submit(message("hi \udcff"))
+        await (await connect(path)).submit(message("hi \udcff"))
     assert owner.submitted[0].options == {"auto": True}
     assert owner.submitted[0].sender == Sender("0")
     assert owner.submitted[0].content == "hi \ufffd"
@@ -102,7 +102,7 @@ async def test_a_whole_message_arrives_with_its_options(
 async def test_errors_keep_code_and_hint(owner: MemoryService, tmp_path: Path) -> None:
     path = tmp_path / "kore.sock"
     async with ControlServer(owner, path):
-        client = await connected(path)
+        client = await connect(path)
         with pytest.raises(KoreError, match="no message 5") as caught:
             await client.replay(5)
     assert caught.value.code == "error"
@@ -114,7 +114,7 @@ async def test_an_oversized_request_is_refused_with_a_sentence(
 ) -> None:
     path = tmp_path / "kore.sock"
     async with ControlServer(owner, path):
-        client = await connected(path)
+        client = await connect(path)
         with pytest.raises(KoreError, match="limited to"):
             await client.submit(message("x" * (REQUEST_LIMIT_BYTES + 1)))
     assert not owner.submitted
@@ -123,7 +123,7 @@ async def test_an_oversized_request_is_refused_with_a_sentence(
 async def test_a_watcher_that_leaves_is_forgotten(owner: MemoryService, tmp_path: Path) -> None:
     path = tmp_path / "kore.sock"
     async with ControlServer(owner, path):
-        client = await connected(path)
+        client = await connect(path)
         async with client.watch(LANE):
             assert owner.watchers(LANE) == 1
         async with asyncio.timeout(30):
@@ -158,7 +158,7 @@ async def test_losing_the_owner_ends_the_watch_with_an_error(
     path = tmp_path / "kore.sock"
     async with asyncio.timeout(30):
         async with ControlServer(owner, path):
-            client = await connected(path)
+            client = await connect(path)
             watch = client.watch(LANE)
             events = await watch.__aenter__()
         with pytest.raises(ConnectionLost):
@@ -230,7 +230,7 @@ async def test_a_bug_in_one_call_leaves_the_others_alone(
 ) -> None:
     path = tmp_path / "kore.sock"
     async with Broken() as broken, ControlServer(broken, path):
-        client = await connected(path)
+        client = await connect(path)
         with pytest.raises(KoreError, match="the running Kore failed to handle this request"):
             await client.stop_turn(LANE)
         assert (await client.status())["pid"] == 1
@@ -248,7 +248,7 @@ async def test_stop_waits_for_a_call_under_way(tmp_path: Path) -> None:
     path = tmp_path / "kore.sock"
     async with Slow() as slow, asyncio.timeout(30), asyncio.TaskGroup() as group:
         async with ControlServer(slow, path):
-            call = group.create_task((await connected(path)).stop_turn(LANE))
+            call = group.create_task((await connect(path)).stop_turn(LANE))
             await began.wait()
             asyncio.get_running_loop().call_soon(go_on.set)
         assert await call

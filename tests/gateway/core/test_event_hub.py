@@ -37,7 +37,7 @@ async def read(watcher: Subscription) -> list[WatchEvent]:
         return [event async for event in watcher]
 
 
-async def let_go(watcher: Subscription) -> list[WatchEvent]:
+async def read_to_end(watcher: Subscription) -> list[WatchEvent]:
     """What it had not read yet; then it is told why there is no more."""
     seen = []
 
@@ -119,7 +119,7 @@ async def test_a_watcher_is_let_go_for_its_memory_too_and_told_so() -> None:
     for n in range(2 * LIMIT_CHARS // len(large)):
         watcher.put(ToolResulted(str(n), "exec", large, False, 0.1))
     assert not watcher.is_open
-    seen = await let_go(watcher)
+    seen = await read_to_end(watcher)
     assert sum(len(e.content) for e in seen if isinstance(e, ToolResulted)) <= LIMIT_CHARS + 1e6
 
 
@@ -138,7 +138,7 @@ async def test_a_watcher_too_far_behind_is_let_go_and_holds_no_more() -> None:
         for n in range(LIMIT * 2):
             watchers.publish("x", mark(n))
         assert not watchers.is_watched("x")
-        assert len(await let_go(watcher)) == LIMIT + 1
+        assert len(await read_to_end(watcher)) == LIMIT + 1
     assert not watchers.is_watched("x")
 
 

@@ -34,7 +34,7 @@ HIDDEN = {
 }
 
 
-def told(db: Transaction, part: OutboundPart, **more: Any) -> OutboundPart:
+def outgoing_part(db: Transaction, part: OutboundPart, **more: Any) -> OutboundPart:
     """What the outbox hands to a channel of this part."""
     route = more.pop("route", ROUTE)
     outbox.put(db, None, [OutgoingReply("d", route, [part], **more)], 1.0)
@@ -58,7 +58,7 @@ def texts_of(kind: type) -> Iterator[tuple[type, str]]:
             yield kind, name
 
 
-def holding(kind: type, name: str, text: str) -> OutboundPart:
+def message_with_text(kind: type, name: str, text: str) -> OutboundPart:
     """A message with this text in that field."""
     file = OutboundFile("a.txt", text="x")
     match kind.__name__:
@@ -96,19 +96,19 @@ def test_no_field_that_goes_out_is_a_link(
     db: Transaction, where: tuple[type, str], link: str, kind: OutboundKind
 ) -> None:
     dangerous(db)
-    part = holding(*where, link)
+    part = message_with_text(*where, link)
     assert links(part)
-    assert links(told(db, part, kind=kind)) == []
+    assert links(outgoing_part(db, part, kind=kind)) == []
 
 
 @pytest.mark.parametrize("where", sorted(set(texts_of(OutboundPart)) - HIDDEN, key=str), ids=str)
 def test_elsewhere_every_field_goes_out_as_it_is(db: Transaction, where: tuple[type, str]) -> None:
-    part = holding(*where, LINK)
-    assert told(db, part) == part
+    part = message_with_text(*where, LINK)
+    assert outgoing_part(db, part) == part
 
 
 def test_a_letter_brings_the_taint_of_the_conversation_that_it_is_from(db: Transaction) -> None:
-    assert links(told(db, OutboundPart(LINK), taint=BOTH)) == []
+    assert links(outgoing_part(db, OutboundPart(LINK), taint=BOTH)) == []
 
 
 def test_links_of_an_answer_that_may_stay_do_and_its_other_fields_are_looked_at(
@@ -116,7 +116,7 @@ def test_links_of_an_answer_that_may_stay_do_and_its_other_fields_are_looked_at(
 ) -> None:
     dangerous(db)
     file, button = OutboundFile("www.secret.evil.example.txt", text=""), Button(LINK, "c:x")
-    read = told(db, OutboundPart(LINK, (), (button,), (file,)), is_read=True)
+    read = outgoing_part(db, OutboundPart(LINK, (), (button,), (file,)), is_read=True)
     assert links(read) == [LINK]
     assert read.files[0].name == "www_secret_evil_example.txt"
     assert read.buttons[0].label == "https[:]//evil[.]example/?d=secret"
@@ -125,7 +125,7 @@ def test_links_of_an_answer_that_may_stay_do_and_its_other_fields_are_looked_at(
 def test_what_an_address_looks_like_stays_beside_it(db: Transaction) -> None:
     dangerous(db)
     text = f"😀 see {BARE} now"
-    part = told(db, OutboundPart(text, (Entity("bold", 0, len(text) + 1),)))
+    part = outgoing_part(db, OutboundPart(text, (Entity("bold", 0, len(text) + 1),)))
     assert part.text == text
     assert part.entities == (
         Entity("bold", 0, 7),
@@ -137,7 +137,9 @@ def test_what_an_address_looks_like_stays_beside_it(db: Transaction) -> None:
 def test_a_terminal_gets_markdown_without_links(db: Transaction) -> None:
     route = Route("cli", "local", "x")
     dangerous(db, route.lane)
-    assert told(db, OutboundPart(f"[this]({LINK})"), route=route).text == f"this (`{LINK}`)"
+    assert (
+        outgoing_part(db, OutboundPart(f"[this]({LINK})"), route=route).text == f"this (`{LINK}`)"
+    )
 
 
 def test_an_address_in_code_is_no_link_without_the_code(db: Transaction) -> None:

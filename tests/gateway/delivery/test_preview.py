@@ -33,7 +33,7 @@ async def parts(tmp_path: Path, platform: StreamingPlatform) -> AsyncIterator[Pa
 
 
 @asynccontextmanager
-async def shown(parts: Parts) -> AsyncIterator[StreamingPreview]:
+async def running_preview(parts: Parts) -> AsyncIterator[StreamingPreview]:
     """A preview without waits, at work; closed and ended behind the block."""
     assert isinstance(parts.platform, StreamingPlatform)
     preview = StreamingPreview(
@@ -56,7 +56,7 @@ async def test_its_row_exists_before_its_first_send(
     parts: Parts, platform: StreamingPlatform
 ) -> None:
     platform.preview_faults.append(Fault(NotSent("down")))
-    async with shown(parts) as preview:
+    async with running_preview(parts) as preview:
         preview.feed(TextDelta("one"))
         await platform.until(lambda: ("preview", "1", "one") in platform.calls)
         assert await row(parts) in {("streaming", None, 0), ("streaming", None, 1)}
@@ -66,7 +66,7 @@ async def test_a_first_send_that_did_not_arrive_leaves_no_mark(
     parts: Parts, platform: StreamingPlatform
 ) -> None:
     platform.preview_faults.append(Fault(NotSent("down")))
-    async with shown(parts) as preview:
+    async with running_preview(parts) as preview:
         preview.feed(TextDelta("one"))
         await platform.until(lambda: ("preview", "1", "one") in platform.calls)
     assert await row(parts) == ("streaming", None, 0)
@@ -79,7 +79,7 @@ async def test_it_waits_for_what_is_still_to_be_sent_on_its_route(
     platform.way = way
     earlier = OutgoingReply("t0", LETTER.route, [OutboundPart("an earlier answer")])
     await parts.database.transact(outbox.put, None, [earlier], 0.0)
-    async with shown(parts) as preview:
+    async with running_preview(parts) as preview:
         preview.feed(TextDelta("one"))
         await platform.until(lambda: ("typing", "1", "") in platform.calls)
         assert {call[0] for call in platform.calls} == {"typing"}
@@ -97,7 +97,7 @@ async def test_an_id_that_the_disk_refused_is_stored_before_the_answer(
     await parts.database.transact(
         faults.refuse, "UPDATE OF provider_msg ON outbox", "disk I/O error"
     )
-    async with shown(parts) as preview:
+    async with running_preview(parts) as preview:
         preview.feed(TextDelta("one"))
         await wait_until(lambda: "disk I/O error" in caplog.text)
         assert await row(parts) == ("streaming", None, 1)
@@ -109,14 +109,14 @@ async def test_a_database_that_refuses_ends_the_preview_and_not_the_turn(
     parts: Parts, platform: StreamingPlatform, caplog: pytest.LogCaptureFixture
 ) -> None:
     await parts.database.transact(faults.refuse, "INSERT ON outbox", "disk I/O error")
-    async with shown(parts) as preview:
+    async with running_preview(parts) as preview:
         preview.feed(TextDelta("one"))
         await wait_until(lambda: "disk I/O error" in caplog.text)
     assert platform.texts("1") == []
 
 
 async def test_it_grows_by_edits_of_one_message(parts: Parts, platform: StreamingPlatform) -> None:
-    async with shown(parts) as preview:
+    async with running_preview(parts) as preview:
         preview.feed(TextDelta("one"))
         await platform.until(lambda: platform.texts("1") == ["one"])
         preview.feed(TextDelta(" two"))
@@ -127,7 +127,7 @@ async def test_it_grows_by_edits_of_one_message(parts: Parts, platform: Streamin
 async def test_what_was_said_before_a_tool_stays_above(
     parts: Parts, platform: StreamingPlatform
 ) -> None:
-    async with shown(parts) as preview:
+    async with running_preview(parts) as preview:
         preview.feed(TextDelta("I look."))
         preview.feed(IterationStart(2, 9))
         preview.feed(TextDelta("Found."))
@@ -137,7 +137,7 @@ async def test_what_was_said_before_a_tool_stays_above(
 async def test_what_a_failed_stream_had_said_is_void(
     parts: Parts, platform: StreamingPlatform
 ) -> None:
-    async with shown(parts) as preview:
+    async with running_preview(parts) as preview:
         preview.feed(TextDelta("wrong"))
         preview.feed(Retry("cut", 1, 3, 0.1))
         preview.feed(TextDelta("right"))
@@ -148,7 +148,7 @@ async def test_a_first_send_that_may_have_arrived_is_not_followed_by_another(
     parts: Parts, platform: StreamingPlatform
 ) -> None:
     platform.preview_faults.append(Fault(Ambiguous("reset"), arrives=True))
-    async with shown(parts) as preview:
+    async with running_preview(parts) as preview:
         preview.feed(TextDelta("one"))
         await parts.until_stored("outbox", maybe_dup=1)
         preview.feed(TextDelta(" two"))
@@ -179,25 +179,25 @@ async def test_a_preview_lost_in_a_kill_is_not_followed_by_another(
 async def test_a_resumed_turn_goes_on_with_the_message_that_is_there(
     parts: Parts, platform: StreamingPlatform
 ) -> None:
-    async with shown(parts) as preview:
+    async with running_preview(parts) as preview:
         preview.feed(TextDelta("one"))
         await platform.until(lambda: platform.texts("1"))
     await parts.database.transact(outbox.recover)
-    async with shown(parts) as preview:
+    async with running_preview(parts) as preview:
         preview.feed(TextDelta("one again"))
         await platform.until(lambda: platform.texts("1") == ["one again"])
     assert await row(parts) == ("streaming", "1", 0)
 
 
 async def test_typing_is_shown_at_once(parts: Parts, platform: StreamingPlatform) -> None:
-    async with shown(parts):
+    async with running_preview(parts):
         await platform.until(lambda: platform.calls == [("typing", "1", "")])
 
 
 async def test_a_closed_preview_shows_nothing_more(
     parts: Parts, platform: StreamingPlatform
 ) -> None:
-    async with shown(parts) as preview:
+    async with running_preview(parts) as preview:
         preview.close()
         preview.feed(TextDelta("late"))
     assert platform.texts("1") == []
@@ -207,7 +207,7 @@ async def test_a_closed_preview_shows_nothing_more(
 async def test_the_list_of_what_is_to_be_done_stands_under_what_was_said(
     parts: Parts, platform: StreamingPlatform
 ) -> None:
-    async with shown(parts) as preview:
+    async with running_preview(parts) as preview:
         preview.feed(ToolResulted("1", "todo", "☐ land", False, 0.0))
         await platform.until(lambda: ("preview", "1", "☐ land\n⏳ Thinking") in platform.calls)
         preview.feed(ToolResulted("2", "todo", "wrong", True, 0.0))
@@ -225,7 +225,7 @@ READ = ToolStart("1", "read_file", {"path": "x.py"})
 async def test_what_is_being_done_stands_below_the_text_until_it_goes_on(
     parts: Parts, platform: StreamingPlatform
 ) -> None:
-    async with shown(parts) as preview:
+    async with running_preview(parts) as preview:
         preview.feed(TextDelta("one"))
         preview.feed(READ)
         await platform.until(lambda: platform.texts("1") == ["one\n⏳ Reading `x.py`"])
@@ -237,7 +237,7 @@ async def test_what_is_being_done_stands_below_the_text_until_it_goes_on(
 async def test_without_a_word_it_is_shown_only_where_it_vanishes(
     parts: Parts, platform: StreamingPlatform
 ) -> None:
-    async with shown(parts) as preview:
+    async with running_preview(parts) as preview:
         preview.feed(READ)
         await platform.until(lambda: platform.sketched == {"1": "⏳ Reading `x.py`"})
     assert platform.texts("1") == []
@@ -248,7 +248,7 @@ async def test_drafts_leave_nothing_behind_and_no_row(
     parts: Parts, platform: StreamingPlatform
 ) -> None:
     platform.way = "drafts"
-    async with shown(parts) as preview:
+    async with running_preview(parts) as preview:
         preview.feed(TextDelta("one"))
         preview.feed(READ)
         await platform.until(lambda: platform.sketched == {"1": "one\n\n⏳ Reading `x.py`"})
@@ -260,7 +260,7 @@ async def test_switched_off_it_shows_that_somebody_types_and_nothing_else(
     parts: Parts, platform: StreamingPlatform
 ) -> None:
     platform.way = "off"
-    async with shown(parts) as preview:
+    async with running_preview(parts) as preview:
         preview.feed(TextDelta("one"))
         await platform.until(lambda: platform.calls)
     assert {call[0] for call in platform.calls} == {"typing"}
@@ -269,7 +269,7 @@ async def test_switched_off_it_shows_that_somebody_types_and_nothing_else(
 async def test_a_turn_that_is_put_down_says_so_below_its_text(
     parts: Parts, platform: StreamingPlatform
 ) -> None:
-    async with shown(parts) as preview:
+    async with running_preview(parts) as preview:
         preview.feed(TextDelta("one"))
         await platform.until(lambda: platform.texts("1") == ["one"])
         preview.set_paused("Waiting for an answer")

@@ -69,7 +69,7 @@ def route(chat: str = "1") -> Route:
     return Route("chat", "bot", chat)
 
 
-def letter(text: str, chat: str = "1", *more: str) -> OutgoingReply:
+def outgoing_reply(text: str, chat: str = "1", *more: str) -> OutgoingReply:
     parts = [OutboundPart(one) for one in (text, *more)]
     return OutgoingReply(f"d:{chat}:{text}", route(chat), parts)
 
@@ -103,7 +103,7 @@ async def sent(
 async def test_parts_of_a_route_leave_in_order(tmp_path: Path, clock: Jumping) -> None:
     platform = Platform()
     platform.fail("1", NotSent("dns"), ChannelRateLimited(3), NotSent("dns"))
-    letters = [letter("a", "1", "b", "c"), letter("d")]
+    letters = [outgoing_reply("a", "1", "b", "c"), outgoing_reply("d")]
     assert {state for state, _ in await sent(tmp_path, clock, platform, *letters)} == {"sent"}
     assert platform.texts("1") == ["a", "b", "c", "d"]
     assert not any(shown.repeat for shown in platform.chats["1"])
@@ -115,7 +115,7 @@ async def test_a_slow_or_failing_route_stalls_no_other(tmp_path: Path) -> None:
     platform.fail("2", NotSent("down"))
     async with opened(tmp_path, Gated(), platform=platform) as parts, at_work(parts):
         for chat in ("1", "2", "3"):
-            await parts.sender.post(letter("x", chat))
+            await parts.sender.post(outgoing_reply("x", chat))
         assert await platform.answers("3", 1) == ["x"]
         assert platform.texts("1") == platform.texts("2") == []
         platform.unblock("1")
@@ -138,7 +138,7 @@ async def test_plain_text_whose_formatting_is_refused_is_given_up(
 ) -> None:
     platform = Platform()
     platform.fail("1", BadFormat("can't parse"))
-    states = await sent(tmp_path, clock, platform, letter("x"), letter("y"))
+    states = await sent(tmp_path, clock, platform, outgoing_reply("x"), outgoing_reply("y"))
     assert states == [("dead", "can't parse"), ("sent", None)]
 
 
@@ -147,7 +147,7 @@ async def test_a_message_that_is_refused_does_not_block_the_next(
 ) -> None:
     platform = Platform()
     platform.fail("1", MessageRefused("too odd"))
-    states = await sent(tmp_path, clock, platform, letter("x"), letter("y"))
+    states = await sent(tmp_path, clock, platform, outgoing_reply("x"), outgoing_reply("y"))
     assert states == [("dead", "too odd"), ("sent", None)]
 
 
@@ -156,7 +156,7 @@ async def test_a_chat_that_is_gone_takes_all_its_mail_with_it(
 ) -> None:
     platform = Platform()
     platform.fail("1", ChatUnreachable("blocked"))
-    letters = [letter("a"), letter("b"), letter("c", "2")]
+    letters = [outgoing_reply("a"), outgoing_reply("b"), outgoing_reply("c", "2")]
     states = await sent(tmp_path, clock, platform, *letters)
     assert states == [("dead", "blocked"), ("dead", "blocked"), ("sent", None)]
     assert [call for call in platform.calls if call[1] == "1"] == [("send", "1", "a")]
@@ -165,7 +165,7 @@ async def test_a_chat_that_is_gone_takes_all_its_mail_with_it(
 async def test_an_unclear_send_is_repeated_with_a_mark(tmp_path: Path, clock: Jumping) -> None:
     platform = Platform()
     platform.fail("1", Fault(Ambiguous("reset"), arrives=True))
-    assert await sent(tmp_path, clock, platform, letter("x")) == [("sent", None)]
+    assert await sent(tmp_path, clock, platform, outgoing_reply("x")) == [("sent", None)]
     assert [shown.repeat for shown in platform.chats["1"]] == [False, True]
 
 
@@ -174,7 +174,7 @@ async def test_after_three_unclear_sends_nothing_more_is_tried(
 ) -> None:
     platform = Platform()
     platform.fail("1", *(Fault(Ambiguous("reset"), arrives=True) for _ in range(3)))
-    ((state, reason),) = await sent(tmp_path, clock, platform, letter("x"))
+    ((state, reason),) = await sent(tmp_path, clock, platform, outgoing_reply("x"))
     assert (state, reason) == ("dead", "unclear 3 times: reset")
     assert platform.texts("1") == ["x", "x", "x", LOST]
 
@@ -185,7 +185,7 @@ async def test_no_unclear_try_is_spent_while_the_platform_is_down(
     platform = ProbedPlatform()
     platform.fail("1", *(Ambiguous("502") for _ in range(2)))
     platform.down_for = 40
-    assert await sent(tmp_path, clock, platform, letter("x")) == [("sent", None)]
+    assert await sent(tmp_path, clock, platform, outgoing_reply("x")) == [("sent", None)]
     assert platform.down_for == 0
     assert len(platform.calls) == 3
     assert max(clock.rests) > 300
@@ -194,7 +194,7 @@ async def test_no_unclear_try_is_spent_while_the_platform_is_down(
 async def test_the_last_unclear_try_comes_after_a_long_rest(tmp_path: Path, clock: Jumping) -> None:
     platform = Platform()
     platform.fail("1", *(Ambiguous("502") for _ in range(2)))
-    assert await sent(tmp_path, clock, platform, letter("x")) == [("sent", None)]
+    assert await sent(tmp_path, clock, platform, outgoing_reply("x")) == [("sent", None)]
     assert clock.rests[0] < 5 < 20 < clock.rests[1]
 
 
@@ -203,7 +203,7 @@ async def test_the_chat_is_told_once_of_a_reply_with_missing_parts(
 ) -> None:
     platform = Platform()
     platform.fail("1", MessageRefused("too odd"), MessageRefused("too odd"))
-    states = await sent(tmp_path, clock, platform, letter("a", "1", "b", "c"))
+    states = await sent(tmp_path, clock, platform, outgoing_reply("a", "1", "b", "c"))
     assert [state for state, _ in states] == ["dead", "dead", "sent"]
     assert platform.texts("1") == ["c", LOST]
 
@@ -213,7 +213,7 @@ async def test_a_notice_that_is_refused_is_not_followed_by_another(
 ) -> None:
     platform = Platform()
     platform.fail("1", *(MessageRefused("too odd") for _ in range(5)))
-    assert await sent(tmp_path, clock, platform, letter("x")) == [("dead", "too odd")]
+    assert await sent(tmp_path, clock, platform, outgoing_reply("x")) == [("dead", "too odd")]
     assert [call[2] for call in platform.calls] == ["x", LOST]
 
 
@@ -224,7 +224,7 @@ async def test_what_is_given_up_is_counted_and_told_to_the_owner(
     platform.fail("1", ChatUnreachable("blocked"))
     async with opened(tmp_path, Gated(), platform=platform) as parts:
         for text in ("secret a", "secret b"):
-            await parts.sender.post(letter(text))
+            await parts.sender.post(outgoing_reply(text))
         async with at_work(parts):
             await wait_until(lambda: parts.sender.given_up_count == 2)
     (told,) = [record for record in caplog.records if record.levelname == "ERROR"]
@@ -237,7 +237,7 @@ async def test_the_platform_is_given_the_time_that_it_asks_for(
 ) -> None:
     platform = Platform()
     platform.fail("1", ChannelRateLimited(77))
-    assert await sent(tmp_path, clock, platform, letter("x")) == [("sent", None)]
+    assert await sent(tmp_path, clock, platform, outgoing_reply("x")) == [("sent", None)]
     assert clock.rests[0] == pytest.approx(77)
 
 
@@ -247,7 +247,7 @@ async def test_what_certainly_did_not_arrive_is_tried_for_a_day_at_growing_inter
     platform = Platform()
     began = clock.now
     platform.fail("1", *(NotSent("down") for _ in range(500)))
-    ((state, reason),) = await sent(tmp_path, clock, platform, letter("x"))
+    ((state, reason),) = await sent(tmp_path, clock, platform, outgoing_reply("x"))
     assert state == "dead"
     assert reason == "gave up after a day: down"
     assert clock.now - began >= GIVE_UP_AFTER_S
@@ -257,7 +257,7 @@ async def test_what_certainly_did_not_arrive_is_tried_for_a_day_at_growing_inter
 async def test_mail_that_is_days_old_still_gets_its_tries(tmp_path: Path, clock: Jumping) -> None:
     platform = Platform()
     async with opened(tmp_path, Gated()) as parts:
-        await parts.database.transact(outbox.put, None, [letter("x")], 0.0)
+        await parts.database.transact(outbox.put, None, [outgoing_reply("x")], 0.0)
     platform.fail("1", NotSent("the network is not up yet"))
     assert await sent(tmp_path, clock, platform) == [("sent", None)]
 
@@ -283,7 +283,7 @@ async def test_what_rests_is_tried_at_once_when_its_platform_answers_again(
     async with opened(tmp_path, Gated(), platform=platform, timing=timing) as parts:
         async with at_work(parts):
             for chat in ("1", "2"):
-                await parts.sender.post(letter("x", chat))
+                await parts.sender.post(outgoing_reply("x", chat))
             await parts.until_count(2, "outbox", attempts=1)
             platform.is_back()
             assert await platform.answers("1", 1) == ["x"]
@@ -294,7 +294,14 @@ async def test_what_rests_is_tried_at_once_when_its_platform_answers_again(
 async def test_a_bug_in_a_channel_costs_one_part(tmp_path: Path, clock: Jumping) -> None:
     platform = Platform()
     platform.fail("1", *(ValueError("a bug") for _ in range(3)))
-    states = await sent(tmp_path, clock, platform, letter("x"), letter("y"), letter("z", "2"))
+    states = await sent(
+        tmp_path,
+        clock,
+        platform,
+        outgoing_reply("x"),
+        outgoing_reply("y"),
+        outgoing_reply("z", "2"),
+    )
     assert [state for state, _ in states] == ["dead", "sent", "sent"]
 
 
@@ -302,7 +309,7 @@ async def test_what_was_in_flight_at_a_kill_goes_out_again_marked(tmp_path: Path
     platform = Platform()
     platform.blocked.add("1")
     async with opened(tmp_path, Gated(), platform=platform) as parts, at_work(parts):
-        await parts.sender.post(letter("x", "1", "y"))
+        await parts.sender.post(outgoing_reply("x", "1", "y"))
         await parts.until_stored("outbox", state="inflight")
     async with opened(tmp_path, Gated()) as parts, at_work(parts):
         assert await parts.platform.answers("1", 2) == ["x", "y"]
@@ -326,7 +333,7 @@ async def test_an_outcome_that_cannot_be_stored_does_not_send_again(
             faults.refuse, "UPDATE ON outbox", "disk I/O error", "NEW.state = 'sent'"
         )
         async with at_work(parts):
-            await parts.sender.post(letter("x"))
+            await parts.sender.post(outgoing_reply("x"))
             await parts.until_stored("outbox", state="sent")
         assert parts.platform.texts("1") == ["x"]
 
@@ -353,7 +360,7 @@ async def test_a_clean_stop_waits_for_what_is_being_sent(tmp_path: Path) -> None
     platform = Platform()
     platform.blocked.add("1")
     async with opened(tmp_path, Gated(), platform=platform) as parts, at_work(parts):
-        await parts.sender.post(letter("x"))
+        await parts.sender.post(outgoing_reply("x"))
         await platform.until(lambda: platform.calls)
         flushed = asyncio.create_task(parts.sender.flush())
         await asyncio.sleep(0.01)
@@ -415,9 +422,9 @@ def _put_and_take(tx: Transaction, reply: OutgoingReply) -> PendingPart | None:
     return outbox.take_first(tx, reply.delivery_id)
 
 
-async def _first_sent(parts: Parts, platform: Platform) -> None:
+async def _send_first(parts: Parts, platform: Platform) -> None:
     """The sender works, and the route rests."""
-    await parts.sender.post(letter("first"))
+    await parts.sender.post(outgoing_reply("first"))
     await platform.answers("1", 1)
     await parts.sender.flush()
 
@@ -425,14 +432,14 @@ async def _first_sent(parts: Parts, platform: Platform) -> None:
 async def test_what_its_transaction_has_taken_is_sent_once(tmp_path: Path) -> None:
     platform = Platform()
     async with opened(tmp_path, Gated(), platform=platform) as parts, at_work(parts):
-        await _first_sent(parts, platform)
-        reply = letter("a", "1", "b")
+        await _send_first(parts, platform)
+        reply = outgoing_reply("a", "1", "b")
         with parts.sender.direct_send(reply) as direct:
             assert direct is not None
             direct.part = await parts.database.transact(_put_and_take, reply)
             assert direct.part is not None
             parts.sender.wake(route().lane)
-            await parts.sender.post(letter("c"))
+            await parts.sender.post(outgoing_reply("c"))
         await platform.answers("1", 4)
         await parts.sender.flush()
         assert platform.texts("1") == ["first", "a", "b", "c"]
@@ -450,9 +457,9 @@ async def test_what_is_taken_and_not_handed_over_is_sent_all_the_same(tmp_path: 
             raise LookupError
 
     async with opened(tmp_path, Gated(), platform=platform) as parts, at_work(parts):
-        await _first_sent(parts, platform)
+        await _send_first(parts, platform)
         with pytest.raises(LookupError):
-            await break_off(parts, letter("a"))
+            await break_off(parts, outgoing_reply("a"))
         assert await platform.answers("1", 2) == ["first", "a"]
         assert not any(shown.repeat for shown in platform.chats["1"])
 
@@ -461,10 +468,10 @@ async def test_a_route_with_mail_takes_nothing_over(tmp_path: Path) -> None:
     platform = Platform()
     platform.blocked.add("1")
     async with opened(tmp_path, Gated(), platform=platform) as parts, at_work(parts):
-        await parts.sender.post(letter("a"))
-        with parts.sender.direct_send(letter("b")) as direct:
+        await parts.sender.post(outgoing_reply("a"))
+        with parts.sender.direct_send(outgoing_reply("b")) as direct:
             assert direct is None
-        assert await parts.database.transact(_put_and_take, letter("b")) is None
+        assert await parts.database.transact(_put_and_take, outgoing_reply("b")) is None
         parts.sender.wake(route().lane)
         platform.unblock("1")
         assert await platform.answers("1", 2) == ["a", "b"]
@@ -475,7 +482,7 @@ async def test_what_was_taken_when_the_process_ended_is_marked(
 ) -> None:
     platform = Platform()
     async with opened(tmp_path, Gated()) as parts:
-        assert await parts.database.transact(_put_and_take, letter("a"))
+        assert await parts.database.transact(_put_and_take, outgoing_reply("a"))
     assert await sent(tmp_path, clock, platform) == [("sent", None)]
     (shown,) = platform.chats["1"]
     assert (shown.text, shown.repeat) == ("a", True)
@@ -484,7 +491,7 @@ async def test_what_was_taken_when_the_process_ended_is_marked(
 async def _streaming(parts: Parts, provider_msg: str) -> None:
     """A reply whose preview is shown, and whose final waits to be sent."""
     await parts.add("turn", id=1, lane="x", state="done", created_at=0)
-    final = letter("final")
+    final = outgoing_reply("final")
     await parts.database.transact(outbox.begin_stream, 1, final, 0, 0.0)
     await parts.database.transact(outbox.set_preview, final.delivery_id, 0, provider_msg)
     await parts.database.transact(outbox.put, 1, [final], 0.0)
@@ -510,7 +517,10 @@ async def test_files_go_out_by_a_platform_that_carries_them(tmp_path: Path, cloc
     platform = CarryingPlatform()
     files = (OutboundFile("a.md", text="# a"), OutboundFile("b.md", text="# b"))
     album = OutgoingReply("d:f", route(), [OutboundPart("both", files=files)])
-    assert await sent(tmp_path, clock, platform, album, letter("behind")) == [("sent", None)] * 2
+    assert (
+        await sent(tmp_path, clock, platform, album, outgoing_reply("behind"))
+        == [("sent", None)] * 2
+    )
     assert platform.texts("1") == ["[a.md, b.md] both", "behind"]
 
 
@@ -526,7 +536,7 @@ async def test_files_to_a_platform_without_them_are_given_up_and_told(
     assert platform.texts("1") == [LOST]
 
 
-def copied(folder: Path) -> tuple[Path, OutgoingReply]:
+def reply_with_copy(folder: Path) -> tuple[Path, OutgoingReply]:
     """A copy of a file, and a letter that takes it along."""
     copy = folder / FOLDER / "c0ffee"
     copy.parent.mkdir()
@@ -537,7 +547,7 @@ def copied(folder: Path) -> tuple[Path, OutgoingReply]:
 
 async def test_a_file_is_kept_until_it_is_on_record_that_it_has_arrived(tmp_path: Path) -> None:
     platform = CarryingPlatform()
-    copy, reply = copied(tmp_path)
+    copy, reply = reply_with_copy(tmp_path)
     refused = asyncio.Event()
 
     async def wait(wake: asyncio.Event, seconds: float) -> None:
@@ -565,7 +575,7 @@ async def test_a_file_is_kept_until_it_is_on_record_that_it_has_arrived(tmp_path
 async def test_the_copy_of_a_file_that_is_given_up_is_not_kept(
     tmp_path: Path, clock: Jumping
 ) -> None:
-    copy, reply = copied(tmp_path)
+    copy, reply = reply_with_copy(tmp_path)
     assert await sent(tmp_path, clock, Platform(), reply) == [("dead", "chat carries no files")]
     assert not copy.exists()
 
@@ -630,9 +640,9 @@ async def test_what_stays_refused_rests_its_route_until_the_next_start_which_mar
             faults.refuse, "UPDATE ON outbox", "never", "NEW.state = 'sent'"
         )
         async with at_work(parts):
-            await parts.sender.post(letter("x"))
+            await parts.sender.post(outgoing_reply("x"))
             await wait_until(lambda: "until the next start" in caplog.text)
-            await parts.sender.post(letter("y"))
+            await parts.sender.post(outgoing_reply("y"))
             async with asyncio.timeout(30):
                 await parts.sender.flush()
             assert parts.platform.texts("1") == ["x"]
@@ -649,7 +659,7 @@ async def test_a_part_that_cannot_be_read_is_given_up_and_what_stands_around_it_
     cipher = Cipher(bytes(32), "KEY")
     async with opened(tmp_path, Gated(), timing=timing, cipher=cipher) as parts:
         for text in ("x", "y", "z"):
-            await parts.sender.post(letter(text))
+            await parts.sender.post(outgoing_reply(text))
         await parts.change("outbox", {"body": "changed"}, seq=2)
         async with at_work(parts):
             assert await parts.platform.answers("1", 2) == ["x", "z"]

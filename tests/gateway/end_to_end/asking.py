@@ -28,7 +28,9 @@ def button(shown: Shown, label: str) -> str:
     return next(str(b["callback_data"]) for row in rows for b in row if b["text"] == label)
 
 
-async def asked(gateway: GatewayProcess, chat: int = OWNER, count: int = 1) -> list[Shown]:
+async def wait_for_questions(
+    gateway: GatewayProcess, chat: int = OWNER, count: int = 1
+) -> list[Shown]:
     await gateway.until(lambda: len(questions(gateway, chat)) >= count)
     return questions(gateway, chat)
 

@@ -12,7 +12,7 @@ def usage(tokens: int) -> dict[str, Any]:
     return {"prompt_tokens": tokens, "completion_tokens": 0, "total_tokens": tokens}
 
 
-def priced(model: ModelServer, **limits: float) -> dict[str, Any]:
+def price_settings(model: ModelServer, **limits: float) -> dict[str, Any]:
     """Settings: a million tokens cost a dollar."""
     entry = {
         "model_name": "stand-in",
@@ -55,7 +55,7 @@ async def test_every_decision_is_in_a_whole_trail_also_after_a_kill(alone: Gatew
 async def test_a_limit_of_the_day_holds_in_telegram_and_in_the_terminal(
     alone: GatewayProcess,
 ) -> None:
-    configure(alone, priced(alone.model, cost_per_day_usd=0.25))
+    configure(alone, price_settings(alone.model, cost_per_day_usd=0.25))
     await alone.start()
     alone.model.script(
         ReplyScript(text="hi", usage=usage(1_000)), ReplyScript(text="one", usage=usage(249_500))
@@ -78,7 +78,7 @@ async def test_a_limit_of_the_day_holds_in_telegram_and_in_the_terminal(
 
 
 async def test_one_run_can_have_a_limit(alone: GatewayProcess) -> None:
-    configure(alone, priced(alone.model))
+    configure(alone, price_settings(alone.model))
     call = Call("list_dir", {})
     alone.model.script(ReplyScript(tool_calls=(call,), usage=usage(200_000)), "never")
     ran = await alone.kore("agent", "--max-cost", "0.10", "-m", "look")

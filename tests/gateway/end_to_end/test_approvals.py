@@ -9,13 +9,13 @@ from tests.fakes.faults import status
 from tests.fakes.model_script import Call, ReplyScript
 from tests.gateway.end_to_end.asking import (
     NOTES,
-    asked,
     button,
     notes,
     press,
     push,
     questions,
     seed,
+    wait_for_questions,
     write,
 )
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
@@ -29,7 +29,7 @@ async def test_only_the_owner_may_answer(gateway: GatewayProcess) -> None:
     seed(gateway)
     gateway.model.script(ReplyScript(tool_calls=(write("group\n"),)))
     await gateway.api.user_says(GROUP, "@kore_test_bot change it", user_id=OWNER)
-    (question,) = await asked(gateway, GROUP)
+    (question,) = await wait_for_questions(gateway, GROUP)
     told = await press(gateway, question, "Allow once", user_id=8)
     assert told == "Only the owner may answer this question."
     assert notes(gateway) == "old\n"
@@ -54,7 +54,7 @@ async def test_somebody_else_s_question_goes_to_the_owner(
     await gateway.told(OWNER, "I am here")
     gateway.model.script(ReplyScript(tool_calls=(Call("remember", {"text": "tea"}),)), "Noted.")
     await gateway.api.user_says(chat, "remember that I like tea")
-    (question,) = await asked(gateway)
+    (question,) = await wait_for_questions(gateway)
     assert f"Requested by telegram:{chat}" in question.text
     await gateway.until(lambda: gateway.api.answers(chat))
     assert "needs the owner's approval" in gateway.api.answers(chat)[0]
@@ -67,7 +67,7 @@ async def test_what_is_written_meanwhile_is_answered_afterwards(gateway: Gateway
     seed(gateway)
     gateway.model.script(ReplyScript(tool_calls=(write("new\n"),)))
     await gateway.api.user_says(OWNER, "change it")
-    (question,) = await asked(gateway)
+    (question,) = await wait_for_questions(gateway)
     await gateway.api.user_says(OWNER, "yes, allow it")
     waits = f"⏸ Waiting for your answer to question {question.text.split()[2].rstrip(':')}"
     await gateway.until(lambda: gateway.api.answers(OWNER)[-1].startswith(waits))
@@ -88,7 +88,7 @@ async def test_a_stop_withdraws_the_question(gateway: GatewayProcess) -> None:
     seed(gateway)
     gateway.model.script(ReplyScript(tool_calls=(write("new\n"),)))
     await gateway.api.user_says(OWNER, "change it")
-    (question,) = await asked(gateway)
+    (question,) = await wait_for_questions(gateway)
     data = button(question, "Allow once")
     await gateway.api.user_says(OWNER, "/stop")
     await gateway.until(lambda: gateway.api.answers(OWNER)[-1] == "⏹ Stopped.")
@@ -102,7 +102,7 @@ async def test_a_new_conversation_withdraws_the_question(gateway: GatewayProcess
     seed(gateway)
     gateway.model.script(ReplyScript(tool_calls=(write("new\n"),)))
     await gateway.api.user_says(OWNER, "change it")
-    await asked(gateway)
+    await wait_for_questions(gateway)
     await gateway.api.user_says(OWNER, "/status")
     await gateway.until(lambda: gateway.api.answers(OWNER)[-1].startswith("Kore "))
     assert len(questions(gateway)) == 1
@@ -121,7 +121,7 @@ async def test_two_questions_are_told_apart(gateway: GatewayProcess) -> None:
         (gateway.workspace / f"{text}.txt").write_text("old\n")
         chat = OWNER if text == "first" else GROUP
         await gateway.api.user_says(chat, f"@kore_test_bot {text}", user_id=OWNER)
-        await asked(gateway, chat)
+        await wait_for_questions(gateway, chat)
     (one,), (two,) = questions(gateway), questions(gateway, GROUP)
     assert "first.txt" in one.text.split("\n")[0]
     assert "second.txt" in two.text.split("\n")[0]
@@ -139,7 +139,7 @@ async def test_always_is_for_exactly_this(gateway: GatewayProcess) -> None:
     seed(gateway)
     gateway.model.script(ReplyScript(tool_calls=(write("new\n"),)), "Done.")
     await gateway.api.user_says(OWNER, "change it")
-    (question,) = await asked(gateway)
+    (question,) = await wait_for_questions(gateway)
     await press(gateway, question, "Always")
     await gateway.idle()
     seed(gateway)
@@ -149,7 +149,7 @@ async def test_always_is_for_exactly_this(gateway: GatewayProcess) -> None:
     assert notes(gateway) == "new\n"
     gateway.model.script(ReplyScript(tool_calls=(write("newer\n"),)), "Once more.")
     await gateway.api.user_says(OWNER, "change it")
-    (question,) = await asked(gateway)
+    (question,) = await wait_for_questions(gateway)
     await press(gateway, question, "Deny")
     await gateway.idle()
     assert notes(gateway) == "new\n"
@@ -159,7 +159,7 @@ async def test_a_file_that_changed_meanwhile_asks_again(gateway: GatewayProcess)
     seed(gateway)
     gateway.model.script(ReplyScript(tool_calls=(write("fresh\n"),)), "Done.")
     await gateway.api.user_says(OWNER, "change it")
-    (first,) = await asked(gateway)
+    (first,) = await wait_for_questions(gateway)
     (gateway.workspace / NOTES).write_text("changed\n")
     await press(gateway, first, "Allow once")
     await gateway.until(lambda: questions(gateway) and questions(gateway) != [first])
@@ -178,7 +178,7 @@ async def test_the_audit_log_says_who_decided(gateway: GatewayProcess) -> None:
         seed(gateway)
         gateway.model.script(ReplyScript(tool_calls=(write(f"{label}\n"),)), "Done.")
         await gateway.api.user_says(OWNER, "change it")
-        (question,) = await asked(gateway)
+        (question,) = await wait_for_questions(gateway)
         if label == "/stop":
             gateway.model.forget_script()
             await gateway.api.user_says(OWNER, label)
@@ -210,7 +210,7 @@ async def test_what_does_not_fit_stands_above_as_a_file(gateway: GatewayProcess)
     content = "".join(f"line {n} of many\n" for n in range(1_000))
     gateway.model.script(ReplyScript(tool_calls=(write(content),)))
     await gateway.api.user_says(OWNER, "write much")
-    (question,) = await asked(gateway)
+    (question,) = await wait_for_questions(gateway)
     assert "⚠️ The middle is cut; the file above has the full text" in (question.text or "")
     (sent,) = [effect for effect in gateway.api.sent if effect.method == "sendDocument"]
     assert sent.message_id is not None

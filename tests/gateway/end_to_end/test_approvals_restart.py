@@ -7,13 +7,13 @@ import pytest
 from tests.fakes.model_script import ReplyScript
 from tests.gateway.end_to_end.asking import (
     NOTES,
-    asked,
     button,
     notes,
     push,
     questions,
     run,
     seed,
+    wait_for_questions,
     write,
 )
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
@@ -24,7 +24,7 @@ async def test_a_kill_while_a_person_thinks_costs_nothing(alone: GatewayProcess)
     await alone.start()
     alone.model.script(ReplyScript(text="I change it.", tool_calls=(write("new\n"),)), "Done.")
     await alone.api.user_says(OWNER, "change it")
-    (question,) = await asked(alone)
+    (question,) = await wait_for_questions(alone)
     assert "-old" in question.text
     assert "+new" in question.text
     # A turn that waits for a person holds no lane; and what was sent is noted.
@@ -54,7 +54,7 @@ async def test_a_press_that_is_stored_is_carried_out_after_a_kill(alone: Gateway
     (alone.workspace / "effects").mkdir()
     alone.model.script(ReplyScript(tool_calls=(run("echo once >> effects/ran"),)))
     await alone.api.user_says(OWNER, "run it")
-    (question,) = await asked(alone)
+    (question,) = await wait_for_questions(alone)
     data = button(question, "Allow once")
     await alone.idle()
     await alone.kill()

@@ -12,7 +12,7 @@ _ENVIRON = {"PYTHONPATH": str(Path(__file__).parents[3]), "PYTHONUTF8": "1"}
 _BROKEN = "config.json: line 1"
 
 
-async def broken(gateway: GatewayProcess, text: str = "{ broken") -> None:
+async def break_configuration(gateway: GatewayProcess, text: str = "{ broken") -> None:
     """The gateway runs, and has kept the configuration that it runs with."""
     await gateway.start()
     good = gateway.home / "config.good.json"
@@ -22,7 +22,7 @@ async def broken(gateway: GatewayProcess, text: str = "{ broken") -> None:
 
 
 async def test_what_speaks_to_the_gateway_goes_on(alone: GatewayProcess) -> None:
-    await broken(alone)
+    await break_configuration(alone)
     await alone.told(OWNER, "hi")
     for words in (
         ("agent", "-m", "hello"),
@@ -43,7 +43,7 @@ async def test_what_speaks_to_the_gateway_goes_on(alone: GatewayProcess) -> None
 
 
 async def test_a_conversation_goes_on(alone: GatewayProcess) -> None:
-    await broken(alone)
+    await break_configuration(alone)
     async with kore_agent(alone.home, environ=_ENVIRON) as terminal:
         await terminal.see("quits.")
         # A long path breaks the line of the terminal somewhere.
@@ -65,7 +65,7 @@ async def test_other_files_that_are_broken_stop_no_verb_that_needs_none(
 
 
 async def test_without_a_gateway_it_is_an_error(alone: GatewayProcess) -> None:
-    await broken(alone)
+    await break_configuration(alone)
     await alone.stop()
     for words in (("agent", "-m", "hello"), ("cron", "list")):
         ran = await alone.kore(*words)

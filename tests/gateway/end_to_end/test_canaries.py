@@ -104,7 +104,7 @@ def _spellings(value: str) -> set[str]:
     return found
 
 
-def _found(text: str) -> list[str]:
+def _canaries_in(text: str) -> list[str]:
     return [
         f"{name} as {spelled}"
         for name, value in CANARIES.items()
@@ -243,7 +243,7 @@ async def test_no_canary_leaves_in_a_whole_run(tmp_path: Path, umask: None) -> N
     assert "***" in printed
     assert any("/spill/" in name for name in places)
     assert any(name.endswith("kore.log") for name in places)
-    leaks = [f"{place}: {leak}" for place, text in places.items() for leak in _found(text)]
+    leaks = [f"{place}: {leak}" for place, text in places.items() for leak in _canaries_in(text)]
     assert leaks == []
     assert _open_to_others(gateway.home) == []
 

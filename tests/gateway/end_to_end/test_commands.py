@@ -9,7 +9,7 @@ from gateway.control.client import ControlClient
 from gateway.core.messages import InboundMessage, Sender
 from tests.fakes.model_script import Call, ReplyScript
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
-from tests.processes import lasting, processes
+from tests.processes import lasting_command, processes
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 TEXT = "One two three four five six seven eight nine ten eleven twelve."
@@ -43,7 +43,7 @@ async def test_stop_before_the_first_word(gateway: GatewayProcess, chat: int) ->
 @pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
 async def test_stop_ends_a_running_tool_and_its_process(gateway: GatewayProcess) -> None:
     # Only the terminal may run commands; its messages come through the control socket.
-    command = lasting()
+    command = lasting_command()
     sleep = Call("exec", {"command": f"exec {command}"})
     gateway.model.script(ReplyScript(tool_calls=(sleep,)))
     client = await ControlClient.connect(gateway.home / "kore.sock")

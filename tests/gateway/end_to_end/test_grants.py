@@ -5,14 +5,22 @@ from typing import Any
 
 from gateway.ops.audit.trail import entries
 from tests.fakes.model_script import ReplyScript
-from tests.gateway.end_to_end.asking import NOTES, asked, press, questions, run, seed, write
+from tests.gateway.end_to_end.asking import (
+    NOTES,
+    press,
+    questions,
+    run,
+    seed,
+    wait_for_questions,
+    write,
+)
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
 
 
 async def allow(gateway: GatewayProcess, label: str, what: ReplyScript) -> None:
     gateway.model.script(what, "Done.")
     await gateway.api.user_says(OWNER, "do it")
-    (question,) = await asked(gateway)
+    (question,) = await wait_for_questions(gateway)
     await press(gateway, question, label)
     await gateway.until(lambda: not questions(gateway))
     await gateway.idle()

@@ -62,7 +62,7 @@ async def test_a_turn_that_runs_goes_on_in_the_gateway(alone: GatewayProcess) ->
         while not effects(alone):
             await asyncio.sleep(0.01)
         await alone.launch()
-        await let_go_once_asked(alone)
+        await release_when_asked(alone)
         await terminal.see("Done.")
         assert effects(alone) == ["once"]
         assert len(alone.model.requests) == 2
@@ -82,7 +82,7 @@ async def test_a_one_shot_run_gives_way_and_has_its_answer(
     while not effects(alone):
         await asyncio.sleep(0.01)
     await alone.launch()
-    await let_go_once_asked(alone)
+    await release_when_asked(alone)
     ran = await asked
     assert ran.code == 0, ran.err
     assert "Done." in ran.out
@@ -166,7 +166,7 @@ async def test_a_kill_at_any_moment_of_a_handover_loses_nothing(
     assert await alone.stored("inbox", "seq", turn_id=None) == []
 
 
-async def let_go_once_asked(gateway: GatewayProcess) -> None:
+async def release_when_asked(gateway: GatewayProcess) -> None:
     """The step that runs ends as soon as the gateway has asked for the data."""
     while "asks for the data" not in gateway.written():
         await asyncio.sleep(0.01)

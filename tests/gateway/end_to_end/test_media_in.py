@@ -28,7 +28,7 @@ def png(shade: int, extra: int = 0) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + b"".join(parts) + b"\0" * extra
 
 
-def asked(gateway: GatewayProcess) -> str:
+def last_user_message(gateway: GatewayProcess) -> str:
     """The newest user message, as the model got it."""
     return json.dumps(gateway.model.requests[-1].body["messages"][-1], ensure_ascii=False)
 
@@ -46,7 +46,7 @@ async def test_a_photo_lies_in_the_inbox_and_is_seen(gateway: GatewayProcess, ch
     assert file.read_bytes() == png(1)
     assert os.getxattr(file, "user.kore.untrusted") == b"1"
     assert file.stat().st_mode & 0o077 == 0
-    told = asked(gateway)
+    told = last_user_message(gateway)
     assert "data:image/png;base64," in told
     assert "[photo] what is this?" in told
     assert f"inbox/telegram/{chat}/{file.name}" in told
@@ -61,7 +61,7 @@ async def test_a_document_keeps_its_name_and_nothing_of_a_path(
     (file,) = inbox(gateway, chat)
     assert file.name.startswith("pass wd_-")
     assert file.suffix == ".TXT"
-    assert "image_url" not in asked(gateway)
+    assert "image_url" not in last_user_message(gateway)
 
 
 async def test_two_files_of_one_name_lie_side_by_side(gateway: GatewayProcess, chat: int) -> None:
@@ -103,7 +103,7 @@ async def test_nothing_that_is_sent_meets_silence(
     await gateway.api.user_sends(chat, kind, field=field)
     await gateway.idle()
     assert gateway.api.answers(chat) == [f"echo: [{kind}]"]
-    assert told in asked(gateway)
+    assert told in last_user_message(gateway)
 
 
 async def test_an_album_is_one_message(gateway: GatewayProcess, chat: int) -> None:
@@ -154,7 +154,7 @@ async def test_a_question_about_a_photo_brings_the_photo(
     await gateway.idle()
     await gateway.api.user_says(chat, "how old?", reply_to=sent.message_id)
     await gateway.idle()
-    told = asked(gateway)
+    told = last_user_message(gateway)
     assert "in the message replied to: photo in inbox/telegram/" in told
     assert "data:image/png;base64," in told
     assert gateway.api.calls.count("file") >= 1
@@ -168,7 +168,7 @@ async def test_what_is_too_large_is_said_to_both(gateway: GatewayProcess, chat: 
     notice, answer = gateway.api.answers(chat)
     assert notice == ("⚠️ I can't download long.mp4: it exceeds the limit of 20 MB.")
     assert answer == "echo: [video] see?"
-    assert "it cannot be used: it exceeds the limit of 20 MB" in asked(gateway)
+    assert "it cannot be used: it exceeds the limit of 20 MB" in last_user_message(gateway)
     assert not inbox(gateway, chat)
 
 
@@ -215,7 +215,7 @@ async def test_one_persons_files_are_not_read_by_another(
             ReplyScript(tool_calls=(Call("read_file", {"path": path}),)), ReplyScript(text="ok")
         )
         await gateway.told(person, "read it")
-        assert ("CANARY" in asked(gateway)) is sees
+        assert ("CANARY" in last_user_message(gateway)) is sees
 
 
 async def test_without_a_service_a_voice_message_is_kept_and_said_not_to_be_heard(
@@ -230,4 +230,6 @@ async def test_without_a_service_a_voice_message_is_kept_and_said_not_to_be_hear
     )
     assert answer == "echo: [voice]"
     assert [file.read_bytes() for file in inbox(gateway, chat)] == [b"OggS"]
-    assert "it cannot be heard: no transcription service is configured" in asked(gateway)
+    assert "it cannot be heard: no transcription service is configured" in last_user_message(
+        gateway
+    )

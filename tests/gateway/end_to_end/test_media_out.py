@@ -8,7 +8,7 @@ from tests.fakes.bot_chats import Effect
 from tests.fakes.faults import hang, lost_response, status
 from tests.fakes.model_script import Call, ReplyScript
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
-from tests.gateway.end_to_end.test_media_in import asked, png
+from tests.gateway.end_to_end.test_media_in import last_user_message, png
 
 
 def sends(*paths: str, caption: str | None = None) -> ReplyScript:
@@ -45,7 +45,7 @@ class TestRunning:
         assert [entity["type"] for entity in sent.entities] == ["bold"]
         assert [(one.name, one.data) for one in sent.files] == [(name, data)]
         assert gateway.api.answers(chat) == ["the report", "Sent."]
-        assert "On the way to the person" in asked(gateway)
+        assert "On the way to the person" in last_user_message(gateway)
         folder = gateway.home / "outgoing"
         assert list(folder.iterdir()) == []
 
@@ -130,7 +130,7 @@ class TestRunning:
         put(gateway, "empty.txt", b"")
         put(gateway, ".env", b"SECRET")
         await ask(gateway, chat, sends(path), "Sorry.")
-        assert why in asked(gateway)
+        assert why in last_user_message(gateway)
         assert files(gateway, chat) == []
 
     async def test_after_strangers_words_a_private_file_asks_before_others_get_it(

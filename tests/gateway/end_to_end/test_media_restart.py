@@ -7,7 +7,7 @@ import os
 from tests.fakes.faults import hang, status
 from tests.fakes.listener import Listener
 from tests.gateway.end_to_end.gateway_process import GatewayProcess
-from tests.gateway.end_to_end.test_media_in import asked, inbox, png
+from tests.gateway.end_to_end.test_media_in import inbox, last_user_message, png
 
 
 async def test_a_kill_in_the_middle_of_a_download_begins_it_again(alone: GatewayProcess) -> None:
@@ -70,7 +70,7 @@ async def test_what_cannot_be_had_is_told_once_over_a_kill(alone: GatewayProcess
     notice, answer = alone.api.answers(7)
     assert notice.startswith("⚠️ I can't download a.bin: Telegram refused the download")
     assert answer == "echo: [document]"
-    assert "it cannot be used: Telegram refused the download" in asked(alone)
+    assert "it cannot be used: Telegram refused the download" in last_user_message(alone)
 
 
 async def test_a_voice_message_is_written_down_again_after_a_broken_try(
@@ -83,7 +83,7 @@ async def test_a_voice_message_is_written_down_again_after_a_broken_try(
         await alone.api.user_sends(7, "voice", b"OggS")
         await alone.idle()
         assert alone.api.answers(7) == ["echo: [voice]"]
-        assert 'transcription: \\"buy milk\\"' in asked(alone)
+        assert 'transcription: \\"buy milk\\"' in last_user_message(alone)
         assert [one.data for one in listener.heard] == [b"OggS"] * 2
         # It was fetched once: only the listening was tried again.
         assert alone.api.calls.count("file") == 1

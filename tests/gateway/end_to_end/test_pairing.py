@@ -7,7 +7,7 @@ import pytest
 
 from agent.errors import KoreError
 from gateway.control.client import ControlClient
-from tests.gateway.end_to_end.asking import asked, button, press, push, questions
+from tests.gateway.end_to_end.asking import button, press, push, questions, wait_for_questions
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
 
 CODE = re.compile(r"\b[A-HJ-NP-Z2-9]{4}-[A-HJ-NP-Z2-9]{4}\b")
@@ -22,7 +22,7 @@ async def code_for(gateway: GatewayProcess, person: int) -> str:
     return str(code)
 
 
-def stored(gateway: GatewayProcess) -> str:
+def database_text(gateway: GatewayProcess) -> str:
     """Every byte of the database, read while nobody owns it."""
     assert not gateway.runs
     connection = sqlite3.connect(gateway.home / "kore.db")
@@ -73,8 +73,8 @@ async def test_without_a_gateway_the_verbs_work_on_what_is_stored(alone: Gateway
     alone.configure(NOBODY)
     async with alone:
         code = await code_for(alone, 77)
-    assert code not in stored(alone)
-    assert code.replace("-", "") not in stored(alone)
+    assert code not in database_text(alone)
+    assert code.replace("-", "") not in database_text(alone)
     assert (await alone.kore("pair", "approve", code)).code == 0
     async with alone:
         assert (await alone.told(77, "hi"))[-1] == "echo: hi"
@@ -105,7 +105,7 @@ async def test_one_tap_of_the_owner_lets_a_stranger_in(alone: GatewayProcess) ->
     async with alone:
         await alone.told(OWNER, "I am here")
         code = await code_for(alone, 77)
-        (letter,) = await asked(alone)
+        (letter,) = await wait_for_questions(alone)
         assert code in letter.text
         approve = button(letter, "Approve")
         # Neither somebody else's press counts nor one in another chat.
@@ -127,8 +127,8 @@ async def test_one_tap_of_the_owner_lets_a_stranger_in(alone: GatewayProcess) ->
         assert after.text.endswith("✅ Approved by telegram:1.")
         assert code not in after.text
         assert (await push(alone, letter, approve)).startswith("Too late")
-    assert code not in stored(alone)
-    assert code.replace("-", "") not in stored(alone)
+    assert code not in database_text(alone)
+    assert code.replace("-", "") not in database_text(alone)
 
 
 async def test_an_invitation_survives_a_kill_and_makes_its_first_bearer_the_owner(
@@ -162,13 +162,13 @@ async def test_the_owner_turns_a_stranger_down_and_buttons_follow_what_was_typed
     async with alone:
         await alone.told(OWNER, "I am here")
         await code_for(alone, 77)
-        (letter,) = await asked(alone)
+        (letter,) = await wait_for_questions(alone)
         told = await press(alone, letter, "Deny")
         assert told == "Person 77 (telegram:77) was denied."
         await alone.until(lambda: not questions(alone))
         assert await alone.told(77, "hi") == alone.api.answers(77)
         typed = await code_for(alone, 78)
-        await asked(alone)
+        await wait_for_questions(alone)
         assert (await alone.kore("pair", "approve", typed)).code == 0
         await alone.until(lambda: not questions(alone))
         await alone.until(lambda: any("Approved by cli:" in t for t in alone.api.answers(OWNER)))

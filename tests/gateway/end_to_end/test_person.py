@@ -14,7 +14,7 @@ PERSON, OTHER, GROUP = 71, 72, -100500
 WORDS = ("Zebrafinch", "Quokkafield", "Axolotlpond")
 
 
-def holding(folder: Path, word: str) -> list[str]:
+def files_with(folder: Path, word: str) -> list[str]:
     """Files below a folder with these letters in them, in any common encoding."""
     forms = [word.encode(), word.lower().encode(), word.encode("utf-16-le")]
     return [
@@ -24,7 +24,7 @@ def holding(folder: Path, word: str) -> list[str]:
     ]
 
 
-async def talked(gateway: GatewayProcess) -> None:
+async def talk_in_chats(gateway: GatewayProcess) -> None:
     """Somebody talks in private and in a group, others do too."""
     await gateway.told(OWNER, "the owner says Hollyhock")
     await gateway.told(PERSON, f"my word is {WORDS[0]}")
@@ -41,7 +41,7 @@ async def test_an_export_holds_what_was_said_and_nothing_of_others(
     alone: GatewayProcess, tmp_path: Path
 ) -> None:
     async with alone:
-        await talked(alone)
+        await talk_in_chats(alone)
         # As old as files of an image or a checkout may be.
         os.utime(alone.workspace / "memory" / "telegram" / str(PERSON) / "MEMORY.md", (0, 0))
         target = tmp_path / "out.zip"
@@ -64,17 +64,17 @@ async def test_an_export_holds_what_was_said_and_nothing_of_others(
 
 async def test_after_a_deletion_no_byte_of_it_is_found(alone: GatewayProcess) -> None:
     async with alone:
-        await talked(alone)
-        assert all(holding(alone.home, word) for word in WORDS)
+        await talk_in_chats(alone)
+        assert all(files_with(alone.home, word) for word in WORDS)
         asked = await alone.kore("user", "delete", f"telegram:{PERSON}")
         assert asked.code == 1
         assert "2 conversations" in asked.err
-        assert holding(alone.home, WORDS[0])
+        assert files_with(alone.home, WORDS[0])
         ran = await alone.kore("user", "delete", f"telegram:{PERSON}", "--yes")
         assert ran.code == 0, ran.err
         for word in WORDS:
-            assert holding(alone.home, word) == []
-        assert holding(alone.home, "Marigold")
+            assert files_with(alone.home, word) == []
+        assert files_with(alone.home, "Marigold")
         found = await alone.kore("sessions", "search", "Marigold")
         assert "Marigold" in found.out
         assert (await alone.kore("sessions", "search", WORDS[0])).out.count(WORDS[0]) == 0
@@ -82,12 +82,12 @@ async def test_after_a_deletion_no_byte_of_it_is_found(alone: GatewayProcess) ->
         assert (gone.code, "no data is stored about" in gone.err) == (1, True)
         # They may come again, and begin anew.
         assert (await alone.told(PERSON, "hello"))[-1] == "echo: hello"
-    assert holding(alone.home, WORDS[0]) == []
+    assert files_with(alone.home, WORDS[0]) == []
 
 
 async def test_a_start_finishes_what_a_killed_deletion_left(alone: GatewayProcess) -> None:
     async with alone:
-        await talked(alone)
+        await talk_in_chats(alone)
     principal = f"telegram:{PERSON}"
     plan = {"principal": principal, "workspace": str(alone.workspace), "owner": False}
     with open_transaction(alone.home / "kore.db") as tx:
@@ -95,11 +95,11 @@ async def test_a_start_finishes_what_a_killed_deletion_left(alone: GatewayProces
         erasure.erase(tx, principal, 0.0)
         preferences.put_state(tx, preferences.DELETION, json.dumps({**plan, "copies": False}))
         tx.run("COMMIT")
-    assert holding(alone.home, WORDS[2])
+    assert files_with(alone.home, WORDS[2])
     async with alone:
         for word in (*WORDS, principal):
-            assert [name for name in holding(alone.home, word) if not is_record(name)] == []
-        assert holding(alone.home, "Marigold")
+            assert [name for name in files_with(alone.home, word) if not is_record(name)] == []
+        assert files_with(alone.home, "Marigold")
 
 
 def is_record(name: str) -> bool:
@@ -113,10 +113,10 @@ async def test_in_a_group_only_their_turns_become_empty(alone: GatewayProcess) -
         await alone.told(GROUP, f"{me} Marigold", user_id=OTHER)
         await alone.told(GROUP, f"{me} {WORDS[0]}", user_id=PERSON)
         await alone.told(GROUP, f"{me} Snapdragon", user_id=OTHER)
-        assert holding(alone.home, WORDS[0])
+        assert files_with(alone.home, WORDS[0])
         assert (await alone.kore("user", "delete", f"telegram:{PERSON}", "--yes")).code == 0
-        assert holding(alone.home, WORDS[0]) == []
-        assert holding(alone.home, "Snapdragon")
+        assert files_with(alone.home, WORDS[0]) == []
+        assert files_with(alone.home, "Snapdragon")
         alone.model.requests.clear()
         await alone.told(GROUP, f"{me} and now?", user_id=OTHER)
         sent = json.dumps(alone.model.requests[-1].body)

@@ -33,7 +33,7 @@ async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Gate
         yield gateway
 
 
-def asked(gateway: GatewayProcess) -> str:
+def last_request(gateway: GatewayProcess) -> str:
     return gateway.model.requests[-1].raw.decode()
 
 
@@ -45,16 +45,16 @@ async def test_what_others_said_is_shown_with_the_next_question_and_not_again(
     assert gateway.model.requests == []
     gateway.model.script("Soon.")
     await gateway.told(QUIET, "@kore_test_bot when is it?", user_id=9)
-    assert "Person 8: the meeting is at five" in asked(gateway)
-    assert "some_other_bot" not in asked(gateway)
+    assert "Person 8: the meeting is at five" in last_request(gateway)
+    assert "some_other_bot" not in last_request(gateway)
     await gateway.told(QUIET, "@kore_test_bot and where?", user_id=9)
-    assert asked(gateway).count("at five") == 1
+    assert last_request(gateway).count("at five") == 1
 
 
 async def test_where_nobody_listens_nothing_is_kept(gateway: GatewayProcess) -> None:
     await gateway.told(READERS, "between us", user_id=8)
     await gateway.told(READERS, "@kore_test_bot hello", user_id=9)
-    assert "between us" not in asked(gateway)
+    assert "between us" not in last_request(gateway)
 
 
 async def test_what_was_overheard_outlives_a_kill(gateway: GatewayProcess) -> None:
@@ -62,15 +62,15 @@ async def test_what_was_overheard_outlives_a_kill(gateway: GatewayProcess) -> No
     await gateway.kill()
     await gateway.start()
     await gateway.told(QUIET, "@kore_test_bot what now?", user_id=9)
-    assert "bring an umbrella" in asked(gateway)
+    assert "bring an umbrella" in last_request(gateway)
 
 
 async def test_a_chat_has_a_persona_and_a_model_of_its_own(gateway: GatewayProcess) -> None:
     await gateway.told(PIRATES, "@kore_test_bot hi")
-    assert "Speak like a pirate." in asked(gateway)
+    assert "Speak like a pirate." in last_request(gateway)
     assert gateway.model.requests[-1].body["model"] == "other"
     await gateway.told(QUIET, "@kore_test_bot hi")
-    assert "pirate" not in asked(gateway)
+    assert "pirate" not in last_request(gateway)
     assert gateway.model.requests[-1].body["model"] == "fake"
     answers = await gateway.told(PIRATES, "/model")
     assert answers[-1].startswith("Model: other.")
@@ -83,8 +83,8 @@ async def test_a_topic_has_a_persona_from_a_file_and_its_chats_model(
     cook.parent.mkdir()
     cook.write_text("You are the cook.")
     await gateway.told(PIRATES, "@kore_test_bot hi", thread_id=7)
-    assert "You are the cook." in asked(gateway)
-    assert "pirate" not in asked(gateway)
+    assert "You are the cook." in last_request(gateway)
+    assert "pirate" not in last_request(gateway)
     assert gateway.model.requests[-1].body["model"] == "other"
 
 

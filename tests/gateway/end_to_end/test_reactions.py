@@ -5,7 +5,7 @@ from tests.fakes.model_script import ReplyScript
 from tests.gateway.end_to_end.gateway_process import GatewayProcess
 
 
-def shown(gateway: GatewayProcess, chat: int) -> dict[int, list[str]]:
+def reactions_in(gateway: GatewayProcess, chat: int) -> dict[int, list[str]]:
     found = gateway.api.chats.reactions
     return {number: emoji for (where, number), emoji in found.items() if where == chat}
 
@@ -16,12 +16,14 @@ async def test_a_reaction_stands_on_a_message_until_it_is_answered(alone: Gatewa
     alone.model.script(ReplyScript(text="Done.", waits_at=0))
     first = await alone.api.user_says(7, "go")
     second = await alone.api.user_says(7, "and this")
-    await alone.until(lambda: shown(alone, 7).get(second.message_id) == ["👀"])
+    await alone.until(lambda: reactions_in(alone, 7).get(second.message_id) == ["👀"])
     alone.model.let_go()
     await alone.idle()
-    await alone.until(lambda: shown(alone, 7) == {first.message_id: [], second.message_id: []})
+    await alone.until(
+        lambda: reactions_in(alone, 7) == {first.message_id: [], second.message_id: []}
+    )
     await alone.told(7, "/status")
-    assert not any(shown(alone, 7).values())
+    assert not any(reactions_in(alone, 7).values())
 
 
 async def test_what_is_still_to_be_answered_keeps_its_reaction(alone: GatewayProcess) -> None:
@@ -32,13 +34,13 @@ async def test_what_is_still_to_be_answered_keeps_its_reaction(alone: GatewayPro
     )
     first = await alone.api.user_says(7, "go")
     second = await alone.api.user_says(7, "and this")
-    await alone.until(lambda: shown(alone, 7).get(second.message_id) == ["👀"])
+    await alone.until(lambda: reactions_in(alone, 7).get(second.message_id) == ["👀"])
     await alone.until(lambda: alone.api.answers(7) == ["One."])
-    await alone.until(lambda: shown(alone, 7)[first.message_id] == [])
+    await alone.until(lambda: reactions_in(alone, 7)[first.message_id] == [])
     # Somebody "types" for the second: all that follows the first answer is done by then.
     typing = alone.api.calls.count("sendChatAction")
     await alone.until(lambda: alone.api.calls.count("sendChatAction") > typing)
-    assert shown(alone, 7)[second.message_id] == ["👀"]
+    assert reactions_in(alone, 7)[second.message_id] == ["👀"]
 
 
 async def test_an_edit_that_changes_nothing_gets_none(alone: GatewayProcess) -> None:
@@ -47,14 +49,14 @@ async def test_an_edit_that_changes_nothing_gets_none(alone: GatewayProcess) -> 
     # Slow enough for a reaction to be there before it is taken away.
     alone.model.latency_s = 1.0
     said = await alone.api.user_says(7, "go")
-    await alone.until(lambda: shown(alone, 7) == {said.message_id: ["👀"]})
+    await alone.until(lambda: reactions_in(alone, 7) == {said.message_id: ["👀"]})
     await alone.idle()
-    await alone.until(lambda: shown(alone, 7) == {said.message_id: []})
+    await alone.until(lambda: reactions_in(alone, 7) == {said.message_id: []})
     await alone.api.user_says(7, "go", edit_of=said.message_id)
     other = await alone.api.user_says(7, "again")
-    await alone.until(lambda: shown(alone, 7).get(other.message_id) == ["👀"])
+    await alone.until(lambda: reactions_in(alone, 7).get(other.message_id) == ["👀"])
     await alone.idle()
-    await alone.until(lambda: shown(alone, 7).get(other.message_id) == [])
+    await alone.until(lambda: reactions_in(alone, 7).get(other.message_id) == [])
     put = [one for one in alone.effects(7) if one.method == "setMessageReaction" and one.text]
     assert [one.message_id for one in put] == [said.message_id, other.message_id]
 
@@ -66,12 +68,12 @@ async def test_a_reaction_from_before_a_kill_goes_with_the_answer_after_it(
     await alone.start()
     alone.model.script(ReplyScript(text="late", latency_s=60.0))
     said = await alone.api.user_says(7, "go")
-    await alone.until(lambda: shown(alone, 7) == {said.message_id: ["👀"]})
+    await alone.until(lambda: reactions_in(alone, 7) == {said.message_id: ["👀"]})
     await alone.kill()
     alone.model.forget_script()
     await alone.start()
     await alone.idle()
-    await alone.until(lambda: shown(alone, 7) == {said.message_id: []})
+    await alone.until(lambda: reactions_in(alone, 7) == {said.message_id: []})
 
 
 async def test_without_the_setting_nothing_is_put_on_messages(alone: GatewayProcess) -> None:

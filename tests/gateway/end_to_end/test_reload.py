@@ -11,7 +11,7 @@ from tests.fakes.model_script import ReplyScript
 from tests.gateway.end_to_end.gateway_process import OWNER, PATIENCE_S, GatewayProcess
 
 
-def changed(gateway: GatewayProcess, section: str, **values: Any) -> None:
+def change_section(gateway: GatewayProcess, section: str, **values: Any) -> None:
     """The file as an editor leaves it, with other values."""
     config = json.loads(gateway.config.read_text())
     config[section] = {**config.get(section, {}), **values}
@@ -38,7 +38,7 @@ async def config_of(gateway: GatewayProcess) -> dict[str, Any]:
 async def test_a_file_that_changes_holds_without_a_restart(alone: GatewayProcess) -> None:
     async with alone:
         assert await alone.told(7, "hi") == ["echo: hi"]
-        changed(alone, "agent", model="other")
+        change_section(alone, "agent", model="other")
 
         async def is_other() -> bool:
             return (await alone.status())["model"] == "other"
@@ -51,7 +51,7 @@ async def test_a_file_that_changes_holds_without_a_restart(alone: GatewayProcess
 async def test_who_may_write_changes_at_once(alone: GatewayProcess) -> None:
     async with alone:
         await config_of(alone)
-        changed(alone, "telegram", allow_from=[8])
+        change_section(alone, "telegram", allow_from=[8])
         # By then it holds, whether this has brought it or the gateway's own look at the file.
         ran = await alone.kore("reload", "--json")
         assert set(json.loads(ran.out)["changed"]) <= {"telegram.allow_from"}
@@ -64,15 +64,15 @@ async def test_who_may_write_changes_at_once(alone: GatewayProcess) -> None:
 async def test_what_needs_a_restart_is_said_and_stays(alone: GatewayProcess) -> None:
     async with alone:
         await config_of(alone)
-        changed(alone, "http", port=1)
-        changed(alone, "logging", level="debug")
+        change_section(alone, "http", port=1)
+        change_section(alone, "logging", level="debug")
         ran = await alone.kore("reload")
         assert ran.out.endswith("needs a restart: http.port\n")
         assert (await config_of(alone))["needs_restart"] == "http.port"
         said = alone.output()
         assert "changed: logging.level" in said
         assert "needs a restart: http.port" in said
-        changed(alone, "http", port=0)
+        change_section(alone, "http", port=0)
         await alone.kore("reload")
         assert (await config_of(alone))["needs_restart"] is None
 
@@ -119,10 +119,10 @@ async def test_a_broken_file_keeps_the_last_good_one_and_the_owner_hears_once(
 
 
 async def test_a_broken_file_is_told_once_in_the_language_of_each(alone: GatewayProcess) -> None:
-    changed(alone, "agent", language="zh-Hans")
+    change_section(alone, "agent", language="zh-Hans")
     async with alone:
         await alone.told(OWNER, "/language zh-Hant")
-        changed(alone, "agent", modl="x")
+        change_section(alone, "agent", modl="x")
         await alone.until(lambda: any("agent.modl" in a for a in alone.api.answers(OWNER)))
         ran = await alone.kore("reload")
         assert (ran.code, "unknown key" in ran.err) == (2, True)

@@ -5,7 +5,7 @@ from typing import Any
 
 from tests.fakes.faults import answerless
 from tests.fakes.model_script import Call, ReplyScript
-from tests.gateway.end_to_end.asking import asked, button, push
+from tests.gateway.end_to_end.asking import button, push, wait_for_questions
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
 
 
@@ -16,7 +16,7 @@ async def jobs(gateway: GatewayProcess) -> list[dict[str, Any]]:
     return found
 
 
-def said(gateway: GatewayProcess, text: str) -> int:
+def count_answers(gateway: GatewayProcess, text: str) -> int:
     return sum(text in answer for answer in gateway.api.answers(OWNER))
 
 
@@ -26,12 +26,12 @@ async def test_a_reminder_that_came_due_while_nobody_ran_comes_once(alone: Gatew
     await alone.kill()
     for _ in range(2):
         await alone.start()
-        await alone.until(lambda: said(alone, "⏰ tea"))
+        await alone.until(lambda: count_answers(alone, "⏰ tea"))
         await alone.idle()
         await alone.kill()
     await alone.start()
     await alone.idle()
-    assert said(alone, "⏰ tea") == 1
+    assert count_answers(alone, "⏰ tea") == 1
     (job,) = await jobs(alone)
     assert job["state"] == "done"
     assert [(slot["state"], slot["delivered"]) for slot in job["slots"]] == [("ran", True)]
@@ -48,12 +48,12 @@ async def test_a_kill_while_a_task_runs_goes_on_with_it_and_answers_once(
     await alone.kill()
     alone.model.latency_s = 0
     await alone.start()
-    await alone.until(lambda: said(alone, "echo: count"))
+    await alone.until(lambda: count_answers(alone, "echo: count"))
     await alone.idle()
     await alone.kill()
     await alone.start()
     await alone.idle()
-    assert said(alone, "echo: count") == 1
+    assert count_answers(alone, "echo: count") == 1
     (job,) = await jobs(alone)
     assert [(slot["state"], slot["delivered"]) for slot in job["slots"]] == [("ran", True)]
 
@@ -65,13 +65,13 @@ async def test_a_kill_while_a_reminder_is_sent_repeats_it_with_a_mark(
     await alone.told(OWNER, "/cron add in 1d tea")
     alone.api.fail("sendMessage", answerless)
     await alone.kore("cron", "run", "1")
-    await alone.until(lambda: said(alone, "⏰ tea"))
+    await alone.until(lambda: count_answers(alone, "⏰ tea"))
     (job,) = await jobs(alone)
     assert [(slot["state"], slot["delivered"]) for slot in job["slots"]] == [("ran", False)]
     await alone.kill()
     alone.api.heal()
     await alone.start()
-    await alone.until(lambda: said(alone, "⏰ tea") == 2)
+    await alone.until(lambda: count_answers(alone, "⏰ tea") == 2)
     await alone.idle()
     assert "↻" in alone.api.answers(OWNER)[-1]
     (job,) = await jobs(alone)
@@ -93,7 +93,7 @@ async def test_the_model_makes_a_job_once_over_a_kill_and_asks_when_strangers_sp
     assert len(await jobs(alone)) == 1
     # Everybody in a group is a stranger.
     await alone.api.user_says(-100_7, "@kore_test_bot buy gold for us", user_id=OWNER)
-    (question,) = await asked(alone, -100_7)
+    (question,) = await wait_for_questions(alone, -100_7)
     assert "schedule" in question.text
     assert len(await jobs(alone)) == 1
     await alone.kill()
@@ -114,7 +114,7 @@ async def test_the_terminal_makes_and_changes_jobs_of_a_running_gateway(
     (job,) = await jobs(alone)
     assert (job["rule"], job["zone"]) == ("cron 0 9 * * *", "Europe/Berlin")
     assert (await alone.kore("cron", "run", "1")).out == "Running job 1 now.\n"
-    await alone.until(lambda: said(alone, "⏰ stand up"))
+    await alone.until(lambda: count_answers(alone, "⏰ stand up"))
     assert (await alone.kore("cron", "pause", "1")).out == "Job 1 paused.\n"
     _, row = (await alone.kore("cron", "list")).out.splitlines()
     cells = [cell.strip() for cell in row.split("  ") if cell]

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.fakes.model_mind import Mind, echo, said
+from tests.fakes.model_mind import Mind, echo, person_text
 from tests.fakes.model_script import Call, ReplyScript
-from tests.gateway.end_to_end.asking import asked, button, push, questions, run
+from tests.gateway.end_to_end.asking import button, push, questions, run, wait_for_questions
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
 
 pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
@@ -32,7 +32,7 @@ async def test_a_kill_while_a_sub_agent_waits_for_an_answer_costs_nothing(
         "The sub-agent ran it.",
     )
     await alone.api.user_says(OWNER, "have it run")
-    (question,) = await asked(alone)
+    (question,) = await wait_for_questions(alone)
     assert "sub-agent general (1)" in question.text
     await alone.idle()
     for _ in range(2):
@@ -56,7 +56,7 @@ def busy(latency_s: float) -> Mind:
             return ReplyScript(text="It works on it.")
         if "Not from the person" in last["content"]:
             return ReplyScript(text="The sub-agent looked.")
-        match said(last):
+        match person_text(last):
             case "look in the background":
                 return ReplyScript(tool_calls=(send_out("look", background=True),))
             case "look":
@@ -98,7 +98,7 @@ def in_a_row(hanging: int) -> Mind:
     def mind(body: Mapping[str, Any]) -> ReplyScript:
         latency_s = 60.0 if next(numbers) == hanging else 0.0
         messages = body["messages"]
-        (asked, *_) = (said(one) for one in messages if one["role"] == "user")
+        (asked, *_) = (person_text(one) for one in messages if one["role"] == "user")
         is_parent, has_result = asked == "have it run", messages[-1]["role"] == "tool"
         if has_result:
             text = "The sub-agent ran it." if is_parent else "I ran it."

@@ -6,7 +6,16 @@ import pytest
 
 from tests.fakes.faults import hang
 from tests.fakes.model_script import ReplyScript
-from tests.gateway.end_to_end.asking import asked, button, notes, push, questions, run, seed, write
+from tests.gateway.end_to_end.asking import (
+    button,
+    notes,
+    push,
+    questions,
+    run,
+    seed,
+    wait_for_questions,
+    write,
+)
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
 from tests.gateway.end_to_end.test_media_in import inbox, png
 from tests.gateway.stored import like
@@ -23,7 +32,7 @@ async def test_a_one_shot_run_leaves_the_chats_to_the_gateway(alone: GatewayProc
     # What needs an approval when its turn goes on.
     alone.model.script(ReplyScript(tool_calls=(run(f"echo once >> {_EFFECTS}"),)))
     await alone.api.user_says(OWNER, "run it")
-    (question,) = await asked(alone)
+    (question,) = await wait_for_questions(alone)
     data = button(question, "Allow once")
     await alone.idle()
     alone.api.fail("file", hang)
@@ -72,7 +81,7 @@ async def test_a_question_that_comes_up_later_is_asked_in_its_chat(alone: Gatewa
     assert notes(alone) == "old\n"
     alone.model.script(ReplyScript(tool_calls=(write("new\n"),)), "Done.")
     await alone.start()
-    (question,) = await asked(alone)
+    (question,) = await wait_for_questions(alone)
     await push(alone, question, button(question, "Allow once"))
     await alone.until(lambda: alone.api.answers(OWNER)[-1] == "Done.")
     assert notes(alone) == "new\n"
@@ -86,7 +95,7 @@ async def test_a_question_does_not_expire_where_its_chat_cannot_be_told(
     await alone.start()
     alone.model.script(ReplyScript(tool_calls=(write("new\n"),)))
     await alone.api.user_says(OWNER, "change it")
-    await asked(alone)
+    await wait_for_questions(alone)
     await alone.idle()
     await alone.kill()
     # Longer than the question's time.

@@ -13,7 +13,7 @@ ACCOUNT = {"name": "second", "token": SECOND_TOKEN, "allow_from": ["*"]}
 SECTIONS = {"telegram": {"accounts": [ACCOUNT], "chats": {str(GROUP): {"listen": True}}}}
 
 
-def said(pair: BotPair) -> list[list[str]]:
+def group_messages(pair: BotPair) -> list[list[str]]:
     """What each of the two has said in the group, the first one's before the second's."""
     return [
         [one.text or "" for one in journal if one.chat_id == GROUP]
@@ -37,12 +37,12 @@ async def test_in_one_group_each_answers_what_is_for_it_also_over_a_kill(
         await pair.all_hear(GROUP, "people talk", user_id=7)
         question = await pair.all_hear(GROUP, "@kore_test_bot you?", user_id=7)
         await gateway.idle()
-        assert said(pair) == [["one"], []]
+        assert group_messages(pair) == [["one"], []]
         asked = model_server.requests[-1].raw.decode()
         assert "Person 7: people talk" in asked
         await pair.all_hear(GROUP, "@second_test_bot you?", user_id=7)
         await gateway.idle()
-        assert said(pair) == [["one"], ["two"]]
+        assert group_messages(pair) == [["one"], ["two"]]
         # Each has heard all that was not for it, and nothing of the other's conversation.
         asked = model_server.requests[-1].raw.decode()
         assert "Person 7: people talk" in asked
@@ -57,9 +57,9 @@ async def test_in_one_group_each_answers_what_is_for_it_also_over_a_kill(
         command = await pair.all_hear(GROUP, "/status@second_test_bot", user_id=7)
         await gateway.start()
         await gateway.idle()
-        assert said(pair)[0] == ["one", "three"]
-        assert len(said(pair)[1]) == 2
-        assert "Conversation:" in said(pair)[1][1]
+        assert group_messages(pair)[0] == ["one", "three"]
+        assert len(group_messages(pair)[1]) == 2
+        assert "Conversation:" in group_messages(pair)[1][1]
         assert pair.second.sends[-1].reply_to == command["message_id"]
         assert len(model_server.requests) == 3
 

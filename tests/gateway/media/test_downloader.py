@@ -62,7 +62,7 @@ class Inboxes:
         return self.workspace / "inbox"
 
 
-async def stored(parts: Parts, *messages: InboundMessage) -> None:
+async def store_messages(parts: Parts, *messages: InboundMessage) -> None:
     arrival = InboxBatch("chat", "bot", 0.0)
     await parts.database.transact(inbox.accept, arrival, [InboxEntry(one) for one in messages])
 
@@ -72,7 +72,7 @@ async def test_a_file_that_two_messages_bring_at_once_is_fetched_once(tmp_path: 
     photo = Media("photo", size_bytes=len(DATA), remote="f", unique="u")
     async with opened(tmp_path, [], platform=platform) as parts:
         asked = Media("photo", size_bytes=len(DATA), remote="f", unique="u", quoted=True)
-        await stored(
+        await store_messages(
             parts,
             chat_message("[photo]", media=(photo,)),
             chat_message("what is it?", media=(asked,)),
@@ -113,10 +113,10 @@ async def test_a_slow_ear_keeps_no_other_file_waiting(tmp_path: Path) -> None:
         woken: list[str] = []
         inboxes = Inboxes(parts.workspace)
         loader = downloader(parts, inboxes, woken.append, transcribe=transcribe)
-        await stored(parts, *voices)
+        await store_messages(parts, *voices)
         work = asyncio.create_task(loader.run())
         await wait_until(lambda: len(asked) == len(voices))
-        await stored(
+        await store_messages(
             parts, chat_message("[photo]", "9", media=(Media("photo", remote="f", unique="p"),))
         )
         loader.notify()
@@ -140,7 +140,7 @@ async def test_a_file_that_somebody_changed_meanwhile_stays_and_the_other_lies_b
         loader = downloader(parts, Inboxes(workspace), woken.append)
         work = asyncio.create_task(loader.run())
         for _ in range(2):
-            await stored(parts, chat_message("[document]", media=(sent,)))
+            await store_messages(parts, chat_message("[document]", media=(sent,)))
             loader.notify()
             await wait_until(lambda: woken)
             woken.clear()
@@ -182,7 +182,7 @@ async def test_what_is_on_its_way_when_its_person_is_deleted_does_not_land(
     async with opened(tmp_path, [], platform=platform) as parts:
         workspace = parts.workspace.resolve()
         photo = Media("photo", size_bytes=len(DATA), remote="f", unique="u")
-        await stored(parts, chat_message("[photo]", media=(photo,)))
+        await store_messages(parts, chat_message("[photo]", media=(photo,)))
         inboxes = Private(workspace, group)
         loader = downloader(parts, inboxes, lambda lane: None, waits_s=(0.0, 0.0))
         work = asyncio.create_task(loader.run())

@@ -16,7 +16,7 @@ from gateway.media.storage import (
 from tests.deep_folders import deep_folders
 
 
-def named(name: str | None, **more: str) -> str:
+def name_in_storage(name: str | None, **more: str) -> str:
     return storage_name(Media("document", name=name, unique="u1", **more), "bot")  # type: ignore[arg-type]
 
 
@@ -28,7 +28,7 @@ def named(name: str | None, **more: str) -> str:
     ],
 )
 def test_a_name_is_one_plain_component(name: str | None) -> None:
-    made = named(name)
+    made = name_in_storage(name)
     assert "/" not in made
     assert not made.startswith(".")
     assert len(f".{made}.part".encode()) <= 255
@@ -36,14 +36,16 @@ def test_a_name_is_one_plain_component(name: str | None) -> None:
 
 
 def test_the_same_file_has_the_same_name_and_another_one_another() -> None:
-    assert named("a.txt") == named("a.txt")
-    assert named("a.txt") != storage_name(Media("document", name="a.txt", unique="u2"), "bot")
-    assert named("a.txt").startswith("a-")
-    assert named("a.txt").endswith(".txt")
+    assert name_in_storage("a.txt") == name_in_storage("a.txt")
+    assert name_in_storage("a.txt") != storage_name(
+        Media("document", name="a.txt", unique="u2"), "bot"
+    )
+    assert name_in_storage("a.txt").startswith("a-")
+    assert name_in_storage("a.txt").endswith(".txt")
 
 
 def test_two_files_do_not_share_a_name_by_chance() -> None:
-    mark = named("a.txt").removeprefix("a-").removesuffix(".txt")
+    mark = name_in_storage("a.txt").removeprefix("a-").removesuffix(".txt")
     assert len(mark) * 4 >= 64
 
 

@@ -22,7 +22,7 @@ async def listener() -> AsyncIterator[Listener]:
 
 
 @pytest.fixture
-def spoken(tmp_path: Path) -> Path:
+def voice_file(tmp_path: Path) -> Path:
     path = tmp_path / "voice-1.ogg"
     path.write_bytes(b"OggS data")
     return path
@@ -33,10 +33,10 @@ def transcriber(listener: Listener, **more: Any) -> Transcriber:
     return Transcriber(section, answer_s=20.0)
 
 
-async def test_what_was_spoken_is_written_down(listener: Listener, spoken: Path) -> None:
+async def test_what_was_spoken_is_written_down(listener: Listener, voice_file: Path) -> None:
     listener.text = "  good morning \ud83d\ude00 "
     service = transcriber(listener, api_key=SecretStr("sk-x"), model="large", language="de")
-    heard = await service.transcribe(VOICE, spoken)
+    heard = await service.transcribe(VOICE, voice_file)
     assert heard.words == "good morning \U0001f600"
     (request,) = listener.heard
     assert (request.filename, request.data) == ("voice-1.ogg", b"OggS data")
@@ -49,42 +49,42 @@ async def test_what_was_spoken_is_written_down(listener: Listener, spoken: Path)
     [(0.006, 30, 3_000_000), (None, 30, None), (0.006, None, None), (0.0, None, 0)],
 )
 async def test_what_it_costs_is_told_by_its_length(
-    listener: Listener, spoken: Path, price: float | None, seconds: int | None, nano: int | None
+    listener: Listener, voice_file: Path, price: float | None, seconds: int | None, nano: int | None
 ) -> None:
     service = transcriber(listener, model="large", price_per_minute_usd=price)
-    heard = await service.transcribe(replace(VOICE, seconds=seconds), spoken)
+    heard = await service.transcribe(replace(VOICE, seconds=seconds), voice_file)
     assert (heard.heard_by, heard.heard_nano) == ("transcription/large", nano)
 
 
 async def test_an_answer_that_comes_in_pieces_is_read_to_its_end(
-    listener: Listener, spoken: Path
+    listener: Listener, voice_file: Path
 ) -> None:
     listener.answers.append((200, ['{"text": "good ', 'morning", ', '"language": "en"}']))
-    assert (await transcriber(listener).transcribe(VOICE, spoken)).words == "good morning"
+    assert (await transcriber(listener).transcribe(VOICE, voice_file)).words == "good morning"
 
 
-async def test_an_answer_without_an_end_is_not_kept(listener: Listener, spoken: Path) -> None:
+async def test_an_answer_without_an_end_is_not_kept(listener: Listener, voice_file: Path) -> None:
     listener.answers.append((200, ['{"text": "', *["a" * 100_000] * 11, '"}']))
     with pytest.raises(
         NotFetched, match="the transcription service returned an unexpected response"
     ):
-        await transcriber(listener).transcribe(VOICE, spoken)
+        await transcriber(listener).transcribe(VOICE, voice_file)
 
 
-async def test_only_what_sounds_is_listened_to(listener: Listener, spoken: Path) -> None:
+async def test_only_what_sounds_is_listened_to(listener: Listener, voice_file: Path) -> None:
     picture = Media("photo", path="inbox/p.jpg")
-    assert await transcriber(listener).transcribe(picture, spoken) is picture
+    assert await transcriber(listener).transcribe(picture, voice_file) is picture
     assert listener.heard == []
 
 
 async def test_without_a_service_what_was_spoken_to_us_is_said_not_to_be_heard(
-    spoken: Path,
+    voice_file: Path,
 ) -> None:
     nobody = Transcriber(TranscriptionSection())
     with pytest.raises(NotFetched, match="no transcription service is configured"):
-        await nobody.transcribe(VOICE, spoken)
+        await nobody.transcribe(VOICE, voice_file)
     song = Media("audio", path="inbox/a.mp3")
-    assert await nobody.transcribe(song, spoken) is song
+    assert await nobody.transcribe(song, voice_file) is song
 
 
 @pytest.mark.parametrize(
@@ -99,36 +99,36 @@ async def test_without_a_service_what_was_spoken_to_us_is_said_not_to_be_heard(
     ],
 )
 async def test_a_refusal_is_a_sentence(
-    listener: Listener, spoken: Path, status: int, body: object, why: str, again: bool
+    listener: Listener, voice_file: Path, status: int, body: object, why: str, again: bool
 ) -> None:
     listener.answers.append((status, body))
     with pytest.raises(NotFetched, match=why) as refused:
-        await transcriber(listener).transcribe(VOICE, spoken)
+        await transcriber(listener).transcribe(VOICE, voice_file)
     assert refused.value.is_retryable is again
 
 
-async def test_a_service_that_is_not_there_may_be_later(spoken: Path) -> None:
+async def test_a_service_that_is_not_there_may_be_later(voice_file: Path) -> None:
     async with Listener() as listener:
         service = transcriber(listener)
     with pytest.raises(
         NotFetched, match="could not connect to the transcription service"
     ) as refused:
-        await service.transcribe(VOICE, spoken)
+        await service.transcribe(VOICE, voice_file)
     assert refused.value.is_retryable
 
 
 async def test_a_service_that_takes_too_long_is_not_asked_again(
-    listener: Listener, spoken: Path
+    listener: Listener, voice_file: Path
 ) -> None:
     listener.answers.append((200, None))
     section = TranscriptionSection(api_base=listener.base_url)
     with pytest.raises(NotFetched, match="timed out after 1 s") as refused:
-        await Transcriber(section, answer_s=1.0).transcribe(VOICE, spoken)
+        await Transcriber(section, answer_s=1.0).transcribe(VOICE, voice_file)
     assert not refused.value.is_retryable
 
 
-async def test_what_is_too_large_is_not_sent(listener: Listener, spoken: Path) -> None:
+async def test_what_is_too_large_is_not_sent(listener: Listener, voice_file: Path) -> None:
     large = Media("voice", path="inbox/v.ogg", size_bytes=LIMIT_BYTES + 1)
     with pytest.raises(NotFetched, match="limit of 25 MB"):
-        await transcriber(listener).transcribe(large, spoken)
+        await transcriber(listener).transcribe(large, voice_file)
     assert listener.heard == []

@@ -69,12 +69,12 @@ asyncio.run(main())
 
 
 def test_threads_share_one_arena() -> None:
-    assert int(_ran(_ARENAS)) > 1, "the C library's own way"
-    assert int(_ran(_ARENAS, "kept")) == 1
+    assert int(_run_script(_ARENAS)) > 1, "the C library's own way"
+    assert int(_run_script(_ARENAS, "kept")) == 1
 
 
 def test_free_pages_between_used_ones_are_given_back() -> None:
-    said, kilobytes = _ran(_TRIMMED).rsplit(maxsplit=1)
+    said, kilobytes = _run_script(_TRIMMED).rsplit(maxsplit=1)
     assert said == "given back"
     assert int(kilobytes) > 20_000, "there was something to give back"
 
@@ -83,7 +83,7 @@ def test_a_library_without_such_functions_is_left_alone() -> None:
     assert function("a_name_that_no_library_has") is None
 
 
-def _ran(script: str, *words: str) -> str:
+def _run_script(script: str, *words: str) -> str:
     ran = subprocess.run(
         [sys.executable, "-c", script, *words], capture_output=True, text=True, check=False
     )

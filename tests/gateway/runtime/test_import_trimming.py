@@ -24,19 +24,19 @@ print(telegram.Message.__doc__, person.id)
 """
 
 
-def said(program: str) -> str:
+def last_line(program: str) -> str:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()[-1]
 
 
 def test_only_the_sources_of_settings_that_are_used_are_loaded() -> None:
-    assert said(LOADED) == "None True"
+    assert last_line(LOADED) == "None True"
 
 
 def test_a_program_that_has_the_library_already_keeps_all_of_it() -> None:
-    assert said(KEPT).endswith("cli.py")
+    assert last_line(KEPT).endswith("cli.py")
 
 
 def test_what_nobody_reads_of_the_library_is_let_go() -> None:
-    assert said(FORGOTTEN) == "None 5"
+    assert last_line(FORGOTTEN) == "None 5"

@@ -14,7 +14,7 @@ CANARY = "123456:canary-token"
 
 
 @pytest.fixture(autouse=True)
-def _restored() -> Iterator[None]:
+def _restore_logging() -> Iterator[None]:
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     yield

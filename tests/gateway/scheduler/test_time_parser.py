@@ -14,12 +14,12 @@ BERLIN = ZoneInfo("Europe/Berlin")
 NOW = datetime(2026, 11, 18, 14, 0, tzinfo=BERLIN).timestamp()
 
 
-def understood(text: str) -> ParsedTime:
+def parse(text: str) -> ParsedTime:
     return parse_time(text, "Europe/Berlin", NOW)
 
 
 def next_slot(text: str) -> str:
-    slot = understood(text).rule.after(NOW, int(NOW))
+    slot = parse(text).rule.after(NOW, int(NOW))
     return "" if slot is None else datetime.fromtimestamp(slot, BERLIN).strftime("%a %m-%d %H:%M")
 
 
@@ -85,9 +85,9 @@ def next_slot(text: str) -> str:
     ],
 )
 def test_one_time(text: str, slot: str) -> None:
-    assert understood(text).rule.kind == "at"
+    assert parse(text).rule.kind == "at"
     assert next_slot(text) == slot
-    assert understood(f"{text} 买 milk").rest == "买 milk"
+    assert parse(f"{text} 买 milk").rest == "买 milk"
 
 
 @pytest.mark.parametrize(
@@ -139,8 +139,8 @@ def test_one_time(text: str, slot: str) -> None:
     ],
 )
 def test_again_and_again(text: str, rule: str) -> None:
-    assert str(understood(text).rule) == rule
-    assert understood(f"{text}, 喝 tea").rest == "喝 tea"
+    assert str(parse(text).rule) == rule
+    assert parse(f"{text}, 喝 tea").rest == "喝 tea"
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_again_and_again(text: str, rule: str) -> None:
     ],
 )
 def test_the_time_ends_where_the_text_begins(text: str, rest: str) -> None:
-    assert understood(text).rest == rest
+    assert parse(text).rest == rest
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_the_time_ends_where_the_text_begins(text: str, rest: str) -> None:
     ],
 )
 def test_what_has_two_meanings_is_told(text: str, note: str) -> None:
-    assert understood(text).note == note
+    assert parse(text).note == note
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_what_has_two_meanings_is_told(text: str, note: str) -> None:
 )
 def test_what_is_no_time_is_refused_or_left_to_the_text(text: str) -> None:
     with pytest.raises(KoreError, match="when: found"):
-        understood(text)
+        parse(text)
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_a_date_with_a_slash_is_read_as_is_usual_and_told(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("LANG", locale)
     with use_locale(language):
-        found = understood("12/05 at 9:00 tea")
+        found = parse("12/05 at 9:00 tea")
         assert (next_slot("12/05 at 9:00 tea"), found.rest) == (f"{slot} 09:00", "tea")
         assert found.note == note
 
@@ -244,17 +244,17 @@ def test_more_of_a_time_is_never_text(text: str) -> None:
         KoreError,
         match="looks like part of the time",
     ) as caught:
-        understood(text)
+        parse(text)
     assert "every other day at 9" in str(caught.value)
 
 
 def test_behind_a_colon_anything_is_text() -> None:
-    assert understood("tomorrow 9:00: and 17:00 tea").rest == "and 17:00 tea"
-    assert understood("明天9点：17点的会").rest == "17点的会"
+    assert parse("tomorrow 9:00: and 17:00 tea").rest == "and 17:00 tea"
+    assert parse("明天9点：17点的会").rest == "17点的会"
 
 
 def test_every_other_day_keeps_its_time_over_a_change_of_clocks() -> None:
-    rule = understood("every other day at 9").rule
+    rule = parse("every other day at 9").rule
     spring = datetime(2027, 3, 27, 12, tzinfo=BERLIN).timestamp()
     at, found = spring, []
     for _ in range(3):
@@ -268,10 +268,10 @@ def test_every_other_day_keeps_its_time_over_a_change_of_clocks() -> None:
 
 def test_a_day_that_there_is_not_is_refused() -> None:
     with pytest.raises(KoreError, match="is not a valid date and time"):
-        understood("february 30 9:00 x")
+        parse("february 30 9:00 x")
 
 
 @pytest.mark.parametrize("text", ["every " * 2000, "周" * 4000, "十" * 4000 + "点", "1" * 4000])
 def test_long_input_is_no_trap(text: str) -> None:
     with pytest.raises(KoreError):
-        understood(text)
+        parse(text)

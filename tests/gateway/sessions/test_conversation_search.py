@@ -37,7 +37,7 @@ def recall(database: SqliteStore, *messages: InboundMessage) -> ConversationSear
     return ConversationSearch(database, access, TurnClaim(0, 0, "now", list(messages)))
 
 
-async def found(database: SqliteStore, words: str, *messages: InboundMessage) -> list[str]:
+async def recall_texts(database: SqliteStore, words: str, *messages: InboundMessage) -> list[str]:
     return sorted(one.text for one in await recall(database, *messages)(words, 10))
 
 
@@ -56,7 +56,7 @@ async def canaries(database: SqliteStore) -> SqliteStore:
 
 
 async def test_the_owner_in_private_finds_this_chat_and_the_terminal(canaries: SqliteStore) -> None:
-    assert await found(canaries, "canary", chat_message("x", sender=OWNER)) == [
+    assert await recall_texts(canaries, "canary", chat_message("x", sender=OWNER)) == [
         "canary at the terminal",
         "canary of the owner",
     ]
@@ -65,7 +65,7 @@ async def test_the_owner_in_private_finds_this_chat_and_the_terminal(canaries: S
 async def test_the_owner_at_the_terminal_finds_their_own_and_nobody_elses(
     canaries: SqliteStore,
 ) -> None:
-    assert await found(canaries, "canary", console_message("x", sender=Sender("0"))) == [
+    assert await recall_texts(canaries, "canary", console_message("x", sender=Sender("0"))) == [
         "canary at the terminal",
         "canary of the owner",
         "canary of the owner in a group",
@@ -74,7 +74,7 @@ async def test_the_owner_at_the_terminal_finds_their_own_and_nobody_elses(
 
 
 async def test_somebody_else_finds_their_own_of_this_chat(canaries: SqliteStore) -> None:
-    assert await found(canaries, "canary", chat_message("x", "2", sender=EIGHT)) == [
+    assert await recall_texts(canaries, "canary", chat_message("x", "2", sender=EIGHT)) == [
         "canary of eight"
     ]
 
@@ -84,7 +84,7 @@ async def test_in_a_group_nothing_is_found_that_was_said_elsewhere(
     canaries: SqliteStore, sender: Sender, whose: str
 ) -> None:
     message = chat_message("x", "-5", sender=sender, private=False)
-    assert await found(canaries, "canary", message) == [f"canary of {whose} in a group"]
+    assert await recall_texts(canaries, "canary", message) == [f"canary of {whose} in a group"]
 
 
 async def test_nothing_is_searched_any_more_once_somebody_else_has_joined_the_turn(
@@ -114,8 +114,8 @@ async def test_who_joins_while_older_messages_are_entered_counts(database: Sqlit
 async def test_one_word_will_do_when_no_message_holds_all(database: SqliteStore) -> None:
     await database.transact(talk, "the castle on the hill", "a boat")
     message = chat_message("x", sender=OWNER)
-    assert await found(database, "castle in Lisbon?", message) == ["the castle on the hill"]
-    assert await found(database, "zebra crossing", message) == []
+    assert await recall_texts(database, "castle in Lisbon?", message) == ["the castle on the hill"]
+    assert await recall_texts(database, "zebra crossing", message) == []
 
 
 async def test_the_question_is_no_answer_to_itself(database: SqliteStore) -> None:
@@ -139,7 +139,9 @@ async def test_what_was_said_before_there_was_an_index_is_found(database: Sqlite
         faults.empty_index(tx)
 
     await database.transact(store)
-    assert await found(database, "canary 1199", chat_message("x", sender=OWNER)) == ["canary 1199"]
+    assert await recall_texts(database, "canary 1199", chat_message("x", sender=OWNER)) == [
+        "canary 1199"
+    ]
 
 
 async def test_what_a_conversation_had_taken_in_comes_along(database: SqliteStore) -> None:

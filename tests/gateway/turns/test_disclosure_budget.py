@@ -7,13 +7,13 @@ from agent.providers.scripted import EchoProvider
 from gateway.turns.disclosure_budget import StoredDisclosureBudget
 from gateway.turns.prompt import is_said
 from tests.gateway.parts import chat_message, console_message, running
-from tests.gateway.turns.test_subagents import answered, task
+from tests.gateway.turns.test_subagents import task, wait_for_answers
 
 
 async def test_only_what_a_person_says_renews_it(tmp_path: Path) -> None:
     async with running(tmp_path, EchoProvider()) as parts:
         await parts.bus.submit(console_message("hello"))
-        await answered(parts)
+        await wait_for_answers(parts)
         ((session,),) = await parts.stored("session", "id")
         assert await StoredDisclosureBudget(parts.database, session).spend(15)
     async with running(tmp_path, EchoProvider()) as parts:
@@ -25,7 +25,7 @@ async def test_only_what_a_person_says_renews_it(tmp_path: Path) -> None:
         assert not await budget.spend(1)
         await parts.bus.submit(console_message(task("hello")))
         # The fork has a copy of the first answer.
-        await answered(parts, 3)
+        await wait_for_answers(parts, 3)
         assert await budget.spend(15)
 
 

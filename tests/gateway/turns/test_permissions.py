@@ -50,7 +50,7 @@ def verdict(
     return policy.decide(asked or request()).verdict
 
 
-def other(**more: Any) -> InboundMessage:
+def other_message(**more: Any) -> InboundMessage:
     return chat_message("x", sender=Sender("8"), **more)
 
 
@@ -75,7 +75,7 @@ def test_with_a_sandbox_a_chat_follows_role_and_mode() -> None:
     assert verdict(
         chat_message("x"), asked=request(command="make"), mode="accept-edits", by=held
     ) == ("allow")
-    assert verdict(other(), by=held) == "deny"
+    assert verdict(other_message(), by=held) == "deny"
 
 
 def test_only_a_real_yes_allows_everything() -> None:
@@ -114,9 +114,9 @@ def test_the_tools_of_a_run_are_chosen_at_the_console() -> None:
 def test_people_have_the_role_that_the_settings_give_them() -> None:
     change = request("write_file")
     assert verdict(chat_message("x"), asked=change) == "ask"
-    assert verdict(other(), asked=change) == "deny"
-    assert verdict(other(), asked=change, by=rules({"chat:8": "build"})) == "ask"
-    assert role(other()) == "general"
+    assert verdict(other_message(), asked=change) == "deny"
+    assert verdict(other_message(), asked=change, by=rules({"chat:8": "build"})) == "ask"
+    assert role(other_message()) == "general"
 
 
 def test_what_a_sub_agent_tells_is_judged_for_all_whom_it_worked_for() -> None:
@@ -134,15 +134,15 @@ def test_what_a_sub_agent_tells_is_judged_for_all_whom_it_worked_for() -> None:
 def test_a_role_that_nobody_defined_allows_nothing() -> None:
     unknown = rules({"chat:8": "no-such"})
     read = ToolRequest("read_file", "read", {}, HERE)
-    decision = unknown.permissions([other()], "s", turn=1).policy.decide(read)
+    decision = unknown.permissions([other_message()], "s", turn=1).policy.decide(read)
     assert (decision.verdict, decision.rule) == ("deny", "unknown-role")
 
 
 def test_a_turn_for_several_people_may_do_what_each_of_them_may() -> None:
     change = request("write_file")
-    assert verdict(other(), chat_message("x"), asked=change) == "deny"
-    assert verdict(chat_message("x"), other(), asked=change) == "deny"
-    assert role(other(), chat_message("x")) == "general+build"
+    assert verdict(other_message(), chat_message("x"), asked=change) == "deny"
+    assert verdict(chat_message("x"), other_message(), asked=change) == "deny"
+    assert role(other_message(), chat_message("x")) == "general+build"
 
 
 def test_a_conversation_has_its_mode_and_a_channel_its_first_one() -> None:
@@ -158,8 +158,8 @@ def test_what_the_owner_loosens_in_a_shared_chat_is_not_for_others() -> None:
     shared = rules({"chat:8": "build"})
     group = {"chat": "-5", "private": False}
     assert verdict(chat_message("x", **group), asked=change, mode="auto", by=shared) == "allow"
-    assert verdict(other(**group), asked=change, mode="auto", by=shared) == "ask"
-    assert verdict(other(**group), asked=change, mode="plan", by=shared) == "deny"
+    assert verdict(other_message(**group), asked=change, mode="auto", by=shared) == "ask"
+    assert verdict(other_message(**group), asked=change, mode="plan", by=shared) == "deny"
 
 
 def test_a_changed_policy_file_holds_at_the_next_call(tmp_path: Path) -> None:

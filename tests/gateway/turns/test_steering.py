@@ -52,7 +52,7 @@ class Paced:
     async def aclose(self) -> None: ...
 
 
-def looks(id_: str = "1") -> Message:
+def list_dir_reply(id_: str = "1") -> Message:
     arguments = {"path": "."}
     return assistant("Let me see.", (ToolCall(id_, "list_dir", arguments, json.dumps(arguments)),))
 
@@ -67,15 +67,15 @@ async def history(parts: Parts) -> list[Message]:
     return await parts.database.transact(sessions.load_all, session)
 
 
-async def steered(parts: Parts, mode: str = "steer") -> None:
+async def set_queue_mode(parts: Parts, mode: str = "steer") -> None:
     await take(parts, chat_message(f"/queue {mode}"))
     assert mode in (await parts.platform.answers("1", 1))[0]
 
 
 async def test_a_message_steers_the_turn_that_runs(tmp_path: Path) -> None:
-    model = Paced(looks(), "In green, then.")
+    model = Paced(list_dir_reply(), "In green, then.")
     async with running(tmp_path, model) as parts:
-        await steered(parts)
+        await set_queue_mode(parts)
         await take(parts, chat_message("paint it"))
         await model.was_asked(1)
         async with parts.service.watch("chat:bot:1") as events:
@@ -99,7 +99,7 @@ async def test_a_message_steers_the_turn_that_runs(tmp_path: Path) -> None:
 
 
 async def test_by_default_a_message_waits_for_its_own_turn(tmp_path: Path) -> None:
-    model = Paced(looks(), "one is done", "two is done")
+    model = Paced(list_dir_reply(), "one is done", "two is done")
     async with running(tmp_path, model) as parts:
         await take(parts, chat_message("one"))
         await model.was_asked(1)
@@ -115,7 +115,7 @@ async def test_waiting_messages_are_joined_where_that_is_chosen(
     monkeypatch.setattr("gateway.turns.steering.BURST_S", 0.0)
     model = Gated()
     async with running(tmp_path, model) as parts:
-        await steered(parts, "join")
+        await set_queue_mode(parts, "join")
         await take(parts, chat_message("one"))
         await model.was_asked("one")
         await take(parts, chat_message("two"), chat_message("three"))
@@ -127,7 +127,7 @@ async def test_waiting_messages_are_joined_where_that_is_chosen(
 async def test_a_burst_gets_one_answer_where_messages_are_joined(tmp_path: Path) -> None:
     model = Paced("to one alone", "to both", "to all three")
     async with running(tmp_path, model) as parts:
-        await steered(parts, "join")
+        await set_queue_mode(parts, "join")
         await take(parts, chat_message("one"))
         await model.was_asked(1)
         await take(parts, chat_message("two"))
@@ -145,7 +145,7 @@ async def test_a_burst_gets_one_answer_where_messages_are_joined(tmp_path: Path)
 async def test_a_command_in_a_burst_keeps_its_place(tmp_path: Path) -> None:
     model = Paced("to one", "to three")
     async with running(tmp_path, model) as parts:
-        await steered(parts, "join")
+        await set_queue_mode(parts, "join")
         await take(parts, chat_message("one"))
         await model.was_asked(1)
         await take(parts, chat_message("/rename burst"), chat_message("three"))
@@ -155,9 +155,9 @@ async def test_a_command_in_a_burst_keeps_its_place(tmp_path: Path) -> None:
 
 
 async def test_what_follows_a_call_is_no_burst(tmp_path: Path) -> None:
-    model = Paced(looks(), "to one", "to two")
+    model = Paced(list_dir_reply(), "to one", "to two")
     async with running(tmp_path, model) as parts:
-        await steered(parts, "join")
+        await set_queue_mode(parts, "join")
         await take(parts, chat_message("one"))
         await model.was_asked(1)
         model.let_go()
@@ -171,7 +171,7 @@ async def test_what_follows_a_call_is_no_burst(tmp_path: Path) -> None:
 async def test_a_burst_that_a_crash_cuts_off_is_answered_as_a_whole(tmp_path: Path) -> None:
     model = Paced("void", "void", "to both")
     async with running(tmp_path, model) as parts:
-        await steered(parts, "join")
+        await set_queue_mode(parts, "join")
         await take(parts, chat_message("one"))
         await model.was_asked(1)
         await take(parts, chat_message("two"))
@@ -186,7 +186,7 @@ async def test_a_burst_that_a_crash_cuts_off_is_answered_as_a_whole(tmp_path: Pa
 
 async def test_the_way_that_was_chosen_is_kept_over_new(tmp_path: Path) -> None:
     async with running(tmp_path, Gated()) as parts:
-        await steered(parts, "steer")
+        await set_queue_mode(parts, "steer")
         await take(parts, chat_message("/new"))
         await parts.platform.answers("1", 2)
         await take(parts, chat_message("/queue"))
@@ -196,7 +196,7 @@ async def test_the_way_that_was_chosen_is_kept_over_new(tmp_path: Path) -> None:
 async def test_what_comes_too_late_to_steer_is_answered_afterwards(tmp_path: Path) -> None:
     model = Gated()
     async with running(tmp_path, model) as parts:
-        await steered(parts)
+        await set_queue_mode(parts)
         await take(parts, chat_message("one"))
         await model.was_asked("one")
         await take(parts, chat_message("two"), chat_message("three"))
@@ -206,9 +206,9 @@ async def test_what_comes_too_late_to_steer_is_answered_afterwards(tmp_path: Pat
 
 
 async def test_a_command_among_them_ends_what_steers(tmp_path: Path) -> None:
-    model = Paced(looks(), "done", "new one")
+    model = Paced(list_dir_reply(), "done", "new one")
     async with running(tmp_path, model) as parts:
-        await steered(parts)
+        await set_queue_mode(parts)
         await take(parts, chat_message("one"))
         await model.was_asked(1)
         await take(parts, chat_message("two"), chat_message("/new"), chat_message("three"))
@@ -221,16 +221,16 @@ async def test_a_command_among_them_ends_what_steers(tmp_path: Path) -> None:
 
 
 async def test_steering_survives_a_crash_neither_lost_nor_twice(tmp_path: Path) -> None:
-    model = Paced(looks(), "never")
+    model = Paced(list_dir_reply(), "never")
     async with running(tmp_path, model) as parts:
-        await steered(parts)
+        await set_queue_mode(parts)
         await take(parts, chat_message("one"))
         await model.was_asked(1)
         await take(parts, chat_message("two"))
         model.let_go()
         await model.was_asked(2)
     # The same id again: its old result must not stand in for the new one.
-    model = Paced(looks(), "after all")
+    model = Paced(list_dir_reply(), "after all")
     model.let_go(2)
     async with running(tmp_path, model) as parts:
         answers = await parts.platform.answers("1", 1)
@@ -243,9 +243,9 @@ async def test_steering_survives_a_crash_neither_lost_nor_twice(tmp_path: Path) 
 
 
 async def test_a_stop_ends_a_steered_turn_with_a_valid_history(tmp_path: Path) -> None:
-    model = Paced(looks(), "never")
+    model = Paced(list_dir_reply(), "never")
     async with running(tmp_path, model) as parts:
-        await steered(parts)
+        await set_queue_mode(parts)
         await take(parts, chat_message("one"))
         await model.was_asked(1)
         await take(parts, chat_message("two"))
@@ -260,7 +260,7 @@ async def test_a_stop_ends_a_steered_turn_with_a_valid_history(tmp_path: Path) -
 
 async def test_who_steers_tightens_what_the_turn_may_do(tmp_path: Path) -> None:
     seed(tmp_path)
-    model = Paced(looks(), assistant("", (change("2"),)), "done")
+    model = Paced(list_dir_reply(), assistant("", (change("2"),)), "done")
     more = {"platform": Asking(), "owner": OWNER}
     group = {"private": False}
     async with running(tmp_path, model, **more) as parts:
@@ -283,7 +283,7 @@ async def test_a_message_is_no_answer_to_an_open_question(tmp_path: Path) -> Non
     model = Paced(assistant("", (change("1"),)), "done")
     more = {"platform": Asking(), "owner": OWNER}
     async with running(tmp_path, model, **more) as parts:
-        await steered(parts)
+        await set_queue_mode(parts)
         await take(parts, chat_message("write"))
         model.let_go(2)
         asked = await question(parts)
@@ -350,7 +350,7 @@ async def test_queue_shows_what_waits_and_refuses_an_unknown_way(tmp_path: Path)
 
 
 async def test_a_console_turn_names_the_newest_message_that_it_answers(tmp_path: Path) -> None:
-    model = Paced(looks(), "done")
+    model = Paced(list_dir_reply(), "done")
     async with running(tmp_path, model) as parts:
         await parts.service.submit(console_message("/queue steer"))
         await parts.until_stored("session", queue_mode="steer")

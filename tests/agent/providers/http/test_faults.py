@@ -22,7 +22,7 @@ from agent.providers.http.transport import Endpoint
 PLACE = Endpoint("groq", "https://api.groq.com/openai/v1", "gsk_secret-key-123", "GROQ_API_KEY")
 
 
-def refused(status: int, said: object) -> ProviderError:
+def error_of(status: int, said: object) -> ProviderError:
     body = said if isinstance(said, bytes) else json.dumps(said).encode()
     return error_from_response(PLACE, "m", status, {}, body)
 
@@ -39,19 +39,19 @@ def refused(status: int, said: object) -> ProviderError:
     ],
 )
 def test_vendors_words_for_a_full_window_are_known(said: object) -> None:
-    assert isinstance(refused(400, said), ContextTooLong)
+    assert isinstance(error_of(400, said), ContextTooLong)
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>Bad gateway</html>", b"\xff", b"[]", b'"no"'])
 def test_any_body_gives_one_sentence(body: bytes) -> None:
-    error = refused(502, body)
+    error = error_of(502, body)
     assert isinstance(error, Unavailable)
     assert str(error).startswith("groq returned an error (status 502)")
 
 
 def test_keys_are_never_repeated() -> None:
     said = "bad key gsk_secret-key-123 or sk-abc*****wxyz, header Bearer abcdef"
-    error = refused(401, {"error": {"message": said}})
+    error = error_of(401, {"error": {"message": said}})
     assert "secret" not in str(error)
     assert "wxyz" not in str(error)
     assert "abcdef" not in str(error)
@@ -100,7 +100,7 @@ def test_headers_that_hold_a_key_are_never_repeated() -> None:
 def test_thoughts_that_are_not_taken_back_are_told_apart(
     said: str, missing: bool, status: int
 ) -> None:
-    error = refused(status, {"error": {"message": said}})
+    error = error_of(status, {"error": {"message": said}})
     assert isinstance(error, BadThoughts)
     assert error.missing is missing
 
@@ -120,7 +120,7 @@ def test_thoughts_that_are_not_taken_back_are_told_apart(
 )
 @pytest.mark.parametrize("status", [400, 500])
 def test_a_bad_picture_is_told_apart(said: str, status: int) -> None:
-    assert isinstance(refused(status, {"error": {"message": said}}), BadImage)
+    assert isinstance(error_of(status, {"error": {"message": said}}), BadImage)
 
 
 QUOTA = "You exceeded your current quota, please check your plan and billing details."
@@ -142,7 +142,7 @@ QUOTA = "You exceeded your current quota, please check your plan and billing det
 def test_a_limit_that_ends_by_itself_is_no_empty_account(
     error: object, wait_s: float | None
 ) -> None:
-    found = refused(429, [{"error": error}])
+    found = error_of(429, [{"error": error}])
     assert isinstance(found, RateLimited)
     assert found.retry_after_s == wait_s
 
@@ -156,11 +156,11 @@ def test_a_limit_that_ends_by_itself_is_no_empty_account(
     ],
 )
 def test_a_key_that_will_not_do_is_told_apart(status: int, said: str) -> None:
-    assert isinstance(refused(status, {"error": {"message": said}}), KeyRefused)
+    assert isinstance(error_of(status, {"error": {"message": said}}), KeyRefused)
 
 
 def test_long_texts_are_cut() -> None:
-    assert len(str(refused(400, {"error": "x " * 5000}))) < 500
+    assert len(str(error_of(400, {"error": "x " * 5000}))) < 500
 
 
 @pytest.mark.parametrize(

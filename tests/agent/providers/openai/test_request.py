@@ -24,12 +24,12 @@ def body(request: ModelRequest, dialect: Dialect | None = None) -> dict[str, Any
     return found
 
 
-def asked(*messages: Message, **fields: Any) -> ModelRequest:
+def model_request(*messages: Message, **fields: Any) -> ModelRequest:
     return ModelRequest("m", "sys", messages, **fields)
 
 
 def test_messages_come_last() -> None:
-    request = asked(
+    request = model_request(
         user("hi"), tools=(TOOL,), temperature=0.5, max_tokens=9, options={"seed": 1, "top_p": None}
     )
     assert list(body(request)) == [
@@ -45,7 +45,7 @@ def test_messages_come_last() -> None:
 
 
 def test_context_follows_the_text_after_a_blank_line() -> None:
-    assert body(asked(user("hi", "[noon]")))["messages"][1] == {
+    assert body(model_request(user("hi", "[noon]")))["messages"][1] == {
         "role": "user",
         "content": "hi\n\n[noon]",
     }
@@ -58,15 +58,15 @@ def test_no_system_prompt_is_no_message() -> None:
 
 def test_a_message_is_encoded_once() -> None:
     encoder, message = OpenAIRequestEncoder(Dialect()), user("hi")
-    encoder.body(asked(message))
+    encoder.body(model_request(message))
     message.wire["openai"] = b'{"role":"user","content":"kept"}'
-    assert b"kept" in encoder.body(asked(message))
+    assert b"kept" in encoder.body(model_request(message))
 
 
 def test_dialects_do_not_share_encodings() -> None:
     message = Message("assistant", (Thinking("why"), Text("so")), (CALL,))
-    plain = body(asked(message))["messages"][1]
-    replayed = body(asked(message), Dialect(replay_reasoning=True))["messages"][1]
+    plain = body(model_request(message))["messages"][1]
+    replayed = body(model_request(message), Dialect(replay_reasoning=True))["messages"][1]
     assert "reasoning_content" not in plain
     assert replayed["reasoning_content"] == "why"
 
@@ -76,13 +76,15 @@ def test_whoever_wants_reasoning_back_gets_a_blank_where_there_was_none(
     calls: tuple[ToolCall, ...],
 ) -> None:
     """Another model has answered before: without the field the conversation would be refused."""
-    sent = body(asked(assistant("so", calls)), Dialect(replay_reasoning=True))["messages"][1]
+    sent = body(model_request(assistant("so", calls)), Dialect(replay_reasoning=True))["messages"][
+        1
+    ]
     assert sent["reasoning_content"] == " "
 
 
 def test_reasoning_goes_back_to_the_one_model_that_asks_for_it() -> None:
     encoder = OpenAIRequestEncoder(Dialect())
-    request = asked(Message("assistant", (Thinking("why"), Text("so"))))
+    request = model_request(Message("assistant", (Thinking("why"), Text("so"))))
     assert b"reasoning_content" not in encoder.body(request)
     assert encoder.replay_reasoning("m")
     assert not encoder.replay_reasoning("m")
@@ -93,14 +95,16 @@ def test_reasoning_goes_back_to_the_one_model_that_asks_for_it() -> None:
 def test_what_a_vendor_attached_to_a_call_goes_back_to_it_alone() -> None:
     extra = extra_to_signature({"c1": {"google": {"thought_signature": "abc"}}})
     message = Message("assistant", (Thinking("", extra),), (CALL,))
-    sent = body(asked(message), Dialect(replay_extra=True))["messages"][1]["tool_calls"][0]
+    sent = body(model_request(message), Dialect(replay_extra=True))["messages"][1]["tool_calls"][0]
     assert sent["extra_content"] == {"google": {"thought_signature": "abc"}}
-    assert "abc" not in str(body(asked(message)))
+    assert "abc" not in str(body(model_request(message)))
 
 
 def test_calls_of_another_model_have_a_stand_in_for_what_the_vendor_would_have_attached() -> None:
     second = replace(CALL, id="c2")
-    sent = body(asked(assistant("", (CALL, second))), Dialect(replay_extra=True))["messages"][1]
+    sent = body(model_request(assistant("", (CALL, second))), Dialect(replay_extra=True))[
+        "messages"
+    ][1]
     first, other = sent["tool_calls"]
     assert "skip_thought_signature_validator" in str(first["extra_content"])
     assert "extra_content" not in other
@@ -108,7 +112,7 @@ def test_calls_of_another_model_have_a_stand_in_for_what_the_vendor_would_have_a
 
 def test_a_changed_system_prompt_or_tool_changes_the_head() -> None:
     encoder = OpenAIRequestEncoder(Dialect())
-    request = asked(user("hi"), tools=(TOOL,))
+    request = model_request(user("hi"), tools=(TOOL,))
     bodies = [
         encoder.body(request),
         encoder.body(replace(request, system="other")),
@@ -129,15 +133,15 @@ def test_many_conversations_do_not_pile_up_heads() -> None:
 
 def test_thinking_uses_the_vendors_own_fields() -> None:
     dialect = Dialect(thinking={"reasoning_effort": "high"})
-    assert body(asked(options={"thinking": True}), dialect)["reasoning_effort"] == "high"
-    assert "reasoning_effort" not in body(asked(options={"thinking": False}), dialect)
+    assert body(model_request(options={"thinking": True}), dialect)["reasoning_effort"] == "high"
+    assert "reasoning_effort" not in body(model_request(options={"thinking": False}), dialect)
     own = {"thinking": {"type": "disabled"}}
-    assert body(asked(options=own), dialect)["thinking"] == {"type": "disabled"}
+    assert body(model_request(options=own), dialect)["thinking"] == {"type": "disabled"}
 
 
 def test_odd_names_and_unreadable_arguments_do_not_spoil_the_conversation() -> None:
     calls = (ToolCall("a", "functions.exec now", None, '{"x'), ToolCall("b", "", {}, " "))
-    sent = body(asked(assistant("", calls)))["messages"][1]["tool_calls"]
+    sent = body(model_request(assistant("", calls)))["messages"][1]["tool_calls"]
     assert [call["function"]["name"] for call in sent] == ["functions_exec_now", "unnamed"]
     assert json.loads(sent[0]["function"]["arguments"]) == {"unreadable": '{"x'}
     assert sent[1]["function"]["arguments"] == "{}"
@@ -147,14 +151,14 @@ def test_odd_names_and_unreadable_arguments_do_not_spoil_the_conversation() -> N
 def test_a_reply_without_words_is_sent_with_some(text: str) -> None:
     # Anthropic and Moonshot refuse a conversation with an empty message in it, at every request.
     thinking = Message("assistant", (Thinking("hm"), Text(text)))
-    assert body(asked(thinking))["messages"][1]["content"].strip()
-    assert body(asked(assistant(text, (CALL,))))["messages"][1]["content"] is None
+    assert body(model_request(thinking))["messages"][1]["content"].strip()
+    assert body(model_request(assistant(text, (CALL,))))["messages"][1]["content"] is None
 
 
 def test_surrogates_are_joined_or_replaced() -> None:
     assert replace_lone_surrogates("\ud83d\ude00") == "😀"
     assert replace_lone_surrogates("a\ud83db") == "a\ufffdb"
-    assert body(asked(user("\ud83d")))["messages"][1]["content"] == "\ufffd"
+    assert body(model_request(user("\ud83d")))["messages"][1]["content"] == "\ufffd"
 
 
 ANY_TEXT = st.text(st.characters(), max_size=20)
@@ -172,7 +176,7 @@ MESSAGES = st.lists(
 @given(MESSAGES)
 def test_any_conversation_is_valid_json_that_only_grows(messages: list[Message]) -> None:
     encoder = OpenAIRequestEncoder(Dialect())
-    bodies = [encoder.body(asked(*messages[:n])) for n in range(len(messages) + 1)]
+    bodies = [encoder.body(model_request(*messages[:n])) for n in range(len(messages) + 1)]
     for raw in bodies:
         json.loads(raw.decode("utf-8"))
     for before, after in pairwise(bodies):
@@ -181,7 +185,7 @@ def test_any_conversation_is_valid_json_that_only_grows(messages: list[Message])
 
 def test_the_limit_has_its_other_name_once_the_server_said_so() -> None:
     encoder = OpenAIRequestEncoder(Dialect(max_tokens_name="max_completion_tokens"))
-    wanted = asked(user("hi"), max_tokens=9)
+    wanted = model_request(user("hi"), max_tokens=9)
     assert json.loads(encoder.body(wanted))["max_completion_tokens"] == 9
     assert encoder.rename_limit(wanted.model)
     sent = json.loads(encoder.body(wanted))
@@ -196,5 +200,5 @@ def test_a_reply_that_only_calls_has_the_content_that_its_server_takes(
     null: bool, content: str | None
 ) -> None:
     message = assistant("", (ToolCall("c", "exec", {}, "{}"),))
-    sent = body(asked(message), Dialect(null_content=null))["messages"][-1]
+    sent = body(model_request(message), Dialect(null_content=null))["messages"][-1]
     assert sent["content"] == content

@@ -52,11 +52,11 @@ async def events_of(provider: CapabilityFallback, asked: ModelRequest = ASKED) -
     return [event async for event in provider.stream(asked)]
 
 
-def shown(events: list[ModelEvent]) -> str:
+def shown_text(events: list[ModelEvent]) -> str:
     return "".join(event.text for event in events if isinstance(event, TextDelta))
 
 
-def last(events: list[ModelEvent]) -> Reply:
+def last_reply(events: list[ModelEvent]) -> Reply:
     assert isinstance(events[-1], Reply)
     return events[-1]
 
@@ -64,24 +64,24 @@ def last(events: list[ModelEvent]) -> Reply:
 @pytest.mark.parametrize("text", CALLS)
 async def test_a_call_that_is_the_whole_text_is_a_call_and_is_not_shown(text: str) -> None:
     events = await events_of(CapabilityFallback(ScriptedProvider([text])))
-    assert shown(events) == ""
-    (call,) = last(events).message.tool_calls
+    assert shown_text(events) == ""
+    (call,) = last_reply(events).message.tool_calls
     assert (call.name, call.arguments) == ("exec", {"command": "ls"})
-    assert last(events).message.text == ""
+    assert last_reply(events).message.text == ""
 
 
 @pytest.mark.parametrize("text", NO_CALLS)
 async def test_text_that_only_looks_like_a_call_stays_text(text: str) -> None:
     events = await events_of(CapabilityFallback(ScriptedProvider([text])))
-    assert shown(events) == text
-    assert last(events).message == assistant(text)
+    assert shown_text(events) == text
+    assert last_reply(events).message == assistant(text)
     assert not any(isinstance(event, Notice) for event in events)
 
 
 async def test_words_before_a_call_stay_and_ids_go_on_from_the_conversation() -> None:
     text = f"I look.\n<tool_call>{CALLS[0]}</tool_call>"
     events = await events_of(CapabilityFallback(ScriptedProvider([text])))
-    assert last(events).message.text == "I look."
+    assert last_reply(events).message.text == "I look."
     found = detect_calls(f"[{CALLS[0]}, {CALLS[1]}]", {"exec": TOOL}, 7)
     assert found is not None
     assert [call.id for call in found.calls] == ["call_7", "call_8"]
@@ -95,14 +95,14 @@ async def test_from_then_on_the_tools_are_told_in_words_which_is_said_once() -> 
     assert len(notices) == 1
     assert 'tools: "xml"' in notices[0]
     assert [bool(one.tools) for one in model.requests] == [True, False, False]
-    assert [bool(last(each).message.tool_calls) for each in events] == [True, True, False]
+    assert [bool(last_reply(each).message.tool_calls) for each in events] == [True, True, False]
 
 
 async def test_where_native_tools_were_chosen_nothing_runs_and_a_person_is_told_once() -> None:
     provider = CapabilityFallback(ScriptedProvider([CALLS[0], CALLS[0]]), tools="native")
     events = [await events_of(provider) for _ in range(2)]
-    assert [shown(each) for each in events] == [CALLS[0]] * 2
-    assert not any(last(each).message.tool_calls for each in events)
+    assert [shown_text(each) for each in events] == [CALLS[0]] * 2
+    assert not any(last_reply(each).message.tool_calls for each in events)
     assert sum(isinstance(one, Notice) for each in events for one in each) == 1
 
 
@@ -114,8 +114,8 @@ async def test_a_model_that_has_called_natively_is_believed(
     provider = CapabilityFallback(ScriptedProvider(replies), tools=tools)
     await events_of(provider)
     events = await events_of(provider)
-    assert shown(events) == CALLS[0]
-    assert not last(events).message.tool_calls
+    assert shown_text(events) == CALLS[0]
+    assert not last_reply(events).message.tool_calls
 
 
 @pytest.mark.parametrize("text", ["Hi there", "{ so to speak", "```py\nprint()", "[1] says", " "])

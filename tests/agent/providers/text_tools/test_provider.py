@@ -182,7 +182,9 @@ def test_without_its_end_only_whole_json_is_a_call() -> None:
     assert arguments("", cut=False) is None
 
 
-async def asked(reply: str, messages: Sequence[Message]) -> tuple[list[ModelEvent], ModelRequest]:
+async def stream_reply(
+    reply: str, messages: Sequence[Message]
+) -> tuple[list[ModelEvent], ModelRequest]:
     model = ScriptedProvider([reply])
     provider = TextToolProvider(model)
     request = ModelRequest("m", "Be brief.", messages, TOOLS)
@@ -190,7 +192,7 @@ async def asked(reply: str, messages: Sequence[Message]) -> tuple[list[ModelEven
 
 
 async def test_the_model_is_told_its_tools_and_given_none() -> None:
-    _, told = await asked("hi", [user("hello")])
+    _, told = await stream_reply("hi", [user("hello")])
     assert told.tools == ()
     assert told.system.startswith("Be brief.\n\n")
     assert "read_file" in told.system
@@ -209,7 +211,7 @@ async def test_results_go_back_as_text_and_sides_alternate() -> None:
         Message("tool", (Text("unreadable"),), (), "call_2", is_error=True),
         user("and now?", "[noon]"),
     ]
-    _, told = await asked("hi", history)
+    _, told = await stream_reply("hi", history)
     assert [message.role for message in told.messages] == ["user", "assistant", "user"]
     said = told.messages[1].text
     assert read(said) == (
@@ -226,7 +228,7 @@ async def test_ids_go_on_where_the_conversation_ended() -> None:
     done = [assistant("", (ToolCall("call_4", "read_file", {}, "{}"),))]
     result = Message("tool", (Text("x"),), (), "call_4")
     reply = "Yes. <tool name='read_file'>a</tool><tool name='read_file'>b</tool>"
-    events, _ = await asked(reply, [user("hi"), *done, result])
+    events, _ = await stream_reply(reply, [user("hi"), *done, result])
     last = events[-1]
     assert isinstance(last, Reply)
     assert [call.id for call in last.message.tool_calls] == ["call_5", "call_6"]

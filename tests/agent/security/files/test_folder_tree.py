@@ -25,7 +25,7 @@ WIDE = 60
 
 
 @contextmanager
-def opened(folder: Path) -> Iterator[int]:
+def open_folder(folder: Path) -> Iterator[int]:
     fd = os.open(folder, LISTED)
     try:
         yield fd
@@ -42,7 +42,7 @@ def test_a_walk_finds_all_in_order_and_folders_before_and_after(tmp_path: Path) 
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text("x")
     (tmp_path / "z").symlink_to("b")
-    with opened(tmp_path) as root:
+    with open_folder(tmp_path) as root:
         found = [(member.path, member.is_done) for member in TreeWalk(root)]
     assert found == [
         *(("a.txt", False), ("b", False), ("b/c", False), ("b/c/y.txt", False)),
@@ -57,7 +57,7 @@ def test_a_walk_goes_down_a_deep_tree_and_up_again_with_few_descriptors(tmp_path
         before = open_descriptors()
         most = 0
         files = []
-        with opened(tmp_path / "t") as root:
+        with open_folder(tmp_path / "t") as root:
             walk = TreeWalk(root)
             for member in walk:
                 if member.is_file:
@@ -108,7 +108,7 @@ sys.exit(not remove_tree("t", above))
 def test_what_cannot_be_removed_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     (tmp_path / "link").symlink_to(tmp_path)
-    with opened(tmp_path) as above:
+    with open_folder(tmp_path) as above:
         assert not remove_tree("file", above)
         assert not remove_tree("link", above)
     assert (tmp_path / "file").exists()
@@ -141,7 +141,7 @@ def test_a_folder_that_is_moved_away_leads_nowhere_else(tmp_path: Path) -> None:
         for folder in (inside, upper, middle, lower):
             (folder / "z.txt").write_text("x")
         seen = []
-        with opened(inside) as root:
+        with open_folder(inside) as root:
             walk = TreeWalk(root)
             for member in walk:
                 if member.is_file:
@@ -161,7 +161,7 @@ def test_a_folder_that_is_moved_away_leads_nowhere_else(tmp_path: Path) -> None:
 def test_a_way_back_that_is_gone_is_an_error(tmp_path: Path) -> None:
     with (
         deep_folders(tmp_path / "t", tmp_path / "other", levels=60, name="d"),
-        opened(tmp_path / "t") as root,
+        open_folder(tmp_path / "t") as root,
         FolderCursor(root) as place,
     ):
         place.go(["d"] * 60)

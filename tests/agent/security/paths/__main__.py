@@ -28,7 +28,7 @@ from agent.tools.files.read_write import AppendFile, ReadFile, WriteFile
 from agent.types import ToolCall
 from tests.agent.security.paths.cases import ALLOWED, HARMLESS, REFUSED
 from tests.agent.security.paths.old_kernel import forbid_openat2
-from tests.agent.security.paths.world import CANARY, INSIDE, build, protected
+from tests.agent.security.paths.world import CANARY, INSIDE, build, protected_state
 
 # Imported by the tools when they are used: the other user may not see where Python lies.
 PRELOADED = (difflib, re2, GitIgnoreSpecPattern)
@@ -72,7 +72,7 @@ class Report:
         )
         settings = ToolSettings(off_limits=(tmp / "home",))
         self.restricted = tools(settings) + (searches(settings) if searching else [])
-        self.before = protected(tmp)
+        self.before = protected_state(tmp)
         self._asked: list[str] = []
 
     async def ask(self, asked: str, *, refused: bool) -> list[str]:
@@ -99,7 +99,7 @@ class Report:
 
     def look(self) -> None:
         """Whether anything was changed by what was asked since the last look."""
-        now = protected(self.tmp)
+        now = protected_state(self.tmp)
         names = now.keys() | self.before.keys()
         if changed := sorted(k for k in names if now.get(k) != self.before.get(k)):
             self.escapes.append(f"one of {self._asked} changed {changed}")

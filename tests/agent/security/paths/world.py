@@ -100,7 +100,7 @@ def build(tmp: Path) -> None:
         server.bind(str(ws / "socket"))
 
 
-def protected(tmp: Path) -> dict[str, tuple[object, ...]]:
+def protected_state(tmp: Path) -> dict[str, tuple[object, ...]]:
     """Everything that must stay as it is, with its content; and all names beside the workspace."""
     found = {name: _state(tmp / name) for name in CLOSED}
     found["."] = tuple(sorted(os.listdir(tmp)))

@@ -196,12 +196,12 @@ async def attempt(
         found.append("the workspace was changed")
     if not output.endswith(b"all-done\n"):
         found.append("unfinished")
-    if left := await _left(mark):
+    if left := await _processes_left(mark):
         found.append(f"processes were left: {left}")
     return found
 
 
-async def _left(mark: str) -> list[str]:
+async def _processes_left(mark: str) -> list[str]:
     """Processes that hold the mark of a script in their environment or command line, for long."""
     deadline = time.monotonic() + LINGER_S
     while True:
@@ -216,14 +216,14 @@ async def _left(mark: str) -> list[str]:
         await asyncio.sleep(0.01)
 
 
-async def said(order: dict[str, Any]) -> list[Any]:
+async def run_line(order: dict[str, Any]) -> list[Any]:
     """The exit code and the output of one line."""
     workspace, output = Path(tempfile.mkdtemp(dir=order["folder"])), bytearray()
     box = sandbox(order["name"], order.get("abi"))
     job = SandboxCommand(order["lines"][0], workspace, workspace, way_out=way_out(order))
     with box.prepare(job) as spawn:
         ended = await run(spawn, order.get("timeout_s", 20), output.extend)
-    return [ended.code, output.decode(), await _left(order.get("mark", "no such mark"))]
+    return [ended.code, output.decode(), await _processes_left(order.get("mark", "no such mark"))]
 
 
 async def main(order: dict[str, Any]) -> list[tuple[str, list[str]]]:
@@ -255,4 +255,4 @@ async def main(order: dict[str, Any]) -> list[tuple[str, list[str]]]:
 if __name__ == "__main__":
     os.umask(0o022)
     given = json.loads(sys.stdin.read())
-    print(json.dumps(asyncio.run(said(given) if given.get("listen") else main(given))))
+    print(json.dumps(asyncio.run(run_line(given) if given.get("listen") else main(given))))

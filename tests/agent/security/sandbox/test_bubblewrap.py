@@ -22,7 +22,7 @@ from agent.settings import ToolSettings
 from agent.tools.base import CallContext
 from agent.tools.shell.exec import Exec
 from agent.types import ToolCall
-from tests.processes import gone, lasting, processes, runs
+from tests.processes import has_ended, lasting_command, processes, runs
 
 ROOT = Path(__file__).parents[4]
 _MARK = "user.kore.untrusted"
@@ -130,7 +130,7 @@ async def test_roots_command_is_not_root_and_works_on_roots_files(
     (workspace / "in").write_text("given\n")
     (workspace / "in").chmod(0o600)
     (workspace / "sub").mkdir(mode=0o700)
-    command = lasting()
+    command = lasting_command()
     script = (
         f"cat in; echo more >>in; echo x >sub/made; mkdir sub/d; echo seen >/dev/stderr; {command}"
     )
@@ -227,10 +227,10 @@ async def test_a_guest_sees_no_memory(
 
 
 async def test_a_fork_bomb_is_held_and_dies(bwrap: Bubblewrap, call: CallContext) -> None:
-    mark = lasting().split()[1]
+    mark = lasting_command().split()[1]
     bomb = f"bash -c ': {mark}; f() {{ f | f & }}; f; sleep 0.5' 2>/dev/null; echo alive"
     assert "alive" in await run(bwrap, call, bomb)
-    assert await gone(mark)
+    assert await has_ended(mark)
     # What reads the file must need no process of its own.
     crowd = '(for i in $(seq 200); do sleep 2 & done) 2>said; read -r line <said; echo "$line"'
     assert "fork" in await run(bwrap, call, crowd)
@@ -255,21 +255,21 @@ async def test_processor_time_is_bounded(bwrap: Bubblewrap, call: CallContext) -
 async def test_nothing_survives_the_end_the_deadline_or_a_cancel(
     bwrap: Bubblewrap, call: CallContext, workspace: Path
 ) -> None:
-    mark = lasting().split()[1]
+    mark = lasting_command().split()[1]
     await run(bwrap, call, f"setsid sh -c ': {mark}; sleep 600' >/dev/null 2>&1 & echo started")
-    assert await gone(mark)
+    assert await has_ended(mark)
     tool = Exec(ToolSettings(sandbox=bwrap))
-    command = lasting()
+    command = lasting_command()
     result = await tool.run({"command": f"setsid {command} & {command}", "timeout_s": 0.5}, call)
     assert "stopped" in result.for_model
-    assert await gone(command)
-    command = lasting()
+    assert await has_ended(command)
+    command = lasting_command()
     task = asyncio.create_task(tool.run({"command": command}, call))
     assert await runs(command)
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
-    assert await gone(command)
+    assert await has_ended(command)
 
 
 KORE = """
@@ -289,14 +289,14 @@ asyncio.run(main())
 
 
 async def test_all_dies_when_kore_is_killed(bwrap: Bubblewrap, workspace: Path) -> None:
-    command = lasting()
+    command = lasting_command()
     kore = subprocess.Popen([sys.executable, "-c", KORE, str(workspace), command], cwd=ROOT)
     try:
         assert await runs(command)
     finally:
         kore.kill()
         kore.wait()
-    assert await gone(command)
+    assert await has_ended(command)
 
 
 STARTER = f"""
@@ -312,7 +312,7 @@ def test_nothing_is_left_of_a_command_whose_kore_is_killed_as_it_starts(
 ) -> None:
     rounds = 24
     for number in range(rounds):
-        command = lasting()
+        command = lasting_command()
         with subprocess.Popen(
             [sys.executable, "-c", STARTER, str(workspace), command],
             cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -323,13 +323,13 @@ def test_nothing_is_left_of_a_command_whose_kore_is_killed_as_it_starts(
                 kore.stdin.flush()
                 kore.wait(0.003 + 0.06 * number / rounds)
             kore.kill()
-        assert asyncio.run(gone(command)), f"round {number}"
+        assert asyncio.run(has_ended(command)), f"round {number}"
 
 
 async def test_the_first_process_of_the_namespace_never_leaves_the_group_that_is_killed(
     bwrap: Bubblewrap, call: CallContext
 ) -> None:
-    command = lasting()
+    command = lasting_command()
     task = asyncio.create_task(run(bwrap, call, command, exec_timeout_s=100))
     assert await runs(command)
     groups: dict[str, set[int]] = {}

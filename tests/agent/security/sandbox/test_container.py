@@ -46,7 +46,7 @@ def call(tmp_path: Path) -> CallContext:
     )
 
 
-def told(docker: Path) -> list[list[str]]:
+def docker_calls(docker: Path) -> list[list[str]]:
     """Each call's words."""
     calls = docker.with_name("docker.log").read_text().split("--\n")
     return [words.splitlines() for words in calls if words]
@@ -67,7 +67,7 @@ async def test_a_command_gets_nothing_but_its_workspace(docker: Path, call: Call
     (call.workspace / ".git").mkdir()
     said = await tool(docker).run({"command": "echo $0 said", "workdir": "sub"}, call)
     assert "said" in said.for_model
-    (words,) = told(docker)
+    (words,) = docker_calls(docker)
     image = words.index("image")
     assert words[image + 1 : image + 3] == ["/bin/sh", "-c"]
     options = words[:image]
@@ -93,9 +93,9 @@ async def test_a_command_that_takes_too_long_is_killed_by_its_name(
     said = await tool(docker, exec_timeout_s=0.5).run({"command": "sleep 100"}, call)
     assert said.is_error
     async with asyncio.timeout(20):
-        while len(told(docker)) < 2:
+        while len(docker_calls(docker)) < 2:
             await asyncio.sleep(0.01)
-    run, kill = told(docker)
+    run, kill = docker_calls(docker)
     assert kill == ["kill", run[run.index("--name") + 1]]
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from agent.security.sandbox.landlock import kernel_abi
-from tests.processes import lasting
+from tests.processes import lasting_command
 
 ROOT = Path(__file__).parents[4]
 CORPUS = Path(__file__).parents[1] / "evasions.toml"
@@ -235,7 +235,7 @@ timed-out
 def test_landlock_ends_all_that_was_started(place: Path) -> None:
     if kernel_abi() < 1:
         pytest.skip("this kernel has no Landlock")
-    mark = lasting()
+    mark = lasting_command()
     tree = f"setsid sh -c '{mark} & ({mark} &) ; exec {mark}' & sh -c 'trap \"\" TERM; {mark}' &"
     order: dict[str, Any] = {"name": "landlock", "listen": True, "mark": mark.replace(" ", "\0")}
     ended = drive(place, USERS[-1], **order, lines=[f"{tree} echo begun"])

@@ -13,7 +13,7 @@ from agent.security.sandbox.orphan_processes import (
     process_mark,
     recorded_commands,
 )
-from tests.processes import gone, lasting, processes, runs
+from tests.processes import has_ended, lasting_command, processes, runs
 
 ROOT = Path(__file__).parents[4]
 KORE = """
@@ -32,7 +32,7 @@ with recorded_commands(Path(sys.argv[2])):
 
 
 async def test_the_next_start_ends_what_was_left(tmp_path: Path) -> None:
-    command = lasting()
+    command = lasting_command()
     line, note = f"{command} & {command}", tmp_path / "running"
     kore = subprocess.Popen([sys.executable, "-c", KORE, line, note], cwd=ROOT)
     try:
@@ -53,11 +53,11 @@ async def test_the_next_start_ends_what_was_left(tmp_path: Path) -> None:
     assert processes(command)
     assert end_orphans(tmp_path / "another's") == 0
     assert end_orphans(note) >= 2
-    assert await gone(command)
+    assert await has_ended(command)
 
 
 async def test_what_a_kore_let_go_that_came_to_its_end_is_nobody_s(tmp_path: Path) -> None:
-    command, note = lasting(), tmp_path / "running"
+    command, note = lasting_command(), tmp_path / "running"
     line = f"setsid {command} </dev/null >/dev/null 2>&1 & until pgrep -fx '{command}'; do :; done"
     subprocess.run([sys.executable, "-c", KORE, line, note], cwd=ROOT, check=True)
     (left,) = processes(command)
@@ -91,7 +91,7 @@ def _words(folder: Path) -> bytes:
 
 
 def test_a_mark_of_another_process_table_is_left_alone(tmp_path: Path) -> None:
-    command = lasting()
+    command = lasting_command()
     _, pid, _ = process_mark()[NAME].split(":")
     elsewhere = f"1:{pid}:1"
     (tmp_path / "running").write_text(elsewhere)

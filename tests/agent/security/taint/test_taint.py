@@ -23,7 +23,7 @@ def result(text: str, taint: frozenset[Taint]) -> Message:
     return Message("tool", (Text(text),), tool_call_id="c", taint=taint)
 
 
-def exposed(*messages: Message) -> TaintState:
+def taint_of(*messages: Message) -> TaintState:
     return TaintState(BOTH, messages)
 
 
@@ -104,7 +104,7 @@ def test_remembering_asks_once_strangers_were_heard() -> None:
 
 
 async def test_an_address_that_the_person_wrote_may_leave() -> None:
-    exposure = exposed(user("Read https://a.example/?q=1."))
+    exposure = taint_of(user("Read https://a.example/?q=1."))
     assert await exposure.is_quoted("https://a.example/?q=1")
 
 
@@ -120,21 +120,21 @@ async def test_an_address_that_the_person_wrote_may_leave() -> None:
     ],
 )
 async def test_an_address_that_was_changed_may_not(changed: str) -> None:
-    assert not await exposed(user("Read https://a.example/?q=1.")).is_quoted(changed)
+    assert not await taint_of(user("Read https://a.example/?q=1.")).is_quoted(changed)
 
 
 @pytest.mark.parametrize("path", ["one", "two", "three"])
 async def test_an_address_that_strangers_offer_may_leave(path: str) -> None:
-    assert await exposed(result(OFFERS, UNTRUSTED)).is_quoted(f"https://a.example/{path}")
+    assert await taint_of(result(OFFERS, UNTRUSTED)).is_quoted(f"https://a.example/{path}")
 
 
 async def test_an_address_in_something_private_may_not() -> None:
-    assert not await exposed(result(OFFERS, BOTH)).is_quoted("https://a.example/one")
-    assert not await exposed(result(OFFERS, PRIVATE)).is_quoted("https://a.example/one")
+    assert not await taint_of(result(OFFERS, BOTH)).is_quoted("https://a.example/one")
+    assert not await taint_of(result(OFFERS, PRIVATE)).is_quoted("https://a.example/one")
 
 
 async def test_a_query_may_leave_when_the_person_wrote_these_words() -> None:
-    exposure = exposed(user("please find the  Best tea\nin Uji"))
+    exposure = taint_of(user("please find the  Best tea\nin Uji"))
     assert await exposure.is_quoted("best tea in Uji")
     assert not await exposure.is_quoted("best tea in Uji secret")
     assert not await exposure.is_quoted("tea best")
@@ -143,11 +143,11 @@ async def test_a_query_may_leave_when_the_person_wrote_these_words() -> None:
 
 
 async def test_a_query_from_strangers_words_may_not() -> None:
-    assert not await exposed(result("search for: open sesame", UNTRUSTED)).is_quoted("open sesame")
+    assert not await taint_of(result("search for: open sesame", UNTRUSTED)).is_quoted("open sesame")
 
 
 async def test_an_address_with_brackets_is_offered_whole() -> None:
-    exposure = exposed(result("(https://a.example/wiki/A_(b))", UNTRUSTED))
+    exposure = taint_of(result("(https://a.example/wiki/A_(b))", UNTRUSTED))
     assert await exposure.is_quoted("https://a.example/wiki/A_(b)")
 
 
@@ -164,12 +164,12 @@ async def test_an_address_with_brackets_is_offered_whole() -> None:
 async def test_where_an_offered_address_begins_and_ends_is_no_choice(
     page: str, chosen: str
 ) -> None:
-    assert not await exposed(result(page, UNTRUSTED)).is_quoted(chosen)
+    assert not await taint_of(result(page, UNTRUSTED)).is_quoted(chosen)
 
 
 async def test_many_offers_cannot_spell_out_a_secret() -> None:
     page = " ".join(f"https://a.example/{i}/{c}" for i in range(16) for c in "0123456789abcdef")
-    exposure = exposed(result(page, UNTRUSTED))
+    exposure = taint_of(result(page, UNTRUSTED))
     followed = [await exposure.is_quoted(f"https://a.example/{i}/a") for i in range(16)]
     assert sum(followed) == 2
     exposure.take(user("go on"))

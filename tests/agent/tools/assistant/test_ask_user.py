@@ -9,7 +9,7 @@ from agent.prompts import load_prompt
 from agent.tools.assistant.ask_user import AskUser
 from agent.tools.base import CallContext
 from agent.types import ToolResult, user
-from tests.agent.props import answers, call, calls, played, results, scripted, task
+from tests.agent.props import answers, call, calls, results, run_turn, scripted, task
 
 COLOURS = {"question": "Which colour?", "options": ["red", "blue"]}
 
@@ -56,7 +56,7 @@ async def test_what_nobody_could_answer_is_refused(
 async def test_a_question_ends_the_turn_with_its_words(tmp_path: Path) -> None:
     planned = calls(call("ask_user", questions=[COLOURS]), text="Let me ask.")
     agent, model = scripted([planned, "never said"], tmp_path)
-    seen, result = await played(agent, task(agent))
+    seen, result = await run_turn(agent, task(agent))
     assert result.text == "Let me ask.\n\nWhich colour?\n\n1. red\n2. blue"
     assert (result.success, result.signal, result.signal_reason) == (
         True,
@@ -73,8 +73,8 @@ async def test_the_answer_finds_the_question_in_the_conversation(tmp_path: Path)
     planned = calls(call("ask_user", questions=[COLOURS]))
     agent, model = scripted([planned, "Blue it is."], tmp_path)
     asked = user("paint it")
-    _, first = await played(agent, task(agent, [asked]))
-    _, second = await played(agent, task(agent, [asked, *first.messages, user("2")]))
+    _, first = await run_turn(agent, task(agent, [asked]))
+    _, second = await run_turn(agent, task(agent, [asked, *first.messages, user("2")]))
     assert (second.text, second.signal) == ("Blue it is.", None)
     assert [m.text for m in model.requests[1].messages][-2:] == [first.text, "2"]
 
@@ -86,7 +86,7 @@ async def test_calls_beside_a_question_run_before_the_turn_ends(tmp_path: Path) 
         call("ask_user", "q2", questions=[{"question": "B?"}]),
     )
     agent, _ = scripted([planned], tmp_path, answers("act", "done", "unsafe"))
-    _, result = await played(agent, task(agent))
+    _, result = await run_turn(agent, task(agent))
     assert results(result.messages) == [
         load_prompt("asked_person"),
         "done",
@@ -100,7 +100,7 @@ async def test_a_signal_of_the_model_counts_before_the_question(tmp_path: Path) 
         call("ask_user", questions=[COLOURS]), text="<promise>BLOCKED:no paint</promise>"
     )
     agent, _ = scripted([planned], tmp_path)
-    _, result = await played(agent, task(agent))
+    _, result = await run_turn(agent, task(agent))
     assert (result.signal, result.signal_reason) == ("BLOCKED", "no paint")
 
 
@@ -108,12 +108,12 @@ async def test_a_question_from_before_a_restart_still_ends_the_turn(tmp_path: Pa
     planned = calls(call("ask_user", questions=[COLOURS]))
     agent, model = scripted(["never said"], tmp_path)
     known = {"c1": ToolResult("asked", ends_with="Which colour?")}
-    _, result = await played(agent, task(agent, [user("go"), planned], known=known))
+    _, result = await run_turn(agent, task(agent, [user("go"), planned], known=known))
     assert (result.text, result.signal) == ("Which colour?", "DECIDE")
     assert model.requests == []
 
 
 async def test_a_failed_question_leaves_the_turn_to_the_model(tmp_path: Path) -> None:
     agent, _ = scripted([calls(call("ask_user", questions=[])), "Sorry."], tmp_path)
-    _, result = await played(agent, task(agent))
+    _, result = await run_turn(agent, task(agent))
     assert (result.text, result.signal) == ("Sorry.", None)

@@ -27,30 +27,30 @@ def memory(workspace: Path) -> Path:
     return workspace / "memory"
 
 
-async def found(call: CallContext, query: str) -> str:
+async def search_text(call: CallContext, query: str) -> str:
     return (await MemorySearch(ToolSettings()).run({"query": query}, call)).for_model
 
 
 async def test_the_owner_finds_their_own_memory_and_nobody_elses(
     call: CallContext, memory: Path
 ) -> None:
-    assert (await found(call, "GREEN")).split("\n") == [
+    assert (await search_text(call, "GREEN")).split("\n") == [
         "- MEMORY.md:2: - 2026-01-02: likes green tea",
         "- plans.md:1: Green house in May",
     ]
 
 
 async def test_somebody_else_finds_theirs(guest: CallContext, memory: Path) -> None:
-    assert await found(guest, "green") == "- MEMORY.md:1: - 2026-03-04: green bike"
-    assert (await found(guest, "secret")).startswith("Nothing was found")
+    assert await search_text(guest, "green") == "- MEMORY.md:1: - 2026-03-04: green bike"
+    assert (await search_text(guest, "secret")).startswith("Nothing was found")
 
 
 async def test_lines_with_more_of_the_words_come_first_and_noise_is_left_out(
     call: CallContext, memory: Path
 ) -> None:
-    assert (await found(call, "green tea please")).split("\n")[0].endswith("likes green tea")
-    assert "house" in await found(call, "green tea")
-    assert "five" not in await found(call, "likes green tea")
+    assert (await search_text(call, "green tea please")).split("\n")[0].endswith("likes green tea")
+    assert "house" in await search_text(call, "green tea")
+    assert "five" not in await search_text(call, "likes green tea")
 
 
 @pytest.mark.parametrize("query", ["zurich", "ZÜRICH?", '"Zürich trip"', "東京", "zu\u0308rich"])
@@ -58,7 +58,7 @@ async def test_case_accents_and_signs_do_not_matter(
     call: CallContext, memory: Path, query: str
 ) -> None:
     (memory / "MEMORY.md").write_text("- the Zürich trip goes on to 東京タワー\n")
-    assert "東京タワー" in await found(call, query)
+    assert "東京タワー" in await search_text(call, query)
 
 
 async def test_conversations_come_behind_with_their_taint(call: CallContext, memory: Path) -> None:
@@ -80,7 +80,7 @@ async def test_what_cannot_be_searched_is_said_beside_the_rest(
     async def recall(words: str, most: int) -> Sequence[MemoryHit]:
         raise KoreError("messages cannot be searched")
 
-    told = await found(replace(call, recall=recall), "five")
+    told = await search_text(replace(call, recall=recall), "five")
     assert "tea at five" in told
     assert told.endswith("(messages cannot be searched)")
 

@@ -9,7 +9,7 @@ from agent.tools.assistant.todo import Todo, current
 from agent.tools.base import CallContext
 from agent.types import Message, Text, assistant, user
 from tests.agent.props import call as tool_call
-from tests.agent.props import calls, played, scripted, task
+from tests.agent.props import calls, run_turn, scripted, task
 
 ITEMS = [
     {"content": "read", "status": "completed"},
@@ -40,7 +40,7 @@ async def test_a_list_that_nobody_reads_is_refused(
 async def test_a_wrong_state_is_explained_to_the_model(tmp_path: Path) -> None:
     wrong = calls(tool_call("todo", items=[{"content": "a", "status": "soon"}]))
     agent, _ = scripted([wrong, "hm"], tmp_path)
-    _, result = await played(agent, task(agent))
+    _, result = await run_turn(agent, task(agent))
     assert "items.0.status must be one of" in result.messages[1].text
     assert current(result.messages) is None
 
@@ -49,7 +49,7 @@ async def test_the_newest_list_of_a_conversation_is_the_list(tmp_path: Path) -> 
     first = calls(tool_call("todo", "1", items=[{"content": "old"}]))
     second = calls(tool_call("TodoWrite", "2", todos=ITEMS))
     agent, _ = scripted([first, second, "done"], tmp_path)
-    seen, result = await played(agent, task(agent))
+    seen, result = await run_turn(agent, task(agent))
     assert current(result.messages) == SHOWN
     shown = [event.content for event in seen if isinstance(event, events.ToolResulted)]
     assert shown == ["☐ old", SHOWN]

@@ -37,7 +37,7 @@ def encoding_of(data: bytes) -> str:
     return "utf-8"
 
 
-def stored(text: str, form: str) -> bytes:
+def encode(text: str, form: str) -> bytes:
     return FORMS[form] + text.encode("utf-8" if form == "utf-8-sig" else form)
 
 
@@ -50,9 +50,9 @@ async def test_encoding_mark_and_line_ends_are_kept(
     call: CallContext, workspace: Path, form: str
 ) -> None:
     path = workspace / "f.txt"
-    path.write_bytes(stored("één\r\ntwo\r\n😀", form))
+    path.write_bytes(encode("één\r\ntwo\r\n😀", form))
     await edit(call, path="f.txt", old_string="two\n😀", new_string="2\n3")
-    assert path.read_bytes() == stored("één\r\n2\r\n3", form)
+    assert path.read_bytes() == encode("één\r\n2\r\n3", form)
 
 
 @hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
@@ -65,9 +65,9 @@ async def test_untouched_bytes_stay_identical(
     call: CallContext, workspace: Path, head: str, tail: str, form: str
 ) -> None:
     path = workspace / "f.txt"
-    path.write_bytes(stored(f"{head}#old#{tail}", form))
+    path.write_bytes(encode(f"{head}#old#{tail}", form))
     await edit(call, path="f.txt", old_string="#old#", new_string="new")
-    assert path.read_bytes() == stored(f"{head}new{tail}", form)
+    assert path.read_bytes() == encode(f"{head}new{tail}", form)
 
 
 @pytest.mark.parametrize(
@@ -235,10 +235,10 @@ async def test_an_edit_and_its_reverse_come_to_the_same_file(
 ) -> None:
     text = "".join(a + b for a, b in zip(lines, ends, strict=False)) + "the end"
     path = workspace / "f.txt"
-    path.write_bytes(stored(text, form))
+    path.write_bytes(encode(text, form))
     await edit(call, path="f.txt", old_string="the end", new_string="§")
     await edit(call, path="f.txt", old_string="§", new_string="the end")
-    assert path.read_bytes() == stored(text, form)
+    assert path.read_bytes() == encode(text, form)
 
 
 async def test_what_is_surely_latin_1_is_edited_and_stays_so(

@@ -86,7 +86,7 @@ async def test_marks_are_not_shown_and_odd_bytes_are(call: CallContext, workspac
 async def test_unreadable_things_are_explained(call: CallContext, workspace: Path) -> None:
     (workspace / "bin").write_bytes(b"\x7fELF\0\0")
     (workspace / "empty").write_bytes(b"")
-    os.truncate(_touched(workspace / "huge"), 30_000_000)
+    os.truncate(_touch(workspace / "huge"), 30_000_000)
     for path, why in [("bin", "binary"), ("none", "not exist"), (".", "folder"), ("huge", "limit")]:
         with pytest.raises(ToolError, match=why):
             await read(call, path)
@@ -279,7 +279,7 @@ async def test_the_owner_sees_everything_in_any_folder(call: CallContext, worksp
     assert await read(elsewhere, "USER.md") == "1\ta project's own file"
 
 
-def _touched(path: Path) -> Path:
+def _touch(path: Path) -> Path:
     path.touch()
     return path
 

@@ -33,7 +33,7 @@ from agent.tools.shell.process_group import Exit
 from agent.tools.shell.process_registry import PER_SESSION, ProcessRegistry
 from agent.tools.shell.process_tool import ProcessTool
 from agent.types import ToolCall, ToolResult
-from tests.processes import gone, lasting, runs
+from tests.processes import has_ended, lasting_command, runs
 
 ROOT = Path(__file__).parents[4]
 
@@ -81,7 +81,7 @@ def bubblewrap() -> Sandbox:
 
 
 @pytest.fixture(params=[Unconfined, bubblewrap], ids=["none", "bwrap"])
-async def held(
+async def background_shell(
     request: pytest.FixtureRequest, call: CallContext
 ) -> AsyncIterator[tuple[Shell, Callable[[], Sandbox]]]:
     """In each sandbox."""
@@ -91,9 +91,9 @@ async def held(
 
 
 async def test_it_runs_on_and_what_is_new_is_told_once(
-    held: tuple[Shell, Callable[[], Sandbox]], workspace: Path
+    background_shell: tuple[Shell, Callable[[], Sandbox]], workspace: Path
 ) -> None:
-    shell, _ = held
+    shell, _ = background_shell
     begun = await shell.start("echo one; until [ -e go ]; do sleep 0.02; done; echo two; exit 3")
     assert begun.for_model.startswith("one\n[process 1: running for ")
     assert not begun.is_error
@@ -122,8 +122,10 @@ async def test_what_ends_at_once_is_told_at_once(shell: Shell) -> None:
     assert result.is_error
 
 
-async def test_it_reads_what_it_is_given(held: tuple[Shell, Callable[[], Sandbox]]) -> None:
-    shell, _ = held
+async def test_it_reads_what_it_is_given(
+    background_shell: tuple[Shell, Callable[[], Sandbox]],
+) -> None:
+    shell, _ = background_shell
     await shell.start("while read -r line; do echo got $line; done; echo end")
     assert (await shell("input", text="Zürich\n")).for_model.startswith("got Zürich\n")
     said = (await shell("input", id=1, text="last\n\x04")).for_model
@@ -135,31 +137,33 @@ async def test_it_reads_what_it_is_given(held: tuple[Shell, Callable[[], Sandbox
         await shell("input", id=1, text="more")
 
 
-async def test_a_kill_ends_all_that_it_started(held: tuple[Shell, Callable[[], Sandbox]]) -> None:
-    shell, _ = held
-    command = lasting()
+async def test_a_kill_ends_all_that_it_started(
+    background_shell: tuple[Shell, Callable[[], Sandbox]],
+) -> None:
+    shell, _ = background_shell
+    command = lasting_command()
     await shell.start(f"{command} & {command}")
     assert await runs(command)
     result = await shell("kill", id=1)
     assert result.for_model == "[process 1: killed]"
-    assert await gone(command)
+    assert await has_ended(command)
 
 
 @pytest.mark.parametrize("way", ["end", "close"])
 async def test_none_outlives_its_session_or_the_tool(
-    held: tuple[Shell, Callable[[], Sandbox]], way: str
+    background_shell: tuple[Shell, Callable[[], Sandbox]], way: str
 ) -> None:
-    shell, _ = held
-    command = lasting()
+    shell, _ = background_shell
+    command = lasting_command()
     await shell.start(command)
     await (shell.exec.end("s1") if way == "end" else shell.exec.aclose())
-    assert await gone(command)
+    assert await has_ended(command)
     if way == "end":
         assert "no background processes" in (await shell("list")).for_model
 
 
 async def test_a_call_that_is_cancelled_leaves_nothing(shell: Shell, workspace: Path) -> None:
-    command = lasting()
+    command = lasting_command()
     call = asyncio.create_task(shell.start(f"touch began; {command}"))
     async with asyncio.timeout(30):
         while not (workspace / "began").exists():
@@ -168,7 +172,7 @@ async def test_a_call_that_is_cancelled_leaves_nothing(shell: Shell, workspace: 
     with suppress(asyncio.CancelledError):
         await call
     if call.cancelled():  # else it was just told
-        assert await gone(command)
+        assert await has_ended(command)
 
 
 KORE = """
@@ -193,7 +197,7 @@ asyncio.run(main())
 async def test_none_survives_when_kore_is_killed(workspace: Path, name: str) -> None:
     if name == "bwrap":
         bubblewrap()  # skips without it
-    command = lasting()
+    command = lasting_command()
     words = [sys.executable, "-c", KORE, str(workspace), name, str(ROOT), command]
     kore = subprocess.Popen(words, cwd=ROOT)
     try:
@@ -204,7 +208,7 @@ async def test_none_survives_when_kore_is_killed(workspace: Path, name: str) -> 
     finally:
         kore.kill()
         kore.wait()
-    assert await gone(command)
+    assert await has_ended(command)
 
 
 TOLD = """

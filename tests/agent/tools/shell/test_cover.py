@@ -49,7 +49,7 @@ def write(path: Path, text: str = "old\n") -> Path:
     return path
 
 
-async def said(box: Bubblewrap, call: CallContext, command: str, **settings: object) -> str:
+async def run_exec(box: Bubblewrap, call: CallContext, command: str, **settings: object) -> str:
     tool = Exec(replace(ToolSettings(), sandbox=box, **settings))  # type: ignore[arg-type]
     return (await tool.run({"command": command}, call)).for_model
 
@@ -81,7 +81,7 @@ async def test_configurations_of_other_programs_cannot_be_written(
     if below:
         top = call.workspace / below.split("/")[0]
         tries += f"; mv {top} {top}.old; mkdir -p {folder}/.git/hooks; mv {folder} {folder}.old"
-    await said(box, call, tries, blocked_paths=blocked)
+    await run_exec(box, call, tries, blocked_paths=blocked)
     assert [each.read_text() for each in files] == ["old\n"] * len(files)
     assert (folder / "moved.py").read_text() == "new\n"
 
@@ -90,10 +90,12 @@ async def test_env_files_are_hidden_at_any_depth(box: Bubblewrap, call: CallCont
     for name in (".env", "a/.env", "a/b/.ENV", "a/.vscode/.env"):
         write(call.workspace / name, "canary")
     write(call.workspace / "a" / "code.py", "shown")
-    shown = await said(box, call, "cat a/code.py; grep -rh canary . ; mv a c; cat c/.env c/b/.ENV")
+    shown = await run_exec(
+        box, call, "cat a/code.py; grep -rh canary . ; mv a c; cat c/.env c/b/.ENV"
+    )
     assert "shown" in shown
     assert "canary" not in shown
-    assert "canary" not in await said(
+    assert "canary" not in await run_exec(
         box, replace(call, read_only=True), "cat .env a/.env a/b/.ENV"
     )
 
@@ -109,12 +111,12 @@ async def test_a_guest_reads_nobodys_memory_in_git(
     for words in (["init", "-q"], ["add", "memory"], [*named, "commit", "-qm", "first"]):
         subprocess.run([*git, *words], check=True)
     line = f"git --git-dir={store} show HEAD:memory/MEMORY.md; ls -A {store}"
-    assert "canary" in await said(box, call, line)
+    assert "canary" in await run_exec(box, call, line)
     guest = replace(call, owner=False)
-    shown = await said(box, guest, line)
+    shown = await run_exec(box, guest, line)
     assert "canary" not in shown
     assert "objects" not in shown
-    assert "canary" not in await said(box, replace(guest, read_only=True), line)
+    assert "canary" not in await run_exec(box, replace(guest, read_only=True), line)
     with pytest.raises(ToolError):
         WorkspaceScope(replace(ToolSettings(), blocked_paths=())).find(".git/HEAD", guest)
 
@@ -124,7 +126,7 @@ async def test_packages_can_be_renamed_and_their_cache_is_hidden(
 ) -> None:
     write(call.workspace / "node_modules" / "a" / ".vscode" / "x")
     write(call.workspace / "node_modules" / ".cache" / "x", "canary")
-    shown = await said(box, call, "mv node_modules/a node_modules/b; cat node_modules/.cache/x")
+    shown = await run_exec(box, call, "mv node_modules/a node_modules/b; cat node_modules/.cache/x")
     assert (call.workspace / "node_modules" / "b").exists()
     assert "canary" not in shown
 
@@ -134,7 +136,7 @@ async def test_where_there_are_too_many_the_folder_above_is_frozen(
 ) -> None:
     for n in range(250):
         write(call.workspace / "crowd" / str(n) / ".envrc")
-    await said(
+    await run_exec(
         box, call, "echo x >crowd/7/.envrc; mv crowd/7 crowd/8; echo x >crowd/new; echo x >y"
     )
     assert (call.workspace / "crowd" / "7" / ".envrc").read_text() == "old\n"

@@ -30,7 +30,7 @@ def alive(pid: int) -> bool:
     return state not in "ZX"
 
 
-async def gone(pid: int) -> None:
+async def wait_until_gone(pid: int) -> None:
     async with asyncio.timeout(30):
         while alive(pid):
             await asyncio.sleep(0.01)
@@ -112,7 +112,7 @@ async def test_timeout_kills_the_whole_group_and_keeps_what_was_said(
     assert result.is_error
     ended = "before\n[stopped: it took longer than 3 s. With background: true a command runs on"
     assert result.for_model == f"{ended} beside the conversation.]"
-    await gone(pid)
+    await wait_until_gone(pid)
 
 
 async def test_cancelling_kills_the_group_before_it_returns(
@@ -131,7 +131,7 @@ async def test_daemon_that_keeps_the_pipe_does_not_hang_the_call(
 ) -> None:
     result = await run(call, "sleep 600 & echo $! > pid; echo started", timeout_s=60)
     assert result.for_model == "started\n[exit code 0]"
-    await gone(int((workspace / "pid").read_text()))
+    await wait_until_gone(int((workspace / "pid").read_text()))
 
 
 async def test_escaped_daemon_that_keeps_the_pipe_does_not_hang_the_call(
@@ -237,7 +237,7 @@ async def test_everything_dies_when_kore_is_killed(workspace: Path) -> None:
         kore.kill()
         kore.wait()
     for member in members:
-        await gone(member)
+        await wait_until_gone(member)
 
 
 def _pids() -> list[int]:

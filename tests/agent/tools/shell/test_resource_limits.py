@@ -14,7 +14,7 @@ from agent.settings import ToolSettings
 from agent.tools.base import CallContext
 from agent.tools.shell.exec import Exec
 from tests.deep_folders import remove
-from tests.processes import gone, lasting, processes, runs
+from tests.processes import has_ended, lasting_command, processes, runs
 
 # Writes to each page, or it would be memory that was only asked for.
 _TAKE = "data = bytearray(%d); data[::4096] = b'x' * len(data[::4096])"
@@ -31,14 +31,14 @@ def exec_within(**limits: int) -> Exec:
 
 async def test_commands_of_a_session_share_their_memory(call: CallContext) -> None:
     tool = exec_within(session_bytes=300_000_000)
-    small, large = lasting(), lasting()
+    small, large = lasting_command(), lasting_command()
     first = asyncio.create_task(tool.run({"command": taking(120_000_000, small)}, call))
     assert await runs(small)
     # Alone each is within the limit.
     said = (await tool.run({"command": taking(250_000_000, large)}, call)).for_model
     assert "took more than 300 MB of memory together" in said
     assert "security.exec_session_memory_mb" in said
-    assert await gone(large)
+    assert await has_ended(large)
     assert processes(small)
     first.cancel()
     await asyncio.wait({first})
@@ -46,7 +46,7 @@ async def test_commands_of_a_session_share_their_memory(call: CallContext) -> No
 
 async def test_another_session_has_its_own_memory(call: CallContext) -> None:
     tool = exec_within(session_bytes=300_000_000)
-    lasts = lasting()
+    lasts = lasting_command()
     other = replace(call, session="another")
     first = asyncio.create_task(tool.run({"command": taking(200_000_000, lasts)}, other))
     assert await runs(lasts)
@@ -107,9 +107,9 @@ async def test_on_a_full_disk_a_command_can_still_make_room(
 
 async def test_a_background_process_says_why_it_was_ended(call: CallContext) -> None:
     tool = exec_within(session_bytes=100_000_000)
-    lasts = lasting()
+    lasts = lasting_command()
     await tool.run({"command": taking(200_000_000, lasts), "background": True}, call)
-    assert await gone(lasts)
+    assert await has_ended(lasts)
     async with asyncio.timeout(30):
         while (process := tool.processes.of(call.session)[0]).ended is None:
             await asyncio.sleep(0.01)

@@ -8,7 +8,7 @@ from agent.tools.web.pdf import MOST_PAGES, pdf_text
 from tests.fakes.pdf import pdf_of
 
 
-def locked(password: str) -> bytes:
+def encrypted_pdf(password: str) -> bytes:
     writer = PdfWriter(PdfReader(io.BytesIO(pdf_of(["inside"]))))
     writer.encrypt(password, "owner", algorithm="RC4-128")
     out = io.BytesIO()
@@ -30,9 +30,9 @@ async def test_pages_beyond_the_limit_are_announced() -> None:
 
 
 async def test_only_a_password_keeps_a_locked_file_closed() -> None:
-    assert "inside" in await pdf_text(locked(""))
+    assert "inside" in await pdf_text(encrypted_pdf(""))
     with pytest.raises(ToolError, match="locked by a password"):
-        await pdf_text(locked("secret"))
+        await pdf_text(encrypted_pdf("secret"))
 
 
 @pytest.mark.parametrize(

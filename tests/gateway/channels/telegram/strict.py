@@ -24,7 +24,7 @@ def problems(part: OutboundPart) -> list[str]:
     return [*_of_text(part), *_of_entities(part), *_of_nesting(part.entities)]
 
 
-def covered(part: OutboundPart, entity: Entity) -> str:
+def covered_text(part: OutboundPart, entity: Entity) -> str:
     raw = part.text.encode("utf-16-le")
     return raw[entity.offset * 2 : (entity.offset + entity.length) * 2].decode("utf-16-le")
 

@@ -36,7 +36,7 @@ def answer(name: str) -> str:
     return text
 
 
-def shown(parts: tuple[OutboundPart, ...]) -> Iterator[str]:
+def visible_texts(parts: tuple[OutboundPart, ...]) -> Iterator[str]:
     """All that reaches the reader: the text, and what stands under words or beside code."""
     for part in parts:
         yield part.text
@@ -48,7 +48,7 @@ def words(text: str) -> Counter[str]:
     return Counter(_WORDS.findall(_HIDDEN.sub(" ", _ENTITY.sub(" ", mend(text)))))
 
 
-def letters(of: Counter[str]) -> Counter[str]:
+def letter_counts(of: Counter[str]) -> Counter[str]:
     return Counter(letter for word in of.elements() for letter in word)
 
 
@@ -71,12 +71,12 @@ def test_every_message_is_valid(name: str) -> None:
 @pytest.mark.parametrize("name", ANSWERS)
 def test_no_text_is_lost(name: str) -> None:
     markdown = answer(name)
-    seen = "\n".join(shown(render(markdown)))
+    seen = "\n".join(visible_texts(render(markdown)))
     assert not signs(escape_invisible(markdown)) - signs(seen)
     wanted, found = words(markdown), words(seen)
     if max(map(len, markdown.split())) > _LONGEST:
         # What fills a message without a blank is cut anywhere: its letters are looked for.
-        wanted, found = letters(wanted), letters(found)
+        wanted, found = letter_counts(wanted), letter_counts(found)
     assert wanted - found == Counter(LOST.get(name, {}))
 
 

@@ -26,7 +26,7 @@ def place(tmp_path: Path, model_server: ModelServer) -> Place:
     return Place(tmp_path, model_server)
 
 
-async def killed_after(lines: int, process: PipedProcess) -> int | None:
+async def kill_after(lines: int, process: PipedProcess) -> int | None:
     """Kill it at this line of what it tells; its exit code if it ends before."""
     async with asyncio.timeout(60):
         for _ in range(lines):
@@ -42,7 +42,7 @@ async def test_killed_at_any_line_the_same_command_comes_to_the_end(place: Place
     lines, code = -2, None
     while code is None:
         lines += 3
-        code = await killed_after(lines, await place.start("--auto-continue", "an account page"))
+        code = await kill_after(lines, await place.start("--auto-continue", "an account page"))
         if (place.work / "feature_list.json").exists():
             assert [one["description"] for one in place.mind.features()] == FEATURES
     assert code == 0

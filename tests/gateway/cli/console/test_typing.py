@@ -8,7 +8,7 @@ import pytest
 
 from gateway.control.server import ControlServer
 from tests.fakes.memory_service import MemoryService
-from tests.gateway.cli.console.chat.test_repl import PROMPT, submitted
+from tests.gateway.cli.console.chat.test_repl import PROMPT, submissions
 from tests.gateway.cli.console.terminal import kore_agent
 
 PICTURE = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
@@ -51,7 +51,7 @@ async def test_a_long_paste_is_a_few_words_on_the_line_and_sent_whole(
         await terminal.see("[pasted 120 lines]?")
         terminal.type(" again\r")
         await terminal.see("echo: what is this: line 0")
-    assert await submitted(owner, 2) == [
+    assert await submissions(owner, 2) == [
         f"what is this: {lines}?",
         f"what is this: {lines}? again",
     ]
@@ -64,7 +64,7 @@ async def test_backspace_takes_a_long_paste_away_at_once(owner: MemoryService, h
         await terminal.see(PROMPT)
         terminal.type(f"see \x1b[200~{lines}\x1b[201~\x7fthis\r")
         await terminal.see("echo: see this")
-    assert await submitted(owner, 1) == ["see this"]
+    assert await submissions(owner, 1) == ["see this"]
 
 
 async def test_a_long_paste_while_a_turn_runs_is_sent_whole_too(
@@ -79,7 +79,7 @@ async def test_a_long_paste_while_a_turn_runs_is_sent_whole_too(
         await terminal.see("[pasted 30 lines]  (queued)")
         terminal.type("\x03")
         await terminal.see("echo: line 0")
-    assert await submitted(owner, 2) == ["slow", lines]
+    assert await submissions(owner, 2) == ["slow", lines]
 
 
 async def test_escape_stops_a_turn_and_alt_enter_does_not(owner: MemoryService, home: Path) -> None:
@@ -94,7 +94,7 @@ async def test_escape_stops_a_turn_and_alt_enter_does_not(owner: MemoryService, 
         await terminal.see(PROMPT)
         terminal.type("\r")
         await terminal.see("echo: two")
-    assert await submitted(owner, 2) == ["slow", "two\nlines"]
+    assert await submissions(owner, 2) == ["slow", "two\nlines"]
 
 
 @pytest.mark.parametrize("word", ["exit", "quit", "/quit"])
@@ -112,7 +112,7 @@ async def test_lines_typed_before_the_console_is_up_are_messages_of_their_own(
     async with kore_agent(home) as terminal:
         terminal.type("one\rtwo\r/exit\r")
         assert await terminal.ended() == 0
-    assert await submitted(owner, 2) == ["one", "two"]
+    assert await submissions(owner, 2) == ["one", "two"]
 
 
 async def test_ctrl_r_finds_what_was_typed_and_ctrl_c_leaves_the_search(
@@ -135,7 +135,7 @@ async def test_ctrl_r_finds_what_was_typed_and_ctrl_c_leaves_the_search(
         await terminal.see("about the orchard")
         terminal.type("\r\x05 again\r")
         await terminal.see("echo: about the orchard again")
-    assert (await submitted(owner, 4))[2:] == ["fresh", "about the orchard again"]
+    assert (await submissions(owner, 4))[2:] == ["fresh", "about the orchard again"]
 
 
 async def test_a_file_is_completed_and_shown_to_the_model(
@@ -150,7 +150,7 @@ async def test_a_file_is_completed_and_shown_to_the_model(
         terminal.type("\t\r")
         await terminal.see("attached: orchard.py, my notes.md")
         await terminal.see("echo: look at")
-    (text,) = await submitted(owner, 1)
+    (text,) = await submissions(owner, 1)
     assert text == 'look at @src/orchard.py and @"my notes.md" '
     shown = owner.submitted[0].options["project"]["text"]
     assert "apples = 3" in shown
@@ -221,7 +221,7 @@ async def test_a_folders_command_is_sent_filled_and_counts_as_a_strangers_words(
         terminal.type("/help\r")
         await terminal.see("/greet")
         await terminal.see("say what a file does")
-    assert await submitted(owner, 2) == [
+    assert await submissions(owner, 2) == [
         "Explain @src/orchard.py to a child.",
         "Say hello to Ann.",
     ]
@@ -245,7 +245,7 @@ async def test_review_and_init_are_prompts_of_ours(
         await terminal.see("/init  (queued)")
         terminal.type("\x03")
         await terminal.see("echo: Write AGENTS.md")
-    review, _, init = await submitted(owner, 3)
+    review, _, init = await submissions(owner, 3)
     assert "not committed yet: src/orchard.py." in review
     assert "write_file" in init
 

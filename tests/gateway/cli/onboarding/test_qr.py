@@ -12,7 +12,7 @@ _CELL = re.compile(r"\x1b\[48;5;(\d+)m  ")
 _CODE = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def wanted(text: str) -> list[list[bool]]:
+def segno_matrix(text: str) -> list[list[bool]]:
     matrix = segno.make(text, error="l", micro=False).matrix_iter(border=2)
     return [[bool(module) for module in row] for row in matrix]
 
@@ -30,21 +30,21 @@ def halves(lines: list[str], drawn_is_dark: bool) -> list[list[bool]]:
 def test_half_blocks_show_every_module(colours: bool) -> None:
     lines = qr_lines(LINK, 80, encoding="utf-8", colours=colours)
     found = halves(lines, drawn_is_dark=colours)
-    assert found[: len(wanted(LINK))] == wanted(LINK)
+    assert found[: len(segno_matrix(LINK))] == segno_matrix(LINK)
     assert all(("\x1b[" in line) == colours for line in lines)
 
 
 def test_a_terminal_without_blocks_gets_blanks_or_letters_that_it_can_show() -> None:
     lines = qr_lines(LINK, 80, encoding="iso-8859-1", colours=True)
-    assert [[c == "16" for c in _CELL.findall(line)] for line in lines] == wanted(LINK)
+    assert [[c == "16" for c in _CELL.findall(line)] for line in lines] == segno_matrix(LINK)
     plain = qr_lines(LINK, 80, encoding="ascii", colours=False)
     dark = [[line[n] == " " for n in range(0, len(line), 2)] for line in plain]
-    assert dark == wanted(LINK)
+    assert dark == segno_matrix(LINK)
     "".join([*lines, *plain]).encode("ascii")
 
 
 def test_nothing_is_drawn_where_it_would_not_fit() -> None:
-    width = len(wanted(LINK)[0])
+    width = len(segno_matrix(LINK)[0])
     assert qr_lines(LINK, width, encoding="utf-8", colours=True)
     assert qr_lines(LINK, width - 1, encoding="utf-8", colours=True) == []
     assert qr_lines(LINK, 2 * width - 1, encoding="ascii", colours=True) == []

@@ -13,7 +13,7 @@ from tests.gateway.cli.kore import ROOT, kore
 from tests.gateway.ops.audit.entries import entry
 
 
-async def filled(home: Path) -> AuditLog:
+async def fill_log(home: Path) -> AuditLog:
     log = AuditLog(home / "audit", mark=home / "audit-mark.json")
     await log.open()
     await log.record(entry("a"))
@@ -23,7 +23,7 @@ async def filled(home: Path) -> AuditLog:
 
 async def test_entries_are_shown_searched_and_verified_beside_a_writer(tmp_path: Path) -> None:
     home = tmp_path / "h"
-    log = await filled(home)
+    log = await fill_log(home)
 
     async def out(*words: str) -> str:
         return (await asyncio.to_thread(kore, "audit", *words, home=home)).stdout
@@ -44,7 +44,7 @@ async def test_entries_are_shown_searched_and_verified_beside_a_writer(tmp_path:
 
 async def test_verify_names_the_place_and_fails(tmp_path: Path) -> None:
     home = tmp_path / "h"
-    await (await filled(home)).close()
+    await (await fill_log(home)).close()
     path = home / "audit" / "audit.jsonl"
     path.write_bytes(path.read_bytes().replace(b"notes/a.md", b"notes/c.md"))
     ran = kore("audit", "verify", home=home)
@@ -59,19 +59,19 @@ async def test_verify_names_the_place_and_fails(tmp_path: Path) -> None:
 
 async def test_a_removed_log_is_no_empty_one_also_after_the_next_start(tmp_path: Path) -> None:
     home = tmp_path / "h"
-    await (await filled(home)).close()
+    await (await fill_log(home)).close()
     shutil.rmtree(home / "audit")
     ran = kore("audit", "verify", home=home)
     assert (ran.returncode, "newest of 2 written entries is missing" in ran.stdout) == (1, True)
 
-    await (await filled(home)).close()
+    await (await fill_log(home)).close()
     for _ in range(2):
         ran = kore("audit", "verify", home=home)
         assert (ran.returncode, "2 entries of an earlier log are missing" in ran.stdout) == (
             1,
             True,
         )
-        await (await filled(home)).close()
+        await (await fill_log(home)).close()
     # The owner knows why.
     (home / "audit-mark.json").unlink()
     assert kore("audit", "verify", home=home).returncode == 0
@@ -79,7 +79,7 @@ async def test_a_removed_log_is_no_empty_one_also_after_the_next_start(tmp_path:
 
 async def test_a_damaged_mark_is_a_fault(tmp_path: Path) -> None:
     home = tmp_path / "h"
-    await (await filled(home)).close()
+    await (await fill_log(home)).close()
     assert kore("audit", "verify", home=home).returncode == 0
     (home / "audit-mark.json").write_text("{}")
     assert "damaged" in kore("audit", "verify", home=home).stdout

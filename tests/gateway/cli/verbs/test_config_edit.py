@@ -18,7 +18,7 @@ KEPT = """\
 """
 
 
-def written(home: Path, text: str) -> Path:
+def write_config(home: Path, text: str) -> Path:
     home.mkdir(exist_ok=True)
     file = home / "config.json"
     file.write_text(text)
@@ -26,7 +26,7 @@ def written(home: Path, text: str) -> Path:
 
 
 def test_set_changes_one_value_and_leaves_the_rest_as_it_was_written(tmp_path: Path) -> None:
-    file = written(tmp_path / "h", KEPT)
+    file = write_config(tmp_path / "h", KEPT)
     assert kore("config", "set", "telegram.allow_from", "[7, 8]", home=file.parent).returncode == 0
     assert file.read_text() == KEPT.replace("[5]", "[7, 8]")
     kore("config", "set", "http.port", "0", home=file.parent)
@@ -38,7 +38,7 @@ def test_set_changes_one_value_and_leaves_the_rest_as_it_was_written(tmp_path: P
     "key", ["model_list.7", "agent.model.x", "http.port.0", "telegram.allow_from.9"]
 )
 def test_get_says_that_there_is_no_such_entry(tmp_path: Path, key: str) -> None:
-    file = written(tmp_path / "h", KEPT)
+    file = write_config(tmp_path / "h", KEPT)
     done = kore_here("config", "get", key, home=file.parent)
     assert done.returncode == 2
     assert f"{key}: no such entry in {key.rpartition('.')[0]}" in done.stderr
@@ -81,7 +81,7 @@ def test_what_would_not_be_valid_is_not_written(
     tmp_path: Path, key: str, value: str, said: str
 ) -> None:
     text = '{"model_list": [{"model_name": "x", "model": "ollama/x"}]}'
-    file = written(tmp_path / "h", text)
+    file = write_config(tmp_path / "h", text)
     done = kore_here("config", "set", key, value, home=file.parent)
     assert done.returncode == 2
     assert said in done.stderr
@@ -106,7 +106,7 @@ def test_secrets_go_to_their_own_file_and_are_never_printed(tmp_path: Path) -> N
 
 
 def test_one_of_two_mistakes_can_be_mended(tmp_path: Path) -> None:
-    file = written(tmp_path / "h", '{"http": {"port": "x"}, "logging": {"level": "loud"}}')
+    file = write_config(tmp_path / "h", '{"http": {"port": "x"}, "logging": {"level": "loud"}}')
     done = kore("config", "set", "http.port", "0", home=file.parent)
     assert done.returncode == 0
     assert "logging.level" in done.stderr
@@ -121,7 +121,7 @@ def test_what_wins_over_the_file_is_said(tmp_path: Path) -> None:
 
 
 def test_unset_takes_a_value_out(tmp_path: Path) -> None:
-    file = written(tmp_path / "h", KEPT)
+    file = write_config(tmp_path / "h", KEPT)
     assert kore("config", "unset", "telegram.enabled", home=file.parent).returncode == 0
     assert json.loads(file.read_text())["telegram"] == {"allow_from": [5]}
     done = kore("config", "unset", "telegram.enabled", home=file.parent)
@@ -137,7 +137,7 @@ def test_another_file_is_changed_on_request(tmp_path: Path) -> None:
 
 
 def test_list_says_where_a_value_was_set(tmp_path: Path) -> None:
-    file = written(tmp_path / "h", KEPT)
+    file = write_config(tmp_path / "h", KEPT)
     done = kore("config", "list", "--json", home=file.parent, environ={"KORE_HTTP_PORT": "2"})
     places = {row["key"]: row["from"] for row in json.loads(done.stdout)}
     assert places["agent.model"] == str(file)
@@ -147,14 +147,14 @@ def test_list_says_where_a_value_was_set(tmp_path: Path) -> None:
 
 def test_list_shows_of_an_entry_what_was_filled_in(tmp_path: Path) -> None:
     entry = '{"model_name": "m", "model": "offline/echo", "max_tokens": 5}'
-    file = written(tmp_path / "h", f'{{"model_list": [{entry}]}}')
+    file = write_config(tmp_path / "h", f'{{"model_list": [{entry}]}}')
     shown = kore("config", "list", "--set", home=file.parent).stdout
     assert "max_tokens" in shown
     assert "null" not in shown
 
 
 def test_an_edit_that_is_right_takes_effect(tmp_path: Path) -> None:
-    file = written(tmp_path / "h", KEPT)
+    file = write_config(tmp_path / "h", KEPT)
     editor = {"EDITOR": "sed -i s/5/6/"}
     assert kore("config", "edit", home=file.parent, environ=editor).returncode == 0
     assert file.read_text() == KEPT.replace("5", "6")
@@ -162,7 +162,7 @@ def test_an_edit_that_is_right_takes_effect(tmp_path: Path) -> None:
 
 
 def test_an_edit_that_is_wrong_is_kept_aside_and_goes_on_next_time(tmp_path: Path) -> None:
-    file = written(tmp_path / "h", KEPT)
+    file = write_config(tmp_path / "h", KEPT)
     wrong = {"EDITOR": "sed -i s/allow_from/alow_from/"}
     done = kore("config", "edit", home=file.parent, environ=wrong)
     assert done.returncode == 2
@@ -179,7 +179,7 @@ def test_an_edit_that_is_wrong_is_kept_aside_and_goes_on_next_time(tmp_path: Pat
 def test_an_editor_that_fails_leaves_nothing_behind_unless_something_was_written(
     tmp_path: Path,
 ) -> None:
-    file = written(tmp_path / "h", KEPT)
+    file = write_config(tmp_path / "h", KEPT)
     done = kore("config", "edit", home=file.parent, environ={"EDITOR": "false"})
     assert (done.returncode, "nothing was changed" in done.stderr) == (1, True)
     assert os.listdir(file.parent) == ["config.json"]

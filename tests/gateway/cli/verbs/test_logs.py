@@ -15,7 +15,7 @@ def line(text: str, level: str = "info", **more: object) -> str:
     return json.dumps(entry) + "\n"
 
 
-def written(home: Path, name: str, *lines: str) -> Path:
+def write_log(home: Path, name: str, *lines: str) -> Path:
     file = home / "logs" / name
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("".join(lines))
@@ -24,9 +24,9 @@ def written(home: Path, name: str, *lines: str) -> Path:
 
 def test_old_files_come_first_and_only_the_newest_lines_are_shown(tmp_path: Path) -> None:
     home = tmp_path / "h"
-    written(home, "kore.log.2", line("one"), line("two"))
-    written(home, "kore.log.1", line("three"))
-    written(home, "kore.log", line("four", lane="a"), "half a li")
+    write_log(home, "kore.log.2", line("one"), line("two"))
+    write_log(home, "kore.log.1", line("three"))
+    write_log(home, "kore.log", line("four", lane="a"), "half a li")
     done = kore("logs", "-n", "3", home=home)
     assert [text.split(" ", 2)[2] for text in done.stdout.splitlines()] == [
         "info    two",
@@ -38,14 +38,14 @@ def test_old_files_come_first_and_only_the_newest_lines_are_shown(tmp_path: Path
 def test_a_level_hides_what_is_less(tmp_path: Path) -> None:
     home = tmp_path / "h"
     lines = (line("a", "debug"), line("b"), line("c", "warning"), line("d", "error"))
-    written(home, "kore.log", *lines)
+    write_log(home, "kore.log", *lines)
     done = kore("logs", "--level", "warning", "--json", home=home)
     assert [json.loads(text)["text"] for text in done.stdout.splitlines()] == ["c", "d"]
 
 
 def test_no_secret_and_nothing_that_steers_a_terminal_is_shown(tmp_path: Path) -> None:
     home = tmp_path / "h"
-    written(home, "kore.log", line("key sk-canary-key and \x1b[2J"))
+    write_log(home, "kore.log", line("key sk-canary-key and \x1b[2J"))
     done = kore("logs", home=home, environ={"OPENAI_API_KEY": "sk-canary-key"})
     assert "canary" not in done.stdout
     assert "\x1b" not in done.stdout
@@ -54,7 +54,7 @@ def test_no_secret_and_nothing_that_steers_a_terminal_is_shown(tmp_path: Path) -
 @pytest.mark.parametrize("stamp", ["yesterday", 1e300, [1], None])
 def test_a_line_with_an_odd_time_is_shown_all_the_same(tmp_path: Path, stamp: object) -> None:
     home = tmp_path / "h"
-    written(home, "kore.log", line("odd", ts=stamp))
+    write_log(home, "kore.log", line("odd", ts=stamp))
     done = kore("logs", home=home)
     assert (done.returncode, done.stdout) == (0, "? info    odd\n")
 
@@ -67,7 +67,7 @@ def test_without_a_log_it_is_said_where_to_look(tmp_path: Path) -> None:
 
 def test_following_goes_on_in_the_file_that_takes_its_place(tmp_path: Path) -> None:
     home = tmp_path / "h"
-    file = written(home, "kore.log", line("old"))
+    file = write_log(home, "kore.log", line("old"))
     environ = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "KORE_HOME": str(home)}
     heard: Queue[str] = Queue()
     with subprocess.Popen(
@@ -97,7 +97,7 @@ def test_following_goes_on_in_the_file_that_takes_its_place(tmp_path: Path) -> N
 def test_a_configuration_that_is_wrong_hides_no_log(tmp_path: Path) -> None:
     """What is wrong with it stands there."""
     home = tmp_path / "h"
-    written(home, "kore.log", line("still using the last valid configuration", "error"))
+    write_log(home, "kore.log", line("still using the last valid configuration", "error"))
     (home / "config.json").write_text('{"agent": {"modl": "x"}}')
     done = kore("logs", home=home)
     assert done.returncode == 0

@@ -18,7 +18,7 @@ def obliging(body: Mapping[str, Any]) -> ReplyScript:
     return ReplyScript(tool_calls=(Call("ping", {"word": "Zürich"}),))
 
 
-def configured(home: Path, server: ModelServer, **more: Any) -> None:
+def configure(home: Path, server: ModelServer, **more: Any) -> None:
     home.mkdir()
     entry = {"api_base": server.base_url, "api_keys": ["first-key", "second-key"]}
     config = {
@@ -37,7 +37,7 @@ async def test_the_list_tells_use_window_price_and_what_is_wrong(
     tmp_path: Path, model_server: ModelServer
 ) -> None:
     home = tmp_path / "h"
-    configured(home, model_server)
+    configure(home, model_server)
     environ = {"MISTRAL_API_KEY": "m"}
     done = await asyncio.to_thread(kore, "models", "list", "--json", home=home, environ=environ)
     found = {one["name"]: one for one in json.loads(done.stdout)}
@@ -58,7 +58,7 @@ async def test_a_test_tries_each_key_and_says_why_one_fails(
     tmp_path: Path, model_server: ModelServer
 ) -> None:
     home = tmp_path / "h"
-    configured(home, model_server)
+    configure(home, model_server)
     model_server.script(refusal(401, "first-key is wrong"))
     model_server.mind = obliging
     done = await asyncio.to_thread(kore, "models", "test", "big", home=home)
@@ -75,7 +75,7 @@ async def test_without_a_name_all_models_in_use_are_tested(
     tmp_path: Path, model_server: ModelServer
 ) -> None:
     home = tmp_path / "h"
-    configured(home, model_server)
+    configure(home, model_server)
     model_server.mind = obliging
     done = await asyncio.to_thread(kore, "models", "test", "--json", home=home)
     found = [(one["name"], one["ok"], one["code"]) for one in json.loads(done.stdout)]
@@ -91,7 +91,7 @@ async def test_a_model_that_calls_no_tool_or_mangles_its_argument_fails(
     tmp_path: Path, model_server: ModelServer
 ) -> None:
     home = tmp_path / "h"
-    configured(home, model_server)
+    configure(home, model_server)
     model_server.script("I cannot", ReplyScript(tool_calls=(Call("ping", {"word": "Z"}),)), "ok")
     done = await asyncio.to_thread(kore, "models", "test", "big", "--json", home=home)
     assert [one["code"] for one in json.loads(done.stdout)] == ["no-tool-call", "bad-tool-call"]

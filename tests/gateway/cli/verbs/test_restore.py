@@ -22,7 +22,7 @@ from tests.gateway.cli.kore import kore
 OFFLINE = {"KORE_AGENT_MODEL": "offline/echo"}
 
 
-def said(home: Path, text: str) -> None:
+def say(home: Path, text: str) -> None:
     done = kore("agent", "-m", text, home=home, environ=OFFLINE)
     assert done.returncode == 0, done.stderr
 
@@ -33,7 +33,7 @@ def texts(home: Path) -> str:
 
 def test_a_backup_within_the_workspace_does_not_hold_itself(tmp_path: Path) -> None:
     home = tmp_path / "h"
-    said(home, "hello")
+    say(home, "hello")
     # It comes before the backup's own parts, and does not become smaller.
     (home / "workspace" / ".a").write_bytes(os.urandom(300_000))
     done = kore("backup", home / "workspace" / "b.zip", home=home)
@@ -55,7 +55,7 @@ def backed_up(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A home that went on after its backup, and that backup."""
     folder = tmp_path_factory.mktemp("kore")
     home, target = folder / "h", folder / "all.zip"
-    said(home, "before the backup")
+    say(home, "before the backup")
     kore("config", "set", "http.port", "0", home=home)
     (home / "workspace" / "run.sh").write_text("#!/bin/sh\n")
     (home / "workspace" / "run.sh").chmod(0o755)
@@ -72,7 +72,7 @@ def test_all_of_it_comes_back_and_what_was_there_is_kept(
     backed_up: tuple[Path, Path], tmp_path: Path
 ) -> None:
     home, target = tmp_path / "h", backed_up[1]
-    said(home, "something else")
+    say(home, "something else")
     kore("config", "set", "http.port", "99", home=home)
     (home / "workspace" / "AGENT.md").write_text("changed")
     done = kore("restore", target, "--yes", "--json", home=home)
@@ -87,17 +87,17 @@ def test_all_of_it_comes_back_and_what_was_there_is_kept(
     assert "something else" in str(stored.read_file(old, "message", "content"))
     (workspace,) = (path for path in kept if path.is_dir())
     assert (workspace / "AGENT.md").read_text() == "changed"
-    said(home, "and on")
+    say(home, "and on")
     assert not list(home.glob(".restore-*"))
 
 
 def test_a_single_file_brings_the_database_alone(tmp_path: Path) -> None:
     home = tmp_path / "h"
-    said(home, "first")
+    say(home, "first")
     copy = tmp_path / "copy.db"
     done = kore("backup", copy, home=home)
     assert "verified: 1 conversation, 2 messages" in done.stdout
-    said(home, "second")
+    say(home, "second")
     (home / "workspace" / "mine.txt").write_text("kept")
     assert kore("restore", copy, "--yes", home=home).returncode == 0
     assert "second" not in texts(home)
@@ -106,7 +106,7 @@ def test_a_single_file_brings_the_database_alone(tmp_path: Path) -> None:
 
 def test_it_is_refused_while_kore_runs(backed_up: tuple[Path, Path], tmp_path: Path) -> None:
     home = tmp_path / "h"
-    said(home, "here")
+    say(home, "here")
     with in_use(home):
         done = kore("restore", backed_up[1], "--yes", home=home)
     assert done.returncode == 75
@@ -116,7 +116,7 @@ def test_it_is_refused_while_kore_runs(backed_up: tuple[Path, Path], tmp_path: P
 
 def test_without_a_yes_nothing_happens(backed_up: tuple[Path, Path], tmp_path: Path) -> None:
     home = tmp_path / "h"
-    said(home, "here")
+    say(home, "here")
     done = kore("restore", backed_up[1], home=home)
     assert (done.returncode, "nothing was restored" in done.stderr) == (1, True)
     assert "here" in texts(home)
@@ -127,7 +127,7 @@ def test_what_is_no_whole_backup_is_refused_and_nothing_changes(
     backed_up: tuple[Path, Path], tmp_path: Path, harm: str
 ) -> None:
     home, bad = tmp_path / "h", tmp_path / "bad.db"
-    said(home, "here")
+    say(home, "here")
     with zipfile.ZipFile(backed_up[1]) as packed:
         whole = packed.read("kore.db")
     if harm == "cut":
@@ -160,7 +160,7 @@ def test_a_configuration_that_would_not_load_is_refused_before_anything_is_repla
     backed_up: tuple[Path, Path], tmp_path: Path
 ) -> None:
     home, bad = tmp_path / "h", tmp_path / "bad.zip"
-    said(home, "here")
+    say(home, "here")
     (home / "config.json").write_text("{}")
     with zipfile.ZipFile(backed_up[1]) as packed, zipfile.ZipFile(bad, "w") as made:
         made.writestr("kore.db", packed.read("kore.db"))
@@ -181,7 +181,7 @@ def test_the_configuration_that_is_named_is_the_one_that_is_taken_along(
     home, mine, target = tmp_path / "h", tmp_path / "mine.json", tmp_path / "all.zip"
     environ = {"KORE_CONFIG": str(mine)} if by == "variable" else {}
     flags = [] if by == "variable" else ["--config", str(mine)]
-    said(home, "hello")
+    say(home, "hello")
     (home / "config.json").write_text('{"http": {"port": 1}}')
     mine.write_text('{"http": {"port": 2}}')
     done = kore(*flags, "backup", target, home=home, environ=environ)
@@ -200,7 +200,7 @@ def test_what_a_killed_restore_leaves_is_gone_at_the_next_start(
     backed_up: tuple[Path, Path], tmp_path: Path
 ) -> None:
     home = tmp_path / "h"
-    said(home, "here")
+    say(home, "here")
     terminal, inside = pty.openpty()
     command = [sys.executable, "-m", "gateway", "restore", str(backed_up[1])]
     environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "KORE_HOME": str(home)}
@@ -217,17 +217,17 @@ def test_what_a_killed_restore_leaves_is_gone_at_the_next_start(
         os.close(inside)
     (home / "kore.db.restore").write_bytes(b"half of a copy")
     with deep_folders(home / ".workspace.restore-1"):
-        said(home, "and on")
+        say(home, "and on")
         assert not [path.name for path in home.iterdir() if "restore" in path.name]
     assert (home / "workspace").is_dir()
 
 
 def test_a_workspace_that_a_killed_restore_had_set_aside_is_put_in_place(tmp_path: Path) -> None:
     home = tmp_path / "h"
-    said(home, "here")
+    say(home, "here")
     (home / "workspace" / "mine.txt").write_text("restored")
     (home / "workspace").rename(home / ".workspace.restore-1")
-    said(home, "and on")
+    say(home, "and on")
     assert (home / "workspace" / "mine.txt").read_text() == "restored"
     assert not (home / ".workspace.restore-1").exists()
 
@@ -237,7 +237,7 @@ def test_a_deep_tree_of_folders_in_the_workspace_is_backed_up_as_far_as_it_has_n
 ) -> None:
     """And it is in the way of no restore, neither there nor in the backup."""
     home, target = tmp_path / "h", tmp_path / "all.zip"
-    said(home, "hello")
+    say(home, "hello")
     try:
         with deep_folders(home / "workspace"):
             done = kore("backup", target, home=home)
@@ -262,14 +262,14 @@ def test_a_deep_tree_of_folders_in_the_workspace_is_backed_up_as_far_as_it_has_n
             remove(folder)
 
 
-def packed(path: Path, names: list[str]) -> Path:
+def pack(path: Path, names: list[str]) -> Path:
     with zipfile.ZipFile(path, "w") as archive:
         for name in names:
             archive.writestr(name, b"x")
     return path
 
 
-def patched(path: Path, mark: bytes, offset: int, number: int) -> Path:
+def patch_file(path: Path, mark: bytes, offset: int, number: int) -> Path:
     """Another number of four bytes behind each `mark`."""
     data = bytearray(path.read_bytes())
     at = data.find(mark)
@@ -284,7 +284,7 @@ def test_a_bomb_is_refused_before_anything_is_unpacked(tmp_path: Path) -> None:
     home = tmp_path / "h"
     names = ["kore.db", *(f"workspace/{n}" for n in range(2_000))]
     # Eight terabytes, says the list of what is in it.
-    bomb = patched(packed(tmp_path / "bomb.zip", names), b"PK\1\2", 24, 0xFFFFFFF0)
+    bomb = patch_file(pack(tmp_path / "bomb.zip", names), b"PK\1\2", 24, 0xFFFFFFF0)
     done = kore("restore", bomb, "--yes", home=home)
     assert done.returncode != 0
     assert "is available" in done.stderr
@@ -294,7 +294,7 @@ def test_a_bomb_is_refused_before_anything_is_unpacked(tmp_path: Path) -> None:
 
 
 def test_a_list_that_does_not_fit_into_memory_is_refused(tmp_path: Path) -> None:
-    many = patched(packed(tmp_path / "many.zip", ["kore.db"]), b"PK\5\6", 12, 0xFFFFFFF0)
+    many = patch_file(pack(tmp_path / "many.zip", ["kore.db"]), b"PK\5\6", 12, 0xFFFFFFF0)
     done = kore("restore", many, "--yes", home=tmp_path / "h")
     assert done.returncode != 0
     assert "contains too many files" in done.stderr

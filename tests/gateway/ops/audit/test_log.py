@@ -21,7 +21,7 @@ from tests.gateway.ops.audit.entries import entry, write
 
 
 @asynccontextmanager
-async def opened(folder: Path, **more: Any) -> AsyncIterator[AuditLog]:
+async def open_log(folder: Path, **more: Any) -> AsyncIterator[AuditLog]:
     log = AuditLog(folder, **more)
     await log.open()
     yield log
@@ -39,7 +39,7 @@ def faults(folder: Path) -> list[tuple[str, int]]:
 async def test_an_entry_has_the_fields_of_the_design_and_a_hash_anyone_can_check(
     tmp_path: Path,
 ) -> None:
-    async with opened(tmp_path) as log:
+    async with open_log(tmp_path) as log:
         await write(log, 2)
     first, second = [json.loads(line) for line in lines(tmp_path)]
     assert list(first) == [
@@ -54,7 +54,7 @@ async def test_an_entry_has_the_fields_of_the_design_and_a_hash_anyone_can_check
 
 
 async def test_files_are_for_their_owner_only(tmp_path: Path) -> None:
-    async with opened(tmp_path / "audit", limit_bytes=1_000) as log:
+    async with open_log(tmp_path / "audit", limit_bytes=1_000) as log:
         await write(log, 9)
     modes = {p.name: stat.S_IMODE(p.stat().st_mode) for p in (tmp_path / "audit").iterdir()}
     assert len(modes) > 2
@@ -63,7 +63,7 @@ async def test_files_are_for_their_owner_only(tmp_path: Path) -> None:
 
 async def test_the_chain_goes_on_across_files_and_starts(tmp_path: Path) -> None:
     for _ in range(3):
-        async with opened(tmp_path, limit_bytes=1_500) as log:
+        async with open_log(tmp_path, limit_bytes=1_500) as log:
             await write(log, 7)
     assert len(numbered_files(tmp_path)) > 2
     found = list(entries(tmp_path))
@@ -73,7 +73,7 @@ async def test_the_chain_goes_on_across_files_and_starts(tmp_path: Path) -> None
 
 
 async def test_only_so_many_full_files_are_kept_and_the_rest_is_still_whole(tmp_path: Path) -> None:
-    async with opened(tmp_path, limit_bytes=1_000, keep=2) as log:
+    async with open_log(tmp_path, limit_bytes=1_000, keep=2) as log:
         await write(log, 40)
     assert len(numbered_files(tmp_path)) == 2
     report = verify(tmp_path)
@@ -176,7 +176,7 @@ ATTACKS = [
 async def test_an_attack_is_found_where_it_was_made(
     tmp_path: Path, attack: Callable[[Path], None], place: tuple[str, int]
 ) -> None:
-    async with opened(tmp_path) as log:
+    async with open_log(tmp_path) as log:
         await write(log, 5)
     assert faults(tmp_path) == []
     attack(tmp_path)
@@ -185,7 +185,7 @@ async def test_an_attack_is_found_where_it_was_made(
 
 @pytest.mark.parametrize("which", [0, 1, -1])
 async def test_a_full_file_that_is_gone_is_found(tmp_path: Path, which: int) -> None:
-    async with opened(tmp_path, limit_bytes=1_000) as log:
+    async with open_log(tmp_path, limit_bytes=1_000) as log:
         await write(log, 12)
     path = list(numbered_files(tmp_path).values())[which]
     path.unlink()
@@ -198,10 +198,10 @@ async def test_a_full_file_that_is_gone_is_found(tmp_path: Path, which: int) -> 
 async def test_what_was_done_while_kore_was_down_shows_after_it_has_written_on(
     tmp_path: Path, attack: Callable[[Path], None]
 ) -> None:
-    async with opened(tmp_path) as log:
+    async with open_log(tmp_path) as log:
         await write(log, 5)
     attack(tmp_path)
-    async with opened(tmp_path) as log:
+    async with open_log(tmp_path) as log:
         await write(log, 5)
     assert faults(tmp_path)
     newest = list(entries(tmp_path))[-5:]
@@ -210,7 +210,7 @@ async def test_what_was_done_while_kore_was_down_shows_after_it_has_written_on(
 
 async def test_what_is_done_while_kore_writes_shows(tmp_path: Path) -> None:
     for attack in (cut_end, delete_current):
-        async with opened(tmp_path / attack.__name__) as log:
+        async with open_log(tmp_path / attack.__name__) as log:
             await write(log, 3)
             attack(tmp_path / attack.__name__)
             await write(log, 3)
@@ -218,10 +218,10 @@ async def test_what_is_done_while_kore_writes_shows(tmp_path: Path) -> None:
 
 
 async def test_a_lost_head_is_made_anew_and_noted(tmp_path: Path) -> None:
-    async with opened(tmp_path) as log:
+    async with open_log(tmp_path) as log:
         await write(log, 3)
     delete_head(tmp_path)
-    async with opened(tmp_path) as log:
+    async with open_log(tmp_path) as log:
         await write(log, 1)
     report = verify(tmp_path)
     assert report.faults == []
@@ -229,12 +229,12 @@ async def test_a_lost_head_is_made_anew_and_noted(tmp_path: Path) -> None:
 
 
 async def test_a_line_that_a_crash_has_cut_is_removed_and_noted(tmp_path: Path) -> None:
-    async with opened(tmp_path) as log:
+    async with open_log(tmp_path) as log:
         await write(log, 3)
     with (tmp_path / CURRENT).open("ab") as file:
         file.write(b'{"ts":1,"agent')
     assert faults(tmp_path) == []
-    async with opened(tmp_path):
+    async with open_log(tmp_path):
         pass
     report = verify(tmp_path)
     assert (report.entries, report.faults) == (4, [])
@@ -267,14 +267,14 @@ async def test_a_kill_at_any_moment_costs_no_promised_entry_and_leaves_a_whole_t
 
 
 async def test_an_earlier_head_must_still_be_there(tmp_path: Path) -> None:
-    async with opened(tmp_path) as log:
+    async with open_log(tmp_path) as log:
         await write(log, 2)
         earlier = verify(tmp_path).head
         await write(log, 2)
     assert verify(tmp_path, earlier).contains_hash is True
     for path in tmp_path.iterdir():
         path.unlink()
-    async with opened(tmp_path) as log:
+    async with open_log(tmp_path) as log:
         await log.record(entry(ts=1.0))
         await write(log, 3)
     report = verify(tmp_path, earlier)
@@ -283,7 +283,7 @@ async def test_an_earlier_head_must_still_be_there(tmp_path: Path) -> None:
 
 async def test_a_summary_keeps_what_was_reached_and_no_contents(tmp_path: Path) -> None:
     params = {"path": "a.txt", "command": "x" * 500, "content": "SECRET TEXT", "depth": 3}
-    async with opened(tmp_path) as log:
+    async with open_log(tmp_path) as log:
         await log.record(entry(params={**params, "edits": [{"old_string": "SECRET TEXT"}]}))
     (kept,) = entries(tmp_path)
     assert kept["params"] == {
@@ -300,7 +300,7 @@ async def test_full_keeps_all_but_secrets(tmp_path: Path) -> None:
         return text.replace("sk-123", "***")
 
     params = {"content": "key sk-123", "list": ["sk-123", {"deep": "sk-123"}], "sk-123": 1.5}
-    async with opened(tmp_path, level=lambda: "full", clean=clean) as log:
+    async with open_log(tmp_path, level=lambda: "full", clean=clean) as log:
         await log.record(entry(params=params, reason="asked about sk-123"))
     assert b"sk-123" not in (tmp_path / CURRENT).read_bytes()
     (kept,) = entries(tmp_path)
@@ -308,14 +308,14 @@ async def test_full_keeps_all_but_secrets(tmp_path: Path) -> None:
 
 
 async def test_none_writes_nothing(tmp_path: Path) -> None:
-    async with opened(tmp_path / "audit", level=lambda: "none") as log:
+    async with open_log(tmp_path / "audit", level=lambda: "none") as log:
         await log.record(entry())
     assert not (tmp_path / "audit").exists()
 
 
 async def test_a_level_may_change_while_kore_runs(tmp_path: Path) -> None:
     levels: list[AuditLevel] = ["none", "full", "none", "summary"]
-    async with opened(tmp_path, level=lambda: levels[0]) as log:
+    async with open_log(tmp_path, level=lambda: levels[0]) as log:
         for level in list(levels):
             levels[0] = level
             await log.record(entry(params={"content": level}))
@@ -331,7 +331,7 @@ async def test_an_entry_that_cannot_be_written_is_refused_and_fails_no_other(
     for _ in range(5_000):
         deep = {"a": deep}
     odd = [{"n": 10**5_000}, {"deep": deep}]
-    async with opened(tmp_path, level=lambda: "full") as log:
+    async with open_log(tmp_path, level=lambda: "full") as log:
         wanted = [entry("1"), *(entry(params=one) for one in odd), entry("2"), entry("3")]
         # What comes while the first ones are written waits, and is written together.
         came = await asyncio.gather(*map(log.record, wanted), return_exceptions=True)
@@ -343,14 +343,14 @@ async def test_an_entry_that_cannot_be_written_is_refused_and_fails_no_other(
 
 async def test_odd_values_do_not_break_the_chain(tmp_path: Path) -> None:
     params = {"a": float("nan"), "b": "\ud800", "c": "\u2028", "d": None, "e": {"f": (1,)}}
-    async with opened(tmp_path, level=lambda: "full") as log:
+    async with open_log(tmp_path, level=lambda: "full") as log:
         await log.record(entry(params=params))
         await log.record(entry())
     assert verify(tmp_path).faults == []
 
 
 async def test_entries_that_come_together_all_get_in(tmp_path: Path) -> None:
-    async with opened(tmp_path) as log:
+    async with open_log(tmp_path) as log:
         await asyncio.gather(*(log.record(entry(str(n))) for n in range(50)))
     assert verify(tmp_path).faults == []
     assert {one["params"]["path"] for one in entries(tmp_path)} == {
@@ -359,7 +359,7 @@ async def test_entries_that_come_together_all_get_in(tmp_path: Path) -> None:
 
 
 async def test_a_cancelled_call_still_has_its_whole_entry(tmp_path: Path) -> None:
-    async with opened(tmp_path) as log:
+    async with open_log(tmp_path) as log:
         task = asyncio.create_task(log.record(entry("gone")))
         await asyncio.sleep(0)
         task.cancel()
@@ -374,7 +374,7 @@ async def test_a_cancelled_call_still_has_its_whole_entry(tmp_path: Path) -> Non
 
 
 async def test_a_log_that_cannot_be_written_says_so_and_goes_on_later(tmp_path: Path) -> None:
-    async with opened(tmp_path) as log:
+    async with open_log(tmp_path) as log:
         await write(log, 3)
         soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
         # Room for a part of the next line only.

@@ -96,7 +96,7 @@ class Asking(Platform):
         return
 
 
-async def answered(folder: Path, answer: Any) -> None:
+async def answer_approval(folder: Path, answer: Any) -> None:
     arguments = {"path": "a.txt", "content": "new\n"}
     change = ToolCall("1", "write_file", arguments, json.dumps(arguments))
     model = ScriptedProvider([assistant("", (change,)), "done"])
@@ -114,7 +114,7 @@ async def test_consent_that_lasts_is_on_record_and_a_single_one_is_the_call_s(
 ) -> None:
     for folder in ("once", "always"):
         (tmp_path / folder).mkdir()
-        await answered(tmp_path / folder, folder)
+        await answer_approval(tmp_path / folder, folder)
     assert [tool for tool, *_ in audit_notes(tmp_path / "once")] == ["write_file"]
     grants = [one for one in audit_notes(tmp_path / "always") if one[0] != "write_file"]
     assert grants == [

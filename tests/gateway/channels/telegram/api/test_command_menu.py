@@ -11,7 +11,9 @@ from tests.gateway.parts import wait_until
 OWNER = 77
 
 
-async def told(api: BotApi, memo: InMemoryChannelState, **changes: Any) -> list[dict[str, Any]]:
+async def menu_calls(
+    api: BotApi, memo: InMemoryChannelState, **changes: Any
+) -> list[dict[str, Any]]:
     """What Telegram was told of commands, now."""
     before = len(api.sent)
     settings = replace(QUICK, base_url=api.url, menu=menu(), **changes)
@@ -26,7 +28,7 @@ def names(menu: dict[str, Any]) -> set[str]:
 
 
 async def test_people_groups_and_the_owner_have_menus_in_their_languages(bot_api: BotApi) -> None:
-    menus = await told(bot_api, InMemoryChannelState(), owner=str(OWNER))
+    menus = await menu_calls(bot_api, InMemoryChannelState(), owner=str(OWNER))
     found = {(menu["scope"]["type"], menu["language"]): menu for menu in menus}
     assert len(found) == len(menus) == 6
     assert "pair" not in names(found["default", None])
@@ -41,15 +43,15 @@ async def test_people_groups_and_the_owner_have_menus_in_their_languages(bot_api
 
 async def test_what_was_told_before_is_not_told_again(bot_api: BotApi) -> None:
     memo = InMemoryChannelState()
-    assert await told(bot_api, memo)
-    assert await told(bot_api, memo) == []
-    assert await told(bot_api, memo, owner=str(OWNER))
-    assert await told(bot_api, memo, owner=str(OWNER)) == []
+    assert await menu_calls(bot_api, memo)
+    assert await menu_calls(bot_api, memo) == []
+    assert await menu_calls(bot_api, memo, owner=str(OWNER))
+    assert await menu_calls(bot_api, memo, owner=str(OWNER)) == []
 
 
 async def test_an_owner_who_never_wrote_to_the_bot_spoils_no_menu(bot_api: BotApi) -> None:
     bot_api.chats.missing.add(OWNER)
-    menus = await told(bot_api, InMemoryChannelState(), owner=str(OWNER))
+    menus = await menu_calls(bot_api, InMemoryChannelState(), owner=str(OWNER))
     assert {menu["scope"]["type"] for menu in menus} == {"default", "all_group_chats"}
 
 

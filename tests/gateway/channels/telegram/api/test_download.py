@@ -26,7 +26,7 @@ def sent(api: BotApi, data: bytes) -> Media:
     return Media("document", remote=found["file_id"], unique=found["file_unique_id"])
 
 
-async def fetched(channel: TelegramChannel, media: Media, limit: int = 100 * MEGABYTE) -> bytes:
+async def fetch(channel: TelegramChannel, media: Media, limit: int = 100 * MEGABYTE) -> bytes:
     into = io.BytesIO()
     await channel.fetch(media, into, limit)
     return into.getvalue()
@@ -39,16 +39,16 @@ def test_the_channel_carries_files_both_ways(channel: TelegramChannel) -> None:
 
 async def test_a_file_comes_whole(bot_api: BotApi, channel: TelegramChannel) -> None:
     data = bytes(range(256)) * 4096 * 3
-    assert await fetched(channel, sent(bot_api, data)) == data
+    assert await fetch(channel, sent(bot_api, data)) == data
 
 
 async def test_nothing_beyond_the_limit_is_taken(bot_api: BotApi, channel: TelegramChannel) -> None:
     media = sent(bot_api, bytes(2 * MEGABYTE))
     with pytest.raises(NotFetched, match="limit of 1 MB"):
-        await fetched(channel, media, MEGABYTE)
+        await fetch(channel, media, MEGABYTE)
     bot_api.calls.clear()
     with pytest.raises(NotFetched, match="limit of 1 MB"):
-        await fetched(channel, replace(media, size_bytes=2 * MEGABYTE), MEGABYTE)
+        await fetch(channel, replace(media, size_bytes=2 * MEGABYTE), MEGABYTE)
     assert bot_api.calls == []
 
 
@@ -57,7 +57,7 @@ async def test_what_telegram_calls_too_big_is_called_by_its_limit(
 ) -> None:
     media = sent(bot_api, bytes(OFFICIAL_LIMIT_BYTES + 1))
     with pytest.raises(NotFetched, match="limit of 20 MB"):
-        await fetched(channel, media)
+        await fetch(channel, media)
 
 
 @pytest.mark.parametrize("fault", [reset, truncated, hang, status(502), status(429, 1)])
@@ -69,17 +69,17 @@ async def test_what_may_go_better_is_told_apart(
     bot_api.fail(method, fault, 2)  # type: ignore[arg-type]
     media = sent(bot_api, b"x" * 100)
     with pytest.raises(NotFetched) as failed:
-        await fetched(channel, media)
+        await fetch(channel, media)
     assert failed.value.is_retryable
     bot_api.heal()
-    assert await fetched(channel, media) == b"x" * 100
+    assert await fetch(channel, media) == b"x" * 100
 
 
 async def test_what_is_gone_is_not_asked_for_again(
     bot_api: BotApi, channel: TelegramChannel
 ) -> None:
     with pytest.raises(NotFetched, match="Telegram refused the download") as failed:
-        await fetched(channel, Media("document", remote="never"))
+        await fetch(channel, Media("document", remote="never"))
     assert not failed.value.is_retryable
 
 
@@ -88,10 +88,10 @@ async def test_a_server_of_ones_own_has_the_file_on_its_disk(
 ) -> None:
     bot_api.files.folder = tmp_path / "bot-api"
     data = bytes(OFFICIAL_LIMIT_BYTES + 1)
-    assert await fetched(channel, sent(bot_api, data)) == data
+    assert await fetch(channel, sent(bot_api, data)) == data
     assert "file" not in bot_api.calls
     with pytest.raises(NotFetched, match="limit of 20 MB"):
-        await fetched(channel, sent(bot_api, data), OFFICIAL_LIMIT_BYTES)
+        await fetch(channel, sent(bot_api, data), OFFICIAL_LIMIT_BYTES)
 
 
 async def test_a_server_cannot_name_any_file_of_this_machine(

@@ -79,7 +79,7 @@ def places_in(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...
             yield from places_in(inner, (*path, key))
 
 
-def changed(update: dict[str, Any], path: tuple[Any, ...], value: Any = ...) -> dict[str, Any]:
+def with_value(update: dict[str, Any], path: tuple[Any, ...], value: Any = ...) -> dict[str, Any]:
     """A copy with another value at one place, or without it."""
     result = copy.deepcopy(update)
     at: Any = result
@@ -95,8 +95,8 @@ def changed(update: dict[str, Any], path: tuple[Any, ...], value: Any = ...) -> 
 @pytest.mark.parametrize("name", UPDATES)
 def test_null_is_read_as_nothing_at_every_place(name: str) -> None:
     for path in places_in(UPDATES[name]):
-        absent = read(changed(UPDATES[name], path))
-        null = read(changed(UPDATES[name], path, None))
+        absent = read(with_value(UPDATES[name], path))
+        null = read(with_value(UPDATES[name], path, None))
         assert (null.messages, null.moves, null.membership_changes) == (
             absent.messages,
             absent.moves,
@@ -121,7 +121,7 @@ def test_nulls_that_a_server_adds_everywhere_change_nothing(name: str) -> None:
 @pytest.mark.parametrize("name", UPDATES)
 def test_a_value_of_a_wrong_type_is_read_or_kept_and_never_raises(name: str, wrong: Any) -> None:
     for path in places_in(UPDATES[name]):
-        update = changed(UPDATES[name], path, wrong)
+        update = with_value(UPDATES[name], path, wrong)
         batch = read(update)
         assert batch.next_offset == 2
         for lost in batch.undecoded:

@@ -53,7 +53,7 @@ Accept = Callable[[str, str, Batch], Any]
 
 
 @asynccontextmanager
-async def hooked(api: BotApi, accept: Accept, **changes: Any) -> AsyncIterator[Hooked]:
+async def open_webhook(api: BotApi, accept: Accept, **changes: Any) -> AsyncIterator[Hooked]:
     settings = replace(QUICK, base_url=api.url, webhook_url="http://proxy.example/", **changes)
     channel = TelegramChannel(settings, gate=RateLimiter("none"))
 
@@ -77,7 +77,7 @@ async def hooked(api: BotApi, accept: Accept, **changes: Any) -> AsyncIterator[H
 async def test_the_webhook_is_set_at_the_bots_own_path_with_a_secret(
     bot_api: BotApi, store: Store
 ) -> None:
-    async with hooked(bot_api, store.accept):
+    async with open_webhook(bot_api, store.accept):
         assert bot_api.methods.webhook_url == f"http://proxy.example{PATH}"
         assert len(bot_api.methods.webhook_secret) == 64
         assert bot_api.token not in bot_api.methods.webhook_secret
@@ -94,7 +94,7 @@ async def test_200_is_said_only_after_the_commit(bot_api: BotApi) -> None:
         await may_store.wait()
         stored.extend(message.content for message in batch.messages)
 
-    async with hooked(bot_api, accept) as bot:
+    async with open_webhook(bot_api, accept) as bot:
         call = asyncio.create_task(bot.call(update(1)))
         await wait_until(lambda: bot.channel._receiver._under_way)  # type: ignore[union-attr]
         assert not call.done()
@@ -104,7 +104,7 @@ async def test_200_is_said_only_after_the_commit(bot_api: BotApi) -> None:
 
 
 async def test_only_who_knows_the_secret_is_heard(bot_api: BotApi, store: Store) -> None:
-    async with hooked(bot_api, store.accept, webhook_secret="known_1") as bot:
+    async with open_webhook(bot_api, store.accept, webhook_secret="known_1") as bot:
         assert bot_api.methods.webhook_secret == "known_1"
         assert await bot.call(update(1), secret="") == 403
         assert await bot.call(update(1), secret="known_2") == 403
@@ -117,7 +117,7 @@ async def test_only_who_knows_the_secret_is_heard(bot_api: BotApi, store: Store)
 async def test_what_is_no_update_is_refused_and_what_is_too_large_is_not_read(
     bot_api: BotApi, store: Store
 ) -> None:
-    async with hooked(bot_api, store.accept) as bot:
+    async with open_webhook(bot_api, store.accept) as bot:
         for body in (b"", b"{", b"[]", b'{"update_id": "x"}', b"\xff"):
             assert await bot.call(body) == 400
         too_large = io.BytesIO(b" " * (BODY_LIMIT_BYTES + 1))
@@ -130,7 +130,7 @@ async def test_while_nothing_can_be_stored_telegram_is_told_to_come_again(
     bot_api: BotApi, store: Store
 ) -> None:
     store.failures.append(StoreError("the disk is full"))
-    async with hooked(bot_api, store.accept) as bot:
+    async with open_webhook(bot_api, store.accept) as bot:
         assert await bot.call(update(1)) == 503
         assert (bot.channel.status.state, "disk is full" in str(bot.channel.status.last_error)) == (
             "storage",
@@ -148,7 +148,7 @@ async def test_what_takes_too_long_is_asked_for_again_and_stored_once(bot_api: B
         await may_store.wait()
         stored.extend(message.content for message in batch.messages)
 
-    async with hooked(bot_api, accept, hook_answer_s=0.05) as bot:
+    async with open_webhook(bot_api, accept, hook_answer_s=0.05) as bot:
         assert await bot.call(update(1)) == 503
         assert await bot.call(update(1)) == 503
         busy = [await bot.call(update(number)) for number in range(2, UNDER_WAY + 3)]
@@ -162,7 +162,7 @@ async def test_nothing_is_lost_while_telegram_has_to_call_again(
     bot_api: BotApi, store: Store
 ) -> None:
     store.failures += [StoreError("no"), StoreError("no")]
-    async with hooked(bot_api, store.accept) as bot, asyncio.TaskGroup() as group:
+    async with open_webhook(bot_api, store.accept) as bot, asyncio.TaskGroup() as group:
         caller = WebhookCaller(bot_api, url=bot.url + PATH)
         calling = group.create_task(caller.run())
         for n in range(5):
@@ -176,7 +176,7 @@ async def test_nothing_is_lost_while_telegram_has_to_call_again(
 async def test_the_status_tells_what_telegram_says_of_the_webhook(
     bot_api: BotApi, store: Store
 ) -> None:
-    async with hooked(bot_api, store.accept, hook_look_s=0.02) as bot:
+    async with open_webhook(bot_api, store.accept, hook_look_s=0.02) as bot:
         await bot_api.user_says(7, "hi")
         bot_api.methods.webhook_trouble = (2_000_000_000, "SSL error")
         await wait_until(lambda: bot.channel.status.state == "retrying")
@@ -188,7 +188,7 @@ async def test_the_status_tells_what_telegram_says_of_the_webhook(
 
 
 async def test_a_webhook_that_somebody_else_took_is_set_anew(bot_api: BotApi, store: Store) -> None:
-    async with hooked(bot_api, store.accept, hook_look_s=0.02) as bot:
+    async with open_webhook(bot_api, store.accept, hook_look_s=0.02) as bot:
         bot_api.methods.webhook_url = "http://elsewhere.example/"
         await wait_until(lambda: bot.channel.status.state == "conflict")
         await wait_until(lambda: bot_api.methods.webhook_url == f"http://proxy.example{PATH}")
@@ -201,7 +201,7 @@ async def test_a_refused_token_is_told_once_and_tried_again(
     bot_api: BotApi, store: Store, caplog: pytest.LogCaptureFixture, method: str, code: int
 ) -> None:
     bot_api.fail(method, status(code), times=3)
-    async with hooked(bot_api, store.accept, refused_s=0.01, backoff_s=60) as bot:
+    async with open_webhook(bot_api, store.accept, refused_s=0.01, backoff_s=60) as bot:
         assert caplog.text.count("receives nothing") == 1
         assert TOKEN not in caplog.text
         assert await bot.call(update(1)) == 200
@@ -222,7 +222,7 @@ async def test_a_refused_address_needs_the_owner(bot_api: BotApi, store: Store) 
 async def test_who_polls_again_takes_the_webhook_away(
     bot_api: BotApi, store: Store, running: Any
 ) -> None:
-    async with hooked(bot_api, store.accept):
+    async with open_webhook(bot_api, store.accept):
         pass
     async with running():
         await bot_api.user_says(7, "hi")

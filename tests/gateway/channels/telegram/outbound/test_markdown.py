@@ -11,7 +11,7 @@ from gateway.channels.telegram.outbound.markdown_prepare import parse_markdown
 from gateway.channels.telegram.outbound.render import render
 from gateway.channels.telegram.outbound.table import cells_of
 from gateway.core.messages import OutboundPart
-from tests.gateway.channels.telegram.strict import covered
+from tests.gateway.channels.telegram.strict import covered_text
 
 
 def one(markdown: str) -> OutboundPart:
@@ -19,9 +19,9 @@ def one(markdown: str) -> OutboundPart:
     return part
 
 
-def formatted(markdown: str) -> list[tuple[str, str]]:
+def formats_of(markdown: str) -> list[tuple[str, str]]:
     part = one(markdown)
-    return [(entity.type, covered(part, entity)) for entity in part.entities]
+    return [(entity.type, covered_text(part, entity)) for entity in part.entities]
 
 
 @pytest.mark.parametrize(
@@ -50,23 +50,23 @@ def test_it_looks_like_this(markdown: str, shown: str) -> None:
 
 
 def test_formatting_makes_room_for_code_and_goes_on_behind_it() -> None:
-    assert formatted("**a `b` c**") == [("bold", "a"), ("code", "b"), ("bold", "c")]
-    assert formatted("[see `b`](https://x.y)") == [("text_link", "see b")]
-    assert formatted("||a **b|| c**") == [("spoiler", "a b"), ("bold", "b"), ("bold", "c")]
-    assert formatted("||a\n> b|| c") == [("spoiler", "a"), ("blockquote", "b c")]
-    assert formatted("> a `b`") == [("blockquote", "a b"), ("code", "b")]
+    assert formats_of("**a `b` c**") == [("bold", "a"), ("code", "b"), ("bold", "c")]
+    assert formats_of("[see `b`](https://x.y)") == [("text_link", "see b")]
+    assert formats_of("||a **b|| c**") == [("spoiler", "a b"), ("bold", "b"), ("bold", "c")]
+    assert formats_of("||a\n> b|| c") == [("spoiler", "a"), ("blockquote", "b c")]
+    assert formats_of("> a `b`") == [("blockquote", "a b"), ("code", "b")]
 
 
 def test_a_long_quotation_is_folded_up() -> None:
-    assert [kind for kind, _ in formatted("> " + "word " * 200)] == ["expandable_blockquote"]
+    assert [kind for kind, _ in formats_of("> " + "word " * 200)] == ["expandable_blockquote"]
 
 
 def test_a_formula_that_cannot_be_told_in_unicode_is_code() -> None:
-    assert formatted("$\\unknowncommand{x}$") == [("code", "\\unknowncommand{x}")]
+    assert formats_of("$\\unknowncommand{x}$") == [("code", "\\unknowncommand{x}")]
 
 
 def test_a_formula_never_becomes_an_address() -> None:
-    assert formatted("$evil\\mathrm{.}com/x$") == [("code", "evil\\mathrm{.}com/x")]
+    assert formats_of("$evil\\mathrm{.}com/x$") == [("code", "evil\\mathrm{.}com/x")]
 
 
 def test_a_narrow_table_stands_in_columns() -> None:
@@ -81,13 +81,13 @@ def test_a_wide_table_is_told_row_by_row() -> None:
         f"| Who | {wide} | Third |\n|---|---|---|\n| **Ann** | {wide} | `x` |\n| Bob | | y |"
     )
     assert part.text == f"Who: Ann\n• {wide}: {wide}\n• Third: x\n\nWho: Bob\n• Third: y"
-    assert [(e.type, covered(part, e)) for e in part.entities] == [
+    assert [(e.type, covered_text(part, e)) for e in part.entities] == [
         ("bold", "Ann"), ("code", "x"), ("bold", "Bob"),
     ]  # fmt: skip
 
 
 def test_links_in_a_table_can_be_followed() -> None:
-    assert formatted("| a | b |\n|---|---|\n| x | [y](https://x.y) |")[1] == ("text_link", "y")
+    assert formats_of("| a | b |\n|---|---|\n| x | [y](https://x.y) |")[1] == ("text_link", "y")
 
 
 def test_cells_beyond_the_head_are_kept() -> None:

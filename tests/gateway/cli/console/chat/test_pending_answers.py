@@ -17,31 +17,31 @@ def sent(awaited: PendingAnswers, *texts: str) -> list[InboundMessage]:
     return messages
 
 
-def delivered(event_id: str | None, kind: OutboundKind = "answer", last: bool = True) -> Delivered:
+def delivery(event_id: str | None, kind: OutboundKind = "answer", last: bool = True) -> Delivered:
     return Delivered("", kind, event_id, last)
 
 
 def test_an_answer_closes_its_message_and_those_that_joined_it() -> None:
     awaited = PendingAnswers()
     _, second, third = sent(awaited, "one", "two", "three")
-    assert awaited.settle(delivered(second.event_id))
+    assert awaited.settle(delivery(second.event_id))
     assert awaited.next_text == "three"
-    assert awaited.settle(delivered(third.event_id))
+    assert awaited.settle(delivery(third.event_id))
     assert not awaited
 
 
 def test_a_command_that_overtakes_a_turn_closes_nothing_else() -> None:
     awaited = PendingAnswers()
     _, command = sent(awaited, "one", "/status")
-    assert awaited.settle(delivered(command.event_id))
+    assert awaited.settle(delivery(command.event_id))
     assert awaited.next_text == "one"
 
 
 def test_neither_a_part_nor_a_notice_beside_it_closes_anything() -> None:
     awaited = PendingAnswers()
     (message,) = sent(awaited, "one")
-    assert not awaited.settle(delivered(message.event_id, last=False))
-    assert not awaited.settle(delivered(None, kind="notice"))
+    assert not awaited.settle(delivery(message.event_id, last=False))
+    assert not awaited.settle(delivery(None, kind="notice"))
     assert awaited
 
 
@@ -49,7 +49,7 @@ def test_work_is_foreign_only_while_nothing_of_ours_is_waited_for() -> None:
     awaited = PendingAnswers()
     awaited.notice(events.TextDelta("hi"))
     assert awaited.has_foreign_turn
-    assert awaited.settle(delivered(None))
+    assert awaited.settle(delivery(None))
     assert not awaited
     sent(awaited, "one")
     awaited.notice(events.TextDelta("hi"))
@@ -74,6 +74,6 @@ def test_what_was_typed_meanwhile_is_told_again_when_its_turn_begins() -> None:
     # A question ended the task of the first turn: it begins again.
     assert awaited.follow(begin) == ""
     told = awaited.follow(done)
-    awaited.settle(delivered(first.event_id))
+    awaited.settle(delivery(first.event_id))
     assert [told, awaited.follow(begin), awaited.follow(done)] == ["", "two", ""]
     assert awaited.follow(begin) == "three"

@@ -31,7 +31,7 @@ async def owner(home: Path) -> AsyncIterator[MemoryService]:
         yield service
 
 
-async def submitted(owner: MemoryService, count: int) -> list[str]:
+async def submissions(owner: MemoryService, count: int) -> list[str]:
     async with asyncio.timeout(DEADLINE_S):
         while len(owner.submitted) < count:
             await asyncio.sleep(0.01)
@@ -100,7 +100,7 @@ async def test_pasted_lines_and_alt_enter_make_one_message(
         await terminal.see(PROMPT)
         terminal.type("\x1b[200~one\ntwo\x1b[201~\x1b\rthree\r")
         await terminal.see("echo: one")
-    assert await submitted(owner, 1) == ["one\ntwo\nthree"]
+    assert await submissions(owner, 1) == ["one\ntwo\nthree"]
 
 
 async def test_ctrl_c_stops_the_turn_and_not_the_program(owner: MemoryService, home: Path) -> None:
@@ -265,7 +265,7 @@ async def test_what_is_typed_while_a_turn_runs_is_kept(owner: MemoryService, hom
         await terminal.see("next one  (queued)")
         await terminal.see("half a")
         await terminal.see("1 queued")
-        assert await submitted(owner, 2) == ["slow", "next one"]
+        assert await submissions(owner, 2) == ["slow", "next one"]
         terminal.type("\x03")
         await terminal.see("Stopped.")
         await terminal.see("› next one")  # again, above its answer
@@ -436,7 +436,7 @@ async def test_a_dumb_terminal_sends_ctrl_o_to_nobody(owner: MemoryService, home
         await terminal.see("> ")
         terminal.type("\x0f\n")
         await terminal.see("nothing more to expand")
-    assert await submitted(owner, 2) == ["tool", "half a line"]
+    assert await submissions(owner, 2) == ["tool", "half a line"]
 
 
 async def test_no_color_is_honoured(owner: MemoryService, home: Path) -> None:
@@ -477,7 +477,7 @@ async def test_what_stood_in_a_line_is_shown_whole_by_a_key_and_by_a_command(
         await terminal.see(PROMPT)
         terminal.type("/output\r")
         await terminal.see("nothing more to expand")
-    assert await submitted(owner, 2) == ["tool", "half a line"]
+    assert await submissions(owner, 2) == ["tool", "half a line"]
 
 
 async def test_losing_the_owner_for_good_is_an_error(home: Path) -> None:
@@ -557,7 +557,7 @@ async def test_exit_typed_while_a_turn_runs_leaves_after_it(
         terminal.type("\x03")
         await terminal.see("To resume later")
         assert await terminal.ended() == 0
-    assert await submitted(owner, 1) == ["slow"]
+    assert await submissions(owner, 1) == ["slow"]
 
 
 async def test_a_question_from_the_background_stays_until_it_is_answered(home: Path) -> None:

@@ -10,12 +10,12 @@ from agent.security.redaction import Redactor
 from agent.security.taint.file_marks import mark_tainted
 from gateway.cli.console.chat.local_commands import by_hand
 from gateway.cli.console.chat.shell_escape import Shell, UserCommand
-from tests.processes import lasting, processes
+from tests.processes import lasting_command, processes
 
 DEADLINE_S = 30
 
 
-def begun(
+def begin_command(
     folder: Path, line: str, *secrets: str, limit_bytes: int = 10_000
 ) -> tuple[UserCommand, list[str]]:
     seen: list[str] = []
@@ -24,7 +24,7 @@ def begun(
 
 
 async def test_output_and_exit_code_reach_both(tmp_path: Path) -> None:
-    command, seen = begun(tmp_path, "pwd; echo wrong >&2; exit 3")
+    command, seen = begin_command(tmp_path, "pwd; echo wrong >&2; exit 3")
     await command.run()
     assert "".join(seen) == f"{tmp_path}\nwrong\n"
     assert (command.ending or "").startswith("exit code 3")
@@ -40,19 +40,19 @@ async def test_it_has_the_environment_of_the_person(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MINE", "of course")
-    command, seen = begun(tmp_path, "echo $MINE")
+    command, seen = begin_command(tmp_path, "echo $MINE")
     await command.run()
     assert seen == ["of course\n"]
 
 
 async def test_secrets_are_taken_out_for_both(tmp_path: Path) -> None:
-    command, seen = begun(tmp_path, "echo sk-verysecret123", "sk-verysecret123")
+    command, seen = begin_command(tmp_path, "echo sk-verysecret123", "sk-verysecret123")
     await command.run()
     assert "sk-verysecret123" not in "".join(seen) + str(command.context)
 
 
 async def test_long_output_is_cut_for_the_model_and_kept_whole(tmp_path: Path) -> None:
-    command, seen = begun(tmp_path, "seq 100000")
+    command, seen = begin_command(tmp_path, "seq 100000")
     await command.run()
     assert "".join(seen).endswith("99999\n100000\n")
     text = command.context["text"]
@@ -62,8 +62,8 @@ async def test_long_output_is_cut_for_the_model_and_kept_whole(tmp_path: Path) -
 
 
 async def test_a_stop_kills_all_that_it_started_and_is_told(tmp_path: Path) -> None:
-    lasts = lasting()
-    command, seen = begun(tmp_path, f"{lasts} & echo begun; wait")
+    lasts = lasting_command()
+    command, seen = begin_command(tmp_path, f"{lasts} & echo begun; wait")
     work = asyncio.create_task(command.run())
     async with asyncio.timeout(DEADLINE_S):
         while not seen:
@@ -93,13 +93,13 @@ async def test_what_could_have_asked_anybody_is_a_strangers_word(
         except OSError:
             pytest.skip("this file system keeps no marks")
         mark_tainted(tmp_path, tmp_path)
-    command, _ = begun(tmp_path, line)
+    command, _ = begin_command(tmp_path, line)
     await command.run()
     assert command.context["taint"] == taint
 
 
 async def test_a_folder_that_is_gone_is_said(tmp_path: Path) -> None:
-    command, _ = begun(tmp_path / "gone", "ls")
+    command, _ = begin_command(tmp_path / "gone", "ls")
     await command.run()
     assert "could not be started" in (command.ending or "")
 

@@ -23,7 +23,7 @@ LINES = st.sampled_from(
 TEXTS = st.lists(LINES, max_size=30).map("\n".join)
 
 
-def cut(text: str, size: int) -> tuple[list[str], str]:
+def feed_in_pieces(text: str, size: int) -> tuple[list[str], str]:
     blocks, finished = MarkdownBlocks(), []
     for start in range(0, len(text), size):
         finished += blocks.feed(text[start : start + size])
@@ -32,14 +32,14 @@ def cut(text: str, size: int) -> tuple[list[str], str]:
 
 @given(TEXTS, st.integers(1, 40))
 def test_no_line_is_lost_or_moved(text: str, size: int) -> None:
-    finished, rest = cut(text, size)
+    finished, rest = feed_in_pieces(text, size)
     filled = [line for line in text.split("\n") if line]
     assert [line for block in [*finished, rest] for line in block.split("\n") if line] == filled
 
 
 @given(TEXTS, st.integers(1, 40))
 def test_how_the_text_was_cut_makes_no_difference(text: str, size: int) -> None:
-    assert cut(text, size) == cut(text, 1)
+    assert feed_in_pieces(text, size) == feed_in_pieces(text, 1)
 
 
 def test_a_paragraph_is_finished_when_the_next_one_begins() -> None:
@@ -50,13 +50,13 @@ def test_a_paragraph_is_finished_when_the_next_one_begins() -> None:
 
 
 def test_a_fence_is_one_block_whatever_is_in_it() -> None:
-    finished, rest = cut("```\na\n\nb\n~~~\n```\nafter", 3)
+    finished, rest = feed_in_pieces("```\na\n\nb\n~~~\n```\nafter", 3)
     assert finished == ["```\na\n\nb\n~~~\n```"]
     assert rest == "after"
 
 
 def test_an_indented_paragraph_stays_with_its_list() -> None:
-    finished, _ = cut("1. one\n\n   more\n\nafter", 4)
+    finished, _ = feed_in_pieces("1. one\n\n   more\n\nafter", 4)
     assert finished == ["1. one\n\n   more"]
 
 

@@ -16,7 +16,7 @@ from gateway.cli.console.output.turn_view import TurnView
 from gateway.core.records import Delivered
 
 
-def shown(*happened: events.Event | Delivered) -> str:
+def rendered_turn(*happened: events.Event | Delivered) -> str:
     out = io.StringIO()
     view = TurnView(Screen(out))
     view.begin()
@@ -26,45 +26,45 @@ def shown(*happened: events.Event | Delivered) -> str:
     return out.getvalue()
 
 
-def delivered(text: str, *, maybe_duplicate: bool = False) -> Delivered:
+def delivery(text: str, *, maybe_duplicate: bool = False) -> Delivered:
     return Delivered(text, "final", "e", True, maybe_duplicate)
 
 
 def test_a_streamed_answer_is_not_shown_again_when_it_is_delivered() -> None:
-    text = shown(
+    text = rendered_turn(
         events.TextDelta("one\n\n"),
         events.TextDelta("two <promise>COMPLETE</promise>"),
         events.Done(Result(True, "one\n\ntwo", "s", ())),
-        delivered("one\n\ntwo"),
+        delivery("one\n\ntwo"),
     )
     assert (text.count("one"), text.count("two")) == (1, 1)
     assert "promise" not in text
 
 
 def test_an_answer_that_was_not_streamed_is_shown_whole() -> None:
-    assert "earlier" in shown(delivered("earlier"))
+    assert "earlier" in rendered_turn(delivery("earlier"))
 
 
 def test_a_possible_repeat_says_so() -> None:
-    text = shown(delivered("again", maybe_duplicate=True))
+    text = rendered_turn(delivery("again", maybe_duplicate=True))
     assert text.index("possible duplicate") < text.index("again")
 
 
 def test_a_delivery_after_the_next_turn_has_begun_is_recognised() -> None:
     start = events.SessionStart("s", "p", "m")
-    text = shown(
-        start, events.TextDelta("first"), start, events.TextDelta("second"), delivered("first")
+    text = rendered_turn(
+        start, events.TextDelta("first"), start, events.TextDelta("second"), delivery("first")
     )
     assert text.count("first") == 1
 
 
 def test_what_a_retry_makes_void_does_not_count_as_shown() -> None:
-    text = shown(
+    text = rendered_turn(
         events.IterationStart(1, 5),
         events.TextDelta("half an ans"),
         events.Retry("connection reset", 1, 3, 0.5),
         events.TextDelta("answer"),
-        delivered("answer"),
+        delivery("answer"),
     )
     assert "half" not in text
     assert "connection reset" in text
@@ -105,7 +105,7 @@ def test_chinese_goes_on_in_its_line_behind_words_with_blanks(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "31")
     said = "使用 kore agent 命令可以开始**一段对话**，然后（也许）。"
-    lines = shown(events.TextDelta(f"{said}\n\n- {said}")).split("\n")
+    lines = rendered_turn(events.TextDelta(f"{said}\n\n- {said}")).split("\n")
     assert lines[0] == "使用 kore agent 命令可以开始一"
     assert lines[1] == "段对话，然后（也许）。"
     out = io.StringIO()
@@ -116,7 +116,7 @@ def test_chinese_goes_on_in_its_line_behind_words_with_blanks(
 
 def test_a_diff_is_shown_with_its_result() -> None:
     diff = "--- a\n+++ a\n@@ -1 +1 @@\n-old\n+new\n"
-    text = shown(
+    text = rendered_turn(
         events.ToolStart("1", "edit_file", {"path": "a"}),
         events.ToolResulted("1", "edit_file", "1 edit", False, 0.1, diff),
     )
@@ -129,7 +129,7 @@ def test_a_long_outcome_stays_indented_where_it_wraps(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    text = shown(events.ToolResulted("1", "exec", "word " * 39 + "\n  second", True, 0.1))
+    text = rendered_turn(events.ToolResulted("1", "exec", "word " * 39 + "\n  second", True, 0.1))
     head, *body = text.splitlines()
     assert head == "● exec"
     assert body[0].startswith("  └ word word")
@@ -140,7 +140,7 @@ def test_a_long_outcome_stays_indented_where_it_wraps(
 
 
 def test_a_screen_that_is_no_terminal_gets_no_control_codes() -> None:
-    text = shown(
+    text = rendered_turn(
         events.ThinkingDelta("hm", 2),
         events.ThinkingEnd("hm"),
         events.TextDelta("# T\n\n```python\nx = 1\n```\n"),
@@ -151,7 +151,7 @@ def test_a_screen_that_is_no_terminal_gets_no_control_codes() -> None:
 
 
 def test_links_spell_out_where_they_lead() -> None:
-    assert "https://evil.example" in shown(delivered("[your bank](https://evil.example)"))
+    assert "https://evil.example" in rendered_turn(delivery("[your bank](https://evil.example)"))
 
 
 @pytest.mark.parametrize(
@@ -225,17 +225,17 @@ def test_times_are_short(elapsed_s: float, text: str) -> None:
 
 
 def test_between_a_line_and_its_code_stands_one_empty_line() -> None:
-    text = shown(delivered("Window of x:\n```\n1 of 2\nfree\n```\nMore."))
+    text = rendered_turn(delivery("Window of x:\n```\n1 of 2\nfree\n```\nMore."))
     lines = [line.strip() for line in text.rstrip("\n").split("\n")]
     assert lines == ["Window of x:", "", "1 of 2", "free", "", "More."]
 
 
 def test_line_ends_of_an_answer_stay() -> None:
-    assert shown(delivered("one\ntwo")).startswith("one\ntwo\n")
+    assert rendered_turn(delivery("one\ntwo")).startswith("one\ntwo\n")
 
 
 def test_of_a_delivery_only_the_new_part_is_shown() -> None:
-    text = shown(
+    text = rendered_turn(
         events.TextDelta("what was said"),
         events.Error("unavailable", "the model is away", "try later"),
         Delivered(
@@ -251,11 +251,11 @@ def test_of_a_delivery_only_the_new_part_is_shown() -> None:
 
 
 def test_a_stop_is_told_once() -> None:
-    text = shown(
+    text = rendered_turn(
         events.TextDelta("half"),
         events.ToolStart("1", "exec", {"command": "sleep 9"}),
         events.Done(Result(False, "half", "s", (), stopped="cancelled")),
-        delivered("half\n\n⏹ Stopped."),
+        delivery("half\n\n⏹ Stopped."),
     )
     assert text.count("Stopped.") == 1
     assert "● exec sleep 9\n  └ stopped" in text
@@ -274,7 +274,7 @@ def test_nothing_of_an_answer_is_left_out(
     answer: str, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "60")
-    text = shown(delivered(answer))
+    text = rendered_turn(delivery(answer))
     assert words in text
     assert "…" not in text
 
