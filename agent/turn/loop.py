@@ -72,6 +72,9 @@ class AgentLoop:
         self._conversation = conversation = view.conversation
         self._executor = executor
         self._progress = progress
+        # Asked once: a check against a protocol costs as much as twenty calls.
+        self._steering = progress if isinstance(progress, SteeringSource) else None
+        self._interrupts = progress if isinstance(progress, Interrupts) else None
         self._outlet = outlet
         tariff = call.tariff or Tariff(f"{call.provider.name}/{call.model}")
         self._till = CallMeter(tariff, call.fallback_tariffs, meter)
@@ -117,8 +120,8 @@ class AgentLoop:
 
     async def _collect_steering(self) -> None:
         """Take in what people said meanwhile: the next model call knows it."""
-        if isinstance(self._progress, SteeringSource):
-            await self._take_in(await self._progress.take_new_messages())
+        if self._steering is not None:
+            await self._take_in(await self._steering.take_new_messages())
 
     async def _take_in(self, messages: Sequence[Message]) -> None:
         for message in messages:
@@ -177,13 +180,13 @@ class AgentLoop:
         for notice in await self._till.before(*least):
             await self._outlet.emit(notice)
         stream = self._call.provider.stream(request)
-        progress = self._progress
+        interrupts = self._interrupts
         redactor = OutputRedactor(self._call.redactor)
         # Providers are async generators; closing one ends its connection at once.
         async with aclosing(cast(AsyncGenerator[events.ModelEvent], stream)):
             async for model_event in stream:
                 self._till.count_event(model_event)
-                if isinstance(progress, Interrupts) and (messages := await progress.interrupted()):
+                if interrupts is not None and (messages := await interrupts.interrupted()):
                     await self._take_in(messages)
                     raise _Interrupted
                 for event in redactor.clean(model_event):
