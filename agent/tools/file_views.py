@@ -63,6 +63,12 @@ class FileViews:
         with self._lock:
             _put_newest(self._writers, path, (session, new_stamp), WRITES)
 
+    def has_any(self, session: str) -> bool:
+        """Whether the conversation has seen a file at all: of most there is nothing to ask the
+        disk about."""
+        with self._lock:
+            return session in self._sessions
+
     def stale(self, session: str) -> list[StaleView]:
         """What has changed since it was seen; it is said once."""
         changed = self._find_changed(session)

@@ -76,6 +76,8 @@ class ToolRegistry:
         """What the model should know of work that goes on, and of files that have changed, as a
         turn of this session begins; the disk may take its time."""
         lingering = [fact for tool in self._lingering for fact in tool.facts(session)]
+        if not self.views.has_any(session):
+            return lingering
         return [*lingering, *await asyncio.to_thread(self.views.facts, session)]
 
     def mark_reported(self, session: str) -> None:
