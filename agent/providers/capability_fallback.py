@@ -278,7 +278,7 @@ def _written_as_text(model: str, *, is_native_set: bool) -> str:
 
 
 def _kind(request: ModelRequest) -> _Kind:
-    images = any(isinstance(part, Image) for one in request.messages for part in one.content)
+    images = Image in _part_types(request)
     thinking = bool(request.options.get("thinking"))
     calls = any(one.tool_calls for one in request.messages)
     return _Kind(request.model, bool(request.tools), thinking, images, calls)
@@ -288,9 +288,13 @@ def _parts(request: ModelRequest) -> Iterator[Part]:
     return (part for one in request.messages for part in one.content)
 
 
+def _part_types(request: ModelRequest) -> set[type[Part]]:
+    # Every request looks at the whole conversation: of the ways to do so this is the cheapest.
+    return {type(part) for one in request.messages for part in one.content}
+
+
 def _may_be_refused(request: ModelRequest) -> bool:
-    kinds = Thinking | RedactedThinking | Image
-    return any(isinstance(part, kinds) for part in _parts(request))
+    return not _part_types(request).isdisjoint((Thinking, RedactedThinking, Image))
 
 
 def _mark(part: Part) -> str | bytes | None:
