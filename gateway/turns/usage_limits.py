@@ -22,19 +22,23 @@ WARN_AT_PERCENT = 80
 
 @frozen
 class BillingDay:
-    """A day of this machine's clock. `began_at` is Unix time, `end_text` in words."""
+    """A day of this machine's clock. `began_at` is Unix time."""
 
     name: str
     began_at: float
-    end_text: str
+    end: datetime
 
     @classmethod
     def of(cls, now: float) -> "BillingDay":
         moment = datetime.fromtimestamp(now).astimezone()
         start = datetime(moment.year, moment.month, moment.day)
         end = start + timedelta(days=1)
-        words = t("at midnight ({time:%Y-%m-%d %H:%M %Z})", time=end.astimezone())
-        return cls(f"{start:%Y-%m-%d}", start.timestamp(), words)
+        return cls(f"{start:%Y-%m-%d}", start.timestamp(), end)
+
+    @property
+    def end_text(self) -> str:
+        """In words."""
+        return t("at midnight ({time:%Y-%m-%d %H:%M %Z})", time=self.end.astimezone())
 
 
 @frozen
