@@ -69,6 +69,15 @@ def estimate(message: Message) -> int:
     return tokens
 
 
+def _estimate_tool(spec: ToolSpec) -> int:
+    """Tokens of a tool's description. Counted once for each."""
+    if spec.tokens is not None:
+        return spec.tokens
+    tokens = estimate_text(f"{spec.name}{spec.description}{spec.parameters}")
+    object.__setattr__(spec, "tokens", tokens)
+    return tokens
+
+
 def trim_to_budget(
     messages: Sequence[Message], limit: int, *, trimmed: bool = False, front: str | None = None
 ) -> TrimmedMessages:
@@ -274,8 +283,7 @@ def budget_for(
     factor: float = 1.0,
 ) -> ContextBudget:
     """`max_tokens` is what a reply may have, if that is set."""
-    specs = (f"{spec.name}{spec.description}{spec.parameters}" for spec in tools)
     reserve = min(max_tokens or _REPLY_TOKENS, int(window * _REPLY_SHARE))
     return ContextBudget(
-        window, estimate_text(system), sum(map(estimate_text, specs)), reserve, factor
+        window, estimate_text(system), sum(map(_estimate_tool, tools)), reserve, factor
     )

@@ -29,6 +29,8 @@ class ToolSpec:
     name: str
     description: str
     parameters: JsonSchema
+    # Counted once (`agent.context.token_budget`); no part of its value.
+    tokens: int | None = field(default=None, compare=False, repr=False, init=False)
 
 
 @frozen
