@@ -68,6 +68,8 @@ def text_of(folder: Path, name: str) -> str:
     """A file of the folder; empty when it is missing, a link, or too large to be one of ours."""
     path = folder / name
     try:
+        # Hardly any folder has one: the safe way to it is long.
+        os.lstat(path)
         with open_folder_beneath(path.parent) as parent:
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             fd = os.open(path.name, flags, dir_fd=parent)
