@@ -101,7 +101,7 @@ class Workspace:
                 notices.append(unconfirmed_notice(path))
                 continue
             text = self._read(path)
-            if self._inside(path) is None:
+            if self._leads_out(path):
                 notices.append(
                     f"{path.name} is a link that leads out of the workspace, so it is not used; "
                     "put a file in its place."
@@ -130,6 +130,11 @@ class Workspace:
             self._cache.pop(path, None)
             return ""
         return cached[1]
+
+    def _leads_out(self, path: Path) -> bool:
+        # A plain file right in the workspace needs no look at each folder on the way to it.
+        is_plain = path.parent == self.folder and not path.is_symlink()
+        return not is_plain and self._inside(path) is None
 
     def _inside(self, path: Path) -> Path | None:
         """The real path; None for a file of the workspace that is a link out of it."""
