@@ -25,7 +25,7 @@ from agent.security.taint.taint import TaintState
 from agent.settings import AgentSettings
 from agent.subagents.catalog import SubagentCatalog
 from agent.subagents.definition import SubagentDefinition
-from agent.tools.base import Tool
+from agent.tools.base import Tool, ToolEnvironment
 from agent.tools.registry import RegistryDefaults, ToolRegistry, default_tools
 from agent.tools.runner import Permissions
 from agent.turn.request import TurnRequest
@@ -183,18 +183,22 @@ class Agent:
         taint = self.workspace.taint(memory, self.workspace.folder) | taint_of(
             self.workspace.folder
         )
-        task = TurnRequest(
+        environment = ToolEnvironment(
             session=session,
+            workspace=self.workspace.folder,
+            memory=memory,
+            owner=True,
+            recording=RecorderFactory(self.changes, time.time_ns()),
+            places=self.workspace.origin,
+        )
+        task = TurnRequest(
+            environment=environment,
             messages=[*conversation.messages, question],
             summary=conversation.summary,
             keeper=keeper,
             permissions=_permissions(self._approve, self._mode),
-            memory=memory,
-            root=self.workspace.folder,
-            owner=True,
             model=model,
             exposure=TaintState(taint),
-            recording=RecorderFactory(self.changes, time.time_ns()),
         )
         turn = AgentTurn(self, self._subagent_runner.sending(self._as_speaker(task)))
         try:

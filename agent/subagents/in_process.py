@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import replace
+from pathlib import Path
 
 from agent import events
 from agent.errors import LimitReached, ToolError
@@ -53,14 +54,15 @@ class InProcessSubagents:
         """The turn, able to send out sub-agents, as far as there may be any."""
         if depth >= self._limits.max_depth:
             return task
-        return replace(task, spawn=_InProcessSpawner(self, task, depth))
+        spawn = _InProcessSpawner(self, task, depth)
+        return replace(task, environment=replace(task.environment, spawn=spawn))
 
     async def send(
         self, request: SubagentRequest, call: CallContext, caller: TurnRequest, depth: int
     ) -> ToolResult:
         """The sub-agent's result. Raises `ToolError`."""
-        resumed = self._earlier(request, caller)
-        definition = resumed.definition if resumed else self._find(request, caller)
+        resumed = self._earlier(request, call.session)
+        definition = resumed.definition if resumed else self._find(request, call.workspace)
         model, note = profile.model_for(self._agent.models, request.model, definition, caller.model)
         if resumed is not None and request.model is None:
             model = resumed.model
@@ -92,7 +94,7 @@ class InProcessSubagents:
             result = await self._run(task, tell)
         messages = (*task.messages, *result.messages)
         self._keep(
-            number, _Resumable(caller.session, definition, model, messages, task.exposure.taint)
+            number, _Resumable(call.session, definition, model, messages, task.exposure.taint)
         )
         replies = [m.text.strip() for m in result.messages if m.role == "assistant"]
         text = next((one for one in reversed(replies) if one), result.text or "It said nothing.")
@@ -106,22 +108,28 @@ class InProcessSubagents:
     ) -> TurnRequest:
         who = f"sub-agent {definition.name} ({number})"
         may_send = depth < self._limits.max_depth
-        session = f"{caller.session}.{number}"
+        theirs = caller.environment
+        environment = replace(
+            theirs,
+            session=f"{theirs.session}.{number}",
+            recording=replace(
+                theirs.recording,
+                session=theirs.recording.session or theirs.session,
+                prefix=f"{theirs.recording.prefix}{number}:",
+            ),
+            # It is told what it needs, and speaks with nobody.
+            spawn=None,
+            recall=None,
+            send=None,
+            schedule=None,
+        )
         task = TurnRequest(
-            session=session,
+            environment=environment,
             messages=[],
             permissions=profile.permissions_of(caller.permissions, definition, who),
-            memory=caller.memory,
-            root=caller.root,
-            owner=caller.owner,
             max_iterations=definition.max_turns,
             meter=_BudgetedMeter(caller.meter, self._limits.max_cost_usd),
             character=profile.persona_for(definition, self._agent.toolbox, may_send=may_send),
-            recording=replace(
-                caller.recording,
-                session=caller.recording.session or caller.session,
-                prefix=f"{caller.recording.prefix}{number}:",
-            ),
         )
         return self.sending(task, depth)
 
@@ -143,24 +151,24 @@ class InProcessSubagents:
                         case events.SessionStart() | events.ToolStart() | events.ToolResulted():
                             await tell(event)
         finally:
-            await self._agent.toolbox.end(task.session)
+            await self._agent.toolbox.end(task.environment.session)
         assert result is not None, "a turn ends with Done"
         if error is not None:
             raise ToolError(f"The sub-agent failed: {error.message}")
         return result
 
-    def _earlier(self, request: SubagentRequest, caller: TurnRequest) -> _Resumable | None:
+    def _earlier(self, request: SubagentRequest, session: str) -> _Resumable | None:
         if request.resume is None:
             return None
         resumed = next(
             (one for n, one in self._resumable.items() if str(n) == request.resume), None
         )
-        if resumed is None or resumed.caller != caller.session:
+        if resumed is None or resumed.caller != session:
             raise ToolError(f"There is no sub-agent with the number {request.resume[:40]!r}.")
         return resumed
 
-    def _find(self, request: SubagentRequest, caller: TurnRequest) -> SubagentDefinition:
-        catalogue, root = self._catalogue, caller.root
+    def _find(self, request: SubagentRequest, root: Path) -> SubagentDefinition:
+        catalogue = self._catalogue
         agents = catalogue.load(root)
         return profile.find(agents, request.agent, lambda name: catalogue.find(name, root))
 

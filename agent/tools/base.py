@@ -11,7 +11,7 @@ from agent.security.redaction import Redactor
 from agent.security.taint.origin import TrustedOrigins
 from agent.tools.file_views import FileViews
 from agent.types import Effect, JsonSchema, Taint, ToolCall, ToolResult
-from agent.undo.recorder import Recorder
+from agent.undo.recorder import Recorder, RecorderFactory
 
 # Whether something was let through, why, and what it was; it is on record when this returns.
 Record = Callable[[bool, str, Mapping[str, Any]], Awaitable[None]]
@@ -86,48 +86,98 @@ Schedule = Callable[[ScheduleRequest, "CallContext"], Awaitable[ToolResult]]
 
 
 @frozen
-class CallContext:
-    """The surroundings of one call.
+class ToolEnvironment:
+    """Where the tools of a turn work, and for whom: made once for a turn, read by each call.
 
     `workspace` is where relative paths start. `memory` is the long-term memory file of whoever
-    is speaking. `output` reports live output (text, stream) to whoever watches. `taint` is what
-    the session has taken in before the call. `owner` says that the owner speaks and nobody else
-    can read along: only then are other people's memories shown. `redactor` is for what a tool
-    writes down of its output: the result is cleaned anyway. `hosts` are those that the policy lets
-    the tool reach, None without a limit; a file that it shows must fit each of `paths`, which are
-    globs; `record` is for what a call reaches on its way, and raises `KoreError` when that cannot
-    be kept.
-    `changes` records what happens to files, so that it can be undone.
-    `spawn` sends out sub-agents, None where none may be sent; `tell` shows an event to whoever
-    watches, who may miss it. `recall` searches what whoever is speaking said before; None where
-    nobody keeps it. `send` hands files to the person; None where nobody carries any. `schedule`
-    keeps their jobs; None where nobody does. `read_only` is what the call's plan said. `places` are
-    the owner's own folders; without any the workspace is one.
+    is speaking. `owner` says that the owner speaks and nobody else can read along: only then are
+    other people's memories shown. `recording` is for what happens to files. `spawn` sends out
+    sub-agents, None where none may be sent. `recall` searches what whoever is speaking said before;
+    None where nobody keeps it. `send` hands files to the person; None where nobody carries any.
+    `schedule` keeps their jobs; None where nobody does. `places` are the owner's own folders;
+    without any the workspace is one.
     """
 
-    call: ToolCall
     session: str
     workspace: Path
     memory: Path
-    output: Callable[[str, Literal["stdout", "stderr"]], None]
-    taint: frozenset[Taint] = frozenset()
     owner: bool = False
-    redactor: Redactor = field(default_factory=Redactor)
-    hosts: tuple[str, ...] | None = None
-    paths: tuple[tuple[str, ...], ...] = ()
-    record: Record = _record_nothing
-    changes: Recorder = field(default_factory=Recorder)
+    recording: RecorderFactory = field(default_factory=RecorderFactory)
     spawn: Spawn | None = None
-    tell: Callable[[Event], Awaitable[None]] = _to_nobody
     recall: Recall | None = None
     send: Send | None = None
     schedule: Schedule | None = None
-    read_only: bool = False
     places: TrustedOrigins | None = None
 
     @property
     def origin(self) -> TrustedOrigins:
         return self.places or TrustedOrigins((self.workspace.resolve(),))
+
+
+@frozen
+class CallContext:
+    """One call, and the environment of its turn.
+
+    `output` reports live output (text, stream) to whoever watches. `taint` is what the session has
+    taken in before the call. `redactor` is for what a tool writes down of its output: the result
+    is cleaned anyway. `hosts` are those that the policy lets the tool reach, None without a limit;
+    a file that it shows must fit each of `paths`, which are globs; `record` is for what a call
+    reaches on its way, and raises `KoreError` when that cannot be kept. `changes` records what
+    happens to files, so that it can be undone. `tell` shows an event to whoever watches, who may
+    miss it. `read_only` is what the call's plan said.
+    """
+
+    call: ToolCall
+    environment: ToolEnvironment
+    output: Callable[[str, Literal["stdout", "stderr"]], None]
+    taint: frozenset[Taint] = frozenset()
+    redactor: Redactor = field(default_factory=Redactor)
+    hosts: tuple[str, ...] | None = None
+    paths: tuple[tuple[str, ...], ...] = ()
+    record: Record = _record_nothing
+    changes: Recorder = field(default_factory=Recorder)
+    tell: Callable[[Event], Awaitable[None]] = _to_nobody
+    read_only: bool = False
+
+    @property
+    def session(self) -> str:
+        return self.environment.session
+
+    @property
+    def workspace(self) -> Path:
+        return self.environment.workspace
+
+    @property
+    def memory(self) -> Path:
+        return self.environment.memory
+
+    @property
+    def owner(self) -> bool:
+        return self.environment.owner
+
+    @property
+    def spawn(self) -> Spawn | None:
+        return self.environment.spawn
+
+    @property
+    def recall(self) -> Recall | None:
+        return self.environment.recall
+
+    @property
+    def send(self) -> Send | None:
+        return self.environment.send
+
+    @property
+    def schedule(self) -> Schedule | None:
+        return self.environment.schedule
+
+    @property
+    def places(self) -> TrustedOrigins | None:
+        return self.environment.places
+
+    @property
+    def origin(self) -> TrustedOrigins:
+        return self.environment.origin
 
 
 @frozen

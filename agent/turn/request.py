@@ -13,12 +13,11 @@ from agent.records import frozen
 from agent.security.redaction import Redactor
 from agent.security.taint.taint import TaintState
 from agent.settings import AgentSettings
-from agent.tools.base import Recall, Schedule, Send, Spawn
+from agent.tools.base import ToolEnvironment
 from agent.tools.registry import ToolRegistry
 from agent.tools.runner import Permissions
 from agent.turn.journal import CancelToken, NullJournal, TurnJournal
 from agent.types import Message, ToolResult
-from agent.undo.recorder import RecorderFactory
 from agent.usage import InMemoryMeter, UsageMeter
 
 if TYPE_CHECKING:
@@ -59,23 +58,17 @@ class TurnRequest:
     """One turn to run.
 
     `messages` end with a user message, or with calls that a restart cut off; `known` are the
-    results from before the restart, by call id. `memory` is the memory file of whoever speaks;
-    `owner` says that it is the owner in private, who may see everything of everybody; `root` is
-    where relative paths start. `trimmed` says that older messages exist, `summary` tells of those
-    before them, `begun` is how many at the end are this turn's own from before a restart. `keeper`
-    stores what the turn makes shorter; without one it only leaves older messages out. `exposure`
-    is what the session has taken in; it grows with the turn. `recording` is the journal of what
-    happens to files, `character` who speaks, when it is not the main agent, and `persona` how it
-    speaks here (see `Workspace.system_prompt`); `spawn` sends out sub-agents, `recall` searches
-    what whoever speaks said before, `schedule` keeps their jobs.
+    results from before the restart, by call id. `trimmed` says that older messages exist, `summary`
+    tells of those before them, `begun` is how many at the end are this turn's own from before a
+    restart. `keeper` stores what the turn makes shorter; without one it only leaves older messages
+    out. `exposure` is what the session has taken in; it grows with the turn. `character` is who
+    speaks, when it is not the main agent, and `persona` how it speaks here (see
+    `Workspace.system_prompt`).
     """
 
-    session: str
+    environment: ToolEnvironment
     messages: Sequence[Message]
     permissions: Permissions
-    memory: Path
-    root: Path
-    owner: bool = False
     model: str | None = None
     thinking: bool | None = None
     max_iterations: int | None = None
@@ -88,10 +81,5 @@ class TurnRequest:
     progress: TurnJournal = field(default_factory=NullJournal)
     meter: UsageMeter = field(default_factory=InMemoryMeter)
     stop: CancelToken = field(default_factory=CancelToken)
-    recording: RecorderFactory = field(default_factory=RecorderFactory)
     character: PersonaPrompt | None = None
     persona: str | None = None
-    spawn: Spawn | None = None
-    recall: Recall | None = None
-    send: Send | None = None
-    schedule: Schedule | None = None

@@ -24,7 +24,7 @@ from agent.turn.completion_signal import find_signal
 from agent.turn.event_stream import EventStream
 from agent.turn.loop import AgentLoop, ModelCallConfig
 from agent.turn.request import AgentServices, TurnRequest
-from agent.turn.tool_executor import ToolEnvironment, ToolExecutor, TurnAborted
+from agent.turn.tool_executor import ToolExecutor, TurnAborted
 from agent.types import Message, Result, Stopping, assistant
 from agent.usage import UsageTotals
 
@@ -44,7 +44,7 @@ class AgentTurn:
 
     async def events(self) -> AsyncGenerator[Event]:
         """The events, `Done` last, whether the turn came to its end or was stopped."""
-        writer = asyncio.create_task(self._write(), name=f"turn {self._task.session}")
+        writer = asyncio.create_task(self._write(), name=f"turn {self._task.environment.session}")
         self._task.stop.bind(writer)
         try:
             async with aclosing(self._outlet.drain(writer)) as stream:
@@ -91,16 +91,16 @@ class AgentTurn:
         return [events.Signalled(result.signal, result.signal_reason), events.Done(result)]
 
     async def _prepare(self) -> AgentLoop:
-        agent, task = self._agent, self._task
+        agent, task, here = self._agent, self._task, self._task.environment
         opened = agent.models.open(task.model)
         prompt = agent.workspace.system_prompt(
-            task.memory, task.root, owner=task.owner, persona=task.persona
+            here.memory, here.workspace, owner=here.owner, persona=task.persona
         )
         toolbox, text = agent.toolbox, prompt.text
         if (character := task.character) is not None:
-            toolbox, text = character.toolbox, character.system(text, task.root)
+            toolbox, text = character.toolbox, character.system(text, here.workspace)
         await self._outlet.emit(
-            events.SessionStart(task.session, opened.provider.name, opened.model)
+            events.SessionStart(here.session, opened.provider.name, opened.model)
         )
         for notice in (*agent.models.take_notices(), *prompt.notices):
             await self._outlet.emit(events.Notice("warning", notice))
@@ -128,20 +128,8 @@ class AgentTurn:
             redactor=agent.redactor,
             limit_bytes=agent.settings.tools.output_limit_bytes,
         )
-        place = ToolEnvironment(
-            task.session,
-            task.root,
-            task.memory,
-            task.owner,
-            task.recording,
-            task.spawn,
-            task.recall,
-            task.send,
-            task.schedule,
-            agent.workspace.origin,
-        )
-        executor = ToolExecutor(runner, place, task.progress, self._outlet, task.known)
-        await executor.emit_file_changes((), runner.views.noticed(task.session))
+        executor = ToolExecutor(runner, here, task.progress, self._outlet, task.known)
+        await executor.emit_file_changes((), runner.views.noticed(here.session))
         return AgentLoop(
             call, self._view(call, opened), executor, task.progress, self._outlet, task.meter
         )
@@ -176,7 +164,7 @@ class AgentTurn:
         return Result(
             success=bool(text) and stopped is None and signal != "BLOCKED",
             text=text or ("" if stopped else t(_SILENCE)),
-            session_id=self._task.session,
+            session_id=self._task.environment.session,
             messages=tuple(messages),
             usage=spent.usage,
             cost_usd=spent.cost_usd,

@@ -3,49 +3,24 @@
 import asyncio
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Literal
 
 from agent import events
 from agent.errors import KoreError
 from agent.history_validation import result_message
 from agent.prompts import load_prompt, render_prompt
-from agent.records import frozen
 from agent.security.policy.base import AnswerPending
 from agent.security.redaction import Stream
-from agent.security.taint.origin import TrustedOrigins
-from agent.tools.base import CallContext, Recall, Schedule, Send, Spawn
+from agent.tools.base import CallContext, ToolEnvironment
 from agent.tools.file_views import StaleView, in_words
 from agent.tools.runner import ToolRunner
 from agent.turn.event_stream import EventStream
 from agent.turn.journal import TurnJournal
 from agent.turn.loop_guard import LoopGuard
 from agent.types import Message, ToolCall, ToolResult
-from agent.undo.recorder import RecorderFactory
 
 PARALLEL_READS = 8
-
-
-@frozen
-class ToolEnvironment:
-    """Where a turn's tools work: session, folder for relative paths, speaker's memory file.
-
-    `owner`: the owner speaks, in private. `recording` is for what happens to files, `spawn` sends
-    out sub-agents, `recall` searches what was said before, `send` hands files to the person,
-    `schedule` keeps jobs. `places` are the owner's own folders.
-    """
-
-    session: str
-    workspace: Path
-    memory: Path
-    owner: bool = False
-    recording: RecorderFactory = field(default_factory=RecorderFactory)
-    spawn: Spawn | None = None
-    recall: Recall | None = None
-    send: Send | None = None
-    schedule: Schedule | None = None
-    places: TrustedOrigins | None = None
 
 
 class TurnAborted(KoreError):
@@ -67,7 +42,7 @@ class ToolExecutor:
     def __init__(
         self,
         runner: ToolRunner,
-        place: ToolEnvironment,
+        environment: ToolEnvironment,
         progress: TurnJournal,
         outlet: EventStream,
         recovered_results: Mapping[str, ToolResult],
@@ -75,7 +50,7 @@ class ToolExecutor:
         self.results: dict[str, Message] = {}
         self.closing: dict[str, str] = {}
         self._runner = runner
-        self._place = place
+        self._environment = environment
         self._progress = progress
         self._outlet = outlet
         self._recovered_results = recovered_results
@@ -174,23 +149,15 @@ class ToolExecutor:
             if text := live[stream].feed(text):
                 self._outlet.offer(events.ToolOutput(call.id, text, stream))
 
-        place = self._place
+        here = self._environment
         return CallContext(
             call=call,
-            session=place.session,
-            workspace=place.workspace,
-            memory=place.memory,
+            environment=here,
             output=output,
             taint=self._runner.exposure.taint,
-            owner=place.owner,
             redactor=self._runner.redactor,
-            changes=place.recording.recorder(place.session, call.id, call.name, place.workspace),
-            spawn=place.spawn,
+            changes=here.recording.recorder(here.session, call.id, call.name, here.workspace),
             tell=self._outlet.emit,
-            recall=place.recall,
-            send=place.send,
-            schedule=place.schedule,
-            places=place.places,
         )
 
     async def emit_file_changes(self, touched: Sequence[str], stale: Sequence[StaleView]) -> None:

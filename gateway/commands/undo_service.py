@@ -9,7 +9,7 @@ from agent.errors import KoreError
 from agent.i18n import t
 from agent.security.files.file_io import in_thread
 from agent.security.policy.base import ToolRequest
-from agent.tools.base import CallContext
+from agent.tools.base import CallContext, ToolEnvironment
 from agent.tools.files.undo import change_check
 from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.types import ToolCall
@@ -36,12 +36,14 @@ class UndoService:
         self.root = call.folder.resolve()
         self.changes: ChangeLog = services.agent.changes()
         self._context = CallContext(
-            call=ToolCall("", "undo", {}, "{}"),
-            session=self.session,
-            workspace=self.root,
-            memory=services.permissions.memory(message),
-            output=lambda text, stream: None,
-            owner=services.access.is_private_owner(message),
+            ToolCall("", "undo", {}, "{}"),
+            ToolEnvironment(
+                self.session,
+                self.root,
+                services.permissions.memory(message),
+                owner=services.access.is_private_owner(message),
+            ),
+            lambda text, stream: None,
         )
         self._scope = WorkspaceScope(services.agent.settings.tools)
         self.check = change_check(self._scope, self._context)

@@ -12,6 +12,7 @@ from agent.history_validation import unanswered_calls
 from agent.i18n import mark_for_translation, t
 from agent.security.taint.taint import NOTHING, UNTRUSTED, TaintState
 from agent.serialization import event_to_json
+from agent.tools.base import ToolEnvironment
 from agent.turn.journal import CancelToken
 from agent.turn.request import TurnRequest
 from agent.types import Message
@@ -217,15 +218,22 @@ class TurnRunner:
         if claim.bits and not claim.resumed and any(by_person):
             await self._database.transact(sessions.renew_bits, claim.session)
         limit = message.options.get("max_iterations")
-        return TurnRequest(
+        environment = ToolEnvironment(
             session=claim.session,
+            workspace=speaking.root,
+            memory=speaking.memory,
+            owner=speaking.owner,
+            recording=RecorderFactory(self._agent.changes, claim.turn),
+            recall=ConversationSearch(self._database, self._permissions.access, claim),
+            schedule=self._jobs.of_turn(claim),
+            places=self._agent.workspace.origin,
+        )
+        return TurnRequest(
+            environment=environment,
             messages=window.messages,
             permissions=self._permissions.permissions(
                 claim.messages, claim.session, claim.mode, turn=claim.turn
             ),
-            memory=speaking.memory,
-            root=speaking.root,
-            owner=speaking.owner,
             model=message.model or claim.model or speaking.model,
             persona=speaking.persona,
             thinking=True if message.options.get("thinking") is True else claim.thinking.wanted,
@@ -238,10 +246,7 @@ class TurnRunner:
             exposure=TaintState(
                 claim.taint | taint, budget=StoredDisclosureBudget(self._database, claim.session)
             ),
-            recording=RecorderFactory(self._agent.changes, claim.turn),
             stop=stop,
-            recall=ConversationSearch(self._database, self._permissions.access, claim),
-            schedule=self._jobs.of_turn(claim),
         )
 
     async def _watch(self, task: TurnRequest, claim: TurnClaim) -> TurnOutcome:

@@ -82,13 +82,13 @@ class SubagentCoordinator:
         """A person's turn: as the agent that they speak with, able to send out files and
         sub-agents."""
         send = file_sender(self._database, self._renderer, self._sender, claim, task.exposure)
-        task = replace(task, send=send)
+        task = replace(task, environment=replace(task.environment, send=send))
         if (agent := profile_for(claim.messages[-1])) is not None:
             task = profile.as_profile(task, agent, self._agent)
             await self._database.transact(sessions.add_taint, claim.session, task.exposure.taint)
         if self._limits.max_depth < 1:
             return task
-        return replace(task, spawn=_StoreSpawner(self, claim, None, task))
+        return self._sending(claim, task, None)
 
     async def subagent_request(
         self, claim: TurnClaim, task: TurnRequest, errand: SubagentTask
@@ -113,17 +113,27 @@ class SubagentCoordinator:
                 budget=StoredDisclosureBudget(self._database, errand.root_session),
             ),
             # It is told what it needs, and speaks with nobody.
-            recall=None,
-            send=nowhere,
-            schedule=None,
-            recording=replace(
-                task.recording,
-                turn=errand.root_turn,
-                session=errand.root_session,
-                prefix=f"{errand.id}:",
+            environment=replace(
+                task.environment,
+                recall=None,
+                send=nowhere,
+                schedule=None,
+                recording=replace(
+                    task.environment.recording,
+                    turn=errand.root_turn,
+                    session=errand.root_session,
+                    prefix=f"{errand.id}:",
+                ),
             ),
         )
-        return replace(task, spawn=_StoreSpawner(self, claim, errand, task) if may_send else None)
+        return self._sending(claim, task, errand) if may_send else task
+
+    def _sending(
+        self, claim: TurnClaim, task: TurnRequest, caller: SubagentTask | None
+    ) -> TurnRequest:
+        """The turn, able to send out sub-agents; `caller` is the one that it works on itself."""
+        spawn = _StoreSpawner(self, claim, caller, task.model)
+        return replace(task, environment=replace(task.environment, spawn=spawn))
 
     def end(
         self,
@@ -169,7 +179,9 @@ class SubagentCoordinator:
         asked for."""
         request = order.request
         earlier = await self._database.transact(subagent_launch.earlier, claim, errand, request)
-        definition = earlier.definition if earlier else await self._definition(request, order.root)
+        definition = (
+            earlier.definition if earlier else await self._definition(request, order.call.workspace)
+        )
         model, _ = profile.model_for(self._agent.models, request.model, definition, order.model)
         if earlier is not None and request.model is None:
             model = earlier.model
@@ -198,7 +210,6 @@ class SpawnRequest:
 
     request: base.SubagentRequest
     call: CallContext
-    root: Path
     model: str | None
 
 
@@ -209,10 +220,10 @@ class _StoreSpawner:
     coordinator: SubagentCoordinator
     claim: TurnClaim
     caller_task: SubagentTask | None
-    turn_request: TurnRequest
+    model: str | None
 
     async def __call__(self, request: base.SubagentRequest, call: CallContext) -> ToolResult:
-        sent = SpawnRequest(request, call, self.turn_request.root, self.turn_request.model)
+        sent = SpawnRequest(request, call, self.model)
         return await self.coordinator.send(self.claim, self.caller_task, sent)
 
 

@@ -17,7 +17,7 @@ from agent.providers.scripted import ScriptedProvider, Step
 from agent.security.policy.engine import DefaultPolicy
 from agent.security.taint.taint import NOTHING
 from agent.settings import AgentSettings
-from agent.tools.base import CallContext, Tool
+from agent.tools.base import CallContext, Tool, ToolEnvironment
 from agent.tools.runner import Permissions
 from agent.turn.journal import CancelToken, NullJournal, TurnJournal
 from agent.turn.request import TurnRequest
@@ -140,12 +140,15 @@ def task(
 ) -> TurnRequest:
     folder = agent.workspace.folder
     return TurnRequest(
-        "s1",
+        ToolEnvironment(
+            "s1",
+            folder,
+            agent.workspace.owner_memory,
+            owner=True,
+            places=agent.workspace.origin,
+        ),
         messages,
         FREE,
-        agent.workspace.owner_memory,
-        folder,
-        owner=True,
         known=known or {},
         progress=progress or NullJournal(),
         stop=stop or CancelToken(),

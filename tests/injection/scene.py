@@ -18,7 +18,7 @@ from agent.security.taint.link_defusing import defuse_links
 from agent.security.taint.taint import TaintState
 from agent.settings import AgentSettings, ToolSettings
 from agent.subagents.in_process import InProcessSubagents
-from agent.tools.base import CallContext
+from agent.tools.base import CallContext, ToolEnvironment
 from agent.tools.runner import Permissions
 from agent.tools.shell.exec import Exec
 from agent.tools.shell.process_registry import ProcessRegistry
@@ -115,12 +115,11 @@ class Scene:
         memory = self.agent.workspace.owner_memory
         asked = Message("user", (Text(text), Context(told.text)))
         task = TurnRequest(
-            session="visit",
+            environment=ToolEnvironment(
+                "visit", root, memory, owner=True, places=self.agent.workspace.origin
+            ),
             messages=[asked],
             permissions=Permissions(DefaultPolicy("auto"), self.person),
-            memory=memory,
-            root=root,
-            owner=True,
             exposure=TaintState(self.agent.workspace.taint(memory, root) | told.taint),
         )
         task = InProcessSubagents(self.agent, self.agent.subagents).sending(task)

@@ -19,7 +19,7 @@ from yarl import URL
 from agent.errors import ToolError
 from agent.security.network.urls import Address, Allow, is_public
 from agent.settings import ToolSettings
-from agent.tools.base import CallContext
+from agent.tools.base import CallContext, ToolEnvironment
 from agent.tools.web.fetch import WebFetch
 from tests.agent.security.ssrf_cases import NAMES, URLS
 
@@ -110,7 +110,11 @@ async def answer(call: CallContext, url: str, allow: Allow = is_public) -> str:
 def call(tmp_path: Path) -> CallContext:
     from agent.types import ToolCall
 
-    return CallContext(ToolCall("c", "t", {}, "{}"), "s", tmp_path, tmp_path / "m", lambda *_: None)
+    return CallContext(
+        ToolCall("c", "t", {}, "{}"),
+        ToolEnvironment("s", tmp_path, tmp_path / "m"),
+        lambda *_: None,
+    )
 
 
 def test_the_corpus_is_as_large_as_promised() -> None:

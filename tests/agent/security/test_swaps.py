@@ -12,7 +12,7 @@ import pytest
 from agent.errors import ToolError
 from agent.settings import ToolSettings
 from agent.tools.assistant.remember import Remember
-from agent.tools.base import CallContext, Tool
+from agent.tools.base import CallContext, Tool, ToolEnvironment
 from agent.tools.files.edit import EditFile
 from agent.tools.files.glob import Glob
 from agent.tools.files.grep import Grep
@@ -109,11 +109,8 @@ async def test_a_swapped_link_leads_nowhere(world: Path, way: str) -> None:
     ws = world / "ws"
     call = CallContext(
         ToolCall("c", "t", {}, "{}"),
-        "s",
-        ws,
-        ws / "memory" / "MEMORY.md",
+        ToolEnvironment("s", ws, ws / "memory" / "MEMORY.md", owner=True),
         lambda *_: None,
-        owner=True,
     )
     outside = {p: p.read_bytes() for p in (world / "out").rglob("*") if p.is_file()}
     shown: list[str] = []

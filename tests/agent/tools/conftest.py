@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 
 from agent.settings import ToolSettings
-from agent.tools.base import CallContext
+from agent.tools.base import CallContext, ToolEnvironment
 from agent.types import ToolCall
 
 
@@ -43,14 +43,18 @@ def listener() -> Listener:
 @pytest.fixture
 def call(workspace: Path, listener: Listener) -> CallContext:
     memory = workspace / "memory" / "MEMORY.md"
-    return CallContext(ToolCall("c1", "t", {}, "{}"), "s1", workspace, memory, listener, owner=True)
+    return CallContext(
+        ToolCall("c1", "t", {}, "{}"),
+        ToolEnvironment("s1", workspace, memory, owner=True),
+        listener,
+    )
 
 
 @pytest.fixture
 def guest(call: CallContext, workspace: Path) -> CallContext:
     """A call of somebody who is not the owner."""
     memory = workspace / "memory" / "telegram" / "7" / "MEMORY.md"
-    return replace(call, memory=memory, owner=False)
+    return replace(call, environment=replace(call.environment, memory=memory, owner=False))
 
 
 @pytest.fixture

@@ -24,7 +24,9 @@ async def test_what_several_do_to_one_file_at_once_is_all_there(
     another has written."""
     call.memory.parent.mkdir()
     call.memory.write_text("".join(f"- old {n}\n" for n in range(TIMES)))
-    others = [replace(call, session=f"s{n}") for n in range(TIMES)]
+    others = [
+        replace(call, environment=replace(call.environment, session=f"s{n}")) for n in range(TIMES)
+    ]
     path = str(call.memory.relative_to(workspace))
 
     def edited(n: int) -> dict[str, str]:

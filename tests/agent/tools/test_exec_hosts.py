@@ -201,11 +201,12 @@ import asyncio, sys
 from pathlib import Path
 from agent.security.sandbox.bubblewrap import Bubblewrap
 from agent.settings import ToolSettings
-from agent.tools.base import CallContext
+from agent.tools.base import CallContext, ToolEnvironment
 from agent.tools.shell.exec import Exec
 from agent.types import ToolCall
 folder, port, lasts = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-call = CallContext(ToolCall("c", "exec", {}, "{}"), "s", folder, folder / "m", print)
+here = ToolEnvironment("s", folder, folder / "m")
+call = CallContext(ToolCall("c", "exec", {}, "{}"), here, print)
 settings = ToolSettings(sandbox=Bubblewrap("bwrap", frozenset()), exec_hosts=("localhost",))
 tool = Exec(settings, {"ports": (port,), "allow": lambda address: True})
 command = f"setsid curl -s http://localhost:{port}/slow & {lasts}"

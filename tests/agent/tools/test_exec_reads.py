@@ -16,7 +16,7 @@ from agent.security.taint.file_marks import is_name_marked
 from agent.security.taint.origin import TrustedOrigins
 from agent.security.taint.taint import UNTRUSTED
 from agent.settings import ToolSettings
-from agent.tools.base import CallContext
+from agent.tools.base import CallContext, ToolEnvironment
 from agent.tools.registry import ToolRegistry
 from agent.tools.runner import Permissions, ToolRunner
 from agent.tools.shell.exec import Exec
@@ -39,7 +39,9 @@ def call(tmp_path: Path) -> CallContext:
     workspace.mkdir()
     memory = workspace / "memory" / "MEMORY.md"
     nothing = ToolCall("c1", "exec", {}, "{}")
-    return CallContext(nothing, "s1", workspace, memory, lambda text, stream: None, owner=True)
+    return CallContext(
+        nothing, ToolEnvironment("s1", workspace, memory, owner=True), lambda text, stream: None
+    )
 
 
 def tool(box: Bubblewrap) -> Exec:
@@ -115,7 +117,9 @@ async def test_what_is_written_into_an_own_folder_from_a_strangers_one_is_marked
     (own / "old").touch()
     (call.workspace / "README.md").write_text("Obey me.")
     _need_marks(own)
-    asked = replace(call, places=TrustedOrigins((own,)), taint=UNTRUSTED)
+    asked = replace(
+        call, environment=replace(call.environment, places=TrustedOrigins((own,))), taint=UNTRUSTED
+    )
     await tool(box).run({"command": "cp README.md mine/NOTES.md; mkdir mine/sub"}, asked)
     assert asked.origin.is_untrusted(own / "NOTES.md")
     assert is_name_marked(own / "sub", is_folder=True)
@@ -126,7 +130,11 @@ async def test_a_link_in_the_place_of_an_own_folder_makes_nothing_its_own(
 ) -> None:
     (call.workspace / "mine").mkdir()
     (call.workspace / "README.md").write_text("Obey me.")
-    asked = replace(call, places=TrustedOrigins((call.workspace / "mine",)), taint=UNTRUSTED)
+    asked = replace(
+        call,
+        environment=replace(call.environment, places=TrustedOrigins((call.workspace / "mine",))),
+        taint=UNTRUSTED,
+    )
     assert asked.origin.is_own(call.workspace / "mine")
     await tool(box).run({"command": "rmdir mine; ln -s . mine"}, asked)
     assert asked.origin.is_untrusted(call.workspace / "README.md")

@@ -12,7 +12,7 @@ import asyncio, ssl, sys
 from pathlib import Path
 from aiohttp import web
 from agent.errors import ToolError
-from agent.tools.base import CallContext
+from agent.tools.base import CallContext, ToolEnvironment
 from agent.tools.web.fetch import WebFetch
 from agent.settings import ToolSettings
 from agent.types import ToolCall
@@ -33,7 +33,8 @@ async def main():
     site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)
     await site.start()
     port = runner.addresses[0][1]
-    call = CallContext(ToolCall("c", "web_fetch", {}, "{}"), "s", folder, folder / "m", print)
+    here = ToolEnvironment("s", folder, folder / "m")
+    call = CallContext(ToolCall("c", "web_fetch", {}, "{}"), here, print)
     fetch = WebFetch(ToolSettings(), lambda address: address.is_loopback)
     for host in ("localhost", "127.0.0.1"):
         try:

@@ -10,7 +10,7 @@ from typing import Any
 
 from agent.errors import ToolError
 from agent.settings import ToolSettings
-from agent.tools.base import CallContext, DescribesEffects, EffectPlan
+from agent.tools.base import CallContext, DescribesEffects, EffectPlan, ToolEnvironment
 from agent.tools.files.undo import change_check
 from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.tools.registry import ToolRegistry, default_tools
@@ -53,12 +53,9 @@ class Scene:
         session = session or self.session
         recording = RecorderFactory(lambda: self.changes, self.turn)
         return CallContext(
-            call=ToolCall(f"c{n}", name, {}, "{}"),
-            session=session,
-            workspace=self.root,
-            memory=self.root / "memory" / "MEMORY.md",
-            output=lambda text, stream: None,
-            owner=True,
+            ToolCall(f"c{n}", name, {}, "{}"),
+            ToolEnvironment(session, self.root, self.root / "memory" / "MEMORY.md", owner=True),
+            lambda text, stream: None,
             changes=recording.recorder(session, f"c{n}", name, self.root),
         )
 

@@ -11,7 +11,7 @@ from agent.security.policy.engine import PrincipalContext, RolePolicy
 from agent.security.policy.roles import Role, ToolRule
 from agent.security.sandbox.bubblewrap import Bubblewrap
 from agent.settings import ToolSettings
-from agent.tools.base import CallContext
+from agent.tools.base import CallContext, ToolEnvironment
 from agent.tools.registry import ToolRegistry
 from agent.tools.runner import Permissions, ToolRunner
 from agent.tools.shell.exec import Exec
@@ -86,7 +86,9 @@ async def test_connections_are_in_the_audit_log_with_their_hosts(tmp_path: Path)
         async def start() -> None:
             """The call begins."""
 
-        await runner.run(CallContext(call, "s", workspace, memory, lambda *_: None), start)
+        await runner.run(
+            CallContext(call, ToolEnvironment("s", workspace, memory), lambda *_: None), start
+        )
     await audit.close()
     lines = (tmp_path / "audit" / "audit.jsonl").read_text().splitlines()
     found = [(entry["tool"], entry["allowed"], entry["params"]) for entry in map(json.loads, lines)]

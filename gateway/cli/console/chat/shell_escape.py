@@ -22,7 +22,7 @@ from agent.security.sandbox.base import SandboxCommand, SpawnSpec
 from agent.security.sandbox.unconfined import Unconfined
 from agent.security.taint.taint import PRIVATE
 from agent.settings import ToolSettings
-from agent.tools.base import CallContext
+from agent.tools.base import CallContext, ToolEnvironment
 from agent.tools.output_spill import SpillBuffer, spill_folder
 from agent.tools.shell.sandboxed_command import CommandLine, SandboxedCommands
 from agent.types import ToolCall
@@ -63,7 +63,9 @@ class UserCommand:
         self._show = show
         self._commands = SandboxedCommands(ToolSettings(sandbox=_UserEnvironment()))
         folder, nothing = shell.folder, ToolCall("", "", {}, "")
-        call = CallContext(nothing, "", folder, folder, lambda *_: None, owner=True)
+        call = CallContext(
+            nothing, ToolEnvironment("", folder, folder, owner=True), lambda *_: None
+        )
         self._line = CommandLine(command, folder, call)
         marks = folder if self._line.is_exposed() else None
         self._output = SpillBuffer(spill_folder(folder), shell.limit_bytes, marks)

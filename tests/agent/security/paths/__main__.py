@@ -19,7 +19,7 @@ from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 from agent.errors import ToolError
 from agent.security.files.safe_open import has_openat2
 from agent.settings import ToolSettings
-from agent.tools.base import CallContext, DescribesEffects, Tool
+from agent.tools.base import CallContext, DescribesEffects, Tool, ToolEnvironment
 from agent.tools.files.edit import EditFile
 from agent.tools.files.glob import Glob
 from agent.tools.files.grep import Grep
@@ -68,7 +68,9 @@ class Report:
         ws = tmp / "ws"
         memory = ws / "memory" / "telegram" / "7" / "MEMORY.md"
         self.call = CallContext(
-            ToolCall("c", "t", {}, "{}"), "s", ws, memory, lambda text, stream: None
+            ToolCall("c", "t", {}, "{}"),
+            ToolEnvironment("s", ws, memory),
+            lambda text, stream: None,
         )
         settings = ToolSettings(off_limits=(tmp / "home",))
         self.restricted = tools(settings) + (searches(settings) if searching else [])

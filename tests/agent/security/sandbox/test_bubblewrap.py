@@ -19,7 +19,7 @@ from agent.security.sandbox.base import Limits
 from agent.security.sandbox.bubblewrap import Bubblewrap, version_words
 from agent.security.sandbox.unprivileged_user import USER
 from agent.settings import ToolSettings
-from agent.tools.base import CallContext
+from agent.tools.base import CallContext, ToolEnvironment
 from agent.tools.shell.exec import Exec
 from agent.types import ToolCall
 from tests.processes import has_ended, lasting_command, processes, runs
@@ -49,7 +49,9 @@ def workspace(tmp_path: Path) -> Path:
 def call(workspace: Path) -> CallContext:
     memory = workspace / "memory" / "MEMORY.md"
     return CallContext(
-        ToolCall("c1", "exec", {}, "{}"), "s1", workspace, memory, lambda text, stream: None
+        ToolCall("c1", "exec", {}, "{}"),
+        ToolEnvironment("s1", workspace, memory),
+        lambda text, stream: None,
     )
 
 
@@ -221,9 +223,13 @@ async def test_a_guest_sees_no_memory(
     (workspace / "memory").mkdir()
     (workspace / "memory" / "MEMORY.md").write_text("canary")
     (workspace / "USER.md").write_text("canary")
-    guest = replace(call, owner=False)
+    guest = replace(call, environment=replace(call.environment, owner=False))
     assert "canary" not in await run(bwrap, guest, "cat memory/MEMORY.md USER.md; find .")
-    assert "canary" in await run(bwrap, replace(call, owner=True), "cat memory/MEMORY.md")
+    assert "canary" in await run(
+        bwrap,
+        replace(call, environment=replace(call.environment, owner=True)),
+        "cat memory/MEMORY.md",
+    )
 
 
 async def test_a_fork_bomb_is_held_and_dies(bwrap: Bubblewrap, call: CallContext) -> None:
@@ -348,7 +354,9 @@ async def test_the_first_process_of_the_namespace_never_leaves_the_group_that_is
 
 async def test_the_root_is_no_workspace(bwrap: Bubblewrap, call: CallContext) -> None:
     with pytest.raises(ToolError, match=r"whole file system"):
-        await run(bwrap, replace(call, workspace=Path("/")), "true")
+        await run(
+            bwrap, replace(call, environment=replace(call.environment, workspace=Path("/"))), "true"
+        )
 
 
 async def test_a_commands_memory_is_bounded_as_a_whole_by_a_control_group(

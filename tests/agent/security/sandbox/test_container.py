@@ -15,7 +15,7 @@ from agent.security.sandbox.base import Limits, SandboxCommand
 from agent.security.sandbox.container import ContainerSandbox
 from agent.security.sandbox.seccomp_profile import seccomp_profile
 from agent.settings import ToolSettings
-from agent.tools.base import CallContext
+from agent.tools.base import CallContext, ToolEnvironment
 from agent.tools.shell.exec import Exec
 from agent.types import ToolCall
 
@@ -42,7 +42,9 @@ def call(tmp_path: Path) -> CallContext:
     (workspace / "sub").mkdir(parents=True)
     memory = workspace / "MEMORY.md"
     return CallContext(
-        ToolCall("c", "exec", {}, "{}"), "s", workspace, memory, lambda text, stream: None
+        ToolCall("c", "exec", {}, "{}"),
+        ToolEnvironment("s", workspace, memory),
+        lambda text, stream: None,
     )
 
 

@@ -68,7 +68,7 @@ async def test_conversations_come_behind_with_their_taint(call: CallContext, mem
         asked.append((words, most))
         return [MemoryHit("2026-01-01, the person in session s9", "tea?", UNTRUSTED)]
 
-    with_past = replace(call, recall=recall)
+    with_past = replace(call, environment=replace(call.environment, recall=recall))
     result = await MemorySearch(ToolSettings()).run({"query": "five", "count": 3}, with_past)
     assert result.for_model.split("\n")[1] == "- 2026-01-01, the person in session s9: tea?"
     assert (asked, result.taint) == ([("five", 3)], UNTRUSTED)
@@ -80,7 +80,9 @@ async def test_what_cannot_be_searched_is_said_beside_the_rest(
     async def recall(words: str, most: int) -> Sequence[MemoryHit]:
         raise KoreError("messages cannot be searched")
 
-    told = await search_text(replace(call, recall=recall), "five")
+    told = await search_text(
+        replace(call, environment=replace(call.environment, recall=recall)), "five"
+    )
     assert "tea at five" in told
     assert told.endswith("(messages cannot be searched)")
 

@@ -63,7 +63,7 @@ async def test_control_characters_alone_are_nothing_to_remember(
 
 
 async def test_facts_told_at_once_are_all_kept(call: CallContext) -> None:
-    other = replace(call, session="s2")
+    other = replace(call, environment=replace(call.environment, session="s2"))
     await asyncio.gather(*(remember(c, f"fact {i}") for i in range(10) for c in (call, other)))
     assert len(call.memory.read_text().splitlines()) == 10
 

@@ -256,7 +256,7 @@ async def test_a_memory_path_like_the_owner_s_makes_nobody_the_owner(
 ) -> None:
     (workspace / "USER.md").write_text("the owner")
     with pytest.raises(ToolError, match="someone else"):
-        await read(replace(call, owner=False), "USER.md")
+        await read(replace(call, environment=replace(call.environment, owner=False)), "USER.md")
 
 
 @pytest.mark.parametrize("name", ["HEARTBEAT.md", "PROGRESS.md", "feature_list.json"])
@@ -275,7 +275,12 @@ async def test_nobody_else_writes_down_what_the_owner_s_turns_are_told_to_do(
 
 async def test_the_owner_sees_everything_in_any_folder(call: CallContext, workspace: Path) -> None:
     (workspace / "USER.md").write_text("a project's own file")
-    elsewhere = replace(call, memory=workspace.parent / "home" / "memory" / "MEMORY.md")
+    elsewhere = replace(
+        call,
+        environment=replace(
+            call.environment, memory=workspace.parent / "home" / "memory" / "MEMORY.md"
+        ),
+    )
     assert await read(elsewhere, "USER.md") == "1\ta project's own file"
 
 

@@ -26,7 +26,7 @@ from agent.security.sandbox.unconfined import Unconfined
 from agent.security.taint.file_marks import is_marked
 from agent.security.taint.taint import UNTRUSTED
 from agent.settings import ToolSettings
-from agent.tools.base import CallContext
+from agent.tools.base import CallContext, ToolEnvironment
 from agent.tools.shell.background_process import BackgroundProcess, ProcessOrigin
 from agent.tools.shell.exec import Exec
 from agent.tools.shell.process_group import Exit
@@ -180,10 +180,11 @@ import asyncio, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[3])
 from tests.agent.tools.shell.test_background_process import Shell, Unconfined, bubblewrap
-from agent.tools.base import CallContext
+from agent.tools.base import CallContext, ToolEnvironment
 from agent.types import ToolCall
 folder = Path(sys.argv[1])
-call = CallContext(ToolCall("c", "exec", {}, "{}"), "s", folder, folder / "M", print, owner=True)
+here = ToolEnvironment("s", folder, folder / "M", owner=True)
+call = CallContext(ToolCall("c", "exec", {}, "{}"), here, print)
 async def main():
     shell = Shell(call, {"none": Unconfined, "bwrap": bubblewrap}[sys.argv[2]]())
     await shell.start(f"{sys.argv[4]} & {sys.argv[4]}")
@@ -217,10 +218,11 @@ from dataclasses import replace
 from pathlib import Path
 sys.path.insert(0, sys.argv[3])
 from tests.agent.tools.shell.test_background_process import Shell, Unconfined, bubblewrap
-from agent.tools.base import CallContext
+from agent.tools.base import CallContext, ToolEnvironment
 from agent.types import ToolCall
 folder = Path(sys.argv[1])
-call = CallContext(ToolCall("c", "exec", {}, "{}"), "s", folder, folder / "M", print, owner=True)
+here = ToolEnvironment("s", folder, folder / "M", owner=True)
+call = CallContext(ToolCall("c", "exec", {}, "{}"), here, print)
 async def main():
     shell = Shell(call, {"none": Unconfined, "bwrap": bubblewrap}[sys.argv[2]]())
     await shell.start("cat > page.md")
@@ -249,7 +251,7 @@ async def test_what_one_was_told_is_known_after_kore_was_killed(
 
 async def test_a_conversation_sees_its_own_only(shell: Shell) -> None:
     await shell.start("sleep 60")
-    shell.call = replace(shell.call, session="s2")
+    shell.call = replace(shell.call, environment=replace(shell.call.environment, session="s2"))
     assert "no background processes" in (await shell("list")).for_model
     with pytest.raises(ToolError, match="no process 1 here"):
         await shell("kill", id=1)
@@ -324,7 +326,9 @@ async def test_a_model_is_told_of_its_background_at_the_next_turn(workspace: Pat
 
 def context(workspace: Path, session: str) -> CallContext:
     call = ToolCall("c", "exec", {}, "{}")
-    return CallContext(call, session, workspace, workspace / "M", lambda *_: None, owner=True)
+    return CallContext(
+        call, ToolEnvironment(session, workspace, workspace / "M", owner=True), lambda *_: None
+    )
 
 
 async def test_strangers_words_taint_what_is_read_while_it_lives_and_what_it_wrote(

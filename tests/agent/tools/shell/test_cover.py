@@ -13,7 +13,7 @@ from agent.errors import ToolError
 from agent.security.sandbox.base import SandboxCommand
 from agent.security.sandbox.bubblewrap import Bubblewrap, version_words
 from agent.settings import ToolSettings
-from agent.tools.base import CallContext
+from agent.tools.base import CallContext, ToolEnvironment
 from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.tools.shell.exec import Exec
 from agent.tools.shell.sandboxed_command import mount_restrictions
@@ -31,7 +31,9 @@ def workspace(tmp_path: Path) -> Path:
 def call(workspace: Path) -> CallContext:
     memory = workspace / "memory" / "telegram" / "8" / "MEMORY.md"
     nothing = ToolCall("c1", "exec", {}, "{}")
-    return CallContext(nothing, "s1", workspace, memory, lambda text, stream: None, owner=True)
+    return CallContext(
+        nothing, ToolEnvironment("s1", workspace, memory, owner=True), lambda text, stream: None
+    )
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +114,7 @@ async def test_a_guest_reads_nobodys_memory_in_git(
         subprocess.run([*git, *words], check=True)
     line = f"git --git-dir={store} show HEAD:memory/MEMORY.md; ls -A {store}"
     assert "canary" in await run_exec(box, call, line)
-    guest = replace(call, owner=False)
+    guest = replace(call, environment=replace(call.environment, owner=False))
     shown = await run_exec(box, guest, line)
     assert "canary" not in shown
     assert "objects" not in shown
@@ -187,7 +189,9 @@ def test_a_folder_that_is_closed_to_kore_is_hidden(call: CallContext) -> None:
         closed.chmod(0)
         os.seteuid(65534)
         try:
-            found = mount_restrictions(ToolSettings(), replace(call, workspace=root))
+            found = mount_restrictions(
+                ToolSettings(), replace(call, environment=replace(call.environment, workspace=root))
+            )
         finally:
             os.seteuid(0)
         # A command could open it again.
@@ -208,7 +212,11 @@ async def test_no_folder_that_looks_like_a_repository_uncovers_anything(
     assert (workspace / "services" / "api" / "ordinary").exists()
     write(workspace / "memory" / "MEMORY.md", "secret\n")
     line = "cat services/api/.env memory/MEMORY.md; ls services/api; echo done"
-    said = (await tool.run({"command": line}, replace(call, owner=False))).for_model
+    said = (
+        await tool.run(
+            {"command": line}, replace(call, environment=replace(call.environment, owner=False))
+        )
+    ).for_model
     assert "secret" not in said
     assert "done" in said
 

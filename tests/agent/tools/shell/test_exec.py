@@ -207,14 +207,15 @@ async def test_several_commands_run_side_by_side(call: CallContext) -> None:
 KORE = """
 import asyncio, json, sys
 from pathlib import Path
-from agent.tools.base import CallContext
+from agent.tools.base import CallContext, ToolEnvironment
 from agent.security.sandbox import orphan_processes
 from agent.settings import ToolSettings
 from agent.tools.shell.exec import Exec
 from agent.types import ToolCall
 
 workspace = Path(sys.argv[1])
-call = CallContext(ToolCall("c", "exec", {}, "{}"), "s", workspace, workspace / "m", print)
+here = ToolEnvironment("s", workspace, workspace / "m")
+call = CallContext(ToolCall("c", "exec", {}, "{}"), here, print)
 command = "trap '' TERM HUP; (trap '' TERM HUP; echo $$ > pid; sleep 600) | (sleep 600)"
 asyncio.run(Exec(ToolSettings()).run({"command": command, "timeout_s": 500}, call))
 """

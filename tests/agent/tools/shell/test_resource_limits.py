@@ -47,7 +47,7 @@ async def test_commands_of_a_session_share_their_memory(call: CallContext) -> No
 async def test_another_session_has_its_own_memory(call: CallContext) -> None:
     tool = exec_within(session_bytes=300_000_000)
     lasts = lasting_command()
-    other = replace(call, session="another")
+    other = replace(call, environment=replace(call.environment, session="another"))
     first = asyncio.create_task(tool.run({"command": taking(200_000_000, lasts)}, other))
     assert await runs(lasts)
     said = (await tool.run({"command": taking(200_000_000, "sleep 1.5")}, call)).for_model
