@@ -15,7 +15,10 @@
     │       ├── BadImage       a picture is too large or broken
     │       ├── BadThoughts    earlier thoughts are not taken back as they are sent
     │       ├── NoImages       the model sees no pictures
-    │       └── WrongLimitName the limit of a reply's tokens has another name there
+    │       ├── WrongLimitName the limit of a reply's tokens has another name there
+    │       ├── NotFound       the server has no such model, or no such address
+    │       ├── NeedsResponses the model takes tools by the Responses API only
+    │       └── NoEncryptedReasoning  the model has no encrypted reasoning to give
     ├── LimitReached           the next model call would go beyond a limit that somebody set
     ├── ToolError              the model reads it as the tool's result
     ├── PolicyDenied           a rule or a person said no; the model reads it too
@@ -107,6 +110,18 @@ class NoThinking(Rejected):
 
 class WrongLimitName(Rejected):
     """The server knows `max_tokens` or `max_completion_tokens`, and was sent the other."""
+
+
+class NotFound(Rejected):
+    """The server has no model of this name, or nothing at this address."""
+
+
+class NeedsResponses(Rejected):
+    """The model reasons, and then takes tools by the Responses API only."""
+
+
+class NoEncryptedReasoning(Rejected):
+    """The model was asked for its reasoning in encrypted form and has none."""
 
 
 class BadImage(Rejected):

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
-from typing import Literal, cast, get_args
+from typing import TYPE_CHECKING, Literal, cast, get_args
 from urllib.parse import SplitResult, urlsplit
 
 from agent.errors import ConfigError
@@ -13,6 +13,10 @@ from agent.providers.capability_fallback import CapabilityFallback
 from agent.providers.http.transport import AiohttpTransport, Deadlines, Endpoint, Transport
 from agent.providers.vendors import ALIASES, CONTEXT_TOKENS, VENDORS, Dialect, Vendor, find_vendor
 from agent.records import frozen
+
+if TYPE_CHECKING:
+    from agent.providers.openai.provider import OpenAICompatibleProvider
+    from agent.providers.openai.responses.provider import OpenAIResponsesProvider
 
 OFFLINE = "offline/echo"
 
@@ -26,7 +30,7 @@ _REFERENCE = re.compile(r"\$\{(\w+)\}")
 _VERSION_PART = re.compile(r"v\d+\w*")
 
 # What people leave at the end of an address.
-_METHODS = ("/chat/completions", "/messages", "/api/chat")
+_METHODS = ("/chat/completions", "/responses", "/messages", "/api/chat")
 
 # What an HTTP header can carry.
 _KEY = re.compile(r"[!-~]+")
@@ -37,7 +41,8 @@ class ModelConfig:
     """A model by name: as somebody configured it, and after `resolve_model` with nothing left open.
 
     `model` is `vendor/model`. `transport` picks the HTTP client, `headers` go with every request,
-    `tools` says how the model is told of them, `context_tokens` is the size of its window.
+    `tools` says how the model is told of them, `api` which of OpenAI's two APIs it is asked by
+    (None: whichever it needs), `context_tokens` is the size of its window.
     `temperature` and `max_tokens` are this model's own, if it has any. Prices are in dollars for a
     million tokens, and win over those that Kore knows. `api_keys` are asked in this order, one
     after the other, in place of `api_key`. `key_sources` names for people where each of them came
@@ -57,6 +62,7 @@ class ModelConfig:
     price_cached_usd: float | None = None
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     tools: Literal["native", "xml"] | None = None
+    api: Literal["chat", "responses"] | None = None
     api_keys: tuple[str, ...] = field(default=(), repr=False)
     key_sources: tuple[str, ...] = ()
 
@@ -330,6 +336,11 @@ def build_provider(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) ->
             f'model {config.name!r}: transport "sdk" is the openai library, which does not speak '
             f"{vendor.name}'s own protocol; remove it"
         )
+    if config.api == "responses" and vendor.protocol != "openai":
+        raise ConfigError(
+            f'model {config.name!r}: api "responses" is for servers that speak OpenAI\'s format; '
+            f"{vendor.name} has its own; remove it"
+        )
     for name, value in config.headers.items():
         if not _HEADER.fullmatch(value):
             raise ConfigError(
@@ -341,26 +352,66 @@ def build_provider(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) ->
 
 
 def _openai(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) -> ClosingProvider:
+    """A vendor's own address that knows the Responses API is asked by it; any other by chat
+    completions, and by the Responses API when a model says that it needs that."""
+    api = config.api or (
+        "responses" if vendor.responses and _is_own_address(config, vendor) else None
+    )
+    if api == "responses":
+        return _openai_responses(config, vendor, deadlines)
+    chat = _openai_chat(config, vendor, deadlines)
+    if api == "chat":
+        return chat
+    from agent.providers.openai.api_choice import OpenAIApiChoice
+
+    return OpenAIApiChoice(chat, lambda: _openai_responses(config, vendor, deadlines))
+
+
+def _openai_chat(
+    config: ModelConfig, vendor: Vendor, deadlines: Deadlines
+) -> "OpenAICompatibleProvider":
     from agent.providers.openai.provider import OpenAICompatibleProvider
 
-    endpoint = Endpoint(
-        *_place(config, vendor), extra_headers=config.headers, key_source=_endpoint_source(config)
+    endpoint = _openai_endpoint(config, vendor, "/chat/completions")
+    transport = _openai_transport(config, endpoint, deadlines)
+    dialect = dialect_of(config, vendor)
+    return OpenAICompatibleProvider(endpoint, transport, dialect=dialect, deadlines=deadlines)
+
+
+def _openai_responses(
+    config: ModelConfig, vendor: Vendor, deadlines: Deadlines
+) -> "OpenAIResponsesProvider":
+    from agent.providers.openai.responses.provider import PATH, OpenAIResponsesProvider
+
+    endpoint = _openai_endpoint(config, vendor, PATH)
+    transport = _openai_transport(config, endpoint, deadlines)
+    return OpenAIResponsesProvider(endpoint, transport, deadlines=deadlines)
+
+
+def _openai_endpoint(config: ModelConfig, vendor: Vendor, path: str) -> Endpoint:
+    return Endpoint(
+        *_place(config, vendor),
+        path,
+        extra_headers=config.headers,
+        key_source=_endpoint_source(config),
     )
-    transport: Transport
+
+
+def _openai_transport(config: ModelConfig, endpoint: Endpoint, deadlines: Deadlines) -> Transport:
     if config.transport == "sdk":
         from agent.providers.http.openai_sdk_transport import SdkTransport
 
-        transport = SdkTransport(endpoint, deadlines)
-    else:
-        transport = AiohttpTransport(endpoint, deadlines)
-    return OpenAICompatibleProvider(
-        endpoint, transport, dialect=dialect_of(config, vendor), deadlines=deadlines
-    )
+        return SdkTransport(endpoint, deadlines)
+    return AiohttpTransport(endpoint, deadlines)
+
+
+def _is_own_address(config: ModelConfig, vendor: Vendor) -> bool:
+    return (config.api_base or vendor.api_base).rstrip("/") == vendor.api_base
 
 
 def dialect_of(config: ModelConfig, vendor: Vendor) -> Dialect:
     """The vendor's; another server that takes its format knows only what all of them know."""
-    if (config.api_base or vendor.api_base).rstrip("/") == vendor.api_base:
+    if _is_own_address(config, vendor):
         return vendor.dialect
     return replace(vendor.dialect, max_tokens_name="max_tokens", null_content=False)
 

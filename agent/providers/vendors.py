@@ -42,7 +42,8 @@ class Dialect:
 
 @frozen
 class Vendor:
-    """One vendor: where it is and which `protocol` it speaks; `dialect` is OpenAI's in its mouth.
+    """One vendor: where it is and which `protocol` it speaks; `dialect` is OpenAI's in its mouth,
+    and with `responses` its models are asked by the Responses API.
 
     `version` is the path that an address needs at its end when it names none. A vendor without
     `key_variables` needs no key. `default_model` is a current model that is cheap and good with
@@ -56,6 +57,7 @@ class Vendor:
     context_tokens: int = CONTEXT_TOKENS
     version: str | None = "v1"
     protocol: Literal["openai", "anthropic", "ollama"] = "openai"
+    responses: bool = False
     dialect: Dialect = field(default_factory=Dialect)
 
 
@@ -76,6 +78,7 @@ _TABLE = (
         ("OPENAI_API_KEY",),
         "gpt-5-mini",
         400_000,
+        responses=True,
         dialect=Dialect(max_tokens_name="max_completion_tokens", thinking=_EFFORT),
     ),
     # https://platform.claude.com/docs/en/api/overview

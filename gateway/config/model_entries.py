@@ -75,6 +75,7 @@ def _config(settings: Settings, n: int, entry: ModelEntry) -> ModelConfig:
         price_output_usd=entry.price_output_usd,
         price_cached_usd=entry.price_cached_usd,
         tools=entry.tools,
+        api=entry.api,
         headers={name: value.get_secret_value() for name, value in entry.headers.items()},
         api_keys=keys,
         key_sources=_sources(settings, n, entry),

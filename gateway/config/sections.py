@@ -60,7 +60,8 @@ class AgentSection(Section):
 class ModelEntry(Section):
     """One named model; `transport` picks the client, `context_tokens` the size of its window.
 
-    `tools` says how the model is told of them; without it Kore finds out. `headers` go with every
+    `tools` says how the model is told of them; without it Kore finds out. `api` is which of
+    OpenAI's two APIs asks it; without it whichever the model needs. `headers` go with every
     request, beside those that Kore sends. `api_keys` are asked one after the other, in place of
     `api_key`.
 
@@ -80,6 +81,7 @@ class ModelEntry(Section):
     price_output_usd: Number | None = None
     price_cached_usd: Number | None = None
     tools: Literal["native", "xml"] | None = None
+    api: Literal["chat", "responses"] | None = None
     headers: dict[HeaderName, SecretStr] = Field(default_factory=dict)
 
 

@@ -10,6 +10,8 @@ from agent.providers.http.openai_sdk_transport import SdkTransport
 from agent.providers.http.transport import Deadlines, Endpoint
 from agent.providers.ollama.provider import PATH, OllamaProvider
 from agent.providers.openai.provider import OpenAICompatibleProvider
+from agent.providers.openai.responses.provider import PATH as RESPONSES_PATH
+from agent.providers.openai.responses.provider import OpenAIResponsesProvider
 from agent.providers.text_tools.provider import TextToolProvider
 from tests.fakes.model_script import ReplyScript
 
@@ -58,6 +60,16 @@ def _sdk(root: str, deadlines: Deadlines, key: str) -> OpenAICompatibleProvider:
     )
 
 
+def _responses(root: str, deadlines: Deadlines, key: str) -> OpenAIResponsesProvider:
+    endpoint = Endpoint("openai", f"{root}/v1", key, "OPENAI_API_KEY", RESPONSES_PATH)
+    return OpenAIResponsesProvider(endpoint, deadlines=deadlines)
+
+
+def _responses_sdk(root: str, deadlines: Deadlines, key: str) -> OpenAIResponsesProvider:
+    endpoint = Endpoint("openai", f"{root}/v1", key, "OPENAI_API_KEY", RESPONSES_PATH)
+    return OpenAIResponsesProvider(endpoint, SdkTransport(endpoint, deadlines), deadlines=deadlines)
+
+
 def _anthropic(root: str, deadlines: Deadlines, key: str) -> AnthropicProvider:
     endpoint = anthropic_endpoint("anthropic", f"{root}/v1", key, "ANTHROPIC_API_KEY")
     return AnthropicProvider(endpoint, deadlines=deadlines)
@@ -75,6 +87,8 @@ def _xml(root: str, deadlines: Deadlines, key: str) -> TextToolProvider:
 FORMATS: Mapping[str, Format] = {
     "openai": Format(_openai),
     "openai by sdk": Format(_sdk),
+    "responses": Format(_responses),
+    "responses by sdk": Format(_responses_sdk),
     "anthropic": Format(_anthropic, key_variable="ANTHROPIC_API_KEY"),
     "ollama": Format(_ollama, key_variable="api_key"),
     "xml": Format(_xml, _in_text, retells_ids=False),

@@ -13,6 +13,7 @@ from agent.errors import (
     ContextTooLong,
     KeyRefused,
     NoImages,
+    NotFound,
     NoThinking,
     NoTools,
     ProviderError,
@@ -255,7 +256,7 @@ async def test_silence_is_timed_out(bench: Bench, after: int) -> None:
     [
         (refusal(401, f"Incorrect API key {KEY}"), KeyRefused, "rejected the API key"),
         (refusal(403, "no"), KeyRefused, "does not allow"),
-        (refusal(404, "no such model"), Rejected, "'fake'"),
+        (refusal(404, "no such model"), NotFound, "'fake'"),
         (refusal(400, "bad temperature"), Rejected, "bad temperature"),
         (refusal(400, "fake does not support tools"), NoTools, "tools"),
         (refusal(400, '"fake" does not support thinking'), NoThinking, "thinking"),

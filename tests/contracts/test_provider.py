@@ -12,6 +12,7 @@ from agent.errors import (
     BadReply,
     ContextTooLong,
     KeyRefused,
+    NotFound,
     ProviderError,
     RateLimited,
     Rejected,
@@ -285,7 +286,7 @@ async def test_silence_after_a_complete_reply_is_a_reply(
     [
         (refusal(401, f"Incorrect API key {KEY}"), KeyRefused, "rejected the API key"),
         (refusal(403, "no"), KeyRefused, "does not allow"),
-        (refusal(404, "no such model"), Rejected, "'fake'"),
+        (refusal(404, "no such model"), NotFound, "'fake'"),
         (refusal(400, "bad temperature"), Rejected, "bad temperature"),
         (refusal(429, "quota", code="insufficient_quota"), KeyRefused, "no credit"),
         (rate_limited(), RateLimited, "rate limit reached"),

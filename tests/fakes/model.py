@@ -1,4 +1,4 @@
-"""A stand-in for a model server: OpenAI's format, Anthropic's and Ollama's.
+"""A stand-in for a model server: OpenAI's format, its Responses API, Anthropic's and Ollama's.
 
     async with ModelServer() as model:
         model.script(ReplyScript(tool_calls=(Call("exec", {"command": "ls"}),)))
@@ -45,7 +45,7 @@ class Asked:
 
 
 class ModelServer(LoopbackServer):
-    """Answers /v1/chat/completions, /v1/messages and /api/chat, /v1/models and /api/tags.
+    """Answers /v1/chat/completions, /v1/responses, /v1/messages, /api/chat, /v1/models, /api/tags.
 
     `strict` refuses what the vendor refuses (see model_checks and the wires). With `api_key` other
     keys get a 401; with `context_tokens` longer requests (bytes / 4) get context_length_exceeded.

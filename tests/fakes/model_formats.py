@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from aiohttp import web
 
-from tests.fakes import anthropic_wire, model_checks, ollama_wire
+from tests.fakes import anthropic_wire, model_checks, ollama_wire, responses_wire
 from tests.fakes.model_script import Dialect, ReplyScript
 from tests.fakes.model_wire import ReplyWriter
 
@@ -67,6 +67,13 @@ FORMATS = {
             "error": {"type": error["type"], "message": error["message"]},
             "request_id": "req_011CSHoEeqs5C35K2UUqR7Fy",
         },
+    ),
+    "/v1/responses": Format(
+        responses_wire.ResponsesWriter,
+        _bearer,
+        lambda body, _: responses_wire.complaint(body),
+        responses_wire.as_openai,
+        lambda error: {"error": dict(error)},
     ),
     "/api/chat": Format(
         ollama_wire.OllamaWriter,

@@ -11,7 +11,10 @@ from agent.errors import (
     BadThoughts,
     ContextTooLong,
     KeyRefused,
+    NeedsResponses,
+    NoEncryptedReasoning,
     NoImages,
+    NotFound,
     NoThinking,
     NoTools,
     ProviderError,
@@ -54,13 +57,20 @@ _NO_THINKING = re.compile(
     re.IGNORECASE,
 )
 
-# Anthropic, for blocks of another model, account or prompt, and Gemini.
+# OpenAI and servers in front of it. https://github.com/openai/openai-openapi/issues/541
+_NEEDS_RESPONSES = re.compile(
+    r"(use|in|with|supported by) (the )?[`'\"]?(/?v1/responses|responses api)", re.IGNORECASE
+)
+_NO_ENCRYPTED_REASONING = re.compile(r"encrypted[ _]content[`'\"]? is not supported", re.IGNORECASE)
+
+# Anthropic, for blocks of another model, account or prompt, Gemini, and OpenAI.
 # https://platform.claude.com/docs/en/build-with-claude/thinking-troubleshooting
 _BAD_THOUGHTS = re.compile(
     r"invalid [`'\"]?(signature|data)[`'\"]? in [`'\"]?(redacted_)?thinking"
     r"|thinking[`'\"]? blocks[\w ]* cannot be modified|each thinking block must"
     r"|thinking\.signature|(invalid|corrupted) thought.signature"
-    r"|thought_signature.*(TYPE_BYTES|base64)",
+    r"|thought_signature.*(TYPE_BYTES|base64)"
+    r"|encrypted content .*could not be (verified|decrypted)|item with id 'rs_",
     re.IGNORECASE,
 )
 
@@ -201,7 +211,7 @@ def _map_rejection(endpoint: Endpoint, model: str, status: int, detail: str) -> 
             every_model=False,
         )
     if status == 404:
-        return Rejected(
+        return NotFound(
             t(
                 "{vendor} at {api_base} does not know the model {model!r}{said}",
                 vendor=vendor,
@@ -232,6 +242,10 @@ def _map_rejection(endpoint: Endpoint, model: str, status: int, detail: str) -> 
 
 
 def _rejection_type(detail: str) -> type[Rejected]:
+    if _NEEDS_RESPONSES.search(detail):
+        return NeedsResponses
+    if _NO_ENCRYPTED_REASONING.search(detail):
+        return NoEncryptedReasoning
     if _WRONG_LIMIT.search(detail):
         return WrongLimitName
     if _NO_TOOLS.search(detail):
@@ -304,6 +318,12 @@ def from_payload(
     endpoint: Endpoint, model: str, payload: Mapping[str, Any]
 ) -> ProviderError | None:
     """The error that a chunk of a stream carries, if it does."""
+    if payload.get("type") == "error" and not payload.get("error"):
+        payload = {"error": payload}
+    elif payload.get("type") == "response.failed":
+        response = payload.get("response")
+        failure = response.get("error") if isinstance(response, dict) else None
+        payload = {"error": failure or {"message": "", "code": "server_error"}}
     choices = payload.get("choices")
     choice = choices[0] if isinstance(choices, list) and choices else None
     data = payload if payload.get("error") else choice

@@ -55,7 +55,7 @@ class SdkTransport:
         headers: dict[str, Any] = {"Authorization": openai.Omit(), **omitted}
         try:
             response: Any = await self._clients.get().post(
-                "/chat/completions",
+                self._endpoint.path,
                 cast_to=httpx2.Response,
                 content=body,
                 options={"headers": headers | self._endpoint.headers, "follow_redirects": False},

@@ -1,0 +1,86 @@
+"""Chat completions or the Responses API: which of the two a model at one address is asked by."""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
+
+from agent.errors import NeedsResponses, NotFound
+from agent.events import ModelEvent, Notice
+from agent.i18n import t
+from agent.providers.base import ModelRequest
+from agent.providers.openai.provider import OpenAICompatibleProvider
+
+if TYPE_CHECKING:
+    from agent.providers.openai.responses.provider import OpenAIResponsesProvider
+
+
+class OpenAIApiChoice:
+    """Asks by chat completions, which every server speaks, until a model says that it takes tools
+    by the Responses API only; that model is asked by it from then on.
+
+    Where the server has no such address, the model is asked without reasoning: then it takes tools
+    by chat completions, too.
+    """
+
+    def __init__(
+        self,
+        chat: OpenAICompatibleProvider,
+        open_responses: "Callable[[], OpenAIResponsesProvider]",
+    ) -> None:
+        self._chat = chat
+        self._open_responses = open_responses
+        self._responses: OpenAIResponsesProvider | None = None
+        self._by_responses: set[str] = set()
+        self._without_reasoning: set[str] = set()
+
+    @property
+    def name(self) -> str:
+        return self._chat.name
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        """One model call. Closing the iterator closes the connection."""
+        model = request.model
+        while True:
+            # Providers are async generators; closing one ends its connection at once.
+            stream = cast(AsyncGenerator[ModelEvent], self._ask(request))
+            # Both refusals come before anything was said.
+            try:
+                async with aclosing(stream):
+                    async for event in stream:
+                        yield event
+                return
+            except NeedsResponses:
+                if model in self._by_responses or model in self._without_reasoning:
+                    raise
+                self._by_responses.add(model)
+            except NotFound as exc:
+                if model not in self._by_responses:
+                    raise
+                self._by_responses.discard(model)
+                self._without_reasoning.add(model)
+                yield Notice("info", t("retrying without thinking: {exc}", exc=exc))
+
+    def replay_reasoning(self, model: str) -> bool:
+        """From now on this model gets its thoughts back; False when it does already."""
+        return self._chat.replay_reasoning(model)
+
+    def rename_limit(self, model: str) -> bool:
+        """From now on this model's limit has its other name; False when it has already."""
+        return self._chat.rename_limit(model)
+
+    async def aclose(self) -> None:
+        """Close the connections; new ones are opened when it is used again."""
+        await self._chat.aclose()
+        if self._responses is not None:
+            await self._responses.aclose()
+
+    def _ask(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        if request.model in self._by_responses:
+            if self._responses is None:
+                self._responses = self._open_responses()
+            return self._responses.stream(request)
+        if request.model in self._without_reasoning:
+            options = {name: value for name, value in request.options.items() if name != "thinking"}
+            request = replace(request, options=options | {"reasoning_effort": "none"})
+        return self._chat.stream(request)

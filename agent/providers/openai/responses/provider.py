@@ -1,0 +1,66 @@
+"""Every vendor that speaks OpenAI's Responses API, over either transport."""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing
+from types import MappingProxyType
+from typing import Any
+
+from agent.errors import NoEncryptedReasoning
+from agent.events import ModelEvent
+from agent.providers.base import ModelRequest
+from agent.providers.http.json_stream import SseParser
+from agent.providers.http.streaming_client import StreamingClient
+from agent.providers.http.transport import AiohttpTransport, Deadlines, Endpoint, Transport
+from agent.providers.openai.responses.request import ResponsesRequestEncoder
+from agent.providers.openai.responses.response import ResponsesResponseBuilder
+from agent.providers.tool_calls import next_call_number
+
+PATH = "/responses"
+# https://platform.openai.com/docs/guides/reasoning
+THINKING: Mapping[str, Any] = MappingProxyType({"reasoning": {"effort": "high", "summary": "auto"}})
+
+
+class OpenAIResponsesProvider:
+    """A `Provider` for one endpoint, whose path is `PATH`."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        transport: Transport | None = None,
+        *,
+        deadlines: Deadlines | None = None,
+        thinking: Mapping[str, Any] = THINKING,
+        no_thinking: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
+        deadlines = deadlines or Deadlines()
+        self._endpoint = endpoint
+        self._client = StreamingClient(
+            endpoint, transport or AiohttpTransport(endpoint, deadlines), deadlines
+        )
+        self._encoder = ResponsesRequestEncoder(thinking, no_thinking)
+
+    @property
+    def name(self) -> str:
+        return self._endpoint.vendor
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        """One model call. Closing the iterator closes the connection."""
+        while True:
+            try:
+                async with aclosing(self._ask(request)) as stream:
+                    async for event in stream:
+                        yield event
+                return
+            except NoEncryptedReasoning:
+                # It comes before anything was said.
+                if not self._encoder.leave_out_encrypted(request.model):
+                    raise
+
+    def _ask(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
+        body = self._encoder.body(request)
+        reply = ResponsesResponseBuilder(lambda: next_call_number(request.messages))
+        return self._client.stream(request.model, body, SseParser(), reply)
+
+    async def aclose(self) -> None:
+        """Close the connections; the provider opens new ones when it is used again."""
+        await self._client.aclose()

@@ -1,0 +1,212 @@
+"""Requests as bytes: the body of OpenAI's Responses API, each message encoded once.
+
+Nothing is kept at the vendor's (`store: false`): each request carries the whole conversation, with
+the encrypted reasoning of earlier replies. What is constant comes first and `input` last, so that
+a request repeats the one before byte for byte up to its new messages.
+Body: https://platform.openai.com/docs/api-reference/responses/create
+"""
+
+import json
+from base64 import b64encode
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from agent.prompts import load_prompt
+from agent.providers.base import ModelRequest, ToolSpec
+from agent.providers.wire_text import (
+    RequestHeadCache,
+    encode_json,
+    sendable_tool_name,
+    text_with_context,
+)
+from agent.types import Image, Message, Part, Text, Thinking, ToolCall, ToolCallMarker
+
+_KEY = "openai-responses"
+_ENCRYPTED = "reasoning.encrypted_content"
+# The API refuses a smaller limit.
+_LEAST_OUTPUT_TOKENS = 16
+
+
+class ResponsesRequestEncoder:
+    """Turns requests into bodies. `thinking` and `no_thinking` are the body fields that switch
+    reasoning on and off."""
+
+    def __init__(self, thinking: Mapping[str, Any], no_thinking: Mapping[str, Any]) -> None:
+        self._thinking = thinking
+        self._no_thinking = no_thinking
+        self._plain: set[str] = set()
+        self._heads = RequestHeadCache(self._head)
+
+    def leave_out_encrypted(self, model: str) -> bool:
+        """From now on this model is not asked for encrypted reasoning; False when it is not."""
+        if model in self._plain:
+            return False
+        self._plain.add(model)
+        self._heads = RequestHeadCache(self._head)
+        return True
+
+    def body(self, request: ModelRequest) -> bytes:
+        """The request as compact UTF-8 JSON."""
+        items = [
+            encoded for message in request.messages if (encoded := _items_as_json(message)) != b""
+        ]
+        return b"".join((self._heads.of(request), b",".join(items), b"]}"))
+
+    def _head(self, request: ModelRequest) -> bytes:
+        return encode_json(self._fields(request))[:-1] + b',"input":['
+
+    def _fields(self, request: ModelRequest) -> dict[str, Any]:
+        fields: dict[str, Any] = {"model": request.model, "stream": True, "store": False}
+        if request.model not in self._plain:
+            fields["include"] = [_ENCRYPTED]
+        if request.system:
+            fields["instructions"] = request.system
+        if request.temperature is not None:
+            fields["temperature"] = request.temperature
+        if request.max_tokens is not None:
+            fields["max_output_tokens"] = max(request.max_tokens, _LEAST_OUTPUT_TOKENS)
+        fields |= self._options(dict(request.options))
+        if request.tools:
+            fields["tools"] = [_function(tool) for tool in request.tools]
+        return fields
+
+    def _options(self, options: dict[str, Any]) -> dict[str, Any]:
+        """The options in the words of this API."""
+        fields: dict[str, Any] = {}
+        thinking = options.pop("thinking", None)
+        if isinstance(thinking, bool):
+            fields |= self._thinking if thinking else self._no_thinking
+        if (effort := options.pop("reasoning_effort", None)) is not None:
+            fields["reasoning"] = {**fields.get("reasoning", {}), "effort": effort}
+        if (shape := options.pop("response_format", None)) is not None:
+            fields["text"] = {"format": _text_format(shape)}
+        return fields | {name: value for name, value in options.items() if value is not None}
+
+
+def _function(tool: ToolSpec) -> dict[str, Any]:
+    # `strict` is on unless it is switched off, and then every optional argument is refused.
+    return {
+        "type": "function",
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": tool.parameters,
+        "strict": False,
+    }
+
+
+def _text_format(shape: Any) -> Any:
+    """Chat completions' `response_format`, whose schema stands one level higher here."""
+    if isinstance(shape, dict) and isinstance(schema := shape.get("json_schema"), dict):
+        return {"type": "json_schema", **schema}
+    return shape
+
+
+def _items_as_json(message: Message) -> bytes:
+    """The message's items, joined by commas."""
+    encoded = message.wire.get(_KEY)
+    if encoded is None:
+        encoded = message.wire[_KEY] = encode_json(list(_items(message)))[1:-1]
+    return encoded
+
+
+def _items(message: Message) -> Iterator[dict[str, Any]]:
+    match message.role:
+        case "tool":
+            yield {
+                "type": "function_call_output",
+                "call_id": message.tool_call_id or "",
+                "output": message.text,
+            }
+        case "assistant":
+            yield from _reply(message)
+        case _:
+            yield {"type": "message", "role": message.role, "content": _input_content(message)}
+
+
+def _input_content(message: Message) -> str | list[dict[str, Any]]:
+    text = text_with_context(message)
+    images = [part for part in message.content if isinstance(part, Image)]
+    if not images:
+        return text
+    texts = [{"type": "input_text", "text": text}] if text.strip() else []
+    return [*map(_picture, images), *texts]
+
+
+def _picture(image: Image) -> dict[str, Any]:
+    url = f"data:{image.media_type};base64,{b64encode(image.data).decode()}"
+    return {"type": "input_image", "image_url": url}
+
+
+def _reply(message: Message) -> Iterator[dict[str, Any]]:
+    """The items of a reply in the order in which they came, as far as that is known."""
+    calls = {call.id: call for call in message.tool_calls}
+    phase: str | None = None
+    is_silent = not calls
+    for part in message.content:
+        match part:
+            case Text(text) if text.strip():
+                is_silent = False
+                yield _message_item(text, phase)
+                phase = None
+            case ToolCallMarker(call_id) if call := calls.pop(call_id, None):
+                yield _call(call)
+            case Thinking() if item := reasoning_item_of(part):
+                yield item
+            case Thinking():
+                phase = phase_of(part) or phase
+    if is_silent:
+        yield _message_item(load_prompt("said_nothing"), None)
+    for call in calls.values():
+        yield _call(call)
+
+
+def _message_item(text: str, phase: str | None) -> dict[str, Any]:
+    item = {"type": "message", "role": "assistant", "content": text}
+    return item if phase is None else item | {"phase": phase}
+
+
+def _call(call: ToolCall) -> dict[str, Any]:
+    raw = call.raw if call.arguments is not None else json.dumps({"unreadable": call.raw})
+    return {
+        "type": "function_call",
+        "call_id": call.id,
+        "name": sendable_tool_name(call),
+        "arguments": raw.strip() or "{}",
+    }
+
+
+def reasoning_signature(item: Mapping[str, Any]) -> str | None:
+    """What has to come back of a reasoning item, as a signature; None when nothing has to."""
+    if not (item.get("encrypted_content") or item.get("content")):
+        # Without either the vendor would look for the item, which it has not stored.
+        return None
+    fields = {name: item[name] for name in _REASONING_FIELDS if item.get(name) is not None}
+    return json.dumps({_REASONING: fields})
+
+
+def phase_signature(phase: str) -> str:
+    """The phase of the text that follows (`commentary`, `final_answer`), as a signature."""
+    return json.dumps({_PHASE: phase})
+
+
+def reasoning_item_of(part: Part) -> dict[str, Any] | None:
+    """The reasoning item that a reply held; None for other vendors' thoughts."""
+    item = _signed(part, _REASONING)
+    return {"type": "reasoning", "summary": [], **item} if isinstance(item, dict) else None
+
+
+def phase_of(part: Part) -> str | None:
+    phase = _signed(part, _PHASE)
+    return phase if isinstance(phase, str) else None
+
+
+_REASONING = "responses_reasoning"
+_PHASE = "responses_phase"
+_REASONING_FIELDS = ("id", "summary", "content", "encrypted_content")
+
+
+def _signed(part: Part, name: str) -> Any:
+    signature = part.signature if isinstance(part, Thinking) else None
+    if not signature or not signature.startswith(f'{{"{name}"'):
+        return None
+    return json.loads(signature)[name]

@@ -1,0 +1,298 @@
+"""What the Responses API has that chat completions lack: items, kept reasoning, phases."""
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from agent.errors import NoEncryptedReasoning, Rejected, Unavailable
+from agent.events import FILTERED, Notice, Reply, ThinkingDelta
+from agent.providers import vendors
+from agent.providers.base import ClosingProvider, ModelRequest, ToolSpec
+from agent.providers.capability_fallback import CapabilityFallback
+from agent.providers.http.transport import Endpoint
+from agent.providers.openai.api_choice import OpenAIApiChoice
+from agent.providers.openai.provider import OpenAICompatibleProvider
+from agent.providers.openai.responses.provider import PATH, OpenAIResponsesProvider
+from agent.providers.openai.responses.request import ResponsesRequestEncoder
+from agent.providers.openai.responses.response import ResponsesResponseBuilder
+from agent.providers.registry import ModelConfig, open_provider, resolve_model
+from agent.types import Image, Message, Text, Thinking, ToolCall, ToolCallMarker, assistant, user
+from tests.fakes.model import ModelServer
+from tests.fakes.model_script import Break, Call, ReplyScript, refusal
+from tests.fakes.responses_wire import ENCRYPTED
+
+TOOLS = (ToolSpec("exec", "Run a command.", {"type": "object", "properties": {}}),)
+ASKED = ModelRequest("fake", "Be brief.", (user("hi"),), TOOLS)
+NEEDS_RESPONSES = refusal(
+    400,
+    "Function tools with reasoning_effort are not supported for fake in /v1/chat/completions. "
+    "To use function tools, use /v1/responses or set reasoning_effort to 'none'.",
+)
+
+
+@pytest.fixture
+async def provider(model_server: ModelServer) -> AsyncIterator[OpenAIResponsesProvider]:
+    provider = OpenAIResponsesProvider(Endpoint("openai", model_server.base_url, path=PATH))
+    yield provider
+    await provider.aclose()
+
+
+async def events_of(provider: ClosingProvider, asked: ModelRequest = ASKED) -> list[object]:
+    return [event async for event in provider.stream(asked)]
+
+
+async def reply_of(provider: ClosingProvider, asked: ModelRequest = ASKED) -> Reply:
+    reply = (await events_of(provider, asked))[-1]
+    assert isinstance(reply, Reply)
+    return reply
+
+
+def continued(*messages: Message) -> ModelRequest:
+    return ModelRequest("fake", "Be brief.", (user("hi"), *messages), TOOLS)
+
+
+def result_of(call_id: str) -> Message:
+    return Message("tool", (Text("file"),), tool_call_id=call_id)
+
+
+async def test_a_request_stores_nothing_and_asks_for_encrypted_reasoning(
+    provider: OpenAIResponsesProvider, model_server: ModelServer
+) -> None:
+    asked = ModelRequest(
+        "fake", "Be brief.", (user("hi"),), TOOLS, 0.5, 100, {"thinking": True, "top_p": 1}
+    )
+    await reply_of(provider, asked)
+    body = model_server.requests[0].body
+    assert body["store"] is False
+    assert body["include"] == ["reasoning.encrypted_content"]
+    assert body["instructions"] == "Be brief."
+    assert body["reasoning"] == {"effort": "high", "summary": "auto"}
+    assert (body["temperature"], body["max_output_tokens"], body["top_p"]) == (0.5, 100, 1)
+    assert body["tools"][0]["strict"] is False
+    assert body["input"] == [{"type": "message", "role": "user", "content": "hi"}]
+
+
+async def test_reasoning_goes_back_encrypted_in_its_place(
+    provider: OpenAIResponsesProvider, model_server: ModelServer
+) -> None:
+    call = Call("exec", {"command": "ls"}, "c1")
+    model_server.script(ReplyScript(reasoning="hm, well", text="I look.", tool_calls=(call,)))
+    events = await events_of(provider)
+    assert any(isinstance(event, ThinkingDelta) for event in events)
+    reply = events[-1]
+    assert isinstance(reply, Reply)
+    await reply_of(provider, continued(reply.message, result_of("c1")))
+    sent = model_server.requests[-1].body["input"]
+    assert [item["type"] for item in sent] == [
+        "message",
+        "reasoning",
+        "message",
+        "function_call",
+        "function_call_output",
+    ]
+    assert sent[1]["encrypted_content"] == ENCRYPTED
+    assert sent[1]["summary"] == [{"type": "summary_text", "text": "hm, well"}]
+    assert sent[2]["phase"] == "commentary"
+
+
+async def test_a_request_repeats_the_one_before_byte_for_byte(
+    provider: OpenAIResponsesProvider, model_server: ModelServer
+) -> None:
+    model_server.script(ReplyScript(reasoning="hm", tool_calls=(Call("exec", {}, "c1"),)))
+    reply = await reply_of(provider)
+    await reply_of(provider, continued(reply.message, result_of("c1")))
+    first, second = (request.raw for request in model_server.requests)
+    assert second.startswith(first.removesuffix(b"]}"))
+
+
+async def test_a_picture_is_shown(
+    provider: OpenAIResponsesProvider, model_server: ModelServer
+) -> None:
+    message = Message("user", (Text("what is it?"), Image("image/png", b"\x89PNG")))
+    await reply_of(provider, ModelRequest("fake", "", (message,)))
+    picture, text = model_server.requests[0].body["input"][0]["content"]
+    assert picture == {"type": "input_image", "image_url": "data:image/png;base64,iVBORw=="}
+    assert text == {"type": "input_text", "text": "what is it?"}
+
+
+async def test_reasoning_of_another_account_is_left_out_once_refused(
+    provider: OpenAIResponsesProvider, model_server: ModelServer
+) -> None:
+    signature = json.dumps({"responses_reasoning": {"id": "rs_1", "encrypted_content": "foreign"}})
+    earlier = Message("assistant", (Thinking("hm", signature), Text("Yes.")))
+    fallback = CapabilityFallback(provider)
+    reply = await reply_of(fallback, continued(earlier, user("and now?")))
+    assert reply.message.text == "echo: and now?"
+    refused, sent = (request.body["input"] for request in model_server.requests)
+    assert [item["type"] for item in refused] == ["message", "reasoning", "message", "message"]
+    assert [item["type"] for item in sent] == ["message", "message", "message"]
+
+
+async def test_thoughts_of_other_vendors_and_without_content_stay_here(
+    provider: OpenAIResponsesProvider, model_server: ModelServer
+) -> None:
+    other_vendor = Message("assistant", (Thinking("hm", "EqQBCg"), Text("Yes.")))
+    model_server.script("first")
+    await reply_of(provider, continued(other_vendor, user("and now?")))
+    types = [item["type"] for item in model_server.requests[0].body["input"]]
+    assert types == ["message", "message", "message"]
+
+
+async def test_a_model_without_encrypted_reasoning_is_asked_without(
+    provider: OpenAIResponsesProvider, model_server: ModelServer
+) -> None:
+    objection = refusal(400, "Encrypted content is not supported with this model.")
+    model_server.script(objection, "one", "two")
+    assert (await reply_of(provider)).message.text == "one"
+    assert (await reply_of(provider)).message.text == "two"
+    assert ["include" in request.body for request in model_server.requests] == [True, False, False]
+    model_server.script(objection)
+    with pytest.raises(NoEncryptedReasoning):
+        await reply_of(provider)
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"), [("length", "length"), ("content_filter", FILTERED)]
+)
+async def test_an_incomplete_reply_says_why(
+    provider: OpenAIResponsesProvider, model_server: ModelServer, reason: str, expected: str
+) -> None:
+    model_server.script(ReplyScript(text="It begins", finish_reason=reason))
+    reply = await reply_of(provider)
+    assert (reply.message.text, reply.finish_reason) == ("It begins", expected)
+
+
+async def test_an_error_in_the_stream_is_raised(
+    provider: OpenAIResponsesProvider, model_server: ModelServer
+) -> None:
+    model_server.script(ReplyScript(text="x", breaks=Break("error", 3)))
+    with pytest.raises(Unavailable, match="Overloaded"):
+        await reply_of(provider)
+
+
+def built(*payloads: dict[str, Any]) -> Reply:
+    builder = ResponsesResponseBuilder(lambda: 1)
+    for payload in payloads:
+        list(builder.add(payload))
+    *_, reply = builder.finish(done=True)
+    assert isinstance(reply, Reply)
+    return reply
+
+
+def test_items_that_were_not_streamed_are_read_at_the_end() -> None:
+    output = [
+        {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "abc"},
+        {"type": "function_call", "call_id": "c1", "name": "exec", "arguments": '{"a": 1}'},
+        {"type": "reasoning", "id": "rs_2", "summary": [], "encrypted_content": "def"},
+        {
+            "type": "message",
+            "phase": "final_answer",
+            "content": [{"type": "output_text", "text": "Done."}],
+        },
+    ]
+    usage = {
+        "input_tokens": 7,
+        "output_tokens": 3,
+        "input_tokens_details": {"cached_tokens": 5},
+    }
+    response = {"status": "completed", "output": output, "usage": usage}
+    reply = built({"type": "response.completed", "response": response})
+    assert reply.message.text == "Done."
+    assert reply.message.tool_calls == (ToolCall("c1", "exec", {"a": 1}, '{"a": 1}'),)
+    assert [type(part) for part in reply.message.content] == [
+        Thinking,
+        ToolCallMarker,
+        Thinking,
+        Thinking,
+        Text,
+    ]
+    assert reply.finish_reason == "tool_calls"
+    assert reply.usage is not None
+    assert (reply.usage.input, reply.usage.output, reply.usage.cached) == (7, 3, 5)
+
+
+def test_a_refusal_is_no_success() -> None:
+    reply = built(
+        {"type": "response.refusal.delta", "output_index": 0, "delta": "I cannot help."},
+        {"type": "response.completed", "response": {"status": "completed"}},
+    )
+    assert (reply.message.text, reply.finish_reason) == ("I cannot help.", FILTERED)
+
+
+def test_a_stream_without_its_end_is_cut() -> None:
+    with pytest.raises(Unavailable):
+        built({"type": "response.output_text.delta", "output_index": 0, "delta": "It"})
+
+
+@pytest.fixture
+async def choice(model_server: ModelServer) -> AsyncIterator[OpenAIApiChoice]:
+    chat = OpenAICompatibleProvider(Endpoint("openai", model_server.base_url))
+    endpoint = Endpoint("openai", model_server.base_url, path=PATH)
+    choice = OpenAIApiChoice(chat, lambda: OpenAIResponsesProvider(endpoint))
+    yield choice
+    await choice.aclose()
+
+
+async def test_a_model_that_needs_the_responses_api_is_asked_by_it_from_then_on(
+    choice: OpenAIApiChoice, model_server: ModelServer
+) -> None:
+    model_server.script(NEEDS_RESPONSES, "one", "two")
+    assert (await reply_of(choice)).message.text == "one"
+    assert (await reply_of(choice)).message.text == "two"
+    assert ["input" in request.body for request in model_server.requests] == [False, True, True]
+
+
+async def test_a_server_without_the_responses_api_is_asked_without_reasoning(
+    choice: OpenAIApiChoice, model_server: ModelServer
+) -> None:
+    model_server.script(NEEDS_RESPONSES, refusal(404, "no such address"), "one", "two")
+    asked = ModelRequest("fake", "", (user("hi"),), TOOLS, options={"thinking": True})
+    events = await events_of(choice, asked)
+    assert isinstance(events[0], Notice)
+    assert (await reply_of(choice, asked)).message.text == "two"
+    bodies = [request.body for request in model_server.requests]
+    assert ["input" in body for body in bodies] == [False, True, False, False]
+    assert [body.get("reasoning_effort") for body in bodies[2:]] == ["none", "none"]
+
+
+async def test_a_refusal_that_nothing_mends_is_raised(
+    choice: OpenAIApiChoice, model_server: ModelServer
+) -> None:
+    model_server.script(NEEDS_RESPONSES, refusal(404, "no such address"), NEEDS_RESPONSES)
+    with pytest.raises(Rejected, match="Function tools"):
+        await reply_of(choice)
+
+
+@pytest.mark.parametrize(
+    ("config", "by_responses"),
+    [
+        (ModelConfig("m", "openai/fake"), True),
+        (ModelConfig("m", "openai/fake", api="chat"), False),
+        (ModelConfig("m", "groq/fake"), False),
+        (ModelConfig("m", "groq/fake", api="responses"), True),
+    ],
+)
+async def test_a_vendor_is_asked_by_the_api_that_it_knows_best(
+    model_server: ModelServer,
+    monkeypatch: pytest.MonkeyPatch,
+    config: ModelConfig,
+    by_responses: bool,
+) -> None:
+    table = {
+        name: replace(vendor, api_base=model_server.base_url)
+        for name, vendor in vendors.VENDORS.items()
+    }
+    monkeypatch.setattr(vendors, "VENDORS", table)
+    environ = {"OPENAI_API_KEY": "k", "GROQ_API_KEY": "k"}
+    provider = open_provider(resolve_model("m", [config], environ))
+    await reply_of(provider)
+    await provider.aclose()
+    assert ("input" in model_server.requests[0].body) == by_responses
+
+
+def test_silence_between_messages_is_worded() -> None:
+    body = json.loads(ResponsesRequestEncoder({}, {}).body(continued(assistant(""), user("go on"))))
+    assert all(item["content"] for item in body["input"])
