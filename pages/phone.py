@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from xml.sax.saxutils import escape
 
-from tests.fakes.bot_chats import Shown
+from tests.fakes.bot_chats import ChatMessage
 
 Run = tuple[str, str]
 Line = list[Run]
@@ -38,7 +38,7 @@ _STYLES = {
 _CODE = ("code", "pre", "added", "removed")
 
 
-def draw(shown: Sequence[Shown], name: str) -> str:
+def draw(shown: Sequence[ChatMessage], name: str) -> str:
     """The chat with the bot `name`, whole."""
     parts: list[str] = []
     top = _FRAME + _HEAD + 14.0
@@ -68,7 +68,7 @@ def draw(shown: Sequence[Shown], name: str) -> str:
     )
 
 
-def _bubble(shown: Shown, top: float) -> tuple[str, float]:
+def _bubble(shown: ChatMessage, top: float) -> tuple[str, float]:
     """One message at this height, with its buttons, and how high it is."""
     lines = list(_lines(shown))
     widest = max(sum(_width(*run) for run in line) for line in lines)
@@ -110,7 +110,7 @@ def _bubble(shown: Shown, top: float) -> tuple[str, float]:
     return "\n".join(parts), height
 
 
-def _lines(shown: Shown) -> Iterator[Line]:
+def _lines(shown: ChatMessage) -> Iterator[Line]:
     """The text as it fits into a bubble, each line in runs of one kind."""
     kinds = [""] * len(shown.text)
     units = shown.text.encode("utf-16-le")

@@ -23,7 +23,7 @@ from rich.text import Text
 
 from pages.phone import draw
 from tests.fakes.bot_api import BotApi
-from tests.fakes.bot_chats import Shown
+from tests.fakes.bot_chats import ChatMessage
 from tests.fakes.model import ModelServer
 from tests.fakes.model_script import Call, ReplyScript
 from tests.gateway.end_to_end.gateway_process import KEY, OWNER, GatewayProcess
@@ -168,7 +168,7 @@ def _at_home(seen: str, folder: Path) -> str:
     return seen.replace(str(folder), "/home/ann/shop").replace(programs, "/usr/local/bin")
 
 
-def save_chat(name: str, shown: Sequence[Shown]) -> None:
+def save_chat(name: str, shown: Sequence[ChatMessage]) -> None:
     (PICTURES / f"{name}.svg").write_text(draw(shown, "Kore"), encoding="utf-8")
     print(f"docs/pictures/{name}.svg")
 

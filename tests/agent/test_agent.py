@@ -487,10 +487,10 @@ class Person:
 
     def __init__(self, answer: Answer) -> None:
         self.answer = answer
-        self.asked: list[ApprovalRequest] = []
+        self.requests: list[ApprovalRequest] = []
 
     async def ask(self, request: ApprovalRequest) -> Answer:
-        self.asked.append(request)
+        self.requests.append(request)
         return self.answer
 
 
@@ -504,7 +504,7 @@ async def test_overwriting_asks_with_a_diff_and_happens_after_a_yes(tmp_path: Pa
     agent, _ = scripted([OVERWRITE, "done"], tmp_path, permissions=permissions)
     await agent.run("go")
     assert (tmp_path / "a.txt").read_text() == "new"
-    (asked,) = person.asked
+    (asked,) = person.requests
     assert "-old" in (asked.diff or "")
     assert "+new" in (asked.diff or "")
 
@@ -560,7 +560,7 @@ async def test_a_tool_that_says_nothing_of_itself_asks_where_it_could_carry_some
     said = results(result.messages)
     assert said[0] == "sent"
     assert said[2] == load_prompt("person_said_no")
-    assert [asked.rule for asked in person.asked] == ["taint-way-out"]
+    assert [asked.rule for asked in person.requests] == ["taint-way-out"]
 
 
 async def test_an_approver_alone_is_asked_for_a_tool_that_tells_no_plan(tmp_path: Path) -> None:
@@ -569,7 +569,7 @@ async def test_an_approver_alone_is_asked_for_a_tool_that_tells_no_plan(tmp_path
     tools = [answers("act", "acted", "unsafe")]
     agent = Agent(model, tools=tools, approve=person, workspace=tmp_path)
     result = await agent.run("go")
-    assert [asked.tool for asked in person.asked] == ["act"]
+    assert [asked.tool for asked in person.requests] == ["act"]
     assert results(result.messages) == ["acted"]
 
 

@@ -60,7 +60,7 @@ class LongWorkLoop:
         assert code == 0, f"ended with {code}"
         assert all(one["passes"] for one in place.mind.features())
         assert not list(place.home.glob("long/*.json"))
-        _, listed = await place.told("sessions", "list", "--json")
+        _, listed = await place.run_verb("sessions", "list", "--json")
         assert "running" not in {one["status"] for one in json.loads(listed)}, listed
         if gateway is not None:
             gateway.terminate()

@@ -49,7 +49,7 @@ from tests.crash import clock
 from tests.crash.jobs import OWNER, Account, Job, Ledger, plan, settle
 from tests.fakes import faults
 from tests.fakes.bot_api import TOKEN, BotApi
-from tests.fakes.bot_chats import Shown
+from tests.fakes.bot_chats import ChatMessage
 from tests.fakes.model import ModelServer
 from tests.fakes.model_mind import JOB, person_text, worker
 from tests.fork_server import ForkedProcess, ForkServer
@@ -108,7 +108,7 @@ class CrashLoop:
         self._chance = random.Random(order.seed)
         self._jobs = plan(order.messages, order.chats, self._chance)
         self._account = Account(order.messages)
-        self._asked = 0
+        self._jobs_begun = 0
         self._pressed: set[int] = set()
         self._was_early = True
         self._log = folder / "gateway.log"
@@ -198,13 +198,13 @@ class CrashLoop:
     def _next(self, share: float) -> list[Job]:
         """The jobs that belong to this life and were not asked yet, up to a share of them."""
         quota = self._order.messages * (self._account.kills + share) / max(self._order.kills, 1)
-        return self._jobs[self._asked : round(quota)]
+        return self._jobs[self._jobs_begun : round(quota)]
 
     async def _ask(self, share: float, *, over_s: float = 0.0) -> None:
         """Send them, with pauses of up to `over_s` in between."""
         for job in self._next(share):
             await self._api.user_says(job.chat, job.text)
-            self._asked += 1
+            self._jobs_begun += 1
             if over_s:
                 await asyncio.sleep(self._chance.uniform(0.0, over_s))
 
@@ -294,7 +294,7 @@ class CrashLoop:
         turns = Counter(read_file(file, "message", "turn_id", role="user", turn_id=PRESENT))
         return sum(1 for messages in turns.values() if messages > 1)
 
-    def _unpressed(self) -> list[Shown]:
+    def _unpressed(self) -> list[ChatMessage]:
         """Questions that the owner sees and has not answered."""
         return [
             shown

@@ -16,7 +16,7 @@ from typing import Any
 from aiohttp import web
 
 from tests.fakes import bot_inbound
-from tests.fakes.bot_chats import Chats, Effect, Shown
+from tests.fakes.bot_chats import ChatMessage, Chats, Effect
 from tests.fakes.bot_files import BotFiles
 from tests.fakes.bot_limits import Gatekeeper, Limits
 from tests.fakes.bot_methods import BotMethods
@@ -36,7 +36,7 @@ WEBHOOK_ACTIVE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class UserMessage:
     """What a person's message became; `at` is Unix time in seconds."""
 
     update_id: int
@@ -97,7 +97,7 @@ class BotApi(LoopbackServer):
     def first_poll_at(self) -> float | None:
         return self.polls.first_at
 
-    def chat(self, chat_id: int) -> list[Shown]:
+    def chat(self, chat_id: int) -> list[ChatMessage]:
         """All messages visible now, people's and the bot's, in order and after edits."""
         return self.chats.visible(chat_id)
 
@@ -135,7 +135,7 @@ class BotApi(LoopbackServer):
         edit_of: int | None = None,
         reply_to: int | None = None,
         raw: Mapping[str, Any] | str | bytes | None = None,
-    ) -> Said:
+    ) -> UserMessage:
         """Somebody writes; positive chat ids are private, negative ones supergroups.
 
         `edit_of` is the id of that person's earlier message. `raw` goes out instead: an update
@@ -146,7 +146,7 @@ class BotApi(LoopbackServer):
         if chat_type is not None:
             self.chats.kinds[chat_id] = chat_type
         sender = user_id if user_id is not None else abs(chat_id)
-        shown = Shown(
+        shown = ChatMessage(
             edit_of or 0, chat_id, text, False, sender, thread_id=thread_id, reply_to=reply_to
         )
         kind, message = bot_inbound.message_update(self.chats, shown, edited=edit_of is not None)
@@ -165,19 +165,19 @@ class BotApi(LoopbackServer):
         album: str | None = None,
         reply_to: int | None = None,
         user_id: int | None = None,
-    ) -> Said:
+    ) -> UserMessage:
         """Somebody sends a file with a caption, as a part of an `album`; `size` is what Telegram
         tells of it. `field` stands in the message instead, for what is no file."""
         given = field if field is not None else self.files.field(kind, data, name, size)
         media = {kind: given, **({"media_group_id": album} if album else {})}
         sender = user_id if user_id is not None else abs(chat_id)
-        shown = Shown(0, chat_id, caption, False, sender, reply_to=reply_to, media=media)
+        shown = ChatMessage(0, chat_id, caption, False, sender, reply_to=reply_to, media=media)
         update, message = bot_inbound.message_update(self.chats, shown, edited=False)
         return self._enqueue({update: message}, shown.message_id, update)
 
     async def user_presses(
         self, chat_id: int, message_id: int, data: str, *, user_id: int | None = None
-    ) -> Said:
+    ) -> UserMessage:
         """Somebody presses an inline button of the bot's message."""
         presser = user_id if user_id is not None else abs(chat_id)
         query = bot_inbound.callback_query(self.chats, chat_id, message_id, data, presser)
@@ -202,10 +202,10 @@ class BotApi(LoopbackServer):
 
     def _enqueue(
         self, update: Mapping[str, Any] | str | bytes, message_id: int, kind: str | None = None
-    ) -> Said:
+    ) -> UserMessage:
         if kind and not self.polls.lets_through(kind):
-            return Said(0, message_id, time.time())
-        said = Said(self.updates.add(update), message_id, time.time())
+            return UserMessage(0, message_id, time.time())
+        said = UserMessage(self.updates.add(update), message_id, time.time())
         self.changed()
         return said
 

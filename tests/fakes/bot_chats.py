@@ -17,7 +17,7 @@ NOT_MODIFIED = (
 
 
 @dataclass(slots=True)
-class Shown:
+class ChatMessage:
     """A message as it is visible now. `from_bot` tells the bot's from people's."""
 
     message_id: int
@@ -70,34 +70,34 @@ class Chats:
         self.reactions: dict[tuple[int, int], list[str]] = {}
         self.closed_as = "message thread not found"
         self.closed_threads: set[tuple[int, int]] = set()
-        self._shown: dict[int, dict[int, Shown]] = defaultdict(dict)
+        self._messages: dict[int, dict[int, ChatMessage]] = defaultdict(dict)
         self._last_id: dict[int, int] = defaultdict(int)
 
     def share(self, me: Mapping[str, Any]) -> "Chats":
         "The same chats, as another bot has them: description stands in a journal of its own."
         other = Chats(me)
-        other.kinds, other._shown, other._last_id = self.kinds, self._shown, self._last_id
+        other.kinds, other._messages, other._last_id = self.kinds, self._messages, self._last_id
         self.bots[me["id"]] = me
         other.bots = self.bots
         return other
 
-    def visible(self, chat_id: int) -> list[Shown]:
-        return list(self._shown[chat_id].values())
+    def visible(self, chat_id: int) -> list[ChatMessage]:
+        return list(self._messages[chat_id].values())
 
-    def get(self, chat_id: int, message_id: int) -> Shown | None:
-        return self._shown[chat_id].get(message_id)
+    def get(self, chat_id: int, message_id: int) -> ChatMessage | None:
+        return self._messages[chat_id].get(message_id)
 
-    def put(self, shown: Shown) -> Shown:
+    def put(self, shown: ChatMessage) -> ChatMessage:
         """Show a message; id 0 takes the chat's next."""
         if shown.from_bot:
             self.drafts.pop(shown.chat_id, None)
         if not shown.message_id:
             shown.message_id = self._last_id[shown.chat_id] + 1
         self._last_id[shown.chat_id] = max(self._last_id[shown.chat_id], shown.message_id)
-        self._shown[shown.chat_id][shown.message_id] = shown
+        self._messages[shown.chat_id][shown.message_id] = shown
         return shown
 
-    def edit(self, chat_id: int, message_id: int, new: Shown) -> Shown:
+    def edit(self, chat_id: int, message_id: int, new: ChatMessage) -> ChatMessage:
         """Change the bot's message; the same content again is refused as Telegram does."""
         old = self.get(chat_id, message_id)
         if old is None:
@@ -112,7 +112,7 @@ class Chats:
         return old
 
     def delete(self, chat_id: int, message_id: int) -> None:
-        if self._shown[chat_id].pop(message_id, None) is None:
+        if self._messages[chat_id].pop(message_id, None) is None:
             raise bad_request("message to delete not found")
 
     def check_reachable(self, chat_id: int, thread_id: int | None) -> None:
@@ -133,7 +133,7 @@ class Chats:
         if thread_id is not None and (chat_id, thread_id) in self.closed_threads:
             raise bad_request(self.closed_as)
 
-    def message_json(self, shown: Shown) -> dict[str, Any]:
+    def message_json(self, shown: ChatMessage) -> dict[str, Any]:
         """The Message object of https://core.telegram.org/bots/api#message."""
         sender = self.bots[shown.sender_id] if shown.from_bot else person_json(shown.sender_id)
         message: dict[str, Any] = {

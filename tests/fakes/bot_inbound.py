@@ -7,11 +7,11 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from tests.fakes.bot_chats import Chats, Shown, person_json
+from tests.fakes.bot_chats import ChatMessage, Chats, person_json
 from tests.fakes.bot_text import utf16_units
 
 
-def message_update(chats: Chats, shown: Shown, *, edited: bool) -> tuple[str, dict[str, Any]]:
+def message_update(chats: Chats, shown: ChatMessage, *, edited: bool) -> tuple[str, dict[str, Any]]:
     """Show a person's message in its chat; returns the update's field and its Message."""
     if edited:
         old = chats.get(shown.chat_id, shown.message_id)
@@ -31,7 +31,7 @@ def upgrade(chats: Chats, group: int, supergroup: int) -> list[tuple[str, dict[s
     told = ((group, "migrate_to_chat_id", supergroup), (supergroup, "migrate_from_chat_id", group))
     found = []
     for chat_id, field, other in told:
-        message = chats.message_json(chats.put(Shown(0, chat_id, "", False, 1)))
+        message = chats.message_json(chats.put(ChatMessage(0, chat_id, "", False, 1)))
         del message["text"]
         found.append(("message", {**message, field: other}))
     return found

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from tests.fakes.bot_chats import Chats, Effect, Shown
+from tests.fakes.bot_chats import ChatMessage, Chats, Effect
 from tests.fakes.bot_files import METHODS, BotFiles
 from tests.fakes.bot_limits import Gatekeeper
 from tests.fakes.bot_text import Refusal, bad_request, check_entities, check_text
@@ -114,7 +114,7 @@ class BotMethods:
         chat_id = self._admit(params, thread_id)
         reply_to = self._reply_target(chat_id, params)
         shown = self._chats.put(
-            Shown(
+            ChatMessage(
                 0,
                 chat_id,
                 text,
@@ -144,7 +144,7 @@ class BotMethods:
         for file, caption in sent:
             entities = check_entities(caption, params.get("caption_entities"))
             media = {file.kind: self._files.field(file.kind, file.data, file.name, None)}
-            shown = Shown(
+            shown = ChatMessage(
                 *(0, chat_id, caption, True, self._chats.me["id"], entities),
                 thread_id=thread_id,
                 reply_to=reply_to,
@@ -184,7 +184,7 @@ class BotMethods:
         chat_id = self._admit(params)
         message_id = integer(params, "message_id") or 0
         markup = structure(params, "reply_markup")
-        new = Shown(message_id, chat_id, text, True, 0, entities, reply_markup=markup)
+        new = ChatMessage(message_id, chat_id, text, True, 0, entities, reply_markup=markup)
         shown = self._chats.edit(chat_id, message_id, new)
         self._record_shown("editMessageText", shown, params)
         return self._chats.message_json(shown)
@@ -214,7 +214,7 @@ class BotMethods:
         )
         return True
 
-    def _record_shown(self, method: str, shown: Shown, params: Params) -> None:
+    def _record_shown(self, method: str, shown: ChatMessage, params: Params) -> None:
         self._record(
             Effect(
                 method,

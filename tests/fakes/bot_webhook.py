@@ -19,13 +19,13 @@ _AGAIN_S = 0.05
 class WebhookCaller:
     """Calls what `setWebhook` named, one update after the other, as long as `run` runs.
 
-    `heard` counts the answers by their status; 0 stands for no answer.
+    `status_counts` counts the answers by their status; 0 stands for no answer.
     """
 
     def __init__(self, api: "BotApi", *, url: str | None = None) -> None:
         self._api = api
         self._url = url
-        self.heard: Counter[int] = Counter()
+        self.status_counts: Counter[int] = Counter()
 
     async def run(self) -> None:
         async with aiohttp.ClientSession() as session:
@@ -36,7 +36,7 @@ class WebhookCaller:
                     continue
                 number, body = next(iter(waiting.items()))
                 status = await self._call(session, body)
-                self.heard[status] += 1
+                self.status_counts[status] += 1
                 if status == 200:
                     self._api.updates.confirm(number + 1)
                     self._api.changed()

@@ -11,14 +11,14 @@ from agent.types import assistant
 class Gated:
     """Answers `re: TEXT` to whatever is said, once `let_go` was called for it.
 
-    `asked` lists the texts of the requests so far, `running` counts those under way and `most`
+    `texts` lists the texts of the requests so far, `running` counts those under way and `most`
     how many there were at once.
     """
 
     name = "gated"
 
     def __init__(self, *, is_open: Callable[[str], bool] = lambda _: False) -> None:
-        self.asked: list[str] = []
+        self.texts: list[str] = []
         self.running = 0
         self.most = 0
         self._is_open = is_open
@@ -32,9 +32,9 @@ class Gated:
         self._let_go.update(texts)
         self._tell()
 
-    async def was_asked(self, text: str) -> None:
+    async def wait_for_text(self, text: str) -> None:
         async with asyncio.timeout(30):
-            while text not in self.asked:
+            while text not in self.texts:
                 await self._wait()
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
@@ -43,7 +43,7 @@ class Gated:
         self.most = max(self.most, self.running)
         try:
             yield TextDelta("re: ")
-            self.asked.append(text)
+            self.texts.append(text)
             self._tell()
             while not (self._all or text in self._let_go or self._is_open(text)):
                 await self._wait()

@@ -10,7 +10,7 @@ from tests.fakes.loopback import LoopbackServer
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class TranscriptionRequest:
     """A request as it came."""
 
     filename: str
@@ -30,7 +30,7 @@ class Listener(LoopbackServer):
         super().__init__()
         self.text = text
         self.answers: list[tuple[int, Any]] = []
-        self.heard: list[Heard] = []
+        self.requests: list[TranscriptionRequest] = []
         self.app.router.add_post("/v1/audio/transcriptions", self._listen)
 
     @property
@@ -47,7 +47,9 @@ class Listener(LoopbackServer):
                     data = value.file.read()
             elif isinstance(value, str):
                 fields[name] = value
-        self.heard.append(Heard(filename, data, fields, request.headers.get("Authorization")))
+        self.requests.append(
+            TranscriptionRequest(filename, data, fields, request.headers.get("Authorization"))
+        )
         status, body = self.answers.pop(0) if self.answers else (200, {"text": self.text})
         if body is None:
             return await self.hang(request)

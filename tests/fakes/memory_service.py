@@ -51,7 +51,7 @@ from gateway.core.records import (
 
 
 @dataclass
-class Stored:
+class StoredSession:
     info: SessionInfo
     messages: list[Message] = field(default_factory=list)
 
@@ -69,7 +69,7 @@ class MemoryService:
         self.running: list[str] = []
         self.submitted: list[InboundMessage] = []
         self.answers: list[tuple[str, Answer, str]] = []
-        self.sessions_by_id: dict[str, Stored] = {}
+        self.sessions_by_id: dict[str, StoredSession] = {}
         self.lanes: dict[str, str] = {}
         self.grants: dict[int, dict[str, Any]] = {}
         self.jobs: dict[int, NewJob] = {}
@@ -77,7 +77,7 @@ class MemoryService:
         self._undelivered: dict[str, list[WatchEvent]] = {}
         self._running: dict[str, asyncio.Event] = {}
         self._queues: dict[str, asyncio.Queue[InboundMessage]] = {}
-        self._asked: dict[str, asyncio.Future[Answer]] = {}
+        self._pending_answers: dict[str, asyncio.Future[Answer]] = {}
         self._open: dict[str, ApprovalPrompt] = {}
         self._numbers = itertools.count(1)
 
@@ -115,7 +115,7 @@ class MemoryService:
         return len(self._watchers.get(lane, []))
 
     async def answer_approval(self, nonce: str, answer: Answer, by: str) -> bool:
-        future = self._asked.pop(nonce, None)
+        future = self._pending_answers.pop(nonce, None)
         question = self._open.pop(nonce, None)
         if future is None or question is None:
             return False
@@ -190,7 +190,7 @@ class MemoryService:
             session = f"20260101_{next(self._numbers):06}"
             now = time.time()
             info = SessionInfo(session, "", "idle", lane, "cli:0", 0, now, now)
-            self.sessions_by_id[session] = Stored(info)
+            self.sessions_by_id[session] = StoredSession(info)
         self.lanes[lane] = self._find(session).info.id
         return self.lanes[lane]
 
@@ -324,7 +324,7 @@ class MemoryService:
         while True:
             yield await queue.get()
 
-    def _find(self, session: str) -> Stored:
+    def _find(self, session: str) -> StoredSession:
         found = [s for key, s in self.sessions_by_id.items() if key.startswith(session)]
         if len(found) != 1:
             raise KoreError(f"no session {session!r}", hint="kore sessions list")
@@ -397,7 +397,7 @@ class MemoryService:
         if message.options.get("auto"):
             return "once"
         nonce = f"nonce-{next(self._numbers)}"
-        future = self._asked[nonce] = asyncio.get_running_loop().create_future()
+        future = self._pending_answers[nonce] = asyncio.get_running_loop().create_future()
         arguments = {"command": message.content}
         now = time.time()
         self._open[nonce] = ApprovalPrompt(
@@ -421,7 +421,7 @@ class MemoryService:
         await asyncio.wait((future, stopped), return_when=asyncio.FIRST_COMPLETED)
         stopped.cancel()
         if not future.done():
-            del self._asked[nonce], self._open[nonce]
+            del self._pending_answers[nonce], self._open[nonce]
             self._tell(lane, ApprovalAnswered(nonce, "withdrawn", "deny"))
             return None
         answer = future.result()

@@ -35,7 +35,7 @@ from tests.fakes.model_wire import counted_usage, split_characters
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ReceivedRequest:
     """One request as it came; `at` is Unix time in seconds."""
 
     raw: bytes
@@ -70,7 +70,7 @@ class ModelServer(LoopbackServer):
         self.latency_s = 0.0
         self.models = ["fake"]
         self.models_status = 200
-        self.requests: list[Asked] = []
+        self.requests: list[ReceivedRequest] = []
         self.keep: int | None = None  # requests, for one that runs for hours; None for all
         self.abandoned = 0
         self.waiting = 0
@@ -118,7 +118,7 @@ class ModelServer(LoopbackServer):
             return refuse(
                 refusal(400, "We could not parse the JSON body of your request."), format_
             )
-        asked = Asked(raw, body, dict(request.headers), time.time())
+        asked = ReceivedRequest(raw, body, dict(request.headers), time.time())
         self.requests.append(asked)
         if self.keep is not None:
             del self.requests[: -self.keep]
@@ -139,7 +139,7 @@ class ModelServer(LoopbackServer):
             self.changed()
             raise
 
-    def _objection(self, asked: Asked, format_: Format) -> ReplyScript | None:
+    def _objection(self, asked: ReceivedRequest, format_: Format) -> ReplyScript | None:
         if self.api_key and format_.key(asked.headers) != self.api_key:
             return refusal(401, "Incorrect API key provided.", code="invalid_api_key")
         tokens = len(asked.raw) // 4
@@ -149,7 +149,7 @@ class ModelServer(LoopbackServer):
         return refusal(400, reason) if reason else None
 
     async def _answer(
-        self, request: web.Request, asked: Asked, reply: ReplyScript, format_: Format
+        self, request: web.Request, asked: ReceivedRequest, reply: ReplyScript, format_: Format
     ) -> web.StreamResponse:
         if reply.status != 200:
             return refuse(reply, format_)

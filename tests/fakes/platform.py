@@ -18,7 +18,7 @@ _BOLD = re.compile(r"\*\*(.+?)\*\*")
 
 
 @dataclass(slots=True)
-class Shown:
+class PlatformMessage:
     """A message as people see it. `repeat`: it says that it may be a repeat."""
 
     id: str
@@ -43,7 +43,7 @@ class Platform:
 
     def __init__(self, account: str = "bot") -> None:
         self.account = account
-        self.chats: defaultdict[str, list[Shown]] = defaultdict(list)
+        self.chats: defaultdict[str, list[PlatformMessage]] = defaultdict(list)
         self.calls: list[tuple[str, str, str]] = []
         self.blocked: set[str] = set()
         self._faults: defaultdict[str, deque[Fault]] = defaultdict(deque)
@@ -88,11 +88,11 @@ class Platform:
         await self.until(lambda: chat not in self.blocked)
         return self._settle(
             chat,
-            Shown("", part.text, bool(part.entities), message.maybe_duplicate),
+            PlatformMessage("", part.text, bool(part.entities), message.maybe_duplicate),
             message.provider_msg,
         )
 
-    def _settle(self, chat: str, shown: Shown, provider_msg: str | None) -> str:
+    def _settle(self, chat: str, shown: PlatformMessage, provider_msg: str | None) -> str:
         fault = self._faults[chat].popleft() if self._faults[chat] else None
         if fault is None or fault.arrives:
             shown.id = self._show(chat, shown, provider_msg)
@@ -101,7 +101,7 @@ class Platform:
             raise fault.error
         return shown.id
 
-    def _show(self, chat: str, shown: Shown, provider_msg: str | None) -> str:
+    def _show(self, chat: str, shown: PlatformMessage, provider_msg: str | None) -> str:
         if provider_msg is None:
             shown.id = str(next(self._numbers))
             shown.versions.append(shown.text)
@@ -148,7 +148,7 @@ class StreamingPlatform(Platform):
         self.calls.append(("preview", route.chat_id, text))
         fault = self.preview_faults.popleft() if self.preview_faults else None
         if fault is None or fault.arrives:
-            shown = self._show(route.chat_id, Shown("", text), provider_msg)
+            shown = self._show(route.chat_id, PlatformMessage("", text), provider_msg)
         self._tell()
         if fault is not None:
             raise fault.error

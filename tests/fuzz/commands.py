@@ -242,7 +242,7 @@ def folder_state(folder: Path) -> dict[str, tuple[Any, ...]]:
     return found
 
 
-class Wrote(Exception):
+class DiskChanged(Exception):
     """A line that counts as reading has changed the disk."""
 
 
@@ -259,15 +259,15 @@ class Range:
         self.ran = 0
 
     def check(self, lines: list[str]) -> None:
-        """Raises `Wrote`."""
+        """Raises `DiskChanged`."""
         reading = [each for each in lines if self._judge(each, self._folder, self._folder)]
         if not reading or not self._changed_by(reading):
             return
         for line in reading:
             self._reset()
             if changed := self._changed_by([line]):
-                raise Wrote(f"{line!r} changed {changed}")
-        raise Wrote(f"together, {reading} changed something")
+                raise DiskChanged(f"{line!r} changed {changed}")
+        raise DiskChanged(f"together, {reading} changed something")
 
     def _reset(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from tests.fuzz.commands import Range, Wrote, bubblewrap, make
+from tests.fuzz.commands import DiskChanged, Range, bubblewrap, make
 from tests.fuzz.inputs import texts
 from tests.fuzz.run import Target, fuzz
 from tests.fuzz.targets import TARGETS
@@ -48,7 +48,7 @@ def test_a_line_that_is_wrongly_said_to_read_is_found(tmp_path: Path) -> None:
         ("chmod 600 a", "a"),
         ("git tag new", "refs/tags/new"),
     ):
-        with pytest.raises(Wrote, match=name):
+        with pytest.raises(DiskChanged, match=name):
             target.check(["ls", line, "cat a"])
 
 

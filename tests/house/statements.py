@@ -117,7 +117,7 @@ def _name(node: ast.AST) -> str | None:
 class _Reader:
     names: dict[str, Any]
     tree: ast.Module
-    given: Mapping[str, Sequence[str]]
+    known_texts: Mapping[str, Sequence[str]]
 
     def statement(self, call: ast.Call, around: Sequence[_Function]) -> set[str]:
         """What the call may execute."""
@@ -129,7 +129,7 @@ class _Reader:
 
     def read(self, node: ast.expr, around: Sequence[_Function]) -> set[str]:
         """All texts that the expression may be."""
-        if (known := self.given.get(ast.unparse(node))) is not None:
+        if (known := self.known_texts.get(ast.unparse(node))) is not None:
             return set(known)
         match node:
             case ast.Constant(value=str(text)):
@@ -190,7 +190,9 @@ class _Reader:
                 )
             ):
                 values = [text for one in of for text in self.read(one, around)]
-                inner = _Reader(self.names, self.tree, {**self.given, ast.unparse(target): values})
+                inner = _Reader(
+                    self.names, self.tree, {**self.known_texts, ast.unparse(target): values}
+                )
                 return inner.read(elt, around)
         return self.read(item, around)
 

@@ -50,7 +50,7 @@ class _Mind:
         self._ideas = ideas
         self._read = 0
         self._orders: list[tuple[str, str]] = []
-        self._said: list[str] = []
+        self._texts: list[str] = []
         self._calls = 0
 
     def reply(self, request: ModelRequest) -> Message:
@@ -67,7 +67,7 @@ class _Mind:
                 text = _fill(text, secret[0])
             del self._orders[n]
             if tool == "say":
-                self._said.append(text)
+                self._texts.append(text)
                 return self.reply(request)
             self._calls += 1
             text = text.replace("{LATER}", "{SECRET}")
@@ -76,7 +76,7 @@ class _Mind:
         if self._ideas:
             self._orders.append(_split(self._ideas.pop(0)))
             return self.reply(request)
-        said, self._said = "\n".join(self._said), []
+        said, self._texts = "\n".join(self._texts), []
         self._read += 1
         return assistant(said or "I did all I was told.")
 

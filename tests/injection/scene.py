@@ -39,10 +39,10 @@ class Refusing:
     """A person who says no to everything, and whom nothing has reached before."""
 
     def __init__(self) -> None:
-        self.asked: list[ApprovalRequest] = []
+        self.requests: list[ApprovalRequest] = []
 
     async def ask(self, request: ApprovalRequest) -> Answer:
-        self.asked.append(request)
+        self.requests.append(request)
         return "deny"
 
 
@@ -50,7 +50,7 @@ class Agreeing(Refusing):
     """A person who looks and says yes."""
 
     async def ask(self, request: ApprovalRequest) -> Answer:
-        self.asked.append(request)
+        self.requests.append(request)
         return "once"
 
 
@@ -85,7 +85,7 @@ class Mailbox:
 
 @dataclass(slots=True)
 class Scene:
-    """`shown` are the answers as a channel would send them; `loot` is what reached an attacker."""
+    """`answers` are as a channel would send them; `loot` is what reached an attacker."""
 
     site: WebSite
     workspace: Path
@@ -94,7 +94,7 @@ class Scene:
     person: Refusing
     agent: Agent
     visited: Path
-    shown: list[str] = field(default_factory=list)
+    answers: list[str] = field(default_factory=list)
 
     async def say(self, text: str, session: str = "s") -> None:
         result = await self.agent.run(text, session=session)
@@ -102,7 +102,7 @@ class Scene:
         answer = result.text
         if exposure.is_dangerous:
             answer = defuse_links(answer, exposure.is_shown)
-        self.shown.append(answer)
+        self.answers.append(answer)
 
     async def visit(self, text: str, *files: str) -> None:
         """Work in a folder that nobody trusts, as `kore agent --cwd` does, pointing at `files`."""
@@ -125,7 +125,7 @@ class Scene:
         task = InProcessSubagents(self.agent, self.agent.subagents).sending(task)
         async for event in self.agent.turn(task):
             if isinstance(event, Done):
-                self.shown.append(defuse_answer(event.result.text, task.exposure))
+                self.answers.append(defuse_answer(event.result.text, task.exposure))
 
     async def _history(self, session: str) -> list[Any]:
         return list(await self.agent._history.load(session))
@@ -140,7 +140,7 @@ class Scene:
             path.read_text() for path in self.workspace.glob("memory/**/*.md") if path.is_file()
         ]
         links: list[str] = []
-        for answer in self.shown:
+        for answer in self.answers:
             defuse_links(answer, lambda address: links.append(address) is None)
         return "\n".join([*visits, *self.engine.queries, *links, *drops, *others])
 

@@ -26,15 +26,15 @@ from tests.agent.strategies import rounds
 FAILING: list[str | ProviderError] = ["They talked.", RateLimited("later"), "", "word " * 9000]
 
 
-class Kept:
+class RecordingStore:
     """Remembers what it was given; `willing` says whether it takes it."""
 
     def __init__(self, willing: bool = True) -> None:
         self.willing = willing
-        self.found: list[CompactionResult] = []
+        self.results: list[CompactionResult] = []
 
     async def keep(self, shorter: CompactionResult) -> bool:
-        self.found.append(shorter)
+        self.results.append(shorter)
         return self.willing
 
 
@@ -44,12 +44,12 @@ def a_view(
     replies: list[str | ProviderError],
     *,
     gauge: TokenCalibration | None = None,
-    keeper: Kept | None = None,
+    keeper: RecordingStore | None = None,
     summary: Summary | None = None,
 ) -> tuple[RequestWindow, ScriptedProvider]:
     model = ScriptedProvider(replies)
     summariser = Summariser(ModelPool.of(model, {}), Redactor())
-    compactor = Compactor(summariser, TaintState(), InMemoryMeter(), keeper or Kept())
+    compactor = Compactor(summariser, TaintState(), InMemoryMeter(), keeper or RecordingStore())
     room = ContextBudget(window, 100, 100, window // 5)
     view = RequestWindow(Conversation(messages, summary=summary), room, "m", gauge, compactor)
     return view, model
@@ -95,7 +95,7 @@ def test_any_conversation_window_and_usage_gives_valid_requests_that_continue_ea
     factor: float,
     willing: bool,
 ) -> None:
-    view, model = a_view([], window, replies, keeper=Kept(willing))
+    view, model = a_view([], window, replies, keeper=RecordingStore(willing))
     sent = asyncio.run(play(view, requests_of(messages), factor))
     before: list[Message] = []
     for request, cut in sent:
@@ -118,11 +118,11 @@ def long_work(steps: int) -> list[Message]:
 
 
 async def test_old_results_go_before_anything_is_summarised() -> None:
-    keeper = Kept()
+    keeper = RecordingStore()
     view, model = a_view([], 8_000, [], keeper=keeper)
     sent = await play(view, requests_of(long_work(40)), 1.0)
     assert model.requests == []
-    assert {shorter.cut for shorter in keeper.found} == {None}
+    assert {shorter.cut for shorter in keeper.results} == {None}
     assert len(sent[-1][0]) == 81
     assert "left out to make room" in sent[-1][0][2].text
     assert sent[-1][0][-1].text == "39 " * 500
@@ -160,7 +160,7 @@ async def test_what_cannot_be_summarised_is_trimmed_and_asked_for_only_so_often(
 
 async def test_what_could_not_be_stored_is_not_used() -> None:
     talk = [m for n in range(40) for m in (user(f"q{n} " * 60), assistant(f"a{n} " * 60))]
-    view, _ = a_view([], 4_000, ["Summary."] * 99, keeper=Kept(willing=False))
+    view, _ = a_view([], 4_000, ["Summary."] * 99, keeper=RecordingStore(willing=False))
     await play(view, requests_of(talk), 1.0)
     assert view.conversation.summary is None
     assert len(view.conversation.messages) == 80

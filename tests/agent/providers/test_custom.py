@@ -18,7 +18,7 @@ from agent.types import assistant, user
 ASKED = ModelRequest("m", "", (user("hi"),))
 
 
-class Least:
+class MinimalProvider:
     """All that a provider needs."""
 
     name = "least"
@@ -28,7 +28,7 @@ class Least:
         yield Reply(assistant("yes"))
 
 
-class Configured(Least):
+class ConfiguredProvider(MinimalProvider):
     def __init__(self, config: ModelConfig) -> None:
         self._id = config.model_id
 
@@ -36,7 +36,7 @@ class Configured(Least):
         yield Reply(assistant(f"{self._id} of {request.model}"))
 
 
-class Fails(Least):
+class Fails(MinimalProvider):
     def __init__(self, *errors: Exception) -> None:
         self._errors = list(errors)
         self.closed = 0
@@ -61,7 +61,12 @@ def _forget(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("made", "text"), [(Least, "yes"), (Configured, "one of one"), (lambda: Least(), "yes")]
+    ("made", "text"),
+    [
+        (MinimalProvider, "yes"),
+        (ConfiguredProvider, "one of one"),
+        (lambda: MinimalProvider(), "yes"),
+    ],
 )
 async def test_a_class_with_nothing_but_a_stream_answers_by_its_name(made: Any, text: str) -> None:
     kore.register_provider("mine", made)
@@ -76,12 +81,12 @@ async def test_a_class_with_nothing_but_a_stream_answers_by_its_name(made: Any, 
 
 
 async def test_an_instance_without_anything_else_is_a_model() -> None:
-    assert (await kore.run("hi", model=Least())).text == "yes"
+    assert (await kore.run("hi", model=MinimalProvider())).text == "yes"
 
 
 async def test_a_provider_that_is_there_already_cannot_be_registered() -> None:
     with pytest.raises(ConfigError, match="expected a class"):
-        kore.register_provider("mine", Least())  # type: ignore[arg-type]
+        kore.register_provider("mine", MinimalProvider())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ class World:
     async def sleep(self, seconds: float) -> None:
         self.now += seconds
 
-    def asked(self) -> list[str]:
+    def models_called(self) -> list[str]:
         """Who was asked since the last look, as key/model."""
         seen = [f"{one.headers['Authorization'][7:]}/{one.body['model']}" for one in self.new()]
         self._looked = len(self.server.requests)
@@ -90,7 +90,7 @@ async def test_after_a_rate_limit_another_key_of_the_same_model_is_asked_at_once
     world.refused["k1", "big"] = refusal(429, "slow down", retry_after="50")
     text, seen = await answer(models)
     assert text == "big by k2"
-    assert world.asked() == ["k1/big", "k2/big"]
+    assert world.models_called() == ["k1/big", "k2/big"]
     assert world.now == 1000
     assert any(isinstance(event, Retry) for event in seen)
 
@@ -102,16 +102,16 @@ async def test_a_rate_limited_key_is_not_asked_until_its_time_and_then_by_one_pr
     world.refused["k1", "big"] = refusal(429, "slow down", retry_after="50")
     await answer(models)
     del world.refused["k1", "big"]
-    world.asked()
+    world.models_called()
     world.now += 49
     await answer(models)
-    assert world.asked() == ["k2/big"]
+    assert world.models_called() == ["k2/big"]
     world.now += 1
     world.server.latency_s = 0.2
     texts = await asyncio.gather(*(answer(models) for _ in range(4)))
     assert sorted(text for text, _ in texts) == ["big by k1", *["big by k2"] * 3]
     await answer(models)
-    assert world.asked()[-1] == "k1/big"
+    assert world.models_called()[-1] == "k1/big"
 
 
 async def test_a_probe_that_fails_rests_for_longer(world: World) -> None:
@@ -119,15 +119,15 @@ async def test_a_probe_that_fails_rests_for_longer(world: World) -> None:
     world.refused["k1", "big"] = SLOW_DOWN
     await answer(models)
     world.now += 30
-    world.asked()
+    world.models_called()
     await answer(models)
-    assert world.asked() == ["k1/big", "k2/big"]
+    assert world.models_called() == ["k1/big", "k2/big"]
     world.now += 59
     await answer(models)
-    assert world.asked() == ["k2/big"]
+    assert world.models_called() == ["k2/big"]
     world.now += 1
     await answer(models)
-    assert world.asked() == ["k1/big", "k2/big"]
+    assert world.models_called() == ["k1/big", "k2/big"]
 
 
 async def test_a_probe_that_is_cancelled_leaves_the_next_request_to_probe(world: World) -> None:
@@ -136,7 +136,7 @@ async def test_a_probe_that_is_cancelled_leaves_the_next_request_to_probe(world:
     await answer(models)
     world.now += 30
     del world.refused["k1", "big"]
-    world.asked()
+    world.models_called()
     world.server.latency_s = 30
     probe = asyncio.create_task(answer(models))
     while not world.new():
@@ -152,7 +152,7 @@ async def test_an_outage_goes_to_another_model_and_no_other_model_rests(world: W
     world.refused["k1", "big"] = world.refused["k2", "big"] = DOWN
     text, seen = await answer(models)
     assert text == "small by other"
-    assert world.asked() == ["k1/big"] * 3 + ["other/small"]
+    assert world.models_called() == ["k1/big"] * 3 + ["other/small"]
     (notice,) = [event for event in seen if isinstance(event, Notice)]
     assert "openai/big failed, trying openai/small" in notice.text
     # The same keys answer for another model of that vendor: only (key, model) rests.
@@ -165,9 +165,9 @@ async def test_a_resting_model_is_passed_over_and_comes_back(world: World) -> No
     models = world.models()
     world.refused["k1", "big"] = world.refused["k2", "big"] = DOWN
     await answer(models)
-    world.asked()
+    world.models_called()
     text, seen = await answer(models)
-    assert (text, world.asked()) == ("small by other", ["other/small"])
+    assert (text, world.models_called()) == ("small by other", ["other/small"])
     retry, notice = seen[:2]
     assert isinstance(retry, Retry)
     assert retry.rank == 1
@@ -189,9 +189,9 @@ async def test_a_refused_key_rests_for_every_model_and_no_other_key_does(
     text, seen = await answer(models)
     assert text == "big by k2"
     assert any(isinstance(event, Notice) and "another key" in event.text for event in seen)
-    world.asked()
+    world.models_called()
     assert (await answer(models, "third"))[0] == "third by k2"
-    assert world.asked() == ["k2/third"]
+    assert world.models_called() == ["k2/third"]
 
 
 async def test_a_key_that_may_not_use_a_model_rests_for_that_model_alone(world: World) -> None:
@@ -216,12 +216,12 @@ async def test_with_nobody_else_to_ask_a_limit_is_kept_and_named(world: World) -
     world.refused["k1", "big"] = refusal(429, "slow down", retry_after="300")
     with pytest.raises(RateLimited):
         await answer(models)
-    world.asked()
+    world.models_called()
     world.now += 200
     with pytest.raises(RateLimited, match="retry in 2 minutes") as caught:
         await answer(models)
     assert "/model" in str(caught.value.hint)
-    assert world.asked() == []
+    assert world.models_called() == []
 
 
 async def test_a_long_limit_is_told_at_once_and_probed_before_its_end(world: World) -> None:
@@ -230,15 +230,15 @@ async def test_a_long_limit_is_told_at_once_and_probed_before_its_end(world: Wor
     world.refused["k1", "big"] = refusal(429, "slow down", retry_after="3600")
     with pytest.raises(RateLimited, match="\\(for 60 minutes; retry in 5 minutes\\)"):
         await answer(models)
-    world.asked()
+    world.models_called()
     world.now += 210
     with pytest.raises(RateLimited, match="\\(for 57 minutes; retry in 90 seconds\\)"):
         await answer(models)
-    assert world.asked() == []
+    assert world.models_called() == []
     world.now += 90
     with pytest.raises(RateLimited):
         await answer(models)
-    assert world.asked() == ["k1/big"]
+    assert world.models_called() == ["k1/big"]
     world.refused.clear()
     world.now += 300
     assert (await answer(models))[0] == "big by k1"
@@ -264,16 +264,16 @@ async def test_while_somebody_is_told_of_a_probe_nobody_else_begins_one(world: W
     await answer(models)
     world.now += 30
     del world.refused["other", "small"]
-    world.asked()
+    world.models_called()
     first = models.open("big")
     stream = first.provider.stream(ModelRequest(first.model, "", (user("hi"),)))
     told = await anext(aiter(stream))
     assert isinstance(told, Retry)
     assert (await answer(models))[0] == "third by k3"
-    assert "other/small" not in world.asked()
+    assert "other/small" not in world.models_called()
     async for _ in stream:
         pass
-    assert world.asked() == ["other/small"]
+    assert world.models_called() == ["other/small"]
 
 
 @pytest.mark.parametrize(("status", "kind"), [(503, ProviderError), (401, KeyRefused)])

@@ -34,13 +34,13 @@ class Net(asyncio.SelectorEventLoop):
 
     def __init__(self) -> None:
         super().__init__()
-        self.asked: Counter[str] = Counter()
+        self.lookups: Counter[str] = Counter()
         self.tried: list[str] = []
         self.names = {name: [answer] for name, answer in NAMES.items()}
 
     async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> Any:
         name = host.decode() if isinstance(host, bytes) else host
-        self.asked[name] += 1
+        self.lookups[name] += 1
         key = name.lower().rstrip(".")
         if answers := self.names.get(key):
             found = answers.pop(0) if len(answers) > 1 else answers[0]
@@ -170,7 +170,7 @@ def test_a_name_that_changes_its_answer_is_looked_up_once(call: CallContext) -> 
             net().names["rebind.example"] = [(PUBLIC,), ("127.0.0.1",)]
             told = await answer(call, f"http://rebind.example:{port}/")
             assert "could not be fetched" in told
-            assert net().asked["rebind.example"] == 1
+            assert net().lookups["rebind.example"] == 1
             assert (net().tried, listener.count) == ([PUBLIC], 0)
             again = await answer(call, f"http://rebind.example:{port}/")
             assert "not a public address" in again

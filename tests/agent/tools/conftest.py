@@ -16,16 +16,16 @@ class Listener:
     """Keeps what a call reports while it runs."""
 
     def __init__(self) -> None:
-        self.heard: list[tuple[str, str]] = []
+        self.chunks: list[tuple[str, str]] = []
         self.on_text: Callable[[str], None] = lambda text: None
 
     def __call__(self, text: str, stream: Literal["stdout", "stderr"]) -> None:
-        self.heard.append((text, stream))
+        self.chunks.append((text, stream))
         self.on_text(text)
 
     @property
     def text(self) -> str:
-        return "".join(text for text, _ in self.heard)
+        return "".join(text for text, _ in self.chunks)
 
 
 @pytest.fixture

@@ -14,10 +14,10 @@ from tests.agent.props import call, calls, results
 
 class Person:
     def __init__(self) -> None:
-        self.asked: list[ApprovalRequest] = []
+        self.requests: list[ApprovalRequest] = []
 
     async def ask(self, request: ApprovalRequest) -> Answer:
-        self.asked.append(request)
+        self.requests.append(request)
         return "always"
 
 
@@ -35,7 +35,7 @@ async def test_a_change_too_large_to_compare_is_denied(
         approve=Permissions(DefaultPolicy(), person),
     )
     told = results((await agent.run("go")).messages)[-1]
-    assert bool(person.asked) is is_asked
+    assert bool(person.requests) is is_asked
     assert ("too large to be shown whole" in told) is not is_asked
     assert ((tmp_path / "a.txt").read_text() == "old\n") is not is_asked
 
@@ -48,5 +48,5 @@ async def test_a_command_too_large_to_show_is_denied(tmp_path: Path) -> None:
         approve=Permissions(DefaultPolicy(), person),
     )
     (told,) = results((await agent.run("go")).messages)
-    assert person.asked == []
+    assert person.requests == []
     assert told

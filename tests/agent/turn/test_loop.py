@@ -24,12 +24,12 @@ class Speaker:
     name = "speaker"
 
     def __init__(self, *spoken: events.ModelEvent) -> None:
-        self._spoken = spoken
+        self._events = spoken
         self.closed_streams = 0
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[events.ModelEvent]:
         try:
-            for event in self._spoken:
+            for event in self._events:
                 yield event
         finally:
             self.closed_streams += 1

@@ -28,7 +28,7 @@ KEY = "sk-canary-0123456789-secret"
 SETTINGS = AgentSettings(secrets=frozenset({KEY}))
 
 
-class Yes:
+class Consent:
     """A person who allows everything."""
 
     async def ask(self, request: ApprovalRequest) -> Answer:
@@ -36,7 +36,7 @@ class Yes:
         return "once"
 
 
-ANYTHING = Permissions(DefaultPolicy("auto"), Yes())
+ANYTHING = Permissions(DefaultPolicy("auto"), Consent())
 
 
 def _scripted(replies: list[Any], workspace: Path) -> tuple[Agent, ScriptedProvider]:

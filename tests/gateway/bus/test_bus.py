@@ -61,7 +61,7 @@ async def test_chats_do_not_wait_for_each_other(tmp_path: Path) -> None:
     model = Gated()
     async with running(tmp_path, model) as parts:
         await take(parts, chat_message("slow", "1"), chat_message("quick", "2"))
-        await model.was_asked("slow")
+        await model.wait_for_text("slow")
         model.let_go("quick")
         assert await parts.platform.answers("2", 1) == ["re: quick"]
         assert parts.platform.texts("1") == []
@@ -89,7 +89,7 @@ async def test_a_turn_that_was_cut_off_goes_on_in_the_next_process(tmp_path: Pat
     model = Gated()
     async with running(tmp_path, model) as parts:
         await take(parts, chat_message("one"))
-        await model.was_asked("one")
+        await model.wait_for_text("one")
     async with running(tmp_path, Gated(is_open=lambda _: True)) as parts:
         assert await parts.platform.answers("1", 1) == ["re: one"]
         assert [m.text for m in await history(parts)] == ["one", "re: one"]
@@ -99,7 +99,7 @@ async def test_stop_ends_the_running_turn_and_the_next_message_is_answered(tmp_p
     model = Gated()
     async with running(tmp_path, model) as parts:
         await take(parts, chat_message("long"))
-        await model.was_asked("long")
+        await model.wait_for_text("long")
         await take(parts, chat_message("next"))
         model.let_go("next")
         await take(parts, chat_message("/stop"))
@@ -113,7 +113,7 @@ async def test_stopping_twice_is_stopping_once(tmp_path: Path) -> None:
     model = Gated()
     async with running(tmp_path, model) as parts:
         await take(parts, chat_message("long"))
-        await model.was_asked("long")
+        await model.wait_for_text("long")
         await take(parts, chat_message("/stop"), chat_message("/stop"))
         model.let_go("next")
         await take(parts, chat_message("next"))
@@ -133,14 +133,14 @@ async def test_stop_withdraws_what_came_before_it_in_the_same_batch(tmp_path: Pa
         await take(parts, chat_message("regretted"), chat_message("/stop"), chat_message("after"))
         await parts.platform.answers("1", 2)
         assert sorted(parts.platform.texts("1")) == ["re: after", "⏹ Stopped."]
-    assert model.asked == ["after"]
+    assert model.texts == ["after"]
 
 
 async def test_a_stopped_turn_is_not_taken_up_again_by_the_next_process(tmp_path: Path) -> None:
     model = Gated()
     async with running(tmp_path, model) as parts:
         await take(parts, chat_message("long"))
-        await model.was_asked("long")
+        await model.wait_for_text("long")
     async with opened(tmp_path, Gated()) as parts:
         await take(parts, chat_message("/stop"))
     again = Gated(is_open=lambda _: True)
@@ -148,7 +148,7 @@ async def test_a_stopped_turn_is_not_taken_up_again_by_the_next_process(tmp_path
         await take(parts, chat_message("next"))
         assert await parts.platform.answers("1", 2) == ["⏹ Stopped.", "re: next"]
         assert is_valid(await history(parts))
-    assert again.asked == ["next"]
+    assert again.texts == ["next"]
 
 
 async def test_a_stop_that_is_delivered_again_stops_nothing_new(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ async def test_a_stop_that_is_delivered_again_stops_nothing_new(tmp_path: Path) 
     async with running(tmp_path, model) as parts:
         batch = [chat_message("first"), chat_message("/stop"), chat_message("second")]
         await take(parts, *batch)
-        await model.was_asked("second")
+        await model.wait_for_text("second")
         await take(parts, *batch)
         model.let_go()
         await parts.platform.answers("1", 2)
@@ -167,13 +167,13 @@ async def test_stop_reaches_a_turn_that_waits_for_a_free_place(tmp_path: Path) -
     model = Gated()
     async with running(tmp_path, model, concurrent_turns=1) as parts:
         await take(parts, chat_message("busy", "1"))
-        await model.was_asked("busy")
+        await model.wait_for_text("busy")
         await take(parts, chat_message("queued", "2"))
         await parts.until_stored("turn", lane="chat:bot:2")
         await take(parts, chat_message("/stop", "2"))
         model.let_go()
         assert await parts.platform.answers("2", 1) == ["⏹ Stopped."]
-    assert model.asked == ["busy"]
+    assert model.texts == ["busy"]
 
 
 async def test_new_begins_a_conversation_between_two_messages_of_one_batch(tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ async def test_two_lanes_in_one_session_never_run_at_once(tmp_path: Path) -> Non
     model = Gated()
     async with running(tmp_path, model) as parts:
         await take(parts, chat_message("first", "1"))
-        await model.was_asked("first")
+        await model.wait_for_text("first")
         ((session,),) = await parts.stored("session", "id")
         await parts.database.transact(sessions.bind, "chat:bot:2", session)
         await take(parts, chat_message("second", "2"))
@@ -328,7 +328,7 @@ async def test_a_full_disk_costs_no_answer(
     long = "x" * 40_000
     async with running(tmp_path, model) as parts:
         await take(parts, chat_message(long))
-        await model.was_asked(long)
+        await model.wait_for_text(long)
         await parts.database.transact(faults.fill_disk)
         model.let_go(long)
         await wait_until(lambda: "waits: the disk is full" in caplog.text)
@@ -344,7 +344,7 @@ async def test_a_clean_stop_lets_the_next_process_go_on_without_an_attempt(
     async with opened(tmp_path, model) as parts:
         async with at_work(parts):
             await take(parts, chat_message("one"), chat_message("two"))
-            await model.was_asked("one")
+            await model.wait_for_text("one")
             draining = asyncio.create_task(parts.bus.drain())
             model.let_go("one")
             await draining
@@ -363,7 +363,7 @@ async def test_a_turn_that_never_gets_any_further_is_given_up_and_can_be_replaye
         async with running(tmp_path, model) as parts:
             if not await parts.count("inbox"):
                 await take(parts, chat_message("deadly"))
-            await model.was_asked("deadly")
+            await model.wait_for_text("deadly")
     async with running(tmp_path, Gated(is_open=lambda _: True)) as parts:
         (sorry,) = await parts.platform.answers("1", 1)
         assert sorry.startswith("⚠️ I gave up on this message")
@@ -442,7 +442,7 @@ async def test_a_wait_for_the_disk_is_told_to_who_watches(tmp_path: Path) -> Non
         question = console_message(long)
         async with parts.service.watch(question.session_key) as events, asyncio.timeout(30):
             await parts.service.submit(question)
-            await model.was_asked(long)
+            await model.wait_for_text(long)
             await parts.database.transact(faults.fill_disk)
             model.let_go(long)
             async for event in events:

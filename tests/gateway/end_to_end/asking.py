@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from tests.fakes.bot_chats import Shown
+from tests.fakes.bot_chats import ChatMessage
 from tests.fakes.model_script import Call
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
 
@@ -18,29 +18,29 @@ def run(command: str) -> Call:
     return Call("exec", {"command": command})
 
 
-def questions(gateway: GatewayProcess, chat: int = OWNER) -> list[Shown]:
+def questions(gateway: GatewayProcess, chat: int = OWNER) -> list[ChatMessage]:
     """The questions that still have buttons, oldest first."""
     return [shown for shown in gateway.api.chat(chat) if shown.from_bot and shown.reply_markup]
 
 
-def button(shown: Shown, label: str) -> str:
+def button(shown: ChatMessage, label: str) -> str:
     rows: list[list[Mapping[str, Any]]] = shown.reply_markup["inline_keyboard"]
     return next(str(b["callback_data"]) for row in rows for b in row if b["text"] == label)
 
 
 async def wait_for_questions(
     gateway: GatewayProcess, chat: int = OWNER, count: int = 1
-) -> list[Shown]:
+) -> list[ChatMessage]:
     await gateway.until(lambda: len(questions(gateway, chat)) >= count)
     return questions(gateway, chat)
 
 
-async def press(gateway: GatewayProcess, shown: Shown, label: str, **who: int) -> str:
+async def press(gateway: GatewayProcess, shown: ChatMessage, label: str, **who: int) -> str:
     """Press a button; what the presser is told."""
     return await push(gateway, shown, button(shown, label), **who)
 
 
-async def push(gateway: GatewayProcess, shown: Shown, data: str, **who: int) -> str:
+async def push(gateway: GatewayProcess, shown: ChatMessage, data: str, **who: int) -> str:
     def told() -> list[str]:
         effects = gateway.api.sent
         return [e.text or "" for e in effects if e.method == "answerCallbackQuery"]

@@ -1,7 +1,7 @@
 """A real `kore gateway` in a process of its own, between stand-in servers.
 
     async with GatewayProcess(folder, api, model) as gateway:
-        await gateway.told(7, "hi")
+        await gateway.answers_to(7, "hi")
         assert api.answers(7) == ["echo: hi"]
 
 Whatever it writes, to its output or its files, must hold no traceback and no secret.
@@ -37,7 +37,7 @@ _LOOK_S = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class ProcessOutput:
     """How a `kore` beside the gateway ended."""
 
     code: int
@@ -127,7 +127,7 @@ class GatewayProcess:
         """SIGTERM; it must end with 0."""
         self.signal(signal.SIGTERM)
         code = await self.ended()
-        assert code == 0, f"a clean stop ended with {code}:\n{self.written()}"
+        assert code == 0, f"a clean stop ended with {code}:\n{self.log_text()}"
 
     async def kill(self) -> None:
         self.signal(signal.SIGKILL)
@@ -148,9 +148,9 @@ class GatewayProcess:
         """Wait for it as long as the process runs."""
         deadline = time.monotonic() + PATIENCE_S
         while not reached():
-            assert self.runs, f"the gateway ended by itself:\n{self.written()}"
+            assert self.runs, f"the gateway ended by itself:\n{self.log_text()}"
             assert time.monotonic() < deadline, (
-                f"waited in vain; {self.api.summary()}; {self.model.summary()}\n{self.written()}"
+                f"waited in vain; {self.api.summary()}; {self.model.summary()}\n{self.log_text()}"
             )
             await self.api.news(_LOOK_S)
 
@@ -158,7 +158,7 @@ class GatewayProcess:
         """Returns when all that people wrote is answered and sent."""
         deadline = time.monotonic() + PATIENCE_S
         while self.api.pending_updates or await self._is_busy():
-            assert self.runs, f"the gateway ended by itself:\n{self.written()}"
+            assert self.runs, f"the gateway ended by itself:\n{self.log_text()}"
             assert time.monotonic() < deadline, f"never idle; {self.api.summary()}"
             await self.api.news(_LOOK_S)
 
@@ -169,7 +169,7 @@ class GatewayProcess:
             assert time.monotonic() < deadline, f"never posted; {self.api.summary()}"
             await self.api.news(_LOOK_S)
 
-    async def told(self, chat: int, text: str, **more: Any) -> list[str]:
+    async def answers_to(self, chat: int, text: str, **more: Any) -> list[str]:
         """Somebody writes; returns what the bot shows in that chat when all is answered."""
         await self.api.user_says(chat, text, **more)
         await self.idle()
@@ -186,7 +186,7 @@ class GatewayProcess:
 
     async def status(self) -> Mapping[str, Any]:
         client = await ControlClient.connect(self.home / "kore.sock")
-        assert client is not None, f"nobody listens on the control socket:\n{self.written()}"
+        assert client is not None, f"nobody listens on the control socket:\n{self.log_text()}"
         return await client.status()
 
     async def channel(self) -> Mapping[str, Any]:
@@ -199,7 +199,7 @@ class GatewayProcess:
         """Wait until the channel's state is this."""
         deadline = time.monotonic() + PATIENCE_S
         while (channel := await self.channel())["state"] != state:
-            assert time.monotonic() < deadline, f"{channel}\n{self.written()}"
+            assert time.monotonic() < deadline, f"{channel}\n{self.log_text()}"
             await asyncio.sleep(_LOOK_S)
         return channel
 
@@ -212,12 +212,12 @@ class GatewayProcess:
         copy.unlink()
         return rows
 
-    async def kore(self, *words: str | Path) -> Ran:
+    async def kore(self, *words: str | Path) -> ProcessOutput:
         """Run another `kore` in the same home."""
         process = await asyncio.to_thread(
             fork_server.run, words, cwd=self.home, env=self._environ()
         )
-        ran = Ran(process.returncode, process.stdout, process.stderr)
+        ran = ProcessOutput(process.returncode, process.stdout, process.stderr)
         _check(ran.out + ran.err, self.api)
         return ran
 
@@ -225,7 +225,7 @@ class GatewayProcess:
         """What it printed so far, in all its lives."""
         return self._output.read_text() if self._output.exists() else ""
 
-    def written(self) -> str:
+    def log_text(self) -> str:
         """All that it wrote so far: its output and its log files."""
         logs = sorted((self.home / "logs").glob("*"))
         return "\n".join([self.output(), *(file.read_text() for file in logs)])
@@ -233,7 +233,7 @@ class GatewayProcess:
     def check_clean(self) -> None:
         """Neither a traceback nor a secret has been written since this was asked last: what one
         test has found is not held against the next one."""
-        text = self.written()
+        text = self.log_text()
         seen, self._tracebacks = self._tracebacks, text.count("Traceback")
         assert self._tracebacks <= seen, text
         _check_secrets(text, self.api)

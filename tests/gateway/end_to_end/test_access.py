@@ -8,21 +8,21 @@ async def test_an_empty_allow_list_lets_only_the_owner_in_and_says_how(
 ) -> None:
     alone.configure({"telegram": {"allow_from": []}})
     async with alone:
-        (answer,) = await alone.told(77, "let me in")
-        assert await alone.told(77, "/start") == [answer]
-        assert (await alone.told(OWNER, "it is me"))[-1] == "echo: it is me"
-        assert await alone.told(-100_1, "@kore_test_bot hi", user_id=78) == []
-    assert "add 77 to telegram.allow_from" in alone.written()
-    assert "let me in" not in alone.written()
+        (answer,) = await alone.answers_to(77, "let me in")
+        assert await alone.answers_to(77, "/start") == [answer]
+        assert (await alone.answers_to(OWNER, "it is me"))[-1] == "echo: it is me"
+        assert await alone.answers_to(-100_1, "@kore_test_bot hi", user_id=78) == []
+    assert "add 77 to telegram.allow_from" in alone.log_text()
+    assert "let me in" not in alone.log_text()
     assert len(alone.model.requests) == 1
 
 
 async def test_a_listed_number_is_let_in_and_no_other(alone: GatewayProcess) -> None:
     alone.configure({"telegram": {"allow_from": [77, "78"]}})
     async with alone:
-        assert await alone.told(77, "a") == ["echo: a"]
-        assert await alone.told(78, "b") == ["echo: b"]
-        (answer,) = await alone.told(79, "c")
+        assert await alone.answers_to(77, "a") == ["echo: a"]
+        assert await alone.answers_to(78, "b") == ["echo: b"]
+        (answer,) = await alone.answers_to(79, "c")
         assert "I don't recognize you yet" in answer
         # A group is no way around the list.
-        assert await alone.told(-100_1, "@kore_test_bot d", user_id=79) == []
+        assert await alone.answers_to(-100_1, "@kore_test_bot d", user_id=79) == []

@@ -35,11 +35,11 @@ async def test_every_decision_is_in_a_whole_trail_also_after_a_kill(alone: Gatew
     write = Call("write_file", {"path": "new.txt", "content": f"the key is {KEY}"})
     run = Call("exec", {"command": "touch x; echo hi"})
     alone.model.script(ReplyScript(tool_calls=(write, run)), "Done.")
-    assert await alone.told(7, "go") == ["Done."]
+    assert await alone.answers_to(7, "go") == ["Done."]
     await alone.kill()
     await alone.start()
     alone.model.script(ReplyScript(tool_calls=(Call("read_file", {"path": "new.txt"}),)), "Read.")
-    await alone.told(7, "read it")
+    await alone.answers_to(7, "read it")
     ran = await alone.kore("audit", "search", "--json")
     first, second, third = map(json.loads, ran.out.splitlines())
     assert (first["tool"], first["allowed"], first["role"]) == ("write_file", True, "general")
@@ -60,9 +60,9 @@ async def test_a_limit_of_the_day_holds_in_telegram_and_in_the_terminal(
     alone.model.script(
         ReplyScript(text="hi", usage=usage(1_000)), ReplyScript(text="one", usage=usage(249_500))
     )
-    assert await alone.told(OWNER, "hello") == ["hi"]
-    await alone.told(7, "a")
-    answers = await alone.told(7, "b")
+    assert await alone.answers_to(OWNER, "hello") == ["hi"]
+    await alone.answers_to(7, "a")
+    answers = await alone.answers_to(7, "b")
     assert "one" in answers
     assert "the limit of $0.2500 for all chats today is reached" in answers[-1]
     assert "`limits" not in " ".join(answers)
@@ -73,7 +73,7 @@ async def test_a_limit_of_the_day_holds_in_telegram_and_in_the_terminal(
     assert "for all chats today is reached" in told["text"]
     status = json.loads((await alone.kore("status", "--json")).out)
     assert status["spent_today"]["cost_usd"] == 0.2505
-    assert "All chats today: $0.2505" in (await alone.told(OWNER, "/cost"))[-1]
+    assert "All chats today: $0.2505" in (await alone.answers_to(OWNER, "/cost"))[-1]
     assert len(alone.model.requests) == 2
 
 
@@ -97,10 +97,10 @@ async def test_one_run_can_have_a_limit(alone: GatewayProcess) -> None:
 async def test_a_limit_that_cannot_hold_is_said(alone: GatewayProcess) -> None:
     configure(alone, {"limits": {"cost_per_day_usd": 1}})
     await alone.start()
-    assert "price of openai/fake is unknown" in alone.written()
+    assert "price of openai/fake is unknown" in alone.log_text()
     checks = json.loads((await alone.kore("doctor", "--json")).out)["checks"]
     (limits,) = [check for check in checks if check["name"] == "limits"]
     assert limits["state"] == "warn"
     assert "price_input_usd" in limits["fix"]
-    await alone.told(7, "hi")
-    assert "cost unknown" in (await alone.told(7, "/cost"))[-1]
+    await alone.answers_to(7, "hi")
+    assert "cost unknown" in (await alone.answers_to(7, "/cost"))[-1]

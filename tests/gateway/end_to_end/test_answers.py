@@ -11,7 +11,7 @@ BOT_NAME = "@kore_test_bot"
 
 
 async def test_a_text_is_answered_in_its_chat(gateway: GatewayProcess, chat: int) -> None:
-    assert await gateway.told(chat, "hi") == ["echo: hi"]
+    assert await gateway.answers_to(chat, "hi") == ["echo: hi"]
     assert gateway.methods(chat) == ["sendMessage"]
     assert len(gateway.model.requests) == 1
 
@@ -30,7 +30,7 @@ async def test_chats_at_the_same_time_get_their_own_answers(gateway: GatewayProc
 
 async def test_markdown_arrives_as_entities(gateway: GatewayProcess, chat: int) -> None:
     gateway.model.script("A **bold** word, 😀 `code` and [a link](https://example.org/x).")
-    await gateway.told(chat, "go")
+    await gateway.answers_to(chat, "go")
     (effect,) = [e for e in gateway.effects(chat) if e.method == "sendMessage"]
     assert effect.text == "A bold word, 😀 code and a link."
     raw = effect.text.encode("utf-16-le")
@@ -46,7 +46,7 @@ async def test_markdown_arrives_as_entities(gateway: GatewayProcess, chat: int) 
 async def test_a_long_answer_is_split_in_order(gateway: GatewayProcess, chat: int) -> None:
     words = [f"word{n}😀" for n in range(1_000)]
     gateway.model.script(" ".join(words))
-    parts = await gateway.told(chat, "much")
+    parts = await gateway.answers_to(chat, "much")
     assert len(parts) == 3
     assert all(utf16_units(part) <= MAX_UNITS for part in parts)
     assert " ".join(parts).split() == words
@@ -74,14 +74,14 @@ async def test_a_group_is_answered_only_when_it_speaks_to_the_bot(gateway: Gatew
 
 async def test_a_reply_to_the_bot_is_addressed_to_it(gateway: GatewayProcess) -> None:
     group = -100_700
-    await gateway.told(group, f"{BOT_NAME} hello", user_id=5)
+    await gateway.answers_to(group, f"{BOT_NAME} hello", user_id=5)
     (ours,) = [shown for shown in gateway.api.chat(group) if shown.from_bot]
-    await gateway.told(group, "and now?", user_id=6, reply_to=ours.message_id)
+    await gateway.answers_to(group, "and now?", user_id=6, reply_to=ours.message_id)
     assert gateway.api.answers(group) == ["echo: hello", "echo: and now?"]
 
 
 async def test_a_private_answer_points_at_nothing(gateway: GatewayProcess, chat: int) -> None:
-    await gateway.told(chat, "hi")
+    await gateway.answers_to(chat, "hi")
     assert [e.reply_to for e in gateway.effects(chat) if e.method == "sendMessage"] == [None]
 
 

@@ -51,7 +51,7 @@ async def test_somebody_else_s_question_goes_to_the_owner(
     gateway: GatewayProcess, chat: int
 ) -> None:
     seed(gateway)
-    await gateway.told(OWNER, "I am here")
+    await gateway.answers_to(OWNER, "I am here")
     gateway.model.script(ReplyScript(tool_calls=(Call("remember", {"text": "tea"}),)), "Noted.")
     await gateway.api.user_says(chat, "remember that I like tea")
     (question,) = await wait_for_questions(gateway)
@@ -143,9 +143,9 @@ async def test_always_is_for_exactly_this(gateway: GatewayProcess) -> None:
     await press(gateway, question, "Always")
     await gateway.idle()
     seed(gateway)
-    await gateway.told(OWNER, "/new")
+    await gateway.answers_to(OWNER, "/new")
     gateway.model.script(ReplyScript(tool_calls=(write("new\n"),)), "Again.")
-    assert (await gateway.told(OWNER, "change it"))[-1] == "Again."
+    assert (await gateway.answers_to(OWNER, "change it"))[-1] == "Again."
     assert notes(gateway) == "new\n"
     gateway.model.script(ReplyScript(tool_calls=(write("newer\n"),)), "Once more.")
     await gateway.api.user_says(OWNER, "change it")
@@ -193,7 +193,7 @@ async def test_the_audit_log_says_who_decided(gateway: GatewayProcess) -> None:
     seed(gateway)
     again = ReplyScript(tool_calls=(write("Allow for this session\n"),))
     gateway.model.script(again, "Done.")
-    await gateway.told(OWNER, "change it")
+    await gateway.answers_to(OWNER, "change it")
     recorded.append(list(entries(gateway.home / "audit"))[-1]["reason"])
     owner = f"Person {OWNER} (telegram:{OWNER})"
     assert [re.sub(r"^.*; |question \d+", "", reason) for reason in recorded] == [

@@ -35,7 +35,7 @@ async def test_a_broken_update_among_good_ones_is_left_out(
     await gateway.api.user_says(0, "", raw={"message": {"message_id": "?", "chat": 5}})
     await gateway.api.user_says(0, "", raw={"message": None})
     await gateway.api.user_says(0, "", raw={"some_future_kind": {"x": 1}})
-    assert await gateway.told(chat, "two") == ["echo: one", "echo: two"]
+    assert await gateway.answers_to(chat, "two") == ["echo: one", "echo: two"]
 
 
 async def test_nulls_of_another_bot_api_server_lose_nothing(
@@ -55,7 +55,7 @@ async def test_what_cannot_be_decoded_is_counted_and_named(
     before = (await gateway.status())["updates_undecoded"] or 0
     broken = {"message_id": "?", "chat": {"id": chat, "type": "private"}, "text": "my words"}
     await gateway.api.user_says(0, "", raw={"message": broken})
-    assert await gateway.told(chat, "after") == ["echo: after"]
+    assert await gateway.answers_to(chat, "after") == ["echo: after"]
     assert (await gateway.status())["updates_undecoded"] == before + 1
     ran = await gateway.kore("logs", "-n", "200")
     (line,) = [one for one in ran.out.splitlines() if "could not be decoded" in one][-1:]
@@ -78,7 +78,7 @@ async def test_an_update_that_is_no_json_does_not_block_the_rest(
     gateway: GatewayProcess, chat: int
 ) -> None:
     await gateway.api.user_says(0, "", raw='{"update_id": UPDATE_ID, "message": {"text": "\\x"}}')
-    assert await gateway.told(chat, "after") == ["echo: after"]
+    assert await gateway.answers_to(chat, "after") == ["echo: after"]
 
 
 async def test_lone_surrogates_are_made_safe(gateway: GatewayProcess, chat: int) -> None:
@@ -103,8 +103,8 @@ async def test_a_huge_update_is_left_out_and_the_rest_goes_on(
 ) -> None:
     await gateway.api.user_says(chat, "before")
     await gateway.api.user_says(0, "", raw=update(chat, "x" * 30_000_000))
-    assert await gateway.told(chat, "after") == ["echo: before", "echo: after"]
-    assert "could not be decoded and is kept: the answer is longer" in gateway.written()
+    assert await gateway.answers_to(chat, "after") == ["echo: before", "echo: after"]
+    assert "could not be decoded and is kept: the answer is longer" in gateway.log_text()
 
 
 @pytest.mark.parametrize(
@@ -123,16 +123,16 @@ async def test_whatever_the_model_says_gets_one_answer(
     gateway: GatewayProcess, chat: int, reply: ReplyScript
 ) -> None:
     gateway.model.script(reply)
-    (answer,) = await gateway.told(chat, "hi")
+    (answer,) = await gateway.answers_to(chat, "hi")
     assert answer.strip()
-    assert (await gateway.told(chat, "next"))[-1] == "echo: next"
+    assert (await gateway.answers_to(chat, "next"))[-1] == "echo: next"
 
 
 async def test_an_unknown_tool_is_something_the_model_can_mend(
     gateway: GatewayProcess, chat: int
 ) -> None:
     gateway.model.script(ReplyScript(tool_calls=(Call("fly", {"to": "moon"}),)), "I cannot fly.")
-    assert await gateway.told(chat, "fly") == ["I cannot fly."]
+    assert await gateway.answers_to(chat, "fly") == ["I cannot fly."]
     told = gateway.model.requests[-1].body["messages"][-1]
     assert told["role"] == "tool"
     assert "fly" in told["content"]
@@ -144,7 +144,7 @@ async def test_wrong_arguments_are_something_the_model_can_mend(
 ) -> None:
     call = Call("read_file", arguments)  # type: ignore[arg-type]
     gateway.model.script(ReplyScript(tool_calls=(call,)), "Mended.")
-    assert await gateway.told(chat, "read") == ["Mended."]
+    assert await gateway.answers_to(chat, "read") == ["Mended."]
     told = gateway.model.requests[-1].body["messages"][-1]
     assert told["role"] == "tool"
     assert told["content"]
@@ -163,23 +163,23 @@ async def test_a_refusal_is_one_sentence_with_a_code(
     gateway: GatewayProcess, chat: int, reply: ReplyScript, code: str
 ) -> None:
     gateway.model.script(reply)
-    (answer,) = await gateway.told(chat, "hi")
+    (answer,) = await gateway.answers_to(chat, "hi")
     assert answer.startswith("⚠️ I could not answer: ")
     assert f"({code})" in answer
     assert "sk-other" not in answer
     assert "Traceback" not in answer
-    assert (await gateway.told(chat, "next"))[-1] == "echo: next"
+    assert (await gateway.answers_to(chat, "next"))[-1] == "echo: next"
 
 
 async def test_a_model_with_trouble_is_asked_again(gateway: GatewayProcess, chat: int) -> None:
     gateway.model.script(refusal(503, "overloaded"), ReplyScript(breaks=Break("refuse")))
-    assert await gateway.told(chat, "hi") == ["echo: hi"]
+    assert await gateway.answers_to(chat, "hi") == ["echo: hi"]
     assert len(gateway.model.requests) == 3
 
 
 async def test_a_model_that_stays_in_trouble_is_told(gateway: GatewayProcess, chat: int) -> None:
     gateway.model.mind = lambda body: refusal(500, "boom")
-    (answer,) = await gateway.told(chat, "hi")
+    (answer,) = await gateway.answers_to(chat, "hi")
     assert "(unavailable)" in answer
     assert len(gateway.model.requests) == 3
 
@@ -187,7 +187,7 @@ async def test_a_model_that_stays_in_trouble_is_told(gateway: GatewayProcess, ch
 async def test_a_call_from_a_cut_stream_never_runs(gateway: GatewayProcess, chat: int) -> None:
     cut = Call("write_file", {"path": f"cut-{chat}.txt", "content": "x" * 50})
     gateway.model.script(ReplyScript(tool_calls=(cut,), pieces=6, breaks=Break("eof", after=4)))
-    assert await gateway.told(chat, "hi") == ["echo: hi"]
+    assert await gateway.answers_to(chat, "hi") == ["echo: hi"]
     assert not (gateway.workspace / f"cut-{chat}.txt").exists()
 
 
@@ -195,5 +195,5 @@ async def test_a_server_that_answers_in_html_is_polled_again(
     gateway: GatewayProcess, chat: int
 ) -> None:
     gateway.api.fail("getUpdates", status(502))
-    await gateway.told(chat, "one")
-    assert await gateway.told(chat, "two") == ["echo: one", "echo: two"]
+    await gateway.answers_to(chat, "one")
+    assert await gateway.answers_to(chat, "two") == ["echo: one", "echo: two"]

@@ -13,12 +13,12 @@ from tests.gateway.end_to_end.gateway_process import GatewayProcess
 async def test_a_wrong_token_is_told_and_the_process_stays(alone: GatewayProcess) -> None:
     alone.configure({"telegram": {"token": "123456:another-token"}})
     await alone.launch()
-    await alone.until(lambda: "receives nothing" in alone.written())
+    await alone.until(lambda: "receives nothing" in alone.log_text())
     channel = await alone.until_channel("refused")
     assert "telegram.token" in channel["last_error"]
     ran = await alone.kore("agent", "-m", "are you there?")
     assert (ran.code, ran.out.strip()) == (0, "echo: are you there?")
-    assert "another-token" not in alone.written() + str(channel)
+    assert "another-token" not in alone.log_text() + str(channel)
     await alone.stop()
 
 
@@ -50,7 +50,7 @@ async def test_without_a_network_it_waits_and_then_answers(
 ) -> None:
     bot_api.fail("*", status(502), times=3)
     async with alone:
-        assert await alone.told(7, "hi") == ["echo: hi"]
+        assert await alone.answers_to(7, "hi") == ["echo: hi"]
 
 
 async def test_a_model_that_is_down_is_told_in_the_chat(alone: GatewayProcess) -> None:
@@ -59,15 +59,15 @@ async def test_a_model_that_is_down_is_told_in_the_chat(alone: GatewayProcess) -
     config["model_list"] = [{**nobody, "api_base": "http://127.0.0.1:9/v1"}]
     alone.config.write_text(json.dumps(config))
     async with alone:
-        (answer,) = await alone.told(7, "hi")
+        (answer,) = await alone.answers_to(7, "hi")
         assert answer.startswith("⚠️ I could not answer: ")
         assert "(unavailable)" in answer
-        assert "/help - " in (await alone.told(7, "/help"))[-1]
+        assert "/help - " in (await alone.answers_to(7, "/help"))[-1]
 
 
 async def test_a_damaged_database_is_left_as_it_is(alone: GatewayProcess) -> None:
     await alone.start()
-    await alone.told(7, "hi")
+    await alone.answers_to(7, "hi")
     # Only after an unclean end the whole file is looked through.
     await alone.kill()
     file = alone.home / "kore.db"
@@ -93,7 +93,7 @@ async def test_a_damaged_database_is_left_as_it_is(alone: GatewayProcess) -> Non
         assert file.read_bytes() == content, damage
     file.write_bytes(whole)
     await alone.start()
-    assert await alone.told(7, "again") == ["echo: hi", "echo: again"]
+    assert await alone.answers_to(7, "again") == ["echo: hi", "echo: again"]
 
 
 @pytest.mark.parametrize(

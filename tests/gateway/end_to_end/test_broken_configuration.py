@@ -23,7 +23,7 @@ async def break_configuration(gateway: GatewayProcess, text: str = "{ broken") -
 
 async def test_what_speaks_to_the_gateway_goes_on(alone: GatewayProcess) -> None:
     await break_configuration(alone)
-    await alone.told(OWNER, "hi")
+    await alone.answers_to(OWNER, "hi")
     for words in (
         ("agent", "-m", "hello"),
         ("cron", "list"),
@@ -92,7 +92,7 @@ async def test_broken_secrets_beside_a_gateway_stop_no_verb(alone: GatewayProces
     secrets.write_text(json.dumps({"MODEL_KEY": "k-1", "LOG_LEVEL": "info"}))
     secrets.chmod(0o600)
     await alone.start()
-    await alone.told(OWNER, "hi")
+    await alone.answers_to(OWNER, "hi")
     for n, text in enumerate(_SECRETS):
         break_secrets(alone, text)
         copy = alone.home / f"copy{n}.zip"
@@ -114,7 +114,7 @@ async def test_broken_secrets_beside_a_gateway_stop_no_verb(alone: GatewayProces
 
 async def test_without_a_gateway_what_is_broken_is_backed_up(alone: GatewayProcess) -> None:
     await alone.start()
-    await alone.told(OWNER, "hi")
+    await alone.answers_to(OWNER, "hi")
     await alone.stop()
     config = alone.config.read_text()
     for wrong in ("secrets.json", "config.json", "both"):

@@ -45,7 +45,7 @@ class Recorder:
     """Keeps the body of every request to the Bot API, and its path without the bot's own token."""
 
     def __init__(self, api: BotApi) -> None:
-        self.seen: list[str] = []
+        self.requests: list[str] = []
         api.app.middlewares.append(self._record)
 
     @web.middleware
@@ -55,7 +55,7 @@ class Recorder:
         handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
     ) -> web.StreamResponse:
         path = request.raw_path.replace(f"/bot{TOKEN}/", "/", 1)
-        self.seen.append(f"{path} {(await request.read()).decode(errors='replace')}")
+        self.requests.append(f"{path} {(await request.read()).decode(errors='replace')}")
         return await handler(request)
 
 
@@ -132,7 +132,7 @@ async def _chat(gateway: Canaries) -> None:
         text=f"my secrets are {EVERYTHING}", reasoning=EVERYTHING, pieces=40, chunk_delay_s=0.03
     )
     model.script(said)
-    await gateway.told(OWNER, "hello")
+    await gateway.answers_to(OWNER, "hello")
     calls = [
         Call("read_file", {"path": str(home / "config.json")}),
         Call("read_file", {"path": str(home / "config.good.json")}),
@@ -148,13 +148,13 @@ async def _chat(gateway: Canaries) -> None:
     ]
     for call in calls:
         model.script(ReplyScript(tool_calls=(call,), text=f"now {TOKEN}"), "done")
-        await gateway.told(OWNER, "go on")
+        await gateway.answers_to(OWNER, "go on")
     model.script(refusal(400, f"this key is wrong: {MODEL_KEY}, see {EVERYTHING}"))
-    await gateway.told(OWNER, "and an error")
+    await gateway.answers_to(OWNER, "and an error")
     url = f"https://api.telegram.org/bot{TOKEN}/sendMessage"
     api.fail("sendMessage", faults.status(400, description=f"Bad Request: {url}"))
-    await gateway.told(OWNER, "and one of the platform")
-    await gateway.told(OWNER, "/status")
+    await gateway.answers_to(OWNER, "and one of the platform")
+    await gateway.answers_to(OWNER, "/status")
 
 
 async def _beside(gateway: Canaries) -> str:
@@ -232,7 +232,7 @@ async def test_no_canary_leaves_in_a_whole_run(tmp_path: Path, umask: None) -> N
     places = {
         "command line": printed,
         "gateway output": gateway.output(),
-        "bot": "\n".join(recorder.seen),
+        "bot": "\n".join(recorder.requests),
         "model": "\n".join(one.raw.decode() for one in asked),
         "model headers": repr([_without_key(one.headers) for one in asked]),
         **{str(path): path.read_bytes().decode("latin-1") for path in _files(gateway.home)},

@@ -29,15 +29,15 @@ async def test_stop_keeps_what_was_said(gateway: GatewayProcess, chat: int) -> N
     (answer,) = gateway.api.answers(chat)
     assert answer.startswith("One two")
     assert answer.endswith("⏹ Stopped.")
-    assert await gateway.told(chat, "next") == [answer, "echo: next"]
+    assert await gateway.answers_to(chat, "next") == [answer, "echo: next"]
 
 
 async def test_stop_before_the_first_word(gateway: GatewayProcess, chat: int) -> None:
     gateway.model.script(ReplyScript(text="late", latency_s=60.0))
     await gateway.api.user_says(chat, "go")
     await gateway.until(lambda: gateway.model.requests)
-    assert await gateway.told(chat, "/stop") == ["⏹ Stopped."]
-    assert await gateway.told(chat, "next") == ["⏹ Stopped.", "echo: next"]
+    assert await gateway.answers_to(chat, "/stop") == ["⏹ Stopped."]
+    assert await gateway.answers_to(chat, "next") == ["⏹ Stopped.", "echo: next"]
 
 
 @pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
@@ -67,14 +67,14 @@ async def test_stop_ends_a_running_tool_and_its_process(gateway: GatewayProcess)
 
 
 async def test_stop_with_nothing_to_stop_says_so(gateway: GatewayProcess, chat: int) -> None:
-    assert await gateway.told(chat, "/stop") == ["Nothing is running."]
+    assert await gateway.answers_to(chat, "/stop") == ["Nothing is running."]
 
 
 async def test_new_begins_an_empty_conversation(gateway: GatewayProcess, chat: int) -> None:
-    await gateway.told(chat, "first")
-    answers = await gateway.told(chat, "/new")
+    await gateway.answers_to(chat, "first")
+    answers = await gateway.answers_to(chat, "/new")
     assert "New conversation" in answers[-1]
-    await gateway.told(chat, "second")
+    await gateway.answers_to(chat, "second")
     texts = [
         m["content"] for m in gateway.model.requests[-1].body["messages"] if m["role"] != "system"
     ]
@@ -98,20 +98,20 @@ async def test_new_is_carried_out_in_its_place_in_the_queue(
 async def test_status_tells_strangers_less_than_the_owner(
     gateway: GatewayProcess, chat: int
 ) -> None:
-    (stranger,) = await gateway.told(chat, "/status")
+    (stranger,) = await gateway.answers_to(chat, "/status")
     assert "Model: stand-in (openai/fake)" in stranger
     assert "polling" not in stranger
-    owner = (await gateway.told(OWNER, "/status"))[-1]
+    owner = (await gateway.answers_to(OWNER, "/status"))[-1]
     assert "polling" in owner
 
 
 async def test_a_chosen_model_is_asked(gateway: GatewayProcess, chat: int) -> None:
-    assert "other" in (await gateway.told(chat, "/model other"))[-1]
-    await gateway.told(chat, "hi")
+    assert "other" in (await gateway.answers_to(chat, "/model other"))[-1]
+    await gateway.answers_to(chat, "hi")
     assert gateway.model.requests[-1].body["model"] == "other"
-    assert "other" in (await gateway.told(chat, "/model"))[-1]
-    await gateway.told(chat, "/new")
-    await gateway.told(chat, "hi")
+    assert "other" in (await gateway.answers_to(chat, "/model"))[-1]
+    await gateway.answers_to(chat, "/new")
+    await gateway.answers_to(chat, "hi")
     assert gateway.model.requests[-1].body["model"] == "fake"
 
 
@@ -119,18 +119,18 @@ async def test_a_conversation_chooses_whether_the_model_thinks(
     gateway: GatewayProcess, chat: int
 ) -> None:
     async def effort() -> object:
-        await gateway.told(chat, "hi")
+        await gateway.answers_to(chat, "hi")
         return gateway.model.requests[-1].body.get("reasoning_effort")
 
     assert await effort() is None
-    assert "on, shown" in (await gateway.told(chat, "/thinking on"))[-1]
+    assert "on, shown" in (await gateway.answers_to(chat, "/thinking on"))[-1]
     assert await effort() == "high"
-    assert "on, hidden" in (await gateway.told(chat, "/thinking hide"))[-1]
-    assert "accepts" in (await gateway.told(chat, "/thinking a lot"))[-1]
-    assert "off, hidden" in (await gateway.told(chat, "/thinking OFF"))[-1]
+    assert "on, hidden" in (await gateway.answers_to(chat, "/thinking hide"))[-1]
+    assert "accepts" in (await gateway.answers_to(chat, "/thinking a lot"))[-1]
+    assert "off, hidden" in (await gateway.answers_to(chat, "/thinking OFF"))[-1]
     assert await effort() is None
-    await gateway.told(chat, "/new")
-    assert "model default, shown" in (await gateway.told(chat, "/thinking"))[-1]
+    await gateway.answers_to(chat, "/new")
+    assert "model default, shown" in (await gateway.answers_to(chat, "/thinking"))[-1]
 
 
 async def test_hidden_thoughts_reach_no_screen(gateway: GatewayProcess) -> None:
@@ -161,21 +161,21 @@ async def test_hidden_thoughts_reach_no_screen(gateway: GatewayProcess) -> None:
 
 
 async def test_a_model_that_does_not_exist_changes_nothing(gateway: GatewayProcess) -> None:
-    answer = (await gateway.told(OWNER, "/model nonsense"))[-1]
+    answer = (await gateway.answers_to(OWNER, "/model nonsense"))[-1]
     assert "nonsense" in answer
     assert "Still using stand-in" in answer
-    assert (await gateway.told(OWNER, "hi"))[-1] == "echo: hi"
+    assert (await gateway.answers_to(OWNER, "hi"))[-1] == "echo: hi"
 
 
 async def test_help_and_start_need_no_model(gateway: GatewayProcess, chat: int) -> None:
-    (help_,) = await gateway.told(chat, "/help")
+    (help_,) = await gateway.answers_to(chat, "/help")
     assert all(f"/{name}" in help_ for name in ("new", "status", "model", "stop"))
-    assert "/help" in (await gateway.told(chat, "/start"))[-1]
+    assert "/help" in (await gateway.answers_to(chat, "/start"))[-1]
     assert gateway.model.requests == []
 
 
 async def test_an_unknown_command_is_not_billed(gateway: GatewayProcess, chat: int) -> None:
-    (answer,) = await gateway.told(chat, "/frobnicate")
+    (answer,) = await gateway.answers_to(chat, "/frobnicate")
     assert answer == "Unknown command /frobnicate. /help lists the commands."
     assert gateway.model.requests == []
 
@@ -198,7 +198,7 @@ async def test_an_edit_of_an_answered_message_is_answered_anew(
 ) -> None:
     said = await gateway.api.user_says(chat, "one")
     await gateway.idle()
-    answers = await gateway.told(chat, "two", edit_of=said.message_id)
+    answers = await gateway.answers_to(chat, "two", edit_of=said.message_id)
     assert answers == ["echo: one", "echo: two"]
 
 
@@ -207,4 +207,4 @@ async def test_an_edit_that_changes_nothing_is_not_answered(
 ) -> None:
     said = await gateway.api.user_says(chat, "one")
     await gateway.idle()
-    assert await gateway.told(chat, "one", edit_of=said.message_id) == ["echo: one"]
+    assert await gateway.answers_to(chat, "one", edit_of=said.message_id) == ["echo: one"]

@@ -36,7 +36,7 @@ async def test_a_kill_while_a_summary_is_told_loses_nothing_and_the_next_one_is_
     while not summaries():
         count += 1
         # Whoever writes does not wait for the summary.
-        assert (await alone.told(7, f"{count} {LONG}")).count("Read.") == count
+        assert (await alone.answers_to(7, f"{count} {LONG}")).count("Read.") == count
         assert count < 100
     await alone.kill()
     told[0] = ReplyScript(text=TOLD)
@@ -44,18 +44,18 @@ async def test_a_kill_while_a_summary_is_told_loses_nothing_and_the_next_one_is_
     # How the model counts is learned anew: the mark may lie a little higher now.
     while summaries() == 1:
         count += 1
-        assert (await alone.told(7, f"{count} {LONG}")).count("Read.") == count
+        assert (await alone.answers_to(7, f"{count} {LONG}")).count("Read.") == count
         assert count < 100
     await alone.until(
         lambda: any("older messages were summarized" in text for text in alone.api.answers(7))
     )
     assert summaries() == 2
-    assert (await alone.told(7, "go on"))[-1] == "Read."
+    assert (await alone.answers_to(7, "go on"))[-1] == "Read."
     first = alone.model.requests[-1].body["messages"][1]
     assert TOLD in str(first["content"])
     assert "1 word word" in str(first["content"]), "the first request stays word for word"
     await alone.stop()
     await alone.start()
-    assert (await alone.told(7, "and now?"))[-1] == "Read."
+    assert (await alone.answers_to(7, "and now?"))[-1] == "Read."
     before, after = (asked.raw for asked in alone.model.requests[-2:])
     assert after.startswith(before[: before.rindex(b"]")]), "a restart changes no byte of the past"

@@ -36,12 +36,12 @@ async def test_a_full_disk_stops_the_intake_until_there_is_room(
     small_disk: Path, bot_api: BotApi, model_server: ModelServer
 ) -> None:
     async with GatewayProcess(small_disk, bot_api, model_server) as gateway:
-        assert await gateway.told(7, "before") == ["echo: before"]
+        assert await gateway.answers_to(7, "before") == ["echo: before"]
         filler = small_disk / "filler"
         filler.write_bytes(bytes(10 * 2**20))
         confirmed = bot_api.confirmed_offset
         await bot_api.user_says(7, "meanwhile")
-        await gateway.until(lambda: "not accepting messages" in gateway.written())
+        await gateway.until(lambda: "not accepting messages" in gateway.log_text())
         assert bot_api.confirmed_offset == confirmed
         assert len(bot_api.pending_updates) == 1
         filler.unlink()
@@ -69,7 +69,7 @@ async def test_what_cannot_be_written_at_all_is_not_lost(
 async def test_a_log_that_cannot_be_written_costs_no_answer(alone: GatewayProcess) -> None:
     alone.configure({"logging": {"file": "/dev/full"}})
     async with alone:
-        assert await alone.told(7, "hi") == ["echo: hi"]
+        assert await alone.answers_to(7, "hi") == ["echo: hi"]
         assert "anyone can use this bot" in alone.output()
 
 

@@ -16,7 +16,7 @@ async def test_the_owner_is_told_in_private_of_groups(gateway: GatewayProcess) -
     )
     gateway.api.bot_becomes(-81, "member", "kicked", by=9)
     await gateway.until(lambda: "I was removed" in gateway.api.answers(OWNER)[-1])
-    status = (await gateway.told(OWNER, "/status"))[-1]
+    status = (await gateway.answers_to(OWNER, "/status"))[-1]
     assert "Chats I cannot write to: telegram:123456:-81 (removed from the group)" in status
     assert "polling, last contact" in status
     listed = await gateway.kore("status")
@@ -33,7 +33,7 @@ async def test_an_answer_that_finds_the_bot_kicked_out_is_known_as_unreachable(
     (found,) = [one for one in (await gateway.status())["unreachable"] if "-82" in one["chat"]]
     assert "bot was kicked" in found["reason"]
     gateway.api.chats.blocked.discard(-82)
-    assert (await gateway.told(-82, "@kore_test_bot back"))[-1] == "echo: back"
+    assert (await gateway.answers_to(-82, "@kore_test_bot back"))[-1] == "echo: back"
     assert not [one for one in (await gateway.status())["unreachable"] if "-82" in one["chat"]]
 
 
@@ -66,5 +66,5 @@ async def test_an_answer_to_a_topic_that_was_closed_goes_to_the_chat_around_it(
     ]
     # The topic's conversation is still its own.
     gateway.api.chats.closed_threads.clear()
-    await gateway.told(group, "@kore_test_bot again", thread_id=5)
+    await gateway.answers_to(group, "@kore_test_bot again", thread_id=5)
     assert "go" in gateway.model.requests[-1].raw.decode()

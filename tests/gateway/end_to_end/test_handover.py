@@ -40,7 +40,7 @@ async def test_an_open_terminal_gives_way_and_goes_on(alone: GatewayProcess) -> 
         await terminal.see("takes over: this conversation now uses it.")
         terminal.type("sentence\r")
         await terminal.see("echo: half a sentence")
-        assert await alone.told(OWNER, "and I") == ["echo: and I"]
+        assert await alone.answers_to(OWNER, "and I") == ["echo: and I"]
         await alone.kill()
         await terminal.see("reconnecting …")
         await terminal.see("· No gateway is running: this terminal works on its own; chats need")
@@ -48,7 +48,7 @@ async def test_an_open_terminal_gives_way_and_goes_on(alone: GatewayProcess) -> 
         await terminal.see("echo: still there?")
         await alone.start()
         await terminal.see("takes over")
-        assert (await alone.told(OWNER, "me too"))[-1] == "echo: me too"
+        assert (await alone.answers_to(OWNER, "me too"))[-1] == "echo: me too"
         terminal.type("/exit\r")
         assert await terminal.ended() == 0
 
@@ -168,6 +168,6 @@ async def test_a_kill_at_any_moment_of_a_handover_loses_nothing(
 
 async def release_when_asked(gateway: GatewayProcess) -> None:
     """The step that runs ends as soon as the gateway has asked for the data."""
-    while "asks for the data" not in gateway.written():
+    while "asks for the data" not in gateway.log_text():
         await asyncio.sleep(0.01)
     (gateway.workspace / "effects/go").touch()

@@ -4,14 +4,14 @@ import json
 
 import pytest
 
-from tests.fakes.bot_chats import Shown
+from tests.fakes.bot_chats import ChatMessage
 from tests.gateway.end_to_end.asking import button, press, push
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
 
 GROUP = -300
 
 
-async def menu(gateway: GatewayProcess, command: str, chat: int = OWNER) -> Shown:
+async def menu(gateway: GatewayProcess, command: str, chat: int = OWNER) -> ChatMessage:
     """The newest message with buttons, once the command is answered."""
     before = len(gateway.api.chat(chat)) + 1
     await gateway.api.user_says(chat, command, user_id=OWNER)
@@ -42,8 +42,8 @@ async def test_a_press_is_the_command_also_after_a_kill(alone: GatewayProcess) -
     shown = await menu(alone, "/language")
     await press(alone, shown, "简体中文", user_id=OWNER)
     assert "简体中文" in await answer(alone)
-    await alone.told(OWNER, "/language en")
-    await alone.told(OWNER, "/cron add tomorrow at 9 tea")
+    await alone.answers_to(OWNER, "/language en")
+    await alone.answers_to(OWNER, "/cron add tomorrow at 9 tea")
     shown = await menu(alone, "/cron")
     await press(alone, shown, "Pause 1", user_id=OWNER)
     await alone.idle()
@@ -58,9 +58,9 @@ async def test_a_press_is_the_command_also_after_a_kill(alone: GatewayProcess) -
 
 async def test_conversations_and_models_have_buttons(alone: GatewayProcess) -> None:
     await alone.start()
-    await alone.told(OWNER, "the first one")
-    await alone.told(OWNER, "/new")
-    await alone.told(OWNER, "the second one")
+    await alone.answers_to(OWNER, "the first one")
+    await alone.answers_to(OWNER, "/new")
+    await alone.answers_to(OWNER, "the second one")
     for command in ("/sessions", "/resume"):
         shown = await menu(alone, command)
         data = button(shown, "1")
@@ -73,7 +73,7 @@ async def test_conversations_and_models_have_buttons(alone: GatewayProcess) -> N
     data = button(shown, label)
     await push(alone, shown, data, user_id=OWNER)
     assert label in await answer(alone)
-    await alone.told(OWNER, "/new")
+    await alone.answers_to(OWNER, "/new")
     told = await push(alone, shown, data, user_id=OWNER)
     assert told == "This button is outdated. Send the command again."
 

@@ -7,12 +7,12 @@ from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
 async def test_a_limit_is_told_and_the_key_rests(alone: GatewayProcess) -> None:
     async with alone:
         alone.model.script(rate_limited("3600"))
-        (answer,) = await alone.told(OWNER, "hi")
+        (answer,) = await alone.answers_to(OWNER, "hi")
         assert answer.startswith("⚠️ I could not answer: ")
         assert "(for 60 minutes; retry in 5 minutes) (rate-limited)" in answer
         assert "/model" in answer
-        assert "(rate-limited)" in (await alone.told(OWNER, "next"))[-1]
+        assert "(rate-limited)" in (await alone.answers_to(OWNER, "next"))[-1]
         assert len(alone.model.requests) == 1
         # The account has been topped up: choosing the model again asks it at once.
-        await alone.told(OWNER, "/model stand-in")
-        assert (await alone.told(OWNER, "now?"))[-1] == "echo: now?"
+        await alone.answers_to(OWNER, "/model stand-in")
+        assert (await alone.answers_to(OWNER, "now?"))[-1] == "echo: now?"

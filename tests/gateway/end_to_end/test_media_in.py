@@ -214,7 +214,7 @@ async def test_one_persons_files_are_not_read_by_another(
         gateway.model.script(
             ReplyScript(tool_calls=(Call("read_file", {"path": path}),)), ReplyScript(text="ok")
         )
-        await gateway.told(person, "read it")
+        await gateway.answers_to(person, "read it")
         assert ("CANARY" in last_user_message(gateway)) is sees
 
 

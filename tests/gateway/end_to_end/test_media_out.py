@@ -138,7 +138,7 @@ class TestRunning:
     ) -> None:
         """Anybody but the owner alone: the model may have been talked into it."""
         name = put(gateway, "plan.txt", b"the plan")
-        await gateway.told(OWNER, "hi")
+        await gateway.answers_to(OWNER, "hi")
         gateway.model.script(
             ReplyScript(tool_calls=(Call("read_file", {"path": name}),)), sends(name), "Sorry."
         )

@@ -43,12 +43,12 @@ async def test_a_picture_stays_in_its_place_over_a_restart(alone: GatewayProcess
     await alone.idle()
     await alone.stop()
     await alone.start()
-    await alone.told(7, "again")
+    await alone.answers_to(7, "again")
     before, after = (one.raw for one in alone.model.requests[-2:])
     assert after.startswith(before[: before.rindex(b"]")])
     (file,) = inbox(alone, 7)
     file.write_bytes(png(2))
-    await alone.told(7, "and now?")
+    await alone.answers_to(7, "and now?")
     newest = alone.model.requests[-1].raw
     assert base64.b64encode(png(1)) not in newest
     assert base64.b64encode(png(2)) not in newest
@@ -84,10 +84,10 @@ async def test_a_voice_message_is_written_down_again_after_a_broken_try(
         await alone.idle()
         assert alone.api.answers(7) == ["echo: [voice]"]
         assert 'transcription: \\"buy milk\\"' in last_user_message(alone)
-        assert [one.data for one in listener.heard] == [b"OggS"] * 2
+        assert [one.data for one in listener.requests] == [b"OggS"] * 2
         # It was fetched once: only the listening was tried again.
         assert alone.api.calls.count("file") == 1
-    assert "sk-voice" not in alone.written()
+    assert "sk-voice" not in alone.log_text()
 
 
 async def test_what_listening_costs_is_counted_once_over_a_kill(alone: GatewayProcess) -> None:
@@ -109,7 +109,7 @@ async def test_what_listening_costs_is_counted_once_over_a_kill(alone: GatewayPr
         await alone.idle()
         assert alone.api.answers(7) == ["echo: [voice]"]
         assert (await alone.status())["spent_today"]["cost_usd"] == 0.01
-        assert "Last answer: $0.0100" in (await alone.told(7, "/cost"))[-1]
+        assert "Last answer: $0.0100" in (await alone.answers_to(7, "/cost"))[-1]
 
 
 async def test_what_has_lain_in_the_inbox_for_long_is_deleted(alone: GatewayProcess) -> None:

@@ -15,7 +15,7 @@ _ARENA_BYTES = 64 * 2**20
 @pytest.mark.skipif(function("mallopt") is None, reason="the C library is not glibc")
 async def test_all_threads_share_one_arena(alone: GatewayProcess) -> None:
     await alone.start()
-    await alone.told(7, "hello")
+    await alone.answers_to(7, "hello")
     pid = (await alone.status())["pid"]
     try:
         maps = Path(f"/proc/{pid}/maps").read_text()

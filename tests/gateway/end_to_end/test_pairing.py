@@ -17,7 +17,7 @@ OWNED = {"telegram": {"allow_from": []}}
 
 async def code_for(gateway: GatewayProcess, person: int) -> str:
     """The code that this person is sent."""
-    answer = (await gateway.told(person, "hello?"))[-1]
+    answer = (await gateway.answers_to(person, "hello?"))[-1]
     (code,) = CODE.findall(answer)
     return str(code)
 
@@ -37,7 +37,7 @@ async def test_the_first_stranger_who_is_approved_is_answered_and_owns_the_place
 ) -> None:
     alone.configure(NOBODY)
     async with alone:
-        assert "kore pair approve CODE" in alone.written()
+        assert "kore pair approve CODE" in alone.log_text()
         code = await code_for(alone, 77)
         listed = await alone.kore("pair", "list")
         assert "telegram:77" in listed.out
@@ -47,26 +47,28 @@ async def test_the_first_stranger_who_is_approved_is_answered_and_owns_the_place
         assert (wrong.code, wrong.out) == (1, "")
         approved = await alone.kore("pair", "approve", code.lower())
         assert (approved.code, "is approved and is my owner now" in approved.out) == (0, True)
-        assert "my owner" in (await alone.told(77, "thanks"))[-2]
+        assert "my owner" in (await alone.answers_to(77, "thanks"))[-2]
         assert alone.api.answers(77)[-1] == "echo: thanks"
         assert "telegram:77" in (await alone.kore("pair", "list", "--json")).out
 
         # The second one asks the owner, who is told and needs no terminal.
         other = await code_for(alone, 78)
         await alone.until(lambda: any(other in text for text in alone.api.answers(77)))
-        assert "78" in (await alone.told(77, f"/pair approve {other}"))[-1]
-        assert (await alone.told(78, "hi"))[-1] == "echo: hi"
-        assert (await alone.told(78, f"/pair approve {other}"))[-1] == "Only my owner can do that."
-    assert code not in alone.written()
-    assert other not in alone.written()
+        assert "78" in (await alone.answers_to(77, f"/pair approve {other}"))[-1]
+        assert (await alone.answers_to(78, "hi"))[-1] == "echo: hi"
+        assert (await alone.answers_to(78, f"/pair approve {other}"))[
+            -1
+        ] == "Only my owner can do that."
+    assert code not in alone.log_text()
+    assert other not in alone.log_text()
 
     # Both are still let in after a restart, and revoking one takes effect at once.
     async with alone:
-        assert (await alone.told(78, "again"))[-1] == "echo: again"
+        assert (await alone.answers_to(78, "again"))[-1] == "echo: again"
         assert (await alone.kore("pair", "revoke", "telegram:78")).code == 0
         answers = alone.api.answers(78)
-        assert await alone.told(78, "still there?") == answers
-        assert (await alone.told(77, "and I?"))[-1] == "echo: and I?"
+        assert await alone.answers_to(78, "still there?") == answers
+        assert (await alone.answers_to(77, "and I?"))[-1] == "echo: and I?"
 
 
 async def test_without_a_gateway_the_verbs_work_on_what_is_stored(alone: GatewayProcess) -> None:
@@ -77,13 +79,13 @@ async def test_without_a_gateway_the_verbs_work_on_what_is_stored(alone: Gateway
     assert code.replace("-", "") not in database_text(alone)
     assert (await alone.kore("pair", "approve", code)).code == 0
     async with alone:
-        assert (await alone.told(77, "hi"))[-1] == "echo: hi"
+        assert (await alone.answers_to(77, "hi"))[-1] == "echo: hi"
         await alone.until(lambda: any("my owner" in text for text in alone.api.answers(77)))
     gone = await alone.kore("pair", "revoke", "77")
     assert "There is no owner now; the next person approved becomes the owner" in gone.out
     async with alone:
         answers = alone.api.answers(77)
-        assert await alone.told(77, "hi") == answers
+        assert await alone.answers_to(77, "hi") == answers
 
 
 async def test_the_owner_hears_once_that_a_stranger_wrote_in_a_group(
@@ -91,10 +93,10 @@ async def test_the_owner_hears_once_that_a_stranger_wrote_in_a_group(
 ) -> None:
     alone.configure(OWNED)
     async with alone:
-        await alone.told(OWNER, "I am here")
+        await alone.answers_to(OWNER, "I am here")
         for person in (77, 78):
-            await alone.told(-100_5, "@kore_test_bot hi", user_id=person)
-        await alone.told(OWNER, "still here")
+            await alone.answers_to(-100_5, "@kore_test_bot hi", user_id=person)
+        await alone.answers_to(OWNER, "still here")
         told = [text for text in alone.api.answers(OWNER) if "wrote to me in a group" in text]
         assert [("(telegram:77)" in text, "-1005" in text) for text in told] == [(True, True)]
         assert alone.api.answers(-100_5) == []
@@ -103,23 +105,23 @@ async def test_the_owner_hears_once_that_a_stranger_wrote_in_a_group(
 async def test_one_tap_of_the_owner_lets_a_stranger_in(alone: GatewayProcess) -> None:
     alone.configure(OWNED)
     async with alone:
-        await alone.told(OWNER, "I am here")
+        await alone.answers_to(OWNER, "I am here")
         code = await code_for(alone, 77)
         (letter,) = await wait_for_questions(alone)
         assert code in letter.text
         approve = button(letter, "Approve")
         # Neither somebody else's press counts nor one in another chat.
         assert await push(alone, letter, approve, user_id=77) == "Only my owner can do that."
-        await alone.told(-100_5, "@kore_test_bot hi", user_id=OWNER)
+        await alone.answers_to(-100_5, "@kore_test_bot hi", user_id=OWNER)
         (group,) = [shown for shown in alone.api.chat(-100_5) if shown.from_bot]
         told = await push(alone, group, approve, user_id=OWNER)
         assert told == "This request belongs to another chat."
-        assert await alone.told(77, "hello?") == alone.api.answers(77)
+        assert await alone.answers_to(77, "hello?") == alone.api.answers(77)
         assert "echo: hello?" not in alone.api.answers(77)
 
         told = await press(alone, letter, "Approve")
         assert told == "Person 77 (telegram:77) is approved."
-        assert (await alone.told(77, "hi"))[-1] == "echo: hi"
+        assert (await alone.answers_to(77, "hi"))[-1] == "echo: hi"
         assert "You're approved. Send me a message anytime." in alone.api.answers(77)
         assert not questions(alone)
         after = alone.api.chats.get(OWNER, letter.message_id)
@@ -142,14 +144,14 @@ async def test_an_invitation_survives_a_kill_and_makes_its_first_bearer_the_owne
         code = await client.invite_owner("telegram", bot)
         await alone.kill()
         await alone.start()
-        await alone.told(66, "/start guessed")
+        await alone.answers_to(66, "/start guessed")
         assert "I don't recognize you yet" in alone.api.answers(66)[-1]
-        await alone.told(77, f"/start {code}")
+        await alone.answers_to(77, f"/start {code}")
         await alone.until(lambda: alone.api.answers(77))
         (welcome,) = alone.api.answers(77)
         assert "You're approved, and you are my owner. /help lists the commands" in welcome
-        assert (await alone.told(77, "hi"))[-1] == "echo: hi"
-        await alone.told(66, f"/start {code}")
+        assert (await alone.answers_to(77, "hi"))[-1] == "echo: hi"
+        await alone.answers_to(66, f"/start {code}")
         assert not any("You're approved" in text for text in alone.api.answers(66))
         with pytest.raises(KoreError, match="already has an owner: telegram:77"):
             await client.invite_owner("telegram", bot)
@@ -160,13 +162,13 @@ async def test_the_owner_turns_a_stranger_down_and_buttons_follow_what_was_typed
 ) -> None:
     alone.configure(OWNED)
     async with alone:
-        await alone.told(OWNER, "I am here")
+        await alone.answers_to(OWNER, "I am here")
         await code_for(alone, 77)
         (letter,) = await wait_for_questions(alone)
         told = await press(alone, letter, "Deny")
         assert told == "Person 77 (telegram:77) was denied."
         await alone.until(lambda: not questions(alone))
-        assert await alone.told(77, "hi") == alone.api.answers(77)
+        assert await alone.answers_to(77, "hi") == alone.api.answers(77)
         typed = await code_for(alone, 78)
         await wait_for_questions(alone)
         assert (await alone.kore("pair", "approve", typed)).code == 0
@@ -182,12 +184,12 @@ async def test_a_lock_out_survives_a_restart(alone: GatewayProcess) -> None:
         for _ in range(5):
             assert (
                 "This code is wrong, already used, or expired (codes are valid for one hour"
-                in (await alone.told(OWNER, "/pair ABCD-EFGH"))[-1]
+                in (await alone.answers_to(OWNER, "/pair ABCD-EFGH"))[-1]
             )
-        assert "Too many wrong codes" in (await alone.told(OWNER, f"/pair {code}"))[-1]
+        assert "Too many wrong codes" in (await alone.answers_to(OWNER, f"/pair {code}"))[-1]
     async with alone:
-        assert "Too many wrong codes" in (await alone.told(OWNER, f"/pair {code}"))[-1]
-        assert await alone.told(77, "hi") == alone.api.answers(77)
+        assert "Too many wrong codes" in (await alone.answers_to(OWNER, f"/pair {code}"))[-1]
+        assert await alone.answers_to(77, "hi") == alone.api.answers(77)
         # It is the owner's chat that is locked; the machine's user did not guess.
         assert (await alone.kore("pair", "approve", code)).code == 0
 
@@ -195,7 +197,7 @@ async def test_a_lock_out_survives_a_restart(alone: GatewayProcess) -> None:
 async def test_names_and_usernames_open_nothing(alone: GatewayProcess) -> None:
     alone.configure({"telegram": {"allow_from": []}, "access": {"roles": {"telegram": "build"}}})
     async with alone:
-        assert (await alone.told(OWNER, "it is me"))[-1] == "echo: it is me"
+        assert (await alone.answers_to(OWNER, "it is me"))[-1] == "echo: it is me"
         (message,) = [said for said in alone.api.chat(OWNER) if not said.from_bot]
         forged = {
             "message": {
@@ -218,7 +220,7 @@ async def test_names_and_usernames_open_nothing(alone: GatewayProcess) -> None:
         assert "I don't recognize you yet" in alone.api.answers(66)[-1]
         # What the owner is told of the stranger carries the number, whatever the name says.
         assert any("(telegram:66)" in text for text in alone.api.answers(OWNER))
-        assert (await alone.told(66, "/pair list"))[1:] == []
+        assert (await alone.answers_to(66, "/pair list"))[1:] == []
         assert len(alone.model.requests) == 1
 
 
@@ -226,6 +228,6 @@ async def test_in_a_group_pairing_is_not_read_out(alone: GatewayProcess) -> None
     alone.configure(OWNED)
     async with alone:
         await code_for(alone, 77)
-        (answer,) = await alone.told(-100_5, "/pair@kore_test_bot list", user_id=OWNER)
+        (answer,) = await alone.answers_to(-100_5, "/pair@kore_test_bot list", user_id=OWNER)
         assert "private" in answer
         assert "77" not in answer

@@ -26,11 +26,11 @@ def files_with(folder: Path, word: str) -> list[str]:
 
 async def talk_in_chats(gateway: GatewayProcess) -> None:
     """Somebody talks in private and in a group, others do too."""
-    await gateway.told(OWNER, "the owner says Hollyhock")
-    await gateway.told(PERSON, f"my word is {WORDS[0]}")
-    await gateway.told(PERSON, "/new")
-    await gateway.told(PERSON, f"and {WORDS[1]} it is")
-    await gateway.told(OTHER, "mine is Marigold")
+    await gateway.answers_to(OWNER, "the owner says Hollyhock")
+    await gateway.answers_to(PERSON, f"my word is {WORDS[0]}")
+    await gateway.answers_to(PERSON, "/new")
+    await gateway.answers_to(PERSON, f"and {WORDS[1]} it is")
+    await gateway.answers_to(OTHER, "mine is Marigold")
     memory = gateway.workspace / "memory" / "telegram" / str(PERSON) / "MEMORY.md"
     memory.parent.mkdir(parents=True)
     memory.write_text(f"likes {WORDS[2]}")
@@ -81,7 +81,7 @@ async def test_after_a_deletion_no_byte_of_it_is_found(alone: GatewayProcess) ->
         gone = await alone.kore("user", "show", f"telegram:{PERSON}")
         assert (gone.code, "no data is stored about" in gone.err) == (1, True)
         # They may come again, and begin anew.
-        assert (await alone.told(PERSON, "hello"))[-1] == "echo: hello"
+        assert (await alone.answers_to(PERSON, "hello"))[-1] == "echo: hello"
     assert files_with(alone.home, WORDS[0]) == []
 
 
@@ -110,15 +110,15 @@ def is_record(name: str) -> bool:
 async def test_in_a_group_only_their_turns_become_empty(alone: GatewayProcess) -> None:
     me = "@kore_test_bot"
     async with alone:
-        await alone.told(GROUP, f"{me} Marigold", user_id=OTHER)
-        await alone.told(GROUP, f"{me} {WORDS[0]}", user_id=PERSON)
-        await alone.told(GROUP, f"{me} Snapdragon", user_id=OTHER)
+        await alone.answers_to(GROUP, f"{me} Marigold", user_id=OTHER)
+        await alone.answers_to(GROUP, f"{me} {WORDS[0]}", user_id=PERSON)
+        await alone.answers_to(GROUP, f"{me} Snapdragon", user_id=OTHER)
         assert files_with(alone.home, WORDS[0])
         assert (await alone.kore("user", "delete", f"telegram:{PERSON}", "--yes")).code == 0
         assert files_with(alone.home, WORDS[0]) == []
         assert files_with(alone.home, "Snapdragon")
         alone.model.requests.clear()
-        await alone.told(GROUP, f"{me} and now?", user_id=OTHER)
+        await alone.answers_to(GROUP, f"{me} and now?", user_id=OTHER)
         sent = json.dumps(alone.model.requests[-1].body)
         assert "Snapdragon" in sent
         assert WORDS[0] not in sent

@@ -40,39 +40,39 @@ def last_request(gateway: GatewayProcess) -> str:
 async def test_what_others_said_is_shown_with_the_next_question_and_not_again(
     gateway: GatewayProcess,
 ) -> None:
-    await gateway.told(QUIET, "the meeting is at five", user_id=8)
-    await gateway.told(QUIET, "/ban@some_other_bot", user_id=8)
+    await gateway.answers_to(QUIET, "the meeting is at five", user_id=8)
+    await gateway.answers_to(QUIET, "/ban@some_other_bot", user_id=8)
     assert gateway.model.requests == []
     gateway.model.script("Soon.")
-    await gateway.told(QUIET, "@kore_test_bot when is it?", user_id=9)
+    await gateway.answers_to(QUIET, "@kore_test_bot when is it?", user_id=9)
     assert "Person 8: the meeting is at five" in last_request(gateway)
     assert "some_other_bot" not in last_request(gateway)
-    await gateway.told(QUIET, "@kore_test_bot and where?", user_id=9)
+    await gateway.answers_to(QUIET, "@kore_test_bot and where?", user_id=9)
     assert last_request(gateway).count("at five") == 1
 
 
 async def test_where_nobody_listens_nothing_is_kept(gateway: GatewayProcess) -> None:
-    await gateway.told(READERS, "between us", user_id=8)
-    await gateway.told(READERS, "@kore_test_bot hello", user_id=9)
+    await gateway.answers_to(READERS, "between us", user_id=8)
+    await gateway.answers_to(READERS, "@kore_test_bot hello", user_id=9)
     assert "between us" not in last_request(gateway)
 
 
 async def test_what_was_overheard_outlives_a_kill(gateway: GatewayProcess) -> None:
-    await gateway.told(QUIET, "bring an umbrella", user_id=8)
+    await gateway.answers_to(QUIET, "bring an umbrella", user_id=8)
     await gateway.kill()
     await gateway.start()
-    await gateway.told(QUIET, "@kore_test_bot what now?", user_id=9)
+    await gateway.answers_to(QUIET, "@kore_test_bot what now?", user_id=9)
     assert "bring an umbrella" in last_request(gateway)
 
 
 async def test_a_chat_has_a_persona_and_a_model_of_its_own(gateway: GatewayProcess) -> None:
-    await gateway.told(PIRATES, "@kore_test_bot hi")
+    await gateway.answers_to(PIRATES, "@kore_test_bot hi")
     assert "Speak like a pirate." in last_request(gateway)
     assert gateway.model.requests[-1].body["model"] == "other"
-    await gateway.told(QUIET, "@kore_test_bot hi")
+    await gateway.answers_to(QUIET, "@kore_test_bot hi")
     assert "pirate" not in last_request(gateway)
     assert gateway.model.requests[-1].body["model"] == "fake"
-    answers = await gateway.told(PIRATES, "/model")
+    answers = await gateway.answers_to(PIRATES, "/model")
     assert answers[-1].startswith("Model: other.")
 
 
@@ -82,7 +82,7 @@ async def test_a_topic_has_a_persona_from_a_file_and_its_chats_model(
     cook = gateway.workspace / "crew" / "cook.md"
     cook.parent.mkdir()
     cook.write_text("You are the cook.")
-    await gateway.told(PIRATES, "@kore_test_bot hi", thread_id=7)
+    await gateway.answers_to(PIRATES, "@kore_test_bot hi", thread_id=7)
     assert "You are the cook." in last_request(gateway)
     assert "pirate" not in last_request(gateway)
     assert gateway.model.requests[-1].body["model"] == "other"
@@ -92,5 +92,5 @@ async def test_a_chat_has_a_role_that_does_not_bind_the_owner(gateway: GatewayPr
     write = Call("write_file", {"path": "x.txt", "content": "x"})
     for person, allowed in ((9, False), (OWNER, True)):
         gateway.model.script(ReplyScript(tool_calls=(write,)), "Done.")
-        await gateway.told(READERS, "@kore_test_bot write", user_id=person)
+        await gateway.answers_to(READERS, "@kore_test_bot write", user_id=person)
         assert (gateway.workspace / "x.txt").exists() is allowed

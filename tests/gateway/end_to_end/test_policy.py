@@ -19,7 +19,7 @@ async def test_without_a_sandbox_commands_are_off_for_the_owner_too(alone: Gatew
     alone.configure({"security": {"sandbox": "none"}})
     async with alone:
         alone.model.script(calls("exec", command="touch ran"), "No.")
-        assert await alone.told(OWNER, "run it") == ["No."]
+        assert await alone.answers_to(OWNER, "run it") == ["No."]
         assert not (alone.workspace / "ran").exists()
         assert "no sandbox" in result(alone)
 
@@ -30,16 +30,16 @@ async def test_a_changed_policy_file_holds_for_the_next_message(alone: GatewayPr
     alone.configure({"security": {"policy_file": str(policy)}})
     async with alone:
         alone.model.script(calls("write_file", path="new.txt", content="x"), "No.")
-        assert await alone.told(77, "write it") == ["No."]
+        assert await alone.answers_to(77, "write it") == ["No."]
         assert "does not include" in result(alone)
 
         policy.write_text("roles: {general: {tools: {write_fil: {}}}}")
         alone.model.script(calls("write_file", path="new.txt", content="x"), "No.")
-        assert (await alone.told(77, "again"))[-1] == "No."
-        assert "still using the last valid policy: " in alone.written()
-        assert 'did you mean "write_file"?' in alone.written()
+        assert (await alone.answers_to(77, "again"))[-1] == "No."
+        assert "still using the last valid policy: " in alone.log_text()
+        assert 'did you mean "write_file"?' in alone.log_text()
 
         policy.write_text("roles: {general: {tools: {write_file: {}}}}")
         alone.model.script(calls("write_file", path="new.txt", content="x"), "Done.")
-        assert (await alone.told(77, "and again"))[-1] == "Done."
+        assert (await alone.answers_to(77, "and again"))[-1] == "Done."
         assert (alone.workspace / "new.txt").read_text() == "x"

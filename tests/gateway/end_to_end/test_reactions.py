@@ -22,7 +22,7 @@ async def test_a_reaction_stands_on_a_message_until_it_is_answered(alone: Gatewa
     await alone.until(
         lambda: reactions_in(alone, 7) == {first.message_id: [], second.message_id: []}
     )
-    await alone.told(7, "/status")
+    await alone.answers_to(7, "/status")
     assert not any(reactions_in(alone, 7).values())
 
 
@@ -78,7 +78,7 @@ async def test_a_reaction_from_before_a_kill_goes_with_the_answer_after_it(
 
 async def test_without_the_setting_nothing_is_put_on_messages(alone: GatewayProcess) -> None:
     await alone.start()
-    await alone.told(7, "hi")
+    await alone.answers_to(7, "hi")
     assert "setMessageReaction" not in alone.api.calls
 
 
@@ -89,4 +89,4 @@ async def test_a_chat_that_allows_no_reaction_is_answered_all_the_same(
     alone.configure({"telegram": {"reactions": "👀"}})
     await alone.start()
     alone.api.fail("setMessageReaction", status(400, description="REACTION_INVALID"), times=9)
-    assert await alone.told(7, "hi") == ["echo: hi"]
+    assert await alone.answers_to(7, "hi") == ["echo: hi"]

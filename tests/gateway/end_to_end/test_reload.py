@@ -29,7 +29,7 @@ async def config_of(gateway: GatewayProcess) -> dict[str, Any]:
     """What is known of the configuration, as soon as somebody watches it."""
     deadline = time.monotonic() + PATIENCE_S
     while (found := (await gateway.status())["config"]) is None:
-        assert time.monotonic() < deadline, gateway.written()
+        assert time.monotonic() < deadline, gateway.log_text()
         await asyncio.sleep(0.05)
     assert isinstance(found, dict)
     return found
@@ -37,14 +37,14 @@ async def config_of(gateway: GatewayProcess) -> dict[str, Any]:
 
 async def test_a_file_that_changes_holds_without_a_restart(alone: GatewayProcess) -> None:
     async with alone:
-        assert await alone.told(7, "hi") == ["echo: hi"]
+        assert await alone.answers_to(7, "hi") == ["echo: hi"]
         change_section(alone, "agent", model="other")
 
         async def is_other() -> bool:
             return (await alone.status())["model"] == "other"
 
-        await until(is_other, alone.written())
-        await alone.told(7, "again")
+        await until(is_other, alone.log_text())
+        await alone.answers_to(7, "again")
         assert alone.model.requests[-1].body["model"] == "other"
 
 
@@ -56,9 +56,9 @@ async def test_who_may_write_changes_at_once(alone: GatewayProcess) -> None:
         ran = await alone.kore("reload", "--json")
         assert set(json.loads(ran.out)["changed"]) <= {"telegram.allow_from"}
         before = len(alone.model.requests)
-        await alone.told(7, "let me in")
+        await alone.answers_to(7, "let me in")
         assert len(alone.model.requests) == before
-        assert await alone.told(8, "hi") == ["echo: hi"]
+        assert await alone.answers_to(8, "hi") == ["echo: hi"]
 
 
 async def test_what_needs_a_restart_is_said_and_stays(alone: GatewayProcess) -> None:
@@ -81,14 +81,14 @@ async def test_a_broken_file_keeps_the_last_good_one_and_the_owner_hears_once(
     alone: GatewayProcess,
 ) -> None:
     async with alone:
-        await alone.told(OWNER, "hi")
+        await alone.answers_to(OWNER, "hi")
         good = alone.config.read_text()
         alone.config.write_text(good.replace('"model"', '"modl"', 1))
 
         async def is_told() -> object:
             return (await config_of(alone))["problem"]
 
-        await until(is_told, alone.written())
+        await until(is_told, alone.log_text())
         await alone.until(
             lambda: any(
                 "⚠️ config.json has an error; still using the previous settings" in a
@@ -99,7 +99,7 @@ async def test_a_broken_file_keeps_the_last_good_one_and_the_owner_hears_once(
             ran = await alone.kore("reload")
             assert ran.code == 2
             assert 'agent.modl: unknown key; did you mean "model"?' in ran.err
-        assert (await alone.told(OWNER, "still there?"))[-1] == "echo: still there?"
+        assert (await alone.answers_to(OWNER, "still there?"))[-1] == "echo: still there?"
         assert alone.output().count("still using the last valid configuration") == 1
         assert (
             sum(
@@ -121,7 +121,7 @@ async def test_a_broken_file_keeps_the_last_good_one_and_the_owner_hears_once(
 async def test_a_broken_file_is_told_once_in_the_language_of_each(alone: GatewayProcess) -> None:
     change_section(alone, "agent", language="zh-Hans")
     async with alone:
-        await alone.told(OWNER, "/language zh-Hant")
+        await alone.answers_to(OWNER, "/language zh-Hant")
         change_section(alone, "agent", modl="x")
         await alone.until(lambda: any("agent.modl" in a for a in alone.api.answers(OWNER)))
         ran = await alone.kore("reload")
@@ -139,7 +139,7 @@ async def test_a_start_with_a_broken_file_is_one_line_and_the_good_one_can_be_pu
     alone: GatewayProcess,
 ) -> None:
     async with alone:
-        await alone.told(7, "hi")
+        await alone.answers_to(7, "hi")
         good = alone.config.read_text()
         await alone.until((alone.home / "config.good.json").exists)
     alone.config.write_text("{")
@@ -157,7 +157,7 @@ async def test_a_start_with_a_broken_file_is_one_line_and_the_good_one_can_be_pu
         in (await alone.kore("config", "revert")).out
     )
     async with alone:
-        assert (await alone.told(7, "back"))[-1] == "echo: back"
+        assert (await alone.answers_to(7, "back"))[-1] == "echo: back"
 
 
 async def test_a_running_turn_ends_with_what_it_began_with(alone: GatewayProcess) -> None:
@@ -185,4 +185,4 @@ async def test_a_hangup_reads_it_again(alone: GatewayProcess) -> None:
         async def is_read() -> bool:
             return bool((await config_of(alone))["read_at"] > before)
 
-        await until(is_read, alone.written())
+        await until(is_read, alone.log_text())

@@ -89,7 +89,7 @@ async def test_a_clean_restart_ends_what_runs_and_changes_no_byte_of_the_past(
     await alone.stop()
     assert alone.api.answers(7) == ["Done."]
     await alone.start()
-    assert await alone.told(7, "again") == ["Done.", "echo: again"]
+    assert await alone.answers_to(7, "again") == ["Done.", "echo: again"]
     before, after = (asked.raw for asked in alone.model.requests[-2:])
     assert after.startswith(before[: before.rindex(b"]")])
 

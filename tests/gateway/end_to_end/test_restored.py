@@ -44,5 +44,5 @@ async def test_a_restored_backup_repeats_no_effect_and_no_answer_unmarked(
     # That is said once.
     before = len(alone.api.sends)
     await alone.start()
-    assert await alone.told(7, "and now?") == [*alone.api.answers(7)[:-1], "echo: and now?"]
+    assert await alone.answers_to(7, "and now?") == [*alone.api.answers(7)[:-1], "echo: and now?"]
     assert len(alone.api.sends) == before + 1

@@ -22,7 +22,7 @@ def count_answers(gateway: GatewayProcess, text: str) -> int:
 
 async def test_a_reminder_that_came_due_while_nobody_ran_comes_once(alone: GatewayProcess) -> None:
     await alone.start()
-    assert "Job 1: tea" in (await alone.told(OWNER, "/cron add in 5s tea"))[-1]
+    assert "Job 1: tea" in (await alone.answers_to(OWNER, "/cron add in 5s tea"))[-1]
     await alone.kill()
     for _ in range(2):
         await alone.start()
@@ -62,7 +62,7 @@ async def test_a_kill_while_a_reminder_is_sent_repeats_it_with_a_mark(
     alone: GatewayProcess,
 ) -> None:
     await alone.start()
-    await alone.told(OWNER, "/cron add in 1d tea")
+    await alone.answers_to(OWNER, "/cron add in 1d tea")
     alone.api.fail("sendMessage", answerless)
     await alone.kore("cron", "run", "1")
     await alone.until(lambda: count_answers(alone, "⏰ tea"))
@@ -89,7 +89,7 @@ async def test_the_model_makes_a_job_once_over_a_kill_and_asks_when_strangers_sp
         "That, too.",
     )
     await alone.start()
-    await alone.told(OWNER, "buy gold for me tomorrow")
+    await alone.answers_to(OWNER, "buy gold for me tomorrow")
     assert len(await jobs(alone)) == 1
     # Everybody in a group is a stranger.
     await alone.api.user_says(-100_7, "@kore_test_bot buy gold for us", user_id=OWNER)
@@ -107,7 +107,7 @@ async def test_the_terminal_makes_and_changes_jobs_of_a_running_gateway(
     alone: GatewayProcess,
 ) -> None:
     await alone.start()
-    await alone.told(OWNER, "hi")
+    await alone.answers_to(OWNER, "hi")
     made = await alone.kore("cron", "add", "--zone", "Europe/Berlin", "daily 09:00", "stand up")
     assert made.code == 0
     assert made.out.startswith("Job 1: stand up, daily at 09:00 (Europe/Berlin), next ")
@@ -131,7 +131,7 @@ async def test_a_heartbeat_asks_no_model_while_nothing_is_written_down(
 ) -> None:
     alone.configure({"schedule": {"heartbeat_minutes": 30}})
     await alone.start()
-    await alone.told(OWNER, "hi")
+    await alone.answers_to(OWNER, "hi")
     await alone.stop()
     await alone.start()
     (job,) = await jobs(alone)

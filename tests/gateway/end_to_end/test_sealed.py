@@ -38,14 +38,14 @@ async def test_a_sealed_store_lives_through_restarts_backups_and_new_keys(
     gateway = Sealed(tmp_path, bot_api, model_server)
     gateway.seal_with("ONE_KEY")
     async with gateway:
-        assert await gateway.told(CHAT, "canary one") == ["echo: canary one"]
+        assert await gateway.answers_to(CHAT, "canary one") == ["echo: canary one"]
         assert (await gateway.kore("backup", gateway.home / "copy.db")).code == 0
         beside = await gateway.kore("store", "rekey", "--to", "TWO_KEY")
         assert (beside.code, "is in use by kore gateway" in beside.err) == (75, True)
         await gateway.kill()
         assert b"canary" not in gateway.stored()
         await gateway.start()
-        await gateway.told(CHAT, "canary two")
+        await gateway.answers_to(CHAT, "canary two")
     before = gateway.stored()
     assert b"canary" not in before
     changed = await gateway.kore("store", "rekey", "--to", "TWO_KEY")
@@ -56,7 +56,7 @@ async def test_a_sealed_store_lives_through_restarts_backups_and_new_keys(
     gateway.seal_with("TWO_KEY")
     async with gateway:
         # The model is shown the whole conversation: it was opened with the new key.
-        await gateway.told(CHAT, "canary three")
+        await gateway.answers_to(CHAT, "canary three")
         told = model_server.requests[-1].raw.decode()
         assert all(word in told for word in ("canary one", "canary two", "canary three"))
     assert b"canary" not in gateway.stored()
@@ -67,7 +67,7 @@ async def test_what_does_not_fit_is_one_sentence_and_plain_is_a_way_back(
 ) -> None:
     gateway = Sealed(tmp_path, bot_api, model_server)
     async with gateway:
-        await gateway.told(CHAT, "canary one")
+        await gateway.answers_to(CHAT, "canary one")
     gateway.seal_with("ONE_KEY")
     for verb in ("gateway", "sessions"):
         refused = await gateway.kore(verb, *(["list"] if verb == "sessions" else []))
@@ -92,5 +92,5 @@ async def test_what_does_not_fit_is_one_sentence_and_plain_is_a_way_back(
     which = await gateway.kore("store", "rekey")
     assert (which.code, "which key?" in which.err) == (2, True)
     async with gateway:
-        await gateway.told(CHAT, "canary two")
+        await gateway.answers_to(CHAT, "canary two")
         assert "canary one" in model_server.requests[-1].raw.decode()

@@ -23,7 +23,7 @@ async def test_status_tells_how_the_bot_is(gateway: GatewayProcess) -> None:
 
 
 async def test_sessions_are_listed_shown_and_exported(gateway: GatewayProcess, chat: int) -> None:
-    await gateway.told(chat, "grüße 😀")
+    await gateway.answers_to(chat, "grüße 😀")
     listed = json.loads((await gateway.kore("sessions", "list", "--json")).out)
     (session,) = [one for one in listed if one["lane"] and one["lane"].endswith(f":{chat}")]
     assert session["messages"] == 2
@@ -36,7 +36,7 @@ async def test_sessions_are_listed_shown_and_exported(gateway: GatewayProcess, c
 
 
 async def test_a_message_can_be_replayed(gateway: GatewayProcess, chat: int) -> None:
-    await gateway.told(chat, "hi")
+    await gateway.answers_to(chat, "hi")
     ((seq,),) = await gateway.stored("inbox", "seq", lane=like(f"%:{chat}"))
     ran = await gateway.kore("replay", str(seq))
     assert (ran.code, ran.err) == (0, "")

@@ -13,12 +13,12 @@ async def test_an_answer_that_arrived_unheard_is_repeated_once_and_marked(
     gateway: GatewayProcess, chat: int
 ) -> None:
     gateway.api.fail("sendMessage", lost_response)
-    assert await gateway.told(chat, "hi") == ["echo: hi", f"{MARK}echo: hi"]
+    assert await gateway.answers_to(chat, "hi") == ["echo: hi", f"{MARK}echo: hi"]
 
 
 async def test_a_cut_response_is_as_unclear(gateway: GatewayProcess, chat: int) -> None:
     gateway.api.fail("sendMessage", truncated)
-    assert await gateway.told(chat, "hi") == ["echo: hi", f"{MARK}echo: hi"]
+    assert await gateway.answers_to(chat, "hi") == ["echo: hi", f"{MARK}echo: hi"]
 
 
 @pytest.mark.parametrize("fault", [reset, status(500), status(502)], ids=["reset", "500", "502"])
@@ -26,14 +26,14 @@ async def test_a_send_of_which_nobody_knows_is_marked(
     gateway: GatewayProcess, chat: int, fault: Fault
 ) -> None:
     gateway.api.fail("sendMessage", fault)
-    assert await gateway.told(chat, "hi") == [f"{MARK}echo: hi"]
+    assert await gateway.answers_to(chat, "hi") == [f"{MARK}echo: hi"]
 
 
 async def test_a_refused_pace_is_honoured_and_nothing_is_repeated(
     gateway: GatewayProcess, chat: int
 ) -> None:
     gateway.api.fail("sendMessage", status(429, retry_after=1), times=2)
-    assert await gateway.told(chat, "hi") == ["echo: hi"]
+    assert await gateway.answers_to(chat, "hi") == ["echo: hi"]
     assert gateway.methods(chat) == ["sendMessage"]
 
 
@@ -41,7 +41,7 @@ async def test_refused_entities_go_out_plain(gateway: GatewayProcess, chat: int)
     gateway.model.script("some **bold** words")
     refused = status(400, description="Bad Request: can't parse entities: unsupported start tag")
     gateway.api.fail("sendMessage", refused)
-    assert await gateway.told(chat, "hi") == ["some bold words"]
+    assert await gateway.answers_to(chat, "hi") == ["some bold words"]
     (shown,) = [message for message in gateway.api.chat(chat) if message.from_bot]
     assert list(shown.entities) == []
 
@@ -51,10 +51,10 @@ async def test_a_blocked_chat_is_given_up_and_others_go_on(
 ) -> None:
     gateway.api.chats.blocked.add(chat)
     await gateway.api.user_says(chat, "hi")
-    assert await gateway.told(chat + 5000, "hi") == ["echo: hi"]
+    assert await gateway.answers_to(chat + 5000, "hi") == ["echo: hi"]
     assert gateway.api.answers(chat) == []
     gateway.api.chats.blocked.remove(chat)
-    assert await gateway.told(chat, "again") == ["echo: again"]
+    assert await gateway.answers_to(chat, "again") == ["echo: again"]
 
 
 async def test_a_failing_chat_stalls_no_other(gateway: GatewayProcess, chat: int) -> None:
@@ -79,7 +79,7 @@ async def test_order_is_kept_when_the_first_fails(gateway: GatewayProcess, chat:
 
 async def test_typing_that_fails_costs_nothing(gateway: GatewayProcess, chat: int) -> None:
     gateway.api.fail("sendChatAction", status(500), times=3)
-    assert await gateway.told(chat, "hi") == ["echo: hi"]
+    assert await gateway.answers_to(chat, "hi") == ["echo: hi"]
 
 
 async def test_a_poll_whose_answer_is_lost_loses_and_doubles_nothing(
@@ -88,4 +88,4 @@ async def test_a_poll_whose_answer_is_lost_loses_and_doubles_nothing(
     gateway.api.fail("getUpdates", lost_response, times=2)
     await gateway.api.user_says(chat, "one")
     gateway.api.fail("getUpdates", truncated)
-    assert await gateway.told(chat, "two") == ["echo: one", "echo: two"]
+    assert await gateway.answers_to(chat, "two") == ["echo: one", "echo: two"]

@@ -120,7 +120,7 @@ async def test_a_lost_second_page_is_said_again_marked(gateway: GatewayProcess, 
 async def test_a_lost_preview_is_said_again_marked(gateway: GatewayProcess, chat: int) -> None:
     gateway.api.fail("sendMessage", lost_response)
     gateway.model.script(slow())
-    stray, answer = await gateway.told(chat, "go")
+    stray, answer = await gateway.answers_to(chat, "go")
     assert TEXT.startswith(stray)
     assert answer == f"{PREVIEW_NOTE}{TEXT}"
 

@@ -124,7 +124,7 @@ async def test_a_kill_at_any_step_of_an_errand_costs_one_model_call(
     alone.model.mind = in_a_row(hanging)
     await alone.start()
     (alone.workspace / "effects").mkdir()
-    await alone.told(OWNER, "/auto")
+    await alone.answers_to(OWNER, "/auto")
     await alone.api.user_says(OWNER, "have it run")
     await alone.until(lambda: len(alone.model.requests) == hanging)
     await alone.kill()

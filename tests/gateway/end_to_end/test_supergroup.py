@@ -9,11 +9,11 @@ TEXT = "One two three four five six seven eight nine ten eleven twelve."
 
 async def test_the_conversation_goes_on_where_the_group_has_gone(alone: GatewayProcess) -> None:
     await alone.start()
-    await alone.told(GROUP, "/rename Garden", chat_type="group")
-    await alone.told(GROUP, "/new", chat_type="group")
-    await alone.told(GROUP, "@kore_test_bot first", chat_type="group")
+    await alone.answers_to(GROUP, "/rename Garden", chat_type="group")
+    await alone.answers_to(GROUP, "/new", chat_type="group")
+    await alone.answers_to(GROUP, "@kore_test_bot first", chat_type="group")
     alone.api.group_becomes(GROUP, SUPER)
-    await alone.told(SUPER, "@kore_test_bot second")
+    await alone.answers_to(SUPER, "@kore_test_bot second")
     asked = alone.model.requests[-1].raw.decode()
     assert "first" in asked
     assert "second" in asked
@@ -37,7 +37,7 @@ async def test_an_answer_under_way_arrives_in_the_supergroup_also_after_a_kill(
     assert alone.api.answers(SUPER) == [TEXT]
     await alone.kill()
     await alone.start()
-    await alone.told(SUPER, "@kore_test_bot again")
+    await alone.answers_to(SUPER, "@kore_test_bot again")
     assert "go" in alone.model.requests[-1].raw.decode()
     assert alone.api.answers(SUPER) == [TEXT, "echo: again"]
 
@@ -46,11 +46,11 @@ async def test_a_move_that_is_told_right_before_a_kill_is_known_after_it(
     alone: GatewayProcess,
 ) -> None:
     await alone.start()
-    await alone.told(GROUP, "@kore_test_bot first", chat_type="group")
+    await alone.answers_to(GROUP, "@kore_test_bot first", chat_type="group")
     alone.api.group_becomes(GROUP, SUPER)
     await alone.until(lambda: not alone.api.pending_updates)
     await alone.kill()
     await alone.start()
-    await alone.told(SUPER, "@kore_test_bot second")
+    await alone.answers_to(SUPER, "@kore_test_bot second")
     assert "first" in alone.model.requests[-1].raw.decode()
     assert alone.api.answers(SUPER) == ["echo: second"]

@@ -129,7 +129,7 @@ async def test_a_session_that_a_chat_works_in_is_not_gone_on_with(alone: Gateway
 @pytest.mark.parametrize("verb", [("sessions", "list"), ("cron", "list"), ("replay", "1")])
 async def test_no_verb_takes_up_a_chat_s_work(alone: GatewayProcess, verb: tuple[str, ...]) -> None:
     await alone.start()
-    await alone.told(9, "first")
+    await alone.answers_to(9, "first")
     alone.model.latency_s = 60
     await alone.api.user_says(9, "slow one")
     await alone.until(lambda: len(alone.model.requests) == 2)

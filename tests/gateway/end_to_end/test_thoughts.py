@@ -56,15 +56,15 @@ async def test_thoughts_live_through_another_model_and_a_summary(thinking: Gatew
     async with thinking:
         for n in range(5):
             thinking.model.script(ReplyScript(reasoning=f"thought {n}", text=f"answer {n}"))
-            await thinking.told(OWNER, f"question {n} " + "x " * 2000)
-        await thinking.told(OWNER, "/model other")
-        assert (await thinking.told(OWNER, "and you?"))[-1] == "echo: and you?"
+            await thinking.answers_to(OWNER, f"question {n} " + "x " * 2000)
+        await thinking.answers_to(OWNER, "/model other")
+        assert (await thinking.answers_to(OWNER, "and you?"))[-1] == "echo: and you?"
         assert thoughts(thinking) == (0, 0)
-        await thinking.told(OWNER, "/model claude")
-        await thinking.told(OWNER, "back")
+        await thinking.answers_to(OWNER, "/model claude")
+        await thinking.answers_to(OWNER, "back")
         assert thoughts(thinking) == (5, 5)
-        await thinking.told(OWNER, "/compact")
-        assert (await thinking.told(OWNER, "still there?"))[-1] == "echo: still there?"
+        await thinking.answers_to(OWNER, "/compact")
+        assert (await thinking.answers_to(OWNER, "still there?"))[-1] == "echo: still there?"
         # The last three rounds stay as they were; the other two thoughts went with their rounds.
         assert 0 < thoughts(thinking)[0] < 5
 
@@ -80,10 +80,10 @@ async def test_thoughts_that_a_model_refuses_never_end_a_conversation(
     thinking.model.mind = mind
     async with thinking:
         thinking.model.script(ReplyScript(reasoning="hm", text="yes"))
-        await thinking.told(OWNER, "hi")
-        await thinking.told(OWNER, "/model fable")
+        await thinking.answers_to(OWNER, "hi")
+        await thinking.answers_to(OWNER, "/model fable")
         asked = len(thinking.model.requests)
         for text in ("one", "two", "three"):
-            assert (await thinking.told(OWNER, text))[-1] == f"echo: {text}"
+            assert (await thinking.answers_to(OWNER, text))[-1] == f"echo: {text}"
         # Refused once, and from then on left out before it is asked.
         assert len(thinking.model.requests) - asked == 4

@@ -30,14 +30,14 @@ def system_prompt(gateway: GatewayProcess) -> str:
 
 async def test_a_new_file_is_written(gateway: GatewayProcess, chat: int) -> None:
     gateway.model.script(calls("write_file", path="notes/new.txt", content="hello"), "Done.")
-    assert await gateway.told(chat, "write it") == ["Done."]
+    assert await gateway.answers_to(chat, "write it") == ["Done."]
     assert (gateway.workspace / "notes" / "new.txt").read_text() == "hello"
 
 
 async def test_overwriting_is_refused_with_a_reason(gateway: GatewayProcess, chat: int) -> None:
     (gateway.workspace / "precious.txt").write_text("mine")
     gateway.model.script(calls("write_file", path="precious.txt", content="x"), "I could not.")
-    assert await gateway.told(chat, "overwrite it") == ["I could not."]
+    assert await gateway.answers_to(chat, "overwrite it") == ["I could not."]
     assert (gateway.workspace / "precious.txt").read_text() == "mine"
     assert "terminal" in result(gateway)
 
@@ -45,7 +45,7 @@ async def test_overwriting_is_refused_with_a_reason(gateway: GatewayProcess, cha
 @pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
 async def test_commands_are_off_for_others(gateway: GatewayProcess, chat: int) -> None:
     gateway.model.script(calls("exec", command="touch ran"), "No.")
-    assert await gateway.told(chat, "run it") == ["No."]
+    assert await gateway.answers_to(chat, "run it") == ["No."]
     assert not (gateway.workspace / "ran").exists()
     assert "the role general does not include the tool exec" in result(gateway)
 
@@ -55,24 +55,24 @@ async def test_nothing_outside_the_workspace_is_read(
     gateway: GatewayProcess, chat: int, path: str
 ) -> None:
     gateway.model.script(calls("read_file", path=path), "No.")
-    await gateway.told(chat, "read it")
+    await gateway.answers_to(chat, "read it")
     assert "outside" in result(gateway)
 
 
 async def test_memory_is_kept_apart(gateway: GatewayProcess, chat: int) -> None:
     (gateway.workspace / "USER.md").write_text("The owner lives in Elmstreet.")
     gateway.model.script(calls("remember", text="the safe opens with 4711"), "Noted.")
-    await gateway.told(OWNER, "remember it")
+    await gateway.answers_to(OWNER, "remember it")
     memory = gateway.workspace / "memory"
     assert "4711" in (memory / "MEMORY.md").read_text()
     (memory / "telegram" / str(chat)).mkdir(parents=True)
     (memory / "telegram" / str(chat) / "MEMORY.md").write_text("- likes tea\n")
 
-    await gateway.told(chat, "what do you know?")
+    await gateway.answers_to(chat, "what do you know?")
     assert "likes tea" in system_prompt(gateway)
     assert "4711" not in system_prompt(gateway)
     assert "Elmstreet" not in system_prompt(gateway)
-    await gateway.told(OWNER, "and of me?")
+    await gateway.answers_to(OWNER, "and of me?")
     assert "4711" in system_prompt(gateway)
     assert "Elmstreet" in system_prompt(gateway)
     assert "likes tea" not in system_prompt(gateway)
@@ -80,8 +80,8 @@ async def test_memory_is_kept_apart(gateway: GatewayProcess, chat: int) -> None:
 
 async def test_a_group_sees_nobodys_memory(gateway: GatewayProcess) -> None:
     gateway.model.script(calls("remember", text="the owner's birthday is in May"), "Noted.")
-    await gateway.told(OWNER, "remember it")
-    await gateway.told(-100_900, "@kore_test_bot who am I?", user_id=OWNER)
+    await gateway.answers_to(OWNER, "remember it")
+    await gateway.answers_to(-100_900, "@kore_test_bot who am I?", user_id=OWNER)
     assert "birthday" not in system_prompt(gateway)
 
 
@@ -91,7 +91,7 @@ async def test_what_is_forbidden_to_a_stranger_is_not_told_through_the_memory_fi
     (gateway.workspace / "memory").mkdir(exist_ok=True)
     (gateway.workspace / "memory" / "MEMORY.md").write_text("- the canary sings\n")
     gateway.model.script(calls("read_file", path="memory/MEMORY.md"), "Done.")
-    await gateway.told(chat, "read the owner's memory")
+    await gateway.answers_to(chat, "read the owner's memory")
     assert "canary" not in result(gateway)
 
 
@@ -115,7 +115,7 @@ async def test_every_request_continues_the_one_before_byte_by_byte(
         "Six.",
     )
     for n in range(1, 7):
-        await gateway.told(chat, f"turn {n} ü")
+        await gateway.answers_to(chat, f"turn {n} ü")
     assert len(gateway.model.requests) == 10
     for asked, following in pairwise(gateway.model.requests):
         assert list(asked.body)[-1] == "messages", "what grows comes last"

@@ -15,22 +15,22 @@ def work(gateway: GatewayProcess, path: str) -> None:
 async def test_a_chat_chooses_its_trace_and_keeps_it(alone: GatewayProcess) -> None:
     await alone.start()
     work(alone, "a.txt")
-    assert (await alone.told(OWNER, "go"))[-1] == "Done."
-    assert "/verbose" in (await alone.told(OWNER, "/verbose"))[-1]
-    assert "full" in (await alone.told(OWNER, "/verbose full"))[-1]
-    await alone.told(OWNER, "/new")
+    assert (await alone.answers_to(OWNER, "go"))[-1] == "Done."
+    assert "/verbose" in (await alone.answers_to(OWNER, "/verbose"))[-1]
+    assert "full" in (await alone.answers_to(OWNER, "/verbose full"))[-1]
+    await alone.answers_to(OWNER, "/new")
     await alone.kill()
     await alone.start()
     work(alone, "b.txt")
-    text, trace = (await alone.told(OWNER, "go"))[-1].split("\n\n", 1)
+    text, trace = (await alone.answers_to(OWNER, "go"))[-1].split("\n\n", 1)
     assert text == "Done."
     first, *steps = trace.splitlines()
     assert first.startswith("🔧 list_dir, write_file · 1 file changed · ")
     assert "tokens in" in first
     assert [step.lstrip("•◦- ") for step in steps] == ["Looking through .", "Editing b.txt"]
-    await alone.told(OWNER, "/verbose off")
+    await alone.answers_to(OWNER, "/verbose off")
     work(alone, "c.txt")
-    assert (await alone.told(OWNER, "go"))[-1] == "Done."
+    assert (await alone.answers_to(OWNER, "go"))[-1] == "Done."
     # The model is told nothing of it.
     assert all("🔧" not in asked.raw.decode() for asked in alone.model.requests)
 
@@ -41,7 +41,7 @@ async def test_the_configuration_says_what_holds_until_somebody_chooses(
     alone.configure({"telegram": {"trace": "summary"}})
     await alone.start()
     work(alone, "d.txt")
-    text, trace = (await alone.told(OWNER, "go"))[-1].split("\n\n")
+    text, trace = (await alone.answers_to(OWNER, "go"))[-1].split("\n\n")
     assert text == "Done."
     assert trace.startswith("🔧 list_dir, write_file · ")
-    assert (await alone.told(OWNER, "just talk"))[-1] == "echo: just talk"
+    assert (await alone.answers_to(OWNER, "just talk"))[-1] == "echo: just talk"

@@ -74,7 +74,7 @@ async def test_a_token_that_is_refused_stops_its_own_bot_alone(
             tmp_path, pair, model_server, {"telegram": {"accounts": [wrong]}}
         ) as gateway,
     ):
-        assert await gateway.told(7, "hi") == ["echo: hi"]
+        assert await gateway.answers_to(7, "hi") == ["echo: hi"]
         async with asyncio.timeout(PATIENCE_S):
             while (found := await states(gateway))["telegram:second"] != "refused":
                 await asyncio.sleep(0.01)

@@ -8,11 +8,11 @@ async def test_what_was_written_before_a_kill_is_undone_after_it(alone: GatewayP
     await alone.start()
     write = Call("write_file", {"path": "a.txt", "content": "one\n"})
     alone.model.script(ReplyScript(tool_calls=(write,)), "Done.")
-    assert await alone.told(OWNER, "write") == ["Done."]
+    assert await alone.answers_to(OWNER, "write") == ["Done."]
     await alone.kill()
     await alone.start()
-    assert (await alone.told(OWNER, "/diff"))[-1].startswith("1 file changed: a.txt")
-    assert (await alone.told(OWNER, "/undo"))[-1] == "Removed a.txt."
+    assert (await alone.answers_to(OWNER, "/diff"))[-1].startswith("1 file changed: a.txt")
+    assert (await alone.answers_to(OWNER, "/undo"))[-1] == "Removed a.txt."
     assert not (alone.workspace / "a.txt").exists()
 
 
@@ -21,7 +21,7 @@ async def test_an_undo_during_which_the_gateway_dies_happens_once(alone: Gateway
     for text in ("one", "two", "three"):
         append = Call("append_file", {"path": "a.txt", "content": f"{text}\n"})
         alone.model.script(ReplyScript(tool_calls=(append,)), "Done.")
-        await alone.told(OWNER, "append")
+        await alone.answers_to(OWNER, "append")
     file = alone.workspace / "a.txt"
     assert file.read_text() == "one\ntwo\nthree\n"
     await alone.api.user_says(OWNER, "/undo")

@@ -62,7 +62,7 @@ async def begin(gateway: GatewayProcess, proxy: Proxy) -> None:
 async def test_a_webhook_brings_messages_also_over_a_kill(alone: GatewayProcess) -> None:
     async with in_front(alone) as proxy:
         await begin(alone, proxy)
-        assert await alone.told(7, "one") == ["echo: one"]
+        assert await alone.answers_to(7, "one") == ["echo: one"]
         assert (await alone.channel())["state"] == "webhook"
         assert not alone.api.polls_done
         await alone.kill()
@@ -70,7 +70,7 @@ async def test_a_webhook_brings_messages_also_over_a_kill(alone: GatewayProcess)
         await begin(alone, proxy)
         await alone.idle()
         assert alone.api.answers(7) == ["echo: one", "echo: two"]
-        assert alone.api.methods.webhook_secret not in alone.written()
+        assert alone.api.methods.webhook_secret not in alone.log_text()
         await alone.stop()
 
 
@@ -92,7 +92,7 @@ async def test_back_at_polling_the_webhook_is_gone_and_nothing_is_lost(
 ) -> None:
     async with in_front(alone) as proxy:
         await begin(alone, proxy)
-        await alone.told(7, "one")
+        await alone.answers_to(7, "one")
         await alone.stop()
         await alone.api.user_says(7, "two")
         proxy.target = None

@@ -38,7 +38,7 @@ async def test_what_was_spoken_is_written_down(listener: Listener, voice_file: P
     service = transcriber(listener, api_key=SecretStr("sk-x"), model="large", language="de")
     heard = await service.transcribe(VOICE, voice_file)
     assert heard.words == "good morning \U0001f600"
-    (request,) = listener.heard
+    (request,) = listener.requests
     assert (request.filename, request.data) == ("voice-1.ogg", b"OggS data")
     assert request.fields == {"model": "large", "response_format": "json", "language": "de"}
     assert request.authorization == "Bearer sk-x"
@@ -74,7 +74,7 @@ async def test_an_answer_without_an_end_is_not_kept(listener: Listener, voice_fi
 async def test_only_what_sounds_is_listened_to(listener: Listener, voice_file: Path) -> None:
     picture = Media("photo", path="inbox/p.jpg")
     assert await transcriber(listener).transcribe(picture, voice_file) is picture
-    assert listener.heard == []
+    assert listener.requests == []
 
 
 async def test_without_a_service_what_was_spoken_to_us_is_said_not_to_be_heard(
@@ -131,4 +131,4 @@ async def test_what_is_too_large_is_not_sent(listener: Listener, voice_file: Pat
     large = Media("voice", path="inbox/v.ogg", size_bytes=LIMIT_BYTES + 1)
     with pytest.raises(NotFetched, match="limit of 25 MB"):
         await transcriber(listener).transcribe(large, voice_file)
-    assert listener.heard == []
+    assert listener.requests == []

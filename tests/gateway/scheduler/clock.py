@@ -39,19 +39,19 @@ class ScheduledParts:
         self.clock = clock
         self.jobs = parts.app.jobs
 
-    async def asked(self, text: str, chat: str = "1", **more: Any) -> str:
+    async def answer_to(self, text: str, chat: str = "1", **more: Any) -> str:
         """What is answered to a message there, once it is."""
-        before = len(self.shown(chat))
+        before = len(self.texts(chat))
         await self.parts.bus.submit(chat_message(text, chat, **more))
-        await wait_until(lambda: len(self.shown(chat)) > before)
-        return self.shown(chat)[-1]
+        await wait_until(lambda: len(self.texts(chat)) > before)
+        return self.texts(chat)[-1]
 
-    def shown(self, chat: str = "1") -> list[str]:
+    def texts(self, chat: str = "1") -> list[str]:
         return [message.text for message in self.parts.platform.chats[chat]]
 
     async def until_shown(self, count: int, chat: str = "1") -> list[str]:
-        await wait_until(lambda: len(self.shown(chat)) >= count, 20)
-        return self.shown(chat)
+        await wait_until(lambda: len(self.texts(chat)) >= count, 20)
+        return self.texts(chat)
 
     async def states(self, job: int = 1) -> list[tuple[Any, ...]]:
         return await self.parts.stored("job_run", "state", job=job, order="at")

@@ -16,21 +16,21 @@ from tests.gateway.stored import below
 
 async def test_a_reminder_comes_when_it_is_due_and_not_before(tmp_path: Path) -> None:
     async with with_timer(tmp_path) as place:
-        assert "Job 1: tea" in await place.asked("/cron add in 20m tea")
+        assert "Job 1: tea" in await place.answer_to("/cron add in 20m tea")
         place.clock.ahead += 19 * 60
         await place.rests()
-        assert len(place.shown()) == 1
+        assert len(place.texts()) == 1
         place.clock.ahead += 61
         assert (await place.until_shown(2))[-1] == "⏰ tea"
         assert await place.parts.until_stored("job", "state", id=1) == ("done",)
         await place.parts.until_stored("outbox", state="sent", kind="notice")
-        assert "ran, delivered" in await place.asked("/cron")
+        assert "ran, delivered" in await place.answer_to("/cron")
 
 
 async def test_a_job_whose_time_zone_is_gone_costs_no_other(tmp_path: Path) -> None:
     async with with_timer(tmp_path) as place:
-        await place.asked("/cron add daily 09:00 lost")
-        await place.asked("/cron add every 1h tea")
+        await place.answer_to("/cron add daily 09:00 lost")
+        await place.answer_to("/cron add every 1h tea")
         # As after a move to a machine that knows fewer of them.
         await place.parts.change("job", {"zone": "Nowhere/Land"}, id=1)
         place.clock.ahead += 25 * 3_600
@@ -39,25 +39,25 @@ async def test_a_job_whose_time_zone_is_gone_costs_no_other(tmp_path: Path) -> N
         (found,) = await place.parts.stored("job", "state", "reason", id=1)
         assert found[0] == "failed"
         assert "unknown time zone 'Nowhere/Land'" in found[1]
-        told = await place.asked("/cron")
+        told = await place.answer_to("/cron")
         assert "lost" in told
         assert "tea" in told
 
 
 async def test_nothing_is_asked_of_the_clock_while_there_is_no_job(tmp_path: Path) -> None:
     async with with_timer(tmp_path) as place:
-        await place.asked("/cron")
+        await place.answer_to("/cron")
         looks = place.clock.looks
         place.clock.ahead += 86_400
-        await place.asked("/cron")
+        await place.answer_to("/cron")
         assert place.clock.looks == looks
 
 
 async def test_a_prompt_is_a_turn_whose_answer_is_told_in_the_chat(tmp_path: Path) -> None:
     model = ScriptedProvider(["hello", "It rains."])
     async with with_timer(tmp_path, model) as place:
-        await place.asked("hi")
-        await place.asked("/cron ask every 1h how is the weather?")
+        await place.answer_to("hi")
+        await place.answer_to("/cron ask every 1h how is the weather?")
         place.clock.ahead += 3_600
         assert (await place.until_shown(3))[-1] == "It rains."
         asked = model.requests[-1].messages
@@ -70,8 +70,8 @@ async def test_a_prompt_is_a_turn_whose_answer_is_told_in_the_chat(tmp_path: Pat
 async def test_a_prompt_may_have_a_conversation_of_its_own_each_time(tmp_path: Path) -> None:
     model = ScriptedProvider(["hello", "one", "two"])
     async with with_timer(tmp_path, model) as place:
-        await place.asked("hi")
-        await place.asked("/cron ask --own every 1h count")
+        await place.answer_to("hi")
+        await place.answer_to("/cron ask --own every 1h count")
         for n in (3, 4):
             place.clock.ahead += 3_600
             await place.until_shown(n)
@@ -84,16 +84,16 @@ async def test_a_stop_in_its_chat_ends_a_job_that_is_at_work_and_keeps_what_wait
 ) -> None:
     model = Gated(is_open=lambda text: text == "hi")
     async with with_timer(tmp_path, model) as place:
-        await place.asked("hi")
-        await place.asked("/cron ask every 1h count")
-        await place.asked("/cron ask --own every 1h sing")
+        await place.answer_to("hi")
+        await place.answer_to("/cron ask every 1h count")
+        await place.answer_to("/cron ask --own every 1h sing")
         place.clock.ahead += 3_601
         for job in ("count", "sing"):
-            await wait_until(lambda job=job: any(job in asked for asked in model.asked), 30)
+            await wait_until(lambda job=job: any(job in asked for asked in model.texts), 30)
         model.let_go("and now?")
         await place.parts.bus.submit(chat_message("and now?"))
         # Elsewhere a stop does not reach it.
-        assert await place.asked("/stop", "2") == "Nothing is running."
+        assert await place.answer_to("/stop", "2") == "Nothing is running."
         assert model.running == 2
         await place.parts.bus.submit(chat_message("/stop"))
         shown = await place.until_shown(6)
@@ -114,7 +114,7 @@ async def test_nobody_is_asked_while_a_job_runs_and_what_was_left_is_told(tmp_pa
     model = ScriptedProvider([writes, "I could not."])
     async with with_timer(tmp_path, model, owner="chat:7") as place:
         (place.parts.workspace / "a.txt").write_text("old")
-        await place.asked("/cron ask in 5m write it")
+        await place.answer_to("/cron ask in 5m write it")
         place.clock.ahead += 301
         answer = (await place.until_shown(2))[-1]
         assert answer.startswith("I could not.")
@@ -135,12 +135,12 @@ async def test_a_job_has_the_mode_of_its_making_at_most(tmp_path: Path) -> None:
 
     async with with_timer(tmp_path, [writes(1), "no", writes(2), "yes"], owner="chat:7") as place:
         (place.parts.workspace / "a.txt").write_text("old")
-        await place.asked("/cron ask in 5m write it")
-        await place.asked("/mode auto")
+        await place.answer_to("/cron ask in 5m write it")
+        await place.answer_to("/mode auto")
         place.clock.ahead += 301
         await place.until_shown(3)
         assert (place.parts.workspace / "a.txt").read_text() == "old"
-        await place.asked("/cron ask in 10m write it")
+        await place.answer_to("/cron ask in 10m write it")
         place.clock.ahead += 301
         await place.until_shown(5)
         assert (place.parts.workspace / "a.txt").read_text() == "new"
@@ -149,8 +149,8 @@ async def test_a_job_has_the_mode_of_its_making_at_most(tmp_path: Path) -> None:
 async def test_what_was_missed_comes_once_all_or_not_as_was_chosen(tmp_path: Path) -> None:
     async with with_timer(tmp_path) as place:
         for rule in ("once", "skip", "all"):
-            await place.asked(f"/cron add --catch-up {rule} every 1h {rule}")
-        before = len(place.shown())
+            await place.answer_to(f"/cron add --catch-up {rule} every 1h {rule}")
+        before = len(place.texts())
     async with with_timer(tmp_path, clock=Clock(3 * 3_600 + 1_800)) as place:
         await place.rests()
         shown = await place.until_shown(5)
@@ -166,7 +166,7 @@ async def test_what_was_missed_comes_once_all_or_not_as_was_chosen(tmp_path: Pat
 
 async def test_a_slot_is_never_met_twice_though_the_clock_goes_back(tmp_path: Path) -> None:
     async with with_timer(tmp_path) as place:
-        await place.asked("/cron add every 1h stretch")
+        await place.answer_to("/cron add every 1h stretch")
         place.clock.ahead += 3_600
         await place.until_shown(2)
         place.clock.ahead -= 1_800
@@ -177,13 +177,13 @@ async def test_a_slot_is_never_met_twice_though_the_clock_goes_back(tmp_path: Pa
         await place.until_shown(3)
         slots = await place.parts.stored("job_run", "at", order="at")
         assert len(slots) == len(set(slots)) == 2
-        assert place.shown().count("⏰ stretch") == 2
+        assert place.texts().count("⏰ stretch") == 2
 
 
 async def test_a_clock_that_was_a_year_ahead_makes_no_job_wait_for_a_year(tmp_path: Path) -> None:
     year = 365 * 86_400
     async with with_timer(tmp_path, clock=Clock(year)) as place:
-        await place.asked("/cron add every 1h stretch")
+        await place.answer_to("/cron add every 1h stretch")
         await place.rests()
         await place.until_shown(2)
         place.clock.ahead = 0
@@ -196,14 +196,14 @@ async def test_a_clock_that_was_a_year_ahead_makes_no_job_wait_for_a_year(tmp_pa
 async def test_quiet_hours_hold_back_and_lose_nothing(tmp_path: Path) -> None:
     async with with_timer(tmp_path) as place:
         hour = (time.gmtime().tm_hour + 1) % 24
-        await place.asked("/cron zone UTC")
-        await place.asked(f"/cron quiet {hour:02}:00-{(hour + 4) % 24:02}:00")
-        await place.asked("/cron add --catch-up skip every 1h stretch")
-        await place.asked("/cron add --urgent in 2h fire")
+        await place.answer_to("/cron zone UTC")
+        await place.answer_to(f"/cron quiet {hour:02}:00-{(hour + 4) % 24:02}:00")
+        await place.answer_to("/cron add --catch-up skip every 1h stretch")
+        await place.answer_to("/cron add --urgent in 2h fire")
         place.clock.ahead += 2 * 3_600 + 60
         assert (await place.until_shown(5))[-1] == "⏰ fire"
         await place.rests()
-        assert "held until" in await place.asked("/cron")
+        assert "held until" in await place.answer_to("/cron")
         place.clock.ahead += 4 * 3_600
         shown = await place.until_shown(7)
         assert [text for text in shown if text.startswith("⏰ stretch")]
@@ -213,25 +213,25 @@ async def test_a_job_that_fails_again_and_again_is_switched_off_and_its_chat_tol
     tmp_path: Path,
 ) -> None:
     async with with_timer(tmp_path, [ValueError("x")] * 0) as place:
-        await place.asked("/cron ask every 1h try")
+        await place.answer_to("/cron ask every 1h try")
         for n in range(3):
             place.clock.ahead += 3_600
             await place.until_shown(2 + n)
             await wait_until(lambda: place.parts.bus.lanes == 0)
         assert "failed 3 times in a row and was disabled" in (await place.until_shown(5))[-1]
         assert await place.parts.stored("job", "state") == [("failed",)]
-        assert "disabled" in await place.asked("/cron")
-        assert "Job 1: try" in await place.asked("/cron resume 1")
+        assert "disabled" in await place.answer_to("/cron")
+        assert "Job 1: try" in await place.answer_to("/cron resume 1")
         assert await place.parts.stored("job", "state", "failures") == [("on", 0)]
 
 
 async def test_delivered_is_what_the_platform_has_a_number_for(tmp_path: Path) -> None:
     async with with_timer(tmp_path) as place:
-        await place.asked("/cron add every 1h stretch")
+        await place.answer_to("/cron add every 1h stretch")
         place.parts.platform.fail("1", Fault(MessageRefused("no")))
         place.clock.ahead += 3_600
         await place.parts.until_stored("outbox", state="dead", deadline_s=20)
-        assert "ran, not delivered (no)" in await place.asked("/cron")
+        assert "ran, not delivered (no)" in await place.answer_to("/cron")
         place.parts.platform.fail("1", Fault(NotSent("down")))
         place.clock.ahead += 3_600
         await place.parts.until_stored("outbox", kind="notice", attempts=1, deadline_s=20)
@@ -242,52 +242,54 @@ async def test_delivered_is_what_the_platform_has_a_number_for(tmp_path: Path) -
 
 async def test_run_now_changes_nothing_about_the_rule(tmp_path: Path) -> None:
     async with with_timer(tmp_path) as place:
-        await place.asked("/cron add every 1h stretch")
+        await place.answer_to("/cron add every 1h stretch")
         (before,) = await place.parts.stored("job", "slot_at")
-        await place.asked("/cron run 1")
-        await wait_until(lambda: "⏰ stretch" in place.shown())
+        await place.answer_to("/cron run 1")
+        await wait_until(lambda: "⏰ stretch" in place.texts())
         assert await place.parts.stored("job", "slot_at") == [before]
 
 
 async def test_who_is_not_let_in_any_more_is_told_nothing(tmp_path: Path) -> None:
     async with with_timer(tmp_path) as place:
-        await place.asked("/cron add in 5m tea")
+        await place.answer_to("/cron add in 5m tea")
     async with with_timer(tmp_path, allow=("8",), clock=Clock(400)) as place:
         assert await place.parts.until_stored("job", "reason", state="paused") == (
             "its creator no longer has access",
         )
-        assert place.shown() == []
+        assert place.texts() == []
 
 
 async def test_a_pause_rests_and_what_was_missed_in_it_is_not_made_good(tmp_path: Path) -> None:
     async with with_timer(tmp_path) as place:
-        await place.asked("/cron add every 1h stretch")
-        assert await place.asked("/cron pause 1") == "Job 1 paused."
+        await place.answer_to("/cron add every 1h stretch")
+        assert await place.answer_to("/cron pause 1") == "Job 1 paused."
         place.clock.ahead += 5 * 3_600
         await place.rests()
-        assert len(place.shown()) == 2
-        assert await place.asked("/cron remove 1") == "Job 1 removed."
-        assert await place.asked("/cron run 1") == "⚠️ There is no job 1 here."
+        assert len(place.texts()) == 2
+        assert await place.answer_to("/cron remove 1") == "Job 1 removed."
+        assert await place.answer_to("/cron run 1") == "⚠️ There is no job 1 here."
 
 
 async def test_jobs_are_ones_own_and_limited(tmp_path: Path) -> None:
     from gateway.core.messages import Sender
 
     async with with_timer(tmp_path) as place:
-        await place.asked("/cron add in 5m tea")
+        await place.answer_to("/cron add in 5m tea")
         other = Sender("8", "Bob")
-        assert "tea" not in await place.asked("/cron", "8", sender=other)
-        assert "no job 1 here" in await place.asked("/cron remove 1", "8", sender=other)
-        assert "too often" in await place.asked("/cron add every 5s tea")
+        assert "tea" not in await place.answer_to("/cron", "8", sender=other)
+        assert "no job 1 here" in await place.answer_to("/cron remove 1", "8", sender=other)
+        assert "too often" in await place.answer_to("/cron add every 5s tea")
         for _ in range(49):
-            await place.asked("/cron add in 1d x")
-        assert "limit of 50 jobs (schedule.max\\_jobs)" in await place.asked("/cron add in 1d x")
+            await place.answer_to("/cron add in 1d x")
+        assert "limit of 50 jobs (schedule.max\\_jobs)" in await place.answer_to(
+            "/cron add in 1d x"
+        )
 
 
 async def test_the_answer_tells_how_a_time_was_taken(tmp_path: Path) -> None:
     async with with_timer(tmp_path) as place:
-        await place.asked("/cron zone Asia/Shanghai")
-        told = await place.asked("/cron add every monday at 5 喝水")
+        await place.answer_to("/cron zone Asia/Shanghai")
+        told = await place.answer_to("/cron add every monday at 5 喝水")
         assert "every Monday at 05:00 (Asia/Shanghai), next " in told
         assert "05:00 CST" in told
         assert "5 is read as 05:00; for the afternoon, write 17:00" in told
@@ -295,24 +297,24 @@ async def test_the_answer_tells_how_a_time_was_taken(tmp_path: Path) -> None:
 
 async def test_a_change_of_zone_names_the_jobs_that_stay(tmp_path: Path) -> None:
     async with with_timer(tmp_path) as place:
-        await place.asked("/cron zone Asia/Shanghai")
-        await place.asked("/cron add daily 9 tea")
-        await place.asked("/cron add every 2h stretch")
-        told = await place.asked("/cron zone Europe/Berlin")
+        await place.answer_to("/cron zone Asia/Shanghai")
+        await place.answer_to("/cron add daily 9 tea")
+        await place.answer_to("/cron add every 2h stretch")
+        told = await place.answer_to("/cron zone Europe/Berlin")
         assert "keep the time zone they were created in" in told
         assert "daily at 09:00 (Asia/Shanghai)" in told
         assert "stretch" not in told
-        assert "keep" not in await place.asked("/cron zone Asia/Shanghai")
+        assert "keep" not in await place.answer_to("/cron zone Asia/Shanghai")
 
 
 async def test_of_somebody_who_is_deleted_no_job_is_left(tmp_path: Path) -> None:
     from gateway.store.repositories.user_data import erasure, export
 
     async with with_timer(tmp_path) as place:
-        await place.asked("/cron zone Asia/Tokyo", "7")
-        await place.asked("/cron add every 1h stretch", "7")
-        await place.asked("/cron run 1", "7")
-        await wait_until(lambda: "⏰ stretch" in place.shown("7"))
+        await place.answer_to("/cron zone Asia/Tokyo", "7")
+        await place.answer_to("/cron add every 1h stretch", "7")
+        await place.answer_to("/cron run 1", "7")
+        await wait_until(lambda: "⏰ stretch" in place.texts("7"))
         await wait_until(lambda: not place.parts.sender.routes)
         database = place.parts.database
         assert "stretch" in (await database.transact(export.export_rows, "chat:7"))["jobs.jsonl"]

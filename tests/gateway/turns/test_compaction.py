@@ -28,13 +28,13 @@ class Speaks(ScriptedProvider):
 
     def __init__(self, summaries: Sequence[Step]) -> None:
         super().__init__([self._answer] * 10_000)
-        self.asked: list[ModelRequest] = []
+        self.requests: list[ModelRequest] = []
         self._summaries = list(summaries)
 
     def _answer(self, request: ModelRequest) -> Message | str | Exception:
         if request.system != load_prompt("summarise"):
             return f"answer {len(self.requests)} {BIG}"
-        self.asked.append(request)
+        self.requests.append(request)
         step = self._summaries.pop(0) if self._summaries else Rejected("no more")
         return step(request) if callable(step) else step
 
@@ -107,10 +107,10 @@ async def test_a_message_meanwhile_is_answered_and_the_summary_still_fits(tmp_pa
     """It names up to which message it tells, and what came later stays."""
     model = Gated(["They asked a lot."])
     async with running(tmp_path, small(model, 28_000)) as parts:
-        while not model.asked_now.is_set():
+        while not model.was_called.is_set():
             await ask(parts, f"question {BIG}")
             await wait_until(
-                lambda: model.asked_now.is_set() or not parts.app.compactions._under_way
+                lambda: model.was_called.is_set() or not parts.app.compactions._under_way
             )
         await ask(parts, "meanwhile")
         model.go.set()
@@ -128,10 +128,10 @@ async def test_a_turn_without_room_waits_for_the_summary_under_way(tmp_path: Pat
     model = Gated(["They asked a lot."])
     async with running(tmp_path, small(model, 20_000)) as parts:
         with parts.events.watch(LANE) as seen:
-            while not model.asked_now.is_set():
+            while not model.was_called.is_set():
                 await ask(parts, f"question {BIG}")
                 await wait_until(
-                    lambda: model.asked_now.is_set() or not parts.app.compactions._under_way
+                    lambda: model.was_called.is_set() or not parts.app.compactions._under_way
                 )
             await parts.bus.submit(chat_message("word " * 8_000))
             await wait_until(
@@ -146,7 +146,7 @@ async def test_a_turn_without_room_waits_for_the_summary_under_way(tmp_path: Pat
                 if told and isinstance(event, events.Done):
                     break
         summaries = await parts.count("summary")
-        assert (summaries, len(model.asked)) == (1, 1)
+        assert (summaries, len(model.requests)) == (1, 1)
         assert [(one.summarised > 0, one.dropped) for one in told] == [(True, 0)]
         assert "They asked a lot." in str(model.requests[-1].messages[0].content[0])
         window = await window_of(parts, await session_of(parts))
@@ -158,10 +158,10 @@ async def test_a_turn_without_room_waits_for_the_summary_under_way(tmp_path: Pat
 async def test_compact_answers_with_the_summary_that_is_under_way_already(tmp_path: Path) -> None:
     model = Gated(["They asked a lot.", "Again."])
     async with running(tmp_path, small(model, 20_000)) as parts:
-        while not model.asked_now.is_set():
+        while not model.was_called.is_set():
             await ask(parts, f"question {BIG}")
             await wait_until(
-                lambda: model.asked_now.is_set() or not parts.app.compactions._under_way
+                lambda: model.was_called.is_set() or not parts.app.compactions._under_way
             )
         await parts.bus.submit(chat_message("/compact"))
         await wait_until(
@@ -171,7 +171,7 @@ async def test_compact_answers_with_the_summary_that_is_under_way_already(tmp_pa
         await parts.platform.until(
             lambda: "older messages were summarized" in " ".join(parts.platform.texts("1"))
         )
-        assert len(model.asked) == 1
+        assert len(model.requests) == 1
         assert (
             len(
                 [
@@ -192,13 +192,13 @@ async def test_a_turn_in_another_chat_waits_for_the_summary_of_a_command(tmp_pat
         session = await session_of(parts)
         await parts.bus.submit(chat_message("/compact"))
         async with asyncio.timeout(30):
-            await model.asked_now.wait()
+            await model.was_called.wait()
         joined = asyncio.ensure_future(parts.app.compactions.join(session))
         model.go.set()
         made = await joined
         assert made is not None
         assert made.result.summarised
-        assert len(model.asked) == 1
+        assert len(model.requests) == 1
         await parts.platform.until(
             lambda: "older messages were summarized" in " ".join(parts.platform.texts("1"))
         )
@@ -209,12 +209,12 @@ class Gated(Speaks):
 
     def __init__(self, summaries: Sequence[Step]) -> None:
         super().__init__(summaries)
-        self.asked_now = asyncio.Event()
+        self.was_called = asyncio.Event()
         self.go = asyncio.Event()
 
     async def stream(self, request: ModelRequest):  # type: ignore[no-untyped-def, override]
         if request.system == load_prompt("summarise"):
-            self.asked_now.set()
+            self.was_called.set()
             await self.go.wait()
         async for event in super().stream(request):
             yield event
@@ -227,7 +227,7 @@ async def test_a_kill_before_the_summary_leaves_the_old_state_and_after_it_the_n
     async with running(tmp_path, small(model)) as parts:
         await fill(parts, 7)
         async with asyncio.timeout(30):
-            await model.asked_now.wait()
+            await model.was_called.wait()
         session = await session_of(parts)
     async with opened(tmp_path, small(Speaks([]))) as parts:
         window = await window_of(parts, session)
@@ -255,7 +255,7 @@ async def test_a_summary_that_fails_costs_no_answer_and_is_not_tried_for_ever(
         assert await parts.count("summary") == 0
         # Three in the background; from then on only where a turn has no room left.
         cuts = sum("left out" in str(r.messages[0].content[0]) for r in model.requests)
-        assert 3 <= len(model.asked) <= 3 + cuts
+        assert 3 <= len(model.requests) <= 3 + cuts
         ((head,),) = await parts.stored("session", "head")
         assert head > 0
 
@@ -268,7 +268,7 @@ async def test_compact_asks_for_what_is_to_be_kept(tmp_path: Path) -> None:
         await parts.platform.until(
             lambda: "older messages were summarized" in " ".join(parts.platform.texts("1"))
         )
-        assert "the colours" in model.asked[0].messages[0].text
+        assert "the colours" in model.requests[0].messages[0].text
         window = await window_of(parts, await session_of(parts))
         assert len(window.messages) == 6
         assert window.summary is not None

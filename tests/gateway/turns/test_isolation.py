@@ -20,7 +20,7 @@ async def life(folder: Path, model: Gated, *, asked: int) -> AsyncIterator[Parts
     """A process that is killed when the model has been asked so often."""
     async with running(folder, model) as parts:
         yield parts
-        await wait_until(lambda: len(model.asked) >= asked)
+        await wait_until(lambda: len(model.texts) >= asked)
 
 
 async def test_kills_in_a_row_give_up_none_of_several_turns(tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ async def test_the_turn_that_ends_the_process_is_found_and_the_others_are_answer
         model = Gated(is_open=lambda text: text == "job")
         async with running(tmp_path, model) as parts:
             platform = parts.platform
-            await wait_until(lambda: "bad" in model.asked or platform.chats["5"])  # noqa: B023
+            await wait_until(lambda: "bad" in model.texts or platform.chats["5"])  # noqa: B023
             answers |= {chat: shown[-1].text for chat, shown in platform.chats.items() if shown}
         if "5" in answers:
             break
@@ -61,13 +61,13 @@ async def test_suspects_go_on_one_at_a_time_and_before_anything_new(tmp_path: Pa
     async with life(tmp_path, Gated(), asked=2):
         pass
     async with running(tmp_path, alone := Gated()) as parts:
-        await wait_until(lambda: alone.asked)
+        await wait_until(lambda: alone.texts)
         await take(parts, chat_message("new", "3"))
-        (first,) = alone.asked
+        (first,) = alone.texts
         second = "two" if first == "one" else "one"
         alone.let_go(first)
-        await alone.was_asked(second)
-        assert alone.asked == [first, second]
+        await alone.wait_for_text(second)
+        assert alone.texts == [first, second]
         alone.let_go()
         for chat in ("1", "2", "3"):
             await parts.platform.answers(chat, 1)

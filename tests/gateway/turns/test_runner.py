@@ -132,7 +132,7 @@ async def test_a_drained_turn_rests_before_its_next_tool_and_goes_on_later(tmp_p
     model = Pausing()
     async with opened(tmp_path, model) as parts, at_work(parts):
         await take(parts, chat_message("go"))
-        await model.was_asked("go")
+        await model.wait_for_text("go")
         draining = asyncio.create_task(parts.bus.drain())
         await asyncio.sleep(0)
         model.let_go()
@@ -326,7 +326,7 @@ async def test_a_folder_that_hangs_holds_up_no_other_chat_and_its_own_is_told_on
         await parts.until_stored("turn", state="running")
         await parts.bus.submit(chat_message("other", "2"))
         assert await parts.platform.answers("2", 1) == ["re: other"]
-        assert model.asked == ["one", "other"]
+        assert model.texts == ["one", "other"]
         Hanging.let_go.set()
         assert await parts.platform.answers("1", 2) == ["re: one", "re: two"]
         await parts.bus.submit(chat_message("three", "1"))

@@ -36,7 +36,7 @@ class Paced:
         for _ in range(replies):
             self._let_go.release()
 
-    async def was_asked(self, times: int) -> None:
+    async def wait_for_request(self, times: int) -> None:
         async with asyncio.timeout(30), self._news:
             await self._news.wait_for(lambda: len(self.requests) >= times)
 
@@ -77,7 +77,7 @@ async def test_a_message_steers_the_turn_that_runs(tmp_path: Path) -> None:
     async with running(tmp_path, model) as parts:
         await set_queue_mode(parts)
         await take(parts, chat_message("paint it"))
-        await model.was_asked(1)
+        await model.wait_for_request(1)
         async with parts.service.watch("chat:bot:1") as events:
             await take(parts, chat_message("rather in green"))
             model.let_go(2)
@@ -102,7 +102,7 @@ async def test_by_default_a_message_waits_for_its_own_turn(tmp_path: Path) -> No
     model = Paced(list_dir_reply(), "one is done", "two is done")
     async with running(tmp_path, model) as parts:
         await take(parts, chat_message("one"))
-        await model.was_asked(1)
+        await model.wait_for_request(1)
         await take(parts, chat_message("two"))
         model.let_go(3)
         answers = await parts.platform.answers("1", 2)
@@ -117,7 +117,7 @@ async def test_waiting_messages_are_joined_where_that_is_chosen(
     async with running(tmp_path, model) as parts:
         await set_queue_mode(parts, "join")
         await take(parts, chat_message("one"))
-        await model.was_asked("one")
+        await model.wait_for_text("one")
         await take(parts, chat_message("two"), chat_message("three"))
         model.let_go()
         answers = await parts.platform.answers("1", 3)
@@ -129,10 +129,10 @@ async def test_a_burst_gets_one_answer_where_messages_are_joined(tmp_path: Path)
     async with running(tmp_path, model) as parts:
         await set_queue_mode(parts, "join")
         await take(parts, chat_message("one"))
-        await model.was_asked(1)
+        await model.wait_for_request(1)
         await take(parts, chat_message("two"))
         model.let_go()
-        await model.was_asked(2)
+        await model.wait_for_request(2)
         await take(parts, chat_message("three"))
         model.let_go(2)
         assert (await parts.platform.answers("1", 2))[1:] == ["to all three"]
@@ -147,7 +147,7 @@ async def test_a_command_in_a_burst_keeps_its_place(tmp_path: Path) -> None:
     async with running(tmp_path, model) as parts:
         await set_queue_mode(parts, "join")
         await take(parts, chat_message("one"))
-        await model.was_asked(1)
+        await model.wait_for_request(1)
         await take(parts, chat_message("/rename burst"), chat_message("three"))
         model.let_go(2)
         answers = await parts.platform.answers("1", 4)
@@ -159,9 +159,9 @@ async def test_what_follows_a_call_is_no_burst(tmp_path: Path) -> None:
     async with running(tmp_path, model) as parts:
         await set_queue_mode(parts, "join")
         await take(parts, chat_message("one"))
-        await model.was_asked(1)
+        await model.wait_for_request(1)
         model.let_go()
-        await model.was_asked(2)
+        await model.wait_for_request(2)
         await take(parts, chat_message("two"))
         model.let_go(2)
         answers = await parts.platform.answers("1", 3)
@@ -173,10 +173,10 @@ async def test_a_burst_that_a_crash_cuts_off_is_answered_as_a_whole(tmp_path: Pa
     async with running(tmp_path, model) as parts:
         await set_queue_mode(parts, "join")
         await take(parts, chat_message("one"))
-        await model.was_asked(1)
+        await model.wait_for_request(1)
         await take(parts, chat_message("two"))
         model.let_go()
-        await model.was_asked(2)
+        await model.wait_for_request(2)
     model.let_go(2)
     async with running(tmp_path, model) as parts:
         await parts.platform.answers("1", 1)
@@ -198,7 +198,7 @@ async def test_what_comes_too_late_to_steer_is_answered_afterwards(tmp_path: Pat
     async with running(tmp_path, model) as parts:
         await set_queue_mode(parts)
         await take(parts, chat_message("one"))
-        await model.was_asked("one")
+        await model.wait_for_text("one")
         await take(parts, chat_message("two"), chat_message("three"))
         model.let_go()
         answers = await parts.platform.answers("1", 3)
@@ -210,7 +210,7 @@ async def test_a_command_among_them_ends_what_steers(tmp_path: Path) -> None:
     async with running(tmp_path, model) as parts:
         await set_queue_mode(parts)
         await take(parts, chat_message("one"))
-        await model.was_asked(1)
+        await model.wait_for_request(1)
         await take(parts, chat_message("two"), chat_message("/new"), chat_message("three"))
         model.let_go(3)
         answers = await parts.platform.answers("1", 4)
@@ -225,10 +225,10 @@ async def test_steering_survives_a_crash_neither_lost_nor_twice(tmp_path: Path) 
     async with running(tmp_path, model) as parts:
         await set_queue_mode(parts)
         await take(parts, chat_message("one"))
-        await model.was_asked(1)
+        await model.wait_for_request(1)
         await take(parts, chat_message("two"))
         model.let_go()
-        await model.was_asked(2)
+        await model.wait_for_request(2)
     # The same id again: its old result must not stand in for the new one.
     model = Paced(list_dir_reply(), "after all")
     model.let_go(2)
@@ -247,10 +247,10 @@ async def test_a_stop_ends_a_steered_turn_with_a_valid_history(tmp_path: Path) -
     async with running(tmp_path, model) as parts:
         await set_queue_mode(parts)
         await take(parts, chat_message("one"))
-        await model.was_asked(1)
+        await model.wait_for_request(1)
         await take(parts, chat_message("two"))
         model.let_go()
-        await model.was_asked(2)
+        await model.wait_for_request(2)
         await take(parts, chat_message("/stop"))
         assert (await parts.platform.answers("1", 2))[-1].endswith("⏹ Stopped.")
         stored = await history(parts)
@@ -267,7 +267,7 @@ async def test_who_steers_tightens_what_the_turn_may_do(tmp_path: Path) -> None:
         await take(parts, chat_message("/queue steer", **group))
         await parts.platform.answers("1", 1)
         await take(parts, chat_message("look", **group))
-        await model.was_asked(1)
+        await model.wait_for_request(1)
         await take(parts, chat_message("write it", sender=Sender("9", "Eve"), **group))
         model.let_go(3)
         await parts.platform.answers("1", 2)
@@ -302,7 +302,7 @@ async def test_a_look_goes_past_a_running_turn(tmp_path: Path, command: str) -> 
     model = Gated()
     async with running(tmp_path, model) as parts:
         await take(parts, chat_message("one"))
-        await model.was_asked("one")
+        await model.wait_for_text("one")
         await take(parts, chat_message("two"), chat_message(command))
         told, *_ = await parts.platform.answers("1", 1)
         assert "broke" not in told
@@ -340,7 +340,7 @@ async def test_queue_shows_what_waits_and_refuses_an_unknown_way(tmp_path: Path)
     model = Gated()
     async with running(tmp_path, model) as parts:
         await take(parts, chat_message("one"))
-        await model.was_asked("one")
+        await model.wait_for_text("one")
         await take(parts, chat_message("two `three`"), chat_message("/queue"))
         (shown,) = await parts.platform.answers("1", 1)
         assert "1 queued:\n- `` two `three` ``" in shown
@@ -355,7 +355,7 @@ async def test_a_console_turn_names_the_newest_message_that_it_answers(tmp_path:
         await parts.service.submit(console_message("/queue steer"))
         await parts.until_stored("session", queue_mode="steer")
         await parts.service.submit(console_message("one"))
-        await model.was_asked(1)
+        await model.wait_for_request(1)
         second = console_message("two")
         await parts.service.submit(second)
         model.let_go(2)

@@ -123,11 +123,11 @@ class Busy(Meeting):
 
     def __init__(self) -> None:
         super().__init__()
-        self.asked, self.release = 0, asyncio.Event()
+        self.request_count, self.release = 0, asyncio.Event()
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         if request.messages[-1].text == "meet":
-            self.asked += 1
+            self.request_count += 1
             await self.release.wait()
         async for event in self._echo.stream(request):
             yield event
@@ -138,12 +138,12 @@ async def test_those_who_wait_for_room_hold_up_no_other_chat(tmp_path: Path) -> 
     async with running(tmp_path, model, concurrent_turns=5) as parts:
         many = "\n".join(task("meet", background=True) for _ in range(8))
         await parts.bus.submit(console_message(many))
-        await wait_until(lambda: model.asked == 4)
+        await wait_until(lambda: model.request_count == 4)
         await parts.bus.submit(console_message("hello there", "other"))
         await wait_for_answers(parts, 2)
-        assert model.asked == 4
+        assert model.request_count == 4
         model.release.set()
-        await wait_until(lambda: model.asked == 8)
+        await wait_until(lambda: model.request_count == 8)
 
 
 async def test_a_sub_agent_may_do_no_more_than_its_caller(tmp_path: Path) -> None:
@@ -540,14 +540,14 @@ async def test_who_is_sent_out_does_no_more_than_the_agent_that_sends(
 
 
 class Counting(EchoProvider):
-    """The stand-in; `asked` are the last words of each request."""
+    """The stand-in; `texts` are the last words of each request."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.asked: list[str] = []
+        self.texts: list[str] = []
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        self.asked.append(request.messages[-1].text)
+        self.texts.append(request.messages[-1].text)
         async for event in super().stream(request):
             yield event
 
@@ -567,12 +567,12 @@ async def test_an_errand_that_is_stored_and_not_begun_is_begun_after_a_crash(
         await parts.bus.submit(console_message(task("hello you", background=background)))
         await parts.until_stored("task")
         await wait_until(lambda: parts.bus.lanes == 0)
-        assert "hello you" not in model.asked
+        assert "hello you" not in model.texts
     async with running(tmp_path, model) as parts:
         told = await wait_for_answers(parts, 1 + background)
         assert "hello you" in told[-1]
         assert await states(parts) == ["done"]
-        assert model.asked.count("hello you") == 1
+        assert model.texts.count("hello you") == 1
 
 
 @pytest.mark.parametrize("background", [False, True])
@@ -599,7 +599,7 @@ async def test_a_result_that_nobody_has_read_yet_is_read_after_a_crash_once(
             assert sum("hello you" in text for text in told) == 1
             await parts.bus.submit(console_message("next"))
             await wait_for_answers(parts, 2 + background + restarts)
-    assert model.asked.count("hello you") == 1
+    assert model.texts.count("hello you") == 1
 
 
 async def test_one_sub_agent_is_stopped_alone(tmp_path: Path) -> None:
@@ -666,10 +666,10 @@ async def test_the_model_is_told_who_works_for_it_at_each_turn(tmp_path: Path) -
     class Hearing(Meeting):
         def __init__(self) -> None:
             super().__init__()
-            self.heard: list[str] = []
+            self.contents: list[str] = []
 
         async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-            self.heard.append(str(request.messages[-1].content))
+            self.contents.append(str(request.messages[-1].content))
             async for event in super().stream(request):
                 yield event
 
@@ -679,12 +679,12 @@ async def test_the_model_is_told_who_works_for_it_at_each_turn(tmp_path: Path) -
         await wait_for_answers(parts)
         await parts.bus.submit(console_message("and now?"))
         await wait_for_answers(parts, 2)
-        assert "sub-agent general (number 1) works in the background" in model.heard[-1]
+        assert "sub-agent general (number 1) works in the background" in model.contents[-1]
         await parts.bus.submit(console_message("/stop 1"))
         await parts.until_stored("task", state="stopped")
         await parts.bus.submit(console_message("and then?"))
         await wait_for_answers(parts, 3)
-        assert "in the background" not in model.heard[-1]
+        assert "in the background" not in model.contents[-1]
 
 
 async def test_tools_are_those_of_the_agent_that_the_terminal_speaks_with(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ class Report:
         settings = ToolSettings(off_limits=(tmp / "home",))
         self.restricted = tools(settings) + (searches(settings) if searching else [])
         self.before = protected_state(tmp)
-        self._asked: list[str] = []
+        self._requests: list[str] = []
 
     async def ask(self, asked: str, *, refused: bool) -> list[str]:
         """What the tools that did not refuse have answered."""
@@ -94,8 +94,8 @@ class Report:
                 self.escapes.append(f"{tool.name} {asked!r} showed a secret")
             if refused and (asked or tool.name not in ("glob", "grep")):
                 self.let_through.append(f"{tool.name} {asked!r}")
-        self._asked.append(asked)
-        if len(self._asked) == LOOK_EVERY:
+        self._requests.append(asked)
+        if len(self._requests) == LOOK_EVERY:
             self.look()
         return answers
 
@@ -104,8 +104,8 @@ class Report:
         now = protected_state(self.tmp)
         names = now.keys() | self.before.keys()
         if changed := sorted(k for k in names if now.get(k) != self.before.get(k)):
-            self.escapes.append(f"one of {self._asked} changed {changed}")
-        self.before, self._asked = now, []
+            self.escapes.append(f"one of {self._requests} changed {changed}")
+        self.before, self._requests = now, []
 
     async def _answer(self, tool: Tool, args: dict[str, Any]) -> str:
         if isinstance(tool, DescribesEffects) and not self._is_mine(args["path"]):

@@ -159,11 +159,11 @@ class Way:
 
     def __init__(self, port: int, token: str) -> None:
         self._port, self._token = port, bytes.fromhex(token)
-        self._kept: list[socket.socket] = []
+        self._sockets: list[socket.socket] = []
 
     def channel(self) -> int:
         ours, theirs = socket.socketpair()
-        self._kept.append(ours)
+        self._sockets.append(ours)
         return theirs.detach()
 
     def listener(self) -> tuple[int, bytes]:

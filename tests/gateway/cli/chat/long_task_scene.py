@@ -118,7 +118,7 @@ class Place:
                 await self.server.news(0.02)
         return process
 
-    async def asked_by(self, process: PipedProcess) -> None:
+    async def wait_for_request(self, process: PipedProcess) -> None:
         """Returns once the process has asked the model."""
         before = len(self.server.requests)
         async with asyncio.timeout(30):
@@ -139,7 +139,7 @@ class Place:
         assert process.returncode is not None
         return process.returncode, err.decode()
 
-    async def told(self, *words: str) -> tuple[int, str]:
+    async def run_verb(self, *words: str) -> tuple[int, str]:
         """The exit code of another verb, and what stood on stdout."""
         process = await self._kore(*words)
         async with asyncio.timeout(60):
@@ -147,7 +147,7 @@ class Place:
         assert process.returncode is not None
         return process.returncode, out.decode()
 
-    def asked(self) -> list[str]:
+    def first_messages(self) -> list[str]:
         """What each session began with."""
         bodies = [one.body["messages"] for one in self.server.requests]
         return [str(m[-1]["content"]) for m in bodies if m[-1]["role"] == "user"]

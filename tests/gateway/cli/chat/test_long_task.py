@@ -21,7 +21,7 @@ async def test_a_plan_is_made_and_nothing_else(place: Place) -> None:
     assert "3 features" in err
     assert [one["passes"] for one in place.mind.features()] == [False] * 3
     assert (place.work / ".kore" / "session_plan.md").exists()
-    assert "an account page" in place.asked()[0]
+    assert "an account page" in place.first_messages()[0]
     code, err = await place.run("--init", "again")
     assert (code, "already exists" in err) == (2, True)
 
@@ -51,7 +51,7 @@ async def test_sessions_go_on_until_all_features_pass(place: Place) -> None:
     assert code == 0, err
     assert "all 3 features pass, after 3 sessions" in err
     assert not list((place.home / "long").glob("*.json"))
-    told = place.asked()[2]
+    told = place.first_messages()[2]
     assert "1 of 3 features pass" in told
     assert "[x] log in" in told
     assert "[ ] log out" in told
@@ -90,8 +90,8 @@ async def test_the_time_has_an_end_also_within_the_planning(place: Place) -> Non
     assert code == 5
     assert "time limit reached; no valid feature_list.json" in err
     # The server may hear of the broken connection later than we of the end of the process.
-    await place.server.wait_for(lambda: place.server.abandoned == len(place.asked()))
-    assert len(place.asked()) <= 1
+    await place.server.wait_for(lambda: place.server.abandoned == len(place.first_messages()))
+    assert len(place.first_messages()) <= 1
 
 
 @pytest.mark.parametrize(("word", "code"), [("BLOCKED:no key", 3), ("DECIDE:red or blue?", 4)])
@@ -131,7 +131,7 @@ async def test_two_commands_do_not_work_in_one_folder(place: Place) -> None:
     place.plan()
     place.server.latency_s = 30
     first = await place.start("--auto-continue")
-    await place.asked_by(first)
+    await place.wait_for_request(first)
     code, err = await place.run("--auto-continue")
     first.kill()
     await first.communicate()
@@ -171,7 +171,7 @@ async def test_a_team_does_several_features_in_a_session(place: Place) -> None:
     code, err = await place.run("--auto-continue", "--team", "general, Review")
     assert code == 0, err
     assert "all 3 features pass, after 2 sessions" in err
-    asked = place.asked()
+    asked = place.first_messages()
     assert "Work as a team: general, review" in asked[0]
     # Its members are told what the one who sends them out tells them.
     (member,) = {one for one in asked if one.startswith("Build: 1")}

@@ -52,7 +52,7 @@ async def test_killed_at_any_line_the_same_command_comes_to_the_end(place: Place
     assert not [*place.home.glob("long/*.json"), *place.home.glob("long/*.new")]
     names = {path.name for path in place.work.iterdir() if path.suffix != ".kore-new"}
     assert names == {"feature_list.json", "PROGRESS.md", ".kore"}
-    _, sessions = await place.told("sessions", "list", "--json")
+    _, sessions = await place.run_verb("sessions", "list", "--json")
     assert "running" not in {one["status"] for one in json.loads(sessions)}
 
 
@@ -143,7 +143,7 @@ async def test_what_a_gateway_still_does_for_a_killed_terminal_ends_first(place:
     gateway = await place.serve()
     place.server.latency_s = 60
     process = await place.start("--auto-continue")
-    await place.asked_by(process)
+    await place.wait_for_request(process)
     process.kill()
     await process.communicate()
     place.server.latency_s = 0
@@ -160,7 +160,7 @@ async def test_of_a_killed_team_nobody_works_on_beside_the_next_session(place: P
     place.mind.member_s = 60
     process = await place.start("--auto-continue", "--team", "general")
     async with asyncio.timeout(30):
-        while sum(one.startswith("Build: ") for one in place.asked()) < 2:
+        while sum(one.startswith("Build: ") for one in place.first_messages()) < 2:
             await place.server.news(10)
     process.kill()
     await process.communicate()
@@ -169,7 +169,7 @@ async def test_of_a_killed_team_nobody_works_on_beside_the_next_session(place: P
     assert code == 0, err
     assert "all 3 features pass, after 2 sessions" in err
     # Two that were killed, and each feature once.
-    assert sum(one.startswith("Build: ") for one in place.asked()) == 5
+    assert sum(one.startswith("Build: ") for one in place.first_messages()) == 5
 
 
 async def test_when_the_gateway_is_killed_the_command_goes_on_by_itself(place: Place) -> None:
@@ -177,7 +177,7 @@ async def test_when_the_gateway_is_killed_the_command_goes_on_by_itself(place: P
     gateway = await place.serve()
     place.server.latency_s = 60
     process = await place.start("--auto-continue", "--max-sessions", "2")
-    await place.asked_by(process)
+    await place.wait_for_request(process)
     place.server.latency_s = 0
     gateway.kill()
     await gateway.communicate()

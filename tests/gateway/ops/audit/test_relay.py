@@ -132,12 +132,12 @@ class Full:
 
     def __init__(self) -> None:
         self.room = False
-        self.kept: list[str] = []
+        self.reasons: list[str] = []
 
     async def record(self, entry: AuditEntry) -> None:
         if not self.room:
             raise AuditError("the audit log cannot be written: no space")
-        self.kept.append(entry.reason)
+        self.reasons.append(entry.reason)
 
 
 async def put(database: SqliteStore, reasons: Sequence[str]) -> None:
@@ -150,10 +150,10 @@ async def test_what_cannot_be_recorded_now_is_recorded_later(tmp_path: Path) -> 
     await put(database, ["a", "b"])
     relay = AuditRelay(database, full)
     await relay.flush()
-    assert full.kept == []
+    assert full.reasons == []
     full.room = True
     await asyncio.gather(relay.flush(), relay.flush())
-    assert full.kept == ["a", "b"]
+    assert full.reasons == ["a", "b"]
     await database.close()
 
 

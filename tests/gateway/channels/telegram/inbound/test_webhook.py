@@ -27,7 +27,7 @@ SECRET = "X-Telegram-Bot-Api-Secret-Token"
 
 
 @dataclass
-class Hooked:
+class OpenWebhook:
     """A bot whose webhook is set, and the server it is called at."""
 
     channel: TelegramChannel
@@ -53,7 +53,7 @@ Accept = Callable[[str, str, Batch], Any]
 
 
 @asynccontextmanager
-async def open_webhook(api: BotApi, accept: Accept, **changes: Any) -> AsyncIterator[Hooked]:
+async def open_webhook(api: BotApi, accept: Accept, **changes: Any) -> AsyncIterator[OpenWebhook]:
     settings = replace(QUICK, base_url=api.url, webhook_url="http://proxy.example/", **changes)
     channel = TelegramChannel(settings, gate=RateLimiter("none"))
 
@@ -68,7 +68,7 @@ async def open_webhook(api: BotApi, accept: Accept, **changes: Any) -> AsyncIter
         task = group.create_task(channel.run(accept))
         try:
             await wait_until(lambda: channel.status.state == "webhook")
-            yield Hooked(channel, session, f"http://127.0.0.1:{port}")
+            yield OpenWebhook(channel, session, f"http://127.0.0.1:{port}")
         finally:
             task.cancel()
             await channel.aclose()
@@ -170,7 +170,7 @@ async def test_nothing_is_lost_while_telegram_has_to_call_again(
         await wait_until(lambda: not bot_api.pending_updates)
         calling.cancel()
         assert store.contents == [f"word {n}" for n in range(5)]
-        assert caller.heard == {503: 2, 200: 5}
+        assert caller.status_counts == {503: 2, 200: 5}
 
 
 async def test_the_status_tells_what_telegram_says_of_the_webhook(
