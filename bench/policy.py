@@ -11,7 +11,7 @@ from agent.security.policy.policy_file import built_in_roles
 from bench.figure import Figure, sampled
 from bench.process import ROOT
 
-LINES = ROOT / "tests" / "agent" / "security" / "harmless_commands.txt"
+LINES = ROOT / "tests" / "agent" / "security" / "shell" / "harmless_commands.txt"
 ROUNDS = 21
 
 

@@ -1,0 +1,15 @@
+"""The benchmarks run by hand, so that a file they read can move without anybody noticing."""
+
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from bench.__main__ import PARTS
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_the_files_that_a_benchmark_reads_are_there(part: str) -> None:
+    module = import_module(f"bench.{part}")
+    files = [value for value in vars(module).values() if isinstance(value, Path) and value.suffix]
+    assert [file for file in files if not file.exists()] == []
