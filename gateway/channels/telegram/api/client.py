@@ -7,7 +7,7 @@ from typing import Any, BinaryIO
 import telegram
 
 from gateway.channels.state import ChannelState
-from gateway.channels.telegram.api.request import AiohttpRequest, UnreadableResponse
+from gateway.channels.telegram.api.request import AiohttpRequest, UnreadableResponse, message_id_of
 from gateway.channels.telegram.settings import Bot, TelegramSettings
 from gateway.core.messages import Media, OutboundPart
 
@@ -86,6 +86,14 @@ class TelegramClient:
         from gateway.channels.telegram.api.upload import limit_of
 
         return limit_of(self._settings)
+
+    async def send_message(self, parameters: Mapping[str, Any]) -> int:
+        """Returns the new message's id; the library would read the whole message for that.
+
+        https://core.telegram.org/bots/api#sendmessage
+        """
+        url = f"{self._settings.root}/bot{self._settings.token}/sendMessage"
+        return message_id_of(await self._sends.call(url, parameters))
 
     async def send_files(self, target: Mapping[str, Any], part: OutboundPart) -> int:
         """Raises what the request layer raises, and `MessageRefused`."""

@@ -58,6 +58,14 @@ def _seconds(value: object) -> float:
     return float(value)
 
 
+def message_id_of(result: Any) -> int:
+    """The id of the message that a method has sent. Raises `UnreadableResponse`."""
+    message_id = result.get("message_id") if isinstance(result, dict) else None
+    if not isinstance(message_id, int):
+        raise UnreadableResponse("the answer names no message", b"")
+    return message_id
+
+
 class AiohttpRequest(BaseRequest):
     """python-telegram-bot's request layer; the connection is opened at the first use.
 

@@ -15,7 +15,7 @@ import aiohttp
 
 from agent.text.visible import escape_line
 from gateway.channels.base import MessageRefused
-from gateway.channels.telegram.api.request import AiohttpRequest, Refusal, UnreadableResponse
+from gateway.channels.telegram.api.request import AiohttpRequest, Refusal, message_id_of
 from gateway.channels.telegram.settings import OFFICIAL_SERVER, TelegramSettings
 from gateway.channels.telegram.utf16 import mend
 from gateway.core.messages import OutboundFile, OutboundPart
@@ -69,9 +69,7 @@ async def _send(
         )
     result = request.parse_json_payload(body)["result"]
     first = result[0] if isinstance(result, list) and result else result
-    if not isinstance(first, dict) or not isinstance(first.get("message_id"), int):
-        raise UnreadableResponse("the answer names no message", body[:200])
-    return int(first["message_id"])
+    return message_id_of(first)
 
 
 @contextmanager

@@ -4,14 +4,13 @@ import re
 from collections import Counter
 from collections.abc import Awaitable
 from contextlib import suppress
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from telegram import (
     InlineKeyboardButton,
     InlineKeyboardMarkup,
     LinkPreviewOptions,
     MessageEntity,
-    ReplyParameters,
 )
 from telegram.error import TelegramError
 
@@ -119,23 +118,13 @@ class TelegramSender:
         for _ in part.files[1:]:
             # Each part of an album counts, but an album is not sent in parts.
             self._gate.try_acquire(route.chat_id, group=_is_group(route))
-        chat_id = telegram_chat_id(route, self._moves)
-        answers = (
-            telegram_message_id(route, message.reply_to, self._moves) if message.reply_to else None
-        )
-        reply = {"message_id": answers, "allow_sending_without_reply": True}
-        target = {
-            "chat_id": chat_id,
-            "message_thread_id": thread_of(route),
-            "reply_parameters": reply if answers else None,
-        }
-        target_fields = {name: value for name, value in target.items() if value is not None}
+        target = self._target(route, message.reply_to)
         try:
-            message_id = await self._outcome(route, self._client.send_files(target_fields, part))
+            message_id = await self._outcome(route, self._client.send_files(target, part))
         except ChatMoved as moved:
             self._moves.learn(moved.canonical_id, moved.current_id)
             raise
-        return stored_id(str(chat_id), message_id, self._moves)
+        return stored_id(str(target["chat_id"]), message_id, self._moves)
 
     async def probe(self) -> None:
         """Ask for something harmless: what stands between us and the server shows in that, too."""
@@ -240,22 +229,29 @@ class TelegramSender:
             del self._open_admissions[route.chat_id]
 
     async def _new(self, route: Route, part: OutboundPart, reply_to: str | None) -> str:
-        target = telegram_message_id(route, reply_to, self._moves) if reply_to else None
-        reply = ReplyParameters(target, allow_sending_without_reply=True) if target else None
-        chat_id = telegram_chat_id(route, self._moves)
-        result = await self._outcome(
-            route,
-            self._bot.send_message(
-                chat_id,
-                mend(part.text),
-                entities=_entities(part),
-                message_thread_id=thread_of(route),
-                reply_parameters=reply,
-                reply_markup=_keyboard(part),
-                link_preview_options=_NO_PREVIEW,
-            ),
-        )
-        return stored_id(str(chat_id), result.message_id, self._moves)
+        target = self._target(route, reply_to)
+        content: dict[str, Any] = {
+            "text": mend(part.text),
+            "link_preview_options": {"is_disabled": True},
+        }
+        if part.entities:
+            content["entities"] = [entity.to_dict() for entity in _entities(part) or ()]
+        if (keyboard := _keyboard(part)) is not None:
+            content["reply_markup"] = keyboard.to_dict()
+        sending = self._client.send_message(target | content)
+        message_id = await self._outcome(route, sending)
+        return stored_id(str(target["chat_id"]), message_id, self._moves)
+
+    def _target(self, route: Route, reply_to: str | None) -> dict[str, Any]:
+        """Where a new message goes, and what it answers, as parameters of the Bot API."""
+        target: dict[str, Any] = {"chat_id": telegram_chat_id(route, self._moves)}
+        if (thread := thread_of(route)) is not None:
+            target["message_thread_id"] = thread
+        answered = telegram_message_id(route, reply_to, self._moves) if reply_to else None
+        if answered:
+            reply = {"message_id": answered, "allow_sending_without_reply": True}
+            target["reply_parameters"] = reply
+        return target
 
     async def _edit(self, route: Route, part: OutboundPart, provider_msg: str) -> str:
         message_id = telegram_message_id(route, provider_msg, self._moves)
