@@ -43,9 +43,12 @@ def safe_text(text: str) -> str:
     return text
 
 
+_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
+
 def dumps(value: Any) -> str:
     """Compact JSON that is always valid UTF-8."""
-    return safe_text(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+    return safe_text(_JSON.encode(value))
 
 
 def message_to_json(message: Message) -> dict[str, Any]:

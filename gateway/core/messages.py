@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, field, fields, replace
+from dataclasses import field, fields, replace
 from typing import Any, Literal
 
 from agent.records import frozen
@@ -173,7 +173,8 @@ class InboundMessage:
         return f"{self.channel}:{self.sender.id}"
 
     def to_json(self) -> str:
-        return dumps(asdict(self))
+        media = [_values(one) for one in self.media]
+        return dumps(_values(self) | {"sender": _values(self.sender), "media": media})
 
     @classmethod
     def from_json(cls, text: str) -> "InboundMessage":
@@ -183,6 +184,11 @@ class InboundMessage:
         values = _matching_fields(cls, data)
         media = tuple(Media(**_matching_fields(Media, one)) for one in values.get("media", ()))
         return cls(**{**values, "sender": Sender(**data["sender"]), "media": media})
+
+
+def _values(record: Any) -> dict[str, Any]:
+    # `asdict` walks and copies all that there is, which every message would pay for.
+    return {name: getattr(record, name) for name in record.__slots__}
 
 
 def _matching_fields(cls: type, data: Mapping[str, Any]) -> dict[str, Any]:
