@@ -32,8 +32,9 @@ from gateway.store.repositories import (
     sessions,
     undecoded_updates,
 )
-from gateway.store.repositories.inbox import DENIED, InboxBatch, InboxEntry
+from gateway.store.repositories.inbox import InboxBatch, InboxEntry
 from gateway.store.repositories.outbox import OutgoingReply
+from gateway.store.repositories.states import DENIED
 
 NO_DISK = mark_for_translation("less than {n} MB of disk space is free")
 

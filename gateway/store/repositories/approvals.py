@@ -14,7 +14,7 @@ from gateway.store.port import Transaction
 from gateway.store.repositories import audit_outbox, grants
 from gateway.store.repositories.active_channels import run_here
 from gateway.store.repositories.audit_outbox import AuditNote
-from gateway.store.repositories.inbox import AWAITING
+from gateway.store.repositories.states import AWAITING
 
 _ROUTE = ("channel", "account", "chat", "thread")
 _OWN = ("nonce", "lane", "session", "asker", "principal", "asked_at", "expires_at")

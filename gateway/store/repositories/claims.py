@@ -17,14 +17,9 @@ from gateway.store.repositories import (
 )
 from gateway.store.repositories.active_channels import TURN_RUN_HERE
 from gateway.store.repositories.codecs import PAYLOAD, inbound_from_row
-from gateway.store.repositories.inbox import (
-    LANE_RUN_HERE,
-    LIVE,
-    RUNNING,
-    WAITING,
-    taint_of_quotes,
-)
+from gateway.store.repositories.inbox import LANE_RUN_HERE, taint_of_quotes
 from gateway.store.repositories.sessions import SessionRow, ThinkingChoice
+from gateway.store.repositories.states import LIVE, RUNNING, WAITING
 
 # A turn that ended the process this often without a new step is given up.
 ATTEMPTS = 3

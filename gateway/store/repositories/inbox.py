@@ -12,18 +12,7 @@ from gateway.store.port import Transaction
 from gateway.store.repositories import chats, pending_media, sessions
 from gateway.store.repositories.active_channels import TURN_RUN_HERE, run_here
 from gateway.store.repositories.codecs import PAYLOAD, inbound_from_row, payload_of
-
-# Why a stranger's message is a tombstone.
-DENIED = "not on the allow-list"
-
-WAITING = "turn_id IS NULL AND dead_reason IS NULL"
-
-LIVE = "state IN ('running', 'waiting')"
-
-# The index of live turns is used only where its own condition stands.
-RUNNING = f"({LIVE} AND state = 'running')"
-
-AWAITING = f"({LIVE} AND state = 'waiting')"
+from gateway.store.repositories.states import LIVE, RUNNING, WAITING
 
 
 @frozen

@@ -9,6 +9,7 @@ from gateway.core.messages import InboundMessage, Route
 from gateway.store.conditions import beginning, one_of
 from gateway.store.port import Transaction
 from gateway.store.repositories import inbox
+from gateway.store.repositories.states import LIVE, WAITING
 
 Kind = Literal["reminder", "prompt", "heartbeat"]
 CatchUp = Literal["skip", "once", "all"]
@@ -153,7 +154,7 @@ def count_of(tx: Transaction, principal: str) -> int:
 def remove(tx: Transaction, job: Job) -> None:
     """Gone, and what waits of it; what runs comes to its end."""
     tx.run(
-        f"UPDATE inbox SET dead_reason = 'its job was removed' WHERE lane = ? AND {inbox.WAITING}",
+        f"UPDATE inbox SET dead_reason = 'its job was removed' WHERE lane = ? AND {WAITING}",
         (job.lane,),
     )
     tx.run("DELETE FROM job_run WHERE job = ?", (job.id,))
@@ -237,7 +238,7 @@ def is_under_way(tx: Transaction, job: Job) -> bool:
 def lanes_at_work(tx: Transaction, chat: str) -> list[str]:
     """The lanes of the jobs of this chat, named by its lane, whose turn is under way."""
     rows = tx.all(
-        f"SELECT lane FROM turn WHERE lane >= ? AND lane < ? AND {inbox.LIVE}", beginning("cron:")
+        f"SELECT lane FROM turn WHERE lane >= ? AND lane < ? AND {LIVE}", beginning("cron:")
     )
     working = (find(tx, int(lane.removeprefix("cron:"))) for (lane,) in rows)
     return [job.lane for job in working if job is not None and job.route.lane == chat]

@@ -2,7 +2,7 @@
 
 from agent.records import frozen
 from gateway.store.port import Transaction
-from gateway.store.repositories.inbox import DENIED, WAITING
+from gateway.store.repositories.states import DENIED, WAITING
 
 DENIED_KEPT = 1_000
 

@@ -10,7 +10,7 @@ from gateway.core.records import Excerpt, SessionPreview
 from gateway.store.port import Transaction
 from gateway.store.repositories import sessions
 from gateway.store.repositories.codecs import CONTENT, message_from_row
-from gateway.store.repositories.inbox import LIVE
+from gateway.store.repositories.states import LIVE
 
 Status = Literal["open", "paused", "closed"]
 NAME_CHARS = 200

@@ -16,8 +16,8 @@ from gateway.store.errors import ReplayRefused
 from gateway.store.port import Transaction
 from gateway.store.repositories import outbox, sessions, windows
 from gateway.store.repositories.active_channels import TURN_RUN_HERE
-from gateway.store.repositories.inbox import DENIED, RUNNING, WAITING
 from gateway.store.repositories.outbox import OutgoingReply
+from gateway.store.repositories.states import DENIED, RUNNING, WAITING
 
 # What a /stop has stopped: the running turn, or messages that had not been begun.
 Stopping = Literal["running", "withdrawn"]

@@ -41,8 +41,9 @@ from gateway.store.repositories import (
 )
 from gateway.store.repositories.approvals import ApprovalKey
 from gateway.store.repositories.claims import ATTEMPTS, CommandClaim, SessionBusy, TurnClaim
-from gateway.store.repositories.inbox import LIVE, InboxBatch, InboxEntry
+from gateway.store.repositories.inbox import InboxBatch, InboxEntry
 from gateway.store.repositories.outbox import OutgoingReply, PendingPart
+from gateway.store.repositories.states import LIVE
 from gateway.store.repositories.turns import FinishedTurn
 from tests.gateway.store.transactions import open_transaction
 

@@ -16,7 +16,7 @@ from gateway.store.conditions import literal
 from gateway.store.port import Transaction
 from gateway.store.repositories import search, sessions
 from gateway.store.repositories.codecs import NO_PAYLOAD, put_payload
-from gateway.store.repositories.inbox import LIVE
+from gateway.store.repositories.states import LIVE
 
 DELETED = "deleted"
 GONE = "(deleted at the wish of whoever wrote it)"

@@ -14,6 +14,7 @@ from gateway.store.port import Transaction
 from gateway.store.repositories import claims, inbox, sessions, turns, undecoded_updates
 from gateway.store.repositories.claims import CommandClaim, SessionBusy, TurnClaim
 from gateway.store.repositories.inbox import LANE_LIMIT, InboxBatch, InboxEntry
+from gateway.store.repositories.states import WAITING
 from gateway.store.repositories.turns import FinishedTurn
 from gateway.turns.prompt import build_user_message
 from tests.gateway.store.transactions import open_transaction
@@ -223,12 +224,10 @@ def test_the_chosen_model_comes_with_the_claim(db: Transaction) -> None:
 
 
 def test_counting_what_waits_reads_an_index_only(db: Transaction) -> None:
-    where = f"SELECT count(*) FROM inbox WHERE {inbox.WAITING}"
+    where = f"SELECT count(*) FROM inbox WHERE {WAITING}"
     plan = db.one(f"EXPLAIN QUERY PLAN {where}")[3]
     assert "inbox_waiting" in plan
-    claiming = (
-        f"SELECT seq, payload FROM inbox WHERE lane = 'x' AND {inbox.WAITING} ORDER BY seq LIMIT 1"
-    )
+    claiming = f"SELECT seq, payload FROM inbox WHERE lane = 'x' AND {WAITING} ORDER BY seq LIMIT 1"
     plan = db.one(f"EXPLAIN QUERY PLAN {claiming}")[3]
     assert "SEARCH" in plan
     assert "inbox_waiting" in plan

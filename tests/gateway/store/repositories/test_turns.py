@@ -10,6 +10,7 @@ from gateway.store.repositories import claims, inbox, outbox, sessions, turns
 from gateway.store.repositories.claims import CommandClaim
 from gateway.store.repositories.inbox import InboxBatch, InboxEntry
 from gateway.store.repositories.outbox import OutgoingReply
+from gateway.store.repositories.states import DENIED
 from tests.gateway.store.repositories.test_inbox import LANE, claim, claimed, db, finish, said, take
 
 __all__ = ["db"]
@@ -44,7 +45,7 @@ def test_after_a_restart_only_an_unsafe_call_that_had_started_is_unknown(db: Tra
 
 
 def test_what_a_stranger_wrote_cannot_be_replayed(db: Transaction) -> None:
-    inbox.accept(db, InboxBatch("chat", "bot", 1.0), [InboxEntry(said("let me in"), inbox.DENIED)])
+    inbox.accept(db, InboxBatch("chat", "bot", 1.0), [InboxEntry(said("let me in"), DENIED)])
     ((seq,),) = db.all("SELECT seq FROM inbox")
     with pytest.raises(ReplayRefused, match="denied"):
         turns.replay(db, seq)
