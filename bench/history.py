@@ -12,7 +12,7 @@ from contextlib import closing
 from agent.types import Message, assistant, user
 from bench.figure import Figure
 from bench.stage import ACCOUNT, OWNER, Server, Stage, open_stage
-from gateway.store.repositories import sessions
+from gateway.store.repositories.conversations import sessions
 from gateway.store.sqlite.engine import connect
 from gateway.store.sqlite.transaction import SqliteTransaction
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from bench.figure import Figure
 from gateway.core.messages import InboundMessage, Sender
 from gateway.store.port import Transaction
-from gateway.store.repositories import inbox
-from gateway.store.repositories.inbox import InboxBatch, InboxEntry
+from gateway.store.repositories.delivery import inbox
+from gateway.store.repositories.delivery.inbox import InboxBatch, InboxEntry
 from gateway.store.sqlite.engine import SqliteStore
 
 COMMITS = 300

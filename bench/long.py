@@ -15,8 +15,9 @@ from bench.figure import Figure
 from bench.stage import ACCOUNT, OWNER, open_stage
 from gateway.sessions import lookup
 from gateway.store.port import Transaction
-from gateway.store.repositories import session_admin, sessions, windows
-from gateway.store.repositories.windows import StoredSummary
+from gateway.store.repositories.conversations import session_admin, sessions
+from gateway.store.repositories.execution import windows
+from gateway.store.repositories.execution.windows import StoredSummary
 from gateway.store.sqlite.engine import connect
 from gateway.store.sqlite.transaction import SqliteTransaction
 

@@ -40,16 +40,11 @@ from gateway.runtime.workspace import ensure_workspace
 from gateway.sessions.undo_ledger import open_change_log
 from gateway.store.cipher import cipher_of
 from gateway.store.port import Store, Transaction
-from gateway.store.repositories import (
-    approvals,
-    claims,
-    outbox,
-    preferences,
-    restored_backup,
-    subagent_tasks,
-    turns,
-)
+from gateway.store.repositories import preferences
+from gateway.store.repositories.access import approvals
 from gateway.store.repositories.active_channels import limit, set_queues
+from gateway.store.repositories.delivery import outbox
+from gateway.store.repositories.execution import claims, restored_backup, subagent_tasks, turns
 from gateway.store.sqlite.backup import discard_unfinished
 from gateway.store.sqlite.engine import SqliteStore
 from gateway.store.sqlite.rekey import discard_copies

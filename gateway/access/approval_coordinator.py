@@ -18,7 +18,7 @@ from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.sender import OutboxSender, wait_for
 from gateway.store.errors import StoreError
 from gateway.store.port import Store, Transaction
-from gateway.store.repositories import approvals
+from gateway.store.repositories.access import approvals
 
 log = logging.getLogger(__name__)
 

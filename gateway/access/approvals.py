@@ -17,9 +17,11 @@ from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.user_language import UserLanguages
 from gateway.runtime.clock import SteadyClock
 from gateway.store.port import Transaction
-from gateway.store.repositories import approvals, chats, outbox, sessions
-from gateway.store.repositories.approvals import ApprovalKey
-from gateway.store.repositories.outbox import OutgoingReply
+from gateway.store.repositories.access import approvals
+from gateway.store.repositories.access.approvals import ApprovalKey
+from gateway.store.repositories.conversations import sessions
+from gateway.store.repositories.delivery import chats, outbox
+from gateway.store.repositories.delivery.outbox import OutgoingReply
 
 EXPIRES_S = 3600.0
 CONSOLE_EXPIRES_S = 300.0

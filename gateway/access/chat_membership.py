@@ -10,8 +10,8 @@ from gateway.core.messages import Route
 from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.user_language import UserLanguages
 from gateway.store.port import Transaction
-from gateway.store.repositories import chats, outbox
-from gateway.store.repositories.outbox import OutgoingReply
+from gateway.store.repositories.delivery import chats, outbox
+from gateway.store.repositories.delivery.outbox import OutgoingReply
 
 # Anybody can put a bot into a group, and out of it: whoever does it all day fills no owner's chat.
 NOTICES_AN_HOUR = 5

@@ -16,8 +16,8 @@ from agent.records import frozen
 from gateway.access.control import AccessControl, PairedMembers
 from gateway.core.messages import InboundMessage
 from gateway.store.port import Transaction
-from gateway.store.repositories import members
-from gateway.store.repositories.members import PairingRequest, Person
+from gateway.store.repositories.access import members
+from gateway.store.repositories.access.members import PairingRequest, Person
 
 # Without 0, O, 1 and I: 32 letters, so 8 of them make 40 bits.
 ALPHABET = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"

@@ -5,7 +5,7 @@ from typing import Self
 from agent.i18n import t
 from agent.records import frozen
 from gateway.core.messages import Button, InboundMessage
-from gateway.store.repositories.members import PairingRequest, Person
+from gateway.store.repositories.access.members import PairingRequest, Person
 
 
 @frozen

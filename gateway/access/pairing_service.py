@@ -17,10 +17,12 @@ from gateway.core.messages import InboundMessage, Route
 from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.user_language import UserLanguages
 from gateway.store.port import Transaction
-from gateway.store.repositories import audit_outbox, members, outbox
+from gateway.store.repositories import audit_outbox
+from gateway.store.repositories.access import members
+from gateway.store.repositories.access.members import PairingRequest, Person
 from gateway.store.repositories.audit_outbox import AuditNote
-from gateway.store.repositories.members import PairingRequest, Person
-from gateway.store.repositories.outbox import OutgoingReply
+from gateway.store.repositories.delivery import outbox
+from gateway.store.repositories.delivery.outbox import OutgoingReply
 
 _DAY_S = 86_400.0
 _USAGE = "`/pair list`, `/pair approve CODE`, `/pair deny CODE`, `/pair revoke ID`"

@@ -21,8 +21,9 @@ from gateway.delivery.sender import OutboxSender
 from gateway.delivery.user_language import UserLanguages
 from gateway.store.errors import StoreBusy, StoreCorrupt, StoreError
 from gateway.store.port import Store, Transaction
-from gateway.store.repositories import claims, inbox
-from gateway.store.repositories.claims import CommandClaim, SessionBusy, TurnClaim
+from gateway.store.repositories.delivery import inbox
+from gateway.store.repositories.execution import claims
+from gateway.store.repositories.execution.claims import CommandClaim, SessionBusy, TurnClaim
 from gateway.turns.isolation import Isolation
 from gateway.turns.runner import TurnRunner
 from gateway.turns.subagents import SubagentCoordinator

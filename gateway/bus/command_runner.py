@@ -12,9 +12,11 @@ from gateway.core.records import TypedCommand
 from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.sender import OutboxSender
 from gateway.store.port import Store, Transaction
-from gateway.store.repositories import inbox, sessions, turns
-from gateway.store.repositories.claims import CommandClaim
-from gateway.store.repositories.outbox import OutgoingReply
+from gateway.store.repositories.conversations import sessions
+from gateway.store.repositories.delivery import inbox
+from gateway.store.repositories.delivery.outbox import OutgoingReply
+from gateway.store.repositories.execution import turns
+from gateway.store.repositories.execution.claims import CommandClaim
 
 
 class Commands(Protocol):

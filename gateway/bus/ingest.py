@@ -24,16 +24,11 @@ from gateway.core.records import TypedCommand
 from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.user_language import UserLanguages
 from gateway.store.port import Store, Transaction
-from gateway.store.repositories import (
-    approvals,
-    inbox,
-    members,
-    outbox,
-    sessions,
-    undecoded_updates,
-)
-from gateway.store.repositories.inbox import InboxBatch, InboxEntry
-from gateway.store.repositories.outbox import OutgoingReply
+from gateway.store.repositories.access import approvals, members
+from gateway.store.repositories.conversations import sessions
+from gateway.store.repositories.delivery import inbox, outbox, undecoded_updates
+from gateway.store.repositories.delivery.inbox import InboxBatch, InboxEntry
+from gateway.store.repositories.delivery.outbox import OutgoingReply
 from gateway.store.repositories.states import DENIED
 
 NO_DISK = mark_for_translation("less than {n} MB of disk space is free")

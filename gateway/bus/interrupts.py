@@ -8,9 +8,11 @@ from agent.i18n import t
 from gateway.access.approvals import ApprovalService, ClosedApproval
 from gateway.core.markdown import escape_markdown
 from gateway.store.port import Transaction
-from gateway.store.repositories import inbox, jobs, subagent_tasks, turns
-from gateway.store.repositories.subagent_tasks import SubagentTask, TaskOutcome
-from gateway.store.repositories.turns import Stopping
+from gateway.store.repositories import jobs
+from gateway.store.repositories.delivery import inbox
+from gateway.store.repositories.execution import subagent_tasks, turns
+from gateway.store.repositories.execution.subagent_tasks import SubagentTask, TaskOutcome
+from gateway.store.repositories.execution.turns import Stopping
 
 
 @dataclass(slots=True)

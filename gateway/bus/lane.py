@@ -8,7 +8,7 @@ from agent.i18n import t
 from agent.turn.journal import CancelToken
 from gateway.core.event_hub import EventHub
 from gateway.store.errors import StoreBusy, StoreCorrupt
-from gateway.store.repositories.claims import CommandClaim, TurnClaim
+from gateway.store.repositories.execution.claims import CommandClaim, TurnClaim
 
 log = logging.getLogger(__name__)
 

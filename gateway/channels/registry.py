@@ -12,8 +12,9 @@ from gateway.channels.state import StoreChannelState
 from gateway.config import Settings
 from gateway.runtime.import_trimming import drop_docstrings, hidden, leave_out_httpx
 from gateway.store.port import Store
-from gateway.store.repositories import chats as stored_moves
-from gateway.store.repositories import inbox, members
+from gateway.store.repositories.access import members
+from gateway.store.repositories.delivery import chats as stored_moves
+from gateway.store.repositories.delivery import inbox
 
 log = logging.getLogger(__name__)
 

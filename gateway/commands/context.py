@@ -10,8 +10,9 @@ async def answer_context(call: CommandCall) -> str:
     from agent.context.token_calibration import counted_as
     from agent.context.usage_chart import parts, usage_chart
     from agent.turn.context_usage import measure_context
-    from gateway.store.repositories import sessions, windows
-    from gateway.store.repositories.windows import SessionWindow
+    from gateway.store.repositories.conversations import sessions
+    from gateway.store.repositories.execution import windows
+    from gateway.store.repositories.execution.windows import SessionWindow
     from gateway.turns.agent_profiles import with_model
 
     services, session = call.services, call.session

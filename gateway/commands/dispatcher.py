@@ -22,8 +22,8 @@ from gateway.core.records import TypedCommand
 from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.user_language import UserLanguages
 from gateway.store.port import Store, Transaction
-from gateway.store.repositories import sessions
-from gateway.store.repositories.claims import CommandClaim
+from gateway.store.repositories.conversations import sessions
+from gateway.store.repositories.execution.claims import CommandClaim
 
 
 class MessagePermissions(Protocol):

@@ -10,7 +10,10 @@ from gateway.commands.table import COMMANDS, GROUPS
 from gateway.core.keyboard import KeyboardChoice
 from gateway.core.markdown import code, escape_markdown
 from gateway.store.port import Transaction
-from gateway.store.repositories import approvals, chats, sessions, undecoded_updates, usage
+from gateway.store.repositories import usage
+from gateway.store.repositories.access import approvals
+from gateway.store.repositories.conversations import sessions
+from gateway.store.repositories.delivery import chats, undecoded_updates
 from gateway.turns.usage_limits import BillingDay
 from gateway.turns.usage_text import usage_text
 

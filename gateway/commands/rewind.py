@@ -7,9 +7,9 @@ from agent.errors import KoreError
 from agent.i18n import plural, t
 from gateway.commands.dispatcher import CommandCall
 from gateway.core.markdown import escape_markdown
-from gateway.store.repositories import rewinding
-from gateway.store.repositories.rewinding import RewindPoint
-from gateway.store.repositories.session_admin import SessionOwner
+from gateway.store.repositories.conversations import rewinding
+from gateway.store.repositories.conversations.rewinding import RewindPoint
+from gateway.store.repositories.conversations.session_admin import SessionOwner
 
 if TYPE_CHECKING:
     from agent.undo.ledger import PathChange

@@ -14,9 +14,9 @@ from gateway.sessions import lookup
 from gateway.sessions.background_work import stopped_tasks_text
 from gateway.store.errors import SearchRefused
 from gateway.store.port import Transaction
-from gateway.store.repositories import search, session_admin, sessions
-from gateway.store.repositories.search import Scope
-from gateway.store.repositories.session_admin import SessionOwner
+from gateway.store.repositories.conversations import search, session_admin, sessions
+from gateway.store.repositories.conversations.search import Scope
+from gateway.store.repositories.conversations.session_admin import SessionOwner
 
 MAX_SESSIONS = 10
 _MAX_HITS = 5

@@ -15,9 +15,11 @@ from gateway.core.keyboard import KeyboardChoice
 from gateway.core.markdown import code, escape_markdown
 from gateway.core.records import QueueMode, Trace
 from gateway.store.port import Transaction
-from gateway.store.repositories import audit_outbox, inbox, sessions
+from gateway.store.repositories import audit_outbox
 from gateway.store.repositories.audit_outbox import AuditNote
-from gateway.store.repositories.sessions import ThinkingChoice
+from gateway.store.repositories.conversations import sessions
+from gateway.store.repositories.conversations.sessions import ThinkingChoice
+from gateway.store.repositories.delivery import inbox
 from gateway.turns.agent_profiles import with_model
 
 _MODE_MEANINGS: dict[PermissionMode, str] = {

@@ -6,8 +6,8 @@ from agent.i18n import mark_for_translation, t
 from gateway.commands.dispatcher import CommandCall
 from gateway.core.markdown import code, escape_markdown
 from gateway.store.port import Transaction
-from gateway.store.repositories import subagent_tasks as store
-from gateway.store.repositories.subagent_tasks import SubagentTask
+from gateway.store.repositories.execution import subagent_tasks as store
+from gateway.store.repositories.execution.subagent_tasks import SubagentTask
 
 _MAX_SUBAGENTS = 10
 _STATES = {

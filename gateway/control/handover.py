@@ -22,7 +22,7 @@ from gateway.core.messages import ONCE
 from gateway.runtime.lock import AlreadyRunning, acquire
 from gateway.runtime.paths import DataDir
 from gateway.store.port import Store, Transaction
-from gateway.store.repositories import inbox
+from gateway.store.repositories.delivery import inbox
 
 log = logging.getLogger(__name__)
 

@@ -43,16 +43,12 @@ from gateway.sessions.console_binding import LOCAL, MAIN
 from gateway.sessions.service import SessionService, conversation_status
 from gateway.store.errors import ReplayRefused
 from gateway.store.port import Store, Transaction
-from gateway.store.repositories import (
-    chats,
-    grants,
-    inbox,
-    sessions,
-    turns,
-    undecoded_updates,
-    usage,
-)
-from gateway.store.repositories.session_admin import Status
+from gateway.store.repositories import usage
+from gateway.store.repositories.access import grants
+from gateway.store.repositories.conversations import sessions
+from gateway.store.repositories.conversations.session_admin import Status
+from gateway.store.repositories.delivery import chats, inbox, undecoded_updates
+from gateway.store.repositories.execution import turns
 from gateway.turns.usage_limits import BillingDay
 
 

@@ -15,7 +15,7 @@ from agent.text.media_types import sniff_image_type
 from gateway.channels.base import Channel, MessageRefused, SupportsMedia
 from gateway.core.messages import FileKind, OutboundFile, OutboundMessage
 from gateway.store.port import Transaction
-from gateway.store.repositories import outbox
+from gateway.store.repositories.delivery import outbox
 
 FOLDER = "outgoing"
 # What Telegram shows as a picture is smaller than what it carries.

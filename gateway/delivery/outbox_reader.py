@@ -7,8 +7,8 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from gateway.store.errors import StoreBusy, StoreCorrupt, StoreError
 from gateway.store.port import Store, Transaction
-from gateway.store.repositories import inbox, outbox
-from gateway.store.repositories.outbox import PendingPart
+from gateway.store.repositories.delivery import inbox, outbox
+from gateway.store.repositories.delivery.outbox import PendingPart
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -26,8 +26,8 @@ from gateway.core.messages import OutboundPart
 from gateway.delivery.activity_status import ActivityStatus
 from gateway.store.errors import StoreError
 from gateway.store.port import Store
-from gateway.store.repositories import outbox
-from gateway.store.repositories.outbox import OutgoingReply
+from gateway.store.repositories.delivery import outbox
+from gateway.store.repositories.delivery.outbox import OutgoingReply
 
 log = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """How long and how often a part is tried again."""
 
-from gateway.store.repositories.outbox import PendingPart
+from gateway.store.repositories.delivery.outbox import PendingPart
 
 GIVE_UP_AFTER_S = 24 * 3600
 AMBIGUOUS_TRIES = 3

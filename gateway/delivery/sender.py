@@ -41,8 +41,8 @@ from gateway.delivery.user_language import UserLanguages
 from gateway.runtime.clock import SteadyClock
 from gateway.store.errors import StoreError
 from gateway.store.port import Store, Transaction
-from gateway.store.repositories import chats, outbox
-from gateway.store.repositories.outbox import OutgoingReply, PendingPart
+from gateway.store.repositories.delivery import chats, outbox
+from gateway.store.repositories.delivery.outbox import OutgoingReply, PendingPart
 
 log = logging.getLogger(__name__)
 

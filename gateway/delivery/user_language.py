@@ -6,7 +6,7 @@ from agent.i18n import LANGUAGES, current_locale, t, use_locale
 from gateway.core.messages import CONSOLE, InboundMessage, Route
 from gateway.store.port import Transaction
 from gateway.store.repositories import preferences
-from gateway.store.repositories.claims import CommandClaim, TurnClaim
+from gateway.store.repositories.execution.claims import CommandClaim, TurnClaim
 
 
 class UserLanguages:

@@ -23,9 +23,9 @@ from gateway.delivery.user_language import UserLanguages
 from gateway.media.storage import delete_expired_daily
 from gateway.store.errors import StoreError
 from gateway.store.port import Store, Transaction
-from gateway.store.repositories import pending_media
-from gateway.store.repositories.outbox import OutgoingReply
-from gateway.store.repositories.pending_media import PendingMessage
+from gateway.store.repositories.delivery import pending_media
+from gateway.store.repositories.delivery.outbox import OutgoingReply
+from gateway.store.repositories.delivery.pending_media import PendingMessage
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -18,9 +18,9 @@ from gateway.delivery.outbound_files import FOLDER, delete_snapshots, snapshot_f
 from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.sender import OutboxSender
 from gateway.store.port import Store
-from gateway.store.repositories import outbox
-from gateway.store.repositories.claims import TurnClaim
-from gateway.store.repositories.outbox import OutgoingReply
+from gateway.store.repositories.delivery import outbox
+from gateway.store.repositories.delivery.outbox import OutgoingReply
+from gateway.store.repositories.execution.claims import TurnClaim
 
 # https://core.telegram.org/bots/api#sendmediagroup
 ALBUM = 10

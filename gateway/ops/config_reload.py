@@ -35,9 +35,9 @@ from gateway.ops.config_check import check_usable
 from gateway.runtime.paths import DataDir
 from gateway.store.errors import StoreError
 from gateway.store.port import Store, Transaction
-from gateway.store.repositories import outbox
-from gateway.store.repositories.chats import private_route
-from gateway.store.repositories.outbox import OutgoingReply
+from gateway.store.repositories.delivery import outbox
+from gateway.store.repositories.delivery.chats import private_route
+from gateway.store.repositories.delivery.outbox import OutgoingReply
 from gateway.turns.agent_factory import build_agent
 from gateway.turns.usage_meter import StoreUsageMeter
 

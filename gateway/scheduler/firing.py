@@ -19,10 +19,12 @@ from gateway.scheduler.job_context import FiredJobs, JobContext
 from gateway.scheduler.job_text import local_time, title
 from gateway.scheduler.recurrence import Recurrence
 from gateway.store.port import Transaction
-from gateway.store.repositories import inbox, jobs, outbox, session_admin, sessions
-from gateway.store.repositories.inbox import InboxBatch, InboxEntry
+from gateway.store.repositories import jobs
+from gateway.store.repositories.conversations import session_admin, sessions
+from gateway.store.repositories.delivery import inbox, outbox
+from gateway.store.repositories.delivery.inbox import InboxBatch, InboxEntry
+from gateway.store.repositories.delivery.outbox import OutgoingReply
 from gateway.store.repositories.jobs import Job
-from gateway.store.repositories.outbox import OutgoingReply
 
 log = logging.getLogger(__name__)
 

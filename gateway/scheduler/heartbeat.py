@@ -9,7 +9,8 @@ from agent.security.taint.file_marks import is_unseen
 from gateway.config.sections import ScheduleSection
 from gateway.core.messages import InboundMessage, Sender
 from gateway.store.port import Transaction
-from gateway.store.repositories import chats, jobs
+from gateway.store.repositories import jobs
+from gateway.store.repositories.delivery import chats
 from gateway.store.repositories.jobs import Job
 
 log = logging.getLogger(__name__)

@@ -18,10 +18,12 @@ from gateway.scheduler.firing import fire_now
 from gateway.scheduler.job_context import JobNotifier
 from gateway.scheduler.job_editor import JobAuthor, JobRequest
 from gateway.store.port import Transaction
-from gateway.store.repositories import jobs, sessions, turns
-from gateway.store.repositories.claims import TurnClaim
+from gateway.store.repositories import jobs
+from gateway.store.repositories.conversations import sessions
+from gateway.store.repositories.conversations.sessions import taint_of_text
+from gateway.store.repositories.execution import turns
+from gateway.store.repositories.execution.claims import TurnClaim
 from gateway.store.repositories.jobs import CATCH_UPS, Job
-from gateway.store.repositories.sessions import taint_of_text
 
 # Phones make one dash of two.
 _FLAG = re.compile(r"(?:--|[—–])(urgent|own|zone|catch-up)(?:[= ]([\w/+-]+))?\s*")

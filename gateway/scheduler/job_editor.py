@@ -15,7 +15,8 @@ from gateway.scheduler.job_text import describe_recurrence, local_time, title
 from gateway.scheduler.recurrence import Recurrence
 from gateway.scheduler.time_parser import parse_time
 from gateway.store.port import Transaction
-from gateway.store.repositories import chats, jobs
+from gateway.store.repositories import jobs
+from gateway.store.repositories.delivery import chats
 from gateway.store.repositories.jobs import CatchUp, Job
 
 TEXT_LIMIT_CHARS = 4_000

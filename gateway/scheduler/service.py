@@ -14,7 +14,7 @@ from gateway.core.messages import InboundMessage
 from gateway.core.records import JobChange, NewJob
 from gateway.scheduler.job_context import FiredJobs, JobContext
 from gateway.store.port import Store, Transaction
-from gateway.store.repositories.claims import TurnClaim
+from gateway.store.repositories.execution.claims import TurnClaim
 from gateway.turns.outcome import TurnOutcome
 
 if TYPE_CHECKING:

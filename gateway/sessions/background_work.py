@@ -11,8 +11,8 @@ from agent.tools.base import Running
 from agent.types import Context, Message
 from gateway.core.event_hub import EventHub
 from gateway.store.port import Store
-from gateway.store.repositories import sessions
-from gateway.store.repositories.claims import TurnClaim
+from gateway.store.repositories.conversations import sessions
+from gateway.store.repositories.execution.claims import TurnClaim
 
 
 def stopped_tasks_text(tasks: Iterable[Running], escape: Callable[[str], str] = str) -> str:

@@ -9,8 +9,9 @@ from gateway.core.messages import CONSOLE, Route
 from gateway.core.records import ConsoleLease
 from gateway.sessions import lookup
 from gateway.store.port import Transaction
-from gateway.store.repositories import inbox, outbox, session_admin, sessions
 from gateway.store.repositories.active_channels import foreign_channel
+from gateway.store.repositories.conversations import session_admin, sessions
+from gateway.store.repositories.delivery import inbox, outbox
 
 LOCAL, MAIN = "local", "main"
 

@@ -13,9 +13,9 @@ from gateway.core.records import SearchHit
 from gateway.sessions import lookup
 from gateway.store.errors import SearchRefused
 from gateway.store.port import Store, Transaction
-from gateway.store.repositories import search, sessions
-from gateway.store.repositories.claims import TurnClaim
-from gateway.store.repositories.search import Scope
+from gateway.store.repositories.conversations import search, sessions
+from gateway.store.repositories.conversations.search import Scope
+from gateway.store.repositories.execution.claims import TurnClaim
 
 # When no message holds all the words, those that hold one of the longest are shown.
 _SINGLE_WORDS = 3

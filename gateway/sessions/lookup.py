@@ -4,7 +4,7 @@ from agent.errors import KoreError
 from agent.i18n import t
 from gateway.store.errors import SearchRefused
 from gateway.store.port import Transaction
-from gateway.store.repositories import session_admin, sessions
+from gateway.store.repositories.conversations import session_admin, sessions
 
 
 def find(tx: Transaction, session: str) -> str:

@@ -17,9 +17,11 @@ from gateway.sessions import lookup
 from gateway.sessions.background_work import BackgroundWork
 from gateway.store.errors import SearchRefused
 from gateway.store.port import Store, Transaction
-from gateway.store.repositories import inbox, search, session_admin, sessions, usage
-from gateway.store.repositories.search import Scope
-from gateway.store.repositories.session_admin import SessionOwner, Status
+from gateway.store.repositories import usage
+from gateway.store.repositories.conversations import search, session_admin, sessions
+from gateway.store.repositories.conversations.search import Scope
+from gateway.store.repositories.conversations.session_admin import SessionOwner, Status
+from gateway.store.repositories.delivery import inbox
 
 if TYPE_CHECKING:
     from gateway.core.transcript import Transcript
@@ -109,13 +111,13 @@ class SessionService:
 
 
 def _lines(tx: Transaction, session: str) -> list[str]:
-    from gateway.store.repositories import transcripts
+    from gateway.store.repositories.conversations import transcripts
 
     return transcripts.lines(tx, session)
 
 
 def _put(tx: Transaction, transcript: "Transcript", owner: SessionOwner, now: float) -> str:
-    from gateway.store.repositories import transcripts
+    from gateway.store.repositories.conversations import transcripts
 
     return transcripts.put(tx, transcript, owner, now)
 

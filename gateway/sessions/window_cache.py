@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from agent.records import frozen
 from agent.types import Message
 from gateway.store.port import Store
-from gateway.store.repositories import windows
-from gateway.store.repositories.windows import SessionWindow
+from gateway.store.repositories.execution import windows
+from gateway.store.repositories.execution.windows import SessionWindow
 
 # Those used last; all others are on disk, and are read again in a few milliseconds.
 LIMIT_BYTES = 8 * 2**20

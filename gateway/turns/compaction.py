@@ -22,10 +22,11 @@ from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.sender import OutboxSender
 from gateway.sessions.window_cache import SessionWindowCache
 from gateway.store.port import Store
-from gateway.store.repositories import sessions, turns, windows
-from gateway.store.repositories.claims import CommandClaim, TurnClaim
-from gateway.store.repositories.outbox import OutgoingReply
-from gateway.store.repositories.windows import SessionWindow, StoredSummary
+from gateway.store.repositories.conversations import sessions
+from gateway.store.repositories.delivery.outbox import OutgoingReply
+from gateway.store.repositories.execution import turns, windows
+from gateway.store.repositories.execution.claims import CommandClaim, TurnClaim
+from gateway.store.repositories.execution.windows import SessionWindow, StoredSummary
 from gateway.turns.agent_profiles import with_model
 from gateway.turns.usage_meter import StoreUsageMeter
 

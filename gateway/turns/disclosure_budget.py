@@ -3,7 +3,7 @@
 from agent.records import frozen
 from agent.security.taint.taint import CHOICE_BITS
 from gateway.store.port import Store
-from gateway.store.repositories import sessions
+from gateway.store.repositories.conversations import sessions
 
 
 @frozen

@@ -5,7 +5,7 @@ from typing import Protocol
 from agent.tools.base import Schedule
 from agent.tools.runner import Permissions
 from gateway.store.port import Transaction
-from gateway.store.repositories.claims import TurnClaim
+from gateway.store.repositories.execution.claims import TurnClaim
 from gateway.turns.outcome import TurnOutcome
 
 

@@ -10,8 +10,8 @@ from agent.types import Effect, Message, ToolCall, ToolResult
 from gateway.core.completion import run_to_completion
 from gateway.core.errors import TurnSuspended
 from gateway.store.port import Store
-from gateway.store.repositories import turns
-from gateway.store.repositories.claims import TurnClaim
+from gateway.store.repositories.execution import turns
+from gateway.store.repositories.execution.claims import TurnClaim
 from gateway.turns.steering import Steering
 
 

@@ -14,8 +14,8 @@ from gateway.delivery.preview import (
 )
 from gateway.delivery.renderer import ReplyRenderer
 from gateway.store.port import Store
-from gateway.store.repositories.claims import TurnClaim
-from gateway.store.repositories.outbox import OutgoingReply
+from gateway.store.repositories.delivery.outbox import OutgoingReply
+from gateway.store.repositories.execution.claims import TurnClaim
 
 
 def preview_for_turn(

@@ -9,7 +9,7 @@ from agent.prompts import load_prompt
 from agent.types import Message, Result, Taint, assistant
 from gateway.core.markdown import close_code_block
 from gateway.core.messages import OutboundPart
-from gateway.store.repositories.subagent_tasks import TaskOutcome
+from gateway.store.repositories.execution.subagent_tasks import TaskOutcome
 
 # What a chat is shown of a sub-agent's turn: its words come with its result.
 FROM_AGENT = (

@@ -10,8 +10,8 @@ from agent.events import Evicted, SessionCreated
 from agent.turn.context_usage import PromptAudience
 from agent.types import Context, Message, Part, Taint, Text
 from gateway.core.messages import InboundMessage
-from gateway.store.repositories.claims import TurnClaim
-from gateway.store.repositories.sessions import taint_of_text
+from gateway.store.repositories.conversations.sessions import taint_of_text
+from gateway.store.repositories.execution.claims import TurnClaim
 
 _QUOTE_LIMIT = 500
 

@@ -29,13 +29,15 @@ from gateway.sessions.background_work import BackgroundWork
 from gateway.sessions.conversation_search import ConversationSearch
 from gateway.sessions.window_cache import SessionWindowCache
 from gateway.store.port import Store, Transaction
-from gateway.store.repositories import outbox, sessions, subagent_tasks, turns
-from gateway.store.repositories.claims import TurnClaim
-from gateway.store.repositories.inbox import taint_of_quotes
-from gateway.store.repositories.outbox import OutgoingReply, PendingPart
-from gateway.store.repositories.subagent_tasks import SubagentTask
-from gateway.store.repositories.turns import FinishedTurn
-from gateway.store.repositories.windows import SessionWindow
+from gateway.store.repositories.conversations import sessions
+from gateway.store.repositories.delivery import outbox
+from gateway.store.repositories.delivery.inbox import taint_of_quotes
+from gateway.store.repositories.delivery.outbox import OutgoingReply, PendingPart
+from gateway.store.repositories.execution import subagent_tasks, turns
+from gateway.store.repositories.execution.claims import TurnClaim
+from gateway.store.repositories.execution.subagent_tasks import SubagentTask
+from gateway.store.repositories.execution.turns import FinishedTurn
+from gateway.store.repositories.execution.windows import SessionWindow
 from gateway.turns import outcome
 from gateway.turns.compaction import CompactionService
 from gateway.turns.disclosure_budget import StoredDisclosureBudget

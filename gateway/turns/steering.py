@@ -8,9 +8,10 @@ from agent.security.taint.taint import NOTHING, UNTRUSTED, TaintState
 from agent.types import Message, Taint
 from gateway.core.messages import InboundMessage
 from gateway.store.port import Store
-from gateway.store.repositories import claims, sessions
-from gateway.store.repositories.claims import Joining, TurnClaim
-from gateway.store.repositories.sessions import taint_of_text
+from gateway.store.repositories.conversations import sessions
+from gateway.store.repositories.conversations.sessions import taint_of_text
+from gateway.store.repositories.execution import claims
+from gateway.store.repositories.execution.claims import Joining, TurnClaim
 from gateway.turns.prompt import build_user_message, is_said, shown_taint
 
 # Messages that follow the first of a turn so soon are one question with it, where messages are

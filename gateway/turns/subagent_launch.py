@@ -16,10 +16,13 @@ from agent.tools import base
 from agent.tools.base import CallContext
 from gateway.core.messages import ONCE, InboundMessage
 from gateway.store.port import Transaction
-from gateway.store.repositories import approvals, inbox, sessions, subagent_tasks
-from gateway.store.repositories.claims import TurnClaim
-from gateway.store.repositories.inbox import InboxBatch, InboxEntry
-from gateway.store.repositories.subagent_tasks import SubagentTask, TaskOutcome
+from gateway.store.repositories.access import approvals
+from gateway.store.repositories.conversations import sessions
+from gateway.store.repositories.delivery import inbox
+from gateway.store.repositories.delivery.inbox import InboxBatch, InboxEntry
+from gateway.store.repositories.execution import subagent_tasks
+from gateway.store.repositories.execution.claims import TurnClaim
+from gateway.store.repositories.execution.subagent_tasks import SubagentTask, TaskOutcome
 from gateway.turns.agent_profiles import profile_for
 
 RUNNING_MOST = 32

@@ -30,9 +30,10 @@ from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.sender import OutboxSender
 from gateway.media.send_file import file_sender, nowhere
 from gateway.store.port import Store, Transaction
-from gateway.store.repositories import sessions, subagent_tasks
-from gateway.store.repositories.claims import TurnClaim
-from gateway.store.repositories.subagent_tasks import SubagentTask, TaskOutcome
+from gateway.store.repositories.conversations import sessions
+from gateway.store.repositories.execution import subagent_tasks
+from gateway.store.repositories.execution.claims import TurnClaim
+from gateway.store.repositories.execution.subagent_tasks import SubagentTask, TaskOutcome
 from gateway.turns import subagent_launch
 from gateway.turns.agent_profiles import profile_for
 from gateway.turns.disclosure_budget import StoredDisclosureBudget

@@ -17,11 +17,11 @@ from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.sender import OutboxSender
 from gateway.delivery.user_language import UserLanguages
 from gateway.store.port import Store, Transaction
-from gateway.store.repositories import chats, outbox
 from gateway.store.repositories import usage as store
-from gateway.store.repositories.claims import TurnClaim
-from gateway.store.repositories.outbox import OutgoingReply
-from gateway.store.repositories.subagent_tasks import SubagentTask
+from gateway.store.repositories.delivery import chats, outbox
+from gateway.store.repositories.delivery.outbox import OutgoingReply
+from gateway.store.repositories.execution.claims import TurnClaim
+from gateway.store.repositories.execution.subagent_tasks import SubagentTask
 from gateway.store.repositories.usage import Payer, Totals
 from gateway.turns.usage_limits import BillingDay, UsageLimit, caps, subagent_cap, unpriced
 

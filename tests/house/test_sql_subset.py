@@ -28,7 +28,7 @@ FORBIDDEN = {
     r"\browid\b|\btemp\.|\bsqlite_": "a key of the table's own",
 }
 # What the engine's index of words gives is in that engine's own language.
-_SEARCH = f"{_SQL}/search.py"
+_SEARCH = f"{_SQL}/conversations/search.py"
 _GIVEN = {**GIVEN, _SEARCH: {**GIVEN[_SEARCH], "matches": ["SELECT n AS id FROM message"]}}
 
 

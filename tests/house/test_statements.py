@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gateway.store.cipher import SEALED
-from gateway.store.repositories.search import Scope
+from gateway.store.repositories.conversations.search import Scope
 from gateway.store.repositories.user_data import erasure
 from gateway.store.sqlite.backup import _COUNTED
 from gateway.store.sqlite.engine import connect
@@ -62,11 +62,11 @@ MAY_SCAN = {
     f"{_SQL}/user_data/export.py": BY_HAND,
     "gateway/store/sqlite/backup.py:read_back": BY_HAND,
     "gateway/store/sqlite/rekey.py:_reseal": BY_HAND,
-    f"{_SQL}/sessions.py:recent": "the newest, along their index, up to the limit",
-    f"{_SQL}/sessions.py:last_of": "one person's, newest first, up to an open one",
-    f"{_SQL}/session_admin.py:_name_of_copy": "a fork: the names of one person's conversations",
-    f"{_SQL}/sessions.py:ids_with_prefix": "/resume NAME: one person's conversations",
-    "gateway/store/repositories/search.py:_find_by_name": "a search: the names of conversations",
+    f"{_SQL}/conversations/sessions.py:recent": "the newest, along their index, up to the limit",
+    f"{_SQL}/conversations/sessions.py:last_of": "one person's, newest first, up to an open one",
+    f"{_SQL}/conversations/session_admin.py:_name_of_copy": "a fork: the names of a person's",
+    f"{_SQL}/conversations/sessions.py:ids_with_prefix": "/resume NAME: one person's conversations",
+    f"{_SQL}/conversations/search.py:_find_by_name": "a search: the names of conversations",
     f"{_SQL}/jobs.py:timer_state": "once, at the start; a job keeps a hundred slots",
     "gateway/store/sqlite/sealing.py:_is_empty": "whether there is any row",
 }
@@ -82,9 +82,9 @@ _SCOPES = sorted(
 )
 _COLUMNS = "principal = ?", "channel = ? AND account = ? AND chat = ?"
 GIVEN: Given = {
-    f"{_SQL}/session_admin.py": {"where": _SCOPES},
-    "gateway/store/repositories/search.py": {"where": _SCOPES, "matches": [MATCHES]},
-    f"{_SQL}/sessions.py": {"where": _SCOPES},
+    f"{_SQL}/conversations/session_admin.py": {"where": _SCOPES},
+    f"{_SQL}/conversations/search.py": {"where": _SCOPES, "matches": [MATCHES]},
+    f"{_SQL}/conversations/sessions.py": {"where": _SCOPES},
     "gateway/store/sqlite/sealing.py": {"one.table": [one.table for one in SEALED]},
     "gateway/store/sqlite/backup.py": {"table": list(_COUNTED.values())},
     "gateway/store/sqlite/engine.py": {"pragma": [], "folder": []},
@@ -93,7 +93,7 @@ GIVEN: Given = {
         "column": ["zone", "quiet"],
         "one_of(_CHANNEL, channels)": ["channel || ':' || account IN (?)"],
     },
-    f"{_SQL}/turns.py": {"none_of('lane', attended)": ["NOT lane IN (?)"]},
+    f"{_SQL}/execution/turns.py": {"none_of('lane', attended)": ["NOT lane IN (?)"]},
     f"{_SQL}/user_data/erasure.py": {
         "tasks": [
             " OR ".join(
@@ -106,7 +106,7 @@ GIVEN: Given = {
         "one.select": [one.select for one in SEALED],
         "one.update": [one.update for one in SEALED],
     },
-    f"{_SQL}/subagent_tasks.py": {
+    f"{_SQL}/execution/subagent_tasks.py": {
         "', '.join(columns)": ["turn_id"],
         "marks": ["1"],
         "none_of('root_lane', attended)": ["NOT root_lane IN (?)"],

@@ -8,7 +8,7 @@ from agent.types import Taint
 from gateway.core.messages import InboundMessage, Route
 from gateway.store.conditions import beginning, one_of
 from gateway.store.port import Transaction
-from gateway.store.repositories import inbox
+from gateway.store.repositories.delivery import inbox
 from gateway.store.repositories.states import LIVE, WAITING
 
 Kind = Literal["reminder", "prompt", "heartbeat"]

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from agent.records import frozen
 from agent.security.files.folder_tree import remove_folder
 from gateway.store.errors import StoreError
-from gateway.store.repositories import restored_backup
+from gateway.store.repositories.execution import restored_backup
 from gateway.store.sqlite.migrator import FOLDER, scripts
 from gateway.store.sqlite.transaction import SqliteTransaction
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from gateway.store.cipher import SEALED, Cipher, Sealed
 from gateway.store.errors import StoreError
 from gateway.store.port import Row, Transaction
-from gateway.store.repositories import search
+from gateway.store.repositories.conversations import search
 from gateway.store.sqlite.engine import connect
 from gateway.store.sqlite.errors import mapped
 from gateway.store.sqlite.migrator import copies

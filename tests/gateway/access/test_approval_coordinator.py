@@ -25,7 +25,7 @@ from gateway.core.channel_events import Batch
 from gateway.core.markdown import escape_markdown
 from gateway.core.messages import InboundMessage, OutboundFile, OutboundPart, Sender
 from gateway.core.records import WatchEvent
-from gateway.store.repositories import claims, turns
+from gateway.store.repositories.execution import claims, turns
 from tests.fakes.platform import Platform
 from tests.gateway.parts import Parts, chat_message, console_message, opened, running, wait_until
 

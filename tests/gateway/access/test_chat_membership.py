@@ -5,7 +5,7 @@ from typing import Any
 
 from gateway.core.channel_events import Batch, MembershipChange
 from gateway.core.messages import Route
-from gateway.store.repositories import chats
+from gateway.store.repositories.delivery import chats
 from tests.gateway.parts import Parts, chat_message, opened
 
 GROUP = Route("chat", "bot", "-5")

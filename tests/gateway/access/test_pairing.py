@@ -18,7 +18,7 @@ from gateway.access.pairing import (
 )
 from gateway.core.messages import Sender
 from gateway.store.port import Transaction
-from gateway.store.repositories import members
+from gateway.store.repositories.access import members
 from tests.gateway import stored
 from tests.gateway.parts import chat_message
 from tests.gateway.store.transactions import OpenTransaction, open_transaction

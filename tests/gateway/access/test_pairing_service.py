@@ -14,8 +14,8 @@ from gateway.core.messages import InboundMessage, Sender
 from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.user_language import UserLanguages
 from gateway.store.port import Transaction
-from gateway.store.repositories import inbox, outbox
-from gateway.store.repositories.inbox import InboxBatch, InboxEntry
+from gateway.store.repositories.delivery import inbox, outbox
+from gateway.store.repositories.delivery.inbox import InboxBatch, InboxEntry
 from tests.gateway import stored
 from tests.gateway.parts import chat_message
 from tests.gateway.store.transactions import open_transaction

@@ -14,8 +14,9 @@ from agent.types import Message
 from gateway.core.channel_events import Batch
 from gateway.core.records import Delivered
 from gateway.store.errors import StoreError
-from gateway.store.repositories import inbox, outbox, sessions
-from gateway.store.repositories.inbox import LANE_LIMIT
+from gateway.store.repositories.conversations import sessions
+from gateway.store.repositories.delivery import inbox, outbox
+from gateway.store.repositories.delivery.inbox import LANE_LIMIT
 from tests.fakes.gated import Gated
 from tests.fakes.platform import Platform
 from tests.gateway.parts import (

@@ -13,7 +13,7 @@ from gateway.bus.ingest import BackpressureLimits, Ingestor, IngestResult
 from gateway.commands import read_command
 from gateway.core.channel_events import Batch
 from gateway.core.messages import Sender
-from gateway.store.repositories.members import DENIED_KEPT
+from gateway.store.repositories.access.members import DENIED_KEPT
 from tests.fakes.gated import Gated
 from tests.gateway.parts import Parts, chat_message, opened
 

@@ -9,7 +9,7 @@ import pytest
 from agent.providers.scripted import EchoProvider
 from agent.security.taint.taint import BOTH
 from gateway.store.port import Row
-from gateway.store.repositories import sessions
+from gateway.store.repositories.conversations import sessions
 from tests.gateway.parts import Parts, chat_message, running
 from tests.gateway.stored import PRESENT
 

@@ -8,7 +8,7 @@ import pytest
 from agent.errors import KoreError
 from gateway.core.channel_events import Batch, Undecoded
 from gateway.core.messages import Sender
-from gateway.store.repositories import undecoded_updates
+from gateway.store.repositories.delivery import undecoded_updates
 from tests.fakes.gated import Gated
 from tests.fakes.platform import Platform
 from tests.gateway.parts import Parts, chat_message, opened

@@ -6,7 +6,7 @@ from typing import Any
 from agent.providers.scripted import EchoProvider
 from gateway.core.channel_events import Batch
 from gateway.core.messages import Sender
-from gateway.store.repositories import turns
+from gateway.store.repositories.execution import turns
 from tests.gateway.parts import Parts, chat_message, console_message, running
 from tests.gateway.stored import like
 

@@ -7,7 +7,7 @@ from agent.providers.scripted import ScriptedProvider
 from agent.types import Message, ToolCall, assistant
 from gateway.core.channel_events import Batch
 from gateway.core.messages import InboundMessage, Sender
-from gateway.store.repositories import turns
+from gateway.store.repositories.execution import turns
 from tests.gateway.parts import Parts, chat_message, running
 
 

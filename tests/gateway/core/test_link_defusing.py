@@ -15,8 +15,9 @@ from agent.security.taint.taint import BOTH
 from gateway.channels.telegram.utf16 import offsets
 from gateway.core.messages import Button, Entity, OutboundFile, OutboundKind, OutboundPart, Route
 from gateway.store.port import Transaction
-from gateway.store.repositories import outbox, sessions
-from gateway.store.repositories.outbox import OutgoingReply, PendingPart
+from gateway.store.repositories.conversations import sessions
+from gateway.store.repositories.delivery import outbox
+from gateway.store.repositories.delivery.outbox import OutgoingReply, PendingPart
 from tests.gateway.store.repositories.test_inbox import db
 
 __all__ = ["db"]

@@ -9,8 +9,8 @@ from agent.events import IterationStart, Retry, TextDelta, ToolResulted, ToolSta
 from gateway.channels.base import Ambiguous, NotSent, Streaming
 from gateway.core.messages import OutboundPart, Route
 from gateway.delivery.preview import PreviewTiming, StreamingPreview
-from gateway.store.repositories import outbox
-from gateway.store.repositories.outbox import OutgoingReply
+from gateway.store.repositories.delivery import outbox
+from gateway.store.repositories.delivery.outbox import OutgoingReply
 from tests.fakes.gated import Gated
 from tests.fakes.platform import Fault, StreamingPlatform
 from tests.gateway.parts import Parts, opened, wait_until

@@ -24,8 +24,8 @@ from gateway.delivery.retry_policy import GIVE_UP_AFTER_S
 from gateway.delivery.sender import LOST, wait_for
 from gateway.store.cipher import Cipher
 from gateway.store.port import Transaction
-from gateway.store.repositories import outbox
-from gateway.store.repositories.outbox import OutgoingReply, PendingPart
+from gateway.store.repositories.delivery import outbox
+from gateway.store.repositories.delivery.outbox import OutgoingReply, PendingPart
 from tests.fakes.gated import Gated
 from tests.fakes.platform import Fault, Platform, StreamingPlatform
 from tests.gateway.parts import Parts, at_work, console_message, opened, wait_until

@@ -14,8 +14,8 @@ from gateway.core.channel_events import Batch
 from gateway.core.messages import InboundMessage, Media
 from gateway.media.downloader import AT_ONCE, InboxPaths, MediaDownloader
 from gateway.media.storage import storage_name
-from gateway.store.repositories import inbox
-from gateway.store.repositories.inbox import InboxBatch, InboxEntry
+from gateway.store.repositories.delivery import inbox
+from gateway.store.repositories.delivery.inbox import InboxBatch, InboxEntry
 from tests.fakes.platform import Platform
 from tests.gateway.parts import Parts, cancel_and_wait, chat_message, opened, wait_until
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from agent.security.taint.taint import BOTH
 from agent.types import ToolCall, assistant
 from gateway.core.messages import OutboundMessage
-from gateway.store.repositories import sessions
+from gateway.store.repositories.conversations import sessions
 from tests.fakes.platform import Platform
 from tests.gateway.parts import chat_message, running
 

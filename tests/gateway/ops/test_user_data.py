@@ -12,9 +12,10 @@ import pytest
 from agent.errors import KoreError
 from gateway.core.messages import OutboundFile, OutboundPart, Route, Sender
 from gateway.delivery.outbound_files import FOLDER
-from gateway.store.repositories import inbox, outbox, preferences
-from gateway.store.repositories.inbox import InboxBatch, InboxEntry
-from gateway.store.repositories.outbox import OutgoingReply
+from gateway.store.repositories import preferences
+from gateway.store.repositories.delivery import inbox, outbox
+from gateway.store.repositories.delivery.inbox import InboxBatch, InboxEntry
+from gateway.store.repositories.delivery.outbox import OutgoingReply
 from tests.deep_folders import deep_folders
 from tests.gateway.parts import Parts, chat_message, opened
 

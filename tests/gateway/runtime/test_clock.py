@@ -10,7 +10,7 @@ from agent.types import assistant
 from gateway.channels.base import NotSent
 from gateway.core.messages import OutboundPart, Route
 from gateway.runtime.clock import SteadyClock
-from gateway.store.repositories.outbox import OutgoingReply
+from gateway.store.repositories.delivery.outbox import OutgoingReply
 from tests.fakes.gated import Gated
 from tests.fakes.platform import Platform
 from tests.gateway.access.test_approval_coordinator import (

@@ -13,8 +13,8 @@ from gateway.access.control import AccessControl
 from gateway.core.messages import InboundMessage, Sender
 from gateway.sessions.conversation_search import ConversationSearch
 from gateway.store.port import Transaction
-from gateway.store.repositories import search, sessions
-from gateway.store.repositories.claims import TurnClaim
+from gateway.store.repositories.conversations import search, sessions
+from gateway.store.repositories.execution.claims import TurnClaim
 from gateway.store.sqlite.engine import SqliteStore
 from tests.fakes.rehearsing_store import RehearsingStore
 from tests.gateway import stored

@@ -3,7 +3,7 @@ from pathlib import Path
 from agent.types import assistant, user
 from gateway.sessions.window_cache import SessionWindowCache, bytes_of
 from gateway.store.port import Transaction
-from gateway.store.repositories import sessions
+from gateway.store.repositories.conversations import sessions
 from gateway.store.sqlite.engine import SqliteStore
 
 

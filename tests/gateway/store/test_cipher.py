@@ -13,10 +13,12 @@ from gateway.core.messages import OutboundPart
 from gateway.store.cipher import SEALED, Cipher, cipher_of
 from gateway.store.errors import StoreError
 from gateway.store.port import Transaction
-from gateway.store.repositories import claims, inbox, outbox, sessions, turns, undecoded_updates
-from gateway.store.repositories.claims import TurnClaim
-from gateway.store.repositories.inbox import InboxBatch, InboxEntry
-from gateway.store.repositories.outbox import OutgoingReply, PendingPart
+from gateway.store.repositories.conversations import sessions
+from gateway.store.repositories.delivery import inbox, outbox, undecoded_updates
+from gateway.store.repositories.delivery.inbox import InboxBatch, InboxEntry
+from gateway.store.repositories.delivery.outbox import OutgoingReply, PendingPart
+from gateway.store.repositories.execution import claims, turns
+from gateway.store.repositories.execution.claims import TurnClaim
 from gateway.store.sqlite.engine import SqliteStore, connect
 from gateway.store.sqlite.rekey import rekey
 from tests.gateway.parts import chat_message

@@ -29,22 +29,21 @@ from gateway.core.approval import ApprovalPrompt, State
 from gateway.core.channel_events import Undecoded
 from gateway.core.messages import InboundMessage, OutboundPart, Route, Sender
 from gateway.store.port import Transaction
-from gateway.store.repositories import (
-    approvals,
-    claims,
-    inbox,
-    outbox,
-    sessions,
-    turns,
-    undecoded_updates,
-    windows,
+from gateway.store.repositories.access import approvals
+from gateway.store.repositories.access.approvals import ApprovalKey
+from gateway.store.repositories.conversations import sessions
+from gateway.store.repositories.delivery import inbox, outbox, undecoded_updates
+from gateway.store.repositories.delivery.inbox import InboxBatch, InboxEntry
+from gateway.store.repositories.delivery.outbox import OutgoingReply, PendingPart
+from gateway.store.repositories.execution import claims, turns, windows
+from gateway.store.repositories.execution.claims import (
+    ATTEMPTS,
+    CommandClaim,
+    SessionBusy,
+    TurnClaim,
 )
-from gateway.store.repositories.approvals import ApprovalKey
-from gateway.store.repositories.claims import ATTEMPTS, CommandClaim, SessionBusy, TurnClaim
-from gateway.store.repositories.inbox import InboxBatch, InboxEntry
-from gateway.store.repositories.outbox import OutgoingReply, PendingPart
+from gateway.store.repositories.execution.turns import FinishedTurn
 from gateway.store.repositories.states import LIVE
-from gateway.store.repositories.turns import FinishedTurn
 from tests.gateway.store.transactions import open_transaction
 
 CHATS = ("1", "2")

@@ -11,7 +11,8 @@ from gateway.access.pairing import PairingCodes
 from gateway.core.messages import Sender
 from gateway.delivery.user_language import UserLanguages
 from gateway.store.port import Transaction
-from gateway.store.repositories import members, preferences
+from gateway.store.repositories import preferences
+from gateway.store.repositories.access import members
 from gateway.store.sqlite.engine import SqliteStore
 from tests.fakes.rehearsing_store import RehearsingStore
 from tests.gateway.parts import chat_message

@@ -14,8 +14,9 @@ from agent.providers.base import ModelRequest
 from agent.providers.pool import ModelPool
 from agent.providers.scripted import ScriptedProvider, Step
 from agent.types import Message, Text, ToolCall, assistant, user
-from gateway.store.repositories import session_admin, sessions, turns, windows
-from gateway.store.repositories.windows import StoredSummary
+from gateway.store.repositories.conversations import session_admin, sessions
+from gateway.store.repositories.execution import turns, windows
+from gateway.store.repositories.execution.windows import StoredSummary
 from tests.gateway import stored
 from tests.gateway.parts import Parts, chat_message, opened, running, wait_until
 

@@ -14,7 +14,7 @@ from agent.types import Context, Message, ToolCall, assistant
 from gateway.channels.base import Ambiguous
 from gateway.core.channel_events import Batch
 from gateway.core.messages import InboundMessage
-from gateway.store.repositories import sessions
+from gateway.store.repositories.conversations import sessions
 from tests.fakes.gated import Gated
 from tests.fakes.platform import Fault, StreamingPlatform
 from tests.gateway.parts import Parts, at_work, chat_message, console_message, opened, running

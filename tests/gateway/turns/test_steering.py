@@ -14,7 +14,7 @@ from agent.providers.scripted import reply_events
 from agent.types import Message, ToolCall, assistant
 from gateway.core.channel_events import Batch
 from gateway.core.messages import InboundMessage, Sender
-from gateway.store.repositories import sessions
+from gateway.store.repositories.conversations import sessions
 from tests.fakes.gated import Gated
 from tests.gateway.access.test_approval_coordinator import OWNER, Asking, change, question, seed
 from tests.gateway.parts import Parts, chat_message, console_message, running, wait_until

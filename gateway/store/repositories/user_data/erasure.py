@@ -14,8 +14,8 @@ from agent.types import Message, Text
 from gateway.core.messages import CONSOLE
 from gateway.store.conditions import literal
 from gateway.store.port import Transaction
-from gateway.store.repositories import search, sessions
 from gateway.store.repositories.codecs import NO_PAYLOAD, put_payload
+from gateway.store.repositories.conversations import search, sessions
 from gateway.store.repositories.states import LIVE
 
 DELETED = "deleted"

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gateway.store.port import Row, Transaction
-from gateway.store.repositories import transcripts
 from gateway.store.repositories.codecs import PAYLOAD, payload_from_row
+from gateway.store.repositories.conversations import transcripts
 from gateway.store.repositories.user_data import erasure
 
 _SESSIONS = "SELECT id FROM gone_session"

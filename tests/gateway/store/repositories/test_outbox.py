@@ -1,7 +1,7 @@
 from gateway.core.messages import Entity, OutboundFile, OutboundPart, Route
 from gateway.store.port import Transaction
-from gateway.store.repositories import outbox
-from gateway.store.repositories.outbox import OutgoingReply, PendingPart, PreviewRow
+from gateway.store.repositories.delivery import outbox
+from gateway.store.repositories.delivery.outbox import OutgoingReply, PendingPart, PreviewRow
 from tests.gateway.store.repositories.test_inbox import db
 
 __all__ = ["db"]

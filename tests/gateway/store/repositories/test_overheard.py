@@ -5,7 +5,7 @@ import pytest
 
 from gateway.core.messages import Sender
 from gateway.store.port import Transaction
-from gateway.store.repositories import chats
+from gateway.store.repositories.delivery import chats
 from tests.gateway.parts import chat_message
 from tests.gateway.store.transactions import open_transaction
 

@@ -3,8 +3,9 @@ from typing import Any
 
 from gateway.core.messages import InboundMessage, Media, Sender
 from gateway.store.port import Transaction
-from gateway.store.repositories import claims, inbox, pending_media
-from gateway.store.repositories.inbox import InboxBatch, InboxEntry
+from gateway.store.repositories.delivery import inbox, pending_media
+from gateway.store.repositories.delivery.inbox import InboxBatch, InboxEntry
+from gateway.store.repositories.execution import claims
 from tests.gateway.parts import chat_message
 from tests.gateway.store.repositories.test_inbox import db
 

@@ -6,9 +6,9 @@ from agent.types import Message, Text, ToolCall, assistant, user
 from gateway.store.cipher import Cipher
 from gateway.store.errors import SearchRefused
 from gateway.store.port import Transaction
-from gateway.store.repositories import search, session_admin, sessions
-from gateway.store.repositories.search import CHUNK, Scope
-from gateway.store.repositories.session_admin import SessionOwner
+from gateway.store.repositories.conversations import search, session_admin, sessions
+from gateway.store.repositories.conversations.search import CHUNK, Scope
+from gateway.store.repositories.conversations.session_admin import SessionOwner
 from tests.gateway.store.repositories.test_inbox import db
 from tests.gateway.store.transactions import open_transaction
 

@@ -5,10 +5,13 @@ from agent.types import Message, Text, ToolCall, assistant, user
 from gateway.commands import is_command
 from gateway.sessions import lookup
 from gateway.store.port import Transaction
-from gateway.store.repositories import claims, inbox, session_admin, sessions, usage, windows
-from gateway.store.repositories.claims import CommandClaim, TurnClaim
-from gateway.store.repositories.inbox import InboxBatch, InboxEntry
-from gateway.store.repositories.session_admin import SessionOwner
+from gateway.store.repositories import usage
+from gateway.store.repositories.conversations import session_admin, sessions
+from gateway.store.repositories.conversations.session_admin import SessionOwner
+from gateway.store.repositories.delivery import inbox
+from gateway.store.repositories.delivery.inbox import InboxBatch, InboxEntry
+from gateway.store.repositories.execution import claims, windows
+from gateway.store.repositories.execution.claims import CommandClaim, TurnClaim
 from gateway.turns.prompt import build_user_message
 from tests.gateway.parts import chat_message
 from tests.gateway.store.repositories.test_inbox import db

@@ -4,7 +4,8 @@ from agent.errors import KoreError
 from agent.types import Message, Text, ToolCall, assistant, user
 from gateway.sessions import lookup
 from gateway.store.port import Transaction
-from gateway.store.repositories import sessions, windows
+from gateway.store.repositories.conversations import sessions
+from gateway.store.repositories.execution import windows
 from tests.gateway.store.repositories.test_inbox import db
 
 __all__ = ["db"]

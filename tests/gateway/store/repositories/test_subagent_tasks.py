@@ -1,8 +1,10 @@
 from agent.subagents.definition import SubagentDefinition
 from gateway.store.port import Transaction
-from gateway.store.repositories import inbox, sessions, subagent_tasks
-from gateway.store.repositories.claims import TurnClaim
-from gateway.store.repositories.subagent_tasks import SubagentTask
+from gateway.store.repositories.conversations import sessions
+from gateway.store.repositories.delivery import inbox
+from gateway.store.repositories.execution import subagent_tasks
+from gateway.store.repositories.execution.claims import TurnClaim
+from gateway.store.repositories.execution.subagent_tasks import SubagentTask
 from tests.gateway.store.repositories.test_inbox import claimed, db, said, take
 
 __all__ = ["db"]

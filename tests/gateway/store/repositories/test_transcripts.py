@@ -13,8 +13,8 @@ from agent.security.taint.taint import TaintState
 from agent.types import Image, Message, Text, Thinking, ToolCall, assistant, user
 from gateway.core.transcript import read
 from gateway.store.port import Transaction
-from gateway.store.repositories import session_admin, sessions, transcripts
-from gateway.store.repositories.session_admin import SessionOwner
+from gateway.store.repositories.conversations import session_admin, sessions, transcripts
+from gateway.store.repositories.conversations.session_admin import SessionOwner
 from tests.gateway.store.repositories.test_inbox import db
 
 __all__ = ["db"]

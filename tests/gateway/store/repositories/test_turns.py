@@ -6,10 +6,12 @@ from agent.types import Effect, ToolCall, ToolResult, assistant
 from gateway.core.messages import InboundMessage, OutboundPart, Sender
 from gateway.store.errors import ReplayRefused
 from gateway.store.port import Transaction
-from gateway.store.repositories import claims, inbox, outbox, sessions, turns
-from gateway.store.repositories.claims import CommandClaim
-from gateway.store.repositories.inbox import InboxBatch, InboxEntry
-from gateway.store.repositories.outbox import OutgoingReply
+from gateway.store.repositories.conversations import sessions
+from gateway.store.repositories.delivery import inbox, outbox
+from gateway.store.repositories.delivery.inbox import InboxBatch, InboxEntry
+from gateway.store.repositories.delivery.outbox import OutgoingReply
+from gateway.store.repositories.execution import claims, turns
+from gateway.store.repositories.execution.claims import CommandClaim
 from gateway.store.repositories.states import DENIED
 from tests.gateway.store.repositories.test_inbox import LANE, claim, claimed, db, finish, said, take
 

@@ -16,19 +16,11 @@ from agent.undo.records import FileChange
 from gateway.core.messages import Route
 from gateway.store.cipher import KEY_BYTES, Cipher
 from gateway.store.errors import StoreError
-from gateway.store.repositories import (
-    audit_outbox,
-    chats,
-    file_changes,
-    grants,
-    jobs,
-    members,
-    pending_media,
-    rewinding,
-    sessions,
-    transcripts,
-)
-from gateway.store.repositories.sessions import ThinkingChoice
+from gateway.store.repositories import audit_outbox, file_changes, jobs
+from gateway.store.repositories.access import grants, members
+from gateway.store.repositories.conversations import rewinding, sessions, transcripts
+from gateway.store.repositories.conversations.sessions import ThinkingChoice
+from gateway.store.repositories.delivery import chats, pending_media
 from gateway.store.sqlite.engine import connect
 from gateway.store.sqlite.migrator import COPIES_KEPT, copies, keep_copy, scripts
 from gateway.store.sqlite.sealing import mark_sealed

@@ -15,8 +15,9 @@ from agent.types import user
 from gateway.core.messages import OutboundPart, Route
 from gateway.store.cipher import Cipher
 from gateway.store.errors import StoreError
-from gateway.store.repositories import outbox, sessions
-from gateway.store.repositories.outbox import OutgoingReply, PendingPart
+from gateway.store.repositories.conversations import sessions
+from gateway.store.repositories.delivery import outbox
+from gateway.store.repositories.delivery.outbox import OutgoingReply, PendingPart
 from gateway.store.sqlite.engine import connect
 from gateway.store.sqlite.rekey import discard_copies, is_sealed, rekey
 from tests.gateway.store.transactions import open_transaction

@@ -9,9 +9,10 @@ from agent.types import Taint
 from gateway.core.channel_events import MembershipChange
 from gateway.core.messages import InboundMessage
 from gateway.store.port import Transaction
-from gateway.store.repositories import chats, pending_media, sessions
 from gateway.store.repositories.active_channels import TURN_RUN_HERE, run_here
 from gateway.store.repositories.codecs import PAYLOAD, inbound_from_row, payload_of
+from gateway.store.repositories.conversations import sessions
+from gateway.store.repositories.delivery import chats, pending_media
 from gateway.store.repositories.states import LIVE, RUNNING, WAITING
 
 

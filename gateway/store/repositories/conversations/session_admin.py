@@ -8,8 +8,8 @@ from typing import Literal
 from agent.records import frozen
 from gateway.core.records import Excerpt, SessionPreview
 from gateway.store.port import Transaction
-from gateway.store.repositories import sessions
 from gateway.store.repositories.codecs import CONTENT, message_from_row
+from gateway.store.repositories.conversations import sessions
 from gateway.store.repositories.states import LIVE
 
 Status = Literal["open", "paused", "closed"]

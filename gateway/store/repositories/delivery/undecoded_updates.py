@@ -14,7 +14,7 @@ from gateway.store.repositories.codecs import (
     payload_of,
     put_payload,
 )
-from gateway.store.repositories.inbox import InboxBatch
+from gateway.store.repositories.delivery.inbox import InboxBatch
 
 # The newest that are kept; a broken server must not fill the disk.
 KEPT = 1_000

@@ -8,9 +8,11 @@ from dataclasses import replace
 
 from gateway.core.messages import InboundMessage, OutboundPart
 from gateway.store.port import Transaction
-from gateway.store.repositories import outbox, preferences, subagent_tasks, turns
+from gateway.store.repositories import preferences
 from gateway.store.repositories.codecs import PAYLOAD, inbound_from_row
-from gateway.store.repositories.outbox import UNSENT, OutgoingReply
+from gateway.store.repositories.delivery import outbox
+from gateway.store.repositories.delivery.outbox import UNSENT, OutgoingReply
+from gateway.store.repositories.execution import subagent_tasks, turns
 from gateway.store.repositories.states import LIVE, WAITING
 
 REASON = "a backup from before its end was restored"

@@ -3,9 +3,9 @@
 from agent.records import frozen
 from agent.types import Message, Text
 from gateway.store.port import Transaction
-from gateway.store.repositories import session_admin, sessions
 from gateway.store.repositories.codecs import CONTENT, message_from_row
-from gateway.store.repositories.session_admin import SessionOwner
+from gateway.store.repositories.conversations import session_admin, sessions
+from gateway.store.repositories.conversations.session_admin import SessionOwner
 
 _TITLE_CHARS = 60
 

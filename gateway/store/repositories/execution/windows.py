@@ -9,10 +9,10 @@ from agent.records import frozen
 from agent.serialization import dumps
 from agent.types import Message
 from gateway.store.port import Transaction
-from gateway.store.repositories import outbox
 from gateway.store.repositories.codecs import CONTENT, message_from_row
-from gateway.store.repositories.outbox import OutgoingReply
-from gateway.store.repositories.sessions import taint_of_text
+from gateway.store.repositories.conversations.sessions import taint_of_text
+from gateway.store.repositories.delivery import outbox
+from gateway.store.repositories.delivery.outbox import OutgoingReply
 
 if TYPE_CHECKING:
     from agent.context.compaction import CompactionResult, Conversation

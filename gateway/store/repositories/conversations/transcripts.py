@@ -11,9 +11,9 @@ from agent.serialization import dumps
 from gateway.core import transcript
 from gateway.core.transcript import Transcript
 from gateway.store.port import Transaction
-from gateway.store.repositories import session_admin, sessions
 from gateway.store.repositories.codecs import CONTENT, message_from_row
-from gateway.store.repositories.session_admin import SessionOwner
+from gateway.store.repositories.conversations import session_admin, sessions
+from gateway.store.repositories.conversations.session_admin import SessionOwner
 
 _ID = re.compile(r"\d{8}_\d{6}(_\d{1,6})?")
 _META = -1

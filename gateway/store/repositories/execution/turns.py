@@ -14,9 +14,11 @@ from gateway.core.messages import ONCE
 from gateway.store.conditions import beginning, none_of
 from gateway.store.errors import ReplayRefused
 from gateway.store.port import Transaction
-from gateway.store.repositories import outbox, sessions, windows
 from gateway.store.repositories.active_channels import TURN_RUN_HERE
-from gateway.store.repositories.outbox import OutgoingReply
+from gateway.store.repositories.conversations import sessions
+from gateway.store.repositories.delivery import outbox
+from gateway.store.repositories.delivery.outbox import OutgoingReply
+from gateway.store.repositories.execution import windows
 from gateway.store.repositories.states import DENIED, RUNNING, WAITING
 
 # What a /stop has stopped: the running turn, or messages that had not been begun.

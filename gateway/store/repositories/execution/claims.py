@@ -9,16 +9,13 @@ from agent.types import Context, Message, Taint
 from gateway.core.messages import InboundMessage
 from gateway.core.records import Trace
 from gateway.store.port import Transaction
-from gateway.store.repositories import (
-    chats,
-    inbox,
-    sessions,
-    subagent_tasks,
-)
 from gateway.store.repositories.active_channels import TURN_RUN_HERE
 from gateway.store.repositories.codecs import PAYLOAD, inbound_from_row
-from gateway.store.repositories.inbox import LANE_RUN_HERE, taint_of_quotes
-from gateway.store.repositories.sessions import SessionRow, ThinkingChoice
+from gateway.store.repositories.conversations import sessions
+from gateway.store.repositories.conversations.sessions import SessionRow, ThinkingChoice
+from gateway.store.repositories.delivery import chats, inbox
+from gateway.store.repositories.delivery.inbox import LANE_RUN_HERE, taint_of_quotes
+from gateway.store.repositories.execution import subagent_tasks
 from gateway.store.repositories.states import LIVE, RUNNING, WAITING
 
 # A turn that ended the process this often without a new step is given up.

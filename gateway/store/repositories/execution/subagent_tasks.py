@@ -11,7 +11,8 @@ from agent.subagents.definition import SubagentDefinition
 from agent.types import Taint
 from gateway.store.conditions import beginning, none_of
 from gateway.store.port import Transaction
-from gateway.store.repositories import sessions, turns
+from gateway.store.repositories.conversations import sessions
+from gateway.store.repositories.execution import turns
 
 State = Literal["running", "done", "failed", "stopped"]
 _PLAIN = (

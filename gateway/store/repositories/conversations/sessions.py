@@ -11,10 +11,10 @@ from gateway.core.messages import ONCE
 from gateway.core.records import QueueMode, SessionInfo, SessionState, Trace
 from gateway.store.conditions import beginning
 from gateway.store.port import Row, Transaction
-from gateway.store.repositories import search
 from gateway.store.repositories.active_channels import queue_default
 from gateway.store.repositories.codecs import CONTENT, content_of, message_from_row
-from gateway.store.repositories.search import Scope
+from gateway.store.repositories.conversations import search
+from gateway.store.repositories.conversations.search import Scope
 
 _TITLE_CHARS = 50
 # A title is made of so many characters, and looked for in so many messages at once.

@@ -11,8 +11,9 @@ from agent.types import Taint
 from gateway.core.link_defusing import defuse_part, plain_part
 from gateway.core.messages import CONSOLE, OutboundKind, OutboundMessage, OutboundPart, Route
 from gateway.store.port import Transaction
-from gateway.store.repositories import codecs, sessions
+from gateway.store.repositories import codecs
 from gateway.store.repositories.active_channels import run_here
+from gateway.store.repositories.conversations import sessions
 
 
 @frozen

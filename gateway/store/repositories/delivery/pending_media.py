@@ -9,10 +9,10 @@ from dataclasses import replace
 from agent.records import frozen
 from gateway.core.messages import InboundMessage, Media
 from gateway.store.port import Transaction
-from gateway.store.repositories import outbox
 from gateway.store.repositories.active_channels import run_here
 from gateway.store.repositories.codecs import PAYLOAD, inbound_from_row, put_payload
-from gateway.store.repositories.outbox import OutgoingReply
+from gateway.store.repositories.delivery import outbox
+from gateway.store.repositories.delivery.outbox import OutgoingReply
 
 # An album is whole when nothing has joined it for so long.
 QUIET_S = 1.0

@@ -11,7 +11,8 @@ from agent.serialization import dumps
 from gateway.core.approval import ApprovalPrompt, State, audit_text, audit_text_for_grant
 from gateway.core.messages import Route
 from gateway.store.port import Transaction
-from gateway.store.repositories import audit_outbox, grants
+from gateway.store.repositories import audit_outbox
+from gateway.store.repositories.access import grants
 from gateway.store.repositories.active_channels import run_here
 from gateway.store.repositories.audit_outbox import AuditNote
 from gateway.store.repositories.states import AWAITING
