@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 
 from agent.errors import KoreError
-from agent.history import History, JsonlHistory, MemoryHistory
+from agent.history import History, JsonlHistory
 from agent.history_validation import (
     close_unanswered_calls,
     is_valid,
@@ -20,11 +20,6 @@ from tests.agent.props import call, calls
 from tests.agent.strategies import ANY_CONVERSATION, rounds
 
 ONE, TWO = call("t", "c1"), call("t", "c2")
-
-
-@pytest.fixture(params=["memory", "jsonl"])
-def history(request: pytest.FixtureRequest, tmp_path: Path) -> History:
-    return MemoryHistory() if request.param == "memory" else JsonlHistory(tmp_path / "chats")
 
 
 async def test_a_session_is_kept_message_by_message(history: History) -> None:

@@ -115,3 +115,8 @@ def script_from_json(data: Mapping[str, Any]) -> ReplyScript:
     if fields.get("dialect"):
         fields["dialect"] = Dialect(**fields["dialect"])
     return ReplyScript(**fields)
+
+
+def reply_with_call(name: str, **arguments: Any) -> ReplyScript:
+    """A reply that is one call of a tool."""
+    return ReplyScript(tool_calls=(Call(name, arguments),))

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import json
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -16,6 +17,7 @@ from agent.providers.scripted import ScriptedProvider, Step
 from agent.security.policy.base import PermissionMode
 from agent.security.redaction import Redactor
 from agent.subagents.catalog import CatalogPaths, SubagentCatalog
+from agent.types import Message, ToolCall
 from gateway.access.approval_coordinator import ApprovalCoordinator
 from gateway.access.control import AccessControl
 from gateway.access.roles import PolicySettings, RoleRegistry
@@ -33,6 +35,7 @@ from gateway.container import (
     build_container,
 )
 from gateway.control.local_service import LocalService
+from gateway.core.channel_events import Batch
 from gateway.core.event_hub import EventHub
 from gateway.core.messages import InboundMessage, Sender
 from gateway.delivery.sender import OutboxSender
@@ -40,6 +43,7 @@ from gateway.ops.audit.log import AuditLog
 from gateway.runtime.paths import DataDir
 from gateway.sessions.undo_ledger import open_change_log
 from gateway.store.cipher import Cipher
+from gateway.store.repositories.conversations import sessions
 from gateway.store.sqlite.engine import SqliteStore
 from gateway.turns.runner import TurnRunner
 from tests.fakes.platform import Platform
@@ -184,6 +188,31 @@ async def at_work(parts: Parts) -> AsyncIterator[None]:
         finally:
             for task in work:
                 task.cancel()
+
+
+async def accept_messages(parts: Parts, *messages: InboundMessage) -> None:
+    """Bring messages of one chat platform in as one batch."""
+    first = messages[0]
+    await parts.bus.accept(first.channel, first.account, Batch(messages))
+
+
+async def answer_to(parts: Parts, message: InboundMessage) -> str:
+    """The last message that the chat shows once this one was answered."""
+    shown_messages = parts.platform.chats[message.chat_id]
+    count = len(shown_messages)
+    await accept_messages(parts, message)
+    await parts.platform.until(lambda: len(shown_messages) > count)
+    return shown_messages[-1].text
+
+
+async def load_history(parts: Parts) -> list[Message]:
+    """The messages of the only session."""
+    ((session,),) = await parts.stored("session", "id")
+    return await parts.database.transact(sessions.load_all, session)
+
+
+def tool_call(id_: str, name: str, **arguments: object) -> ToolCall:
+    return ToolCall(id_, name, arguments, json.dumps(arguments))
 
 
 async def wait_until(condition: Callable[[], object], deadline_s: float = 30) -> None:

@@ -22,11 +22,6 @@ from tests.agent.props import scripted
 TOLD = Summary("They talked.", "the first", "☐ it", frozenset({"private"}))
 
 
-@pytest.fixture(params=["memory", "jsonl"])
-def history(request: pytest.FixtureRequest, tmp_path: Path) -> History:
-    return MemoryHistory() if request.param == "memory" else JsonlHistory(tmp_path / "chats")
-
-
 def reply(request: ModelRequest) -> str | Exception:
     if request.system == load_prompt("summarise"):
         return "They talked about numbers."

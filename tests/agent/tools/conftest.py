@@ -7,9 +7,11 @@ from typing import Literal
 
 import pytest
 
+from agent.security.sandbox.bubblewrap import Bubblewrap
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext, ToolEnvironment
 from agent.types import ToolCall
+from tests.agent.tools.bubblewrap import installed_bubblewrap
 
 
 class Listener:
@@ -55,6 +57,11 @@ def guest(call: CallContext, workspace: Path) -> CallContext:
     """A call of somebody who is not the owner."""
     memory = workspace / "memory" / "telegram" / "7" / "MEMORY.md"
     return replace(call, environment=replace(call.environment, memory=memory, owner=False))
+
+
+@pytest.fixture(scope="session")
+def box() -> Bubblewrap:
+    return installed_bubblewrap()
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Lines that count as reading run where they cannot write, whatever they are."""
 
 import os
-import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +9,7 @@ import pytest
 
 from agent.security.policy.engine import PrincipalContext, RolePolicy
 from agent.security.policy.policy_file import built_in_roles
-from agent.security.sandbox.bubblewrap import Bubblewrap, version_words
+from agent.security.sandbox.bubblewrap import Bubblewrap
 from agent.security.sandbox.unconfined import Unconfined
 from agent.security.taint.file_marks import is_name_marked
 from agent.security.taint.origin import TrustedOrigins
@@ -22,15 +21,6 @@ from agent.tools.runner import Permissions, ToolRunner
 from agent.tools.shell.exec import Exec
 from agent.tools.shell.process_tool import ProcessTool
 from agent.types import ToolCall
-
-
-@pytest.fixture(scope="module")
-def box() -> Bubblewrap:
-    program = shutil.which("bwrap")
-    if program is None:
-        pytest.skip("bubblewrap is not installed")
-    told = subprocess.run([program, "--help"], capture_output=True, text=True, check=True).stdout
-    return Bubblewrap(program, version_words(told))
 
 
 @pytest.fixture

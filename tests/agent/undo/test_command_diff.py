@@ -19,11 +19,6 @@ from tests.agent.undo.scene import Scene
 FolderState = dict[str, tuple[str, int, bytes]]
 
 
-@pytest.fixture
-def scene(tmp_path: Path) -> Scene:
-    return Scene(tmp_path / "workspace", tmp_path / "undo")
-
-
 def folder_state(root: Path) -> FolderState:
     """Everything below a folder, but for its own `.kore`."""
     found: FolderState = {}

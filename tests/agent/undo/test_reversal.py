@@ -12,11 +12,6 @@ from agent.undo.reversal import UndoRequest
 from tests.agent.undo.scene import Scene, Torn, TornLedger
 
 
-@pytest.fixture
-def scene(tmp_path: Path) -> Scene:
-    return Scene(tmp_path / "workspace", tmp_path / "undo")
-
-
 def test_an_edit_is_undone_and_redone(scene: Scene) -> None:
     scene.write("a.txt", "one\n")
     scene.call("edit_file", path="a.txt", old_string="one", new_string="two")

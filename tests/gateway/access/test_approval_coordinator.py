@@ -1,7 +1,6 @@
 """Approvals inside one process: what waits, what goes on, and what screens see."""
 
 import asyncio
-import json
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -21,13 +20,21 @@ from agent.providers.scripted import ScriptedProvider
 from agent.security.policy.base import Answer
 from agent.types import Effect, ToolCall, assistant
 from gateway.core.approval import ApprovalPrompt, buttons_for
-from gateway.core.channel_events import Batch
 from gateway.core.markdown import escape_markdown
-from gateway.core.messages import InboundMessage, OutboundFile, OutboundPart, Sender
+from gateway.core.messages import OutboundFile, OutboundPart, Sender
 from gateway.core.records import WatchEvent
 from gateway.store.repositories.execution import claims, turns
 from tests.fakes.platform import Platform
-from tests.gateway.parts import Parts, chat_message, console_message, opened, running, wait_until
+from tests.gateway.parts import (
+    Parts,
+    accept_messages,
+    chat_message,
+    console_message,
+    opened,
+    running,
+    tool_call,
+    wait_until,
+)
 
 OWNER = "chat:7"
 LANE = "chat:bot:1"
@@ -48,17 +55,8 @@ class Asking(Platform):
         self._tell()
 
 
-def call(id_: str, name: str, **arguments: object) -> ToolCall:
-    return ToolCall(id_, name, arguments, json.dumps(arguments))
-
-
 def change(id_: str, path: str = "a.txt", content: str = "new\n") -> ToolCall:
-    return call(id_, "write_file", path=path, content=content)
-
-
-async def take(parts: Parts, *messages: InboundMessage) -> None:
-    first = messages[0]
-    await parts.bus.accept(first.channel, first.account, Batch(messages))
+    return tool_call(id_, "write_file", path=path, content=content)
 
 
 async def question(parts: Parts) -> ApprovalPrompt:
@@ -89,10 +87,10 @@ async def test_a_waiting_turn_holds_neither_lane_nor_slot(tmp_path: Path) -> Non
     model = [assistant("", (change("1"),)), "other", "done"]
     more = {"platform": Asking(), "owner": OWNER, "concurrent_turns": 1}
     async with running(tmp_path, model, **more) as parts:
-        await take(parts, chat_message("go"))
+        await accept_messages(parts, chat_message("go"))
         asked = await question(parts)
         await wait_until(lambda: parts.bus.lanes == 0)
-        await take(parts, chat_message("and me?", "2"))
+        await accept_messages(parts, chat_message("and me?", "2"))
         assert await parts.platform.answers("2", 1) == ["other"]
         assert await parts.service.answer_approval(asked.nonce, "once", "cli:0")
         await parts.platform.until(lambda: "done" in parts.platform.texts("1"))
@@ -103,11 +101,11 @@ async def test_a_waiting_turn_holds_neither_lane_nor_slot(tmp_path: Path) -> Non
 
 async def test_reads_beside_the_question_are_not_read_again(tmp_path: Path) -> None:
     seed(tmp_path)
-    reads = [call("1", "read_file", path="a.txt"), call("2", "list_dir", path=".")]
+    reads = [tool_call("1", "read_file", path="a.txt"), tool_call("2", "list_dir", path=".")]
     model = [assistant("", (*reads, change("3"), change("4", "b.txt"))), "done"]
     (tmp_path / "workspace" / "b.txt").write_text("old\n")
     async with running(tmp_path, model, owner=OWNER, platform=Asking()) as parts:
-        await take(parts, chat_message("go"))
+        await accept_messages(parts, chat_message("go"))
         first = await question(parts)
         steps = await parts.stored("step", "n", state="done")
         assert steps == [(1,), (2,)]
@@ -128,7 +126,7 @@ async def test_a_screen_sees_one_story_and_each_thing_once(tmp_path: Path) -> No
     message = console_message("go")
     async with running(tmp_path, [assistant("I will.", (change("1"),)), "done"]) as parts:
         async with parts.service.watch(message.session_key) as events:
-            await take(parts, message)
+            await accept_messages(parts, message)
             seen = await until(events, ApprovalAsked)
             assert not any(isinstance(event, ToolStart) for event in seen)
             await wait_until(lambda: parts.bus.lanes == 0)
@@ -149,10 +147,10 @@ async def test_a_lane_in_the_same_session_waits_without_a_task(tmp_path: Path) -
     seed(tmp_path)
     model = [assistant("", (change("1"),)), "done", "mine"]
     async with running(tmp_path, model, owner=OWNER, platform=Asking()) as parts:
-        await take(parts, chat_message("go"))
+        await accept_messages(parts, chat_message("go"))
         asked = await question(parts)
         await parts.service.bind_session("chat:bot:2", asked.session)
-        await take(parts, chat_message("and here?", "2"))
+        await accept_messages(parts, chat_message("and here?", "2"))
         await wait_until(lambda: parts.bus.lanes == 0)
         assert await parts.service.answer_approval(asked.nonce, "once", "cli:0")
         assert await parts.platform.answers("2", 1) == ["mine"]
@@ -162,9 +160,9 @@ async def test_status_names_the_open_question(tmp_path: Path) -> None:
     seed(tmp_path)
     model = [assistant("", (change("1"),))]
     async with running(tmp_path, model, owner=OWNER, platform=Asking()) as parts:
-        await take(parts, chat_message("go"))
+        await accept_messages(parts, chat_message("go"))
         asked = await question(parts)
-        await take(parts, chat_message("/status"))
+        await accept_messages(parts, chat_message("/status"))
         wanted = (
             f"Waiting for your answer to question {asked.number}: {escape_markdown(asked.title)}"
         )
@@ -176,7 +174,7 @@ async def test_a_stop_ends_a_waiting_turn(tmp_path: Path) -> None:
     async with running(
         tmp_path, [assistant("", (change("1"),))], owner=OWNER, platform=Asking()
     ) as parts:
-        await take(parts, chat_message("go"))
+        await accept_messages(parts, chat_message("go"))
         asked = await question(parts)
         assert await parts.service.stop_turn(asked.lane)
         await parts.platform.until(lambda: "⏹ Stopped." in parts.platform.texts("1"))
@@ -186,9 +184,13 @@ async def test_a_stop_ends_a_waiting_turn(tmp_path: Path) -> None:
 
 async def test_the_model_is_told_what_a_stop_kept_from_beginning(tmp_path: Path) -> None:
     seed(tmp_path)
-    calls = (call("1", "read_file", path="a.txt"), change("2"), call("3", "exec", command="true"))
+    calls = (
+        tool_call("1", "read_file", path="a.txt"),
+        change("2"),
+        tool_call("3", "exec", command="true"),
+    )
     async with running(tmp_path, [assistant("", calls)], owner=OWNER, platform=Asking()) as parts:
-        await take(parts, chat_message("go"))
+        await accept_messages(parts, chat_message("go"))
         asked = await question(parts)
         assert await parts.service.stop_turn(asked.lane)
         await parts.platform.until(lambda: "⏹ Stopped." in parts.platform.texts("1"))
@@ -201,7 +203,7 @@ async def test_what_may_have_begun_before_a_crash_is_not_told_as_never_run(tmp_p
     """The file is there after the crash: going on, the call asks before it changes it."""
     model = [assistant("", (change("1"), change("2", "b.txt")))]
     async with opened(tmp_path, model, owner=OWNER, platform=Asking()) as parts:
-        await take(parts, chat_message("go"))
+        await accept_messages(parts, chat_message("go"))
         reading = (lambda _: False, parts.turns.user_message)
         claim = await parts.database.transact(claims.claim, LANE, time.time(), *reading)
         assert isinstance(claim, claims.TurnClaim)
@@ -221,7 +223,7 @@ async def test_what_may_have_begun_before_a_crash_is_not_told_as_never_run(tmp_p
 async def test_nobody_is_asked_where_nobody_can_be(tmp_path: Path) -> None:
     seed(tmp_path)
     async with running(tmp_path, [assistant("", (change("1"),)), "well"], owner=OWNER) as parts:
-        await take(parts, chat_message("go"))
+        await accept_messages(parts, chat_message("go"))
         assert await parts.platform.answers("1", 1) == ["well"]
         assert not await parts.count("approval")
 
@@ -231,14 +233,14 @@ async def test_a_session_s_consent_ends_with_the_session(tmp_path: Path) -> None
     model = [assistant("", (change("1"),)), "a", assistant("", (change("2"),)), "b"]
     model += [assistant("", (change("3"),)), "c"]
     async with running(tmp_path, model, owner=OWNER, platform=Asking()) as parts:
-        await take(parts, chat_message("go"))
+        await accept_messages(parts, chat_message("go"))
         await parts.service.answer_approval((await question(parts)).nonce, "session", "cli:0")
         await parts.platform.until(lambda: "a" in parts.platform.texts("1"))
         file.write_text("old\n")
-        await take(parts, chat_message("go"))
+        await accept_messages(parts, chat_message("go"))
         await parts.platform.until(lambda: "b" in parts.platform.texts("1"))
         file.write_text("old\n")
-        await take(parts, chat_message("/new"), chat_message("go"))
+        await accept_messages(parts, chat_message("/new"), chat_message("go"))
         assert (await question(parts)).title == "write_file a.txt"
 
 
@@ -246,7 +248,7 @@ async def test_a_file_that_keeps_changing_asks_anew_and_costs_no_attempt(tmp_pat
     file = seed(tmp_path)
     model = [assistant("", (change("1"),)), "done"]
     async with running(tmp_path, model, owner=OWNER, platform=Asking()) as parts:
-        await take(parts, chat_message("go"))
+        await accept_messages(parts, chat_message("go"))
         for number in range(1, 6):
             await parts.until_stored("approval", id=number)
             asked = await question(parts)
@@ -285,23 +287,23 @@ async def test_who_is_turned_out_comes_back_without_consent(tmp_path: Path) -> N
     other = {"chat": "8", "sender": Sender("8", "Bob")}
 
     async def let_in(parts: Parts, heard: int) -> None:
-        await take(parts, chat_message("hello?", **other))
+        await accept_messages(parts, chat_message("hello?", **other))
         letters = await parts.platform.answers("8", heard)
         await parts.service.approve_pairing(letters[-1].split("`")[1])
 
     async with running(tmp_path, model, owner=OWNER, allow=(), platform=Asking()) as parts:
         parts.app.access.roles = {"chat:8": "build"}
-        await take(parts, chat_message("hi", "7"))
+        await accept_messages(parts, chat_message("hi", "7"))
         await parts.platform.until(lambda: "hello" in parts.platform.texts("7"))
         await let_in(parts, 1)
-        await take(parts, chat_message("go", **other))
+        await accept_messages(parts, chat_message("go", **other))
         await parts.service.answer_approval((await question(parts)).nonce, "always", "cli:0")
         await parts.platform.until(lambda: "a" in parts.platform.texts("8"))
         await parts.service.revoke_pairing("chat:8")
         await parts.delete("pairing")
         await let_in(parts, len(parts.platform.texts("8")) + 1)
         file.write_text("old\n")
-        await take(parts, chat_message("go", **other))
+        await accept_messages(parts, chat_message("go", **other))
         assert (await question(parts)).title == "write_file a.txt"
         assert file.read_text() == "old\n"
 
@@ -315,7 +317,7 @@ async def test_a_lasting_answer_about_a_script_ends_with_its_content(
     script.write_text("echo first\n")
     runs = [
         step for n in range(3)
-        for step in (assistant("", (call(str(n), "exec", command="sh x.sh"),)), f"end {n}")
+        for step in (assistant("", (tool_call(str(n), "exec", command="sh x.sh"),)), f"end {n}")
     ]  # fmt: skip
     async with running(tmp_path, runs, owner=OWNER) as parts:
 

@@ -1,8 +1,5 @@
 """Codes, limits and lock-outs, on a real database."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from gateway.access.control import AccessControl
@@ -21,16 +18,10 @@ from gateway.store.port import Transaction
 from gateway.store.repositories.access import members
 from tests.gateway import stored
 from tests.gateway.parts import chat_message
-from tests.gateway.store.transactions import OpenTransaction, open_transaction
+from tests.gateway.store.transactions import OpenTransaction
 
 NOW = 1_000_000.0
 CLI = "cli:0"
-
-
-@pytest.fixture
-def tx(tmp_path: Path) -> Iterator[OpenTransaction]:
-    with open_transaction(tmp_path / "kore.db") as tx:
-        yield tx
 
 
 @pytest.fixture

@@ -1,8 +1,7 @@
 """The owner's letter about a stranger, its buttons, and what is left of it in the store."""
 
 import json
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 import pytest
 
@@ -18,17 +17,10 @@ from gateway.store.repositories.delivery import inbox, outbox
 from gateway.store.repositories.delivery.inbox import InboxBatch, InboxEntry
 from tests.gateway import stored
 from tests.gateway.parts import chat_message
-from tests.gateway.store.transactions import open_transaction
 
 NOW = 1_000_000.0625
 OWNER = "7"
 LETTER = "pair:chat:bot:9:1000000062:owner"
-
-
-@pytest.fixture
-def tx(tmp_path: Path) -> Iterator[Transaction]:
-    with open_transaction(tmp_path / "kore.db") as tx:
-        yield tx
 
 
 def pairing_service(access: AccessControl) -> PairingService:

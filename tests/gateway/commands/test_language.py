@@ -10,8 +10,8 @@ from gateway.core.channel_events import Batch
 from gateway.core.messages import Route
 from gateway.delivery.user_language import UserLanguages
 from tests.fakes.platform import Platform
-from tests.gateway.commands.test_settings import answer_to, other
-from tests.gateway.parts import chat_message, console_message, running
+from tests.gateway.commands.test_settings import other
+from tests.gateway.parts import answer_to, chat_message, console_message, running
 
 HANS, HANT = "zh-Hans", "zh-Hant"
 

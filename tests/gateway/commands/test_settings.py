@@ -6,23 +6,14 @@ from typing import Any
 
 from agent.providers.scripted import ScriptedProvider
 from agent.types import Message, ToolCall, assistant
-from gateway.core.channel_events import Batch
 from gateway.core.messages import InboundMessage, Sender
-from tests.gateway.parts import Parts, chat_message, console_message, running
+from tests.gateway.parts import answer_to, chat_message, console_message, running
 
 GROUP: dict[str, Any] = {"chat": "-5", "private": False}
 
 
 def other(text: str, **more: Any) -> InboundMessage:
     return chat_message(text, sender=Sender("8"), **more)
-
-
-async def answer_to(parts: Parts, message: InboundMessage) -> str:
-    """The last thing that the chat shows once the message was answered."""
-    before = len(parts.platform.chats[message.chat_id])
-    await parts.bus.accept(message.channel, message.account, Batch([message]))
-    await parts.platform.until(lambda: len(parts.platform.chats[message.chat_id]) > before)
-    return parts.platform.chats[message.chat_id][-1].text
 
 
 async def test_the_mode_is_shown_and_chosen(tmp_path: Path) -> None:

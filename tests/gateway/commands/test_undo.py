@@ -5,23 +5,14 @@ from typing import Any
 
 from agent.providers.scripted import ScriptedProvider
 from agent.types import Message, ToolCall, assistant
-from gateway.core.channel_events import Batch
-from gateway.core.messages import InboundMessage, Sender
+from gateway.core.messages import Sender
 from gateway.store.repositories.execution import turns
-from tests.gateway.parts import Parts, chat_message, running
+from tests.gateway.parts import Parts, answer_to, chat_message, running
 
 
 def writing(content: str, path: str = "a.txt") -> list[Message | str]:
     arguments = {"path": path, "content": content}
     return [assistant("", (ToolCall("1", "write_file", arguments, ""),)), "Done."]
-
-
-async def answer_to(parts: Parts, message: InboundMessage) -> str:
-    """The last thing that the chat shows once the message was answered."""
-    before = len(parts.platform.chats[message.chat_id])
-    await parts.bus.accept(message.channel, message.account, Batch([message]))
-    await parts.platform.until(lambda: len(parts.platform.chats[message.chat_id]) > before)
-    return parts.platform.chats[message.chat_id][-1].text
 
 
 async def write_contents(parts: Parts, *contents: str) -> Path:

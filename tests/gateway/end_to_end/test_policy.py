@@ -1,13 +1,7 @@
 """The policy as people in a chat meet it."""
 
-from typing import Any
-
-from tests.fakes.model_script import Call, ReplyScript
+from tests.fakes.model_script import reply_with_call
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
-
-
-def calls(name: str, **arguments: Any) -> ReplyScript:
-    return ReplyScript(tool_calls=(Call(name, arguments),))
 
 
 def result(gateway: GatewayProcess) -> str:
@@ -18,7 +12,7 @@ def result(gateway: GatewayProcess) -> str:
 async def test_without_a_sandbox_commands_are_off_for_the_owner_too(alone: GatewayProcess) -> None:
     alone.configure({"security": {"sandbox": "none"}})
     async with alone:
-        alone.model.script(calls("exec", command="touch ran"), "No.")
+        alone.model.script(reply_with_call("exec", command="touch ran"), "No.")
         assert await alone.answers_to(OWNER, "run it") == ["No."]
         assert not (alone.workspace / "ran").exists()
         assert "no sandbox" in result(alone)
@@ -29,17 +23,17 @@ async def test_a_changed_policy_file_holds_for_the_next_message(alone: GatewayPr
     policy.write_text("roles: {general: {tools: {list_dir: {}}}}")
     alone.configure({"security": {"policy_file": str(policy)}})
     async with alone:
-        alone.model.script(calls("write_file", path="new.txt", content="x"), "No.")
+        alone.model.script(reply_with_call("write_file", path="new.txt", content="x"), "No.")
         assert await alone.answers_to(77, "write it") == ["No."]
         assert "does not include" in result(alone)
 
         policy.write_text("roles: {general: {tools: {write_fil: {}}}}")
-        alone.model.script(calls("write_file", path="new.txt", content="x"), "No.")
+        alone.model.script(reply_with_call("write_file", path="new.txt", content="x"), "No.")
         assert (await alone.answers_to(77, "again"))[-1] == "No."
         assert "still using the last valid policy: " in alone.log_text()
         assert 'did you mean "write_file"?' in alone.log_text()
 
         policy.write_text("roles: {general: {tools: {write_file: {}}}}")
-        alone.model.script(calls("write_file", path="new.txt", content="x"), "Done.")
+        alone.model.script(reply_with_call("write_file", path="new.txt", content="x"), "Done.")
         assert (await alone.answers_to(77, "and again"))[-1] == "Done."
         assert (alone.workspace / "new.txt").read_text() == "x"

@@ -3,18 +3,13 @@
 import shutil
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any
 
 import pytest
 
-from tests.fakes.model_script import Call, ReplyScript
+from tests.fakes.model_script import Call, ReplyScript, reply_with_call
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-
-def calls(name: str, **arguments: Any) -> ReplyScript:
-    return ReplyScript(tool_calls=(Call(name, arguments),))
 
 
 def result(gateway: GatewayProcess) -> str:
@@ -29,14 +24,18 @@ def system_prompt(gateway: GatewayProcess) -> str:
 
 
 async def test_a_new_file_is_written(gateway: GatewayProcess, chat: int) -> None:
-    gateway.model.script(calls("write_file", path="notes/new.txt", content="hello"), "Done.")
+    gateway.model.script(
+        reply_with_call("write_file", path="notes/new.txt", content="hello"), "Done."
+    )
     assert await gateway.answers_to(chat, "write it") == ["Done."]
     assert (gateway.workspace / "notes" / "new.txt").read_text() == "hello"
 
 
 async def test_overwriting_is_refused_with_a_reason(gateway: GatewayProcess, chat: int) -> None:
     (gateway.workspace / "precious.txt").write_text("mine")
-    gateway.model.script(calls("write_file", path="precious.txt", content="x"), "I could not.")
+    gateway.model.script(
+        reply_with_call("write_file", path="precious.txt", content="x"), "I could not."
+    )
     assert await gateway.answers_to(chat, "overwrite it") == ["I could not."]
     assert (gateway.workspace / "precious.txt").read_text() == "mine"
     assert "terminal" in result(gateway)
@@ -44,7 +43,7 @@ async def test_overwriting_is_refused_with_a_reason(gateway: GatewayProcess, cha
 
 @pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
 async def test_commands_are_off_for_others(gateway: GatewayProcess, chat: int) -> None:
-    gateway.model.script(calls("exec", command="touch ran"), "No.")
+    gateway.model.script(reply_with_call("exec", command="touch ran"), "No.")
     assert await gateway.answers_to(chat, "run it") == ["No."]
     assert not (gateway.workspace / "ran").exists()
     assert "the role general does not include the tool exec" in result(gateway)
@@ -54,14 +53,14 @@ async def test_commands_are_off_for_others(gateway: GatewayProcess, chat: int) -
 async def test_nothing_outside_the_workspace_is_read(
     gateway: GatewayProcess, chat: int, path: str
 ) -> None:
-    gateway.model.script(calls("read_file", path=path), "No.")
+    gateway.model.script(reply_with_call("read_file", path=path), "No.")
     await gateway.answers_to(chat, "read it")
     assert "outside" in result(gateway)
 
 
 async def test_memory_is_kept_apart(gateway: GatewayProcess, chat: int) -> None:
     (gateway.workspace / "USER.md").write_text("The owner lives in Elmstreet.")
-    gateway.model.script(calls("remember", text="the safe opens with 4711"), "Noted.")
+    gateway.model.script(reply_with_call("remember", text="the safe opens with 4711"), "Noted.")
     await gateway.answers_to(OWNER, "remember it")
     memory = gateway.workspace / "memory"
     assert "4711" in (memory / "MEMORY.md").read_text()
@@ -79,7 +78,9 @@ async def test_memory_is_kept_apart(gateway: GatewayProcess, chat: int) -> None:
 
 
 async def test_a_group_sees_nobodys_memory(gateway: GatewayProcess) -> None:
-    gateway.model.script(calls("remember", text="the owner's birthday is in May"), "Noted.")
+    gateway.model.script(
+        reply_with_call("remember", text="the owner's birthday is in May"), "Noted."
+    )
     await gateway.answers_to(OWNER, "remember it")
     await gateway.answers_to(-100_900, "@kore_test_bot who am I?", user_id=OWNER)
     assert "birthday" not in system_prompt(gateway)
@@ -90,7 +91,7 @@ async def test_what_is_forbidden_to_a_stranger_is_not_told_through_the_memory_fi
 ) -> None:
     (gateway.workspace / "memory").mkdir(exist_ok=True)
     (gateway.workspace / "memory" / "MEMORY.md").write_text("- the canary sings\n")
-    gateway.model.script(calls("read_file", path="memory/MEMORY.md"), "Done.")
+    gateway.model.script(reply_with_call("read_file", path="memory/MEMORY.md"), "Done.")
     await gateway.answers_to(chat, "read the owner's memory")
     assert "canary" not in result(gateway)
 
@@ -101,10 +102,10 @@ async def test_every_request_continues_the_one_before_byte_by_byte(
     path = f"turns-{chat}.txt"
     gateway.model.script(
         "One.",
-        calls("write_file", path=path, content="ä😀\n"),
+        reply_with_call("write_file", path=path, content="ä😀\n"),
         "Two.",
-        calls("read_file", path=path),
-        calls("append_file", path=path, content="more\n"),
+        reply_with_call("read_file", path=path),
+        reply_with_call("append_file", path=path, content="more\n"),
         "Three.",
         "Four.",
         ReplyScript(

@@ -19,9 +19,8 @@ from tests.gateway.access.test_approval_coordinator import (
     change,
     question,
     seed,
-    take,
 )
-from tests.gateway.parts import at_work, chat_message, opened, running
+from tests.gateway.parts import accept_messages, at_work, chat_message, opened, running
 
 DAY_S = 86_400.0
 LETTER = OutgoingReply("d", Route("chat", "bot", "1"), [OutboundPart("x")])
@@ -77,7 +76,7 @@ async def test_a_question_does_not_expire_by_a_jump_of_the_clock(
     model = [assistant("", (change("1"), change("2", "b.txt"))), "done"]
     (tmp_path / "workspace" / "b.txt").write_text("old\n")
     async with running(tmp_path, model, owner=OWNER, platform=Asking()) as parts:
-        await take(parts, chat_message("go"))
+        await accept_messages(parts, chat_message("go"))
         first = await question(parts)
         jump(DAY_S)
         assert await parts.service.answer_approval(first.nonce, "once", "cli:0")
@@ -94,7 +93,7 @@ async def test_a_question_is_open_no_longer_for_a_clock_that_was_set_back(
     seed(tmp_path)
     model = [assistant("", (change("1"),)), "done"]
     async with running(tmp_path, model, owner=OWNER, platform=Asking()) as parts:
-        await take(parts, chat_message("go"))
+        await accept_messages(parts, chat_message("go"))
         await question(parts)
     jump(-DAY_S)
     async with running(tmp_path, model, owner=OWNER, platform=Asking()) as parts:

@@ -1,9 +1,7 @@
 """What `memory_search` finds of past conversations, and for whom."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -16,20 +14,12 @@ from gateway.store.port import Transaction
 from gateway.store.repositories.conversations import search, sessions
 from gateway.store.repositories.execution.claims import TurnClaim
 from gateway.store.sqlite.engine import SqliteStore
-from tests.fakes.rehearsing_store import RehearsingStore
 from tests.gateway import stored
 from tests.gateway.parts import chat_message, console_message
 from tests.gateway.store import faults
 from tests.gateway.store.repositories.test_search import talk
 
 OWNER, EIGHT = Sender("7"), Sender("8")
-
-
-@pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[SqliteStore]:
-    database = RehearsingStore.open(tmp_path / "kore.db")
-    yield database
-    await database.close()
 
 
 def recall(database: SqliteStore, *messages: InboundMessage) -> ConversationSearch:

@@ -3,16 +3,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from agent.history_validation import is_valid
-from gateway.core.channel_events import Batch
-from gateway.core.messages import InboundMessage
 from tests.fakes.gated import Gated
-from tests.gateway.parts import Parts, chat_message, running, wait_until
+from tests.gateway.parts import Parts, accept_messages, chat_message, running, wait_until
 
 CHATS = [str(n) for n in range(1, 13)]
-
-
-async def take(parts: Parts, *messages: InboundMessage) -> None:
-    await parts.bus.accept("chat", "bot", Batch(messages))
 
 
 @asynccontextmanager
@@ -25,7 +19,7 @@ async def life(folder: Path, model: Gated, *, asked: int) -> AsyncIterator[Parts
 
 async def test_kills_in_a_row_give_up_none_of_several_turns(tmp_path: Path) -> None:
     async with life(tmp_path, Gated(), asked=12) as parts:
-        await take(parts, *(chat_message(f"job {chat}", chat) for chat in CHATS))
+        await accept_messages(parts, *(chat_message(f"job {chat}", chat) for chat in CHATS))
     for _ in range(6):
         async with life(tmp_path, Gated(), asked=1):
             pass
@@ -38,7 +32,9 @@ async def test_the_turn_that_ends_the_process_is_found_and_the_others_are_answer
     tmp_path: Path,
 ) -> None:
     async with life(tmp_path, Gated(), asked=12) as parts:
-        await take(parts, *(chat_message("job" if chat != "5" else "bad", chat) for chat in CHATS))
+        await accept_messages(
+            parts, *(chat_message("job" if chat != "5" else "bad", chat) for chat in CHATS)
+        )
     answers: dict[str, str] = {}
     for _ in range(6):
         # Whatever is asked is answered, but for the one that ends the process.
@@ -57,12 +53,12 @@ async def test_the_turn_that_ends_the_process_is_found_and_the_others_are_answer
 
 async def test_suspects_go_on_one_at_a_time_and_before_anything_new(tmp_path: Path) -> None:
     async with life(tmp_path, Gated(), asked=2) as parts:
-        await take(parts, chat_message("one"), chat_message("two", "2"))
+        await accept_messages(parts, chat_message("one"), chat_message("two", "2"))
     async with life(tmp_path, Gated(), asked=2):
         pass
     async with running(tmp_path, alone := Gated()) as parts:
         await wait_until(lambda: alone.texts)
-        await take(parts, chat_message("new", "3"))
+        await accept_messages(parts, chat_message("new", "3"))
         (first,) = alone.texts
         second = "two" if first == "one" else "one"
         alone.let_go(first)
@@ -75,7 +71,7 @@ async def test_suspects_go_on_one_at_a_time_and_before_anything_new(tmp_path: Pa
 
 async def test_what_was_given_up_is_closed_in_the_conversation(tmp_path: Path) -> None:
     async with life(tmp_path, Gated(), asked=1) as parts:
-        await take(parts, chat_message("bad"))
+        await accept_messages(parts, chat_message("bad"))
     for _ in range(2):
         async with life(tmp_path, Gated(), asked=1):
             pass

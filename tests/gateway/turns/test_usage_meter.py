@@ -15,13 +15,12 @@ from agent.providers.pool import ModelPool
 from agent.providers.registry import ModelConfig
 from gateway.config.sections import LimitsSection
 from gateway.container import Timing
-from gateway.core.channel_events import Batch
-from gateway.core.messages import InboundMessage, Sender
+from gateway.core.messages import Sender
 from gateway.store.repositories import usage as store
 from gateway.turns.usage_limits import BillingDay
 from tests.fakes.model import ModelServer
 from tests.fakes.model_script import Call, ReplyScript, refusal
-from tests.gateway.parts import Parts, chat_message, console_message, running
+from tests.gateway.parts import accept_messages, chat_message, console_message, running
 
 _calls = count()
 
@@ -83,16 +82,12 @@ def limits(clock: Callable[[], float] | None = None, **most: Any) -> dict[str, A
     return sections | ({"timing": Timing(usage_clock=clock)} if clock else {})
 
 
-async def take(parts: Parts, *messages: InboundMessage) -> None:
-    await parts.bus.accept("chat", "bot", Batch(messages))
-
-
 async def test_every_reply_is_on_disk_before_it_is_used(
     tmp_path: Path, model_server: ModelServer, models: Priced
 ) -> None:
     model_server.script(calls(0.1), says("done", 0.2))
     async with running(tmp_path, models()) as parts:
-        await take(parts, chat_message("go"))
+        await accept_messages(parts, chat_message("go"))
         assert await parts.platform.answers("1", 1) == ["done"]
         rows = await parts.stored(
             "usage", "turn_id", "n", "lane", "chat", "principal", "model", "input", "cost_nusd"
@@ -109,7 +104,7 @@ async def test_a_kill_forgets_no_money(
 ) -> None:
     model_server.script(calls(0.1), ReplyScript(text="never", latency_s=60))
     async with running(tmp_path, models()) as parts:
-        await take(parts, chat_message("go"))
+        await accept_messages(parts, chat_message("go"))
         await model_server.wait_for(lambda: len(model_server.requests) == 2)
     model_server.forget_script()
     model_server.script(says("after", 0.2))
@@ -130,7 +125,7 @@ async def test_a_turn_stops_before_the_call_that_its_limit_forbids(
     model_server.script(*(calls(0.1) for _ in range(9)))
     limited = limits(cost_per_turn_usd=0.25)
     async with running(tmp_path, models(), **limited) as parts:
-        await take(parts, chat_message("go"))
+        await accept_messages(parts, chat_message("go"))
         warning, answer = await parts.platform.answers("1", 2)
         assert warning == (
             "⚠️ $0.2000 of $0.2500 for one message used. This limit resets with your next message."
@@ -143,7 +138,7 @@ async def test_a_turn_stops_before_the_call_that_its_limit_forbids(
         assert len(model_server.requests) == 3
         model_server.forget_script()
         model_server.script(says("fine", 0.1))
-        await take(parts, chat_message("again"))
+        await accept_messages(parts, chat_message("again"))
         assert (await parts.platform.answers("1", 3))[2] == "fine"
 
 
@@ -175,7 +170,7 @@ async def test_an_estimate_alone_can_be_too_much(
 ) -> None:
     limited = limits(cost_per_turn_usd=0.0001)
     async with running(tmp_path, models(), **limited) as parts:
-        await take(parts, chat_message("go"))
+        await accept_messages(parts, chat_message("go"))
         (answer,) = await parts.platform.answers("1", 1)
         assert "the limit of $0.0001 for one message is reached. $0.00 used" in answer
         assert model_server.requests == []
@@ -188,10 +183,10 @@ async def test_a_new_conversation_ends_the_limit_of_the_old_one(
     limited = limits(cost_per_session_usd=0.15)
     async with running(tmp_path, models(), **limited) as parts:
         for n, text in enumerate(("a", "b", "c"), start=1):
-            await take(parts, chat_message(text))
+            await accept_messages(parts, chat_message(text))
             await parts.platform.answers("1", n + (n > 1))
         assert "for one conversation is reached" in parts.platform.texts("1")[-1]
-        await take(parts, chat_message("/new"), chat_message("d"))
+        await accept_messages(parts, chat_message("/new"), chat_message("d"))
         assert (await parts.platform.answers("1", 6))[-1] == "three"
 
 
@@ -202,17 +197,17 @@ async def test_a_chat_has_its_own_day_and_midnight_ends_it(
     model_server.script(says("one", 0.2), says("other", 0.1), says("tomorrow", 0.1))
     limited = limits(clock, cost_per_chat_day_usd=0.15)
     async with running(tmp_path, models(), **limited) as parts:
-        await take(parts, chat_message("a", chat_id="5", thread_id="9"))
+        await accept_messages(parts, chat_message("a", chat_id="5", thread_id="9"))
         await parts.platform.until(lambda: "one" in parts.platform.texts("5"))
         # Another topic of the same chat.
-        await take(parts, chat_message("b", chat_id="5"))
+        await accept_messages(parts, chat_message("b", chat_id="5"))
         await parts.platform.until(lambda: len(parts.platform.texts("5")) == 3)
         assert "for this chat today is reached" in parts.platform.texts("5")[-1]
         assert "at midnight (2027-01-16 00:00" in parts.platform.texts("5")[-1]
-        await take(parts, chat_message("c", chat="6"))
+        await accept_messages(parts, chat_message("c", chat="6"))
         assert (await parts.platform.answers("6", 1))[-1] == "other"
         clock.now += 13 * 3600
-        await take(parts, chat_message("d", chat_id="5"))
+        await accept_messages(parts, chat_message("d", chat_id="5"))
         await parts.platform.until(lambda: "tomorrow" in parts.platform.texts("5"))
 
 
@@ -223,10 +218,10 @@ async def test_the_owner_is_told_once_when_the_day_is_used_up(
     limited = limits(cost_per_day_usd=0.1)
     owner = {"sender": Sender("42", "Owner"), "chat_id": "42"}
     async with running(tmp_path, models(), owner="chat:42", **limited) as parts:
-        await take(parts, chat_message("hello", **owner))
+        await accept_messages(parts, chat_message("hello", **owner))
         assert await parts.platform.answers("42", 1) == ["hi"]
         for n, text in enumerate(("a", "b", "c"), start=1):
-            await take(parts, chat_message(text))
+            await accept_messages(parts, chat_message(text))
             await parts.platform.answers("1", n + 1)
         warning, one, *refused = parts.platform.texts("1")
         assert sorted((one, warning[:2])) == ["one", "⚠️"]
@@ -245,15 +240,15 @@ async def test_two_chats_cannot_both_take_the_last_cent(
     (tmp_path / "one").mkdir()
     low = limits(cost_per_day_usd=0.01)
     async with running(tmp_path / "one", models(2000.0), **low) as parts:
-        await take(parts, chat_message("a"))
+        await accept_messages(parts, chat_message("a"))
         (refusal,) = await parts.platform.answers("1", 1)
         least = float(refusal.split("at least $")[1].split(". It resets")[0])
     model_server.script(ReplyScript(text="slow", latency_s=60))
     limited = limits(cost_per_day_usd=1.5 * least)
     async with running(tmp_path, models(2000.0), **limited) as parts:
-        await take(parts, chat_message("a"))
+        await accept_messages(parts, chat_message("a"))
         await model_server.wait_for(lambda: len(model_server.requests) == 1)
-        await take(parts, chat_message("a", chat="2"))
+        await accept_messages(parts, chat_message("a", chat="2"))
         (refusal,) = await parts.platform.answers("2", 1)
         assert "is reached" in refusal
         assert len(model_server.requests) == 1
@@ -266,11 +261,11 @@ async def test_what_a_stopped_call_had_promised_is_given_back(
     model_server.script(ReplyScript(text="slow", latency_s=60), says("fine", 0.001))
     limited = limits(cost_per_day_usd=5.0)
     async with running(tmp_path, models(1000.0), **limited) as parts:
-        await take(parts, chat_message("a"))
+        await accept_messages(parts, chat_message("a"))
         await model_server.wait_for(lambda: len(model_server.requests) == 1)
         await parts.service.stop_turn("chat:bot:1")
         assert await parts.platform.answers("1", 1) == ["⏹ Stopped."]
-        await take(parts, chat_message("b", chat="2"))
+        await accept_messages(parts, chat_message("b", chat="2"))
         assert (await parts.platform.answers("2", 1))[0] == "fine"
 
 
@@ -281,11 +276,11 @@ async def test_an_unknown_price_is_said_once_and_tokens_still_have_a_limit(
     limited = limits(cost_per_turn_usd=0.01, tokens_per_turn=150_000)
     async with running(tmp_path, models(None), **limited) as parts:
         with parts.events.watch("chat:bot:1") as seen:
-            await take(parts, chat_message("go"))
+            await accept_messages(parts, chat_message("go"))
             await parts.platform.until(
                 lambda: "limit of 150,000 tokens" in " ".join(parts.platform.texts("1"))
             )
-            await take(parts, chat_message("again"))
+            await accept_messages(parts, chat_message("again"))
             await parts.platform.until(lambda: "one" in parts.platform.texts("1"))
             parts.events.close()
             heard = [e.text async for e in seen if isinstance(e, events.Notice)]
@@ -316,24 +311,26 @@ async def test_cost_tells_each_chat_of_itself_and_the_owner_of_all(
 ) -> None:
     model_server.script(says("one", 0.1), says("two", 0.2), says("mine", 0.5))
     async with running(tmp_path, models(), owner="chat:42") as parts:
-        await take(parts, chat_message("a"), chat_message("/new"))
+        await accept_messages(parts, chat_message("a"), chat_message("/new"))
         await parts.platform.answers("1", 2)
-        await take(parts, chat_message("b"))
+        await accept_messages(parts, chat_message("b"))
         await parts.platform.answers("1", 3)
-        await take(parts, chat_message("/cost"))
+        await accept_messages(parts, chat_message("/cost"))
         assert (await parts.platform.answers("1", 4))[-1].splitlines() == [
             "Last answer: $0.2000, 200,000 tokens in, 0 out",
             "This conversation: $0.2000, 200,000 tokens in, 0 out",
             "This chat today: $0.3000, 300,000 tokens in, 0 out",
         ]
         owner = {"sender": Sender("42", "Owner"), "chat_id": "42"}
-        await take(parts, chat_message("c", **owner))
+        await accept_messages(parts, chat_message("c", **owner))
         await parts.platform.answers("42", 1)
-        await take(parts, chat_message("/cost", **owner))
+        await accept_messages(parts, chat_message("/cost", **owner))
         told = (await parts.platform.answers("42", 2))[-1]
         assert told.splitlines()[-1] == "All chats today: $0.8000, 800,000 tokens in, 0 out"
         # Not where others read along.
-        await take(parts, chat_message("/cost", chat="1", sender=Sender("42"), private=False))
+        await accept_messages(
+            parts, chat_message("/cost", chat="1", sender=Sender("42"), private=False)
+        )
         assert "All chats" not in (await parts.platform.answers("1", 5))[-1]
         status = await parts.service.status()
         assert status["spent_today"]["cost_usd"] == 0.8
@@ -344,9 +341,9 @@ async def test_cost_of_an_unknown_price_is_said_to_be_unknown(
 ) -> None:
     model_server.script(says("one", 0.1))
     async with running(tmp_path, models(None)) as parts:
-        await take(parts, chat_message("a"))
+        await accept_messages(parts, chat_message("a"))
         await parts.platform.answers("1", 1)
-        await take(parts, chat_message("/cost"))
+        await accept_messages(parts, chat_message("/cost"))
         told = (await parts.platform.answers("1", 2))[-1]
         assert "Last answer: cost unknown, 100,000 tokens in" in told
         assert "$" not in told
@@ -359,7 +356,7 @@ async def test_a_thousand_charges_add_up_exactly(tmp_path: Path) -> None:
     from agent.usage import Charge
 
     async with running(tmp_path, ["hi"]) as parts:
-        await take(parts, chat_message("a"))
+        await accept_messages(parts, chat_message("a"))
         await parts.platform.answers("1", 1)
         payer = store.payer(1, "s", chat_message("a"))
 
@@ -387,7 +384,7 @@ async def test_turns_side_by_side_count_for_their_own_chat(
 ) -> None:
     model_server.script(*(says(f"r{n}", 0.01) for n in range(20)))
     async with running(tmp_path, models()) as parts:
-        await take(parts, *(chat_message("x", chat=str(n)) for n in range(20)))
+        await accept_messages(parts, *(chat_message("x", chat=str(n)) for n in range(20)))
         async with asyncio.timeout(20):
             for n in range(20):
                 await parts.platform.answers(str(n), 1)
@@ -408,15 +405,15 @@ async def test_a_free_model_is_no_way_to_a_fallback_that_may_not_be_paid(
     paid = ModelConfig("paid", "openai/paid", price_input_usd=1, price_output_usd=1, **place)
     models = ModelPool("free", [free, paid], fallbacks=["paid"])
     async with running(tmp_path, models, **limits(cost_per_chat_day_usd=0.2)) as parts:
-        await take(parts, chat_message("a"))
+        await accept_messages(parts, chat_message("a"))
         await parts.platform.until(lambda: "paid" in parts.platform.texts("1"))
-        await take(parts, chat_message("b"))
+        await accept_messages(parts, chat_message("b"))
         await parts.platform.until(lambda: "is reached" in parts.platform.texts("1")[-1])
         assert len(model_server.requests) == 3
         # What costs nothing goes on.
         model_server.forget_script()
         model_server.script(says("free", 0.2))
-        await take(parts, chat_message("c"))
+        await accept_messages(parts, chat_message("c"))
         await parts.platform.until(lambda: "free" in parts.platform.texts("1"))
     await models.aclose()
 
@@ -428,7 +425,7 @@ async def test_with_a_limit_of_nothing_free_models_work_and_nobody_is_bothered(
     nothing = limits(cost_per_turn_usd=0.0, cost_per_day_usd=0.0)
     owner = {"owner": "chat:7", **nothing}
     async with running(tmp_path, models(0.0), **owner) as parts:
-        await take(parts, chat_message("a", "7"))
+        await accept_messages(parts, chat_message("a", "7"))
         await parts.platform.until(lambda: "free" in parts.platform.texts("7"))
         assert await parts.stored("outbox", "kind") == [("final",)]
 
@@ -441,7 +438,7 @@ async def test_what_a_stopped_reply_had_said_is_paid_for(
     # Enough for one request with all tools, not for two.
     async with running(tmp_path, models(1000.0), **limits(cost_per_day_usd=1.8)) as parts:
         with parts.events.watch("chat:bot:1") as seen:
-            await take(parts, chat_message("go"))
+            await accept_messages(parts, chat_message("go"))
             async for event in seen:
                 if isinstance(event, events.TextDelta):
                     break
@@ -451,6 +448,6 @@ async def test_what_a_stopped_reply_had_said_is_paid_for(
         assert input_ > 100
         assert 1 <= output < 4_000
         assert estimated
-        await take(parts, chat_message("again"))
+        await accept_messages(parts, chat_message("again"))
         await parts.platform.until(lambda: "is reached" in " ".join(parts.platform.texts("1")))
         assert len(model_server.requests) == 1

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -21,7 +20,6 @@ from agent.security.policy.base import ToolRequest, Verdict
 from agent.security.policy.engine import PrincipalContext, RolePolicy
 from agent.security.policy.policy_file import built_in_roles
 from agent.security.sandbox.base import Sandbox
-from agent.security.sandbox.bubblewrap import Bubblewrap, version_words
 from agent.security.sandbox.unconfined import Unconfined
 from agent.security.taint.file_marks import is_marked
 from agent.security.taint.taint import UNTRUSTED
@@ -33,6 +31,7 @@ from agent.tools.shell.process_group import Exit
 from agent.tools.shell.process_registry import PER_SESSION, ProcessRegistry
 from agent.tools.shell.process_tool import ProcessTool
 from agent.types import ToolCall, ToolResult
+from tests.agent.tools.bubblewrap import installed_bubblewrap
 from tests.processes import has_ended, lasting_command, runs
 
 ROOT = Path(__file__).parents[4]
@@ -72,15 +71,7 @@ async def shell(call: CallContext) -> AsyncIterator[Shell]:
     await found.exec.aclose()
 
 
-def bubblewrap() -> Sandbox:
-    program = shutil.which("bwrap")
-    if program is None:
-        pytest.skip("bubblewrap is not installed")
-    told = subprocess.run([program, "--help"], capture_output=True, text=True, check=True).stdout
-    return Bubblewrap(program, version_words(told))
-
-
-@pytest.fixture(params=[Unconfined, bubblewrap], ids=["none", "bwrap"])
+@pytest.fixture(params=[Unconfined, installed_bubblewrap], ids=["none", "bwrap"])
 async def background_shell(
     request: pytest.FixtureRequest, call: CallContext
 ) -> AsyncIterator[tuple[Shell, Callable[[], Sandbox]]]:
@@ -179,14 +170,14 @@ KORE = """
 import asyncio, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[3])
-from tests.agent.tools.shell.test_background_process import Shell, Unconfined, bubblewrap
+from tests.agent.tools.shell.test_background_process import Shell, Unconfined, installed_bubblewrap
 from agent.tools.base import CallContext, ToolEnvironment
 from agent.types import ToolCall
 folder = Path(sys.argv[1])
 here = ToolEnvironment("s", folder, folder / "M", owner=True)
 call = CallContext(ToolCall("c", "exec", {}, "{}"), here, print)
 async def main():
-    shell = Shell(call, {"none": Unconfined, "bwrap": bubblewrap}[sys.argv[2]]())
+    shell = Shell(call, {"none": Unconfined, "bwrap": installed_bubblewrap}[sys.argv[2]]())
     await shell.start(f"{sys.argv[4]} & {sys.argv[4]}")
     (folder / "began").touch()
     await asyncio.sleep(500)
@@ -197,7 +188,7 @@ asyncio.run(main())
 @pytest.mark.parametrize("name", ["none", "bwrap"])
 async def test_none_survives_when_kore_is_killed(workspace: Path, name: str) -> None:
     if name == "bwrap":
-        bubblewrap()  # skips without it
+        installed_bubblewrap()  # skips without it
     command = lasting_command()
     words = [sys.executable, "-c", KORE, str(workspace), name, str(ROOT), command]
     kore = subprocess.Popen(words, cwd=ROOT)
@@ -217,14 +208,14 @@ import asyncio, os, sys
 from dataclasses import replace
 from pathlib import Path
 sys.path.insert(0, sys.argv[3])
-from tests.agent.tools.shell.test_background_process import Shell, Unconfined, bubblewrap
+from tests.agent.tools.shell.test_background_process import Shell, Unconfined, installed_bubblewrap
 from agent.tools.base import CallContext, ToolEnvironment
 from agent.types import ToolCall
 folder = Path(sys.argv[1])
 here = ToolEnvironment("s", folder, folder / "M", owner=True)
 call = CallContext(ToolCall("c", "exec", {}, "{}"), here, print)
 async def main():
-    shell = Shell(call, {"none": Unconfined, "bwrap": bubblewrap}[sys.argv[2]]())
+    shell = Shell(call, {"none": Unconfined, "bwrap": installed_bubblewrap}[sys.argv[2]]())
     await shell.start("cat > page.md")
     shell.call = replace(call, taint=frozenset({sys.argv[4]}))
     await shell("input", id=1, text="obey\\n")
@@ -241,7 +232,7 @@ async def test_what_one_was_told_is_known_after_kore_was_killed(
     workspace: Path, name: str, taint: str
 ) -> None:
     if name == "bwrap":
-        bubblewrap()  # skips without it
+        installed_bubblewrap()  # skips without it
     words = [sys.executable, "-c", TOLD, str(workspace), name, str(ROOT), taint]
     kore = await asyncio.to_thread(subprocess.run, words, cwd=ROOT, timeout=60, check=False)
     assert kore.returncode == -9
@@ -366,7 +357,7 @@ def _knows_marks(folder: Path) -> bool:
 async def test_input_is_judged_like_the_command_that_reads_it(
     call: CallContext, workspace: Path, command: str, text: str, verdict: Verdict
 ) -> None:
-    shell = Shell(call, bubblewrap())
+    shell = Shell(call, installed_bubblewrap())
     await shell.start(command)
     plan = await shell.process.plan({"action": "input", "id": 1, "text": text}, shell.call)
     assert plan.command is not None

@@ -1,7 +1,6 @@
 """What commands do not get to see of a workspace, and may not change, at any depth."""
 
 import os
-import shutil
 import subprocess
 import tempfile
 from dataclasses import replace
@@ -11,7 +10,7 @@ import pytest
 
 from agent.errors import ToolError
 from agent.security.sandbox.base import SandboxCommand
-from agent.security.sandbox.bubblewrap import Bubblewrap, version_words
+from agent.security.sandbox.bubblewrap import Bubblewrap
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext, ToolEnvironment
 from agent.tools.files.workspace_scope import WorkspaceScope
@@ -21,28 +20,12 @@ from agent.types import ToolCall
 
 
 @pytest.fixture
-def workspace(tmp_path: Path) -> Path:
-    folder = tmp_path / "workspace"
-    folder.mkdir()
-    return folder
-
-
-@pytest.fixture
 def call(workspace: Path) -> CallContext:
     memory = workspace / "memory" / "telegram" / "8" / "MEMORY.md"
     nothing = ToolCall("c1", "exec", {}, "{}")
     return CallContext(
         nothing, ToolEnvironment("s1", workspace, memory, owner=True), lambda text, stream: None
     )
-
-
-@pytest.fixture(scope="module")
-def box() -> Bubblewrap:
-    program = shutil.which("bwrap")
-    if program is None:
-        pytest.skip("bubblewrap is not installed")
-    told = subprocess.run([program, "--help"], capture_output=True, text=True, check=True).stdout
-    return Bubblewrap(program, version_words(told))
 
 
 def write(path: Path, text: str = "old\n") -> Path:

@@ -1,18 +1,11 @@
 """Long work, from its plan to its ends."""
 
 import json
-from pathlib import Path
 
 import pytest
 
-from tests.fakes.model import ModelServer
 from tests.fakes.model_script import Call, ReplyScript
 from tests.gateway.cli.chat.long_task_scene import FEATURES, Place
-
-
-@pytest.fixture
-def place(tmp_path: Path, model_server: ModelServer) -> Place:
-    return Place(tmp_path, model_server)
 
 
 async def test_a_plan_is_made_and_nothing_else(place: Place) -> None:

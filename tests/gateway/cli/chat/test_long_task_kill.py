@@ -6,8 +6,6 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from gateway.cli.chat.long_task import LongTaskRunner
 from gateway.cli.chat.long_task_options import LongTaskOptions
 from gateway.cli.chat.long_task_progress import LongTaskProgress, open_progress
@@ -16,14 +14,8 @@ from gateway.cli.chat.service_connection import ServiceConnection
 from gateway.core.messages import ONCE, InboundMessage
 from gateway.runtime.paths import DataDir
 from tests.fakes.memory_service import MemoryService
-from tests.fakes.model import ModelServer
 from tests.fork_server import PipedProcess
 from tests.gateway.cli.chat.long_task_scene import FEATURES, Place, checklist
-
-
-@pytest.fixture
-def place(tmp_path: Path, model_server: ModelServer) -> Place:
-    return Place(tmp_path, model_server)
 
 
 async def kill_after(lines: int, process: PipedProcess) -> int | None:

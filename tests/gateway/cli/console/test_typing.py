@@ -1,30 +1,15 @@
 """What is typed and pasted at a real prompt, and what becomes of it."""
 
-from collections.abc import AsyncIterator
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
-from gateway.control.server import ControlServer
 from tests.fakes.memory_service import MemoryService
 from tests.gateway.cli.console.chat.test_repl import PROMPT, submissions
 from tests.gateway.cli.console.terminal import kore_agent
 
 PICTURE = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
-
-
-@pytest.fixture
-async def home(tmp_path: Path) -> Path:
-    folder = tmp_path / "kore"
-    folder.mkdir(mode=0o700)
-    return folder
-
-
-@pytest.fixture
-async def owner(home: Path) -> AsyncIterator[MemoryService]:
-    async with MemoryService() as service, ControlServer(service, home / "kore.sock"):
-        yield service
 
 
 @pytest.fixture

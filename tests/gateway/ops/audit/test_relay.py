@@ -11,8 +11,7 @@ from agent.providers.scripted import ScriptedProvider
 from agent.security.audit import AuditEntry
 from agent.types import ToolCall, assistant
 from gateway.core.approval import ApprovalPrompt
-from gateway.core.channel_events import Batch
-from gateway.core.messages import InboundMessage, OutboundFile, OutboundPart, Sender
+from gateway.core.messages import OutboundFile, OutboundPart, Sender
 from gateway.ops.audit.log import AuditLog
 from gateway.ops.audit.relay import AuditRelay
 from gateway.ops.audit.trail import AuditError, entries
@@ -21,7 +20,7 @@ from gateway.store.repositories.audit_outbox import AuditNote
 from gateway.store.sqlite.engine import SqliteStore
 from tests.fakes.platform import Platform
 from tests.fakes.rehearsing_store import RehearsingStore
-from tests.gateway.parts import Parts, chat_message, running
+from tests.gateway.parts import Parts, accept_messages, chat_message, running
 
 CODE = re.compile(r"[A-Z2-9]{4}-[A-Z2-9]{4}")
 
@@ -33,12 +32,8 @@ def audit_notes(folder: Path) -> list[tuple[str, bool, str, Any]]:
     ]
 
 
-async def take(parts: Parts, *messages: InboundMessage) -> None:
-    await parts.bus.accept("chat", "bot", Batch(messages))
-
-
 async def code_for(parts: Parts, person: str) -> str:
-    await take(parts, chat_message("hello?", person, sender=Sender(person, "Bob")))
+    await accept_messages(parts, chat_message("hello?", person, sender=Sender(person, "Bob")))
     (letter,) = await parts.platform.answers(person, 1)
     (code,) = CODE.findall(letter)
     return str(code)
@@ -49,11 +44,11 @@ async def test_who_was_let_in_turned_down_and_turned_out_is_on_record(tmp_path: 
         by_verb, in_chat, refused = [await code_for(parts, person) for person in ("8", "9", "10")]
         await parts.service.approve_pairing(by_verb)
         words = f"approve {in_chat}", f"deny {refused}"
-        await take(parts, *(chat_message(f"/pair {text}", "7") for text in words))
+        await accept_messages(parts, *(chat_message(f"/pair {text}", "7") for text in words))
         await parts.platform.until(lambda: "was denied" in " ".join(parts.platform.texts("7")))
         await parts.service.revoke_pairing("chat:8")
         # A code that fits nobody changes nothing.
-        await take(parts, chat_message("/pair deny ABCD-EFGH", "7"))
+        await accept_messages(parts, chat_message("/pair deny ABCD-EFGH", "7"))
         await parts.platform.until(
             lambda: (
                 "This code is wrong, already used, or expired (codes are valid for one hour"
@@ -74,7 +69,7 @@ async def test_who_was_let_in_turned_down_and_turned_out_is_on_record(tmp_path: 
 async def test_only_a_looser_mode_is_on_record(tmp_path: Path) -> None:
     async with running(tmp_path, ["Hello."], owner="chat:7") as parts:
         for n, text in enumerate(("/plan", "/mode ask", "/mode ask", "/auto", "/plan"), start=1):
-            await take(parts, chat_message(text))
+            await accept_messages(parts, chat_message(text))
             await parts.platform.answers("1", n)
         where = {"who": "chat:7", "chat": "chat:bot:1"}
     assert audit_notes(tmp_path) == [
@@ -102,7 +97,7 @@ async def answer_approval(folder: Path, answer: Any) -> None:
     model = ScriptedProvider([assistant("", (change,)), "done"])
     async with running(folder, model, owner="chat:7", platform=Asking()) as parts:
         (parts.workspace / "a.txt").write_text("old\n")
-        await take(parts, chat_message("go"))
+        await accept_messages(parts, chat_message("go"))
         await parts.until_stored("approval", state="open")
         (question,) = await parts.service.list_approvals()
         await parts.service.answer_approval(question.nonce, answer, "cli:0")

@@ -2,7 +2,6 @@
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -16,19 +15,6 @@ from tests.fakes.memory_service import MemoryService
 from tests.gateway.cli.console.terminal import DEADLINE_S, kore_agent
 
 PROMPT = "›"
-
-
-@pytest.fixture
-async def home(tmp_path: Path) -> Path:
-    folder = tmp_path / "kore"
-    folder.mkdir(mode=0o700)
-    return folder
-
-
-@pytest.fixture
-async def owner(home: Path) -> AsyncIterator[MemoryService]:
-    async with MemoryService() as service, ControlServer(service, home / "kore.sock"):
-        yield service
 
 
 async def submissions(owner: MemoryService, count: int) -> list[str]:

@@ -1,0 +1,11 @@
+from pathlib import Path
+
+import pytest
+
+from agent.history import History, JsonlHistory, MemoryHistory
+
+
+@pytest.fixture(params=["memory", "jsonl"])
+def history(request: pytest.FixtureRequest, tmp_path: Path) -> History:
+    """Each history that comes with Kore."""
+    return MemoryHistory() if request.param == "memory" else JsonlHistory(tmp_path / "chats")

@@ -1,0 +1,17 @@
+"""The sandbox of this machine, for tests that need a real one."""
+
+import shutil
+import subprocess
+
+import pytest
+
+from agent.security.sandbox.bubblewrap import Bubblewrap, version_words
+
+
+def installed_bubblewrap() -> Bubblewrap:
+    """Skips the test where bubblewrap is not installed."""
+    program = shutil.which("bwrap")
+    if program is None:
+        pytest.skip("bubblewrap is not installed")
+    result = subprocess.run([program, "--help"], capture_output=True, text=True, check=True)
+    return Bubblewrap(program, version_words(result.stdout))
