@@ -50,7 +50,7 @@ class AgentSettings:
     of the workspace, it is a stranger's.
     """
 
-    max_iterations: int = 50
+    max_iterations: int = 200
     temperature: float | None = None
     max_tokens: int | None = None
     thinking: bool | None = None

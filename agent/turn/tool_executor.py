@@ -99,7 +99,7 @@ class ToolExecutor:
     async def _run(self, call: ToolCall) -> None:
         earlier_result = self._recovered_results.get(call.id)
         if earlier_result is not None:
-            self._guard.check(call, earlier_result)
+            self._guard.check(call, earlier_result, may_change=self._may_change(call))
             self._keep(call, earlier_result)
             return
         began = time.monotonic()
@@ -120,7 +120,7 @@ class ToolExecutor:
         result = context.changes.with_notes(await self._runner.run(context, start))
         if not started:
             await self._outlet.emit(started_event)
-        verdict = self._guard.check(call, result)
+        verdict = self._guard.check(call, result, may_change=self._may_change(call))
         if verdict != "fine":
             result = replace(result, for_model=f"{result.for_model}\n\n{load_prompt('repeated')}")
         diffs = [one.path for one in result.artifacts if one.kind == "diff"]
@@ -142,6 +142,9 @@ class ToolExecutor:
         if result.ends_with is not None:
             self.closing[call.id] = result.ends_with
         self._runner.exposure.take(message)
+
+    def _may_change(self, call: ToolCall) -> bool:
+        return self._runner.effect(call) != "read"
 
     def _context(self, call: ToolCall, live: Mapping[str, Stream]) -> CallContext:
         def output(text: str, stream: Literal["stdout", "stderr"]) -> None:

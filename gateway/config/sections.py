@@ -49,7 +49,7 @@ class AgentSection(Section):
 
     model: Word = "default"
     workspace: Path = Path("~/.kore/workspace")
-    max_iterations: Whole = 50
+    max_iterations: Whole = 200
     temperature: Temperature | None = None
     max_tokens: Whole | None = None
     thinking: Flag | None = None

@@ -294,24 +294,24 @@ async def test_max_iterations_end_the_turn_with_a_word(tmp_path: Path) -> None:
     assert kept[-1] == assistant(result.text)
 
 
-async def test_a_model_in_circles_is_told_at_three_and_stopped_at_six(tmp_path: Path) -> None:
-    """Other calls in between reset nothing."""
+async def test_a_model_in_circles_is_told_three_times_and_stopped_at_twelve(tmp_path: Path) -> None:
+    """Other looks in between reset nothing."""
     replies = []
-    for n in range(6):
+    for n in range(12):
         replies += [calls(call("other", f"o{n}", n=n)), calls(call("same", f"s{n}", x=1))]
     agent, model = scripted(replies, tmp_path, answers("same"), answers("other"))
     result = await agent.run("go")
     assert result.stopped == "loop"
     assert "same" in result.text
-    assert len(model.requests) == 12
-    told = [load_prompt("repeated") in text for text in results(result.messages)[1::2]]
-    assert told == [False, False, True, True, True, True]
+    assert len(model.requests) == 24
+    warned = [load_prompt("repeated") in text for text in results(result.messages)[1::2]]
+    assert [n for n, is_warned in enumerate(warned, 1) if is_warned] == [3, 5, 8, 12]
     assert not any(load_prompt("repeated") in text for text in results(result.messages)[::2])
     assert is_valid([user("go"), *result.messages])
 
 
 async def test_a_loop_among_parallel_calls_stops_with_a_result_for_each(tmp_path: Path) -> None:
-    reply = calls(*(call("same", f"s{n}") for n in range(7)))
+    reply = calls(*(call("same", f"s{n}") for n in range(13)))
     agent, _ = scripted([reply], tmp_path, answers("same"))
     result = await agent.run("go")
     assert result.stopped == "loop"

@@ -95,7 +95,7 @@ def test_each_layer_wins_over_the_ones_below(given_at: list[str], start: int) ->
             else {},
             agent__max_iterations=value["override"] if "override" in given_at else None,
         )
-    expected = max((value[name] for name in given_at), default=50)
+    expected = max((value[name] for name in given_at), default=200)
     assert settings.agent.max_iterations == expected
 
 
