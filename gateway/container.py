@@ -75,7 +75,7 @@ class SecurityContext:
 
 @frozen
 class Resources:
-    """What is open when the parts are made; it is closed by whoever has opened it."""
+    """Resources that are open when the parts are made; the caller closes them."""
 
     home: DataDir
     database: Store

@@ -51,7 +51,7 @@ class ApprovalCoordinator:
         return TurnApprover(self, context)
 
     async def run(self) -> None:
-        """Close what nobody answers in time, until cancelled."""
+        """Close questions without an answer at their deadline, until cancelled."""
         while True:
             self._changed.clear()
             try:
@@ -69,7 +69,7 @@ class ApprovalCoordinator:
 
     async def ask(self, context: ApprovalContext, request: ApprovalRequest) -> Answered:
         """The answer that is stored for this call. Raises `AwaitingAnswer` when there is none
-        yet, and `KoreError` when nobody can be asked."""
+        yet, and `KoreError` when no one can be asked."""
         result = await self._database.transact(self._service.ask, context, request, time.time())
         if isinstance(result, ApprovalPrompt):
             for lane in {result.lane, result.route.lane}:
@@ -90,7 +90,7 @@ class ApprovalCoordinator:
         return await self._database.transact(approvals.open_questions, lane)
 
     async def publish_open(self, lane: str) -> None:
-        """Show a lane's open questions to whoever watches; who knows one is not shown it again."""
+        """Show a lane's open questions to its viewers, each once."""
         for question in await self.open_questions(lane):
             for place in {question.lane, question.route.lane}:
                 self._events.publish(place, self.request_event(question))

@@ -148,7 +148,7 @@ class ApprovalService:
     def _render_prompt(
         self, question: ApprovalPrompt, message: InboundMessage
     ) -> list[OutgoingReply]:
-        """The question, and a word to somebody else's chat that it was put."""
+        """The question, and a note to the other person's chat that it was asked."""
         replies = []
         channel = self._renderer.can_ask(question.route)
         elsewhere = question.route.lane != message.route.lane

@@ -31,7 +31,7 @@ class AccessControl:
     """`allow` lists sender ids by channel and account; `"*"` is everybody.
 
     `roles` names a role for a person ("telegram:123"), a chat ("telegram:chat:-100123") or a
-    channel ("telegram"). `circle` is replaced as a whole when somebody is paired or revoked. The
+    channel ("telegram"). `circle` is replaced as a whole when a person is paired or revoked. The
     console is always the owner's: only the owner's user id can open its socket and files.
     """
 
@@ -54,7 +54,7 @@ class AccessControl:
         return message.channel == CONSOLE or message.principal == self.owner_id
 
     def is_private_owner(self, message: InboundMessage) -> bool:
-        """The owner, where nobody else reads along."""
+        """The owner, in a private chat or the terminal."""
         return message.private and self.is_owner(message)
 
     def is_untrusted(self, message: InboundMessage) -> bool:
@@ -67,7 +67,7 @@ class AccessControl:
         return message.forwarded or not (message.private and is_known)
 
     def role(self, message: InboundMessage) -> str:
-        """The role of whoever sent it, in groups too: the owner builds everywhere.
+        """The sender's role, in groups too: the owner has `build` everywhere.
 
         A person's role beats that of the topic, that one the chat's, and that one the channel's.
         Without any, people who were let in by name are `general`, and those who are let in like
@@ -126,7 +126,7 @@ def folder_name(id_: str) -> str:
 
 
 def log_paired_members(channels: Iterable[tuple[str, str]], access: AccessControl) -> None:
-    """Said at every start: an open door, or one that nobody can pass, should surprise nobody."""
+    """Warnings at each start: about a bot that anyone, or no one, can use."""
     for channel, account in channels:
         allowed = access.allow.get((channel, account), ())
         name = f"{channel}:{account}"

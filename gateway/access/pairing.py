@@ -1,4 +1,4 @@
-"""Pairing: a stranger gets a code, and whoever runs Kore decides whether it opens the door.
+"""Pairing: an unknown person gets a code, and the owner decides whether to approve it.
 
 A code is bound to the numeric id that asked for it. Only its hash is stored; the letter that
 carries it is emptied once it is sent.
@@ -23,7 +23,7 @@ from gateway.store.repositories.access.members import PairingRequest, Person
 ALPHABET = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 CODE_LETTERS = 8
 CODE_LIFE_S = 3600.0
-# Travels in a link and is typed by nobody: long enough that its hash needs no slowing down.
+# Part of a link, never typed: long enough that a fast hash is safe.
 _INVITATION_BYTES = 16
 OPEN_CODES = 20
 TURNED_DOWN_S = 24 * 3600.0
@@ -91,7 +91,7 @@ class PairingCodes:
         return verdict if request is None else self.admit(tx, request, by, now)
 
     def admit(self, tx: Transaction, request: PairingRequest, by: str, now: float) -> PairingResult:
-        """Let in who asks; their request is open, and whoever says so needs no code."""
+        """Approve an open request without its code."""
         person = request.person
         owner = self.owner(tx) is None
         members.add_member(tx, person, owner=owner, approved_by=by, now=now)
@@ -112,7 +112,7 @@ class PairingCodes:
     def redeem(
         self, tx: Transaction, message: InboundMessage, code: str, now: float
     ) -> PairingRequest | None:
-        """Make whoever brings the code of an invitation in private the owner, once.
+        """Make the person who presents an invitation's code in private the owner, once.
 
         None when it is no such code, or somebody owns the place meanwhile.
         """
@@ -141,7 +141,7 @@ class PairingCodes:
         members.reject(tx, person.channel, person.sender, now + TURNED_DOWN_S)
 
     def revoke(self, tx: Transaction, principal: str, now: float) -> bool:
-        """Take somebody out, or turn down their request; False when there is neither.
+        """Remove a person or reject their request; False when there is neither.
 
         A turn of theirs that runs may end; for a day they get no new code.
         """
@@ -153,7 +153,7 @@ class PairingCodes:
         return was_member or had_request
 
     def _match_code(self, tx: Transaction, code: str, by: str, now: float) -> PairingResult:
-        """Whose code it is. A wrong one counts against whoever tried it."""
+        """Return the owner of a code. A wrong one counts against the person who tried it."""
         wrong, locked_until = members.guesses(tx, by)
         if locked_until > now:
             return PairingResult(reason="locked", wait_s=locked_until - now)

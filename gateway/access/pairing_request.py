@@ -72,12 +72,12 @@ def read_press(message: InboundMessage) -> tuple[PairingRequestCard, bool] | Non
 
 
 def display_name(person: Person) -> str:
-    """Somebody as the owner reads of them: the name is theirs to choose, the number is not."""
+    """How the owner sees a person: they can choose the name, but not the number."""
     return f"{person.name or t('Someone')} ({person.principal})"
 
 
 def for_stranger(code: str, owner: str | None) -> str:
-    """What somebody unknown is told."""
+    """The message to an unknown person."""
     if owner is None:
         return t(
             "I don't recognize you yet. To get access, run this on the machine where I "

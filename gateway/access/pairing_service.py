@@ -71,7 +71,7 @@ class PairingService:
         return True
 
     def invite(self, tx: Transaction, channel: str, account: str, now: float) -> tuple[bool, str]:
-        """Whether somebody can be invited to be the owner, and the code; else why not."""
+        """The code that invites a person to be the owner, or the reason against it."""
         owner = self._codes.owner(tx)
         if owner is not None:
             return False, t("This Kore already has an owner: {name}.", name=owner)
@@ -80,7 +80,7 @@ class PairingService:
     def redeem_invitation(
         self, tx: Transaction, message: InboundMessage, code: str, now: float
     ) -> bool:
-        """Somebody came by a link with a code; whether that has made them the owner."""
+        """Redeem the code of an invitation link; whether that made the person the owner."""
         request = self._codes.redeem(tx, message, code, now)
         if request is None:
             return False
@@ -131,7 +131,7 @@ class PairingService:
         return t("Available: {commands}.", commands=_USAGE)
 
     def approve(self, tx: Transaction, code: str, by: str, now: float) -> tuple[bool, str]:
-        """Whether somebody was let in, and a sentence about it; they are told, too."""
+        """Whether a person was approved, and a message about it; they are notified too."""
         verdict = self._codes.approve(tx, code, by, now)
         if verdict.request is None:
             return False, refusal(verdict)
@@ -171,7 +171,7 @@ class PairingService:
         return t("{name} was denied.", name=display_name(person))
 
     def revoke(self, tx: Transaction, who: str, by: str, now: float) -> tuple[bool, str]:
-        """Whether somebody was turned out, and a sentence about it."""
+        """Whether a person was removed, and a message about it."""
         principal = who if ":" in who else f"telegram:{who}"
         was_chief = principal == self._access.owner_id
         requests = [

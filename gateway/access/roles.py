@@ -61,7 +61,7 @@ class RoleRegistry:
 
     @classmethod
     def of(cls, settings: "Settings") -> "RoleRegistry":
-        """Raises `ConfigError` for a policy file with a mistake, and for roles of nobody."""
+        """Raises `ConfigError` for an invalid policy file, and for unknown roles."""
         security = settings.security
         agents = {
             name: Grants(flags.allow_write, flags.allow_command, flags.confirm_before_command)
@@ -118,7 +118,7 @@ class RoleRegistry:
         return self._current().audit_level
 
     def default_mode(self, channel: str) -> PermissionMode:
-        """The mode of a channel's conversations until somebody chooses another."""
+        """The initial mode of a channel's conversations."""
         return self._settings.modes.get(channel, "ask")
 
     def _current(self) -> PolicyFile:

@@ -201,7 +201,7 @@ class MessageBus:
             return False
         except Exception:
             # A bug, also one that the database refuses, costs one answer, not the chat, and is not
-            # silent. When nobody can be told, or even that breaks, the lane rests until woken.
+            # silent. If no one can be told, or even that fails, the lane is suspended until woken.
             log.exception("lane %s failed", lane.name)
             lane.failed_claim = lane.claim if broken is None else None
             return lane.failed_claim is not None

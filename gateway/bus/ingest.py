@@ -310,7 +310,7 @@ class Ingestor:
         if command is not None and command.at_once:
             result.command_lanes.add(lane)
         elif command is not None and command.name == "new" and approvals.is_awaited(tx, lane):
-            # Nobody who begins anew will still answer: else all that is said would wait with it.
+            # After `/new` no one answers the question, and later messages would wait for it.
             self._stop_everything(tx, message, result, now)
         elif inbox.may_rest(tx, lane) and (
             self._approvals.notify_blocked(tx, message, now)
@@ -319,7 +319,7 @@ class Ingestor:
             result.mail_lanes.add(lane)
 
     def _notify_paused(self, tx: Transaction, message: InboundMessage, now: float) -> bool:
-        """Tell whoever is the first to write into a paused conversation.
+        """Notify the first person who writes into a paused conversation.
 
         In the terminal everybody: it ends the waiting for an answer there.
         """
@@ -365,7 +365,7 @@ class Ingestor:
     def _as_command(
         self, tx: Transaction, entry: InboxEntry, presses: list[ButtonOutcome]
     ) -> InboxEntry:
-        """A button below a command's answer is that command, typed by whoever presses it, as
+        """A button below a command's answer is that command, typed by the person who presses it, as
         long as they may speak and the button is not out of date; else it stays a press."""
         message = entry.message
         if entry.dead_reason != _PRESS or not keyboard.is_choice(message):

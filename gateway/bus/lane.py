@@ -41,6 +41,6 @@ class Lane:
         self.waits_for_store = True
 
     def report_damage(self, why: StoreCorrupt, events: EventHub) -> None:
-        """It rests: nobody is answered from a damaged file, and nothing would be kept."""
+        """Suspend: a damaged file can neither answer anyone nor store anything."""
         log.error("lane %s rests: %s", self.name, why)
         events.fail(self.name, why)

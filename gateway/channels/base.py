@@ -29,7 +29,7 @@ class NotSent(SendError):
 
 
 class NoViewer(NotSent):
-    """Nobody looks on: it waits for them, and nothing is wrong."""
+    """The route has no viewer now: the message waits, and nothing is wrong."""
 
     level = logging.DEBUG
 
@@ -100,7 +100,7 @@ class ChannelStatus:
     to a poll, or of the last call of a webhook. `pending` counts what the platform still keeps,
     as far as it tells, `waiting` the chats whose answers its limits hold back.
 
-    `retrying` and `conflict` (somebody else polls for the same account) mend themselves,
+    `retrying` and `conflict` (another program polls for the same account) resolve themselves,
     `storage` means that a batch could not be kept, `refused` needs the owner.
     """
 
@@ -266,7 +266,7 @@ class SupportsApprovals(Protocol):
         ...
 
     async def acknowledge(self, event_id: str, sentence: str) -> None:
-        """Tell whoever pressed a button (the event) what came of it. Raises `SendError`."""
+        """Show the result to the person who pressed a button. Raises `SendError`."""
         ...
 
 

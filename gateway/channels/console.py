@@ -1,4 +1,4 @@
-"""The terminal as a channel: it is watched, so an answer arrives when somebody looks on."""
+"""The terminal as a channel: an answer is delivered when a terminal watches."""
 
 import asyncio
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from gateway.core.records import Delivered
 
 
 class ConsoleChannel:
-    """Delivers to whoever watches a console's lane; without anybody the answer waits."""
+    """Delivers to the terminals that watch a console's lane; without one the answer waits."""
 
     name = CONSOLE
     account = "local"
@@ -26,7 +26,7 @@ class ConsoleChannel:
         return [OutboundPart(markdown)]
 
     async def send(self, message: OutboundMessage) -> str:
-        """Raises `NoViewer` when nobody looks on."""
+        """Raises `NoViewer` when no terminal watches."""
         lane = message.route.lane
         if not self._watchers.is_watched(lane):
             raise NoViewer("nobody looks at this console")

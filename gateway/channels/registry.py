@@ -99,7 +99,7 @@ def allowed_senders(settings: Settings, way: tuple[str, str]) -> tuple[str, ...]
 
 
 def sole_owner(owner: str | None, telegram_allow: Sequence[str]) -> str | None:
-    """The configured owner; without one, somebody who is alone on the allow-list."""
+    """The configured owner; without one, the only person on the allow-list."""
     if owner is None and len(telegram_allow) == 1 and telegram_allow[0] != "*":
         return f"telegram:{telegram_allow[0]}"
     return owner

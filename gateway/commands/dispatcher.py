@@ -27,7 +27,7 @@ from gateway.store.repositories.execution.claims import CommandClaim
 
 
 class MessagePermissions(Protocol):
-    """Where somebody's files are, and what they may do there: `gateway.turns.permissions`."""
+    """Where a person's files are, and what they may do there: `gateway.turns.permissions`."""
 
     def audience(self, message: InboundMessage) -> PromptAudience: ...
     def memory(self, message: InboundMessage) -> Path: ...
@@ -71,7 +71,7 @@ class CommandServices:
 
 @frozen
 class CommandCall:
-    """A command as somebody typed it; `argument` is what stands behind its name."""
+    """A command as it was typed; `argument` is the text after its name."""
 
     name: str
     argument: str

@@ -76,7 +76,7 @@ def answer_mode(call: CommandCall, tx: Transaction) -> str:
     )
 
 
-# Each in its own words: whoever looks for one must find it.
+# Each in its own language, so that its readers find it.
 LANGUAGE_NAMES = {ENGLISH: "English", "zh-Hans": "简体中文", "zh-Hant": "繁體中文"}
 
 AUTO_LANGUAGE = "auto"

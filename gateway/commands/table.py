@@ -169,7 +169,7 @@ _ELSEWHERE = ChatCommand(
 UNLISTED = dict.fromkeys(
     ("exit", "quit", "doctor", "skills", "mcp", "plugin", "plugins"), _ELSEWHERE
 )
-# A single word with a slash that is none of them; nobody lists it.
+# A single word with a slash that is no command; it is not listed.
 MISTYPED = ChatCommand(
     mark_for_translation("say what was meant"), "suggestions.answer_mistyped", at_once=True
 )

@@ -50,19 +50,19 @@ class UndoService:
         self.reversal = Reversal(self.changes, self.session, self.check)
 
     def find(self, path: str) -> Path:
-        """The real path that somebody names. Raises `ToolError`."""
+        """The real path of a name. Raises `ToolError`."""
         return self._scope.find(path, self._context)
 
     async def run(self, work: Callable[[], T]) -> T:
         return await in_thread(work)
 
     def may_see(self, paths: Sequence[Path]) -> bool:
-        """Whether whoever asks may be shown these files."""
+        """Whether the person may see these files."""
         request = self._request("read_file", reads=tuple(paths))
         return self.call.is_owner or self._allows(request)
 
     def require(self, moves: Sequence[PathChange], direction: Direction) -> None:
-        """Raises `KoreError` when whoever asks may not change these files."""
+        """Raises `KoreError` when the person may not change these files."""
         pairs = report.net_changes(moves, direction)
         changes = tuple(path for path, (now, _) in pairs.items() if now is not None)
         creates = tuple(path for path, (now, _) in pairs.items() if now is None)

@@ -16,7 +16,7 @@ from gateway.config.references import read_secrets
 
 @contextmanager
 def file_lock(path: Path) -> Iterator[None]:
-    """Nobody else who asks here changes a file of this folder until the block ends."""
+    """Lock a folder's files against other callers until the block ends."""
     folder = path.resolve().parent
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

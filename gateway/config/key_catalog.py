@@ -39,7 +39,7 @@ def leaf_types(key: Key) -> frozenset[type]:
 
 
 def default_of(key: Key) -> Any:
-    """What a key of a section is when nobody sets it."""
+    """The default of a section's key."""
     return getattr(Settings.model_fields[key[0]].default, key[1])
 
 

@@ -184,7 +184,7 @@ class EnvironmentLayer(Layer):
     def _misplaced(
         self, rest: str, names: Sequence[str], place: ValueOrigin, *, certain: bool
     ) -> None:
-        """A name close to one of ours is a slip of the pen; a distant one is somebody else's."""
+        """A name close to one of ours is a typo; others belong to other programs."""
         single = rest.replace("__", "_").upper()
         from difflib import get_close_matches
 

@@ -95,7 +95,7 @@ def project_files(cwd: Path, environ: Mapping[str, str]) -> set[Path]:
 def _load_foreign(
     home: Path, cwd: Path, environ: Mapping[str, str], secrets: Mapping[str, str]
 ) -> tuple[dict[ValueOrigin, dict[Key, Any]], list[str]]:
-    """What they say, and what is to be said of them. One that does not fit harms nobody."""
+    """Their settings, and notes about them. An invalid file does no harm."""
     values: dict[ValueOrigin, dict[Key, Any]] = {}
     notes: list[str] = []
     projects = project_files(cwd, environ)

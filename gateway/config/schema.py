@@ -116,7 +116,7 @@ class Settings(BaseSettings):
         return self._hidden
 
     def set_hidden(self, texts: Sequence[str]) -> None:
-        """What nobody may be shown either; for whoever reads the settings."""
+        """Further texts to redact; set by the loader."""
         self._hidden = tuple(texts)
 
     @property
@@ -125,9 +125,9 @@ class Settings(BaseSettings):
         return self._notes
 
     def set_notes(self, notes: Sequence[str]) -> None:
-        """For whoever reads the settings."""
+        """For readers of the settings."""
         self._notes = tuple(notes)
 
     def set_places(self, places: Mapping[Loc, str]) -> None:
-        """Where the keys were set; for whoever reads the settings."""
+        """Where the keys were set; for readers of the settings."""
         self._places = Origins(dict(places))

@@ -12,7 +12,7 @@ from agent.records import frozen
 from gateway.control.codec import decode, encode
 from gateway.control.service import Service
 
-# How a result travels: in one line, as a line for each item, or as lines until somebody leaves.
+# How a result travels: in one line, as a line for each item, or as lines until the client leaves.
 Shape = Literal["value", "list", "stream"]
 
 

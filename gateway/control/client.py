@@ -42,7 +42,7 @@ class ControlClient:
 
     @classmethod
     async def connect(cls, path: Path, *, timeout_s: float = _CONNECT_S) -> Service | None:
-        """A client, or None when nobody listens at `path`.
+        """A client, or None when no process listens at `path`.
 
         Raises `KoreError` when the listener belongs to another user or is a different version,
         `ConnectionLost` when it does not answer: it is suspended, or about to exit.

@@ -77,7 +77,7 @@ async def take_over(
 ) -> DataOwnership:
     """Own the data until the stack is closed, asking for it where a terminal owns it.
 
-    Raises `AlreadyRunning` when another gateway owns it, or nobody lets go of it in time.
+    Raises `AlreadyRunning` when another gateway owns it, or the owner doesn't release it in time.
     """
     attended: dict[str, None] = {}
     refusal: AlreadyRunning | None = None
@@ -102,7 +102,7 @@ async def take_over(
 
 
 async def _ask(home: DataDir, what: str, refusal: AlreadyRunning) -> Sequence[str]:
-    """Ask whoever listens now. Raises `refusal` when the owner keeps the data."""
+    """Ask the current owner. Raises `refusal` when it keeps the data."""
     try:
         client = await ControlClient.connect(home.socket)
         answer = await client.hand_over(what) if client is not None else ()

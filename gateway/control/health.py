@@ -141,7 +141,7 @@ def _health(status: Mapping[str, Any]) -> Page:
 
 
 def _is_own_host(fields: list[str]) -> bool:
-    """A page in somebody's browser must not read this through a name that points here."""
+    """Web pages must not read this through a host name that points here."""
     hosts = [line.partition(":")[2].strip() for line in fields if line.lower().startswith("host:")]
     if len(hosts) != 1:
         return not hosts

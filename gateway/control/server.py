@@ -42,7 +42,7 @@ _PHRASES = {200: "OK", 400: "Bad Request", 403: "Forbidden", 500: "Internal Serv
 class ControlServer:
     """`async with ControlServer(service, path)`: other `kore` processes can reach the service.
 
-    Raises `KoreError` when somebody already listens there, or the socket cannot be made.
+    Raises `KoreError` when a process already listens there, or the socket cannot be made.
     """
 
     def __init__(self, service: Service, path: Path) -> None:
@@ -197,7 +197,7 @@ async def _request(reader: asyncio.StreamReader) -> tuple[str, dict[str, Any]]:
     method, _, target = head[0].partition(" ")
     fields = dict(line.lower().split(":", 1) for line in head[1:] if ":" in line)
     size = fields.get("content-length", "0").strip()
-    # This task serves one call: what it says is for whoever made it.
+    # This task serves one call: its texts are for the caller.
     set_locale(language_of(fields.get("accept-language", "").strip()) or current_locale())
     if method != "POST" or not size.isdecimal():
         raise KoreError("expected POST with a Content-Length")

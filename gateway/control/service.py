@@ -72,7 +72,7 @@ class SessionCalls(Protocol):
         ...
 
     async def last_session(self, principal: str) -> str | None:
-        """Return the open session that somebody used last."""
+        """Return the open session that was used last."""
         ...
 
     async def preview_session(self, session: str, first: int, last: int) -> SessionPreview:

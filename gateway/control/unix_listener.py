@@ -13,9 +13,9 @@ _PROBE_S = 1.0
 
 
 class UnixListener:
-    """A socket at `path`, 0600 from its first moment. A file that nobody answers on is replaced.
+    """A socket at `path`, 0600 from its first moment. A stale file is replaced.
 
-    Raises `KoreError` when somebody listens there already or the socket cannot be made.
+    Raises `KoreError` when a process already listens there or the socket cannot be made.
     """
 
     def __init__(self, path: Path) -> None:
@@ -32,7 +32,7 @@ class UnixListener:
             ) from exc
 
     def remove(self) -> None:
-        """Take the file away, unless it is somebody else's by now."""
+        """Remove the file, unless another process owns it by now."""
         with suppress(FileNotFoundError):
             if os.stat(self._path).st_ino == self._inode:
                 self._path.unlink()

@@ -41,7 +41,7 @@ _VERDICTS: dict[State, str] = {
 
 @frozen
 class ApprovalPrompt:
-    """An approval that somebody is asked for.
+    """An approval that is requested from a person.
 
     `number` and `title` tell it apart; `command`, `sends` and `diff` show exactly what would
     happen, `folder` where. `lane` is where the turn runs, `route` where the question is put.

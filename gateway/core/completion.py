@@ -1,4 +1,4 @@
-"""Work that ends even when whoever waits for it is cancelled."""
+"""Work that completes even when its caller is cancelled."""
 
 import asyncio
 from collections.abc import Awaitable

@@ -23,7 +23,7 @@ class TurnSuspended(Exception):
 
 class AwaitingAnswer(AnswerPending):
     """A person has to answer first, or a helper: the turn rests and holds nothing; the answer wakes
-    its lane. `sentence` says so to whoever waits."""
+    its lane. `sentence` says so to the person who waits."""
 
     def __init__(self, reason: str, sentence: str) -> None:
         super().__init__(reason)

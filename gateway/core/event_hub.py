@@ -170,7 +170,7 @@ class EventHub:
             watcher.put(event)
 
     def fail(self, lane: str, failure: KoreError) -> None:
-        """Nobody who watches the lane will see an answer: each is told why."""
+        """Tell every viewer of the lane why there will be no answer."""
         for watcher in self._lanes.get(lane, ()):
             watcher.fail(failure)
 

@@ -65,7 +65,7 @@ def plain_part(part: OutboundPart) -> OutboundPart:
 
 
 def _file(file: OutboundFile) -> OutboundFile:
-    """What is in it is no field: whoever opens it opens a file."""
+    """Its content is not a field: a person opens it as a file."""
     if next(addresses(file.name), None) is None:
         return file
     ending = _ENDING.search(file.name)

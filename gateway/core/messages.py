@@ -8,7 +8,7 @@ from typing import Any, Literal
 from agent.records import frozen
 from agent.serialization import dumps
 
-# Lanes of one-shot runs begin like this: when their process is gone, nobody waits for the answer.
+# The prefix of lanes of one-shot runs: once their process is gone, no one waits for the answer.
 ONCE = "cli:local:once-"
 
 MessageKind = Literal["message", "button", "job", "subagent_task", "subagent_report", "overheard"]
@@ -45,7 +45,7 @@ class Sender:
 
 @frozen
 class Media:
-    """Something besides text that somebody sent: a reference, the bytes are in a file.
+    """A received attachment: a reference, the bytes are in a file.
 
     `kind` is the platform's word for it (photo, document, voice …). `path` is where the file is,
     in the workspace's `inbox` folder (relative to the workspace) or anywhere (absolute). As long as
@@ -79,7 +79,7 @@ class Media:
 
 @frozen
 class InboundMessage:
-    """One thing that somebody sent.
+    """One received message.
 
     `event_id` is what the platform keeps across redelivery; with channel and account it is
     unique. `message_id` is the platform's id of the message (an edit keeps it). `edited` marks a
@@ -102,7 +102,7 @@ class InboundMessage:
     quoted_own: bool = False
     edited: bool = False
     private: bool = True
-    # Somebody else's words, which the sender passes on.
+    # Another person's words, which the sender forwards.
     forwarded: bool = False
     # What the sender chose for this one message: model, thinking, auto, mode, allowed_tools,
     # disallowed_tools, unattended, agent, cwd, project, run, max_iterations, max_cost_usd. Only
@@ -118,7 +118,7 @@ class InboundMessage:
     lane: str | None = None
     # Said in a group and not to us: what the next answer there is given as context.
     overheard: bool = False
-    # Not typed now: a job that came due, in its maker's name. Nobody is there to be asked.
+    # Not typed now: a job that came due, in its maker's name. No one can be asked.
     job: int | None = None
     # Files that came with it, in order. Parts of one `album` come one by one and become one
     # message (see `store/held.py`). One that `follows` is meant for us only if its album is.

@@ -212,7 +212,7 @@ def _acceptable(part: Part) -> Part | None:
             fits = len(data) <= _PICTURE_BYTES and data.startswith(_PICTURES.get(kind, ()))
             return part if fits else Text(f"[a picture of {len(data):,} bytes, not shown: {kind}]")
         case ImageFile(path):
-            # A file that somebody else's file names is not looked into.
+            # A file named by an imported file is not opened.
             return Text(f"[a picture that is not in this file: {safe_text(path)}]")
     return part
 

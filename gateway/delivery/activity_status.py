@@ -1,4 +1,4 @@
-"""What a turn is doing right now, in a line for whoever waits."""
+"""What a turn is doing right now, as a status line."""
 
 import re
 import time
@@ -12,7 +12,7 @@ from agent.i18n import mark_for_translation, t
 from gateway.core import markdown
 
 _WHAT_CHARS = 48
-# Before that nobody asks how long it has been going on.
+# Shorter durations are not worth showing.
 _LONG_S = 10
 _TESTS = re.compile(
     r"\b(?:pytest|unittest|tox|nox|jest|vitest|ctest|phpunit|rspec)\b"

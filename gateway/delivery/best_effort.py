@@ -1,4 +1,4 @@
-"""What is done after an answer has arrived, and what nobody waits for."""
+"""Work after an answer was delivered that nothing waits for."""
 
 import asyncio
 import logging

@@ -49,7 +49,7 @@ _LEFT_OVER = OutboundPart("…")
 
 @runtime_checkable
 class SupportsPreview(SupportsStreaming, SupportsTyping, Protocol):
-    """A channel that can show an answer while it grows, and that somebody is typing."""
+    """A channel that can show a growing answer and a typing indicator."""
 
 
 @frozen
@@ -168,7 +168,7 @@ class StreamingPreview:
 
     async def _show(self) -> bool:
         """Send the first text once the turn has lasted a while, then edit it at the pace. False
-        when a message may stand there that nobody knows the id of: no other may follow it."""
+        when a message with an unknown id may be in the chat: no other may follow it."""
         pause_s = self._timing.first_after_s
         while await self._open_after(pause_s):
             pause_s = self._timing.every_s

@@ -166,7 +166,7 @@ class OutboxSender:
         return not isinstance(channel, SupportsAdmission) or channel.try_admit(reply.route)
 
     async def retry_now(self, lane: str) -> None:
-        """Somebody listens on this route again."""
+        """The route has a viewer again."""
         await self._database.transact(outbox.due_now, lane)
         self.wake(lane)
 
@@ -244,7 +244,7 @@ class OutboxSender:
         except SendError as exc:
             await self._settle(due, exc)
         except Exception as exc:
-            # A bug in a channel costs this part, not every chat; nobody knows if it has arrived.
+            # A bug in a channel costs this part, not every chat; it may have arrived or not.
             log.exception("%s could not be sent", due.message.delivery_id)
             await self._settle(due, Ambiguous(f"{type(exc).__name__}: {exc}"))
         else:
@@ -344,7 +344,7 @@ class OutboxSender:
         return parts, follow
 
     async def _give_up(self, due: PendingPart, reason: str, *, whole_lane: bool = False) -> None:
-        """End the part, and say so to the owner and, where somebody still listens, in the chat."""
+        """End the part, and report it to the owner and, if it has viewers, to the chat."""
         # A platform may quote the address that it was asked at, with the token in it.
         reason = self._renderer.clean(reason)
         parts, follow = await self._reader.run_with_retries(self._end, due, reason, whole_lane)

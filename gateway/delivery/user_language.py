@@ -10,7 +10,7 @@ from gateway.store.repositories.execution.claims import CommandClaim, TurnClaim
 
 
 class UserLanguages:
-    """What somebody chose wins over the configuration, and that over what their app says.
+    """A person's choice overrides the configuration, which overrides their app's language.
 
     What is known of nobody in particular is said in the language of this process. `configured` is
     one of `LANGUAGES`, or "auto". What was chosen and heard is kept here, as it is stored.
@@ -34,23 +34,23 @@ class UserLanguages:
         self._choices = {who: choice for who, _, choice in rows if choice in LANGUAGES}
 
     def of(self, message: InboundMessage) -> str:
-        """For whoever sent it."""
+        """The language of the message's sender."""
         return self._configured_for(message.principal) or self._client_language(message)
 
     def of_claim(self, claim: TurnClaim | CommandClaim) -> str:
-        """For whoever is answered: of several, the last."""
+        """The language of the person who is answered; of several, the last."""
         return self.of(claim.message if isinstance(claim, CommandClaim) else claim.messages[-1])
 
     def of_person(self, principal: str) -> str:
         return self._configured_for(principal) or self._last(principal)
 
     def of_route(self, route: Route) -> str:
-        """For whoever reads there: a private chat is named like its person."""
+        """The language of a chat's reader: a private chat has the id of its person."""
         reader = str(os.getuid()) if route.channel == CONSOLE else route.chat_id
         return self.of_person(f"{route.channel}:{reader}")
 
     def text_for(self, route: Route, english: str) -> str:
-        """A text for whoever reads there."""
+        """A text in the language of the chat's reader."""
         with use_locale(self.of_route(route)):
             return t(english)
 
@@ -58,7 +58,7 @@ class UserLanguages:
         return self._choices.get(principal)
 
     def record_client_language(self, tx: Transaction, message: InboundMessage) -> None:
-        """Remember what somebody's app says, for what is written to them unasked."""
+        """Remember the language of a person's app, for messages that Kore starts."""
         if message.language in LANGUAGES and message.language != self._client_languages.get(
             message.principal
         ):

@@ -51,7 +51,7 @@ _CALLED = {
     "sticker": mark_for_translation("the sticker"),
     "document": mark_for_translation("the file"),
 }
-# Nobody is there to be told.
+# No one is left to be notified.
 _FORGOTTEN = "whoever sent it was deleted"
 _BROKE = mark_for_translation("an internal error occurred")
 
@@ -214,7 +214,7 @@ class MediaDownloader:
         async with self._locks.setdefault(path, asyncio.Lock()), self._slots:
             local = await self._local_copy(channel, row.seq, media, path, workspace)
         try:
-            # Nobody else's file waits for it: this may take minutes.
+            # No other file waits for it: this may take minutes.
             return (
                 await self._transcribe(local, workspace / (local.path or ""))
                 if self._transcribe

@@ -19,7 +19,7 @@ def attachment_parts(messages: Sequence[InboundMessage]) -> list[Part]:
 
 
 def attached_taint(messages: Sequence[InboundMessage]) -> frozenset[Taint]:
-    """Whether anything in it may be somebody else's word."""
+    """Whether anything in it may be untrusted text."""
     strange = any(media.kind not in _OWN or media.quoted for one in messages for media in one.media)
     return UNTRUSTED if strange else NOTHING
 

@@ -73,7 +73,7 @@ def file_sender(
 
 
 async def nowhere(request: FileDelivery, call: CallContext) -> str:
-    """For a sub-agent: it speaks with nobody."""
+    """For a sub-agent, which can't send anything."""
     raise ToolError("Sub-agents cannot send files: name them in your result.")
 
 

@@ -33,7 +33,7 @@ _NAME_BYTES = 180
 # Hexadecimal: too many for two files to share them by chance.
 _MARK_DIGITS = 16
 
-# One file under several names: somebody has changed what lay under the first.
+# Versions of one file: a changed one is never overwritten.
 _VERSIONS = 9
 
 _UNSAFE = re.compile(r"[^\w.,()+ -]+")

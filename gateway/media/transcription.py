@@ -18,7 +18,7 @@ from gateway.channels.base import NotFetched
 from gateway.config.sections import TranscriptionSection
 from gateway.core.messages import Media
 
-# What OpenAI takes; others take more, but nobody speaks for so long.
+# OpenAI's limit; others accept more, but voice messages are rarely longer.
 LIMIT_BYTES = 25 * 2**20
 ANSWER_S = 120.0
 _OPENAI = "api.openai.com"
@@ -71,7 +71,7 @@ class Transcriber:
         )
 
     def _cost(self, seconds: int | None) -> int | None:
-        """Nano-dollars; None when nobody knows the price or the length."""
+        """Nano-dollars; None when the price or the length is unknown."""
         transcription = self._settings
         price = transcription.price_per_minute_usd
         if price is None and urlsplit(transcription.api_base or "").hostname == _OPENAI:

@@ -262,7 +262,7 @@ class ConfigReloader:
             log.warning("the last valid configuration could not be saved: %s", exc)
 
     async def _settle(self) -> None:
-        """Wait until nobody writes to the files any more, for a while at most."""
+        """Wait until the files stop changing, up to a limit."""
         for _ in range(10):
             before = self._read_stamp()
             await asyncio.sleep(CALM_S)

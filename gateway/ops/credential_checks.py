@@ -1,4 +1,4 @@
-"""Checks that ask somebody on the network: does the key work, does the bot's token?"""
+"""Checks over the network whether a model's key and a bot's token work."""
 
 import time
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ async def check_model_key(config: ModelConfig) -> str:
 
 
 class ServiceUnreachable(KoreError):
-    """Nobody answered at all: what was to be checked may be right."""
+    """No answer at all: the key or token may be valid."""
 
 
 @frozen

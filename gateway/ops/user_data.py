@@ -250,7 +250,7 @@ def _remove_empty(folder: Path) -> None:
 
 
 def _erase(tx: Transaction, plan: _Plan, now: float) -> tuple[list[str], set[OutboundFile]]:
-    """The sessions that have changed, and files that nobody waits for any more."""
+    """The sessions that changed, and files that are no longer needed."""
     from gateway.store.repositories.user_data import erasure
 
     before = waiting(tx)
@@ -260,7 +260,7 @@ def _erase(tx: Transaction, plan: _Plan, now: float) -> tuple[list[str], set[Out
 
 
 def _needed_blobs(tx: Transaction) -> frozenset[str]:
-    """Names of contents that somebody's undo still needs."""
+    """Names of contents that an undo still needs."""
     return frozenset(name for entry in file_changes.entries(tx) for name in _BLOB.findall(entry))
 
 

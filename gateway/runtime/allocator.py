@@ -28,5 +28,5 @@ async def trim_regularly(every_s: float = TRIM_EVERY_S) -> None:
     trim = function("malloc_trim")
     while trim is not None:
         await asyncio.sleep(every_s)
-        # Mostly under a millisecond, at worst some; nobody waits for it.
+        # Mostly under a millisecond, at worst some; nothing waits for it.
         await asyncio.to_thread(trim, 0)

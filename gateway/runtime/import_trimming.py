@@ -63,7 +63,7 @@ _SOURCES = ("aws", "azure", "cli", "gcp", "json", "nested_secrets", "pyproject",
 
 
 class _Unused(ModuleType):
-    """Has every name that somebody imports from it, each a class without instances."""
+    """Provides every name imported from it, each a class without instances."""
 
     def __getattr__(self, name: str) -> type:
         if name.startswith("__"):

@@ -60,7 +60,7 @@ def fire_due(tx: Transaction, context: JobContext, now: float) -> FiredJobs:
 
 
 def fire_now(tx: Transaction, context: JobContext, job: Job, now: float) -> FiredJobs:
-    """Somebody wants it now, whatever its rule and the hour."""
+    """Run it now, regardless of its schedule and quiet hours."""
     fired = FiredJobs()
     _begin(tx, context, job, (int(now), ""), now, fired)
     return fired

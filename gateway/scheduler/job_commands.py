@@ -100,7 +100,7 @@ def change_from_cli(tx: Transaction, notifier: JobNotifier, number: int, change:
 def handle_tool(
     tx: Transaction, notifier: JobNotifier, claim: TurnClaim, request: JobRequest
 ) -> ToolResult:
-    """For the model, in the name of whoever speaks. Raises `KoreError`."""
+    """For the model, in the speaker's name. Raises `KoreError`."""
     with use_locale(ENGLISH):
         return _handle_tool(tx, notifier, claim, request)
 

@@ -1,4 +1,4 @@
-"""Booking: a job is made, and changed by whoever may."""
+"""Creates jobs, and changes them for people who may."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -133,7 +133,7 @@ def visible(tx: Transaction, context: JobContext, message: InboundMessage) -> li
 
 
 def find(tx: Transaction, context: JobContext, message: InboundMessage, number: int | None) -> Job:
-    """One that whoever speaks may change. Raises `KoreError`."""
+    """A job that the speaker may change. Raises `KoreError`."""
     visible_jobs: Sequence[Job] = visible(tx, context, message)
     job = next((one for one in visible_jobs if one.id == number), None)
     if job is None:

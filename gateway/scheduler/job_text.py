@@ -49,7 +49,7 @@ def title(job: Job) -> str:
 
 
 def local_time(at: float, zone: str) -> str:
-    """In UTC where the zone is not known any more: whoever lists jobs sees all of them."""
+    """In UTC if the zone is no longer known, so that a list shows every job."""
     here = zone_of(zone) if is_zone(zone) else UTC
     return datetime.fromtimestamp(at, here).strftime("%Y-%m-%d %H:%M %Z")
 

@@ -78,7 +78,7 @@ class Recurrence:
     def slots(self, first: int, until: float, anchor: int, most: int) -> list[int]:
         """The slots from `first`, which is one, to `until`: the newest `most` of them."""
         if self.kind == "every":
-            # Down for a month, with a slot each minute: nobody counts them one by one.
+            # After a month of downtime with a slot each minute, counting one by one is too slow.
             length = int(self.spec)
             last = first + max(0, int(until - first) // length) * length
             return list(range(max(first, last - (most - 1) * length), last + 1, length))

@@ -1,4 +1,4 @@
-"""What somebody said before, for `memory_search`: their own conversations of this chat only."""
+"""Past messages for `memory_search`: the speaker's own conversations in this chat only."""
 
 import re
 import time
@@ -65,7 +65,7 @@ class ConversationSearch:
         return Scope(message.principal, chat, console=self.access.is_private_owner(message))
 
     def _search(self, tx: Transaction, words: str, most: int) -> list[MemoryHit]:
-        # Only now: somebody may have joined while the index was brought up to date.
+        # Only now: another speaker may have joined while the index was updated.
         scope = self._scope()
         own_messages = self._own_messages(tx)
 

@@ -1,4 +1,4 @@
-"""Which session somebody means, what it may be called, and the sentences for what is refused."""
+"""Finds the session that a person names, checks names, and words refusals."""
 
 from agent.errors import KoreError
 from agent.i18n import t

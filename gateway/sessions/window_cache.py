@@ -63,7 +63,7 @@ class SessionWindowCache:
             self._drop_size(oldest)
 
     def evict(self, session: str) -> None:
-        """The session was changed by somebody else than a turn."""
+        """The session was changed outside of a turn."""
         self._windows.pop(session, None)
         self._drop_size(session)
 

@@ -20,7 +20,7 @@ class Isolation:
         self._lanes.extend(lanes)
 
     async def enter(self, lane: str) -> None:
-        """Returns when it is the lane's turn, or nobody's any more."""
+        """Returns when it is the lane's turn, or no isolation is needed any more."""
         while self._lanes and self._lanes[0] != lane:
             await self._changed.wait()
 

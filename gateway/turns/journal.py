@@ -75,7 +75,7 @@ class StoreTurnJournal:
         self._on_step()
 
     async def take_new_messages(self) -> Sequence[Message]:
-        """What somebody said meanwhile, to steer the turn."""
+        """Messages that arrived meanwhile, to steer the turn."""
         if self._is_draining() or not self._steering.has_new_messages():
             return ()
         results = close_unanswered_calls(self._history, self._results)

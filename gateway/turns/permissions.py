@@ -68,7 +68,7 @@ class TurnPermissions:
             return None
 
         def asking() -> ApprovalContext:
-            # A turn that also answers somebody else is asked for as theirs.
+            # A turn that also answers another person is asked for as theirs.
             others = (one for one in _speakers(messages) if not self.access.is_owner(one))
             return ApprovalContext(
                 turn, next(others, messages[-1]), session, self.working_dir(last)
@@ -84,8 +84,8 @@ class TurnPermissions:
     def principal_context(
         self, message: InboundMessage, mode: str | None
     ) -> "PrincipalContext | None":
-        """How whoever sent this stands now; None when the settings give them no known role."""
-        # Until the first call of a tool nobody needs the engine.
+        """The sender's current role; None when the settings give them no known one."""
+        # The engine is not needed before the first tool call.
         from agent.security.policy.engine import PrincipalContext
 
         role = self.policies.role(self.access.role(message))

@@ -40,7 +40,7 @@ def build_user_message(
         facts.append(f"scheduled job {last.job}: nobody is there to answer or to allow anything")
     text = "\n\n".join(message.content for message in messages if not _is_nobodys(message))
     when = Context(volatile_facts(datetime.fromtimestamp(last.received_at), *facts))
-    # Nobody has said these, so nothing in them counts as a person's word.
+    # Not written by a person, so nothing in them counts as a person's word.
     reports = (Context(message.content) for message in messages if _is_nobodys(message))
     updates = (Context(news.text) for news in _news(messages))
     more = (Context(work),) if work else ()
@@ -67,10 +67,10 @@ def initial_taint(workspace: Workspace, speaking: PromptAudience) -> frozenset[T
 def long_task_note(
     message: InboundMessage, speaking: PromptAudience, clean: Callable[[str], str]
 ) -> str:
-    """The long work in the folder of a turn: for its owner's ears, where nobody reads along."""
+    """The long work in the folder of a turn; only for the owner in private."""
     from agent.context.long_task import describe_progress
 
-    # A sub-agent is told by whoever sends it out what is its part.
+    # A sub-agent's caller tells it its part.
     return (
         clean(describe_progress(speaking.root)) if speaking.owner and message.task is None else ""
     )

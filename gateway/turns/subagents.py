@@ -113,7 +113,7 @@ class SubagentCoordinator:
                 from_person=False,
                 budget=StoredDisclosureBudget(self._database, errand.root_session),
             ),
-            # It is told what it needs, and speaks with nobody.
+            # Its task says what it needs; it talks to no one.
             environment=replace(
                 task.environment,
                 recall=None,
@@ -207,7 +207,7 @@ class SubagentCoordinator:
 
 @frozen
 class SpawnRequest:
-    """A call that sends somebody out; `model` is its turn's."""
+    """A call that starts a sub-agent; `model` is its turn's."""
 
     request: base.SubagentRequest
     call: CallContext

@@ -76,7 +76,7 @@ class UsageLimit:
         if not self.is_money:
             return used + estimate.usage.input + estimate.usage.output > self.limit
         if estimate.nano is None:
-            # Nobody knows what it costs: it may not be made once nothing is left.
+            # Its cost is unknown: it may not be made once nothing is left.
             return used >= self.limit
         return estimate.nano > 0 and used + estimate.nano > self.limit
 
@@ -188,7 +188,7 @@ def has_money_limits(limits: LimitsSection) -> bool:
 
 
 def warn_unenforceable(limits: LimitsSection, models: ModelPool) -> None:
-    """A limit that nobody enforces should surprise nobody."""
+    """Warnings about limits that can't be enforced."""
     try:
         warning = unenforceable(limits, models.check(models.default))
     except ConfigError:

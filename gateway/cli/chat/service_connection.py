@@ -47,7 +47,7 @@ class ServiceConnection:
 
 @asynccontextmanager
 async def open_connection(settings: "Settings", home: DataDir) -> AsyncIterator[ServiceConnection]:
-    """A line for a program that waits for its answers, whoever owns the data meanwhile."""
+    """A line for a program that waits for its answers, even if the data changes owner."""
     from gateway.cli.chat.terminal import connected_service
 
     stack = AsyncExitStack()

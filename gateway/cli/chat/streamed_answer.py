@@ -1,4 +1,4 @@
-"""An answer on stdout while it is being written; nothing of it twice, whoever begins it anew."""
+"""An answer on stdout while it is being written; a restarted turn prints nothing twice."""
 
 from collections.abc import Callable
 from typing import TextIO

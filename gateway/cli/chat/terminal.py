@@ -39,7 +39,7 @@ async def connected_service(
 def ask_here(
     interrupted: asyncio.Event,
 ) -> Callable[[ApprovalAsked], Awaitable[Answer]] | None:
-    """A way to ask whoever sits at this terminal; None when nobody does."""
+    """A way to ask the person at this terminal; None when there is none."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return None
     from gateway.cli.console.approvals.prompt import ask_at_terminal

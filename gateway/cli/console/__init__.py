@@ -1,1 +1,1 @@
-"""The terminal: one conversation on a screen, spoken with whoever owns the data."""
+"""The terminal: one conversation on a screen, with the process that owns the data."""

@@ -1,4 +1,4 @@
-"""Waiting for the first message: whoever opens the link with its code is the owner."""
+"""Waits for the first message: the person who opens the link with its code is the owner."""
 
 import asyncio
 import sys

@@ -15,7 +15,7 @@ _NAME = "Kore"
 _CALLED = "- Name, and how to address them:"
 _ZONE = "- Place and time zone:"
 _LANGUAGE = "- Language:"
-# Of the starter's SOUL.md; whoever wrote a voice of their own keeps it.
+# From the default SOUL.md; an edited tone is kept.
 _VOICE = re.compile(r"^Warm, plain and unhurried:.*$", re.MULTILINE)
 _IDENTITY = re.compile(r"^You are (.{1,60}?), a personal assistant\.", re.MULTILINE)
 _NAME_CHARS = 60

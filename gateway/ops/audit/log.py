@@ -156,7 +156,7 @@ class AuditLog:
         return notes
 
     async def _write_waiting(self) -> None:
-        """Whoever has the lock writes for all that have come by then."""
+        """The holder of the lock writes for all that wait by then."""
         async with self._lock:
             batch, self._pending_entries = self._pending_entries, []
             if batch:
@@ -208,7 +208,7 @@ class AuditLog:
             )
 
     def _look_at_file(self) -> None:
-        """Somebody may have moved or cut the file: go on in one that is there; the chain tells."""
+        """Reopen a file that was moved or cut meanwhile; the chain shows it."""
         info = os.fstat(self._file)
         if not _is_at(info, self._folder / CURRENT):
             log.error("audit: the file was removed while in use")

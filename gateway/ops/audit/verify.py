@@ -143,7 +143,7 @@ class _TrailWalk:
         self._expected_hashes = expected_hashes
         # Those of the wanted hashes that were met.
         self.matched_hashes: set[str] = set()
-        # Without a head nobody knows what came before the oldest file.
+        # Without a head it is unknown what came before the oldest file.
         self._previous = head.oldest_prev if head else None
         self._count = head.oldest_count if head else 0
 

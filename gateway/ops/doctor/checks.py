@@ -41,7 +41,7 @@ def check_python() -> Check:
 
 
 def check_packages() -> Check:
-    """Nobody else has installed a package named like one of ours."""
+    """No other installed package has the name of one of ours."""
     rivals = sorted(set(_rivals()))
     if rivals:
         return Check(

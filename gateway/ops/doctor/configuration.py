@@ -22,7 +22,7 @@ _NO_WAY_OUT = mark_for_translation(
 
 
 def check_model(settings: Settings, environ: Mapping[str, str]) -> Check:
-    """The model has an address and a key; nobody is asked."""
+    """The model has an address and a key; sends no request."""
     try:
         require_model(settings)
         config = resolve_model(chosen_model(settings, environ), model_list(settings), environ)

@@ -67,7 +67,7 @@ def _close(path: Path) -> None:
 
 
 def _misspelt(config: Path) -> Iterator[Repair]:
-    """Sections and keys that nobody knows, and that are one slip away from one that is free."""
+    """Unknown sections and keys that are one typo away from an unused one."""
     try:
         raw = read_object(config) or {}
     except ConfigError:
@@ -103,7 +103,7 @@ def _rename(config: Path, path: tuple[str, ...], name: str) -> None:
 
 
 def _is_left_over(path: Path) -> bool:
-    """Whether a socket is there and nobody behind it."""
+    """Whether a socket is there that no process serves."""
     if not path.is_socket():
         return False
     with socket_address(path) as address, socket.socket(socket.AF_UNIX) as probe:

@@ -131,7 +131,7 @@ def due(tx: Transaction, channels: Sequence[str], now: float, most: int) -> list
 
 
 def listed(tx: Transaction, principal: str | None, chat: Route | None) -> list[Job]:
-    """All, or those of somebody, or those of a chat; what is over comes last."""
+    """All jobs, or those of a person or a chat; finished ones come last."""
     where, values = ["TRUE"], list[object]()
     if principal is not None:
         where.append("principal = ?")
@@ -144,7 +144,7 @@ def listed(tx: Transaction, principal: str | None, chat: Route | None) -> list[J
 
 
 def count_of(tx: Transaction, principal: str) -> int:
-    """How many jobs somebody has that are not over."""
+    """How many unfinished jobs a person has."""
     (count,) = tx.one(
         "SELECT count(*) FROM job WHERE principal = ? AND state <> 'done'", (principal,)
     )

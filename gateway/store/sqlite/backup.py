@@ -66,7 +66,7 @@ def read_back(path: Path) -> BackupSummary:
 
 
 def take(path: Path, target: Path) -> None:
-    """Copy a database that nobody needs to own, as it was at one moment. Raises `StoreError`."""
+    """Copy a database as of one moment, without owning it. Raises `StoreError`."""
     try:
         os.close(_private(target))
     except OSError as exc:

@@ -203,7 +203,7 @@ class SqliteStore:
         return store_error
 
     def _copy(self, connection: sqlite3.Connection, target: Path) -> int:
-        """A backup in steps: whoever waits for the database is served between two of them."""
+        """A backup in steps; other work on the database runs between two of them."""
         if target.exists():
             raise StoreError(f"{target} exists already; a backup never overwrites a file")
         if not target.parent.is_dir():

@@ -83,7 +83,7 @@ def _reseal(
     new: Cipher | None,
 ) -> int:
     """Seal anew in the copy what the database holds; returns how many rows that is."""
-    # Nobody reads this file before it is whole.
+    # The file is not read before it is complete.
     copy.execute("PRAGMA journal_mode=OFF")
     copy.execute("PRAGMA synchronous=OFF")
     source, target = SqliteTransaction(connection, old), SqliteTransaction(copy, new)

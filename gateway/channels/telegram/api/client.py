@@ -76,7 +76,7 @@ class TelegramClient:
         return await self.bot.get_webhook_info()
 
     async def fetch(self, media: Media, into: BinaryIO, limit_bytes: int) -> None:
-        """Write a file that somebody sent. Raises `NotFetched`, and `OSError` of `into`."""
+        """Write a received file. Raises `NotFetched`, and `OSError` of `into`."""
         from gateway.channels.telegram.api.download import fetch
 
         await fetch(self._settings, self._sends, media, into, limit_bytes)

@@ -18,7 +18,7 @@ from gateway.channels.telegram.settings import TelegramSettings
 
 # Telegram's tags have two letters: for all who read Chinese the menu is in simplified characters.
 _LANGUAGES = ((None, ENGLISH), ("zh", "zh-Hans"))
-# What nobody but the owner may do, and what is for a person alone, not for all in a group.
+# Commands for the owner only, and commands for private chats only.
 _OWNERS = frozenset({"pair", "auto"})
 _PRIVATE = frozenset({"start", "language", "resume", "sessions", "fork", "rename", "undo", "redo"})
 

@@ -18,9 +18,9 @@ from gateway.channels.telegram.settings import Bot
 from gateway.channels.telegram.utf16 import mend
 from gateway.core.messages import InboundMessage, Media, Route, Sender
 
-# Fields of messages that carry somebody else's words: https://core.telegram.org/bots/api#message
+# Fields of messages that carry another person's words: https://core.telegram.org/bots/api#message
 _PASSED_ON = ("forward_origin", "forward_date", "external_reply")
-# Service messages that a private chat may hold; nobody expects an answer to them.
+# Service messages in private chats that need no answer.
 _SERVICE = frozenset(
     (
         *("pinned_message", "message_auto_delete_timer_changed", "write_access_allowed"),
@@ -193,7 +193,7 @@ class _MessageDecoder:
         )
 
     def _is_unknown(self) -> bool:
-        """Whether somebody wrote to us alone, and what they sent has no kind that is known."""
+        """Whether a private message has only content of unknown kinds."""
         text = self._text or kind_of(self._message)
         return self._private and not text and _SERVICE.isdisjoint(self._message)
 
@@ -234,7 +234,7 @@ class _MessageDecoder:
         return f"{self._chat_id}:{group}" if group else None
 
     def _text_for_us(self, text: str) -> str | None:
-        """The text without our name, or None when it is meant for somebody else."""
+        """The text without the bot's name, or None when it addresses another bot."""
         name = self._bot.username.lower()
         if command := _COMMAND.match(text):
             target = command[2]
@@ -258,7 +258,7 @@ class _MessageDecoder:
         )
 
     def _reply(self) -> Mapping[str, Any] | None:
-        """The message replied to; in a topic that is its opening unless somebody chose one."""
+        """The message replied to; in a topic, its opening message unless the sender chose one."""
         reply: Mapping[str, Any] | None = self._message.get("reply_to_message")
         return None if not reply or "forum_topic_created" in reply else reply
 

@@ -19,7 +19,7 @@ _CODE = ("code", "pre")
 # What cannot be taken apart: none of these may hold code, nor another of these.
 _WHOLE = ("text_link",)
 _QUOTE = "blockquote"
-# A quotation longer than this is folded up, to be opened by whoever wants to read it.
+# A longer quotation is collapsed.
 _FOLDED_CHARS = 600
 
 

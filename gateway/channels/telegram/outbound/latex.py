@@ -7,7 +7,7 @@ from collections.abc import Callable
 _CHARS = 600
 _LATEX = re.compile(r"[\\^_]")
 _COMMAND = re.compile(r"\\[a-zA-Z]")
-# A formula must not become an address that nobody has looked at.
+# A formula must not become an unchecked address.
 _ADDRESS = re.compile(r"\w\.\w*[^\W\d]|://|@|www", re.IGNORECASE)
 _FAILURES = (ValueError, TypeError, LookupError, AttributeError, AssertionError, RecursionError)
 

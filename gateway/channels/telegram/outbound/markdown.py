@@ -54,7 +54,7 @@ _LOOK_BACK = 200
 
 
 def _visible_url(url: str) -> str:
-    """The address with blanks and all that nobody would see in it as `%20`."""
+    """The address with spaces and invisible characters percent-encoded."""
     hides = [char for char in set(url) if char == " " or escape_line(char) != char]
     return url.translate({ord(char): quote(char) for char in hides})
 

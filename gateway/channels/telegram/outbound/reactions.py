@@ -15,7 +15,7 @@ from gateway.channels.rate_limiter import RateLimiter
 from gateway.channels.telegram.ids import telegram_chat_id, telegram_message_id
 from gateway.core.messages import OutboundMessage, Route
 
-# Of one chat; whoever writes more before the answer sees some of them stay.
+# Per chat; beyond that, reactions on unanswered messages stay.
 _MOST_PER_LANE = 20
 _LANES = 1_000
 
@@ -38,7 +38,7 @@ class Reactions:
         if self._emoji is None or message_id is None:
             return
         if route.lane not in self._reactions and len(self._reactions) >= _LANES:
-            # Of a chat that was never answered nobody misses it.
+            # Forget the oldest chat: it was never answered.
             self._reactions.pop(next(iter(self._reactions)))
         reacted = self._reactions[route.lane]
         if len(reacted) < _MOST_PER_LANE:

@@ -178,7 +178,7 @@ class TelegramSender:
         try:
             await self._outcome(route, draft)
         except (MessageRefused, NotSent) as exc:
-            # An older server, or a bot that may not: nobody misses what was never promised.
+            # An older server, or a bot without the permission: drafts are optional.
             unknown = getattr(exc.__cause__, "code", None) in (400, 404)
             self._knows_drafts = not unknown
 
@@ -257,7 +257,7 @@ class TelegramSender:
         message_id = telegram_message_id(route, provider_msg, self._moves)
         if message_id is None:
             raise MessageNotFound("the message stands in the group that this chat was before")
-        # Until this edit has come through, nobody knows what is shown.
+        # Until this edit succeeds, it is unknown what the message shows.
         self._preview_pages.pop((route, provider_msg), None)
         edit = self._bot.edit_message_text(
             mend(part.text),

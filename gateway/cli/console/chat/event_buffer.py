@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gateway.core.records import WatchEvent
 
-# As far as this whoever brings events is not kept waiting.
+# Up to this size, producers of events don't wait.
 LIMIT = 1024
 
 

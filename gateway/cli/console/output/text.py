@@ -114,7 +114,7 @@ def event_line(event: events.Event) -> str | None:
 
 
 def _step(report: events.FromAgent) -> str | None:
-    """A step of a sub-agent in one line, for whoever has no place that changes."""
+    """A step of a sub-agent in one line, for screens without a live area."""
     event = report.event
     name = escape_invisible(f"{report.agent} ({report.number})")
     match event.get("type"):

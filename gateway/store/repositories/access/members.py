@@ -9,7 +9,7 @@ DENIED_KEPT = 1_000
 
 @frozen
 class Person:
-    """Somebody on a channel's account; `name` is for people to read and decides nothing."""
+    """A person on a channel's account; `name` is only for display."""
 
     channel: str
     account: str
@@ -29,7 +29,7 @@ class Member:
     approved_at: float
 
 
-# Whose request an invitation is: nobody's yet. No platform has a person with this id.
+# The person of an unused invitation. No platform uses this id.
 ANYBODY = ""
 
 
@@ -57,7 +57,7 @@ def members(tx: Transaction) -> list[Member]:
 def add_member(
     tx: Transaction, person: Person, *, owner: bool, approved_by: str, now: float
 ) -> None:
-    """Let somebody in; an owner there was before stays one no longer."""
+    """Approve a person; a new owner replaces the previous one."""
     if owner:
         tx.run("UPDATE member SET owner = 0")
     tx.run(
@@ -71,7 +71,7 @@ def add_member(
 
 
 def remove_member(tx: Transaction, channel: str, sender: str, until: float) -> bool:
-    """Take somebody out on every account, and take no request of theirs until then.
+    """Remove a person on every account, and accept no request of theirs until then.
 
     What they were allowed for longer is forgotten with them. False when nobody was in.
     """
@@ -91,7 +91,7 @@ def remove_member(tx: Transaction, channel: str, sender: str, until: float) -> b
 
 
 def refuse_waiting(tx: Transaction, principal: str) -> None:
-    """What they wrote and nobody has begun to answer counts as a stranger's."""
+    """Their messages that no turn has begun to answer count as a stranger's."""
     tx.run(
         # The empty text makes it go through what waits, and not through all that they ever wrote.
         f"UPDATE inbox SET dead_reason = '{DENIED}' WHERE principal || '' = ? AND {WAITING}",
@@ -115,7 +115,7 @@ def forget_expired(tx: Transaction, now: float) -> None:
 
 
 def has_request(tx: Transaction, person: Person, now: float) -> bool:
-    """Also true of somebody who was turned down a while ago."""
+    """Also true of a person who was rejected a while ago."""
     (exists,) = tx.one(
         "SELECT EXISTS (SELECT 1 FROM pairing WHERE channel = ? AND account = ? AND sender = ?"
         " AND expires_at > ?)",

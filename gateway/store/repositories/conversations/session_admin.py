@@ -129,7 +129,7 @@ def rename(tx: Transaction, session: str, line: str) -> None:
 
 
 def name_of(tx: Transaction, session: str) -> str:
-    """The whole name that somebody gave it; '' when nobody did."""
+    """The full name that was chosen for it; '' without one."""
     id_, name = tx.one("SELECT id, name FROM session WHERE id = ?", (session,))
     return str(tx.unseal(name, "session.name", id_))
 

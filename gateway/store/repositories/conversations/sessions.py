@@ -140,7 +140,7 @@ def is_in_use(tx: Transaction, session: str) -> bool:
 
 
 def last_of(tx: Transaction, principal: str) -> str | None:
-    """The session that somebody used last and has not closed."""
+    """The open session that was used last."""
     row = tx.first(
         "SELECT id FROM session WHERE principal = ? AND status <> 'closed'"
         " ORDER BY last_active_at DESC, id DESC LIMIT 1",
@@ -150,7 +150,7 @@ def last_of(tx: Transaction, principal: str) -> str | None:
 
 
 def chosen_model(tx: Transaction, session: str) -> str | None:
-    """The model that somebody chose for this session."""
+    """The model that was chosen for this session."""
     (model,) = tx.one("SELECT model FROM session WHERE id = ?", (session,))
     return str(model) if model is not None else None
 
@@ -201,7 +201,7 @@ def taint_of_text(text: str) -> frozenset[Taint]:
 
 
 def chosen_mode(tx: Transaction, session: str) -> str | None:
-    """The permission mode that somebody chose for this session."""
+    """The permission mode that was chosen for this session."""
     (mode,) = tx.one("SELECT permission_mode FROM session WHERE id = ?", (session,))
     return str(mode) if mode is not None else None
 
@@ -235,7 +235,7 @@ def queue_mode_of_lane(tx: Transaction, lane: str) -> QueueMode:
 
 
 def keep_queue_mode(tx: Transaction, old: str, new: str) -> None:
-    """What somebody chose in the old conversation holds in the new one."""
+    """Carry the choices made in the old conversation over to the new one."""
     tx.run(
         "UPDATE session SET queue_mode = chosen.queue_mode"
         " FROM (SELECT queue_mode FROM session WHERE id = ?) AS chosen"
@@ -322,7 +322,7 @@ def recent(
 ) -> list[SessionInfo]:
     """The sessions used last, newest first, or one; without a name it is called as it began."""
     where, values = (scope or Scope()).where()
-    # Those of sub-agents are shown to whoever asks for one.
+    # Those of sub-agents are shown only by id.
     which = "substr(s.principal, 1, 6) <> 'agent:'" if session is None else "s.id = ?"
     one = () if session is None else (session,)
     rows = tx.all(
@@ -383,7 +383,7 @@ def choose_thinking(tx: Transaction, session: str, thinking: ThinkingChoice) -> 
 
 
 def trace_of_session(tx: Transaction, session: str) -> Trace | None:
-    """None where nobody chose."""
+    """None without a choice."""
     return load_row(tx, session).trace
 
 

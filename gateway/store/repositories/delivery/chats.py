@@ -57,7 +57,7 @@ def notice_time(tx: Transaction, prefix: str, since: float) -> int:
 
 
 def private_route(tx: Transaction, principal: str) -> Route | None:
-    """Where somebody last wrote in private; None when that is not known."""
+    """Where a person last wrote in private; None if unknown."""
     channel = principal.partition(":")[0]
     query = f"SELECT seq, {PAYLOAD} FROM inbox WHERE channel = ? AND principal = ? AND seq < ?"
     before = _BEHIND_ALL
@@ -73,7 +73,7 @@ def private_route(tx: Transaction, principal: str) -> Route | None:
 
 
 def touch(tx: Transaction, message: InboundMessage) -> None:
-    """Whoever writes can be written to."""
+    """A chat that sends messages can receive them."""
     tx.run(
         f"DELETE FROM chat_membership WHERE {_KEY} AND state = 'out'",
         (message.channel, message.account, message.chat_id),
@@ -177,7 +177,7 @@ def take_group_context(tx: Transaction, lane: str) -> str | None:
 
 
 def _line(message: InboundMessage) -> str:
-    """One line: nobody can make theirs look like somebody else's."""
+    """One line, so that no name can imitate another line."""
     words = " ".join(message.content.split())
     name = " ".join(message.sender.name.split()).replace(":", "") or message.sender.id
     return f"{name[:80]}: {words if len(words) <= LINE_CHARS else words[:LINE_CHARS] + '…'}"

@@ -18,7 +18,7 @@ from gateway.store.repositories.states import LIVE, RUNNING, WAITING
 
 @frozen
 class InboxEntry:
-    """A message as it is stored; with a `dead_reason` it is a tombstone that nobody acts on."""
+    """A message as it is stored; with a `dead_reason` it is a tombstone without effect."""
 
     message: InboundMessage
     dead_reason: str | None = None

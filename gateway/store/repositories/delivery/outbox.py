@@ -284,7 +284,7 @@ def give_up(tx: Transaction, seq: int, reason: str, *, whole_lane: bool = False)
 
 
 def drop_unsent(tx: Transaction, delivery_id: str, reason: str) -> bool:
-    """End a delivery that no try was made to send; False when somebody may have seen it."""
+    """End a delivery that was never tried; False when it may have been seen."""
     unsent = tx.run(
         "UPDATE outbox SET state = 'dead', dead_reason = ? WHERE delivery_id = ?"
         " AND state = 'pending' AND attempts = 0 AND NOT maybe_dup",
@@ -307,7 +307,7 @@ def route_of(tx: Transaction, delivery_id: str) -> Route | None:
 
 
 def due_now(tx: Transaction, lane: str) -> None:
-    """Somebody listens again: what was postponed on this lane is due at once."""
+    """The lane has a viewer again: its postponed rows are due immediately."""
     tx.run(
         f"UPDATE outbox SET next_at = 0 WHERE lane = ? AND {UNSENT} AND state = 'pending'", (lane,)
     )

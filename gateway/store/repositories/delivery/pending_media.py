@@ -71,7 +71,7 @@ def join_album(tx: Transaction, part: InboundMessage, now: float) -> str | None:
 
 
 def has_room(tx: Transaction, part: InboundMessage) -> bool:
-    """Whether one more part may be kept that nobody has asked for yet."""
+    """Whether one more part of an unclaimed album may be kept."""
     (count,) = tx.one(
         f"SELECT count(*) FROM inbox WHERE channel = ? AND account = ? AND {_EARLY}",
         (part.channel, part.account),
@@ -138,7 +138,7 @@ def find(tx: Transaction, seq: int) -> PendingMessage | None:
 
 
 def is_forgotten(tx: Transaction, seq: int) -> bool:
-    """Whether whoever sent it was deleted since; a row that is gone is nobody's either."""
+    """Whether its sender's data was deleted since; also True for a missing row."""
     whose = tx.first("SELECT principal FROM inbox WHERE seq = ?", (seq,))
     return whose is None or not whose[0]
 

@@ -53,7 +53,7 @@ class TurnClaim:
     model: str | None = None
     mode: str | None = None
     thinking: ThinkingChoice = field(default_factory=ThinkingChoice)
-    # What somebody chose about the trace below answers.
+    # The chosen trace below answers.
     trace: Trace | None = None
     taint: frozenset[Taint] = frozenset()
     # What choices have told strangers since a person's last message there.

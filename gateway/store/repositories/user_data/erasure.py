@@ -65,7 +65,7 @@ _LANES = "SELECT lane FROM gone_lane"
 
 @frozen
 class UserDataSummary:
-    """How much there is of somebody. `busy`: an answer to them is under way."""
+    """How much data a person has. `busy`: an answer to them is in progress."""
 
     sessions: int
     messages: int
@@ -95,7 +95,7 @@ def select_user_rows(tx: Transaction, principal: str) -> None:
         tx.run(f"CREATE TEMP TABLE IF NOT EXISTS {name} ({column} PRIMARY KEY)")
         tx.run(f"DELETE FROM {name}")
     private = "(channel || ':' || account || substr(principal, length(channel) + 1) || ':')"
-    # In a private chat, chat and person have the same id; a terminal is nobody else's.
+    # In a private chat, chat and person have the same id; a terminal belongs to the owner.
     tx.run(
         "INSERT INTO gone_lane SELECT DISTINCT lane FROM inbox WHERE principal = ? AND (? OR"
         f" substr(lane || ':', 1, length({private})) = {private})",
