@@ -132,9 +132,11 @@ class Workspace:
         return cached[1]
 
     def _leads_out(self, path: Path) -> bool:
-        # A plain file right in the workspace needs no look at each folder on the way to it.
-        is_plain = path.parent == self.folder and not path.is_symlink()
-        return not is_plain and self._inside(path) is None
+        # Below the workspace a few looks tell, without one at each folder on the way to it.
+        way, folder = os.fspath(path), os.fspath(self.folder)
+        while ".." not in path.parts and len(way) > len(folder) and not os.path.islink(way):
+            way = os.path.dirname(way)
+        return way != folder and self._inside(path) is None
 
     def _inside(self, path: Path) -> Path | None:
         """The real path; None for a file of the workspace that is a link out of it."""

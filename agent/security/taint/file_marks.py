@@ -227,9 +227,10 @@ def _is_changed(path: Path) -> bool:
     except OSError:
         return False
     while True:
-        # Where the clock was set back behind the beginning, nothing tells what is new.
-        if any(changed_s >= since or time.time() < since for since in _counting(folder)):
-            return True
+        for since in _counting(folder, _names(folder)):
+            # Where the clock was set back behind the beginning, nothing tells what is new.
+            if changed_s >= since or time.time() < since:
+                return True
         if (parent := os.path.dirname(folder)) == folder:
             return False
         folder = parent
@@ -241,12 +242,12 @@ def _since(folder: Path, since: float) -> None:
         _set(folder, _SINCE, _encode_time(since))
 
 
-def _counting(folder: str) -> Iterator[float]:
-    """The times that count of a folder: since when files in it may have changed."""
-    names = _names(folder)
-    for name in (_SINCE, _RUNNING, _STARTED):
-        if name in names and (since := _counting_since(folder, name)) is not None:
-            yield since
+def _counting(folder: str, names: Sequence[str]) -> Sequence[float]:
+    """The times that count of a folder with these attributes: since when files may have changed."""
+    if not names:
+        return ()
+    times = (_counting_since(folder, one) for one in (_SINCE, _RUNNING, _STARTED) if one in names)
+    return [since for since in times if since is not None]
 
 
 def _counting_since(folder: str | Path, name: str) -> float | None:
