@@ -323,6 +323,11 @@ class SupportsReachability(Protocol):
 class SupportsReactions(Protocol):
     """Optional: the platform can show on a message that it arrived. Failures are ignored."""
 
+    @property
+    def shows_reactions(self) -> bool:
+        """False where none is configured: then nothing of the kind is done."""
+        ...
+
     async def show_received(self, route: Route, message_id: str | None) -> None:
         """The message was accepted and will be answered."""
         ...

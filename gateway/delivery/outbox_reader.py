@@ -67,8 +67,10 @@ class OutboxReader:
     async def record_sent(
         self, part: PendingPart, provider_msg: str, lane: str, *, answers: bool
     ) -> tuple[PendingPart | float | None, frozenset[str]]:
-        """The part has arrived; returns the route's next head and, when it `answers` something,
-        the messages there that are still to be answered. Raises `StoreError`."""
+        """The part has arrived; returns the route's next head and, when it `answers` something
+        that bears a reaction, the messages there that are still to be answered.
+
+        Raises `StoreError`."""
         try:
             return await self.run_with_retries(
                 self._record_sent, part.seq, provider_msg, lane, answers

@@ -27,9 +27,11 @@ class ReplyRenderer:
         return self.channels.get((route.channel, route.account))
 
     def can_react(self, route: Route) -> SupportsReactions | None:
-        """The route's channel, if it can show that a message was seen."""
+        """The route's channel, if it shows that a message was seen."""
         channel = self.channel(route)
-        return channel if channel is not None and isinstance(channel, SupportsReactions) else None
+        if channel is None or not isinstance(channel, SupportsReactions):
+            return None
+        return channel if channel.shows_reactions else None
 
     def can_ask(self, route: Route) -> SupportsApprovals | None:
         """The route's channel, if people can answer questions there."""

@@ -22,7 +22,6 @@ from gateway.channels.base import (
     SupportsAdmission,
     SupportsProbe,
     SupportsReachability,
-    SupportsReactions,
     TopicNotFound,
 )
 from gateway.core.messages import OutboundPart
@@ -250,14 +249,15 @@ class OutboxSender:
         else:
             self.sent_count += 1
             answers = due.message.last and due.message.kind == "final"
+            reacting = self._renderer.can_react(route) if answers else None
             following, left = await self._reader.record_sent(
-                due, provider_msg, lane, answers=answers
+                due, provider_msg, lane, answers=reacting is not None
             )
             delete_snapshots(due.message.content.files)
-            if answers and isinstance(channel, SupportsReactions) and self._group is not None:
+            if reacting is not None and self._group is not None:
                 # The answer stands there: its questions are done, what was said behind them is not.
                 self._best_effort.begin(
-                    self._group, partial(channel.clear_reactions, due.message, left)
+                    self._group, partial(reacting.clear_reactions, due.message, left)
                 )
             return following
         return await self._reader.next_part(lane)

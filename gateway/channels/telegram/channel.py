@@ -106,6 +106,10 @@ class TelegramChannel:
             )
         return decode_stored(raw, here, time.time())
 
+    @property
+    def shows_reactions(self) -> bool:
+        return self._settings.reaction is not None
+
     async def show_received(self, route: Route, message_id: str | None) -> None:
         """Shows a reaction, if one is set and the gate has room."""
         await self._reactions.show_received(route, message_id)

@@ -589,6 +589,10 @@ class ReactingPlatform(Platform):
         self.answering = 0
         self.ended = 0
 
+    @property
+    def shows_reactions(self) -> bool:
+        return True
+
     async def show_received(self, route: Route, message_id: str | None) -> None:
         return
 
