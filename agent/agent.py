@@ -30,7 +30,7 @@ from agent.tools.registry import RegistryDefaults, ToolRegistry, default_tools
 from agent.tools.runner import Permissions
 from agent.turn.request import TurnRequest
 from agent.types import Context, Message, Result, Text
-from agent.undo.recorder import OpenChanges, RecorderFactory
+from agent.undo.recorder import OpenChangeLog, RecorderFactory
 
 if TYPE_CHECKING:
     from agent.context.compaction_marker import CompactionMarker, MarkerRecorder
@@ -66,7 +66,7 @@ class Agent:
         settings: AgentSettings | None = None,
         subagents: Sequence[SubagentDefinition] | SubagentCatalog = (),
         agent: str | SubagentDefinition | None = None,
-        changes: OpenChanges | None = None,
+        changes: OpenChangeLog | None = None,
     ) -> None:
         """Raises `ConfigError` for the name of an agent that there is not."""
         self.settings = settings or AgentSettings()
@@ -263,7 +263,7 @@ class Agent:
         await self.models.aclose()
 
 
-def _changes_of(history: History) -> OpenChanges | None:
+def _changes_of(history: History) -> OpenChangeLog | None:
     """The journal beside a history that is kept in a folder."""
     if not isinstance(history, JsonlHistory):
         return None

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from agent.records import frozen
 
-Role = Literal["system", "user", "assistant", "tool"]
+MessageRole = Literal["system", "user", "assistant", "tool"]
 Effect = Literal["read", "idempotent", "unsafe"]
 Signal = Literal["COMPLETE", "BLOCKED", "DECIDE"]
 Stopping = Literal["max_iterations", "loop", "limit", "filtered", "cancelled", "error"]
@@ -107,7 +107,7 @@ class Message:
     `taint` does, too, and to messages of a file that somebody imported.
     """
 
-    role: Role
+    role: MessageRole
     content: tuple[Part, ...] = ()
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None

@@ -32,7 +32,7 @@ READS = 8
 
 
 @dataclass(slots=True)
-class Taken:
+class CallTimes:
     """One round: CPU and time in all, and the time until the first text, in milliseconds."""
 
     cpu_ms: float
@@ -83,7 +83,7 @@ async def _stage() -> AsyncIterator[tuple[str, Path, aiohttp.ClientSession]]:
 
 async def _rounds(
     url: str, folder: Path, session: aiohttp.ClientSession, model: str
-) -> tuple[list[Taken], list[Taken]]:
+) -> tuple[list[CallTimes], list[CallTimes]]:
     """Both in turns, so that the machine's moods meet both; the first round warms up."""
     key = "a-key-that-is-looked-for"
     config = ModelConfig("m", f"openai/{model}", api_base=url, api_key=key)
@@ -97,13 +97,13 @@ async def _rounds(
     return list(bares), list(owns)
 
 
-async def _timed(texts: AsyncIterator[str]) -> Taken:
+async def _timed(texts: AsyncIterator[str]) -> CallTimes:
     began, cpu, first = time.perf_counter(), time.process_time(), 0.0
     async for _ in texts:
         first = first or time.perf_counter()
     ended = time.perf_counter()
     spent = time.process_time() - cpu
-    return Taken(spent * 1000, (ended - began) * 1000, (first - began) * 1000)
+    return CallTimes(spent * 1000, (ended - began) * 1000, (first - began) * 1000)
 
 
 async def _own(agent: Agent) -> AsyncIterator[str]:

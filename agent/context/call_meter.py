@@ -24,15 +24,15 @@ class CallMeter:
         self._received_parts: list[str] = []
 
     @property
-    def spent(self) -> UsageTotals:
+    def totals(self) -> UsageTotals:
         return self._meter.spent
 
-    async def before(self, input_tokens: int, output_tokens: int) -> list[events.Notice]:
+    async def check_call(self, input_tokens: int, output_tokens: int) -> list[events.Notice]:
         """Raises `LimitReached` when a call with at least so many tokens must not be made."""
         self._least = Usage(input_tokens, output_tokens)
         return await self._check_limits(0)
 
-    async def before_retry(self, rank: int) -> list[events.Notice]:
+    async def check_retry(self, rank: int) -> list[events.Notice]:
         """The same question for another model, which has another price."""
         return await self._check_limits(rank) if self._of(rank) != self._current_tariff else []
 
@@ -44,7 +44,7 @@ class CallMeter:
             case events.ToolCallDelta(_, _, piece):
                 self._received_parts.append(piece)
 
-    async def after(self, reply: events.Reply) -> list[events.UsageReport | events.Notice]:
+    async def record_reply(self, reply: events.Reply) -> list[events.UsageReport | events.Notice]:
         """What watchers are told of it, once it is counted."""
         self._received_parts.clear()
         tariff = self._of(reply.rank)
@@ -56,8 +56,8 @@ class CallMeter:
         receipt = await self._pay(tariff.charge(usage, estimated=not counted))
         session = receipt.session
         report = events.UsageReport(
-            self.spent.usage,
-            self.spent.cost_usd,
+            self.totals.usage,
+            self.totals.cost_usd,
             session.usage if session else None,
             session.cost_usd if session else None,
         )

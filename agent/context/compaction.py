@@ -45,7 +45,7 @@ def shorten_old_result(message: Message) -> Message:
     return replace(message, content=(Text(line),))
 
 
-KEPT_ROUNDS = 3
+RECENT_ROUNDS = 3
 
 
 @frozen
@@ -60,11 +60,11 @@ class SplitPoint:
         """How many messages leave."""
         return self.place - (self.request is not None)
 
-    def remaining(self, messages: Sequence[Message]) -> list[Message]:
+    def remaining_messages(self, messages: Sequence[Message]) -> list[Message]:
         front = [] if self.request is None else [messages[self.request]]
         return [*front, *messages[self.place :]]
 
-    def leaving(self, messages: Sequence[Message]) -> list[Message]:
+    def dropped_messages(self, messages: Sequence[Message]) -> list[Message]:
         return [one for at, one in enumerate(messages[: self.place]) if at != self.request]
 
 
@@ -86,13 +86,13 @@ def choose_split_point(messages: Sequence[Message], goal: int) -> SplitPoint | N
 def _cuts(messages: Sequence[Message]) -> list[SplitPoint]:
     """From the one that keeps most to the one that keeps least."""
     rounds = [at for at, message in enumerate(messages) if message.role == "user"]
-    cuts = [SplitPoint(at) for at in rounds[-KEPT_ROUNDS:] if at > 0]
+    cuts = [SplitPoint(at) for at in rounds[-RECENT_ROUNDS:] if at > 0]
     if rounds:
         request = rounds[-1]
         replies = [
             at for at in range(request + 2, len(messages)) if messages[at].role == "assistant"
         ]
-        cuts += [SplitPoint(at, request) for at in replies[-KEPT_ROUNDS:]]
+        cuts += [SplitPoint(at, request) for at in replies[-RECENT_ROUNDS:]]
     return cuts
 
 
@@ -100,22 +100,22 @@ def _cuts(messages: Sequence[Message]) -> list[SplitPoint]:
 GOAL = 0.5
 
 # A summary of less than this part of a conversation is not worth a call.
-_WORTH = 0.2
+_MIN_SUMMARISED_SHARE = 0.2
 
-# In one turn, while somebody waits: so often may it come to nothing.
+# In one turn, while its answer is awaited: how often it may fail.
 _TRIES = 2
 
 
 @dataclass(slots=True)
 class Conversation:
-    """What the model is shown: it grows at its end. `trimmed`: older messages exist but left;
-    `summary` tells of those before them. `begun` counts those at the end that the turn added
-    before a restart; None: all behind the last user message."""
+    """What the model is shown: it grows at its end. `is_trimmed`: older messages exist but left;
+    `summary` tells of those before them. `turn_message_count` counts those at the end that the turn
+    added before a restart; None: all behind the last user message."""
 
     messages: list[Message]
-    trimmed: bool = False
+    is_trimmed: bool = False
     summary: Summary | None = None
-    begun: int | None = None
+    turn_message_count: int | None = None
 
     @property
     def tokens(self) -> int:
@@ -127,23 +127,25 @@ class Conversation:
 class CompactionResult:
     """A shorter conversation.
 
-    `cut` is None when shortening the results among the first `pruned` messages was enough;
-    otherwise `summary` describes all that the cut removed.
+    `split` is None when shortening the results among the first `shortened_count` messages was
+    enough; otherwise `summary` describes all that was removed.
     """
 
-    pruned: int
-    cut: SplitPoint | None
+    shortened_count: int
+    split: SplitPoint | None
     summary: Summary | None
-    before: int
-    after: int
+    tokens_before: int
+    tokens_after: int
 
     @property
-    def summarised(self) -> int:
-        return self.cut.dropped_count if self.cut else 0
+    def summarised_count(self) -> int:
+        return self.split.dropped_count if self.split else 0
 
-    def of(self, messages: Sequence[Message]) -> list[Message]:
+    def apply(self, messages: Sequence[Message]) -> list[Message]:
         return (
-            self.cut.remaining(messages) if self.cut else shorten_old_results(messages, self.pruned)
+            self.split.remaining_messages(messages)
+            if self.split
+            else shorten_old_results(messages, self.shortened_count)
         )
 
 
@@ -165,18 +167,18 @@ async def shorten(
     # A damaged history is mended for each request anew: places in it mean nothing.
     if split is None or not is_valid([*messages, *close_unanswered_calls(messages, {})]):
         return None
-    pruned = pruned_only(conversation, split)
-    if pruned and pruned.after <= goal and len(messages) <= MANY and not dropped.on_request:
+    pruned = shorten_results_only(conversation, split)
+    if pruned and pruned.tokens_after <= goal and len(messages) <= MANY and not dropped.on_request:
         return pruned
-    leaving = split.leaving(messages)
-    if sum(map(estimate, leaving)) < before * _WORTH and not dropped.on_request:
+    leaving = split.dropped_messages(messages)
+    if sum(map(estimate, leaving)) < before * _MIN_SUMMARISED_SHARE and not dropped.on_request:
         return pruned
     request = replace(dropped, messages=leaving, before=conversation.summary, goal=goal)
-    if conversation.trimmed and request.before is None:
+    if conversation.is_trimmed and request.before is None:
         # No request that is still there was the first one.
         request = replace(request, before=Summary(load_prompt("trimmed"), taint=dropped.taint))
     summary = await summariser.summarise(request, meter)
-    remaining = split.remaining(messages)
+    remaining = split.remaining_messages(messages)
     summary = replace(summary, todo=_todo(leaving, remaining, conversation.summary))
     after = Conversation(remaining, summary=summary).tokens
     return CompactionResult(0, split, summary, before, after) if after < before else pruned
@@ -191,7 +193,7 @@ def _todo(leaving: list[Message], remaining: list[Message], before: Summary | No
     return current(leaving) or (before.todo if before else "")
 
 
-def pruned_only(conversation: Conversation, split: SplitPoint) -> CompactionResult | None:
+def shorten_results_only(conversation: Conversation, split: SplitPoint) -> CompactionResult | None:
     """What shortening the results before the cut saves; None when that is nothing."""
     before = conversation.tokens
     messages = shorten_old_results(conversation.messages, split.place)
@@ -209,16 +211,17 @@ class CompactionStore(Protocol):
 
 @runtime_checkable
 class SharedCompaction(Protocol):
-    """A keeper of conversations that others make shorter, too."""
+    """Optional ability of a `CompactionStore`: other tasks compact the conversation, too."""
 
     async def made(self) -> CompactionResult | None:
-        """What somebody is at just now, once it is stored; None when nobody is, or in vain."""
+        """The compaction that runs elsewhere, once it is stored; None if there is none or it
+        failed."""
         ...
 
 
 @dataclass(slots=True)
 class Compactor:
-    """One turn's: makes room while somebody waits for the answer, a bounded number of times."""
+    """Makes room for one turn, while its answer is awaited, a bounded number of times."""
 
     summariser: Summariser
     exposure: TaintState
@@ -235,10 +238,10 @@ class Compactor:
         shorter = shorter or await self._make(conversation, int(limit * GOAL))
         if shorter is None:
             return None
-        conversation.messages[:] = shorter.of(conversation.messages)
+        conversation.messages[:] = shorter.apply(conversation.messages)
         conversation.summary = shorter.summary
-        if shorter.cut:
-            conversation.trimmed = False
+        if shorter.split:
+            conversation.is_trimmed = False
         if conversation.tokens <= limit:
             self._tries = _TRIES
         return shorter
@@ -251,7 +254,7 @@ class Compactor:
         except (ProviderError, LimitReached, ConfigError):
             # The answer matters more: old results go, and then the oldest messages.
             split = choose_split_point(conversation.messages, goal)
-            shorter = pruned_only(conversation, split) if split else None
+            shorter = shorten_results_only(conversation, split) if split else None
         if shorter is None or not await self.keeper.keep(shorter):
             return None
         return shorter

@@ -28,9 +28,11 @@ class CompactionMarker:
 
     def move_by(self, shorter: CompactionResult) -> "CompactionMarker":
         """What `shorter` makes of it: its places are those of `conversation`."""
-        split = shorter.cut
+        split = shorter.split
         if split is None:
-            return replace(self, pruned=max(self.pruned, self._place(shorter.pruned - 1) + 1))
+            return replace(
+                self, pruned=max(self.pruned, self._place(shorter.shortened_count - 1) + 1)
+            )
         upto = max(self.upto, self._place(split.place - 1) + 1)
         request = None if split.request is None else self._place(split.request)
         return CompactionMarker(upto, request, self.pruned, shorter.summary)

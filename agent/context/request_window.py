@@ -50,7 +50,11 @@ class RequestWindow:
                 remaining = len(self.conversation.messages)
                 notices.append(
                     events.Compacted(
-                        compacted.before, compacted.after, remaining, 0, compacted.summarised
+                        compacted.tokens_before,
+                        compacted.tokens_after,
+                        remaining,
+                        0,
+                        compacted.summarised_count,
                     )
                 )
                 window = self._fit()
@@ -93,11 +97,11 @@ class RequestWindow:
         return trim_to_budget(
             repair(conversation.messages),
             self._limit(),
-            trimmed=conversation.trimmed,
+            trimmed=conversation.is_trimmed,
             front=front,
         )
 
     def _limit(self) -> int:
         if not self._was_cut:
-            self._room = self._room.counted(self._gauge.factor(self._model))
+            self._room = self._room.with_factor(self._gauge.factor(self._model))
         return self._room.limit if self._most is None else min(self._most, self._room.limit)

@@ -147,7 +147,7 @@ async def _ask_model(model: OpenModel, request: ModelRequest, meter: UsageMeter)
     tariff = model.tariff or Tariff(f"{model.provider.name}/{model.model}")
     till = CallMeter(tariff, model.fallback_tariffs, meter)
     tokens = estimate_text(request.system) + estimate_text(request.messages[0].text)
-    await till.before(tokens, 0)
+    await till.check_call(tokens, 0)
     stream = cast(AsyncGenerator[events.ModelEvent], model.provider.stream(request))
     try:
         async with aclosing(stream):
@@ -155,11 +155,11 @@ async def _ask_model(model: OpenModel, request: ModelRequest, meter: UsageMeter)
                 till.count_event(event)
                 match event:
                     case events.Reply():
-                        await till.after(event)
+                        await till.record_reply(event)
                         return event.message
                     case events.Retry(rank=rank):
                         await till.count_partial()
-                        await till.before_retry(rank)
+                        await till.check_retry(rank)
     finally:
         await till.count_partial()
     raise BadReply("the model's stream ended without a reply")

@@ -263,16 +263,16 @@ class ContextBudget:
         return max(int((self.window - self.reserve) / self.factor) - self.fixed, SMALLEST)
 
     @property
-    def mark(self) -> int:
+    def full_at_tokens(self) -> int:
         """Messages that take more than this make the window count as full."""
         full = int(self.window * FULL / self.factor) - self.fixed
         return min(max(full, self.limit // 2), self.limit)
 
-    def counted(self, factor: float) -> "ContextBudget":
+    def with_factor(self, factor: float) -> "ContextBudget":
         return self if factor == self.factor else replace(self, factor=factor)
 
     def is_full(self, tokens: int, messages: int) -> bool:
-        return tokens > self.mark or messages > MANY
+        return tokens > self.full_at_tokens or messages > MANY
 
 
 def budget_for(

@@ -25,7 +25,7 @@ _MOST_REFUSED = 50_000
 
 
 @runtime_checkable
-class Replays(Protocol):
+class ReplaysReasoning(Protocol):
     """A provider that can give a model its earlier thoughts back."""
 
     def replay_reasoning(self, model: str) -> bool:
@@ -33,7 +33,7 @@ class Replays(Protocol):
 
 
 @runtime_checkable
-class NamesLimit(Protocol):
+class RenamesLimit(Protocol):
     """A provider that knows two names for the limit of a reply's tokens."""
 
     def rename_limit(self, model: str) -> bool:
@@ -52,7 +52,7 @@ class _Kind(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Lacks:
+class _MissingCapabilities:
     """What a model does without."""
 
     tools: bool = False
@@ -78,7 +78,7 @@ class CapabilityFallback:
         self._provider = provider
         self._xml: ClosingProvider | None = None
         self._tools = tools
-        self._lacks: dict[str, _Lacks] = {}
+        self._missing_by_model: dict[str, _MissingCapabilities] = {}
         self._answered_kinds: set[_Kind] = set()
         # Models that have called a tool natively, and those of which a person was told otherwise.
         self._native: set[str] = set()
@@ -111,25 +111,25 @@ class CapabilityFallback:
                         yield event
                 return
             except BadThoughts as exc:
-                request = self._rethought(request, exc)
+                request = self._without_thoughts(request, exc)
             except BadImage as exc:
-                self._blur(request, exc, every=blurred)
+                self._refuse_pictures(request, exc, every=blurred)
                 blurred = True
                 yield Notice("warning", t("retrying without the picture: {exc}", exc=exc))
             except Rejected as exc:
-                notice = self._done_without(kind, exc)
+                notice = self._adapt_to_rejection(kind, exc)
                 if notice:
                     yield notice
 
-    def _done_without(self, kind: _Kind, exc: Rejected) -> Notice | None:
+    def _adapt_to_rejection(self, kind: _Kind, exc: Rejected) -> Notice | None:
         """Notes what the model lacks; returns what a person is told. Raises what nothing mends."""
-        lacks = self._lacks.setdefault(kind.model, _Lacks())
+        lacks = self._missing_by_model.setdefault(kind.model, _MissingCapabilities())
         match exc:
             case NoTools() if kind.tools and self._tools is None and not lacks.tools:
                 lacks.tools = True
                 return None
             case WrongLimitName() if isinstance(
-                self._provider, NamesLimit
+                self._provider, RenamesLimit
             ) and self._provider.rename_limit(kind.model):
                 return None
             case NoThinking() if kind.thinking and not lacks.thinking:
@@ -140,11 +140,11 @@ class CapabilityFallback:
                 return Notice("warning", t("retrying without pictures: {exc}", exc=exc))
         raise exc
 
-    def _rethought(self, request: ModelRequest, exc: BadThoughts) -> ModelRequest:
+    def _without_thoughts(self, request: ModelRequest, exc: BadThoughts) -> ModelRequest:
         """The request to make instead. Raises what nothing mends."""
         if exc.missing:
             provider = self._provider
-            if isinstance(provider, Replays) and provider.replay_reasoning(request.model):
+            if isinstance(provider, ReplaysReasoning) and provider.replay_reasoning(request.model):
                 return request
         elif self._refuse(part for part in _parts(request) if not isinstance(part, Image)):
             return request
@@ -152,7 +152,7 @@ class CapabilityFallback:
             raise exc
         return replace(request, options={**request.options, "thinking": False})
 
-    def _blur(self, request: ModelRequest, exc: BadImage, *, every: bool) -> None:
+    def _refuse_pictures(self, request: ModelRequest, exc: BadImage, *, every: bool) -> None:
         """Leave out the pictures that came last, mostly the ones that are refused, or `every` one.
 
         Raises what nothing mends.
@@ -177,7 +177,7 @@ class CapabilityFallback:
         return bool(new)
 
     def _ask(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        lacks = self._lacks.get(request.model, _Lacks())
+        lacks = self._missing_by_model.get(request.model, _MissingCapabilities())
         if lacks.thinking:
             options = {name: v for name, v in request.options.items() if name != "thinking"}
             request = replace(request, options=options)
@@ -195,9 +195,9 @@ class CapabilityFallback:
             provider = self._xml
         elif request.model in self._native:
             return provider.stream(request)
-        return self._listen(provider, request) if request.tools else provider.stream(request)
+        return self._read_stream(provider, request) if request.tools else provider.stream(request)
 
-    async def _listen(
+    async def _read_stream(
         self, provider: ClosingProvider, request: ModelRequest
     ) -> AsyncIterator[ModelEvent]:
         """The stream, with calls that stand in its text taken out of it."""
@@ -223,7 +223,9 @@ class CapabilityFallback:
         from agent.providers.text_tools.detection import detect_calls
 
         model, message = request.model, reply.message
-        in_words = self._tools == "xml" or self._lacks.get(model, _Lacks()).tools
+        in_words = (
+            self._tools == "xml" or self._missing_by_model.get(model, _MissingCapabilities()).tools
+        )
         tools = {tool.name: tool for tool in request.tools}
         detected = None
         if message.tool_calls:
@@ -239,7 +241,7 @@ class CapabilityFallback:
                 yield TextDelta(pending)
             yield reply
             return
-        self._lacks.setdefault(model, _Lacks()).tools = True
+        self._missing_by_model.setdefault(model, _MissingCapabilities()).tools = True
         for call in detected.calls:
             yield ToolCallDelta(call.id, call.name, call.raw)
         parts: list[Part] = [part for part in message.content if not isinstance(part, Text)]

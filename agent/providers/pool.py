@@ -118,9 +118,13 @@ class ModelPool:
         others = [
             self.check(other) for other in self.fallbacks if self._resolve_profile(other) != name
         ]
-        seats = [seat for rank, one in enumerate((config, *others)) for seat in _seats(one, rank)]
+        candidates = [
+            candidate
+            for rank, one in enumerate((config, *others))
+            for candidate in _candidates(one, rank)
+        ]
         return OpenModel(
-            RetryingProvider(seats, cooldowns=self.cooldowns, sleep=self.sleep),
+            RetryingProvider(candidates, cooldowns=self.cooldowns, sleep=self.sleep),
             config.model_id,
             min(config.context_tokens or self.window, self.window),
             config.temperature,
@@ -173,7 +177,7 @@ def _account(config: ModelConfig) -> KeyRef:
     return KeyRef(config.api_base or config.vendor, next(iter(config.api_keys), ""))
 
 
-def _seats(config: ModelConfig, rank: int) -> list[ModelCandidate]:
+def _candidates(config: ModelConfig, rank: int) -> list[ModelCandidate]:
     return [
         ModelCandidate(open_provider(one), config.model_id, _account(one), rank)
         for one in config.by_key()

@@ -17,9 +17,9 @@ from agent.records import frozen
 
 _BASE_S = 0.5
 _CAP_S = 20.0
-_PATIENCE_S = 60.0
+_MAX_WAIT_S = 60.0
 # What a person would rather wait than be answered by another model.
-_LOYALTY_S = 5.0
+_PREFERRED_MODEL_WAIT_S = 5.0
 _NO_ACCOUNT = KeyRef("")
 
 
@@ -42,7 +42,8 @@ class ModelCandidate:
 
 @dataclass(slots=True)
 class _Attempt:
-    """What one request has come to: seats that it asks no more, and how often it asked each."""
+    """What one request has come to: candidates that it asks no more, and how often it asked
+    each."""
 
     request: ModelRequest
     attempts: int = 0
@@ -51,11 +52,12 @@ class _Attempt:
     rank: int = 0
     error: ProviderError | None = None
     # A stream has failed, and nobody has been told yet that what it said is void.
-    void: bool = False
+    must_report_failure: bool = False
 
 
 class RetryingProvider:
-    """Asks the first seat `attempts` times with exponential back-off and full jitter, then others.
+    """Asks the first candidate `attempts` times with exponential back-off and full jitter, then
+    others.
 
     What goes wrong decides who is next: after a rate limit or a refused key another key of the
     same model, after an outage or a refused request another model. Seats that rest are passed
@@ -67,14 +69,16 @@ class RetryingProvider:
 
     def __init__(
         self,
-        seats: ClosingProvider | Sequence[ModelCandidate],
+        candidates: ClosingProvider | Sequence[ModelCandidate],
         *,
         attempts: int = 3,
         cooldowns: Cooldowns | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         jitter: Callable[[], float] = random.random,
     ) -> None:
-        self._seats = list(seats) if isinstance(seats, Sequence) else [ModelCandidate(seats)]
+        self._candidates = (
+            list(candidates) if isinstance(candidates, Sequence) else [ModelCandidate(candidates)]
+        )
         self._attempts = attempts
         self._cooldowns = cooldowns or Cooldowns()
         self._sleep = sleep
@@ -82,135 +86,143 @@ class RetryingProvider:
 
     @property
     def name(self) -> str:
-        return self._seats[0].provider.name
+        return self._candidates[0].provider.name
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        this = _Attempt(request)
+        attempt = _Attempt(request)
         while True:
-            n = await self._next(this)
+            n = await self._next(attempt)
             if n is None:
-                wait_s = self._rest_s(this)
-                yield self._retry(this, wait_s)
+                wait_s = self._wait_s(attempt)
+                yield self._retry(attempt, wait_s)
                 await self._sleep(wait_s)
                 continue
             try:
-                async with aclosing(self._ask(this, n)) as stream:
+                async with aclosing(self._ask(attempt, n)) as stream:
                     async for event in stream:
                         yield event
                 return
             except ContextTooLong:
                 raise
             except ProviderError as exc:
-                this.error, this.void = exc, True
-                wait_s = self._judge(this, n, exc)
-            if len(this.excluded) == len(self._seats):
-                raise self._last(this)
+                attempt.error, attempt.must_report_failure = exc, True
+                wait_s = self._judge(attempt, n, exc)
+            if len(attempt.excluded) == len(self._candidates):
+                raise self._final_error(attempt)
             if wait_s:
-                yield self._retry(this, wait_s)
+                yield self._retry(attempt, wait_s)
                 await self._sleep(wait_s)
 
     async def aclose(self) -> None:
         """Close all providers."""
         async with asyncio.TaskGroup() as group:
-            for provider in {id(seat.provider): seat.provider for seat in self._seats}.values():
+            for provider in {
+                id(candidate.provider): candidate.provider for candidate in self._candidates
+            }.values():
                 group.create_task(provider.aclose())
 
-    async def _ask(self, this: _Attempt, n: int) -> AsyncGenerator[ModelEvent]:
+    async def _ask(self, attempt: _Attempt, n: int) -> AsyncGenerator[ModelEvent]:
         """One attempt; what it comes to is noted."""
-        seat = self._seats[n]
-        place = seat.account, seat.model or this.request.model
+        candidate = self._candidates[n]
+        place = candidate.account, candidate.model or attempt.request.model
         has_event = False
         # Before anything is told: nobody else may take it for the one to probe meanwhile.
         self._cooldowns.begin(*place)
         try:
-            for notice in self._change(this, n):
+            for notice in self._change(attempt, n):
                 yield notice
-            this.attempts += 1
-            stream = seat.provider.stream(replace(this.request, model=place[1]))
+            attempt.attempts += 1
+            stream = candidate.provider.stream(replace(attempt.request, model=place[1]))
             # Providers are async generators; closing one ends its connection at once.
             async with aclosing(cast(AsyncGenerator[ModelEvent], stream)):
                 async for event in stream:
                     if not has_event:
                         self._cooldowns.mark_answered(*place)
                     has_event = True
-                    yield replace(event, rank=seat.rank) if isinstance(event, Reply) else event
+                    yield replace(event, rank=candidate.rank) if isinstance(event, Reply) else event
         except ContextTooLong:
             self._cooldowns.mark_answered(*place)
             raise
         finally:
             self._cooldowns.release_probe(*place)
 
-    async def _next(self, this: _Attempt) -> int | None:
-        """The first seat that may be asked now; None when there is a rest to wait for.
+    async def _next(self, attempt: _Attempt) -> int | None:
+        """The first candidate that may be asked now; None when there is a cooldown to wait for.
 
         Raises `ProviderError` when that would take too long.
         """
         while True:
-            wait_by_seat = {n: self._left_s(this, n) for n in self._open(this)}
-            ready = next((n for n, left_s in wait_by_seat.items() if not left_s), None)
+            wait_s_by_candidate = {n: self._remaining_s(attempt, n) for n in self._open(attempt)}
+            ready = next((n for n, left_s in wait_s_by_candidate.items() if not left_s), None)
             if ready is not None:
                 return ready
             # Nobody gains by not asking what may be up again; a stated limit is kept, though.
-            eager = next((n for n in wait_by_seat if self._cause(this, n)[0] != "limit"), None)
+            eager = next(
+                (n for n in wait_s_by_candidate if self._cause(attempt, n)[0] != "limit"), None
+            )
             if eager is not None:
                 return eager
-            if not await self._wait_for_probes(this, next(iter(wait_by_seat))):
+            if not await self._wait_for_probes(attempt, next(iter(wait_s_by_candidate))):
                 break
-        if min(wait_by_seat.values()) <= _PATIENCE_S:
+        if min(wait_s_by_candidate.values()) <= _MAX_WAIT_S:
             return None
-        raise self._last(this)
+        raise self._final_error(attempt)
 
-    def _judge(self, this: _Attempt, n: int, error: ProviderError) -> float:
+    def _judge(self, attempt: _Attempt, n: int, error: ProviderError) -> float:
         """Who is not asked any more; returns the seconds until the next attempt."""
-        seat = self._seats[n]
-        failures = this.failures[n] = this.failures.get(n, 0) + 1
+        candidate = self._candidates[n]
+        failures = attempt.failures[n] = attempt.failures.get(n, 0) + 1
         again = error.retryable and failures < self._attempts
         if isinstance(error, RateLimited):
-            return self._after_limit(this, n, error, again=again)
+            return self._after_limit(attempt, n, error, again=again)
         if again:
             return self._backoff_s(failures)
         if isinstance(error, KeyRefused):
-            self._rest(this, n, error)
-            this.excluded.add(n)
+            self._mark_failed(attempt, n, error)
+            attempt.excluded.add(n)
             return 0.0
         # The other keys lead to the same server.
-        for other, one in enumerate(self._seats):
-            if one.rank == seat.rank:
-                self._rest(this, other, error)
-                this.excluded.add(other)
+        for other, one in enumerate(self._candidates):
+            if one.rank == candidate.rank:
+                self._mark_failed(attempt, other, error)
+                attempt.excluded.add(other)
         return 0.0
 
-    def _after_limit(self, this: _Attempt, n: int, error: RateLimited, *, again: bool) -> float:
+    def _after_limit(self, attempt: _Attempt, n: int, error: RateLimited, *, again: bool) -> float:
         asked_s = error.retry_after_s
-        wait_s = self._backoff_s(this.failures[n]) if asked_s is None else asked_s
-        others = [one for one in self._open(this) if one != n and not self._left_s(this, one)]
-        sibling = any(self._seats[one].rank == self._seats[n].rank for one in others)
-        if again and not sibling and (wait_s <= _LOYALTY_S or not others):
+        wait_s = self._backoff_s(attempt.failures[n]) if asked_s is None else asked_s
+        others = [
+            one for one in self._open(attempt) if one != n and not self._remaining_s(attempt, one)
+        ]
+        sibling = any(self._candidates[one].rank == self._candidates[n].rank for one in others)
+        if again and not sibling and (wait_s <= _PREFERRED_MODEL_WAIT_S or not others):
             if asked_s is None:
                 return wait_s
-            self._rest(this, n, error)
-            if wait_s <= _PATIENCE_S:
+            self._mark_failed(attempt, n, error)
+            if wait_s <= _MAX_WAIT_S:
                 return wait_s + self._jitter() * _BASE_S
         else:
-            self._rest(this, n, error)
-        this.excluded.add(n)
+            self._mark_failed(attempt, n, error)
+        attempt.excluded.add(n)
         return 0.0
 
-    def _change(self, this: _Attempt, n: int) -> list[ModelEvent]:
+    def _change(self, attempt: _Attempt, n: int) -> list[ModelEvent]:
         """What is told before an attempt: that another model or key is asked, that all is void."""
-        seat, error = self._seats[n], this.error
-        if seat.rank == this.rank:
-            notices: list[ModelEvent] = [self._retry(this, 0.0)] if this.void else []
+        candidate, error = self._candidates[n], attempt.error
+        if candidate.rank == attempt.rank:
+            notices: list[ModelEvent] = (
+                [self._retry(attempt, 0.0)] if attempt.must_report_failure else []
+            )
             if notices and isinstance(error, KeyRefused):
                 notices.append(Notice("warning", t("{error}; trying another key", error=error)))
             return notices
-        before = next(n for n, one in enumerate(self._seats) if one.rank == this.rank)
-        reason = str(error) if error else self._cause(this, before)[1]
-        names = (self._seats[before].name(this.request), seat.name(this.request))
-        this.rank = seat.rank
-        notices = [self._retry(this, 0.0, reason)]
+        before = next(n for n, one in enumerate(self._candidates) if one.rank == attempt.rank)
+        reason = str(error) if error else self._cause(attempt, before)[1]
+        names = (self._candidates[before].name(attempt.request), candidate.name(attempt.request))
+        attempt.rank = candidate.rank
+        notices = [self._retry(attempt, 0.0, reason)]
         # Passed over, it is told once in a turn: later requests end with what tools said.
-        if error or (this.request.messages and this.request.messages[-1].role == "user"):
+        if error or (attempt.request.messages and attempt.request.messages[-1].role == "user"):
             notices.append(
                 Notice(
                     "warning",
@@ -226,34 +238,47 @@ class RetryingProvider:
             )
         return notices
 
-    def _retry(self, this: _Attempt, wait_s: float, reason: str = "") -> Retry:
-        this.void = False
+    def _retry(self, attempt: _Attempt, wait_s: float, reason: str = "") -> Retry:
+        attempt.must_report_failure = False
         if not reason:
-            reason = str(this.error) if this.error else self._cause(this, self._open(this)[0])[1]
-        most = self._attempts * len(self._seats)
-        return Retry(reason, min(this.attempts + 1, most), most, wait_s, this.rank)
+            reason = (
+                str(attempt.error)
+                if attempt.error
+                else self._cause(attempt, self._open(attempt)[0])[1]
+            )
+        most = self._attempts * len(self._candidates)
+        return Retry(reason, min(attempt.attempts + 1, most), most, wait_s, attempt.rank)
 
-    def _rest_s(self, this: _Attempt) -> float:
-        return min(self._left_s(this, n) for n in self._open(this)) + self._jitter() * _BASE_S
+    def _wait_s(self, attempt: _Attempt) -> float:
+        return (
+            min(self._remaining_s(attempt, n) for n in self._open(attempt))
+            + self._jitter() * _BASE_S
+        )
 
-    def _last(self, this: _Attempt) -> ProviderError:
+    def _final_error(self, attempt: _Attempt) -> ProviderError:
         """What is raised when nobody is left to ask: a limit tells when it is over."""
-        if this.error is not None and not isinstance(this.error, RateLimited):
-            return this.error
-        wait_by_seat = {n: self._left_s(this, n) for n in range(len(self._seats))}
-        limits = [n for n in wait_by_seat if wait_by_seat[n] and self._cause(this, n)[0] == "limit"]
+        if attempt.error is not None and not isinstance(attempt.error, RateLimited):
+            return attempt.error
+        wait_s_by_candidate = {
+            n: self._remaining_s(attempt, n) for n in range(len(self._candidates))
+        }
+        limits = [
+            n
+            for n in wait_s_by_candidate
+            if wait_s_by_candidate[n] and self._cause(attempt, n)[0] == "limit"
+        ]
         if limits:
-            return self._resting(this, min(limits, key=lambda n: wait_by_seat[n]))
-        return this.error or Unavailable(t("no model is available"))
+            return self._cooldown_error(attempt, min(limits, key=lambda n: wait_s_by_candidate[n]))
+        return attempt.error or Unavailable(t("no model is available"))
 
-    def _resting(self, this: _Attempt, n: int) -> RateLimited:
-        left_s = self._left_s(this, n)
-        stated_s = self._cooldowns.stated_s(*self._place(this, n))
+    def _cooldown_error(self, attempt: _Attempt, n: int) -> RateLimited:
+        left_s = self._remaining_s(attempt, n)
+        stated_s = self._cooldowns.stated_s(*self._place(attempt, n))
         again = t("retry in {spelled}", spelled=humanize_seconds(left_s))
         if stated_s > left_s + 1:
             again = t("for {spelled}; {again}", spelled=humanize_seconds(stated_s), again=again)
         return RateLimited(
-            t("{cause} ({again})", cause=self._cause(this, n)[1], again=again),
+            t("{cause} ({again})", cause=self._cause(attempt, n)[1], again=again),
             retry_after_s=left_s,
             hint=t(
                 "Try again then, or choose another model: /model in a conversation, "
@@ -264,23 +289,23 @@ class RetryingProvider:
     def _backoff_s(self, failures: int) -> float:
         return self._jitter() * min(_CAP_S, _BASE_S * 2.0 ** (failures - 1))
 
-    def _open(self, this: _Attempt) -> list[int]:
-        return [n for n in range(len(self._seats)) if n not in this.excluded]
+    def _open(self, attempt: _Attempt) -> list[int]:
+        return [n for n in range(len(self._candidates)) if n not in attempt.excluded]
 
-    def _place(self, this: _Attempt, n: int) -> tuple[KeyRef, str]:
-        return self._seats[n].account, self._seats[n].model or this.request.model
+    def _place(self, attempt: _Attempt, n: int) -> tuple[KeyRef, str]:
+        return self._candidates[n].account, self._candidates[n].model or attempt.request.model
 
-    def _left_s(self, this: _Attempt, n: int) -> float:
-        return self._cooldowns.left_s(*self._place(this, n))
+    def _remaining_s(self, attempt: _Attempt, n: int) -> float:
+        return self._cooldowns.remaining_s(*self._place(attempt, n))
 
-    def _cause(self, this: _Attempt, n: int) -> tuple[str, str]:
-        return self._cooldowns.cause(*self._place(this, n))
+    def _cause(self, attempt: _Attempt, n: int) -> tuple[str, str]:
+        return self._cooldowns.cause(*self._place(attempt, n))
 
-    def _rest(self, this: _Attempt, n: int, error: ProviderError) -> None:
-        self._cooldowns.mark_failed(*self._place(this, n), error)
+    def _mark_failed(self, attempt: _Attempt, n: int, error: ProviderError) -> None:
+        self._cooldowns.mark_failed(*self._place(attempt, n), error)
 
-    async def _wait_for_probes(self, this: _Attempt, n: int) -> bool:
-        return await self._cooldowns.wait_for_probes(*self._place(this, n))
+    async def _wait_for_probes(self, attempt: _Attempt, n: int) -> bool:
+        return await self._cooldowns.wait_for_probes(*self._place(attempt, n))
 
 
 def humanize_seconds(seconds: float) -> str:

@@ -117,13 +117,13 @@ class TextStream:
     def thinking(self) -> str:
         return self._thinking.text
 
-    def think(self, text: str) -> Iterator[ModelEvent]:
+    def add_thinking(self, text: str) -> Iterator[ModelEvent]:
         """A server that tells thinking apart has no tags left in the text."""
         if text:
             self._tags = None
             yield from self._think(text)
 
-    def say(self, text: str) -> Iterator[ModelEvent]:
+    def add_text(self, text: str) -> Iterator[ModelEvent]:
         if not text:
             return
         if self._tags is None:

@@ -39,7 +39,7 @@ class Redactor:
         for derived in ("forms", "_pattern", "_by_start", "_first_letter"):
             self.__dict__.pop(derived, None)
 
-    def also(self, values: Iterable[str]) -> "Redactor":
+    def with_values(self, values: Iterable[str]) -> "Redactor":
         """One that knows these values too."""
         return Redactor(self._values.union(values))
 
@@ -52,9 +52,9 @@ class Redactor:
         """JSON values of any depth, each text in them cleaned; keys too."""
         return cast(Data, _clean(data, self)) if self._values else data
 
-    def stream(self) -> "Stream":
+    def stream(self) -> "RedactionStream":
         """For a text that comes in pieces."""
-        return Stream(self)
+        return RedactionStream(self)
 
     @cached_property
     def forms(self) -> tuple[str, ...]:
@@ -112,7 +112,7 @@ class Redactor:
         return forms_by_start
 
 
-class Stream:
+class RedactionStream:
     """A text in pieces, cleaned as it comes: what may be the start of a value is held back until
     the next piece shows, at most the length of the longest spelling."""
 

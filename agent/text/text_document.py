@@ -37,7 +37,7 @@ class TextFormat:
     """
 
     encoding: str = "utf-8"
-    mark: bytes = b""
+    byte_order_mark: bytes = b""
 
     @staticmethod
     def of(data: bytes) -> "TextFormat":
@@ -73,7 +73,7 @@ class Document:
 
     def encode(self) -> bytes:
         """The file's bytes; for an unchanged text exactly those it was made of."""
-        return self.form.mark + self.form.encode(self.text)
+        return self.form.byte_order_mark + self.form.encode(self.text)
 
 
 def decode(data: bytes, path: Path) -> Document:
@@ -81,9 +81,9 @@ def decode(data: bytes, path: Path) -> Document:
     form = TextFormat.of(data)
     refuse_binary(data, form, path)
     try:
-        text = data[len(form.mark) :].decode(form.encoding)
+        text = data[len(form.byte_order_mark) :].decode(form.encoding)
     except UnicodeDecodeError as exc:
-        if not form.mark and is_latin(data):
+        if not form.byte_order_mark and is_latin(data):
             return Document(data.decode("latin-1"), TextFormat("latin-1"))
         line = data.count(b"\n", 0, exc.start) + 1
         raise ToolError(
@@ -116,7 +116,7 @@ def searchable(data: bytes) -> list[str] | None:
     UTF-32 counts as binary: ripgrep does not know it.
     """
     form = TextFormat.of(data)
-    text = data[len(form.mark) :].decode(form.encoding, "replace")
+    text = data[len(form.byte_order_mark) :].decode(form.encoding, "replace")
     return None if "\0" in text or form.encoding.startswith("utf-32") else lines_of(text)
 
 

@@ -259,13 +259,13 @@ class SessionScoped(Protocol):
 
 
 @frozen
-class Running:
+class BackgroundTask:
     """Work that goes on in the background, or did: what a person calls it by, and how it is."""
 
     id: str
     title: str
     state: str
-    running: bool
+    is_running: bool
 
 
 @runtime_checkable
@@ -278,7 +278,7 @@ class HasBackgroundWork(Protocol):
     bring into any file of a workspace, as long as it goes on.
     """
 
-    def tasks(self, session: str) -> Sequence[Running]: ...
+    def tasks(self, session: str) -> Sequence[BackgroundTask]: ...
     def kill(self, session: str, id: str) -> bool: ...
     def facts(self, session: str) -> Sequence[str]: ...
     def mark_reported(self, session: str) -> None: ...

@@ -33,12 +33,12 @@ class StaleView:
 
 @dataclass(slots=True)
 class _SessionViews:
-    """One conversation's. `reporting` is what the next turn is told, `noticed` what its
-    watchers have not been sent yet."""
+    """One conversation's. `pending_stamps` are reported to the next turn,
+    `reported_views` still have to be sent as events."""
 
     files: OrderedDict[Path, Stamp] = field(default_factory=OrderedDict)
-    reporting: dict[Path, Stamp] = field(default_factory=dict)
-    noticed: list[StaleView] = field(default_factory=list)
+    pending_stamps: dict[Path, Stamp] = field(default_factory=dict)
+    reported_views: list[StaleView] = field(default_factory=list)
 
 
 class FileViews:
@@ -49,17 +49,17 @@ class FileViews:
         self._writers: OrderedDict[Path, tuple[str, Stamp]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def saw(self, session: str, path: Path, found_stamp: Stamp) -> None:
+    def record_view(self, session: str, path: Path, found_stamp: Stamp) -> None:
         """The conversation was shown the file as it was when `stamp` found this."""
         with self._lock:
             views = self._sessions.get(session) or _SessionViews()
             _put_newest(self._sessions, session, views, SESSIONS)
             _put_newest(views.files, path, found_stamp, FILES)
 
-    def wrote(self, session: str, path: Path) -> None:
+    def record_write(self, session: str, path: Path) -> None:
         """A tool of this conversation has written the file, and knows what it holds."""
         new_stamp = stamp(path)
-        self.saw(session, path, new_stamp)
+        self.record_view(session, path, new_stamp)
         with self._lock:
             _put_newest(self._writers, path, (session, new_stamp), WRITES)
 
@@ -69,7 +69,7 @@ class FileViews:
         with self._lock:
             return session in self._sessions
 
-    def stale(self, session: str) -> list[StaleView]:
+    def take_stale_views(self, session: str) -> list[StaleView]:
         """What has changed since it was seen; it is said once."""
         changed = self._find_changed(session)
         with self._lock:
@@ -84,29 +84,31 @@ class FileViews:
         changed = self._find_changed(session)
         with self._lock:
             if (views := self._sessions.get(session)) is not None:
-                views.reporting = changed
-        return [in_words(list(changed))] if changed else ()
+                views.pending_stamps = changed
+        return [describe_stale_files(list(changed))] if changed else ()
 
     def mark_reported(self, session: str) -> None:
         """The turn has begun."""
         with self._lock:
             if (views := self._sessions.get(session)) is not None:
-                views.files.update(views.reporting)
-                reported, views.reporting = views.reporting, {}
-                views.noticed += [self._stale_view(session, *one) for one in reported.items()]
-                del views.noticed[:-FILES]
+                views.files.update(views.pending_stamps)
+                reported, views.pending_stamps = views.pending_stamps, {}
+                views.reported_views += [
+                    self._stale_view(session, *one) for one in reported.items()
+                ]
+                del views.reported_views[:-FILES]
 
-    def noticed(self, session: str) -> list[StaleView]:
-        """What the turn that begins was told, for whoever watches it."""
+    def take_reported_views(self, session: str) -> list[StaleView]:
+        """What the turn that begins was told, to be sent as events; each is returned once."""
         with self._lock:
             views = self._sessions.get(session)
             if views is None:
                 return []
-            noticed, views.noticed = views.noticed, []
+            noticed, views.reported_views = views.reported_views, []
             return noticed
 
     def end(self, session: str) -> None:
-        """Nobody goes on with it."""
+        """The session has ended: forget its files."""
         with self._lock:
             self._sessions.pop(session, None)
 
@@ -137,7 +139,7 @@ def stamp(path: Path) -> Stamp:
     return (info.st_mtime_ns, info.st_size, info.st_ino)
 
 
-def in_words(paths: Sequence[Path]) -> str:
+def describe_stale_files(paths: Sequence[Path]) -> str:
     """For the model."""
     from agent.prompts import render_prompt
     from agent.text.visible import escape_line

@@ -13,8 +13,8 @@ from agent.security.taint.taint import NOTHING
 from agent.settings import ToolSettings
 from agent.tools.aliases import NAMES, canonical, folded
 from agent.tools.base import (
+    BackgroundTask,
     HasBackgroundWork,
-    Running,
     SessionScoped,
     SupportsClose,
     Tool,
@@ -64,7 +64,7 @@ class ToolRegistry:
         """What conversations have seen of files."""
         return self._seeing.views if self._seeing is not None else self._nothing_seen
 
-    def tasks(self, session: str) -> list[Running]:
+    def tasks(self, session: str) -> list[BackgroundTask]:
         """What goes on in the background of a session."""
         return [task for tool in self._lingering for task in tool.tasks(session)]
 

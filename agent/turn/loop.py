@@ -77,21 +77,21 @@ class AgentLoop:
         self._interrupts = progress if isinstance(progress, Interrupts) else None
         self._outlet = outlet
         tariff = call.tariff or Tariff(f"{call.provider.name}/{call.model}")
-        self._till = CallMeter(tariff, call.fallback_tariffs, meter)
-        self.said_before = _said_before(conversation)
+        self._call_meter = CallMeter(tariff, call.fallback_tariffs, meter)
+        self.earlier_messages = _earlier_messages(conversation)
         self._new: list[Message] = []
         self._partial: list[str] = []
         # Whether a tool has ended the turn with a question.
-        self.asks = False
+        self.ends_with_question = False
 
     async def run(self, max_iterations: int) -> None:
         """Go on until the model is done. Raises `ProviderError` and `TurnAborted`.
 
         A turn that goes on counts on: neither waiting nor a restart gives it more iterations.
         """
-        begun = sum(message.role == "assistant" for message in self.said_before)
+        begun = sum(message.role == "assistant" for message in self.earlier_messages)
         await self._execute()
-        if self.asks:
+        if self.ends_with_question:
             return
         for n in range(begun + 1, max_iterations + 1):
             await self._collect_steering()
@@ -99,14 +99,14 @@ class AgentLoop:
             reply = await self._plan()
             await self._execute()
             await self._outlet.emit(events.State("reflecting"))
-            if not reply.tool_calls or find_signal(reply.text)[0] or self.asks:
+            if not reply.tool_calls or find_signal(reply.text)[0] or self.ends_with_question:
                 await self._outlet.emit(events.State("done"))
                 return
         raise TurnAborted("max_iterations", render_prompt("max_iterations", n=max_iterations))
 
     @property
-    def spent(self) -> UsageTotals:
-        return self._till.spent
+    def totals(self) -> UsageTotals:
+        return self._call_meter.totals
 
     def settled(self) -> list[Message]:
         """The turn's new messages, made valid: what had been said of an unfinished reply, and a
@@ -121,9 +121,9 @@ class AgentLoop:
     async def _collect_steering(self) -> None:
         """Take in what people said meanwhile: the next model call knows it."""
         if self._steering is not None:
-            await self._take_in(await self._steering.take_new_messages())
+            await self._add_steering(await self._steering.take_new_messages())
 
-    async def _take_in(self, messages: Sequence[Message]) -> None:
+    async def _add_steering(self, messages: Sequence[Message]) -> None:
         for message in messages:
             self._add([message])
             self._executor.take(message)
@@ -136,9 +136,9 @@ class AgentLoop:
             reply = await self._ask_uninterrupted()
             if not reply.rank:
                 self._view.learn(reply.usage)
-            usage_events = await self._till.after(reply)
+            usage_events = await self._call_meter.record_reply(reply)
         finally:
-            await self._till.count_partial()
+            await self._call_meter.count_partial()
         for event in usage_events:
             await self._outlet.emit(event)
         await self._outlet.emit(events.StreamEnd(reply.finish_reason))
@@ -160,7 +160,7 @@ class AgentLoop:
                 return await self._ask_within_window()
             except _Interrupted:
                 self._partial = []
-                await self._till.count_partial()
+                await self._call_meter.count_partial()
                 why = t("a new message arrived")
                 await self._outlet.emit(events.Retry(why, 1, 1, 0.0))
 
@@ -177,7 +177,7 @@ class AgentLoop:
         self._partial = []
         request = await self._request()
         least = (self._view.request_tokens, request.max_tokens or 0)
-        for notice in await self._till.before(*least):
+        for notice in await self._call_meter.check_call(*least):
             await self._outlet.emit(notice)
         stream = self._call.provider.stream(request)
         interrupts = self._interrupts
@@ -185,9 +185,9 @@ class AgentLoop:
         # Providers are async generators; closing one ends its connection at once.
         async with aclosing(cast(AsyncGenerator[events.ModelEvent], stream)):
             async for model_event in stream:
-                self._till.count_event(model_event)
+                self._call_meter.count_event(model_event)
                 if interrupts is not None and (messages := await interrupts.interrupted()):
-                    await self._take_in(messages)
+                    await self._add_steering(messages)
                     raise _Interrupted
                 for event in redactor.clean(model_event):
                     match event:
@@ -197,9 +197,9 @@ class AgentLoop:
                             self._partial.append(text)
                         case events.Retry(rank=rank):
                             self._partial = []
-                            await self._till.count_partial()
+                            await self._call_meter.count_partial()
                             # The stream rests until it is asked for more: nothing is sent yet.
-                            for notice in await self._till.before_retry(rank):
+                            for notice in await self._call_meter.check_retry(rank):
                                 await self._outlet.emit(notice)
                     await self._outlet.emit(event)
         raise BadReply(t("the model returned no reply"))
@@ -230,7 +230,7 @@ class AgentLoop:
 
     async def _close(self, words: str) -> None:
         """A tool ends the turn: its words are the last that the person is told."""
-        self.asks = True
+        self.ends_with_question = True
         reply = assistant(words)
         self._add([reply])
         await self._progress.reply(reply)
@@ -242,8 +242,8 @@ class AgentLoop:
         self._conversation.messages.extend(messages)
 
 
-def _said_before(conversation: Conversation) -> list[Message]:
-    messages, begun = conversation.messages, conversation.begun
+def _earlier_messages(conversation: Conversation) -> list[Message]:
+    messages, begun = conversation.messages, conversation.turn_message_count
     if begun is not None:
         return list(messages[max(len(messages) - begun, 0) :])
     return list(takewhile(lambda message: message.role != "user", reversed(messages)))[::-1]

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from agent import events
 from agent.events import ModelEvent
-from agent.security.redaction import Redactor, Stream
+from agent.security.redaction import RedactionStream, Redactor
 from agent.serialization import dumps
 from agent.types import (
     Image,
@@ -25,7 +25,7 @@ class OutputRedactor:
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
-        self._streams: dict[str, Stream] = {}
+        self._streams: dict[str, RedactionStream] = {}
 
     def clean(self, event: ModelEvent) -> Iterator[ModelEvent]:
         """The event, or what is certain of it by now; the last one brings what was held back."""
@@ -53,7 +53,7 @@ class OutputRedactor:
                     yield events.TextDelta(rest)
                 yield replace(event, message=clean_message(event.message, self._redactor))
 
-    def _stream(self, name: str) -> Stream:
+    def _stream(self, name: str) -> RedactionStream:
         if name not in self._streams:
             self._streams[name] = self._redactor.stream()
         return self._streams[name]

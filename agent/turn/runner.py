@@ -129,7 +129,7 @@ class AgentTurn:
             limit_bytes=agent.settings.tools.output_limit_bytes,
         )
         executor = ToolExecutor(runner, here, task.progress, self._outlet, task.known)
-        await executor.emit_file_changes((), runner.views.noticed(here.session))
+        await executor.emit_file_changes((), runner.views.take_reported_views(here.session))
         return AgentLoop(
             call, self._view(call, opened), executor, task.progress, self._outlet, task.meter
         )
@@ -152,15 +152,20 @@ class AgentTurn:
     def _result(self, stopped: Stopping | None) -> Result:
         """What the turn came to; `stopped` names what ended it when it was not the model."""
         messages = self.settled()
-        said_before = self._loop.said_before if self._loop else []
+        said_before = self._loop.earlier_messages if self._loop else []
         texts = [m.text.strip() for m in (*said_before, *messages) if m.role == "assistant"]
         text = "\n\n".join(filter(None, texts))
         if not text and stopped is None and _has_handed_over(messages):
             text = t("Done.")
         signal, reason = find_signal(text)
-        if signal is None and stopped is None and self._loop is not None and self._loop.asks:
+        if (
+            signal is None
+            and stopped is None
+            and self._loop is not None
+            and self._loop.ends_with_question
+        ):
             signal, reason = "DECIDE", load_prompt("asked")
-        spent = self._loop.spent if self._loop else UsageTotals()
+        spent = self._loop.totals if self._loop else UsageTotals()
         return Result(
             success=bool(text) and stopped is None and signal != "BLOCKED",
             text=text or ("" if stopped else t(_SILENCE)),

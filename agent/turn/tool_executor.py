@@ -11,9 +11,9 @@ from agent.errors import KoreError
 from agent.history_validation import result_message
 from agent.prompts import load_prompt, render_prompt
 from agent.security.policy.base import AnswerPending
-from agent.security.redaction import Stream
+from agent.security.redaction import RedactionStream
 from agent.tools.base import CallContext, ToolEnvironment
-from agent.tools.file_views import StaleView, in_words
+from agent.tools.file_views import StaleView, describe_stale_files
 from agent.tools.runner import ToolRunner
 from agent.turn.event_stream import EventStream
 from agent.turn.journal import TurnJournal
@@ -124,11 +124,11 @@ class ToolExecutor:
         if verdict != "fine":
             result = replace(result, for_model=f"{result.for_model}\n\n{load_prompt('repeated')}")
         diffs = [one.path for one in result.artifacts if one.kind == "diff"]
-        touched = [*diffs, *context.changes.touched]
+        touched = [*diffs, *context.changes.changed_paths]
         # What has happened is known before it is stored: a stop in between does not forget it.
         self._keep(call, result)
         # A disk that hangs holds up this call, and nobody else's.
-        if stale := await asyncio.to_thread(self._runner.views.stale, context.session):
+        if stale := await asyncio.to_thread(self._runner.views.take_stale_views, context.session):
             result = _with_news(result, stale)
             self._keep(call, result)
         await self._progress.finish(call, result)
@@ -146,7 +146,7 @@ class ToolExecutor:
     def _may_change(self, call: ToolCall) -> bool:
         return self._runner.effect(call) != "read"
 
-    def _context(self, call: ToolCall, live: Mapping[str, Stream]) -> CallContext:
+    def _context(self, call: ToolCall, live: Mapping[str, RedactionStream]) -> CallContext:
         def output(text: str, stream: Literal["stdout", "stderr"]) -> None:
             # What is held back to the last is in the result.
             if text := live[stream].feed(text):
@@ -191,7 +191,7 @@ class ToolExecutor:
 def _with_news(result: ToolResult, stale: Sequence[StaleView]) -> ToolResult:
     """The result, at whose end the model reads which files are no longer what it has seen."""
     for_user = result.for_model if result.for_user is None else result.for_user
-    for_model = f"{result.for_model}\n\n[{in_words([one.path for one in stale])}]"
+    for_model = f"{result.for_model}\n\n[{describe_stale_files([one.path for one in stale])}]"
     return replace(result, for_model=for_model, for_user=for_user)
 
 

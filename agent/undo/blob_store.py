@@ -23,8 +23,8 @@ _EASED = 0.6
 class BlobCipher:
     """Shuts and opens bytes that belong to a name; `key` keeps names from telling the contents."""
 
-    shut: Callable[[bytes, str], bytes]
-    open: Callable[[bytes, str], bytes]
+    encrypt: Callable[[bytes, str], bytes]
+    decrypt: Callable[[bytes, str], bytes]
     key: bytes
 
 
@@ -60,7 +60,7 @@ class BlobStore:
             return name, True
         packed = zlib.compress(data, 1)
         if self._seal:
-            packed = self._seal.shut(packed, name)
+            packed = self._seal.encrypt(packed, name)
         if self.size_bytes + len(packed) > self.limit_bytes:
             self.enforce_limit(needed, room=len(packed))
         if self.size_bytes + len(packed) > self.limit_bytes:
@@ -73,7 +73,7 @@ class BlobStore:
         """The bytes of this name; None when they are not kept, or not unharmed."""
         try:
             packed = self._path(name).read_bytes()
-            data = zlib.decompress(self._seal.open(packed, name) if self._seal else packed)
+            data = zlib.decompress(self._seal.decrypt(packed, name) if self._seal else packed)
         except (OSError, ValueError, zlib.error):
             return None
         return data if self.name(data) == name else None
@@ -124,18 +124,18 @@ class BlobStore:
         root = str(self.folder / "blobs")
         return {shard + name for shard in shards for name in os.listdir(f"{root}/{shard}")}
 
-    def memo(self, name: str) -> bytes | None:
+    def read_cache(self, name: str) -> bytes | None:
         """What was noted under this name; None when it is not there or not unharmed."""
         try:
             packed = (self.folder / "memos" / name).read_bytes()
-            return zlib.decompress(self._seal.open(packed, name) if self._seal else packed)
+            return zlib.decompress(self._seal.decrypt(packed, name) if self._seal else packed)
         except (OSError, ValueError, zlib.error):
             return None
 
-    def note(self, name: str, data: bytes) -> None:
+    def write_cache(self, name: str, data: bytes) -> None:
         """Note something that can be worked out anew. Raises OSError."""
         packed = zlib.compress(data, 1)
-        sealed = self._seal.shut(packed, name) if self._seal else packed
+        sealed = self._seal.encrypt(packed, name) if self._seal else packed
         write_whole(self.folder / "memos" / name, sealed)
 
     def clear(self) -> None:

@@ -14,12 +14,12 @@ from agent.undo.restore import snapshot_path
 
 @dataclass(slots=True, eq=False)
 class TrackingWindow:
-    """A command at work in a folder. `others` are files that others have changed meanwhile;
+    """A command at work in a folder. `paths_of_others` were changed by others meanwhile;
     `overlaps` says that another command ran at the same time."""
 
     origin: ChangeOrigin
     overlaps: bool = False
-    others: set[Path] = field(default_factory=set)
+    paths_of_others: set[Path] = field(default_factory=set)
 
 
 class ChangeLog:
@@ -38,13 +38,15 @@ class ChangeLog:
         """
         before, is_stored = snapshot_path(path, self.blobs, keep=True)
         mode = before.mode if before else None
-        after = FileState("file", self.blobs.name(data), mode, before.marked if before else False)
+        after = FileState(
+            "file", self.blobs.name(data), mode, before.is_marked if before else False
+        )
         if is_same_state(before, after):
             return None
         with self._lock:
             for window in self._windows:
                 if window.origin.session != origin.session:
-                    window.others.add(path)
+                    window.paths_of_others.add(path)
         self.add(origin, [*_missing_folders(path), FileChange(path, before, after)])
         if before is not None and not is_stored:
             return f"what {path} held before could not be kept, so this cannot be undone"
@@ -60,7 +62,7 @@ class ChangeLog:
             root=origin.root,
             changes=tuple(changes),
             made_at=time.time(),
-            shared=shared,
+            is_shared=shared,
         )
         try:
             self.ledger.add(step)

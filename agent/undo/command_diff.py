@@ -19,8 +19,8 @@ _TOUCHED = 100
 class CommandChangeDetector:
     """Call `begin` before the command runs and `end` after it, both in a thread.
 
-    `notes` are sentences for the person about what cannot be undone; `touched` are the changed
-    files, as far as they are known.
+    `notes` are sentences for the person about what cannot be undone; `changed_paths` are the
+    changed files, as far as they are known.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class CommandChangeDetector:
         limits: SnapshotLimits | None = None,
     ) -> None:
         self.notes: list[str] = []
-        self.touched: list[str] = []
+        self.changed_paths: list[str] = []
         self._origin = origin
         self._changes = changes
         self._walk = SnapshotWalker(self._origin.root, changes.blobs, closed, limits)
@@ -63,16 +63,16 @@ class CommandChangeDetector:
     def _record(
         self, before: FolderSnapshot, after: FolderSnapshot, window: TrackingWindow
     ) -> None:
-        difference = _Difference(self._origin.root, before, after, window.others)
+        difference = _Difference(self._origin.root, before, after, window.paths_of_others)
         if difference.changes:
             self._changes.add(self._origin, difference.changes, shared=window.overlaps)
         paths = [change.path for change in difference.changes if not _is_folder(change)]
-        self.touched += map(str, [*paths, *difference.unrecoverable][:_TOUCHED])
-        if difference.unrecoverable:
-            names = list_paths(difference.unrecoverable, self._origin.root)
+        self.changed_paths += map(str, [*paths, *difference.unrecoverable_paths][:_TOUCHED])
+        if difference.unrecoverable_paths:
+            names = list_paths(difference.unrecoverable_paths, self._origin.root)
             self.notes.append(f"cannot be undone, too large or not readable: {names}")
-        if difference.others:
-            names = list_paths(difference.others, self._origin.root)
+        if difference.paths_of_others:
+            names = list_paths(difference.paths_of_others, self._origin.root)
             self.notes.append(f"changed by others at the same time: {names}")
         if before.is_cut or after.is_cut:
             self.notes.append(
@@ -88,7 +88,7 @@ class CommandChangeDetector:
 
     def _load_snapshot(self) -> dict[str, SnapshotEntry]:
         """What the folder looked like when somebody last looked."""
-        data = self._changes.blobs.memo(self._memo)
+        data = self._changes.blobs.read_cache(self._memo)
         if data is None:
             return {}
         return {
@@ -98,11 +98,11 @@ class CommandChangeDetector:
 
     def _remember(self, tree: FolderSnapshot) -> None:
         rows = [
-            (path, entry.state.value, entry.state.mode, entry.state.marked, *_age(entry))
+            (path, entry.state.value, entry.state.mode, entry.state.is_marked, *_age(entry))
             for path, entry in tree.entries.items()
             if entry.state.kind == "file" and entry.state.is_known
         ]
-        self._changes.blobs.note(self._memo, json.dumps(rows).encode())
+        self._changes.blobs.write_cache(self._memo, json.dumps(rows).encode())
 
 
 def _age(entry: SnapshotEntry) -> tuple[tuple[int, ...], int]:
@@ -112,8 +112,7 @@ def _age(entry: SnapshotEntry) -> tuple[tuple[int, ...], int]:
 class _Difference:
     """`changes` in the order in which they are redone.
 
-    `unrecoverable` are paths whose change cannot be undone, `others` those that somebody else has
-    changed meanwhile.
+    `unrecoverable_paths` cannot be undone, `paths_of_others` were changed by others meanwhile.
     """
 
     def __init__(
@@ -123,17 +122,17 @@ class _Difference:
         self._before = before
         self._after = after
         self.changes: list[FileChange] = []
-        self.unrecoverable: list[Path] = []
-        self.others: list[Path] = []
+        self.unrecoverable_paths: list[Path] = []
+        self.paths_of_others: list[Path] = []
         removals, additions = list(self._find_removed()), list(self._find_created())
         files, folders = _split_by_kind(removals)
         new_files, new_folders = _split_by_kind(additions)
         # A folder goes after what was in it, and comes before it.
         for change in [*files, *folders[::-1], *new_folders, *new_files, *self._find_changed()]:
             if change.path in others:
-                self.others.append(change.path)
-            elif not _is_told(change):
-                self.unrecoverable.append(change.path)
+                self.paths_of_others.append(change.path)
+            elif not _is_known(change):
+                self.unrecoverable_paths.append(change.path)
             else:
                 self.changes.append(change)
 
@@ -172,7 +171,7 @@ class _Difference:
 
 def _is_behind(path: str, tree: FolderSnapshot) -> bool:
     """Whether nobody could look there."""
-    return any(path.startswith(f"{folder}/") for folder in tree.closed)
+    return any(path.startswith(f"{folder}/") for folder in tree.unreadable_folders)
 
 
 def _split_by_kind(changes: list[FileChange]) -> tuple[list[FileChange], list[FileChange]]:
@@ -188,6 +187,6 @@ def _is_folder(change: FileChange) -> bool:
     return state is not None and state.kind == "folder"
 
 
-def _is_told(change: FileChange) -> bool:
+def _is_known(change: FileChange) -> bool:
     """Whether what stood there before and after is known."""
     return all(state is None or state.is_known for state in (change.before, change.after))

@@ -30,7 +30,7 @@ class FileLedger:
             "tool": step.tool,
             "root": str(step.root),
             "made_at": step.made_at,
-            "shared": step.shared,
+            "shared": step.is_shared,
             "changes": [change.to_json() for change in step.changes],
         }
         self._append(step.session, {"step": data})
@@ -41,9 +41,9 @@ class FileLedger:
             if "step" in record:
                 steps = {id_: _without_redo(step) for id_, step in steps.items()}
                 steps[number] = _step(record["step"], session, number)
-            for step_id, n, data, standing in record.get("end", ()):
+            for step_id, n, data, status in record.get("end", ()):
                 if (step := steps.get(step_id)) is not None:
-                    change = FileChange.from_json(data, n, standing)
+                    change = FileChange.from_json(data, n, status)
                     changes = [change if one.n == n else one for one in step.changes]
                     steps[step_id] = step.with_changes(changes)
         oldest = time.time() - KEEP_S
@@ -62,7 +62,7 @@ class FileLedger:
 
     def end(self, ending: UndoResult) -> None:
         changes = [
-            [step, change.n, change.to_json(), change.standing] for step, change in ending.changes
+            [step, change.n, change.to_json(), change.status] for step, change in ending.changes
         ]
         self._append(ending.session, {"ended": ending.key, "report": ending.report, "end": changes})
 
@@ -105,15 +105,15 @@ def _step(data: dict[str, Any], session: str, number: int) -> ChangeStep:
             FileChange.from_json(change, n, "done") for n, change in enumerate(data["changes"])
         ),
         made_at=data["made_at"],
-        shared=data["shared"],
+        is_shared=data["shared"],
         id=number,
     )
 
 
 def _without_redo(step: ChangeStep) -> ChangeStep:
-    if all(change.standing != "undone" for change in step.changes):
+    if all(change.status != "undone" for change in step.changes):
         return step
-    changes = [replace(c, standing="gone") if c.standing == "undone" else c for c in step.changes]
+    changes = [replace(c, status="gone") if c.status == "undone" else c for c in step.changes]
     return step.with_changes(changes)
 
 

@@ -5,42 +5,42 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from agent.records import frozen
-from agent.undo.records import ChangeStep, FileChange, Standing
+from agent.undo.records import ChangeStatus, ChangeStep, FileChange
 
 # Older steps are forgotten.
 KEEP_S = 7 * 86_400
 Direction = Literal["undo", "redo"]
-Verdict = Literal["go", "already", "changed", "shared", "closed", "lost"]
+MoveVerdict = Literal["go", "already", "changed", "shared", "closed", "lost"]
 
 
 @frozen
 class PathChange:
     """One path on its way back (or forth again), as it was planned.
 
-    `verdict` says why it goes or stays: it is there "already", it was "changed" by somebody else
-    since, perhaps by a command that ran at the same time ("shared"), whoever asks may not change it
+    `verdict` says why it goes or stays: it is there "already", it was "changed" by others
+    since, perhaps by a command that ran at the same time ("shared"), the caller may not change it
     ("closed"), or what it held is no longer kept ("lost").
     """
 
     step: int
     root: Path
     change: FileChange
-    verdict: Verdict
+    verdict: MoveVerdict
 
     def to_json(self) -> list[Any]:
         change = self.change
         root, data = str(self.root), change.to_json()
-        return [self.step, root, data, change.n, change.standing, self.verdict]
+        return [self.step, root, data, change.n, change.status, self.verdict]
 
     @staticmethod
     def from_json(fields: Sequence[Any]) -> "PathChange":
-        step, root, change_data, n, standing, verdict = fields
-        return PathChange(step, Path(root), FileChange.from_json(change_data, n, standing), verdict)
+        step, root, change_data, n, status, verdict = fields
+        return PathChange(step, Path(root), FileChange.from_json(change_data, n, status), verdict)
 
 
 @frozen
 class UndoOperation:
-    """An undoing that has begun: whoever repeats it under the same key does the same.
+    """An undo that has begun: repeating it under the same key does the same.
 
     `report` is what it came to, None as long as it has not ended.
     """
@@ -64,7 +64,7 @@ class UndoOperation:
 
 @frozen
 class UndoResult:
-    """How an act ended: where its changes stand now, by step, and what was said of it."""
+    """How an operation ended: where its changes stand now, by step, and what was said of it."""
 
     key: str
     session: str
@@ -87,21 +87,21 @@ class Ledger(Protocol):
         """All that is kept of a session, newest first."""
         ...
 
-    def begin(self, act: UndoOperation) -> UndoOperation:
-        """Keep an act before anything of it happens; the one that has this key already, if any."""
+    def begin(self, operation: UndoOperation) -> UndoOperation:
+        """Store an operation before it runs; returns the one that has this key already, if any."""
         ...
 
-    def end(self, ending: UndoResult) -> None:
-        """The act is over."""
+    def end(self, result: UndoResult) -> None:
+        """The operation has ended."""
         ...
 
 
 @frozen
-class UndoneStep:
+class ReversalResult:
     """What became of each path: the move, with the change as it stands now."""
 
     moves: tuple[PathChange, ...]
 
-    def paths(self, *standings: Standing) -> list[Path]:
-        paths = [m.change.path for m in self.moves if m.change.standing in standings]
+    def paths(self, *statuses: ChangeStatus) -> list[Path]:
+        paths = [m.change.path for m in self.moves if m.change.status in statuses]
         return list(dict.fromkeys(paths))

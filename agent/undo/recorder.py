@@ -13,22 +13,22 @@ from agent.undo.command_diff import CommandChangeDetector
 from agent.undo.records import ChangeOrigin
 
 # Opens the journal that all sessions share; always the same one.
-OpenChanges = Callable[[], ChangeLog]
+OpenChangeLog = Callable[[], ChangeLog]
 
 
 @dataclass(slots=True)
 class Recorder:
-    """For one call. `notes` are what a person has to be told of its changes, `touched` the files
-    that its command has changed, as far as they are known."""
+    """For one call. `notes` are what a person has to be told of its changes, `changed_paths` the
+    files that its command has changed, as far as they are known."""
 
-    opens: OpenChanges | None = None
+    open_log: OpenChangeLog | None = None
     origin: ChangeOrigin | None = None
     notes: list[str] = field(default_factory=list)
-    touched: list[str] = field(default_factory=list)
+    changed_paths: list[str] = field(default_factory=list)
 
     @property
     def changes(self) -> ChangeLog | None:
-        return self.opens() if self.opens is not None else None
+        return self.open_log() if self.open_log is not None else None
 
     @contextmanager
     def file(self, path: Path, data: bytes) -> Iterator[None]:
@@ -36,8 +36,8 @@ class Recorder:
 
         Raises ToolError when it cannot be recorded, before anything is written.
         """
-        if self.opens is not None and self.origin is not None:
-            note = self.opens().file(self.origin, path, data)
+        if self.open_log is not None and self.origin is not None:
+            note = self.open_log().file(self.origin, path, data)
             self.notes += [note] if note else []
         yield
 
@@ -47,10 +47,10 @@ class Recorder:
 
         `closed` are paths that are not looked at.
         """
-        if self.opens is None or self.origin is None:
+        if self.open_log is None or self.origin is None:
             yield
             return
-        changes = self.opens()
+        changes = self.open_log()
         # The journal may lie in the folder; what it writes is nobody's work.
         own = changes.blobs.folder.resolve()
         detector = CommandChangeDetector(self.origin, changes, [*closed, own])
@@ -60,16 +60,16 @@ class Recorder:
         finally:
             await in_thread(detector.end)
             self.notes += detector.notes
-            self.touched += detector.touched
+            self.changed_paths += detector.changed_paths
 
     @contextmanager
-    def beside(self) -> Iterator[None]:
+    def background_command(self) -> Iterator[None]:
         """Around a command that runs beside the conversation: it is not recorded, and what others
         change meanwhile may be its work."""
-        if self.opens is None or self.origin is None:
+        if self.open_log is None or self.origin is None:
             yield
             return
-        changes = self.opens()
+        changes = self.open_log()
         window = changes.open(self.origin)
         try:
             yield
@@ -93,15 +93,15 @@ class RecorderFactory:
     and `prefix` tells its calls from those of others.
     """
 
-    opens: OpenChanges | None = None
+    open_log: OpenChangeLog | None = None
     turn: int = 0
     session: str = ""
     prefix: str = ""
 
     def recorder(self, session: str, call_id: str, tool: str, root: Path) -> Recorder:
-        if self.opens is None:
+        if self.open_log is None:
             return Recorder()
         origin = ChangeOrigin(
             self.session or session, self.turn, self.prefix + call_id, tool, root.resolve()
         )
-        return Recorder(self.opens, origin)
+        return Recorder(self.open_log, origin)

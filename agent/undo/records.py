@@ -8,31 +8,31 @@ from typing import Any, Literal
 from agent.records import frozen
 
 Kind = Literal["file", "folder", "link"]
-# "done" can be undone, "undone" redone. "kept" was left alone because somebody else had changed
-# the file since: only whoever forces it undoes it. "gone" can be neither.
-Standing = Literal["done", "undone", "kept", "gone"]
+# "done" can be undone, "undone" redone. "kept" was left alone because the file was changed by
+# others since: it is undone only with `force`. "gone" can be neither.
+ChangeStatus = Literal["done", "undone", "kept", "gone"]
 
 
 @frozen
 class FileState:
     """A file, folder or link; nothing at all is None.
 
-    `value` is the fingerprint of a file's bytes ("" when nobody knows it) or a link's target,
-    `mode` its permission bits (None when they were not known yet). `marked` says that a file held
+    `value` is the fingerprint of a file's bytes ("" when unknown) or a link's target, `mode` its
+    permission bits (None when they were not known yet). `is_marked` says that a file held
     strangers' words (`agent.security.taint.file_marks`).
     """
 
     kind: Kind
     value: str = ""
     mode: int | None = None
-    marked: bool = False
+    is_marked: bool = False
 
     @property
     def is_known(self) -> bool:
         return self.kind == "folder" or self.value != ""
 
     def to_json(self) -> list[Any]:
-        return [self.kind, self.value, self.mode, self.marked]
+        return [self.kind, self.value, self.mode, self.is_marked]
 
     @staticmethod
     def from_json(data: Sequence[Any] | None) -> "FileState | None":
@@ -40,7 +40,7 @@ class FileState:
 
 
 def is_same_state(one: FileState | None, other: FileState | None, *, modes: bool = False) -> bool:
-    """Whether both are the same thing; what nobody knows equals nothing.
+    """Whether both are the same thing; an unknown state equals nothing.
 
     The permission bits count with `modes`, where both are known.
     """
@@ -59,7 +59,7 @@ class FileChange:
     before: FileState | None
     after: FileState | None
     n: int = 0
-    standing: Standing = "done"
+    status: ChangeStatus = "done"
 
     @property
     def is_of_mode(self) -> bool:
@@ -71,17 +71,17 @@ class FileChange:
         return {"path": str(self.path), "before": before, "after": after}
 
     @staticmethod
-    def from_json(data: Mapping[str, Any], n: int, standing: Standing) -> "FileChange":
+    def from_json(data: Mapping[str, Any], n: int, status: ChangeStatus) -> "FileChange":
         before, after = map(FileState.from_json, (data["before"], data["after"]))
-        return FileChange(Path(data["path"]), before, after, n, standing)
+        return FileChange(Path(data["path"]), before, after, n, status)
 
 
 @frozen
 class ChangeStep:
     """What one tool call changed, in the order in which it is redone.
 
-    `shared` says that another command ran in the same folder meanwhile, so that nobody can tell
-    which of the two did it. `id` is given by the ledger, `made_at` is in Unix seconds.
+    `is_shared` says that another command ran in the same folder meanwhile: either of the two may
+    have made the changes. `id` is given by the ledger, `made_at` is in Unix seconds.
     """
 
     session: str
@@ -91,7 +91,7 @@ class ChangeStep:
     root: Path
     changes: tuple[FileChange, ...]
     made_at: float
-    shared: bool = False
+    is_shared: bool = False
     id: int = 0
 
     def with_changes(self, changes: Sequence[FileChange]) -> "ChangeStep":

@@ -8,7 +8,7 @@ from agent.i18n import mark_for_translation, plural, t
 from agent.text.text_document import decode, diff
 from agent.text.visible import escape_line
 from agent.undo.blob_store import BlobStore
-from agent.undo.ledger import Direction, PathChange, UndoneStep
+from agent.undo.ledger import Direction, PathChange, ReversalResult
 from agent.undo.records import ChangeStep, FileState, is_same_state
 from agent.undo.restore import read, snapshot_path
 
@@ -49,7 +49,7 @@ def changes_since(steps: Sequence[ChangeStep], blobs: BlobStore) -> Pairs:
     states: dict[Path, FileState | None] = {}
     for step in steps:
         for change in step.changes[::-1]:
-            if change.standing in ("done", "kept"):
+            if change.status in ("done", "kept"):
                 states[change.path] = change.before
     pairs = {}
     for path, before in states.items():
@@ -114,7 +114,7 @@ def _text(state: FileState | None, blobs: BlobStore, path: Path) -> str | None:
         return None
 
 
-def describe(done: UndoneStep, direction: Direction, root: Path, *, would: bool = False) -> str:
+def describe(done: ReversalResult, direction: Direction, root: Path, *, would: bool = False) -> str:
     """What an act came to, one line for each kind of outcome; `would`: what it will come to."""
     paths_by_outcome: dict[str, list[Path]] = {outcome: [] for outcome in _DONE}
     skipped: dict[str, list[Path]] = {}
@@ -125,7 +125,7 @@ def describe(done: UndoneStep, direction: Direction, root: Path, *, would: bool 
             continue
         if move.verdict == "already":
             continue
-        if move.verdict == "go" and change.standing in ("undone", "done"):
+        if move.verdict == "go" and change.status in ("undone", "done"):
             paths_by_outcome["restored" if target else "removed"].append(change.path)
         else:
             skipped.setdefault(_WHY[move.verdict], []).append(change.path)

@@ -85,7 +85,7 @@ def _write(
     if data is None:
         raise ToolError(f"The earlier content of {path} is no longer stored.")
     file_io.write_atomic(path, data, target.mode)
-    if target.marked or (now is not None and now.marked):
+    if target.is_marked or (now is not None and now.is_marked):
         mark_tainted(path, root)
 
 

@@ -12,8 +12,15 @@ from agent.errors import ToolError
 from agent.records import frozen
 from agent.security.files.file_io import exclusive_file
 from agent.undo.change_log import ChangeLog
-from agent.undo.ledger import Direction, PathChange, UndoneStep, UndoOperation, UndoResult, Verdict
-from agent.undo.records import ChangeStep, FileChange, FileState, Standing, is_same_state
+from agent.undo.ledger import (
+    Direction,
+    MoveVerdict,
+    PathChange,
+    ReversalResult,
+    UndoOperation,
+    UndoResult,
+)
+from agent.undo.records import ChangeStatus, ChangeStep, FileChange, FileState, is_same_state
 from agent.undo.restore import restore, snapshot_path
 
 # Raises ToolError for a path that whoever asks may not change.
@@ -56,17 +63,19 @@ class Reversal:
                 break
         return tuple(moves)
 
-    def carry_out(self, key: str, direction: Direction, moves: Sequence[PathChange]) -> UndoneStep:
+    def carry_out(
+        self, key: str, direction: Direction, moves: Sequence[PathChange]
+    ) -> ReversalResult:
         """Do what was planned; the same again under the same key."""
         act = self._changes.ledger.begin(UndoOperation(key, self._session, direction, tuple(moves)))
         if act.report is not None:
             return self._repeat_outcome(act)
-        outcome = UndoneStep(tuple(self._make(move, direction) for move in act.moves))
+        outcome = ReversalResult(tuple(self._make(move, direction) for move in act.moves))
         changes = [(move.step, move.change) for move in outcome.moves]
         self._changes.ledger.end(UndoResult(key, self._session, changes, "done"))
         return outcome
 
-    def _repeat_outcome(self, act: UndoOperation) -> UndoneStep:
+    def _repeat_outcome(self, act: UndoOperation) -> ReversalResult:
         """What a repeated act came to when it was done."""
         steps = {step.id: step for step in self._changes.ledger.steps(self._session)}
         moves = []
@@ -74,7 +83,7 @@ class Reversal:
             step = steps.get(move.step)
             now = next((c for c in step.changes if c.n == move.change.n), None) if step else None
             moves.append(replace(move, change=now or move.change))
-        return UndoneStep(tuple(moves))
+        return ReversalResult(tuple(moves))
 
     def _steps(self, request: UndoRequest) -> Iterable[ChangeStep]:
         steps = self._changes.ledger.steps(self._session)
@@ -114,7 +123,7 @@ class Reversal:
         step: ChangeStep,
         change: FileChange,
         states: tuple[FileState | None, FileState | None, FileState | None],
-    ) -> Verdict:
+    ) -> MoveVerdict:
         now, source, target = states
         modes = change.is_of_mode
         if not is_same_state(now, source, modes=modes):
@@ -124,7 +133,7 @@ class Reversal:
         is_file = target is not None and target.kind == "file"
         if is_file and target is not None and not self._blobs.has(target.value):
             return "lost"
-        return "shared" if step.shared else "go"
+        return "shared" if step.is_shared else "go"
 
     def _is_open(self, path: Path) -> bool:
         try:
@@ -145,16 +154,16 @@ class Reversal:
     def _make(self, move: PathChange, direction: Direction) -> PathChange:
         """Bring one path back, if it still is what it was when this was planned."""
         change = move.change
-        standing, undone = change.standing, _target_standing(direction)
+        status, undone = change.status, _target_status(direction)
         if move.verdict == "already":
             # It never happened, or somebody has taken it back by hand.
-            standing = "gone" if direction == "undo" else "done"
+            status = "gone" if direction == "undo" else "done"
         elif move.verdict != "go":
-            standing = "kept" if direction == "undo" else "gone"
+            status = "kept" if direction == "undo" else "gone"
         else:
             source, target = _ends(change, direction)
-            standing = undone if self._bring(move, source, target) else "kept"
-        return replace(move, change=replace(change, standing=standing))
+            status = undone if self._bring(move, source, target) else "kept"
+        return replace(move, change=replace(change, status=status))
 
     def _bring(self, move: PathChange, source: FileState | None, target: FileState | None) -> bool:
         path, modes = move.change.path, move.change.is_of_mode
@@ -172,7 +181,7 @@ class Reversal:
         return True
 
 
-def _target_standing(direction: Direction) -> Standing:
+def _target_status(direction: Direction) -> ChangeStatus:
     return "undone" if direction == "undo" else "done"
 
 
@@ -213,5 +222,5 @@ def _is_requested(change: FileChange, request: UndoRequest) -> bool:
     if request.path is not None and not change.path.is_relative_to(request.path):
         return False
     if request.direction == "redo":
-        return change.standing == "undone"
-    return change.standing == "done" or (request.force and change.standing == "kept")
+        return change.status == "undone"
+    return change.status == "done" or (request.force and change.status == "kept")

@@ -55,12 +55,13 @@ class SnapshotEntry:
 
 @dataclass(slots=True)
 class FolderSnapshot:
-    """Entries by their path below the root. `is_cut`: there is more than was looked at. `closed`
-    are folders that could not be listed; `files_read` counts the files that were read."""
+    """Entries by their path below the root. `is_cut`: there is more than was looked at.
+    `unreadable_folders` are folders that could not be listed; `files_read` counts the files that
+    were read."""
 
     entries: dict[str, SnapshotEntry] = field(default_factory=dict)
     is_cut: bool = False
-    closed: set[str] = field(default_factory=set)
+    unreadable_folders: set[str] = field(default_factory=set)
     files_read: int = 0
 
 
@@ -92,7 +93,7 @@ class SnapshotWalker:
         """
         tree = FolderSnapshot()
         self.blobs.expire_hourly()
-        look = _Look(self, tree, earlier)
+        look = _SnapshotPass(self, tree, earlier)
         with open_folder_beneath(self.root, flags=LISTED) as folder:
             look.folder(folder, ())
         self._is_complete = True
@@ -124,7 +125,7 @@ class SnapshotWalker:
             return None
 
 
-class _Look:
+class _SnapshotPass:
     """One walk."""
 
     def __init__(
@@ -171,12 +172,12 @@ class _Look:
 
     def _enter(self, name: str, parts: tuple[str, ...], above: int) -> None:
         if len(parts) > TREE_DEPTH:
-            self._tree.closed.add("/".join(parts))
+            self._tree.unreadable_folders.add("/".join(parts))
             return
         try:
             folder = open_subfolder(name, above, flags=LISTED)
         except OSError:
-            self._tree.closed.add("/".join(parts))
+            self._tree.unreadable_folders.add("/".join(parts))
             return
         try:
             self.folder(folder, parts)

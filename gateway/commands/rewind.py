@@ -91,7 +91,7 @@ def _list(undoing: "UndoService", points: list[RewindPoint]) -> str:
 
     paths: dict[int, set[object]] = {}
     for step in undoing.changes.ledger.steps(undoing.session):
-        paths_done = {c.path for c in step.changes if c.standing == "done" and _is_file(c)}
+        paths_done = {c.path for c in step.changes if c.status == "done" and _is_file(c)}
         paths.setdefault(step.turn, set()).update(paths_done)
     lines = []
     for number, one in list(enumerate(points, 1))[-_MAX_POINTS:]:
@@ -107,9 +107,9 @@ def _preview(
     undoing: "UndoService", moves: "tuple[PathChange, ...]", number: str, since: RewindPoint
 ) -> str:
     from agent.undo import report
-    from agent.undo.ledger import UndoneStep
+    from agent.undo.ledger import ReversalResult
 
-    changes = report.describe(UndoneStep(moves), "undo", undoing.root, would=True)
+    changes = report.describe(ReversalResult(moves), "undo", undoing.root, would=True)
     would = changes or t("No files would change.")
     lines = [
         t(

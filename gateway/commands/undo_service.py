@@ -15,7 +15,7 @@ from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.types import ToolCall
 from agent.undo import report
 from agent.undo.change_log import ChangeLog
-from agent.undo.ledger import Direction, PathChange, UndoneStep
+from agent.undo.ledger import Direction, PathChange, ReversalResult
 from agent.undo.reversal import Reversal
 from gateway.commands.dispatcher import CommandCall
 from gateway.core.markdown import escape_markdown
@@ -70,12 +70,12 @@ class UndoService:
         if not (self.call.is_owner or self._allows(request)):
             raise KoreError(t("your role does not allow this: only the owner can undo here"))
 
-    async def carry_out(self, moves: Sequence[PathChange], direction: Direction) -> UndoneStep:
+    async def carry_out(self, moves: Sequence[PathChange], direction: Direction) -> ReversalResult:
         """Do it, once for this command, however often it is repeated."""
         key = f"command:{self.call.claim.seq}"
         return await self.run(lambda: self.reversal.carry_out(key, direction, moves))
 
-    def describe(self, step: UndoneStep, direction: Direction) -> str:
+    def describe(self, step: ReversalResult, direction: Direction) -> str:
         """What it came to, as markdown."""
         lines = [
             escape_markdown(line)

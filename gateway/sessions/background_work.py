@@ -7,7 +7,7 @@ from agent.agent import Agent
 from agent.events import Notice
 from agent.i18n import t
 from agent.text.visible import escape_invisible
-from agent.tools.base import Running
+from agent.tools.base import BackgroundTask
 from agent.types import Context, Message
 from gateway.core.event_hub import EventHub
 from gateway.store.port import Store
@@ -15,9 +15,9 @@ from gateway.store.repositories.conversations import sessions
 from gateway.store.repositories.execution.claims import TurnClaim
 
 
-def stopped_tasks_text(tasks: Iterable[Running], escape: Callable[[str], str] = str) -> str:
+def stopped_tasks_text(tasks: Iterable[BackgroundTask], escape: Callable[[str], str] = str) -> str:
     """A sentence about what ends with its conversation; '' when nothing does."""
-    names = [escape(escape_invisible(task.title)) for task in tasks if task.running]
+    names = [escape(escape_invisible(task.title)) for task in tasks if task.is_running]
     return t("Background tasks stopped: {names}.", names=", ".join(names)) if names else ""
 
 
@@ -45,7 +45,7 @@ class BackgroundWork:
         """The same for people: what runs there, as they call it."""
         if not self._agent.has_tools:
             return []
-        return [task.title for task in self._agent.toolbox.tasks(session) if task.running]
+        return [task.title for task in self._agent.toolbox.tasks(session) if task.is_running]
 
     async def end(self, session: str) -> str:
         """Let go of all that a session holds; a sentence about what has run there, or ''."""

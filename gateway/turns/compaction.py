@@ -126,7 +126,7 @@ class CompactionService:
         speaking = with_model(speaking, claim.message, session_model, self.agent.models)
         payer = TurnClaim(turn, claim.seq, session, [claim.message], resumed=True)
         made = await self._join_for_answer(session)
-        if made is None or focus or not made.result.summarised:
+        if made is None or focus or not made.result.summarised_count:
             made = (await self._run(CompactionJob(payer, speaking, focus))).result() or made
         if made is None:
             return t("There is nothing to summarize: the newest messages stay as they are.")
@@ -197,8 +197,14 @@ class CompactionService:
         if shorter is None:
             return None
         if not self._running[job.claim.session].has_waiting_turn:
-            messages_left = len(shorter.of(window.messages))
-            event = Compacted(shorter.before, shorter.after, messages_left, 0, shorter.summarised)
+            messages_left = len(shorter.apply(window.messages))
+            event = Compacted(
+                shorter.tokens_before,
+                shorter.tokens_after,
+                messages_left,
+                0,
+                shorter.summarised_count,
+            )
             self.events.publish(job.claim.messages[-1].session_key, event)
         return CompactionOutcome(window, shorter)
 
@@ -236,7 +242,9 @@ class CompactionService:
     ) -> bool:
         """One transaction: the summary, where the window begins, and what the chat is told."""
         letter = (
-            None if answered or not shorter.summarised else self._letter(claim, window, shorter)
+            None
+            if answered or not shorter.summarised_count
+            else self._letter(claim, window, shorter)
         )
         stored = StoredSummary.of(claim.session, window, shorter, letter)
         done = await self.database.transact(windows.keep, stored, time.time())
@@ -303,12 +311,14 @@ async def _outcome(running: RunningCompaction) -> CompactionOutcome | None:
 def sentence(shorter: "CompactionResult") -> str:
     """What people are told of it."""
     size = t(
-        "about {before:,} tokens reduced to {after:,}", before=shorter.before, after=shorter.after
+        "about {before:,} tokens reduced to {after:,}",
+        before=shorter.tokens_before,
+        after=shorter.tokens_after,
     )
-    if not shorter.summarised:
+    if not shorter.summarised_count:
         return t("Old tool results were shortened: {size}.", size=size)
     return t(
         "{summarised:,} older messages were summarized: {size}. /context shows more.",
-        summarised=shorter.summarised,
+        summarised=shorter.summarised_count,
         size=size,
     )

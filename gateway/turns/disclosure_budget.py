@@ -8,7 +8,7 @@ from gateway.store.repositories.conversations import sessions
 
 @frozen
 class StoredDisclosureBudget:
-    """Implements `agent.security.taint.taint.Budget` for a session and all whom it has sent out.
+    """Implements `taint.DisclosureBudget` for a session and its sub-agents.
 
     It survives restarts, and every turn and sub-agent of the session spends from the same.
     """

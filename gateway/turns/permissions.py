@@ -96,7 +96,7 @@ class TurnPermissions:
             role=role,
             mode=self.mode(message, mode),
             trust="local" if local else "remote",
-            confined=self.confined,
+            is_confined=self.confined,
             blocked_commands=self.policies.blocked_commands,
             only_tools=_tools(message, "allowed_tools") if local else None,
             without_tools=(local and _tools(message, "disallowed_tools")) or frozenset(),

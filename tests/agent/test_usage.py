@@ -199,8 +199,8 @@ async def test_a_reply_without_usage_is_estimated(usage: Usage | None) -> None:
     """Some servers send the field, and noughts in it: no call has no input."""
     purse = Purse(9)
     till = CallMeter(Tariff("v/m", price(1, 1)), meter=purse)
-    await till.before(1_000, 0)
-    await till.after(events.Reply(assistant("a" * 400), usage, "stop"))
+    await till.check_call(1_000, 0)
+    await till.record_reply(events.Reply(assistant("a" * 400), usage, "stop"))
     (charge,) = purse.charges
     assert charge.estimated
     assert charge.usage.input == 1_000
@@ -256,7 +256,7 @@ async def test_a_reply_of_the_fallback_costs_what_the_fallback_costs() -> None:
     till = CallMeter(Tariff("v/dear", price(10, 10)), [Tariff("v/cheap", price(1, 1))], purse)
     async for event in provider.stream(ModelRequest("dear", "", ())):
         if isinstance(event, events.Reply):
-            await till.after(event)
+            await till.record_reply(event)
     assert [charge.model for charge in purse.charges] == ["v/cheap"]
 
 

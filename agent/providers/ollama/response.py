@@ -33,8 +33,8 @@ class OllamaResponseBuilder:
     def add(self, payload: JsonObject) -> Iterator[ModelEvent]:
         message = payload.get("message")
         if isinstance(message, dict):
-            yield from self._speech.think(text_of(message.get("thinking")))
-            yield from self._speech.say(text_of(message.get("content")))
+            yield from self._speech.add_thinking(text_of(message.get("thinking")))
+            yield from self._speech.add_text(text_of(message.get("content")))
             calls = message.get("tool_calls")
             for call in calls if isinstance(calls, list) else ():
                 yield from self._call(call)

@@ -74,8 +74,8 @@ class OpenAIResponseBuilder:
         delta = delta_of(choice)
         self._details.add(delta)
         self._has_refused = self._has_refused or bool(text_of(delta.get("refusal")))
-        yield from self._speech.think(thinking_of_delta(delta))
-        yield from self._speech.say(text_of_delta(delta))
+        yield from self._speech.add_thinking(thinking_of_delta(delta))
+        yield from self._speech.add_text(text_of_delta(delta))
         for call in calls_of(delta):
             yield from self._call(call)
         reason = choice.get("finish_reason")

@@ -44,7 +44,7 @@ class TextToolProvider:
         # Providers are async generators; closing one ends its connection at once.
         async with aclosing(cast(AsyncGenerator[ModelEvent], stream)):
             async for event in stream:
-                for converted in listener.hear(event):
+                for converted in listener.rewrite(event):
                     yield converted
 
     async def aclose(self) -> None:
@@ -61,7 +61,7 @@ class _ReplyRewriter:
         self._text_pieces: list[str] = []
         self._parsed_calls: list[tuple[str, ParsedCall]] = []
 
-    def hear(self, event: ModelEvent) -> Iterator[ModelEvent]:
+    def rewrite(self, event: ModelEvent) -> Iterator[ModelEvent]:
         match event:
             case TextDelta(text):
                 yield from self._take(self._reader.feed(text), cut=False)

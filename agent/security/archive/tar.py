@@ -57,48 +57,48 @@ class TarStream:
         return data
 
 
-def tar_entries(tape: TarStream) -> Iterator[ArchiveEntry]:
+def tar_entries(stream: TarStream) -> Iterator[ArchiveEntry]:
     """The files and folders of a tar. Raises ArchiveRefused, and what the unpackers raise."""
     from tarfile import TarInfo
 
     long_name: str | None = None
-    while any(block := tape.take(_BLOCK_BYTES)):
+    while any(block := stream.take(_BLOCK_BYTES)):
         info = TarInfo.frombuf(block, "utf-8", "strict")
         if info.size < 0:
             raise ArchiveRefused("The archive is damaged: a size is negative.")
         if info.type in (_PAX, _PAX_FOR_ALL, _LONG_NAME):
-            header_name = _name_from_header(info, _note(tape, info.size))
+            header_name = _name_from_header(info, _note(stream, info.size))
             if header_name is not None and long_name is not None:
                 raise ArchiveRefused(f"The archive names {quote_path(header_name)} twice.")
             long_name = header_name or long_name
             continue
         name = info.name if long_name is None else long_name
         long_name = None
-        yield _entry(tape, info, name)
-        tape.take(-info.size % _BLOCK_BYTES)
-    tape.finish()
+        yield _entry(stream, info, name)
+        stream.take(-info.size % _BLOCK_BYTES)
+    stream.finish()
 
 
-def _entry(tape: TarStream, info: "TarInfo", name: str) -> ArchiveEntry:
+def _entry(stream: TarStream, info: "TarInfo", name: str) -> ArchiveEntry:
     if info.type == _FOLDER and not info.size:
         return ArchiveEntry(name, True)
     if info.type not in _PLAIN:
         raise ArchiveRefused(f"The archive holds a link or a special file: {quote_path(name)}.")
-    return ArchiveEntry(name, False, bool(info.mode & 0o100), _chunks(tape, info.size))
+    return ArchiveEntry(name, False, bool(info.mode & 0o100), _chunks(stream, info.size))
 
 
-def _chunks(tape: TarStream, remaining_bytes: int) -> Iterator[bytes]:
+def _chunks(stream: TarStream, remaining_bytes: int) -> Iterator[bytes]:
     while remaining_bytes:
-        chunk = tape.take(min(remaining_bytes, CHUNK_BYTES))
+        chunk = stream.take(min(remaining_bytes, CHUNK_BYTES))
         remaining_bytes -= len(chunk)
         yield chunk
 
 
-def _note(tape: TarStream, size_bytes: int) -> bytes:
+def _note(stream: TarStream, size_bytes: int) -> bytes:
     if size_bytes > _NOTE_BYTES:
         raise ArchiveRefused("The archive is damaged: a note about a file is too long.")
-    note = tape.take(size_bytes)
-    tape.take(-size_bytes % _BLOCK_BYTES)
+    note = stream.take(size_bytes)
+    stream.take(-size_bytes % _BLOCK_BYTES)
     return note
 
 

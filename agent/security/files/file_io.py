@@ -125,7 +125,7 @@ def write_atomic(path: Path, data: bytes, mode: int | None = None) -> None:
             # After the rename there is nothing of this name any more.
             with suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=folder)
-        _settle(folder)
+        _sync_folder(folder)
 
 
 def append(path: Path, data: bytes) -> None:
@@ -193,7 +193,7 @@ def _keep_owner(fd: int, old: os.stat_result) -> None:
     os.fchmod(fd, stat.S_IMODE(old.st_mode) & 0o777)
 
 
-def _settle(folder: int) -> None:
+def _sync_folder(folder: int) -> None:
     # The rename itself is only safe against a power cut once the folder is on the disk.
     with suppress(OSError):
         fd = os.open(".", LISTED, dir_fd=folder)
@@ -203,7 +203,7 @@ def _settle(folder: int) -> None:
             os.close(fd)
 
 
-class _Latch:
+class _FileLock:
     """Kept for as long as somebody holds it or waits for it."""
 
     __slots__ = ("__weakref__", "lock")
@@ -213,7 +213,7 @@ class _Latch:
 
 
 # There is one disk, so there is one table, whichever agent asks.
-_latches: WeakValueDictionary[Path, _Latch] = WeakValueDictionary()
+_file_locks: WeakValueDictionary[Path, _FileLock] = WeakValueDictionary()
 
 _table = Lock()
 
@@ -224,6 +224,6 @@ def exclusive_file(path: Path) -> Iterator[None]:
     # Some file systems know one file by several spellings.
     key = folded_path(path)
     with _table:
-        latch = _latches.setdefault(key, _Latch())
+        latch = _file_locks.setdefault(key, _FileLock())
     with latch.lock:
         yield

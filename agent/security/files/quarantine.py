@@ -17,7 +17,7 @@ SUFFIX = ".set-aside"
 _NAMES = PROMPT_FILES | PROMPT_FOLDERS | CONFIGURATIONS
 
 
-class NewFiles:
+class CreatedFiles:
     """`begin` before the command, `end` after it; more than one may run at once."""
 
     def __init__(self, workspace: Path, further: frozenset[str]) -> None:
@@ -70,7 +70,7 @@ class NewFiles:
         return None
 
 
-_open: list[NewFiles] = []
+_open: list[CreatedFiles] = []
 _lock = threading.Lock()
 
 

@@ -20,13 +20,13 @@ BACKLOG = 128
 
 class EgressProxy:
     """Serves one command at one listener: `channel` for a sandbox that hands its own over, or
-    `listener`. `usage` tells what came of it.
+    `listener`. `session` tells what came of it.
 
     Nothing is left of it when the block of `open` ends.
     """
 
     def __init__(self, grant: EgressGrant, record: Record) -> None:
-        self.usage = ProxySession(grant, record)
+        self.session = ProxySession(grant, record)
         self._token = b""
         self._sockets: list[socket.socket] = []
         self._loop = asyncio.get_running_loop()
@@ -80,15 +80,15 @@ class EgressProxy:
 
     async def _serve(self) -> None:
         listener: socket.socket = await self._listener
-        bounds = self.usage.grant.bounds
-        free = asyncio.Semaphore(bounds.at_once)
+        bounds = self.session.grant.limits
+        free = asyncio.Semaphore(bounds.max_concurrent)
         async with asyncio.TaskGroup() as group:
-            for _ in range(bounds.in_all):
+            for _ in range(bounds.max_connections):
                 await free.acquire()
                 accepted, _ = await self._loop.sock_accept(listener)
                 task = group.create_task(self._attend(accepted))
                 task.add_done_callback(partial(self._release, accepted, free))
-            # Whoever comes now is refused by the kernel.
+            # The kernel refuses new connections from now on.
             self._sockets.remove(listener)
             listener.close()
 
@@ -97,11 +97,11 @@ class EgressProxy:
         free.release()
 
     async def _attend(self, accepted: socket.socket) -> None:
-        limit = self.usage.grant.bounds.head_bytes
+        limit = self.session.grant.limits.head_bytes
         reader, writer = await asyncio.open_connection(sock=accepted, limit=limit)
         # Whatever was drained has really left: nothing is waited for at the end.
         writer.transport.set_write_buffer_limits(0)
         try:
-            await ProxyConnection(self.usage, reader, writer).serve(self._token)
+            await ProxyConnection(self.session, reader, writer).serve(self._token)
         finally:
             writer.transport.abort()

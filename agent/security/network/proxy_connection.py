@@ -31,10 +31,10 @@ class ProxyLimits:
     """What one command may use of a proxy: connections at once and in all, refused ones, bytes in
     both directions, those of a head, and seconds for a head, for connecting, and of silence."""
 
-    at_once: int = 64
-    in_all: int = 10_000
-    refused: int = 100
-    all_bytes: int = 4_000_000_000
+    max_concurrent: int = 64
+    max_connections: int = 10_000
+    max_refusals: int = 100
+    max_bytes: int = 4_000_000_000
     head_bytes: int = 16_384
     head_s: float = 10
     connect_s: float = 15
@@ -49,7 +49,7 @@ class EgressGrant:
     hosts: tuple[str, ...]
     ports: tuple[int, ...] = PORTS
     allow: Allow = is_public
-    bounds: ProxyLimits = field(default_factory=ProxyLimits)
+    limits: ProxyLimits = field(default_factory=ProxyLimits)
 
 
 # "host:port", whether it will be reached, and why. A `KoreError` keeps it from being reached.
@@ -58,13 +58,13 @@ Record = Callable[[str, bool, str], Awaitable[None]]
 
 @dataclass(slots=True)
 class ProxySession:
-    """What a command has used of its grant: `reached` and `refused` hold "host:port"."""
+    """What a command has used of its grant: hosts are written "host:port"."""
 
     grant: EgressGrant
     record: Record
-    reached: set[str] = field(default_factory=set)
-    refused: dict[str, str] = field(default_factory=dict)
-    refusals: int = 0
+    reached_hosts: set[str] = field(default_factory=set)
+    reason_by_refused_host: dict[str, str] = field(default_factory=dict)
+    refusal_count: int = 0
     bytes: int = 0
 
 
@@ -74,14 +74,14 @@ class ProxyConnection:
     def __init__(self, usage: ProxySession, reader: StreamReader, writer: StreamWriter) -> None:
         self._usage = usage
         self._grant = usage.grant
-        self._bounds = usage.grant.bounds
+        self._bounds = usage.grant.limits
         self._reader = reader
         self._writer = writer
         self._active_at = 0.0
 
     async def serve(self, token: bytes) -> None:
         """Until one side ends it, or a bound. `token` is what it has to begin with."""
-        if self._usage.refusals >= self._bounds.refused:
+        if self._usage.refusal_count >= self._bounds.max_refusals:
             return
         where = "?"
         try:
@@ -131,7 +131,7 @@ class ProxyConnection:
             await self._usage.record(where, True, f"{where} is one of the hosts (exec-hosts)")
         except KoreError as exc:
             raise ProxyRefusal(503, "the connection could not be recorded") from exc
-        self._usage.reached.add(where)
+        self._usage.reached_hosts.add(where)
 
     @asynccontextmanager
     async def _open_target(
@@ -189,7 +189,7 @@ class ProxyConnection:
                 break
             remaining_bytes = None if remaining_bytes is None else remaining_bytes - len(data)
             self._usage.bytes += len(data)
-            if self._usage.bytes > self._bounds.all_bytes:
+            if self._usage.bytes > self._bounds.max_bytes:
                 log.warning("a command reached its network traffic limit")
                 raise ConnectionError
             await self._send(writer, data)
@@ -219,9 +219,9 @@ class ProxyConnection:
 
     async def _refuse(self, where: str, refusal: ProxyRefusal) -> None:
         usage = self._usage
-        usage.refusals += 1
-        usage.refused[where] = str(refusal)
-        last = usage.refusals == self._bounds.refused
+        usage.refusal_count += 1
+        usage.reason_by_refused_host[where] = str(refusal)
+        last = usage.refusal_count == self._bounds.max_refusals
         more = "; after this many refusals nothing more is looked at" if last else ""
         try:
             await usage.record(where, False, f"{refusal} (exec-hosts){more}")

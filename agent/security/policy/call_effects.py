@@ -24,8 +24,9 @@ class CallEffects:
     """A call with all that is known about it.
 
     `root` is the real workspace. `reads` and `writes` are real paths, those that a command's
-    redirections name among them. `kind` is the class of a command, `unclear` why it cannot be
-    told what it does. `steers` says that something that later turns are told would be written.
+    redirections name among them. `kind` is the class of a command, `unclear_reason` why it
+    cannot be told what it does. `changes_instructions` says that it would write something that
+    later turns read as instructions.
     """
 
     request: ToolRequest
@@ -34,8 +35,8 @@ class CallEffects:
     writes: tuple[Path, ...]
     script: Script | None = None
     kind: CommandClass | None = None
-    unclear: str | None = None
-    steers: bool = False
+    unclear_reason: str | None = None
+    changes_instructions: bool = False
 
     @property
     def is_command(self) -> bool:
@@ -59,27 +60,38 @@ def call_effects(request: ToolRequest) -> CallEffects:
     root = request.workspace if real == str(request.workspace) else Path(real)
     writes = request.changes + request.creates
     if request.command is None:
-        # `remember` writes one dated line into the memory of whoever speaks: that is its job.
-        steering = request.tool != "remember" and _any_steers(writes, root)
+        # `remember` writes one dated line into the person's memory file: that is its job.
+        changes_instructions = request.tool != "remember" and _changes_any_instruction(writes, root)
         return CallEffects(
-            request, root, request.reads or _named_path(request), writes, steers=steering
+            request,
+            root,
+            request.reads or _named_path(request),
+            writes,
+            changes_instructions=changes_instructions,
         )
     script = parse_script(request.command)
     folder = request.folder or root
     kind = classify(script, folder, root)
-    unclear = script.opaque or _why_computed(script)
+    unclear = script.opaque_reason or _why_computed(script)
     folders = _folders(script, folder)
     if folders is None:
         unclear = unclear or "it is not clear in which folder its parts run"
         folders = (folder,)
     reads = tuple(_targets(script, folders, _READING))
     writes += tuple(_targets(script, folders, _WRITING))
-    steering = _any_steers(writes, root)
-    if not (kind == "reads" and request.read_only) and not steering:
+    changes_instructions = _changes_any_instruction(writes, root)
+    if not (kind == "reads" and request.read_only) and not changes_instructions:
         names = [str(each) for each in folders]
-        steering = any(may_steer(word, names, str(root)) for word in _arguments(script))
+        changes_instructions = any(may_steer(word, names, str(root)) for word in _arguments(script))
     return CallEffects(
-        request, root, request.reads + reads, writes, script, kind, unclear, steers=steering
+        request,
+        root,
+        request.reads + reads,
+        writes,
+        script,
+        kind,
+        unclear,
+        changes_instructions=changes_instructions,
     )
 
 
@@ -91,7 +103,7 @@ def _named_path(request: ToolRequest) -> tuple[Path, ...]:
     return (Path(os.path.realpath(request.workspace / path)),)
 
 
-def _any_steers(paths: Iterable[Path], root: Path) -> bool:
+def _changes_any_instruction(paths: Iterable[Path], root: Path) -> bool:
     return any(is_instruction_file(str(path), str(root)) for path in paths)
 
 

@@ -51,7 +51,9 @@ class NamedApprover:
     """Asks whoever is asked otherwise, and says who wants it."""
 
     approver: Approver
-    who: str
+    agent_name: str
 
     async def ask(self, request: ApprovalRequest) -> Answer | Answered:
-        return await self.approver.ask(replace(request, reason=f"{self.who}: {request.reason}"))
+        return await self.approver.ask(
+            replace(request, reason=f"{self.agent_name}: {request.reason}")
+        )

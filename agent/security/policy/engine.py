@@ -50,7 +50,7 @@ def evaluate_mode(
     """
     if mode == "plan":
         return _plan(reach, confined)
-    if reach.steers and not (mode == "auto" and trust == "local"):
+    if reach.changes_instructions and not (mode == "auto" and trust == "local"):
         return _ask("prompt")
     if reach.is_command:
         return _command(mode, reach, confined)
@@ -61,7 +61,7 @@ def evaluate_mode(
 
 def _plan(reach: CallEffects, confined: bool) -> Decision:
     if reach.is_command:
-        if reach.kind != "reads" or reach.unclear or reach.writes:
+        if reach.kind != "reads" or reach.unclear_reason or reach.writes:
             return Decision("deny", load_prompt("policy/plan_command"), "plan-command")
         return _CONFINED if confined and reach.only_reads else _ask("exec")
     if (reach.request.effect == "read" or reach.request.tool in _HANDING) and not reach.writes:
@@ -70,7 +70,7 @@ def _plan(reach: CallEffects, confined: bool) -> Decision:
 
 
 def _command(mode: PermissionMode, reach: CallEffects, confined: bool) -> Decision:
-    if reach.unclear:
+    if reach.unclear_reason:
         return _ask("unclear")
     if mode == "auto":
         return _AUTO
@@ -102,9 +102,9 @@ log = logging.getLogger(__name__)
 
 @frozen
 class PrincipalContext:
-    """Under which circumstances somebody's calls are judged.
+    """The circumstances under which calls are judged.
 
-    `trust` is "local" for the owner's terminal and "remote" for every other channel. `confined`
+    `trust` is "local" for the owner's terminal and "remote" for every other channel. `is_confined`
     says that a working sandbox holds commands. `only_tools` and `without_tools` are the choice
     of this one run.
     """
@@ -112,7 +112,7 @@ class PrincipalContext:
     role: Role
     mode: PermissionMode = "ask"
     trust: Trust = "local"
-    confined: bool = False
+    is_confined: bool = False
     blocked_commands: tuple[str, ...] = BLOCKED_COMMANDS
     only_tools: frozenset[str] | None = None
     without_tools: frozenset[str] = field(default_factory=frozenset)
@@ -146,10 +146,10 @@ class RolePolicy:
             *self._hard(request, reach),
             *role_objections(principal.role, reach, ask=principal.mode != "auto"),
         ]
-        mode = evaluate_mode(principal.mode, reach, principal.trust, principal.confined)
+        mode = evaluate_mode(principal.mode, reach, principal.trust, principal.is_confined)
         if mode.rule == "ask-unclear":
             mode = Decision(
-                "ask", render_prompt("policy/ask_unclear", why=reach.unclear), mode.rule
+                "ask", render_prompt("policy/ask_unclear", why=reach.unclear_reason), mode.rule
             )
         return [*decisions, mode]
 
@@ -178,7 +178,7 @@ class RolePolicy:
             folder = request.folder or reach.root
             if folder != reach.root and not folder.is_relative_to(reach.root):
                 yield _deny("exec-folder", folder=request.folder, root=reach.root)
-            if principal.trust == "remote" and not principal.confined:
+            if principal.trust == "remote" and not principal.is_confined:
                 yield _deny("remote-exec")
         only_tools = principal.only_tools
         if request.tool in principal.without_tools or (

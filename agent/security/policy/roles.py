@@ -147,7 +147,7 @@ def _commands(role: Role, rule: ToolRule, reach: CallEffects) -> Iterator[Decisi
         if part.assignments or (part.argv and not in_commands(part.argv, rule.commands))
     )
     # The variable of a loop sets one, too; only most of them choose no program.
-    sets = (f"{name}=" for name in sorted(reach.script.sets) if is_risky(name))
+    sets = (f"{name}=" for name in sorted(reach.script.assigned_names) if is_risky(name))
     if (part := next(chain(parts, sets), None)) is not None:
         commands = ", ".join(rule.commands)
         yield _deny("role-commands", role=role.name, commands=commands, part=_shorten_line(part))

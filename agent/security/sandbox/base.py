@@ -31,7 +31,7 @@ class EgressChannel(Protocol):
     """Kore's proxy for one command. A sandbox uses one of the two, once.
 
     `channel` is a Unix socket to inherit, over which a listener of the command's own network is
-    handed out; whoever asked closes it. `listener` is a port of 127.0.0.1 out here, and the token
+    handed out; the caller closes it. `listener` is a port of 127.0.0.1 out here, and the token
     with which each connection to it has to begin.
     """
 
@@ -43,21 +43,21 @@ class EgressChannel(Protocol):
 class SandboxCommand:
     """A shell command to run in `folder`.
 
-    `workspace` is all that it may change, except some existing files and folders in there:
-    `closed` are those that it must not see, so that a sandbox that cannot hide them refuses;
-    `masked` are hidden and `frozen` made read-only where a sandbox can. Without a `way_out` it
-    reaches nobody. `stdin` is the descriptor that it reads from, which stays the caller's; without
-    one there is nothing to read. With `read_only` it may not change the workspace either, only
-    the private /tmp.
+    `workspace` is all that it may change, except some existing files and folders in there: it must
+    not see `forbidden_paths`, so that a sandbox that cannot hide them refuses; `masked_paths` are
+    hidden and `read_only_paths` made read-only where a sandbox can. Without `egress` it has no
+    network. `stdin` is the descriptor that it reads from, which stays the caller's; without one
+    there is nothing to read. With `read_only` it may not change the workspace either, only the
+    private /tmp.
     """
 
     command: str
     folder: Path
     workspace: Path
-    closed: tuple[Path, ...] = ()
-    masked: tuple[Path, ...] = ()
-    frozen: tuple[Path, ...] = ()
-    way_out: EgressChannel | None = None
+    forbidden_paths: tuple[Path, ...] = ()
+    masked_paths: tuple[Path, ...] = ()
+    read_only_paths: tuple[Path, ...] = ()
+    egress: EgressChannel | None = None
     stdin: int | None = None
     read_only: bool = False
 
@@ -67,18 +67,18 @@ class SpawnSpec:
     """A program to start as the leader of a process group of its own.
 
     Its standard input is a pipe whose other end only Kore holds: at that pipe's end everything
-    that was started has to die. A `supervised` one sees to that alone and wants a moment for it;
-    of any other the group is killed. What is `lent` to it is closed once it has started. `user` is
-    the id of whom its pipes have to belong to, where that is not Kore's own. `groups` are
-    the folders of its control groups.
+    that was started has to die. With `is_supervised` it does that itself and needs a moment
+    for it; of any other the group is killed. `resources` are closed once it has started. `user` is
+    the id of the user that its pipes must belong to, if that is not Kore's own. `groups` are the
+    folders of its control groups.
     """
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
     cwd: Path
     pass_fds: tuple[int, ...] = ()
-    supervised: bool = False
-    lent: ExitStack | None = None
+    is_supervised: bool = False
+    resources: ExitStack | None = None
     user: int | None = None
     groups: tuple[Path, ...] = ()
 
@@ -86,9 +86,9 @@ class SpawnSpec:
 class Sandbox(Protocol):
     """One way to keep a command in its workspace.
 
-    `confines` says whether it does so at all, `leads_out` whether it can take a way out. What
-    `prepare` opens is closed with its context; it raises `ToolError` with a sentence for the
-    model when the command cannot be run.
+    `confines` says whether it does so at all, `supports_egress` whether it can use an
+    `EgressChannel`. What `prepare` opens is closed with its context; it raises `ToolError` with a
+    sentence for the model when the command cannot be run.
     """
 
     @property
@@ -96,6 +96,6 @@ class Sandbox(Protocol):
     @property
     def confines(self) -> bool: ...
     @property
-    def leads_out(self) -> bool: ...
+    def supports_egress(self) -> bool: ...
 
     def prepare(self, job: SandboxCommand) -> AbstractContextManager[SpawnSpec]: ...

@@ -54,14 +54,16 @@ class Bubblewrap:
 
     name: ClassVar[str] = "bwrap"
     confines: ClassVar[bool] = True
-    leads_out: ClassVar[bool] = True
+    supports_egress: ClassVar[bool] = True
 
     program: str
     features: frozenset[str]
     limits: Limits = field(default_factory=Limits)
-    further: tuple[Path, ...] = ()
-    groups: tuple[Path, ...] = field(default_factory=lambda: () if os.geteuid() else cgroup.trees())
-    as_root: bool = field(default_factory=is_root)
+    readable_folders: tuple[Path, ...] = ()
+    groups: tuple[Path, ...] = field(
+        default_factory=lambda: () if os.geteuid() else cgroup.delegated_trees()
+    )
+    runs_as_root: bool = field(default_factory=is_root)
 
     @contextmanager
     def prepare(self, job: SandboxCommand) -> Iterator[SpawnSpec]:
@@ -75,9 +77,9 @@ class Bubblewrap:
                 setup.arguments.append("--disable-userns")
             setup.arguments += ["--seccomp", str(setup.add_data(program(NAMESPACED)))]
             enter: tuple[str, ...] = ()
-            sources = {path: path for path in (workspace, *self.further)}
+            sources = {path: path for path in (workspace, *self.readable_folders)}
             pins, frozen = self._mounts(job, workspace)
-            if self.as_root:
+            if self.runs_as_root:
                 own_mounts = {**dict.fromkeys(pins, False), **dict.fromkeys(frozen, True)}
                 sources, enter = self._map_to_user(stack, workspace, own_mounts)
                 if job.stdin is not None:
@@ -85,7 +87,7 @@ class Bubblewrap:
             self._base(setup, sources)
             bind = "--ro-bind" if job.read_only else "--bind"
             setup.arguments += [bind, str(sources[workspace]), str(workspace)]
-            if not self.as_root:
+            if not self.runs_as_root:
                 for path in pins:
                     setup.pin(path)
                 for path in frozen:
@@ -93,14 +95,14 @@ class Bubblewrap:
             self._hide(setup, job)
             setup.arguments += ["--remount-ro", "/proc", "--remount-ro", "/"]
             setup.arguments += ["--chdir", str(job.folder)]
-            programs = environment.readable_programs(self.further)
+            programs = environment.readable_programs(self.readable_folders)
             env = environment.command_environment(os.environ, _HOME, programs) | environment.of_job(
                 job
             )
             start = ["/bin/sh", "-c", job.command]
-            if job.way_out is not None:
+            if job.egress is not None:
                 env |= environment.proxied(_PORT)
-                start = [*self._inlet(), str(setup.own(job.way_out.channel())), str(_PORT)]
+                start = [*self._inlet(), str(setup.own(job.egress.channel())), str(_PORT)]
                 start.append(job.command)
             setup.arguments += ["--unsetenv", orphan_processes.NAME]
             for name, value in env.items():
@@ -112,9 +114,9 @@ class Bubblewrap:
                 setup.fds.append(job.stdin)
             moved_to = [group / cgroup.MEMBERS for group in groups]
             command = with_parent_watch([*argv, *start], moved_to, job.stdin)
-            user = USER if self.as_root else None
+            user = USER if self.runs_as_root else None
             yield SpawnSpec(
-                command, {}, Path("/"), tuple(setup.fds), lent=lent, user=user, groups=groups
+                command, {}, Path("/"), tuple(setup.fds), resources=lent, user=user, groups=groups
             )
 
     def _map_to_user(
@@ -128,7 +130,7 @@ class Bubblewrap:
 
         sources = {workspace: _STAGE / "workspace"}
         mounts = []
-        for number, path in enumerate(path for path in self.further if path.exists()):
+        for number, path in enumerate(path for path in self.readable_folders if path.exists()):
             sources[path] = _STAGE / str(number)
             mounts.append(idmapped_mounts.Mount(path, sources[path], read_only=True))
         try:
@@ -153,7 +155,7 @@ class Bubblewrap:
 
     def _inlet(self) -> list[str]:
         """The words of the program that hands a listener out, without its arguments."""
-        python = environment.python(environment.readable_programs(self.further))
+        python = environment.python(environment.readable_programs(self.readable_folders))
         if python is None:
             raise ToolError(load_prompt("sandbox/no_python"))
         text = Path(__file__).with_name("netns_listener.py").read_text("utf-8")
@@ -161,7 +163,7 @@ class Bubblewrap:
 
     def _base(self, setup: "_Setup", sources: Mapping[Path, Path]) -> None:
         arguments = setup.arguments
-        for path in environment.readable_programs(self.further):
+        for path in environment.readable_programs(self.readable_folders):
             if path.is_symlink():
                 arguments += ["--symlink", os.readlink(path), str(path)]
             else:
@@ -186,18 +188,18 @@ class Bubblewrap:
         these is a mount of its own, which cannot be renamed. Where that takes too many, or cannot
         be done, the uppermost of them is frozen as a whole.
         """
-        hidden_paths = (*job.closed, *job.masked)
+        hidden_paths = (*job.forbidden_paths, *job.masked_paths)
         if len(hidden_paths) > _MOST_HIDDEN:
             raise ToolError(
                 render_prompt("sandbox/too_many", count=len(hidden_paths), limit=_MOST_HIDDEN)
             )
-        frozen: set[Path] = set() if job.read_only else set(job.frozen)
+        frozen: set[Path] = set() if job.read_only else set(job.read_only_paths)
         pins: set[Path] = set()
-        for path in () if job.read_only else (*hidden_paths, *job.frozen):
+        for path in () if job.read_only else (*hidden_paths, *job.read_only_paths):
             above = path.parents[: len(path.relative_to(workspace).parts) - 1]
             if self._by_descriptor:
                 pins.update(above)
-            elif path not in job.frozen:
+            elif path not in job.read_only_paths:
                 frozen.update(above[-1:])
         if len(pins) + len(frozen) > _MOST_MOUNTS:
             frozen = {workspace / path.relative_to(workspace).parts[0] for path in (*pins, *frozen)}
@@ -206,10 +208,10 @@ class Bubblewrap:
 
     @property
     def _by_descriptor(self) -> bool:
-        return self.as_root or "--ro-bind-fd" in self.features
+        return self.runs_as_root or "--ro-bind-fd" in self.features
 
     def _hide(self, setup: "_Setup", job: SandboxCommand) -> None:
-        for path in sorted((*job.closed, *job.masked)):
+        for path in sorted((*job.forbidden_paths, *job.masked_paths)):
             if path.is_symlink() or path.is_file():
                 setup.arguments += ["--ro-bind", "/dev/null", str(path)]
             elif path.is_dir():
@@ -217,7 +219,7 @@ class Bubblewrap:
 
     def _people(self) -> dict[str, str]:
         """Files that give names to the ids of the command, and to no others."""
-        uid, gid = (USER,) * 2 if self.as_root else (os.geteuid(), os.getegid())
+        uid, gid = (USER,) * 2 if self.runs_as_root else (os.geteuid(), os.getegid())
         return {
             "/etc/passwd": f"kore:x:{uid}:{gid}::{_HOME}:/bin/sh\n",
             "/etc/group": f"kore:x:{gid}:\n",
@@ -239,7 +241,7 @@ class Bubblewrap:
         # Some more, for what watches and what reaps.
         # Some more memory, too: Kore, which says why, is to be there before the kernel.
         memory_bytes = self.limits.session_bytes * 5 // 4
-        bounds = cgroup.Bounds(self.limits.processes + 4, memory_bytes)
+        bounds = cgroup.GroupLimits(self.limits.processes + 4, memory_bytes)
         try:
             return stack.enter_context(cgroup.with_process_limit(self.groups, bounds))
         except OSError as exc:

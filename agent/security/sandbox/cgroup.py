@@ -20,14 +20,14 @@ _KILLS = ("memory.events", "memory.oom_control")
 
 
 @frozen
-class Bounds:
+class GroupLimits:
     """What the processes of one group may come to."""
 
     processes: int
     memory_bytes: int
 
 
-def trees(root: Path = _ROOT) -> tuple[Path, ...]:
+def delegated_trees(root: Path = _ROOT) -> tuple[Path, ...]:
     """Where groups can be made that count processes, and memory if the kernel has that, too.
 
     Version 1 has a tree for each, version 2 one tree for everything.
@@ -58,7 +58,7 @@ def _read_text(file: Path) -> str:
 
 
 @contextmanager
-def with_process_limit(folders: Sequence[Path], bounds: Bounds) -> Iterator[tuple[Path, ...]]:
+def with_process_limit(folders: Sequence[Path], bounds: GroupLimits) -> Iterator[tuple[Path, ...]]:
     """A group in each of these trees: the file `MEMBERS` of each takes the id of whoever moves in.
 
     Raises OSError when one cannot be made. A group with somebody in it outlives the block and is
@@ -69,7 +69,7 @@ def with_process_limit(folders: Sequence[Path], bounds: Bounds) -> Iterator[tupl
 
 
 @contextmanager
-def _group(folder: Path, bounds: Bounds) -> Iterator[Path]:
+def _group(folder: Path, bounds: GroupLimits) -> Iterator[Path]:
     now = time.monotonic()  # since the boot, as groups are; a clock may be set
     for old in folder.glob(f"{_PREFIX}*-*"):
         with suppress(OSError, ValueError):

@@ -26,10 +26,10 @@ _CALLS = {
 }
 
 
-class Leads(Protocol):
+class HandlesConnect(Protocol):
     """Makes a connection for its caller, and answers when that has come to something."""
 
-    def lead(
+    def connect(
         self, caller: "TracedProcess", arguments: Sequence[int], answer: Callable[[int], object]
     ) -> None: ...
 
@@ -37,12 +37,14 @@ class Leads(Protocol):
 class MetadataBroker:
     """Answers the calls of a command, one after the other; `writable` are real folders.
 
-    The filter asks about connections only where there is an `usher`.
+    The filter asks about connections only where there is an `connect_broker`.
     """
 
-    def __init__(self, writable: Sequence[str], usher: Leads | None = None) -> None:
+    def __init__(
+        self, writable: Sequence[str], connect_broker: HandlesConnect | None = None
+    ) -> None:
         self._writable = writable
-        self._usher = usher
+        self._connect_broker = connect_broker
         self._listener = -1
         self._calls = _CALLS[os.uname().machine]
 
@@ -59,9 +61,11 @@ class MetadataBroker:
             return exc.errno in (errno.ENOENT, errno.EINTR)
         number, pid, _, call, _, _, *arguments = _NOTICE.unpack(notice)
         code = 0
-        if self._usher is not None and self._calls[call] == "connect":
+        if self._connect_broker is not None and self._calls[call] == "connect":
             caller = TracedProcess(self._listener, number, pid)
-            self._usher.lead(caller, arguments, lambda error: self._send(number, -error))
+            self._connect_broker.connect(
+                caller, arguments, lambda error: self._send(number, -error)
+            )
             return True
         try:
             self._change(self._calls[call], TracedProcess(self._listener, number, pid), arguments)

@@ -39,7 +39,7 @@ class ConnectBroker:
         packed = port.to_bytes(2, "big")
         self._address = _ADDRESS.pack(_socket.AF_INET, packed, bytes((127, 0, 0, 1)))
 
-    def lead(
+    def connect(
         self, caller: Caller, arguments: Sequence[int], answer: Callable[[int], object]
     ) -> None:
         """Connect in a thread, so that nobody else waits; `answer` takes 0 or an error's number."""

@@ -31,7 +31,7 @@ class ContainerSandbox:
 
     name: ClassVar[str] = "container"
     confines: ClassVar[bool] = True
-    leads_out: ClassVar[bool] = False
+    supports_egress: ClassVar[bool] = False
 
     program: str
     image: str
@@ -40,7 +40,7 @@ class ContainerSandbox:
     @contextmanager
     def prepare(self, job: SandboxCommand) -> Iterator[SpawnSpec]:
         """The command in a new container. Raises `ToolError`."""
-        if job.way_out is not None:
+        if job.egress is not None:
             raise ToolError(load_prompt("sandbox/no_way_out"))
         if ":" in str(job.workspace) or ":" in str(job.folder):
             raise ToolError("A container cannot use a folder with a colon in its name.")
@@ -58,7 +58,7 @@ class ContainerSandbox:
             file.write(seccomp_profile())
             file.flush()
             arguments = self.arguments(job, name, file.name)
-            yield SpawnSpec((*attended, *arguments), env, Path("/"), pass_fds, supervised=True)
+            yield SpawnSpec((*attended, *arguments), env, Path("/"), pass_fds, is_supervised=True)
 
     def arguments(self, job: SandboxCommand, name: str, filter_file: str) -> list[str]:
         """What the program is told, without its name."""
@@ -80,7 +80,7 @@ class ContainerSandbox:
         ]  # fmt: skip
         # Frozen folders are hidden like the others: a source that is named by its path could be
         # made a link to somewhere else meanwhile.
-        for path in (*job.closed, *job.masked, *job.frozen):
+        for path in (*job.forbidden_paths, *job.masked_paths, *job.read_only_paths):
             if path.is_dir() and not path.is_symlink():
                 arguments += ["--tmpfs", f"{path}:ro,size=4k"]
             else:

@@ -52,9 +52,9 @@ main()
 class Landlock:
     """`abi` is the version of Landlock to use, at most the kernel's; `python` starts the launcher.
 
-    A command sees the same files as under bubblewrap. It shares /proc (of which it can read
-    nothing about processes) and the process table with everybody, and cannot signal others.
-    Parts of the workspace cannot be taken out: `masked` and `frozen` are as open as the rest.
+    A command sees the same files as under bubblewrap. It shares /proc (of which it can read nothing
+    about processes) and the process table with everybody, and cannot signal others. Parts of the
+    workspace cannot be taken out: `masked_paths` and `read_only_paths` are as open as the rest.
     """
 
     name: ClassVar[str] = "landlock"
@@ -62,11 +62,11 @@ class Landlock:
 
     abi: int
     limits: Limits = field(default_factory=Limits)
-    further: tuple[Path, ...] = ()
+    readable_folders: tuple[Path, ...] = ()
     python: str = sys.executable
 
     @property
-    def leads_out(self) -> bool:
+    def supports_egress(self) -> bool:
         """Before, nothing but the filter would keep a socket from connecting elsewhere."""
         return self.abi >= _TCP_SINCE
 
@@ -75,9 +75,9 @@ class Landlock:
         """The command behind its launcher. Raises `ToolError`."""
         if os.geteuid() == 0:
             raise ToolError(load_prompt("sandbox/root"))
-        if job.closed:
+        if job.forbidden_paths:
             raise ToolError(load_prompt("sandbox/closed"))
-        if job.way_out is not None and not self.leads_out:
+        if job.egress is not None and not self.supports_egress:
             raise ToolError(load_prompt("sandbox/no_way_out"))
         with scratch_folder("kore-exec-") as private:
             reader, writer = os.pipe()
@@ -87,7 +87,7 @@ class Landlock:
                 root = str(Path(__file__).parents[3])
                 argv = (self.python, "-I", "-S", "-c", _START, root, str(reader))
                 pass_fds = (reader,) if job.stdin is None else (reader, job.stdin)
-                yield SpawnSpec(argv, {}, Path("/"), pass_fds, supervised=True)
+                yield SpawnSpec(argv, {}, Path("/"), pass_fds, is_supervised=True)
             finally:
                 os.close(reader)
 
@@ -96,11 +96,11 @@ class Landlock:
         if workspace == "/":
             raise ToolError("The whole file system cannot be a workspace; choose a folder.")
         env = environment.command_environment(
-            os.environ, private, environment.readable_programs(self.further)
+            os.environ, private, environment.readable_programs(self.readable_folders)
         )
         env |= environment.of_job(job)
         writable = [private] if job.read_only else [workspace, private]
-        proxy = None if job.way_out is None else job.way_out.listener()
+        proxy = None if job.egress is None else job.egress.listener()
         if proxy is not None:
             env |= environment.proxied(proxy[0])
         return {
@@ -137,7 +137,8 @@ class Landlock:
     def _rules(self, workspace: str, writable: list[str]) -> list[tuple[str, int]]:
         rules = [(path, self._all & ~_MAKE_DEVICES) for path in writable]
         rules += [
-            (str(path), _READ) for path in (workspace, *environment.readable_programs(self.further))
+            (str(path), _READ)
+            for path in (workspace, *environment.readable_programs(self.readable_folders))
         ]
         rules += [(path, _READ_FILE | _READ_DIR) for path in (*environment.CONFIGURATION, *_FACTS)]
         rules += [

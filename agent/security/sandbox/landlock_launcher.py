@@ -56,7 +56,7 @@ def main() -> None:
         finally:
             os._exit(126)
     theirs.close()
-    code = _attend(child, ours, plan)
+    code = _supervise(child, ours, plan)
     if code < 0:
         if -code not in (signal.SIGKILL, signal.SIGSTOP):
             signal.signal(-code, signal.SIG_DFL)
@@ -105,10 +105,10 @@ def _seccomp(program: bytes) -> int:
     return _call(_libc.syscall, number, _FILTER, _NEW_LISTENER, ctypes.byref(filled))
 
 
-def _attend(child: int, channel: Any, plan: Mapping[str, Any]) -> int:
+def _supervise(child: int, channel: Any, plan: Mapping[str, Any]) -> int:
     """Wait for the command or for Kore's end, then end all that was started; the exit code."""
     pidfd = os.pidfd_open(child)
-    warden = MetadataBroker(plan["writable"], _usher(plan["proxy"]))
+    warden = MetadataBroker(plan["writable"], _connect_broker(plan["proxy"]))
     poll = select.poll()
     for descriptor in (0, pidfd, channel.fileno()):
         poll.register(descriptor, select.POLLIN | select.POLLHUP)
@@ -126,11 +126,11 @@ def _attend(child: int, channel: Any, plan: Mapping[str, Any]) -> int:
                 status = signal.SIGKILL
             elif not event & select.POLLIN or not warden.answer():
                 poll.unregister(descriptor)
-    _sweep()
+    _kill_descendants()
     return os.waitstatus_to_exitcode(status)
 
 
-def _usher(proxy: tuple[int, bytes] | None) -> Any:
+def _connect_broker(proxy: tuple[int, bytes] | None) -> Any:
     if proxy is None:
         return None
     from agent.security.sandbox.connect_broker import ConnectBroker
@@ -138,7 +138,7 @@ def _usher(proxy: tuple[int, bytes] | None) -> Any:
     return ConnectBroker(*proxy)
 
 
-def _sweep() -> None:
+def _kill_descendants() -> None:
     """Kill every process below this one. They are stopped first, or a fork could outrun it."""
     stopped: set[int] = set()
     while _has_children():

@@ -18,11 +18,11 @@ from agent.security.sandbox.base import Sandbox, SandboxCommand, SpawnSpec
 from agent.security.sandbox.syscalls import ARCHITECTURES, NUMBERS
 from agent.security.sandbox.unprivileged_user import is_root
 
-_DOOR = "door"
+_SOCKET_NAME = "unix_listener"
 _CALLS = ("keyctl", "io_uring_setup", "bpf", "unshare")
-_RAN = "the probe ran to its end"
+_END_LINE = "the probe ran to its end"
 _TIMEOUT_S = 20.0
-_GONE_S = 5.0
+_EXIT_S = 5.0
 _LOOK_S = 0.01
 
 
@@ -33,34 +33,36 @@ def probe(sandbox: Sandbox, folder: Path) -> str | None:
     Blocks for a tenth of a second or so.
     """
     with (
-        _bait(folder) as bait,
+        _probe_targets(folder) as targets,
         socket.create_server(("127.0.0.1", 0)) as listener,
-        _door(bait.workspace) as door,
+        _unix_listener(targets.workspace) as unix_listener,
     ):
         listener.setblocking(False)
         script = render_prompt(
             "sandbox/probe",
-            canary=str(bait.outside / "canary"),
-            written=str(bait.outside / "written"),
-            pid=str(bait.process.pid),
+            canary=str(targets.outside / "canary"),
+            written=str(targets.outside / "written"),
+            pid=str(targets.process.pid),
             port=str(listener.getsockname()[1]),
-            mark=bait.mark,
-            inside=str(bait.workspace / "inside"),
-            door=str(bait.workspace / _DOOR),
-            out=f"{bait.mark}:",
-            end=_RAN,
+            mark=targets.mark,
+            inside=str(targets.workspace / "inside"),
+            socket_path=str(targets.workspace / _SOCKET_NAME),
+            out=f"{targets.mark}:",
+            end=_END_LINE,
             **_numbers(),
         )
-        job = SandboxCommand(script, bait.workspace, bait.workspace)
+        job = SandboxCommand(script, targets.workspace, targets.workspace)
         try:
             with sandbox.prepare(job) as spawn:
-                output, users = _run(spawn, bait.mark)
+                output, users = _run(spawn, targets.mark)
         except (ToolError, OSError, subprocess.TimeoutExpired) as exc:
             return f"it does not start ({exc})"
-        ways = [line.partition(":")[2].strip() for line in output.splitlines() if bait.mark in line]
+        escapes = [
+            line.partition(":")[2].strip() for line in output.splitlines() if targets.mark in line
+        ]
         if is_root() and 0 in users:
-            ways.append("it was root's")
-        return _verdict(bait, (listener, door), output, ways)
+            escapes.append("it was root's")
+        return _verdict(targets, (listener, unix_listener), output, escapes)
 
 
 def _numbers() -> dict[str, int | None]:
@@ -70,22 +72,22 @@ def _numbers() -> dict[str, int | None]:
 
 
 @contextmanager
-def _door(workspace: Path) -> Iterator[socket.socket]:
+def _unix_listener(workspace: Path) -> Iterator[socket.socket]:
     """A program outside that listens at a Unix socket in the workspace."""
     # The whole path may be longer than an address.
     folder = os.open(workspace, os.O_PATH | os.O_DIRECTORY)
     try:
-        with socket.socket(socket.AF_UNIX) as door:
-            door.bind(f"/proc/self/fd/{folder}/{_DOOR}")
-            door.listen()
-            door.setblocking(False)
-            yield door
+        with socket.socket(socket.AF_UNIX) as unix_listener:
+            unix_listener.bind(f"/proc/self/fd/{folder}/{_SOCKET_NAME}")
+            unix_listener.listen()
+            unix_listener.setblocking(False)
+            yield unix_listener
     finally:
         os.close(folder)
 
 
 @frozen
-class _Bait:
+class _ProbeTargets:
     """What a command must not reach; `mark` is in the command line of what it leaves behind."""
 
     workspace: Path
@@ -96,7 +98,7 @@ class _Bait:
 
 
 @contextmanager
-def _bait(folder: Path) -> Iterator[_Bait]:
+def _probe_targets(folder: Path) -> Iterator[_ProbeTargets]:
     # As it stands in /proc: a link on the way would be no part of the proof.
     with scratch_folder("probe-", folder.resolve()) as base:
         canary, mark = secrets.token_hex(12), secrets.token_hex(12)
@@ -107,7 +109,7 @@ def _bait(folder: Path) -> Iterator[_Bait]:
             for name in ("workspace", "outside"):
                 (base / name).mkdir()
             (base / "outside" / "canary").write_text(canary)
-            yield _Bait(base / "workspace", base / "outside", canary, mark, process)
+            yield _ProbeTargets(base / "workspace", base / "outside", canary, mark, process)
         finally:
             process.kill()
             process.communicate()
@@ -130,7 +132,7 @@ def _run(spawn: SpawnSpec, mark: str) -> tuple[str, set[int]]:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(_LOOK_S)
         process.stdin.close()
-        if not spawn.supervised:
+        if not spawn.is_supervised:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
         process.wait(_TIMEOUT_S)
@@ -154,35 +156,38 @@ def _users(mark: str) -> set[int]:
 
 
 def _verdict(
-    bait: _Bait, listeners: tuple[socket.socket, socket.socket], output: str, ways: list[str]
+    targets: _ProbeTargets,
+    listeners: tuple[socket.socket, socket.socket],
+    output: str,
+    escapes: list[str],
 ) -> str | None:
-    listener, door = listeners
-    if bait.canary in output:
+    listener, unix_listener = listeners
+    if targets.canary in output:
         return "a command could read what is outside of its workspace"
-    if [entry.name for entry in bait.outside.iterdir()] != ["canary"]:
+    if [entry.name for entry in targets.outside.iterdir()] != ["canary"]:
         return "a command could write outside of its workspace"
-    if (bait.outside / "canary").read_text() != bait.canary:
+    if (targets.outside / "canary").read_text() != targets.canary:
         return "a command could change a file outside of its workspace"
     with suppress(BlockingIOError):
         listener.accept()[0].close()
         return "a command could reach the network"
     with suppress(BlockingIOError):
-        door.accept()[0].close()
+        unix_listener.accept()[0].close()
         return "a command could reach a program outside through a Unix socket in the workspace"
-    if ways:
-        return f"a command had a way out of its sandbox: {', '.join(dict.fromkeys(ways))}"
-    if bait.process.poll() is not None:
+    if escapes:
+        return f"a command had a way out of its sandbox: {', '.join(dict.fromkeys(escapes))}"
+    if targets.process.poll() is not None:
         return "a command could kill a process outside"
-    if not _is_gone(bait.mark):
+    if not _is_gone(targets.mark):
         return "a command could leave a process behind"
     # Last: whatever it did get, it did not get it by failing.
-    if not (bait.workspace / "inside").exists() or _RAN not in output:
+    if not (targets.workspace / "inside").exists() or _END_LINE not in output:
         return f"it does not start ({_first_line(output)})"
     return None
 
 
 def _is_gone(mark: str) -> bool:
-    deadline = time.monotonic() + _GONE_S
+    deadline = time.monotonic() + _EXIT_S
     while mark.encode() in b"".join(_command_lines()):
         if time.monotonic() > deadline:
             return False

@@ -77,7 +77,7 @@ _SIGNALS = ("pidfd_send_signal", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "tgkill
 
 
 @frozen
-class Test:
+class ArgumentTest:
     """Looks at one argument: masked, it must be (`only`) or must not be (`never`) one of these.
 
     With `condition`, an argument and bits, it looks only where some of these bits are set there.
@@ -92,7 +92,7 @@ class Test:
 
 
 @frozen
-class Rules:
+class FilterRules:
     """What a filter forbids, beside the calls that every filter forbids.
 
     About `supervised` a process decides that listens to the filter.
@@ -100,80 +100,83 @@ class Rules:
 
     forbidden: tuple[str, ...] = ()
     supervised: tuple[str, ...] = ()
-    tests: tuple[Test, ...] = ()
+    tests: tuple[ArgumentTest, ...] = ()
 
 
 _ALWAYS = (
-    Test("ioctl", 1, "never", TERMINAL),
-    Test("clone", 0, "only", (0,), NEW_NAMESPACES),
-    *(Test(call, at, "only", (0,), SET_ID) for call, at in MODES.items()),
+    ArgumentTest("ioctl", 1, "never", TERMINAL),
+    ArgumentTest("clone", 0, "only", (0,), NEW_NAMESPACES),
+    *(ArgumentTest(call, at, "only", (0,), SET_ID) for call, at in MODES.items()),
     # Without these flags the mode is not looked at, and may be anything.
-    *(Test(call, at + 1, "only", (0,), SET_ID, (at, CREATES)) for call, at in OPENS.items()),
+    *(
+        ArgumentTest(call, at + 1, "only", (0,), SET_ID, (at, CREATES))
+        for call, at in OPENS.items()
+    ),
 )
 # A pair of stream sockets is a pipe; one of datagrams could be turned to another address.
 _PAIRS = (
-    Test("socketpair", 0, "only", (_AF_UNIX,)),
-    Test("socketpair", 1, "only", (_STREAM, _SEQPACKET), 0xF),
+    ArgumentTest("socketpair", 0, "only", (_AF_UNIX,)),
+    ArgumentTest("socketpair", 1, "only", (_STREAM, _SEQPACKET), 0xF),
 )
 
 # A Unix socket in the workspace leads to the program outside that listens there: no namespace of
 # networks is between them.
-NAMESPACED = Rules(
-    tests=(Test("socket", 0, "only", (_AF_INET, _AF_INET6, _AF_NETLINK)), *_PAIRS),
+NAMESPACED = FilterRules(
+    tests=(ArgumentTest("socket", 0, "only", (_AF_INET, _AF_INET6, _AF_NETLINK)), *_PAIRS),
 )
 
 
 # Sockets that can do nothing but connect, about which is asked. To send with MSG_FASTOPEN is to
 # connect, too.
 _CONNECTING = (
-    Test("socket", 0, "only", (_AF_INET,)),
-    Test("socket", 1, "only", (_STREAM,), 0xF),
-    Test("socket", 2, "only", (0, _TCP)),
-    Test("sendto", 3, "only", (0,), _FAST_OPEN),
-    Test("sendmsg", 2, "only", (0,), _FAST_OPEN),
-    Test("sendmmsg", 3, "only", (0,), _FAST_OPEN),
+    ArgumentTest("socket", 0, "only", (_AF_INET,)),
+    ArgumentTest("socket", 1, "only", (_STREAM,), 0xF),
+    ArgumentTest("socket", 2, "only", (0, _TCP)),
+    ArgumentTest("sendto", 3, "only", (0,), _FAST_OPEN),
+    ArgumentTest("sendmsg", 2, "only", (0,), _FAST_OPEN),
+    ArgumentTest("sendmmsg", 3, "only", (0,), _FAST_OPEN),
 )
 
 
-def beside_landlock(abi: int, *, connects: bool = False, reads: bool = False) -> Rules:
+def beside_landlock(abi: int, *, connects: bool = False, reads: bool = False) -> FilterRules:
     """What Landlock of this version leaves open: sockets, shared memory, other processes.
 
     With `connects` a command may make connections of TCP, each of which is asked about. One that
     `reads` changes nothing by a descriptor that it could open to read.
     """
     own = (
-        *(Test(call, 0, "only", (0,)) for call in _OF_A_PROCESS),
-        *(Test(call, 0, "only", (kind,)) for call, kind in _OF_KINDS.items()),
-        *(Test(call, 1, "only", (0,)) for call in _OF_KINDS),
+        *(ArgumentTest(call, 0, "only", (0,)) for call in _OF_A_PROCESS),
+        *(ArgumentTest(call, 0, "only", (kind,)) for call, kind in _OF_KINDS.items()),
+        *(ArgumentTest(call, 1, "only", (0,)) for call in _OF_KINDS),
     )
     forbidden: tuple[str, ...] = (*_SHARED, *_OWNERS)
     forbidden += ("bind", "listen") if connects else ("socket",)
-    tests: tuple[Test, ...] = (*_PAIRS, *own, *(_CONNECTING if connects else ()))
+    tests: tuple[ArgumentTest, ...] = (*_PAIRS, *own, *(_CONNECTING if connects else ()))
     supervised = (*_SUPERVISED, "connect") if connects else _SUPERVISED
     if abi < 3:
         # Opening a file to read can cut it off.
         forbidden += ("truncate", "openat2")
         tests += tuple(
-            Test(call, argument, "never", (_READ_AND_TRUNCATE,), _ACCESS_AND_TRUNCATE)
+            ArgumentTest(call, argument, "never", (_READ_AND_TRUNCATE,), _ACCESS_AND_TRUNCATE)
             for call, argument in (("open", 1), ("openat", 2))
         )
     if reads:
         forbidden += _OPENED
-        tests += (Test("ioctl", 1, "never", _SET_FLAGS),)
+        tests += (ArgumentTest("ioctl", 1, "never", _SET_FLAGS),)
     if abi < 6:
         # Before signals could be scoped: to the own group only.
         signals = (
-            Test("kill", 0, "only", (0,)),
-            Test("fcntl", 1, "never", (_F_SETOWN, _F_SETSIG, _F_SETOWN_EX)),
-            Test("ioctl", 1, "never", (_FIOSETOWN, _SIOCSPGRP)),
+            ArgumentTest("kill", 0, "only", (0,)),
+            ArgumentTest("fcntl", 1, "never", (_F_SETOWN, _F_SETSIG, _F_SETOWN_EX)),
+            ArgumentTest("ioctl", 1, "never", (_FIOSETOWN, _SIOCSPGRP)),
         )
         forbidden += _SIGNALS
         tests += signals
-    return Rules(forbidden, supervised, tests)
+    return FilterRules(forbidden, supervised, tests)
 
 
 @cache
-def program(rules: Rules, machine: str | None = None) -> bytes:
+def program(rules: FilterRules, machine: str | None = None) -> bytes:
     """The filter, ready for the kernel. Raises `KeyError` for an unknown kind of machine."""
     machine = machine or os.uname().machine
     column = list(ARCHITECTURES).index(machine) if machine in ARCHITECTURES else -1
@@ -206,7 +209,7 @@ def _answer_calls(names: Iterable[str], answer: int, column: int) -> Iterator[by
         yield from (_step(_EQUAL, number, 0, 1), _step(_RETURN, answer))
 
 
-def _block(test: Test) -> Sequence[bytes]:
+def _block(test: ArgumentTest) -> Sequence[bytes]:
     """Refuse, or load the number of the call again and go on."""
     steps = _load_masked(test.argument, test.mask)
     for remaining, value in zip(range(len(test.values) - 1, -1, -1), test.values, strict=True):

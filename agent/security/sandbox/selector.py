@@ -18,7 +18,7 @@ from agent.security.sandbox.unconfined import NoCommands, Unconfined
 from agent.security.sandbox.unprivileged_user import is_root
 from agent.version import VERSION
 
-Name = Literal["auto", "bwrap", "landlock", "container", "none"]
+SandboxName = Literal["auto", "bwrap", "landlock", "container", "none"]
 ORDER = ("bwrap", "landlock", "container")
 FAILURE_VALID_S = 600
 _INSTALL = "install bubblewrap (apt install bubblewrap), then run kore doctor"
@@ -30,9 +30,9 @@ class SandboxOptions:
     """What was asked for: the limits, further folders to read, the image of a container, and the
     workspaces, in which no program of Kore's own is looked for."""
 
-    name: Name = "auto"
+    name: SandboxName = "auto"
     limits: Limits = field(default_factory=Limits)
-    further: tuple[Path, ...] = ()
+    readable_folders: tuple[Path, ...] = ()
     image: str = "debian:stable-slim"
     workspaces: tuple[Path, ...] = ()
 
@@ -72,7 +72,8 @@ def select_sandbox(options: SandboxOptions, home: Path, *, afresh: bool = False)
     if options.name != "auto":
         reason = failures[options.name]
         raise ConfigError(
-            f'security.sandbox: "{options.name}" does not work here: {reason}', hint=way_to_one()
+            f'security.sandbox: "{options.name}" does not work here: {reason}',
+            hint=installation_hint(),
         )
     if os.geteuid() == 0:
         attempts = "; ".join(f"{name}: {reason}" for name, reason in failures.items())
@@ -80,7 +81,7 @@ def select_sandbox(options: SandboxOptions, home: Path, *, afresh: bool = False)
     return SandboxChoice(Unconfined(), failures)
 
 
-def way_to_one() -> str:
+def installation_hint() -> str:
     """What to do for a sandbox where none works."""
     return _OTHER_USER if is_root() and find_trusted_program("bwrap") else _INSTALL
 
@@ -127,7 +128,7 @@ def _bubblewrap(options: SandboxOptions, cache: _CachedChoice, home: Path) -> _M
         return None, "bubblewrap is not installed, or not where only root or you can write"
 
     def make_sandbox(features: list[str]) -> Bubblewrap:
-        return Bubblewrap(program, frozenset(features), options.limits, options.further)
+        return Bubblewrap(program, frozenset(features), options.limits, options.readable_folders)
 
     def find() -> dict[str, Any]:
         import subprocess
@@ -150,10 +151,13 @@ def _landlock(options: SandboxOptions, cache: _CachedChoice, home: Path) -> _Mad
         abi = kernel_abi()
         if abi < 1:
             return {"abi": 0, "failure": "this kernel has no Landlock, or it is not enabled"}
-        return {"abi": abi, "failure": _probe(Landlock(abi, options.limits, options.further), home)}
+        return {
+            "abi": abi,
+            "failure": _probe(Landlock(abi, options.limits, options.readable_folders), home),
+        }
 
     facts = cache.facts("landlock", _key(Landlock(1).python, options), find)
-    return Landlock(facts["abi"], options.limits, options.further), facts["failure"]
+    return Landlock(facts["abi"], options.limits, options.readable_folders), facts["failure"]
 
 
 def _container(options: SandboxOptions, cache: _CachedChoice, home: Path) -> _Made:
@@ -195,6 +199,7 @@ def _key(program: str, options: SandboxOptions) -> str:
         boot.read_text().strip() if boot.exists() else "",
         machine.release, machine.version, str(os.geteuid()), program,
         str(info.st_mtime_ns), str(info.st_size), VERSION,
-        repr((options.limits, options.further, options.image)), load_prompt("sandbox/probe"),
+        repr((options.limits, options.readable_folders, options.image)),
+        load_prompt("sandbox/probe"),
     )  # fmt: skip
     return "|".join(parts)

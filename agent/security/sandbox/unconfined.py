@@ -18,7 +18,7 @@ class Unconfined:
 
     name: ClassVar[str] = "none"
     confines: ClassVar[bool] = False
-    leads_out: ClassVar[bool] = False
+    supports_egress: ClassVar[bool] = False
 
     @contextmanager
     def prepare(self, job: SandboxCommand) -> Iterator[SpawnSpec]:
@@ -41,7 +41,7 @@ class NoCommands:
 
     name: ClassVar[str] = "none"
     confines: ClassVar[bool] = False
-    leads_out: ClassVar[bool] = False
+    supports_egress: ClassVar[bool] = False
 
     def prepare(self, job: SandboxCommand) -> AbstractContextManager[SpawnSpec]:
         raise ToolError(self.reason)

@@ -49,16 +49,16 @@ class Command:
 class Script:
     """Every command of the script written as `text`, outer before inner.
 
-    `opaque` is one short reason why not all of it is understood, or None. `loops` holds the
-    literal values that the variable of each loop takes, `sets` the names of all variables that
-    get a value from a loop, an expansion or an expression.
+    `opaque_reason` is one short reason why not all of it is understood, or None. `loop_values`
+    holds the literal values that the variable of each loop takes, `assigned_names` the names of all
+    variables that get a value from a loop, an expansion or an expression.
     """
 
     text: str = ""
     commands: tuple[Command, ...] = ()
-    opaque: str | None = None
-    loops: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    sets: frozenset[str] = frozenset()
+    opaque_reason: str | None = None
+    loop_values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    assigned_names: frozenset[str] = frozenset()
 
 
 ARGUMENTS = frozenset(

@@ -141,7 +141,7 @@ def find_blocked_word(command: str | Script, blocked: Collection[str]) -> str | 
     for each in script.commands:
         if (name := each.program) in words:
             return name
-    return _anywhere(script.text, words) if script.opaque else None
+    return _anywhere(script.text, words) if script.opaque_reason else None
 
 
 def classify(script: Script, folder: Path, workspace: Path) -> CommandClass:
@@ -150,11 +150,11 @@ def classify(script: Script, folder: Path, workspace: Path) -> CommandClass:
     "reads" only looks at the workspace, "works" builds, tests and edits inside it (and may run its
     code, so it needs a sandbox), "unknown" is everything else.
     """
-    place = None if script.opaque else place_of(script, folder, workspace)
+    place = None if script.opaque_reason else place_of(script, folder, workspace)
     if place is None:
         return "unknown"
     kinds = [classify_command(command, script, place) for command in script.commands]
-    if any(is_risky(name) for name in script.sets):
+    if any(is_risky(name) for name in script.assigned_names):
         return "unknown"
     return strictest_class(kinds)
 

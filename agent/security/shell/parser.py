@@ -23,8 +23,8 @@ def parse_script(command: str) -> Script:
     """Every simple command that `command` would run, as far as it can be told; never raises.
 
     Follows lists, pipelines, groups, loops, functions, substitutions, heredocs, and programs that
-    run other programs (`env`, `xargs`, `find -exec`, `sh -c`, `eval`). `opaque` says why the rest
-    cannot be told.
+    run other programs (`env`, `xargs`, `find -exec`, `sh -c`, `eval`). `opaque_reason` says why the
+    rest cannot be told.
     """
     commands: list[Command] = []
     loops: dict[str, tuple[str, ...]] = {}

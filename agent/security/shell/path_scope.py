@@ -100,7 +100,7 @@ def loop_values(word: str, script: Script) -> tuple[str, ...] | None:
     if len(word) > 1 and word[0] == word[-1] == '"':
         word = word[1:-1]
     match = LOOPED.fullmatch(word)
-    values = script.loops.get(match[2] or match[3]) if match else None
+    values = script.loop_values.get(match[2] or match[3]) if match else None
     if match is None or values is None:
         return None
     if any(len(value.split()) != 1 for value in values):

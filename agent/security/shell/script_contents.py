@@ -27,7 +27,7 @@ def contents_digest(line: str, folder: Path, workspace: Path) -> str | None:
     place = place_of(script, folder, workspace)
     folders = place.folders if place is not None else (str(folder),)
     paths = {path for each in script.commands for path in _files(each, folders)}
-    if script.opaque is not None:
+    if script.opaque_reason is not None:
         paths.update(path for each in script.commands for path in _named_files(each, folders))
     if not paths:
         return None

@@ -37,7 +37,7 @@ _DEPTH_MOST = 200
 _ENTRIES_MOST = 500_000
 
 
-class _Runs:
+class _RunningCommands:
     """The commands of this process that may be changing files, by folder, with the attribute that
     says so there."""
 
@@ -72,7 +72,7 @@ class _Runs:
             _remove(folder, self._attribute)
 
 
-_started, _running = _Runs(_STARTED), _Runs(_RUNNING)
+_started, _running = _RunningCommands(_STARTED), _RunningCommands(_RUNNING)
 
 
 def mark_tainted(path: Path, workspace: Path, *, unseen: bool = False) -> None:
@@ -85,7 +85,7 @@ def mark_tainted(path: Path, workspace: Path, *, unseen: bool = False) -> None:
     _set(path, _NAME, _UNSEEN if unseen else _KNOWN)
 
 
-class Changing:
+class TaintingCommand:
     """A command that may change any file of some folders: `start` before it runs, `begin` once it
     may know strangers' words, `end` when it has ended. All may take a while in a large folder."""
 
@@ -93,7 +93,7 @@ class Changing:
         self._folders = [Path(os.path.realpath(folder)) for folder in folders]
         self.since = WriteClock()
         self._started = self._begun_at = 0.0
-        self.has_begun = False
+        self.is_exposed = False
 
     def start(self) -> None:
         """From here on it counts when a folder is marked meanwhile, also after a `kill -9`."""
@@ -102,8 +102,8 @@ class Changing:
             _started.begin(folder, self._started)
 
     def begin(self) -> None:
-        if not self.has_begun:
-            self.has_begun = True
+        if not self.is_exposed:
+            self.is_exposed = True
             self._begun_at = self.since.time_s
             for folder in self._folders:
                 _running.begin(folder, self._begun_at)

@@ -36,7 +36,7 @@ _BEFORE = r"(?<![^\s<>\"'`(\[{|=])"
 _BEHIND = r"(?=[.,;:!?]*(?:$|[\s<>\"'`)\]}|]))"
 
 
-class Budget(Protocol):
+class DisclosureBudget(Protocol):
     """What choices may still tell, in bits: one for a session and all whom it has sent out."""
 
     async def spend(self, bits: float) -> bool:
@@ -48,8 +48,8 @@ class Budget(Protocol):
         ...
 
 
-class Bits:
-    """A `Budget` for as long as the process lives."""
+class InMemoryDisclosureBudget:
+    """A `DisclosureBudget` for as long as the process lives."""
 
     def __init__(self) -> None:
         self._remaining_bits = CHOICE_BITS
@@ -76,10 +76,10 @@ class TaintState:
         messages: Iterable[Message] = (),
         *,
         from_person: bool = True,
-        budget: Budget | None = None,
+        budget: DisclosureBudget | None = None,
     ) -> None:
         self.taint = taint
-        self.budget = budget or Bits()
+        self.budget = budget or InMemoryDisclosureBudget()
         self._from_person = from_person
         self._person_texts: list[str] = []
         self._offered: list[str] = []

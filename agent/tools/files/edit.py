@@ -65,7 +65,7 @@ class EditFile:
                 data = after.encode()
                 with call.changes.file(path, data), taint_of_file(path, call.workspace, call.taint):
                     file_io.write_atomic(path, data)
-            self._views.wrote(call.session, path)
+            self._views.record_write(call.session, path)
             return before, after
 
         before, after = await file_io.in_thread(work)

@@ -21,10 +21,10 @@ from agent.tools.base import CallContext, EffectPlan
 from agent.tools.files.glob import inside
 from agent.tools.files.search_backend import (
     CUT,
-    Broken,
-    Line,
+    MatchLine,
     Query,
     SearchBackend,
+    SearchFailed,
     ripgrep,
     run_search,
 )
@@ -109,7 +109,7 @@ class Grep:
             matches, note = await self._search(
                 SearchBackend(folder, sight.root, program), options, sight
             )
-        except Broken:
+        except SearchFailed:
             if program is None:
                 raise
             # ripgrep 13 breaks off where a line ends in two carriage returns.
@@ -142,7 +142,7 @@ class Grep:
         return matches, CUT if seeker.is_cut or sight.is_cut else ""
 
     def _collect(
-        self, candidates: Iterator[Line], options: _GrepOptions, sight: VisibleFiles
+        self, candidates: Iterator[MatchLine], options: _GrepOptions, sight: VisibleFiles
     ) -> _Matches:
         """Candidates that the files themselves confirm, until enough are found."""
         matches, room, most = _Matches(), self._limit_bytes, options.query.most

@@ -59,7 +59,7 @@ class ReadFile:
         data = await file_io.in_thread(lambda: file_io.read(path, LIMIT_BYTES))
         is_pdf = data.startswith(b"%PDF-")
         text, torn = (await pdf_text(data), "") if is_pdf else _text(data, path)
-        self.views.saw(call.session, path, view_stamp)
+        self.views.record_view(call.session, path, view_stamp)
         lines = lines_of(text)
         if not lines:
             return ToolResult(f"{path} is empty.")
@@ -127,7 +127,7 @@ class WriteFile:
                 data = _encode(content, old.form if old else TextFormat())
                 with call.changes.file(path, data), taint_of_file(path, call.workspace, call.taint):
                     file_io.write_atomic(path, data)
-            self._views.wrote(call.session, path)
+            self._views.record_write(call.session, path)
             return diff(args["path"], old.text if old else "", content), len(data)
 
         difference, size = await file_io.in_thread(work)
@@ -181,7 +181,7 @@ class AppendFile:
                     taint_of_file(path, call.workspace, call.taint),
                 ):
                     file_io.append(path, data)
-            self._views.wrote(call.session, path)
+            self._views.record_write(call.session, path)
             before = old.text if old else ""
             return diff(args["path"], before, before + content), len(data)
 
@@ -195,8 +195,8 @@ def _text(data: bytes, path: Path) -> tuple[str, str]:
     """The text, and a note when not all of its bytes are text. Raises ToolError."""
     form = TextFormat.of(data)
     refuse_binary(data, form, path)
-    text = data[len(form.mark) :].decode(form.encoding, "replace")
-    if "\ufffd" in text and not form.mark and is_latin(data):
+    text = data[len(form.byte_order_mark) :].decode(form.encoding, "replace")
+    if "\ufffd" in text and not form.byte_order_mark and is_latin(data):
         return data.decode("latin-1"), ""
     if "\ufffd" in text and b"\xef\xbf\xbd" not in data:
         return text, f"\n… (some bytes are not valid {form.encoding} and are shown as \ufffd)"

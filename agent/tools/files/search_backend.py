@@ -32,7 +32,7 @@ _RG = ("--no-config", "--no-messages", "--hidden", "--glob=!.git", "--color=neve
        "--no-ignore-global")  # fmt: skip
 
 
-class Broken(ToolError):
+class SearchFailed(ToolError):
     """The program came to no end by itself: what it said until then is not all there is."""
 
 
@@ -47,7 +47,7 @@ class Query:
 
 
 @frozen
-class Line:
+class MatchLine:
     """A candidate: the path from the searched folder on, the line's number from 1 and its text."""
 
     path: str
@@ -77,7 +77,7 @@ class SearchBackend:
         for record in self._records(("--files", "--null"), own, b"\0"):
             yield os.fsdecode(record).removeprefix("./")
 
-    def lines(self, query: Query) -> Generator[Line]:
+    def lines(self, query: Query) -> Generator[MatchLine]:
         """Lines that match, file by file, sorted by path. Raises ToolError for a bad pattern."""
         rg = ["--json", "--sort=path", "--crlf", f"--max-filesize={LIMIT_BYTES}"]
         rg += [f"--max-count={query.most + 1}", f"--regexp={query.pattern}"]
@@ -118,7 +118,9 @@ class SearchBackend:
                 raise ToolError(_pattern_error(errors))
             self.is_cut = code == 2
             if code not in (0, 1, 2) and not self.stopped:
-                raise Broken(f"The search ended early (code {code}); narrow the pattern or path.")
+                raise SearchFailed(
+                    f"The search ended early (code {code}); narrow the pattern or path."
+                )
         finally:
             process.kill()
             process.wait()
@@ -182,7 +184,7 @@ def _split_records(stream: IO[bytes], end: bytes) -> Iterator[bytes]:
             rest, skipping = b"", True
 
 
-def _line(record: bytes) -> Line | None:
+def _line(record: bytes) -> MatchLine | None:
     try:
         message: Any = json.loads(record)
         if message["type"] != "match":
@@ -190,7 +192,7 @@ def _line(record: bytes) -> Line | None:
         data = message["data"]
         text = _decode_text(data["lines"]).decode("utf-8", "replace")
         path = os.fsdecode(_decode_text(data["path"])).removeprefix("./")
-        return Line(path, int(data["line_number"]), text.removesuffix("\n").removesuffix("\r"))
+        return MatchLine(path, int(data["line_number"]), text.removesuffix("\n").removesuffix("\r"))
     except (ValueError, LookupError, TypeError):
         return None
 

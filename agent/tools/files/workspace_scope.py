@@ -31,10 +31,10 @@ from agent.tools.output_spill import spill_folder
 OWNER_PROFILE = "USER.md"
 
 # What turns of the owner are told to do, the heartbeat without anybody having asked.
-OWNER_ERRANDS = ("HEARTBEAT.md", LIST, PROGRESS)
+OWNER_TASK_FILES = ("HEARTBEAT.md", LIST, PROGRESS)
 
 # Nobody else's, at the top of the workspace.
-PRIVATE_NAMES = (MEMORY_FOLDER, INBOX_FOLDER, OWNER_PROFILE, *OWNER_ERRANDS)
+PRIVATE_NAMES = (MEMORY_FOLDER, INBOX_FOLDER, OWNER_PROFILE, *OWNER_TASK_FILES)
 
 OWN_FOLDER = ".kore"
 

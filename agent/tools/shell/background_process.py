@@ -41,7 +41,7 @@ class RingBuffer:
 
 BUFFER_BYTES = 200_000
 
-# A process ends when nobody has written in its conversation for this long.
+# A process ends when its conversation has been silent for this long.
 IDLE_S = 12 * 3600.0
 
 WRITE_S = 5.0
@@ -70,27 +70,29 @@ class ProcessOrigin:
 
 
 class BackgroundProcess:
-    """A process and its last output. `run` lives as long as it does; `ended` says how it ended.
+    """A process and its last output. `run` lives as long as it does; `exit_description` says
+    how it ended, None as long as it runs.
 
-    `ending`: somebody has asked for its end, which takes a moment. `news` says that nobody was
-    told of its end (`reported`: it is being told), `failure` why it could not be started.
+    `is_ending`: its end was requested, which takes a moment. `has_unreported_end`: the model does
+    not know yet that it ended (`is_being_reported`: the next turn tells it). `start_error` says
+    why it could not be started.
     """
 
     def __init__(self, number: int, origin: ProcessOrigin) -> None:
         self.number = number
         self.origin = origin
-        self.ended: str | None = None
-        self.failure: str | None = None
-        self.succeeded = True
-        self.ending = self.news = self.reported = False
-        self.began = time.monotonic()
+        self.exit_description: str | None = None
+        self.start_error: str | None = None
+        self.has_succeeded = True
+        self.is_ending = self.has_unreported_end = self.is_being_reported = False
+        self.started_at_s = time.monotonic()
         self._is_exposed = origin.is_exposed
         self._ring = RingBuffer(BUFFER_BYTES)
-        self._stirred = asyncio.Event()
+        self._activity = asyncio.Event()
         self._idle: asyncio.Timeout | None = None
         self._stdin: int | None = None
         self._full: asyncio.Event | None = None
-        self._looked_at = 0
+        self._read_position = 0
 
     @property
     def title(self) -> str:
@@ -100,9 +102,9 @@ class BackgroundProcess:
     @property
     def state(self) -> str:
         """How it is, in words."""
-        if self.ending and self.ended is None:
+        if self.is_ending and self.exit_description is None:
             return "being ended"
-        return self.ended or f"running for {time.monotonic() - self.began:.1f} s"
+        return self.exit_description or f"running for {time.monotonic() - self.started_at_s:.1f} s"
 
     @property
     def is_exposed(self) -> bool:
@@ -116,8 +118,8 @@ class BackgroundProcess:
 
     @property
     def unread_bytes(self) -> int:
-        """How much it has said since somebody looked."""
-        return self._ring.total_bytes - self._looked_at
+        """How much output has not been read yet."""
+        return self._ring.total_bytes - self._read_position
 
     async def run(self, work: Work, idle_s: float = IDLE_S) -> None:
         """Do the work, as the process's own task."""
@@ -125,43 +127,47 @@ class BackgroundProcess:
         os.set_blocking(self._stdin, False)
         try:
             async with asyncio.timeout(idle_s) as self._idle:
-                end = await work(reader, self._say)
-            self.succeeded = end.code == 0
-            self.ended = _in_words(end)
+                end = await work(reader, self._take_output)
+            self.has_succeeded = end.code == 0
+            self.exit_description = _describe_exit(end)
         except TimeoutError:
-            self.ended = "ended: nobody has written here for hours"
+            self.exit_description = "ended: nobody has written here for hours"
         except ToolError as exc:
-            self.failure, self.ended, self.succeeded = str(exc), "not started", False
+            self.start_error, self.exit_description, self.has_succeeded = (
+                str(exc),
+                "not started",
+                False,
+            )
         except asyncio.CancelledError:
-            self.ended = "killed"
+            self.exit_description = "killed"
             raise
         finally:
-            self.ended = self.ended or "broken"
-            self.news = True
+            self.exit_description = self.exit_description or "broken"
+            self.has_unreported_end = True
             os.close(reader)
             self._close_input()
-            self._stirred.set()
+            self._activity.set()
 
     def touch(self, idle_s: float = IDLE_S) -> None:
-        """Somebody has written in its conversation."""
-        if self._idle is not None and self.ended is None:
+        """A message came in its conversation: the idle time starts again."""
+        if self._idle is not None and self.exit_description is None:
             with suppress(RuntimeError):  # it is being ended
                 self._idle.reschedule(asyncio.get_running_loop().time() + idle_s)
 
-    async def look(self, wait_s: float) -> tuple[bytes, int]:
+    async def read_output(self, wait_s: float) -> tuple[bytes, int]:
         """What it has said since the last look, and how many bytes of that were lost.
 
         Waits for something to be said, or the end.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
-                while self.ended is None and not self.unread_bytes:
-                    self._stirred.clear()
-                    await self._stirred.wait()
-        output = self._ring.since(self._looked_at)
-        self._looked_at = self._ring.total_bytes
-        if self.ended is not None:
-            self.news = False
+                while self.exit_description is None and not self.unread_bytes:
+                    self._activity.clear()
+                    await self._activity.wait()
+        output = self._ring.since(self._read_position)
+        self._read_position = self._ring.total_bytes
+        if self.exit_description is not None:
+            self.has_unreported_end = False
         return output
 
     async def write(self, text: bytes, *, is_exposed: bool, last: bool) -> None:
@@ -202,9 +208,9 @@ class BackgroundProcess:
             if self._stdin == pipe:
                 loop.remove_writer(pipe)
 
-    def _say(self, data: bytes) -> None:
+    def _take_output(self, data: bytes) -> None:
         self._ring.feed(data)
-        self._stirred.set()
+        self._activity.set()
 
     def _close_input(self) -> None:
         if self._stdin is None:
@@ -216,9 +222,9 @@ class BackgroundProcess:
         self._stdin = None
 
 
-def _in_words(end: Exit) -> str:
-    if end.why:
-        return end.why.strip("[]")
+def _describe_exit(end: Exit) -> str:
+    if end.reason:
+        return end.reason.strip("[]")
     if end.code is None:
         return "stopped at its time-out"
     return f"killed by signal {-end.code}" if end.code < 0 else f"exit code {end.code}"
@@ -228,7 +234,7 @@ async def report(
     process: BackgroundProcess, call: CallContext, limit_bytes: int, wait_s: float = 0
 ) -> ToolResult:
     """What a process has said since the last look, and how it is."""
-    data, lost_bytes = await process.look(wait_s)
+    data, lost_bytes = await process.read_output(wait_s)
     marks = call.workspace if "untrusted" in process.taint else None
     with SpillBuffer(spill_folder(call.workspace), limit_bytes, marks) as output:
         output.feed(data)
@@ -237,5 +243,5 @@ async def report(
         text = f"[{lost_bytes:,} bytes were not looked at in time]\n{text}"
     text_shown = f"{text}\n[process {process.number}: {process.state}]".lstrip("\n")
     return output.with_truncation_note(
-        ToolResult(text_shown, not process.succeeded, taint=process.taint)
+        ToolResult(text_shown, not process.has_succeeded, taint=process.taint)
     )

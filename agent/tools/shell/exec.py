@@ -15,7 +15,7 @@ from agent.errors import ToolError
 from agent.prompts import load_prompt, render_prompt
 from agent.security.taint.taint import PRIVATE, UNTRUSTED
 from agent.settings import ToolSettings
-from agent.tools.base import CallContext, EffectPlan, Running
+from agent.tools.base import BackgroundTask, CallContext, EffectPlan
 from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.tools.output_spill import SpillBuffer, spill_folder
 from agent.tools.schema import parameters
@@ -105,11 +105,11 @@ class Exec:
                 ended = await self._commands.run(line, timeout_s, on_output)
             output.feed(cleaner.end().encode("latin-1"))
         text = output.text().rstrip("\n")
-        remark = ended.moved + (ended.refused or self._remark(line, ended.exit, text))
+        remark = ended.quarantine_report + (ended.refusals or self._remark(line, ended.exit, text))
         result_text = f"{text}\n{remark}{_ending(ended.exit, timeout_s)}".lstrip("\n")
-        taint = UNTRUSTED if ended.reached else self._commands.taint(line)
+        taint = UNTRUSTED if ended.has_reached_host else self._commands.taint(line)
         return output.with_truncation_note(
-            ToolResult(result_text, ended.exit.code != 0 or bool(ended.exit.why), taint=taint)
+            ToolResult(result_text, ended.exit.code != 0 or bool(ended.exit.reason), taint=taint)
         )
 
     async def aclose(self) -> None:
@@ -118,9 +118,9 @@ class Exec:
     async def end(self, session: str) -> None:
         await self.processes.end(session)
 
-    def tasks(self, session: str) -> Sequence[Running]:
+    def tasks(self, session: str) -> Sequence[BackgroundTask]:
         return [
-            Running(str(each.number), each.title, each.state, each.ended is None)
+            BackgroundTask(str(each.number), each.title, each.state, each.exit_description is None)
             for each in self.processes.of(session)
         ]
 
@@ -161,11 +161,11 @@ class Exec:
         async def work(stdin: int, say: Callable[[bytes], None]) -> Exit:
             cleaner = call.redactor.stream()
             try:
-                with call.changes.beside():
+                with call.changes.background_command():
                     ended = await self._commands.run(
                         replace(line, stdin=stdin), timeout_s, lambda data: say(cleaner.feed(data))
                     )
-                    say(f"\n{ended.moved}".encode() if ended.moved else b"")
+                    say(f"\n{ended.quarantine_report}".encode() if ended.quarantine_report else b"")
             finally:
                 say(cleaner.end().encode("latin-1"))
             return ended.exit
@@ -182,10 +182,10 @@ class Exec:
         if not line.read_only:
             call.changes.notes.append("what this changes in the background cannot be undone")
         process = await self.processes.start(call.session, origin, work)
-        if process.failure is not None:
-            raise ToolError(process.failure)
+        if process.start_error is not None:
+            raise ToolError(process.start_error)
         result = await report(process, call, self._settings.output_limit_bytes)
-        if process.ended is None and self._commands.confines:
+        if process.exit_description is None and self._commands.confines:
             result = replace(
                 result, for_model=f"{result.for_model}\n{load_prompt('tools/exec_alone')}"
             )
@@ -222,8 +222,8 @@ def _command(args: Mapping[str, Any]) -> str:
 
 
 def _ending(end: Exit, timeout_s: float) -> str:
-    if end.why:
-        return end.why
+    if end.reason:
+        return end.reason
     if end.code is None:
         return f"[stopped: it took longer than {timeout_s:g} s. {load_prompt('tools/exec_longer')}]"
     if end.code < 0:

@@ -23,11 +23,11 @@ SUPERVISED_S = 5.0
 
 @frozen
 class Exit:
-    """How a command ended; `code` is negative for a signal, None when its time was over. `why` is
-    a sentence when it was ended for what it used up."""
+    """How a command ended; `code` is negative for a signal, None when its time was over. `reason`
+    is a sentence when it was ended for what it used up."""
 
     code: int | None
-    why: str = ""
+    reason: str = ""
 
 
 async def run(
@@ -60,23 +60,23 @@ async def run(
         finally:
             os.close(alive_r)
             os.close(out_w)
-            if spawn.lent is not None:
-                spawn.lent.close()
-        child = _Child(process, alive, spawn.supervised)
+            if spawn.resources is not None:
+                spawn.resources.close()
+        child = _Child(process, alive, spawn.is_supervised)
         try:
             if meter is not None:
-                meter.began(process.pid, child.end)
-            end = await _attend(child, out_r, timeout_s, on_output)
-            why = "" if meter is None else meter.why
+                meter.attach(process.pid, child.end)
+            end = await _communicate(child, out_r, timeout_s, on_output)
+            why = "" if meter is None else meter.end_reason
             if not why and has_run_out(spawn.groups):
                 why = load_prompt("tools/exec_killed")
-            return replace(end, why=why)
+            return replace(end, reason=why)
         finally:
             child.end()
             await child.reap()
 
 
-async def _attend(
+async def _communicate(
     child: "_Child", fd: int, timeout_s: float | None, on_output: Callable[[bytes], None]
 ) -> Exit:
     reader = _OutputReader(fd, on_output)
@@ -101,12 +101,12 @@ class _Child:
 
     process: asyncio.subprocess.Process
     alive: FileIO
-    supervised: bool
+    is_supervised: bool
 
     def end(self) -> None:
         """Let it die with all that it started."""
         self.alive.close()
-        if not self.supervised:
+        if not self.is_supervised:
             self._kill()
 
     async def reap(self) -> None:
@@ -127,7 +127,7 @@ class _Child:
 
     def _kill(self) -> None:
         # The group exists as long as its watcher does, so that its number is not somebody else's.
-        if self.supervised and self.process.returncode is not None:
+        if self.is_supervised and self.process.returncode is not None:
             return
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)

@@ -30,7 +30,7 @@ class ProcessRegistry:
 
     @property
     def running(self) -> int:
-        return sum(each.ended is None for each in self._all())
+        return sum(each.exit_description is None for each in self._all())
 
     def of(self, session: str) -> Sequence[BackgroundProcess]:
         """Oldest first; those that have ended stay as long as there is room."""
@@ -71,7 +71,7 @@ class ProcessRegistry:
         """`kill` from any thread; False when none of this number runs."""
         for process, task in list(self._tasks.items()):
             if str(process.number) == number and process in self.of(session):
-                process.ending = True
+                process.is_ending = True
                 task.get_loop().call_soon_threadsafe(task.cancel)
                 return True
         return False
@@ -87,20 +87,24 @@ class ProcessRegistry:
 
     def facts(self, session: str) -> Sequence[str]:
         """Those that run, and those that have ended since somebody was told."""
-        return [_describe(each) for each in self.of(session) if each.ended is None or each.news]
+        return [
+            _describe(each)
+            for each in self.of(session)
+            if each.exit_description is None or each.has_unreported_end
+        ]
 
     def mark_reported(self, session: str) -> None:
         """A turn has begun: what has ended is no news any more."""
         for process in self.of(session):
             process.touch()
-            if process.reported:
-                process.news = process.reported = False
+            if process.is_being_reported:
+                process.has_unreported_end = process.is_being_reported = False
 
     def background_taint(self, workspace: Path) -> frozenset[Taint]:
         """What any file of a workspace may hold while processes work there."""
         for each in self._all():
             if (
-                each.ended is None
+                each.exit_description is None
                 and _overlap(each.origin.workspace, workspace)
                 and each.is_exposed
             ):
@@ -120,24 +124,26 @@ class ProcessRegistry:
     def _make_room(self, session: str) -> None:
         """Forget what ended first. Raises `ToolError` when too many run."""
         own = self._by_session.get(session, {})
-        if sum(each.ended is None for each in own.values()) >= PER_SESSION:
+        if sum(each.exit_description is None for each in own.values()) >= PER_SESSION:
             raise ToolError(
                 f"{PER_SESSION} processes are running here, which is the limit; kill one first."
             )
         if self.running >= AT_ONCE:
             raise ToolError(f"{AT_ONCE} background processes are running, which is the limit.")
         while len(own) >= PER_SESSION:
-            del own[next(number for number, each in own.items() if each.ended is not None)]
+            del own[
+                next(number for number, each in own.items() if each.exit_description is not None)
+            ]
         while len(self._all()) >= AT_ONCE:
             processes, number = self._oldest_ended()
             del processes[number]
 
     def _oldest_ended(self) -> tuple[dict[int, BackgroundProcess], int]:
         _, processes, number = min(
-            ((each.began, processes, number)
+            ((each.started_at_s, processes, number)
              for processes in self._by_session.values()
              for number, each in processes.items()
-             if each.ended is not None),
+             if each.exit_description is not None),
             key=lambda one: one[0],
         )  # fmt: skip
         return processes, number
@@ -151,6 +157,6 @@ def _overlap(one: Path, other: Path) -> bool:
 
 def _describe(process: BackgroundProcess) -> str:
     """It will be known with the turn that begins."""
-    process.reported = process.ended is not None
+    process.is_being_reported = process.exit_description is not None
     unread = f", {process.unread_bytes:,} new bytes" if process.unread_bytes else ""
     return f"background process {process.number} ({process.title}): {process.state}{unread}"

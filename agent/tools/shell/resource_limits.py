@@ -30,23 +30,23 @@ _MB = 1_000_000
 
 @dataclass(slots=True, eq=False)
 class CommandMeter:
-    """One command: `began` once it has started, `why` it was ended, for the model."""
+    """One command; `attach` it once it has started. `end_reason` is for the model."""
 
     session: str
     workspace: Path
     limits: Limits
-    writes: bool
+    can_write: bool
     pid: int | None = None
-    why: str = ""
-    since: WriteClock = field(default_factory=WriteClock)
+    end_reason: str = ""
+    clock: WriteClock = field(default_factory=WriteClock)
     _end: Callable[[], None] | None = None
 
-    def began(self, pid: int, end: Callable[[], None]) -> None:
+    def attach(self, pid: int, end: Callable[[], None]) -> None:
         self.pid, self._end = pid, end
 
     def end(self, why: str) -> None:
-        if self._end is not None and not self.why:
-            self.why = why
+        if self._end is not None and not self.end_reason:
+            self.end_reason = why
             self._end()
 
 
@@ -80,14 +80,14 @@ class ResourceLimits:
 
     async def _look_after(self, meter: CommandMeter) -> None:
         free = _free(meter.workspace)
-        while not meter.why:
+        while not meter.end_reason:
             await asyncio.sleep(LOOK_S)
-            # Somebody may have set the clock since the last look.
-            meter.since.look()
+            # The clock may have been set since the last look.
+            meter.clock.look()
             if meter.pid is None:
                 continue
             await self._weigh(meter)
-            if meter.writes:
+            if meter.can_write:
                 await _gauge(meter, free)
 
     async def _weigh(self, meter: CommandMeter) -> None:
@@ -97,7 +97,9 @@ class ResourceLimits:
         if now - self._seen_at > LOOK_S / 2:
             self._seen_at = now
             self._processes_seen = await asyncio.to_thread(_processes)
-        ours = [each for each in self._meters if each.session == meter.session and not each.why]
+        ours = [
+            each for each in self._meters if each.session == meter.session and not each.end_reason
+        ]
         trees = {each: _find_descendants(self._processes_seen, each.pid) for each in ours}
         if (
             sum(self._processes_seen[pid].resident for tree in trees.values() for pid in tree)
@@ -118,7 +120,7 @@ async def _gauge(meter: CommandMeter, free: int) -> None:
         meter.end(render_prompt("tools/exec_disk_full", mb=limits.free_bytes // _MB))
     elif used_bytes > limits.disk_bytes:
         # Others write to this disk, too.
-        written_bytes = await asyncio.to_thread(_changed_bytes, meter.workspace, meter.since.time_s)
+        written_bytes = await asyncio.to_thread(_changed_bytes, meter.workspace, meter.clock.time_s)
         if written_bytes > limits.disk_bytes:
             meter.end(render_prompt("tools/exec_disk", mb=limits.disk_bytes // _MB))
 

@@ -19,15 +19,15 @@ from agent.security.files.instruction_files import (
     PROMPT_FILES,
     PROMPT_FOLDERS,
 )
-from agent.security.files.quarantine import NewFiles
+from agent.security.files.quarantine import CreatedFiles
 from agent.security.files.write_clock import WriteClock
 from agent.security.sandbox.base import SandboxCommand
 from agent.security.sandbox.unconfined import Unconfined
-from agent.security.taint.file_marks import Changing, mark_tainted
+from agent.security.taint.file_marks import TaintingCommand, mark_tainted
 from agent.security.taint.taint import NOTHING, UNTRUSTED
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
-from agent.tools.files.workspace_scope import OWN_FOLDER, OWNER_ERRANDS, PRIVATE_NAMES
+from agent.tools.files.workspace_scope import OWN_FOLDER, OWNER_TASK_FILES, PRIVATE_NAMES
 from agent.tools.shell.process_group import Exit, run
 from agent.tools.shell.resource_limits import CommandMeter, ResourceLimits
 from agent.types import Taint
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 LIMIT_ENTRIES = 1_000_000
 
-ERRANDS = frozenset(normalize_filename(name) for name in OWNER_ERRANDS)
+TASK_FILES = frozenset(normalize_filename(name) for name in OWNER_TASK_FILES)
 
 _PRIVATE = frozenset(normalize_filename(name) for name in (*PRIVATE_NAMES, OWN_FOLDER))
 
@@ -54,9 +54,9 @@ _STORE = frozenset({"HEAD", "objects"})
 class MountRestrictions:
     """Real paths in the workspace that exist; see `Job`."""
 
-    closed: tuple[Path, ...] = ()
-    masked: tuple[Path, ...] = ()
-    frozen: tuple[Path, ...] = ()
+    forbidden_paths: tuple[Path, ...] = ()
+    masked_paths: tuple[Path, ...] = ()
+    read_only_paths: tuple[Path, ...] = ()
 
 
 def mount_restrictions(settings: ToolSettings, call: CallContext) -> MountRestrictions:
@@ -74,7 +74,7 @@ def mount_restrictions(settings: ToolSettings, call: CallContext) -> MountRestri
     closed = [Path(os.path.realpath(path)) for path in settings.off_limits]
     closed = [path for path in closed if path.is_relative_to(root) and os.path.lexists(path)]
     frozen = []
-    task_files = ERRANDS if "untrusted" in call.taint else frozenset[str]()
+    task_files = TASK_FILES if "untrusted" in call.taint else frozenset[str]()
     for entry in os.scandir(root):
         name = normalize_filename(entry.name)
         if not call.owner and name in _PRIVATE:
@@ -83,11 +83,11 @@ def mount_restrictions(settings: ToolSettings, call: CallContext) -> MountRestri
             frozen.append(root / entry.name)
     walk = _CoverWalk(root, settings.blocked_paths)
     covered = {*closed, *frozen}
-    frozen += [path for path in walk.frozen if path not in covered]
+    frozen += [path for path in walk.read_only_paths if path not in covered]
     if closed:
         closed += walk.stores
         frozen = [path for path in frozen if not any(map(path.is_relative_to, walk.stores))]
-    closed, masked, frozen = (_real(root, paths) for paths in (closed, walk.masked, frozen))
+    closed, masked, frozen = (_real(root, paths) for paths in (closed, walk.masked_paths, frozen))
     hidden_paths = {*closed, *masked}
 
     def visible(paths: Sequence[Path]) -> tuple[Path, ...]:
@@ -113,8 +113,8 @@ class _CoverWalk:
     """What is to be covered below a folder, the ways to it before what lies in it."""
 
     def __init__(self, root: Path, blocked: Sequence[str]) -> None:
-        self.masked: list[Path] = []
-        self.frozen: list[Path] = []
+        self.masked_paths: list[Path] = []
+        self.read_only_paths: list[Path] = []
         self.stores: list[Path] = []
         self._blocked = [
             tuple(normalize_filename(part) for part in entry.split("/")) for entry in blocked
@@ -134,7 +134,7 @@ class _CoverWalk:
             entries = list(os.scandir(folder))
         except PermissionError:
             # A command could open it again.
-            self.masked.append(Path(folder))
+            self.masked_paths.append(Path(folder))
             return
         except OSError:
             return
@@ -149,27 +149,27 @@ class _CoverWalk:
             parts = (*above, name)
             if above and above[-1] in _PACKAGES:
                 if name in self._lasts and self._is_blocked(parts):
-                    self.masked.append(Path(entry.path))
+                    self.masked_paths.append(Path(entry.path))
             elif name == GIT:
                 self._git(Path(entry.path))
             elif name in self._lasts and self._is_blocked(parts):
-                self.masked.append(Path(entry.path))
+                self.masked_paths.append(Path(entry.path))
             else:
                 if name in CONFIGURATIONS:
-                    self.frozen.append(Path(entry.path))
+                    self.read_only_paths.append(Path(entry.path))
                 if entry.is_dir(follow_symlinks=False):
                     yield entry.path, parts
 
     def _git(self, path: Path) -> None:
         self.stores.append(path)
         if self._is_blocked((GIT,)):
-            self.frozen.append(path)
+            self.read_only_paths.append(path)
         elif path.is_dir() and not path.is_symlink():
             self._freeze_git(path)
 
     def _freeze_git(self, store: Path) -> None:
         inside = (store / name for name in sorted(GIT_FILES))
-        self.frozen += [each for each in inside if os.path.lexists(each)]
+        self.read_only_paths += [each for each in inside if os.path.lexists(each)]
 
     def _is_blocked(self, parts: tuple[str, ...]) -> bool:
         return any(parts[-len(entry) :] == entry for entry in self._blocked)
@@ -220,7 +220,7 @@ class CommandLine:
 
         return contents_digest(self.command, self.folder, self.call.workspace.resolve())
 
-    def only_looks(self) -> bool:
+    def only_reads(self) -> bool:
         """Whether it counts as looking: a judgement, which may be wrong."""
         from agent.security.shell.classifier import only_reads
 
@@ -229,13 +229,13 @@ class CommandLine:
 
 @frozen
 class CommandResult:
-    """How a command ended; `reached` says that it got through to a host, `refused` to which it did
-    not, one line for each, a few at most; `moved` what was set aside of what it made."""
+    """How a command ended; `refusals` names the hosts that it was kept from, one line for each, a
+    few at most; `quarantine_report` the files of its making that were set aside."""
 
     exit: Exit
-    reached: bool
-    refused: str
-    moved: str = ""
+    has_reached_host: bool
+    refusals: str
+    quarantine_report: str = ""
 
 
 class SandboxedCommands:
@@ -258,47 +258,47 @@ class SandboxedCommands:
 
     def is_read_only(self, line: CommandLine) -> bool:
         """Whether it looks, and can be held to it: without a sandbox nothing can be."""
-        return self.confines and line.only_looks()
+        return self.confines and line.only_reads()
 
     async def run(
         self, line: CommandLine, timeout_s: float | None, on_output: Callable[[bytes], None]
     ) -> CommandResult:
         """Run it to its end. Raises `ToolError` when it cannot be started."""
         places = line.marked_places()
-        changing = Changing(*places) if places else None
-        if changing is not None:
-            changing.start()
+        tainting = TaintingCommand(*places) if places else None
+        if tainting is not None:
+            tainting.start()
             if line.is_exposed():
-                changing.begin()
-        newcomers = NewFiles(line.call.workspace, ERRANDS)
-        newcomers.begin()
+                tainting.begin()
+        created_files = CreatedFiles(line.call.workspace, TASK_FILES)
+        created_files.begin()
         try:
-            async with self._proxy(line, changing) as proxy:
+            async with self._proxy(line, tainting) as proxy:
                 job = await asyncio.to_thread(self._job, line, proxy)
                 with self._sandbox.prepare(job) as spawn:
-                    async with self._meter(line, changing) as meter:
+                    async with self._meter(line, tainting) as meter:
                         end = await run(spawn, timeout_s, on_output, meter)
         except OSError as exc:
             reason = (exc.strerror or type(exc).__name__).lower()
             raise ToolError(f"The command could not be started: {reason}.") from exc
         finally:
             # By now it may have written down what was heard, or copied a file that holds it.
-            is_exposed = line.is_exposed() or (changing is not None and changing.has_begun)
+            is_exposed = line.is_exposed() or (tainting is not None and tainting.is_exposed)
             try:
-                if changing is not None:
-                    await asyncio.to_thread(changing.end, is_exposed=is_exposed)
+                if tainting is not None:
+                    await asyncio.to_thread(tainting.end, is_exposed=is_exposed)
             finally:
                 is_exposed = is_exposed and not line.read_only
-                moved = await asyncio.to_thread(newcomers.end, is_exposed=is_exposed)
+                moved = await asyncio.to_thread(created_files.end, is_exposed=is_exposed)
         return CommandResult(
             end,
-            bool(proxy and proxy.usage.reached),
+            bool(proxy and proxy.session.reached_hosts),
             _describe_refusals(proxy),
             _describe_moves(moved),
         )
 
     def _meter(
-        self, line: CommandLine, changing: Changing | None
+        self, line: CommandLine, tainting: TaintingCommand | None
     ) -> AbstractAsyncContextManager[CommandMeter | None]:
         if (limits := self._settings.limits) is None:
             return nullcontext()
@@ -308,8 +308,8 @@ class SandboxedCommands:
                 call.session,
                 call.workspace,
                 limits,
-                writes=not line.read_only,
-                since=changing.since if changing is not None else WriteClock(),
+                can_write=not line.read_only,
+                clock=tainting.since if tainting is not None else WriteClock(),
             )
         )
 
@@ -329,11 +329,11 @@ class SandboxedCommands:
         """Which files a command has read nobody can tell, nor whom it has asked when it could."""
         if line.call.origin.is_untrusted(line.call.workspace):
             return UNTRUSTED
-        return NOTHING if self.confines or line.only_looks() else UNTRUSTED
+        return NOTHING if self.confines or line.only_reads() else UNTRUSTED
 
     @asynccontextmanager
     async def _proxy(
-        self, line: CommandLine, changing: Changing | None
+        self, line: CommandLine, tainting: TaintingCommand | None
     ) -> AsyncIterator["EgressProxy | None"]:
         """The way out of a command in a sandbox, or None when there is to be none."""
         hosts = self.hosts(line) if self.confines else ()
@@ -346,10 +346,10 @@ class SandboxedCommands:
         call = line.call
 
         async def record(where: str, allowed: bool, reason: str) -> None:
-            if allowed and changing is not None:
+            if allowed and tainting is not None:
                 # Which of its files a later command reads nobody can tell.
                 mark_tainted(call.workspace, call.workspace)
-                changing.begin()
+                tainting.begin()
             await call.record(allowed, reason, {"host": where})
 
         async with EgressProxy.open(EgressGrant(hosts, **self._reach), record) as proxy:
@@ -366,9 +366,9 @@ class SandboxedCommands:
             line.command,
             line.folder,
             workspace,
-            covered.closed,
-            covered.masked,
-            covered.frozen,
+            covered.forbidden_paths,
+            covered.masked_paths,
+            covered.read_only_paths,
             proxy,
             line.stdin,
             line.read_only,
@@ -376,7 +376,7 @@ class SandboxedCommands:
 
 
 def _describe_refusals(proxy: "EgressProxy | None") -> str:
-    refusals = list(proxy.usage.refused.items())[:_MOST_REFUSALS] if proxy else []
+    refusals = list(proxy.session.reason_by_refused_host.items())[:_MOST_REFUSALS] if proxy else []
     return "".join(
         render_prompt("sandbox/host_refused", where=where, reason=reason) + "\n"
         for where, reason in refusals

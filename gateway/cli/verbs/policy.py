@@ -72,7 +72,7 @@ class PolicyCase:
             folder,
             command=command,
             folder=folder,
-            read_only=self.policy.principal.confined and only_reads(command, folder, folder),
+            read_only=self.policy.principal.is_confined and only_reads(command, folder, folder),
         )
 
 
@@ -90,7 +90,7 @@ def _case(args: argparse.Namespace) -> PolicyCase:
         role=role,
         mode=args.mode or policies.default_mode(args.channel),
         trust="local" if args.channel == CONSOLE else "remote",
-        confined=_is_confined(settings, data_dir_of(args)),
+        is_confined=_is_confined(settings, data_dir_of(args)),
         blocked_commands=policies.blocked_commands,
     )
     return PolicyCase(role, RolePolicy(principal), Path(os.path.realpath(Path.cwd())))
@@ -154,7 +154,7 @@ def _describe_case(case: PolicyCase) -> dict[str, Any]:
         "source": role.source,
         "mode": principal.mode,
         "trust": principal.trust,
-        "sandbox": "confines commands" if principal.confined else "none",
+        "sandbox": "confines commands" if principal.is_confined else "none",
         "agents": grants,
         "tools": {name: _scopes(role, name) for name in role.tools},
     }

@@ -7,7 +7,7 @@ from agent.errors import ConfigError, KoreError
 from agent.i18n import mark_for_translation, t
 from agent.providers.registry import OFFLINE, resolve_model
 from agent.security.files.folder_tree import scratch_folder
-from agent.security.sandbox.selector import select_sandbox, way_to_one
+from agent.security.sandbox.selector import installation_hint, select_sandbox
 from gateway.config import Settings, require_model, require_telegram
 from gateway.config.model_entries import chosen_model, model_list
 from gateway.ops.doctor.checks import Check
@@ -99,7 +99,7 @@ def check_sandbox(settings: Settings, home: DataDir) -> Check:
     if choice.sandbox.confines:
         summary = t("{sandbox} (tested, working)", sandbox=choice.sandbox.name)
         if hosts := ", ".join(settings.security.exec_hosts):
-            if not choice.sandbox.leads_out:
+            if not choice.sandbox.supports_egress:
                 summary = t(
                     "{sandbox} cannot restrict the network to {hosts}: commands are refused",
                     sandbox=choice.sandbox.name,
@@ -112,4 +112,4 @@ def check_sandbox(settings: Settings, home: DataDir) -> Check:
         return Check(
             "sandbox", "warn", t("none: commands run with your full permissions"), t(_NO_SANDBOX)
         )
-    return Check("sandbox", "warn", t("none ({before})", before=before), way_to_one())
+    return Check("sandbox", "warn", t("none ({before})", before=before), installation_hint())

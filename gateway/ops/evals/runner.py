@@ -117,7 +117,9 @@ class EvalRunner:
             return Verdict(case.name, tuple(faults), elapsed_s, outcome.usage, outcome.cost_usd)
 
     async def _agent(self, case: EvalCase, folder: Path, sandbox: Sandbox) -> Agent:
-        principal = PrincipalContext(built_in_roles()["build"], "auto", confined=sandbox.confines)
+        principal = PrincipalContext(
+            built_in_roles()["build"], "auto", is_confined=sandbox.confines
+        )
         permissions = Permissions(RolePolicy(principal))
         most = case.max_iterations or self.settings.agent.max_iterations
         if not self.scripted:

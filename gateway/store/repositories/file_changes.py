@@ -27,7 +27,7 @@ def add(tx: Transaction, step: ChangeStep) -> None:
     )
     (last,) = tx.one("SELECT coalesce(max(step), 0) FROM file_change")
     number = last + 1
-    facts = (step.session, step.turn, step.call, step.tool, step.shared, step.made_at)
+    facts = (step.session, step.turn, step.call, step.tool, step.is_shared, step.made_at)
     tx.many(
         "INSERT INTO file_change (step, n, session, turn_id, call_id, tool, shared, made_at, state,"
         " entry) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'done', ?)",
@@ -78,7 +78,7 @@ def end(tx: Transaction, ending: UndoResult) -> None:
         entry = tx.seal(_entry(Path(before["root"]), change), _ENTRY, step, change.n)
         tx.run(
             "UPDATE file_change SET state = ?, entry = ? WHERE step = ? AND n = ?",
-            (change.standing, entry, step, change.n),
+            (change.status, entry, step, change.n),
         )
     report = tx.seal(ending.report, _REPORT, ending.key)
     tx.run("UPDATE undo_operation SET report = ? WHERE name = ?", (report, ending.key))
@@ -91,8 +91,8 @@ def _entry(root: Path, change: FileChange) -> str:
 def _step(tx: Transaction, session: str, number: int, rows: list[tuple[Any, ...]]) -> ChangeStep:
     _, turn, call, tool, shared, made_at, *_ = rows[0]
     entries = [
-        (n, standing, json.loads(tx.unseal(entry, _ENTRY, number, n)))
-        for *_, n, standing, entry in rows
+        (n, status, json.loads(tx.unseal(entry, _ENTRY, number, n)))
+        for *_, n, status, entry in rows
     ]
     return ChangeStep(
         session=session,
@@ -100,9 +100,9 @@ def _step(tx: Transaction, session: str, number: int, rows: list[tuple[Any, ...]
         call=call,
         tool=tool,
         root=Path(entries[0][2]["root"]),
-        changes=tuple(FileChange.from_json(entry, n, standing) for n, standing, entry in entries),
+        changes=tuple(FileChange.from_json(entry, n, status) for n, status, entry in entries),
         made_at=made_at,
-        shared=bool(shared),
+        is_shared=bool(shared),
         id=number,
     )
 

@@ -108,7 +108,7 @@ def test_cuts_of_cuts_count_from_the_beginning() -> None:
         CompactionResult(0, SplitPoint(5, 0), TOLD, 8, 7),
         CompactionResult(3, None, TOLD, 7, 6),
     ):
-        shown.messages[:] = shorter.of(shown.messages)
+        shown.messages[:] = shorter.apply(shown.messages)
         mark = mark.move_by(shorter)
         assert mark.conversation(messages).messages == shown.messages
     assert shown.messages[0].text == "the task"

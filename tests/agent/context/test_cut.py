@@ -31,9 +31,9 @@ def test_the_newest_three_rounds_stay() -> None:
     messages = talk(10)
     cut = choose_split_point(messages, 10_000)
     assert cut is not None
-    kept = cut.remaining(messages)
+    kept = cut.remaining_messages(messages)
     assert [message.text[:2] for message in kept if message.role == "user"] == ["q7", "q8", "q9"]
-    assert cut.leaving(messages) == messages[:14]
+    assert cut.dropped_messages(messages) == messages[:14]
     assert cut.dropped_count == 14
 
 
@@ -41,29 +41,32 @@ def test_fewer_rounds_stay_when_three_are_too_much() -> None:
     messages = talk(10, size=4000)
     cut = choose_split_point(messages, 2500)
     assert cut is not None
-    assert [m.text[:2] for m in cut.remaining(messages) if m.role == "user"] == ["q8", "q9"]
+    assert [m.text[:2] for m in cut.remaining_messages(messages) if m.role == "user"] == [
+        "q8",
+        "q9",
+    ]
 
 
 def test_a_long_round_keeps_its_request_and_its_newest_steps() -> None:
     messages = [*talk(2), *work(30)]
     cut = choose_split_point(messages, 600)
     assert cut is not None
-    kept = cut.remaining(messages)
+    kept = cut.remaining_messages(messages)
     assert kept[0].text == "the task"
     assert len(kept) == 1 + 2 * 3
     assert is_valid(kept)
-    assert is_valid(cut.leaving(messages))
+    assert is_valid(cut.dropped_messages(messages))
 
 
 def test_a_request_that_stays_can_be_cut_behind_again() -> None:
     messages = work(30)
     first = choose_split_point(messages, 600)
     assert first is not None
-    again = [*first.remaining(messages), *work(5)[1:]]
+    again = [*first.remaining_messages(messages), *work(5)[1:]]
     second = choose_split_point(again, 600)
     assert second is not None
     assert second.request == 0
-    assert second.remaining(again)[0].text == "the task"
+    assert second.remaining_messages(again)[0].text == "the task"
 
 
 def test_there_is_nothing_to_cut_off_a_first_question() -> None:
@@ -79,7 +82,7 @@ def test_both_sides_of_a_cut_are_valid_and_nothing_is_lost(
     cut = choose_split_point(messages, goal)
     if cut is None:
         return
-    kept, leaving = cut.remaining(messages), cut.leaving(messages)
+    kept, leaving = cut.remaining_messages(messages), cut.dropped_messages(messages)
     assert is_valid(kept)
     assert is_valid(leaving)
     assert kept[0].role == "user"

@@ -122,7 +122,7 @@ async def test_old_results_go_before_anything_is_summarised() -> None:
     view, model = a_view([], 8_000, [], keeper=keeper)
     sent = await play(view, requests_of(long_work(40)), 1.0)
     assert model.requests == []
-    assert {shorter.cut for shorter in keeper.results} == {None}
+    assert {shorter.split for shorter in keeper.results} == {None}
     assert len(sent[-1][0]) == 81
     assert "left out to make room" in sent[-1][0][2].text
     assert sent[-1][0][-1].text == "39 " * 500

@@ -14,7 +14,7 @@ from agent.providers.text_stream import TextStream
 def stream_events(speech: TextStream, *pieces: str) -> list[ModelEvent]:
     def events() -> Iterator[ModelEvent]:
         for piece in pieces:
-            yield from speech.say(piece)
+            yield from speech.add_text(piece)
         yield from speech.pause()
 
     return list(events())
@@ -49,7 +49,7 @@ def test_thoughts_at_the_beginning_are_told_apart(
 
 def test_tags_are_text_where_the_server_tells_thinking_apart_itself() -> None:
     speech = TextStream()
-    list(speech.think("hm"))
+    list(speech.add_thinking("hm"))
     stream_events(speech, "<think>", "x</think>")
     assert (speech.thinking, speech.text) == ("hm", "<think>x</think>")
 

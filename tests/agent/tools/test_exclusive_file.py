@@ -89,4 +89,4 @@ def test_what_nobody_holds_is_forgotten(tmp_path: Path) -> None:
         with exclusive_file(tmp_path / str(n)):
             pass
     gc.collect()
-    assert not [path for path in file_io._latches if path.is_relative_to(tmp_path)]
+    assert not [path for path in file_io._file_locks if path.is_relative_to(tmp_path)]

@@ -153,7 +153,7 @@ async def test_a_role_narrows_the_hosts(box: Bubblewrap, site: WebSite, call: Ca
     command = f"curl -sS http://localhost:{port}/a; curl -sS http://127.0.0.1:{port}/b"
 
     async def outcome(rule: ToolRule) -> str:
-        policy = RolePolicy(PrincipalContext(Role("r", {"exec": rule}), "auto", confined=True))
+        policy = RolePolicy(PrincipalContext(Role("r", {"exec": rule}), "auto", is_confined=True))
         exec_ = tool(box, site, "localhost", "127.0.0.1")
         runner = ToolRunner(ToolRegistry([exec_]), Permissions(policy), timeout_s=60)
         asked = replace(call, call=ToolCall("c", "exec", {"command": command}, "{}"))

@@ -40,7 +40,7 @@ def tool(box: Bubblewrap) -> Exec:
 
 async def outcome(box: Bubblewrap, call: CallContext, command: str) -> str:
     """What comes of it in mode `ask`, where nobody can be asked."""
-    standing = PrincipalContext(built_in_roles()["build"], "ask", confined=True)
+    standing = PrincipalContext(built_in_roles()["build"], "ask", is_confined=True)
     runner = ToolRunner(ToolRegistry([tool(box)]), Permissions(RolePolicy(standing)), timeout_s=60)
     asked = replace(call, call=ToolCall("c", "exec", {"command": command}, "{}"))
     return (await runner.run(asked, _start)).for_model

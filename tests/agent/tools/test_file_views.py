@@ -114,25 +114,25 @@ async def test_what_a_sub_agent_changes_is_told_to_whoever_sent_it_out(tmp_path:
 def test_what_was_not_said_yet_stays_to_be_said(tmp_path: Path) -> None:
     (path := tmp_path / "a").write_text("old")
     seen = FileViews()
-    seen.saw("s", path, stamp(path))
+    seen.record_view("s", path, stamp(path))
     path.write_text("newer")
     assert len(seen.facts("s")) == 1
     # The turn did not begin.
     assert len(seen.facts("s")) == 1
     seen.mark_reported("s")
     assert seen.facts("s") == ()
-    assert [one.path for one in seen.noticed("s")] == [path]
-    assert seen.noticed("s") == []
+    assert [one.path for one in seen.take_reported_views("s")] == [path]
+    assert seen.take_reported_views("s") == []
 
 
 def test_conversations_know_nothing_of_each_others_files(tmp_path: Path) -> None:
     (path := tmp_path / "a").write_text("old")
     seen = FileViews()
-    seen.saw("s", path, stamp(path))
+    seen.record_view("s", path, stamp(path))
     path.write_text("newer")
-    assert seen.stale("other") == []
+    assert seen.take_stale_views("other") == []
     seen.end("s")
-    assert seen.stale("s") == []
+    assert seen.take_stale_views("s") == []
 
 
 @pytest.mark.parametrize("count", [file_views.FILES + 1, file_views.SESSIONS + 1])
@@ -141,11 +141,13 @@ def test_only_the_newest_are_kept(tmp_path: Path, count: int) -> None:
     seen = FileViews()
     for n in range(count):
         (each := tmp_path / str(n)).write_text("")
-        seen.saw("s", each, stamp(each))
-        seen.saw(str(n), path, stamp(path))
-        seen.saw("s", each, stamp(each))
+        seen.record_view("s", each, stamp(each))
+        seen.record_view(str(n), path, stamp(path))
+        seen.record_view("s", each, stamp(each))
     for n in range(count):
         os.truncate(tmp_path / str(n), 5)
     path.write_text("newer")
-    assert len(seen.stale("s")) == min(count, file_views.FILES)
-    assert sum(len(seen.stale(str(n))) for n in range(count)) == min(count, file_views.SESSIONS - 1)
+    assert len(seen.take_stale_views("s")) == min(count, file_views.FILES)
+    assert sum(len(seen.take_stale_views(str(n))) for n in range(count)) == min(
+        count, file_views.SESSIONS - 1
+    )

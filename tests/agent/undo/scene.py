@@ -18,7 +18,7 @@ from agent.types import ToolCall, ToolResult
 from agent.undo.blob_store import BlobStore
 from agent.undo.change_log import ChangeLog
 from agent.undo.file_ledger import FileLedger
-from agent.undo.ledger import UndoneStep, UndoOperation
+from agent.undo.ledger import ReversalResult, UndoOperation
 from agent.undo.recorder import RecorderFactory
 from agent.undo.records import ChangeOrigin
 from agent.undo.reversal import Reversal, UndoRequest
@@ -83,7 +83,7 @@ class Scene:
 
     def reverse(
         self, wish: UndoRequest | None = None, key: str | None = None, **more: Any
-    ) -> UndoneStep:
+    ) -> ReversalResult:
         """Undo or redo, as the chat command does. Without a key it repeats none of any process."""
         wish = wish or UndoRequest()
         reversal = self.reversal(**more)
@@ -95,10 +95,10 @@ class Scene:
         check = check or change_check(WorkspaceScope(self.settings), self.context())
         return Reversal(self.changes, session or self.session, check)
 
-    def undo(self, **more: Any) -> UndoneStep:
+    def undo(self, **more: Any) -> ReversalResult:
         return self.reverse(UndoRequest("undo", **more))
 
-    def redo(self, **more: Any) -> UndoneStep:
+    def redo(self, **more: Any) -> ReversalResult:
         return self.reverse(UndoRequest("redo", **more))
 
     def text(self, name: str) -> str | None:

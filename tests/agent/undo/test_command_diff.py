@@ -223,7 +223,7 @@ def test_what_another_conversation_wrote_meanwhile_is_its_own(scene: Scene) -> N
 
 def test_two_commands_at_once_are_undone_only_by_force(scene: Scene) -> None:
     (scene.root / "a.txt").write_text("one")
-    with command(scene), scene.context("exec", "s2").changes.beside():
+    with command(scene), scene.context("exec", "s2").changes.background_command():
         (scene.root / "a.txt").write_text("two")
     assert scene.undo().paths("kept") == [scene.root / "a.txt"]
     assert scene.text("a.txt") == "two"

@@ -34,7 +34,7 @@ def test_a_journal_survives_being_killed_at_any_moment(tmp_path: Path, kills: in
         # is newer, and stays undone.
         count = 0
         while moves := scene.undo().moves:
-            count += any(move.change.standing == "undone" for move in moves)
+            count += any(move.change.status == "undone" for move in moves)
         if count:
             scene.redo(steps=count)
         after = {name: scene.text(name) for name in NAMES}
@@ -47,4 +47,4 @@ def step_change(scene: Scene, name: str) -> str:
     """How the newest change of a file stands."""
     path = scene.root / name
     steps = scene.changes.ledger.steps(scene.session)
-    return next((c.standing for step in steps for c in step.changes if c.path == path), "none")
+    return next((c.status for step in steps for c in step.changes if c.path == path), "none")

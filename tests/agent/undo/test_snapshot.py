@@ -31,5 +31,5 @@ def test_what_lies_too_deep_counts_as_not_listed(deep_tree: Path, tmp_path: Path
     (deep_tree / "a.txt").write_text("here")
     tree = SnapshotWalker(deep_tree, BlobStore(tmp_path / "store")).tree({})
     assert "a.txt" in tree.entries
-    (closed,) = tree.closed
+    (closed,) = tree.unreadable_folders
     assert closed.startswith("deep/deep/")

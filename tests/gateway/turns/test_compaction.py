@@ -29,13 +29,13 @@ class Speaks(ScriptedProvider):
 
     def __init__(self, summaries: Sequence[Step]) -> None:
         super().__init__([self._answer] * 10_000)
-        self.requests: list[ModelRequest] = []
+        self.summary_requests: list[ModelRequest] = []
         self._summaries = list(summaries)
 
     def _answer(self, request: ModelRequest) -> Message | str | Exception:
         if request.system != load_prompt("summarise"):
             return f"answer {len(self.requests)} {BIG}"
-        self.requests.append(request)
+        self.summary_requests.append(request)
         step = self._summaries.pop(0) if self._summaries else Rejected("no more")
         return step(request) if callable(step) else step
 
@@ -147,7 +147,7 @@ async def test_a_turn_without_room_waits_for_the_summary_under_way(tmp_path: Pat
                 if told and isinstance(event, events.Done):
                     break
         summaries = await parts.count("summary")
-        assert (summaries, len(model.requests)) == (1, 1)
+        assert (summaries, len(model.summary_requests)) == (1, 1)
         assert [(one.summarised > 0, one.dropped) for one in told] == [(True, 0)]
         assert "They asked a lot." in str(model.requests[-1].messages[0].content[0])
         window = await window_of(parts, await session_of(parts))
@@ -172,7 +172,7 @@ async def test_compact_answers_with_the_summary_that_is_under_way_already(tmp_pa
         await parts.platform.until(
             lambda: "older messages were summarized" in " ".join(parts.platform.texts("1"))
         )
-        assert len(model.requests) == 1
+        assert len(model.summary_requests) == 1
         assert (
             len(
                 [
@@ -198,8 +198,8 @@ async def test_a_turn_in_another_chat_waits_for_the_summary_of_a_command(tmp_pat
         model.go.set()
         made = await joined
         assert made is not None
-        assert made.result.summarised
-        assert len(model.requests) == 1
+        assert made.result.summarised_count
+        assert len(model.summary_requests) == 1
         await parts.platform.until(
             lambda: "older messages were summarized" in " ".join(parts.platform.texts("1"))
         )
@@ -256,7 +256,7 @@ async def test_a_summary_that_fails_costs_no_answer_and_is_not_tried_for_ever(
         assert await parts.count("summary") == 0
         # Three in the background; from then on only where a turn has no room left.
         cuts = sum("left out" in str(r.messages[0].content[0]) for r in model.requests)
-        assert 3 <= len(model.requests) <= 3 + cuts
+        assert 3 <= len(model.summary_requests) <= 3 + cuts
         ((head,),) = await parts.stored("session", "head")
         assert head > 0
 
@@ -269,7 +269,7 @@ async def test_compact_asks_for_what_is_to_be_kept(tmp_path: Path) -> None:
         await parts.platform.until(
             lambda: "older messages were summarized" in " ".join(parts.platform.texts("1"))
         )
-        assert "the colours" in model.requests[0].messages[0].text
+        assert "the colours" in model.summary_requests[0].messages[0].text
         window = await window_of(parts, await session_of(parts))
         assert len(window.messages) == 6
         assert window.summary is not None

@@ -77,7 +77,7 @@ async def test_connections_are_in_the_audit_log_with_their_hosts(tmp_path: Path)
         )
         tool = Exec(settings, {"ports": (port,), "allow": lambda address: True})
         role = Role("few", {"exec": ToolRule(hosts=("localhost",))})
-        policy = RolePolicy(PrincipalContext(role, "auto", confined=True))
+        policy = RolePolicy(PrincipalContext(role, "auto", is_confined=True))
         runner = ToolRunner(ToolRegistry([tool]), Permissions(policy, audit=audit), timeout_s=60)
         line = f"curl -s http://other.org:{port}/; curl -s http://localhost:{port}/"
         call = ToolCall("c", "exec", {"command": line}, "{}")

@@ -316,7 +316,7 @@ async def test_a_folder_that_hangs_holds_up_no_other_chat_and_its_own_is_told_on
         await parts.platform.answers("1", 1)
         await parts.until_stored("turn", state="done")
         ((session,),) = await parts.stored("session", "id")
-        parts.agent.toolbox.views.saw(session, Hanging("/net/a.txt"), (1, 1, 1))
+        parts.agent.toolbox.views.record_view(session, Hanging("/net/a.txt"), (1, 1, 1))
         await parts.bus.submit(chat_message("two", "1"))
         await parts.until_stored("turn", state="running")
         await parts.bus.submit(chat_message("other", "2"))

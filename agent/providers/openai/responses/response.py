@@ -68,11 +68,13 @@ class ResponsesResponseBuilder:
         index = _index(payload)
         if kind in _TEXT:
             self._has_refused = self._has_refused or kind.startswith("response.refusal")
-            yield from self._item(index, "message").stream.say(text_of(payload.get("delta")))
+            yield from self._item(index, "message").stream.add_text(text_of(payload.get("delta")))
         elif kind in _THOUGHTS:
-            yield from self._item(index, "reasoning").stream.think(text_of(payload.get("delta")))
+            yield from self._item(index, "reasoning").stream.add_thinking(
+                text_of(payload.get("delta"))
+            )
         elif kind == "response.reasoning_summary_part.added" and payload.get("summary_index"):
-            yield from self._item(index, "reasoning").stream.think("\n\n")
+            yield from self._item(index, "reasoning").stream.add_thinking("\n\n")
         elif kind == "response.function_call_arguments.delta":
             yield from self._grow(self._item(index, "function_call"), payload.get("delta"))
         elif kind == "response.output_item.added":
@@ -140,9 +142,9 @@ class ResponsesResponseBuilder:
         item.kind, item.data = kind or item.kind, {**item.data, **data}
         if item.kind == "message":
             self._has_refused = self._has_refused or _has_refusal(data)
-            yield from item.stream.say(_rest(_message_text(data), item.stream.text))
+            yield from item.stream.add_text(_rest(_message_text(data), item.stream.text))
         elif item.kind == "reasoning":
-            yield from item.stream.think(_rest(_reasoning_text(data), item.stream.thinking))
+            yield from item.stream.add_thinking(_rest(_reasoning_text(data), item.stream.thinking))
         elif item.kind == "function_call":
             arguments = replace_lone_surrogates(text_of(data.get("arguments")))
             yield from self._grow(

@@ -57,9 +57,9 @@ class SessionWindow:
 
     def shorten(self, shorter: "CompactionResult") -> None:
         """What `keep` has stored."""
-        messages = shorter.of(self.messages)
-        if shorter.cut is not None:
-            place, request = shorter.cut.place, shorter.cut.request
+        messages = shorter.apply(self.messages)
+        if shorter.split is not None:
+            place, request = shorter.split.place, shorter.split.request
             number = None if request is None else self.number(request)
             self.head = max(self.head, self.number(place - 1))
             self.request, self.trimmed = number, False
@@ -134,8 +134,8 @@ class StoredSummary:
         shorter: "CompactionResult",
         letter: OutgoingReply | None = None,
     ) -> "StoredSummary":
-        cut = shorter.cut
-        place = cut.place if cut else shorter.pruned
+        cut = shorter.split
+        place = cut.place if cut else shorter.shortened_count
         upto = max(window.head, window.number(place - 1))
         request = None if cut is None or cut.request is None else window.number(cut.request)
         return cls(session, window.head, upto, request, shorter, letter)
@@ -147,7 +147,7 @@ def keep(tx: Transaction, stored: StoredSummary, now: float) -> bool:
     if head != stored.head:
         return False
     summary = stored.shorter.summary
-    if stored.shorter.cut is None or summary is None:
+    if stored.shorter.split is None or summary is None:
         tx.run(
             "UPDATE session SET pruned = ? WHERE id = ? AND pruned < ?",
             (stored.upto, stored.session, stored.upto),

@@ -83,7 +83,7 @@ async def test_a_listed_host_is_reached_and_recorded() -> None:
         assert sent == {"host": f"localhost:{found.port}", "connection": "close"}
         (entry,) = found.record
         assert entry[:2] == (f"localhost:{found.port}", True)
-        assert found.proxy.usage.reached == {f"localhost:{found.port}"}
+        assert found.proxy.session.reached_hosts == {f"localhost:{found.port}"}
 
 
 async def test_of_a_body_as_much_is_passed_on_as_was_announced() -> None:
@@ -173,7 +173,7 @@ async def test_what_is_not_meant_for_a_listed_host_is_refused_and_recorded() -> 
             assert answer.startswith("HTTP/1.1 4"), f"{name}: {answer}"
             assert [entry[1] for entry in found.record[before:]] == [False], name
         assert found.site.visits == []
-        assert found.proxy.usage.reached == set()
+        assert found.proxy.session.reached_hosts == set()
 
 
 async def test_a_private_address_behind_a_listed_name_is_refused() -> None:
@@ -196,8 +196,8 @@ async def test_nobody_gets_through_without_the_token() -> None:
 
 
 async def test_whoever_is_slow_or_silent_is_let_go() -> None:
-    bounds = ProxyLimits(head_s=0.05, idle_s=0.05, linger_s=0.05)
-    async with way(bounds=bounds) as found:
+    limits = ProxyLimits(head_s=0.05, idle_s=0.05, linger_s=0.05)
+    async with way(limits=limits) as found:
         found.site.slow("/slow")
         assert "408" in await found.ask("GET http://localhost")
         assert "200" in await found.ask("CONNECT localhost:{port} HTTP/1.1\r\n\r\n")
@@ -206,7 +206,7 @@ async def test_whoever_is_slow_or_silent_is_let_go() -> None:
 
 
 async def test_a_long_download_is_not_silence() -> None:
-    async with way(bounds=ProxyLimits(idle_s=0.5)) as found:
+    async with way(limits=ProxyLimits(idle_s=0.5)) as found:
         found.site.drip("/drip", pause_s=0.02, count=50)
         assert (await found.ask("GET http://localhost:{port}/drip HTTP/1.1\r\n\r\n")).count(
             "."
@@ -214,7 +214,7 @@ async def test_a_long_download_is_not_silence() -> None:
 
 
 async def test_bytes_and_refusals_are_bounded() -> None:
-    async with way(bounds=ProxyLimits(all_bytes=100_000, refused=2)) as found:
+    async with way(limits=ProxyLimits(max_bytes=100_000, max_refusals=2)) as found:
         found.site.big("/big", 5_000_000)
         big = await found.ask("GET http://localhost:{port}/big HTTP/1.1\r\n\r\n")
         assert len(big) <= 100_000
@@ -226,7 +226,7 @@ async def test_bytes_and_refusals_are_bounded() -> None:
 
 
 async def test_connections_are_counted() -> None:
-    async with way(bounds=ProxyLimits(at_once=1, in_all=2)) as found:
+    async with way(limits=ProxyLimits(max_concurrent=1, max_connections=2)) as found:
         found.site.page("/a", "hello")
         assert all("hello" in answer for answer in await both(found))
         with pytest.raises(ConnectionError):

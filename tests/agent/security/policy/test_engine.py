@@ -103,14 +103,14 @@ def test_verdicts_without_a_sandbox(
 def test_a_sandbox_lets_harmless_commands_run_unasked(
     trust: Trust, asked: ToolRequest, plan: str, ask: str, accept: str, auto: str
 ) -> None:
-    found = [policy(mode, trust, confined=True).decide(asked).verdict for mode in MODES]
+    found = [policy(mode, trust, is_confined=True).decide(asked).verdict for mode in MODES]
     assert found == [plan, ask, accept, auto]
 
 
 @pytest.mark.parametrize("mode", ["plan", "ask"])
 def test_a_look_that_could_write_asks(mode: PermissionMode) -> None:
     loose = request("exec", command="git status", folder=WORKSPACE)
-    assert policy(mode, confined=True).decide(loose).verdict == "ask"
+    assert policy(mode, is_confined=True).decide(loose).verdict == "ask"
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_a_look_that_could_write_asks(mode: PermissionMode) -> None:
     ],
 )
 def test_a_command_that_writes_what_steers_later_turns_asks(command: str) -> None:
-    decision = policy("accept-edits", confined=True).decide(run(command))
+    decision = policy("accept-edits", is_confined=True).decide(run(command))
     assert decision.verdict == "ask"
     assert decision.rule == "ask-prompt"
 
@@ -143,13 +143,13 @@ def test_a_command_that_writes_what_steers_later_turns_asks(command: str) -> Non
 def test_what_configures_other_programs_asks_at_any_depth(name: str) -> None:
     new = request("write_file", "idempotent", creates=file(name))
     for mode in ("ask", "accept-edits"):
-        decision = policy(mode, confined=True).decide(new)
+        decision = policy(mode, is_confined=True).decide(new)
         assert (decision.verdict, decision.rule) == ("ask", "ask-prompt")
-    assert policy("auto", "remote", confined=True).decide(new).verdict == "ask"
+    assert policy("auto", "remote", is_confined=True).decide(new).verdict == "ask"
     assert policy("auto", "local").decide(new).verdict == "allow"
     if ".git" not in name:
         for line in (f"cp x {name}", f"sh -c 'echo x >{name}'", f"cp x {name[:-1]}?"):
-            assert policy("accept-edits", confined=True).decide(run(line)).verdict == "ask"
+            assert policy("accept-edits", is_confined=True).decide(run(line)).verdict == "ask"
 
 
 def test_names_that_only_look_like_configurations_are_free() -> None:
@@ -162,11 +162,11 @@ def test_names_that_only_look_like_configurations_are_free() -> None:
         "x.bashrc",
     ):
         new = request("write_file", "idempotent", creates=file(name))
-        assert policy("ask", confined=True).decide(new).verdict == "allow"
+        assert policy("ask", is_confined=True).decide(new).verdict == "allow"
 
 
 def test_who_may_look_may_look_at_prompt_files_too() -> None:
-    assert policy("ask", confined=True).decide(run("cat SOUL.md")).verdict == "allow"
+    assert policy("ask", is_confined=True).decide(run("cat SOUL.md")).verdict == "allow"
 
 
 def test_a_folder_that_cannot_be_followed_asks() -> None:
@@ -234,7 +234,7 @@ def test_the_tightest_mode_counts() -> None:
 
 def test_nearly_all_harmless_commands_run_without_a_question() -> None:
     lines = HARMLESS.read_text().splitlines()
-    judge = policy("accept-edits", confined=True)
+    judge = policy("accept-edits", is_confined=True)
     asking = [line for line in lines if judge.decide(run(line)).verdict != "allow"]
     assert len(lines) > 100
     assert len(asking) < 0.1 * len(lines), asking

@@ -40,7 +40,7 @@ def fetch(url: str) -> ToolRequest:
 def rule(role: str | Role, asked: ToolRequest, mode: Any = "auto") -> str:
     """The rule that decided; "allow" when nothing was against it."""
     found = built_in_roles()[role] if isinstance(role, str) else role
-    decision = RolePolicy(PrincipalContext(found, mode, confined=True)).decide(asked)
+    decision = RolePolicy(PrincipalContext(found, mode, is_confined=True)).decide(asked)
     return decision.verdict if decision.verdict == "allow" else decision.rule
 
 
@@ -236,7 +236,7 @@ def test_an_open_role_follows_the_mode_alone() -> None:
 
 
 def test_a_refusal_names_the_role_and_what_it_allows() -> None:
-    judge = RolePolicy(PrincipalContext(built_in_roles()["builder"], confined=True))
+    judge = RolePolicy(PrincipalContext(built_in_roles()["builder"], is_confined=True))
     reason = judge.decide(run("go version; make")).reason
     assert "builder" in reason
     assert "git status" in reason

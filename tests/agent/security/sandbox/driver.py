@@ -188,7 +188,7 @@ async def attempt(
         [f"export MARK={mark}", *(f"{shell} </dev/null" for shell in shells), "echo all-done"]
     )
     output = bytearray()
-    job = SandboxCommand(script, workspace, workspace, way_out=way, read_only=bool(read_only))
+    job = SandboxCommand(script, workspace, workspace, egress=way, read_only=bool(read_only))
     with box.prepare(job) as spawn:
         await run(spawn, BATCH_S, output.extend)
     found = bait.traces(workspace, bytes(output))
@@ -220,7 +220,7 @@ async def run_line(order: dict[str, Any]) -> list[Any]:
     """The exit code and the output of one line."""
     workspace, output = Path(tempfile.mkdtemp(dir=order["folder"])), bytearray()
     box = sandbox(order["name"], order.get("abi"))
-    job = SandboxCommand(order["lines"][0], workspace, workspace, way_out=way_out(order))
+    job = SandboxCommand(order["lines"][0], workspace, workspace, egress=way_out(order))
     with box.prepare(job) as spawn:
         ended = await run(spawn, order.get("timeout_s", 20), output.extend)
     return [ended.code, output.decode(), await _processes_left(order.get("mark", "no such mark"))]

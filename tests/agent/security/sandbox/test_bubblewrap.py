@@ -159,7 +159,7 @@ async def test_a_further_folder_of_root_can_be_read(bwrap: Bubblewrap, call: Cal
     with tempfile.TemporaryDirectory(prefix="kore-further-", dir="/var/tmp") as name:
         folder = Path(name)
         (folder / "f").write_text("given")
-        box = replace(bwrap, further=(folder,))
+        box = replace(bwrap, readable_folders=(folder,))
         said = await run(box, call, f"cat {folder}/f; echo x >{folder}/g")
         assert said.startswith("given")
         assert [path.name for path in folder.iterdir()] == ["f"]

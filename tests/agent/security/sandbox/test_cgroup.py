@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.security.sandbox.cgroup import Bounds, trees, with_process_limit
+from agent.security.sandbox.cgroup import GroupLimits, delegated_trees, with_process_limit
 
-BOUNDS = Bounds(5, 10_000_000)
+BOUNDS = GroupLimits(5, 10_000_000)
 
 
 def test_a_group_that_nobody_has_moved_into_yet_stays(tmp_path: Path) -> None:
@@ -40,8 +40,8 @@ def test_both_versions_of_control_groups_are_known(tmp_path: Path) -> None:
     for name in ("pids", "memory", "cpu"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "cgroup.procs").touch()
-    assert trees(tmp_path) == (tmp_path / "pids", tmp_path / "memory")
+    assert delegated_trees(tmp_path) == (tmp_path / "pids", tmp_path / "memory")
     (tmp_path / "cgroup.procs").touch()
     (tmp_path / "cgroup.subtree_control").write_text("cpu memory pids\n")
-    assert trees(tmp_path) == (tmp_path,)
-    assert trees(tmp_path / "nowhere") == ()
+    assert delegated_trees(tmp_path) == (tmp_path,)
+    assert delegated_trees(tmp_path / "nowhere") == ()

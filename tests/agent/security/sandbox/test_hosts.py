@@ -114,6 +114,6 @@ def test_an_older_landlock_refuses(tmp_path: Path) -> None:
         def listener(self) -> tuple[int, bytes]:
             raise AssertionError
 
-    job = SandboxCommand("true", tmp_path, tmp_path, way_out=Way())
+    job = SandboxCommand("true", tmp_path, tmp_path, egress=Way())
     with pytest.raises(ToolError, match=r"root|exec_hosts"), Landlock(3).prepare(job):
         raise AssertionError

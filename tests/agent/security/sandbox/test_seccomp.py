@@ -5,13 +5,15 @@ import struct
 
 import pytest
 
-from agent.security.sandbox.seccomp import NAMESPACED, Rules, beside_landlock, program
+from agent.security.sandbox.seccomp import NAMESPACED, FilterRules, beside_landlock, program
 from agent.security.sandbox.syscalls import ARCHITECTURES, NUMBERS
 
 ALLOWED, ASKED = "allowed", "asked"
 
 
-def decide(rules: Rules, machine: str, call: str | int, *arguments: int, arch: int = 0) -> str:
+def decide(
+    rules: FilterRules, machine: str, call: str | int, *arguments: int, arch: int = 0
+) -> str:
     """What the kernel would do: classic BPF over `struct seccomp_data`."""
     column = list(ARCHITECTURES).index(machine)
     number = NUMBERS[call][column] if isinstance(call, str) else call

@@ -38,7 +38,7 @@ def argvs(command: str) -> list[tuple[str | None, ...]]:
 def test_a_word_has_the_value_that_the_program_would_receive(word: str, value: str | None) -> None:
     script = parse_script(f"echo {word}")
     assert script.commands[0].argv == ("echo", value)
-    assert script.opaque is None
+    assert script.opaque_reason is None
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_a_word_has_the_value_that_the_program_would_receive(word: str, value: s
 def test_every_simple_command_is_found(command: str) -> None:
     script = parse_script(command)
     assert {"a", "b"} == {each.argv[0] for each in script.commands if each.argv}
-    assert script.opaque is None
+    assert script.opaque_reason is None
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_every_simple_command_is_found(command: str) -> None:
 def test_programs_that_run_programs_are_seen_through(command: str) -> None:
     script = parse_script(command)
     assert ("a", "b") in [each.argv[:2] for each in script.commands]
-    assert script.opaque is None
+    assert script.opaque_reason is None
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_programs_that_run_programs_are_seen_through(command: str) -> None:
     ],
 )  # fmt: skip
 def test_what_is_not_understood_is_opaque(command: str) -> None:
-    assert parse_script(command).opaque
+    assert parse_script(command).opaque_reason
 
 
 def test_redirections_belong_to_their_command() -> None:
@@ -116,9 +116,9 @@ def test_assignments_are_kept_with_their_values() -> None:
 
 
 def test_the_values_of_a_loop_are_known_until_something_else_sets_them() -> None:
-    assert parse_script("for f in a 'b c'; do x; done").loops == {"f": ("a", "b c")}
-    assert parse_script("for f in a; do f=b; done").loops == {}
-    assert parse_script("for f in $(x); do y; done").loops == {}
+    assert parse_script("for f in a 'b c'; do x; done").loop_values == {"f": ("a", "b c")}
+    assert parse_script("for f in a; do f=b; done").loop_values == {}
+    assert parse_script("for f in $(x); do y; done").loop_values == {}
 
 
 def test_a_shell_without_double_brackets_would_run_what_they_hold() -> None:
@@ -148,7 +148,7 @@ def test_words_in_any_script_come_out_as_they_are(word: str, long: bool) -> None
     script = parse_script(f"echo '{word}' {word}{behind}")
     assert script.commands[0].argv[:3] == ("echo", word, word)
     assert script.commands[0].text.startswith(f"echo '{word}' {word}")
-    assert script.opaque is None
+    assert script.opaque_reason is None
 
 
 def test_a_line_reads_the_same_while_others_have_the_processor(
@@ -157,7 +157,7 @@ def test_a_line_reads_the_same_while_others_have_the_processor(
     seconds = itertools.count()
     monkeypatch.setattr(time, "monotonic", lambda: float(next(seconds)))
     script = parse_script("echo 'a' a" + " é" * 200)
-    assert script.opaque is None
+    assert script.opaque_reason is None
     assert script.commands[0].argv[:3] == ("echo", "a", "a")
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from agent.security.files.write_clock import CLOCK_S
 from agent.security.taint.file_marks import (
-    Changing,
+    TaintingCommand,
     is_marked,
     is_name_marked,
     is_unseen,
@@ -131,7 +131,7 @@ def test_where_not_all_can_be_looked_at_every_later_change_counts(
     moment = old.lstat().st_ctime + CLOCK_S
     while later_than(old) <= moment:
         pass
-    changing = Changing(workspace)
+    changing = TaintingCommand(workspace)
     changing.begin()
     page = workspace / "box" / "page.md"
     page.write_text("theirs")
@@ -161,9 +161,9 @@ def test_what_a_command_changes_counts_while_it_runs_and_after_kore_was_killed(
     workspace.mkdir()
     script = (
         "import os, pathlib, sys\n"
-        "from agent.security.taint.file_marks import Changing\n"
+        "from agent.security.taint.file_marks import TaintingCommand\n"
         "workspace = pathlib.Path(sys.argv[1])\n"
-        "Changing(workspace).begin()\n"
+        "TaintingCommand(workspace).begin()\n"
         "(workspace / 'page.md').write_text('theirs')\n"
         "os.kill(os.getpid(), 9)\n"
     )
@@ -171,7 +171,7 @@ def test_what_a_command_changes_counts_while_it_runs_and_after_kore_was_killed(
     assert done.returncode == -9
     assert is_marked(workspace / "page.md")
     # Neither does the next command take it back.
-    changing = Changing(workspace)
+    changing = TaintingCommand(workspace)
     changing.begin()
     changing.end()
     unmarked = workspace / "page.md"
@@ -181,7 +181,7 @@ def test_what_a_command_changes_counts_while_it_runs_and_after_kore_was_killed(
 
 
 def test_a_command_that_was_looked_after_whole_leaves_later_files_alone(file: Path) -> None:
-    changing = Changing(file.parent)
+    changing = TaintingCommand(file.parent)
     changing.begin()
     fresh = file.with_name("fresh.md")
     fresh.write_text("theirs")
@@ -194,7 +194,7 @@ def test_a_command_that_was_looked_after_whole_leaves_later_files_alone(file: Pa
 
 def test_names_that_a_command_or_a_tool_has_chosen_are_marked(file: Path) -> None:
     workspace = file.parent
-    changing = Changing(workspace)
+    changing = TaintingCommand(workspace)
     changing.begin()
     (workspace / "obey me").mkdir()
     changing.end()
@@ -229,7 +229,7 @@ def test_a_command_that_was_told_strangers_words_counts_after_kore_was_killed(
         "from agent.security.taint import file_marks\n"
         "workspace = pathlib.Path(sys.argv[1])\n"
         "while time.time() < (workspace / 'before.md').lstat().st_ctime + 1.5: pass\n"
-        "file_marks.Changing(workspace).start()\n"
+        "file_marks.TaintingCommand(workspace).start()\n"
         "(workspace / 'page.md').write_text('theirs')\n"
         "if sys.argv[2] == 'told': file_marks.mark_tainted(workspace, workspace)\n"
         "os.kill(os.getpid(), 9)\n"
@@ -241,7 +241,7 @@ def test_a_command_that_was_told_strangers_words_counts_after_kore_was_killed(
         assert is_marked(page) is (told == "told")
     assert not is_marked(before)
     # The next command does not take it back.
-    changing = Changing(workspace)
+    changing = TaintingCommand(workspace)
     changing.start()
     changing.end(is_exposed=False)
     assert is_unseen(page)
@@ -251,7 +251,7 @@ def test_a_command_that_was_told_strangers_words_counts_after_kore_was_killed(
 def test_a_command_that_heard_nothing_leaves_nothing(file: Path) -> None:
     workspace = file.parent / "workspace"
     workspace.mkdir()
-    changing = Changing(workspace)
+    changing = TaintingCommand(workspace)
     changing.start()
     fresh = workspace / "fresh.md"
     fresh.write_text("mine")
@@ -269,7 +269,7 @@ def test_a_clock_that_is_set_back_hides_nothing(
     workspace.mkdir()
     real = time.time
     monkeypatch.setattr(time, "time", lambda: real() + 3600)
-    changing = Changing(workspace)
+    changing = TaintingCommand(workspace)
     changing.start()
     changing.begin()
     monkeypatch.undo()
@@ -285,7 +285,7 @@ def test_attributes_too_many_to_list_hide_nothing() -> None:
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         workspace = Path(folder, "workspace")
         workspace.mkdir()
-        changing = Changing(workspace)
+        changing = TaintingCommand(workspace)
         changing.start()
         changing.begin()
         fresh = workspace / "fresh.md"

@@ -282,7 +282,7 @@ async def test_it_ends_when_nobody_writes_for_long(workspace: Path) -> None:
 
     process = BackgroundProcess(1, origin)
     await process.run(work, idle_s=0.01)
-    assert process.ended == "ended: nobody has written here for hours"
+    assert process.exit_description == "ended: nobody has written here for hours"
 
 
 async def test_the_next_turn_is_told_of_it_and_of_an_end_once(
@@ -362,7 +362,7 @@ async def test_input_is_judged_like_the_command_that_reads_it(
     plan = await shell.process.plan({"action": "input", "id": 1, "text": text}, shell.call)
     assert plan.command is not None
     assert text.rstrip("\n") in plan.command
-    standing = PrincipalContext(built_in_roles()["build"], "ask", confined=True)
+    standing = PrincipalContext(built_in_roles()["build"], "ask", is_confined=True)
     request = ToolRequest(
         "process", "idempotent", {}, workspace,
         command=plan.command, folder=plan.folder, read_only=plan.read_only,

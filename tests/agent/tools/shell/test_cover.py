@@ -133,7 +133,7 @@ def test_too_much_to_hide_is_said(box: Bubblewrap, workspace: Path) -> None:
     many = tuple(workspace / str(n) for n in range(1001))
     with (
         pytest.raises(ToolError, match="1001 files that it may not see"),
-        box.prepare(SandboxCommand("true", workspace, workspace, masked=many)),
+        box.prepare(SandboxCommand("true", workspace, workspace, masked_paths=many)),
     ):
         pass
 
@@ -143,7 +143,7 @@ def test_links_are_not_followed(call: CallContext, tmp_path: Path) -> None:
     (call.workspace / "link").symlink_to(tmp_path / "outside")
     (call.workspace / "loop").symlink_to(call.workspace)
     found = mount_restrictions(ToolSettings(), call)
-    assert (found.closed, found.masked, found.frozen) == ((), (), ())
+    assert (found.forbidden_paths, found.masked_paths, found.read_only_paths) == ((), (), ())
 
 
 async def test_a_flood_of_files_uncovers_nothing(
@@ -178,7 +178,7 @@ def test_a_folder_that_is_closed_to_kore_is_hidden(call: CallContext) -> None:
         finally:
             os.seteuid(0)
         # A command could open it again.
-        assert found.masked == (closed,)
+        assert found.masked_paths == (closed,)
 
 
 async def test_no_folder_that_looks_like_a_repository_uncovers_anything(

@@ -111,9 +111,9 @@ async def test_a_background_process_says_why_it_was_ended(call: CallContext) -> 
     await tool.run({"command": taking(200_000_000, lasts), "background": True}, call)
     assert await has_ended(lasts)
     async with asyncio.timeout(30):
-        while (process := tool.processes.of(call.session)[0]).ended is None:
+        while (process := tool.processes.of(call.session)[0]).exit_description is None:
             await asyncio.sleep(0.01)
-    assert "100 MB of memory together" in process.ended
+    assert "100 MB of memory together" in process.exit_description
     await tool.aclose()
 
 

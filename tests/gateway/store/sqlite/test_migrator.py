@@ -263,7 +263,7 @@ def test_rows_of_renamed_tables_stay_and_sealed_ones_open(tmp_path: Path) -> Non
     assert [note.what for _, note in audit_outbox.waiting(tx)] == ["mode"]
     assert jobs.timer_state(tx) == (True, 6.5)
     (step,) = file_changes.steps(tx, "s")
-    assert (step.changes[0].path, step.changes[0].standing) == (Path("a.txt"), "undone")
+    assert (step.changes[0].path, step.changes[0].status) == (Path("a.txt"), "undone")
     assert tx.one("SELECT announced FROM summary") == tx.one("SELECT postponed FROM job") == (1,)
     assert pending_media.rows(tx) == [1]
     assert tx.one("SELECT count(*) FROM search_entry") == (1,)
