@@ -45,7 +45,7 @@ async def _round(stage: Stage, round_: int) -> Mapping[int, float]:
     """Everybody writes at once, and again when everybody is answered: seconds of waiting."""
     since = await stage.effects()
     chats = [OWNER + n if n >= GROUPS else -1000 - n for n in range(CHATS)]
-    said = [_said(chat, f"m{round_}") for chat in chats]
+    said = [_update_of(chat, f"m{round_}") for chat in chats]
     began = (await stage.bot.post("user_says", said))[0]["at"]
     answers, _ = await stage.answers(since, len(said))
     found = {answer["chat_id"]: answer["time"] - began for answer in answers}
@@ -55,7 +55,7 @@ async def _round(stage: Stage, round_: int) -> Mapping[int, float]:
     return found
 
 
-def _said(chat: int, text: str) -> dict[str, object]:
+def _update_of(chat: int, text: str) -> dict[str, object]:
     if chat > 0:
         return {"chat_id": chat, "text": text}
     return {"chat_id": chat, "text": f"@kore_test_bot {text}", "user_id": OWNER}

@@ -676,12 +676,12 @@ async def test_agents_md_of_the_workspace_is_followed_and_stays_through_every_tu
 
 
 def test_threads_that_ask_at_once_get_the_same_tools(tmp_path: Path) -> None:
-    def asked(agent: Agent, gate: threading.Barrier) -> int:
+    def toolbox_id(agent: Agent, gate: threading.Barrier) -> int:
         gate.wait()
         return id(agent.toolbox)
 
     with ThreadPoolExecutor(4) as threads:
         for _ in range(20):
             agent, gate = Agent("offline/echo", workspace=tmp_path), threading.Barrier(4)
-            found = [threads.submit(asked, agent, gate) for _ in range(4)]
+            found = [threads.submit(toolbox_id, agent, gate) for _ in range(4)]
             assert len({one.result() for one in found}) == 1

@@ -198,13 +198,13 @@ async def test_an_agent_closes_itself_at_the_end_of_its_block(tmp_path: Path) ->
 async def test_a_history_of_ones_own_may_give_any_sequence(tmp_path: Path) -> None:
     class Tuples:
         def __init__(self) -> None:
-            self.kept: tuple[Message, ...] = ()
+            self.stored_messages: tuple[Message, ...] = ()
 
         async def load(self, session: str) -> tuple[Message, ...]:
-            return self.kept
+            return self.stored_messages
 
         async def append(self, session: str, messages: Sequence[Message]) -> None:
-            self.kept += tuple(messages)
+            self.stored_messages += tuple(messages)
 
     agent, model = scripted(["one", "two"], tmp_path, history=Tuples())
     await agent.run("a", session="s")

@@ -54,6 +54,9 @@ VAGUE_NAMES = {
 # An event's field is a public format. The others are being renamed.
 VAGUE_FIELDS_ALLOWED = {
     "Compacted.kept",
+    # Stand for any field.
+    "Point.seen",
+    "Twin.seen",
     "LoopGuard._seen",
     "ModelPool.known",
     "TurnRequest.known",
@@ -122,20 +125,28 @@ def vague_values(tree: ast.Module) -> Iterator[ast.expr | ast.stmt | ast.arg]:
                 yield node
 
 
+def vague_functions(tree: ast.Module) -> Iterator[ast.stmt]:
+    """Functions, methods and fixtures named by a participle."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                if name.strip("_") in VAGUE_NAMES:
+                    yield node
+
+
 def vague_fields(tree: ast.Module) -> Iterator[tuple[str, ast.expr | ast.stmt]]:
     """Fields of records and attributes of objects named by a participle, as `Class.field`."""
     for owner in ast.walk(tree):
         if not isinstance(owner, ast.ClassDef):
             continue
+        for field in owner.body:
+            match field:
+                case ast.AnnAssign(target=ast.Name(id=name)) if name.strip("_") in VAGUE_NAMES:
+                    yield f"{owner.name}.{name}", field
         for node in ast.walk(owner):
-            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-                name = node.attr
-            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-                name = node.target.id
-            else:
-                continue
-            if name.strip("_") in VAGUE_NAMES:
-                yield f"{owner.name}.{name}", node
+            match node:
+                case ast.Attribute(attr=name, ctx=ast.Store()) if name.strip("_") in VAGUE_NAMES:
+                    yield f"{owner.name}.{name}", node
 
 
 def test_no_file_names_a_package_registry() -> None:
@@ -184,6 +195,7 @@ def test_the_rules_notice_what_they_forbid() -> None:
     assert list(vague_values(ast.parse("def f(): found = 1")))
     assert list(vague_values(ast.parse("def _told(): ...")))
     assert list(vague_values(ast.parse("lambda wanted: 1")))
+    assert list(vague_functions(ast.parse("async def told(): ...")))
     assert list(vague_fields(ast.parse("class Event:\n kept: int")))
     assert list(vague_fields(ast.parse("class A:\n def f(self): self._told = 1")))
     assert not list(vague_fields(ast.parse("class A:\n def f(self): return self.told")))
@@ -211,10 +223,19 @@ def test_values_are_named_by_what_they_are() -> None:
     assert violations == set()
 
 
+def test_helpers_of_tests_are_named_by_what_they_do() -> None:
+    violations = {
+        place(path, node)
+        for path in python_files("tests", "bench")
+        for node in vague_functions(parse(path))
+    }
+    assert violations == set()
+
+
 def test_fields_are_named_by_what_they_hold() -> None:
     violations = {
         f"{place(path, node)} {name}"
-        for path in python_files(*PACKAGES)
+        for path in python_files("tests", "bench", *PACKAGES)
         for name, node in vague_fields(parse(path))
         if name not in VAGUE_FIELDS_ALLOWED
     }

@@ -34,10 +34,10 @@ def run(request: pytest.FixtureRequest) -> Callable[[CallContext, str], "asyncio
         box = Bubblewrap(program, version_words(told.stdout))
     tool = Exec(replace(ToolSettings(), sandbox=box))
 
-    async def said(call: CallContext, command: str) -> str:
+    async def run_exec(call: CallContext, command: str) -> str:
         return (await tool.run({"command": command}, call)).for_model
 
-    return lambda call, command: asyncio.ensure_future(said(call, command))
+    return lambda call, command: asyncio.ensure_future(run_exec(call, command))
 
 
 @pytest.fixture

@@ -188,7 +188,7 @@ def test_hints_name_the_command_that_is_there(tmp_path: Path) -> None:
     script.chmod(0o755)
     environ = {"HOME": str(tmp_path), "PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"}
 
-    def said(command: str, path: str) -> str:
+    def last_words(command: str, path: str) -> str:
         return subprocess.run(
             [command, "sessions", "resume", "x"],
             cwd=tmp_path,
@@ -198,8 +198,8 @@ def test_hints_name_the_command_that_is_there(tmp_path: Path) -> None:
             check=False,
         ).stderr
 
-    assert "`bin/kore sessions list`" in said("bin/kore", environ["PATH"])
-    assert "`kore sessions list`" in said("bin/kore", f"{script.parent}:{environ['PATH']}")
+    assert "`bin/kore sessions list`" in last_words("bin/kore", environ["PATH"])
+    assert "`kore sessions list`" in last_words("bin/kore", f"{script.parent}:{environ['PATH']}")
 
 
 def test_text_without_blanks_is_known_by_its_letters(tmp_path: Path) -> None:

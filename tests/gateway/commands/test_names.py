@@ -184,13 +184,13 @@ def check(name: str, path: str) -> None:
     stands = stand_ins(name, path)
     replaced = dict(zip(stands, (name, escape_line(path)), strict=True))
 
-    def told(text: str) -> str:
+    def as_shown(text: str) -> str:
         for stand_in, real in replaced.items():
             # Messages of errors quote what was typed as Python does.
             text = text.replace(repr(stand_in), repr(real)).replace(stand_in, real)
         return _VARIES.sub("0", text)
 
-    expected = [(told(text), [told(one) for one in found])
+    expected = [(as_shown(text), [as_shown(one) for one in found])
                 for text, found in plain(*stands)]  # fmt: skip
     found = [(_VARIES.sub("0", text), [_VARIES.sub("0", one) for one in entities])
              for text, entities in visible_texts(name, path)]  # fmt: skip

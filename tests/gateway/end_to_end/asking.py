@@ -41,14 +41,14 @@ async def press(gateway: GatewayProcess, shown: ChatMessage, label: str, **who: 
 
 
 async def push(gateway: GatewayProcess, shown: ChatMessage, data: str, **who: int) -> str:
-    def told() -> list[str]:
+    def button_answers() -> list[str]:
         effects = gateway.api.sent
         return [e.text or "" for e in effects if e.method == "answerCallbackQuery"]
 
-    before = len(told())
+    before = len(button_answers())
     await gateway.api.user_presses(shown.chat_id, shown.message_id, data, **who)
-    await gateway.until(lambda: len(told()) > before)
-    return told()[-1]
+    await gateway.until(lambda: len(button_answers()) > before)
+    return button_answers()[-1]
 
 
 def seed(gateway: GatewayProcess) -> None:

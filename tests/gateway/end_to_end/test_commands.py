@@ -139,7 +139,7 @@ async def test_hidden_thoughts_reach_no_screen(gateway: GatewayProcess) -> None:
     first = InboundMessage(*("cli", "local", "thinks", Sender("0")), "think-1", "hi", 0.0)
     gateway.model.script(*(ReplyScript(reasoning="hm", text=f"Yes {n}") for n in range(2)))
 
-    async def told(message: InboundMessage) -> list[str]:
+    async def events_after(message: InboundMessage) -> list[str]:
         seen: list[str] = []
         async with client.watch(message.session_key) as watched:
             await client.submit(message)
@@ -150,12 +150,12 @@ async def test_hidden_thoughts_reach_no_screen(gateway: GatewayProcess) -> None:
             await gateway.idle()
         return seen
 
-    assert "thinking_end" in await told(first)
+    assert "thinking_end" in await events_after(first)
     async with client.watch(first.session_key) as watched:
         await client.submit(replace(first, event_id="think-2", content="/thinking hide"))
         await anext(watched)
         await gateway.idle()
-    seen = await told(replace(first, event_id="think-3"))
+    seen = await events_after(replace(first, event_id="think-3"))
     assert "text_delta" in seen
     assert not {"thinking_delta", "thinking_end"} & set(seen)
 

@@ -86,11 +86,11 @@ class JournalMachine(RuleBasedStateMachine):
         self.tx = open_transaction(self.path)
         self.now = 1_000.0
         self.number = 0
-        self.seen: list[InboundMessage] = []
+        self.accepted_messages: list[InboundMessage] = []
         self.offset = 0
         self.running: dict[str, Running] = {}
         self.sending: dict[str, PendingPart] = {}
-        self.known: dict[tuple[int, str], str] = {}
+        self.effect_texts: dict[tuple[int, str], str] = {}
         self.unknown: set[tuple[int, str]] = set()
         self.effects: dict[tuple[int, str], int] = {}
         self.finished: list[tuple[int, ...]] = []
@@ -136,7 +136,7 @@ class JournalMachine(RuleBasedStateMachine):
         lanes = self.do(inbox.accept, arrival, entries)
         self.do(undecoded_updates.keep, arrival, lost)
         assert lanes <= {e.message.session_key for e in new}
-        self.seen += [entry.message for entry in new]
+        self.accepted_messages += [entry.message for entry in new]
 
     @rule(batch=st.lists(st.tuples(st.sampled_from(CHATS), st.booleans()), min_size=1, max_size=4))
     def somebody_writes(self, batch: list[tuple[str, bool]]) -> None:
@@ -151,18 +151,18 @@ class JournalMachine(RuleBasedStateMachine):
             [Undecoded(f"update:{self.number}", "unreadable", "{")],
         )
 
-    @precondition(lambda self: self.seen)
+    @precondition(lambda self: self.accepted_messages)
     @rule(data=st.data())
     def the_platform_delivers_again(self, data: st.DataObject) -> None:
         before = self.ask("SELECT * FROM inbox ORDER BY seq")
-        again = data.draw(st.lists(st.sampled_from(self.seen), min_size=1, max_size=4))
+        again = data.draw(st.lists(st.sampled_from(self.accepted_messages), min_size=1, max_size=4))
         self.accept([InboxEntry(message) for message in again])
         assert self.ask("SELECT * FROM inbox ORDER BY seq") == before
 
-    @precondition(lambda self: self.seen)
+    @precondition(lambda self: self.accepted_messages)
     @rule(data=st.data())
     def somebody_edits(self, data: st.DataObject) -> None:
-        original = data.draw(st.sampled_from(self.seen))
+        original = data.draw(st.sampled_from(self.accepted_messages))
         self.number += 1
         edit = self.message(
             original.chat_id,
@@ -263,8 +263,8 @@ class JournalMachine(RuleBasedStateMachine):
         open_calls = self._open_calls(claim)
         for call in open_calls:
             key = (claim.turn, self._key(claim.turn, call))
-            if key in self.known:
-                assert results[call.id].for_model == self.known[key]
+            if key in self.effect_texts:
+                assert results[call.id].for_model == self.effect_texts[key]
             elif key in self.unknown:
                 assert results[call.id].is_error
                 assert "unknown" in results[call.id].for_model
@@ -326,7 +326,7 @@ class JournalMachine(RuleBasedStateMachine):
         # What may run again may have begun before a crash.
         assert state == "planned" or (state == "started" and EFFECTS[call.name] != "unsafe")
         assert key not in self.unknown
-        assert key not in self.known
+        assert key not in self.effect_texts
         if EFFECTS[call.name] != "read":
             self.do(turns.start_call, turn, call)
         running.started.add(call.id)
@@ -386,7 +386,7 @@ class JournalMachine(RuleBasedStateMachine):
         call, turn = _under_way(running)[0], running.claim.turn
         text = f"result {self.now}"
         self.do(turns.finish_call, turn, call, ToolResult(text))
-        self.known[(turn, self._key(turn, call))] = text
+        self.effect_texts[(turn, self._key(turn, call))] = text
         running.calls.remove(call)
         running.results[call.id] = ToolResult(text)
 
@@ -614,13 +614,13 @@ class JournalMachine(RuleBasedStateMachine):
         cursor = inbox.cursor(self.tx, "chat", "bot", 0.0)
         assert cursor == (self.offset or None)
         ((stored,),) = self.ask("SELECT count(*) FROM inbox WHERE event_id NOT LIKE 'update:%'")
-        assert stored == len(self.seen)
+        assert stored == len(self.accepted_messages)
 
     @invariant()
     def what_a_tool_did_is_never_forgotten(self) -> None:
         if not hasattr(self, "tx"):
             return
-        for (turn, n), text in self.known.items():
+        for (turn, n), text in self.effect_texts.items():
             ((state, result),) = self.ask(
                 "SELECT state, result FROM step WHERE turn_id = ? AND n = ?", turn, n
             )

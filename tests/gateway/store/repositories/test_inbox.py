@@ -31,14 +31,14 @@ def db(tmp_path: Path) -> Iterator[Transaction]:
         yield tx
 
 
-def said(text: str, chat: str = "1", **more: Any) -> InboundMessage:
+def message_in(text: str, chat: str = "1", **more: Any) -> InboundMessage:
     number = next(_numbers)
     fields = {"event_id": f"{chat}:{number}", "message_id": str(number), **more}
     return InboundMessage("chat", "bot", chat, Sender("7"), content=text, received_at=1.0, **fields)
 
 
 def edit(original: InboundMessage, text: str, date: int) -> InboundMessage:
-    return said(
+    return message_in(
         text,
         original.chat_id,
         event_id=f"{original.event_id}:{date}",
@@ -56,7 +56,7 @@ def claim(db: Transaction, lane: str = LANE) -> TurnClaim | CommandClaim | Sessi
     return claims.claim(db, lane, 6.0, is_command, build_user_message)
 
 
-def claimed(db: Transaction, lane: str = LANE) -> TurnClaim:
+def claim_turn(db: Transaction, lane: str = LANE) -> TurnClaim:
     found = claim(db, lane)
     assert isinstance(found, TurnClaim)
     return found
@@ -72,20 +72,20 @@ def finish(db: Transaction, found: TurnClaim) -> None:
 
 
 def test_only_lanes_with_new_work_are_named(db: Transaction) -> None:
-    first = said("a")
-    assert take(db, first, said("b", "2")) == {LANE, "chat:bot:2"}
+    first = message_in("a")
+    assert take(db, first, message_in("b", "2")) == {LANE, "chat:bot:2"}
     assert take(db, first) == set()
-    assert take(db, said("denied"), dead="no") == set()
+    assert take(db, message_in("denied"), dead="no") == set()
 
 
 def test_a_message_that_cannot_be_read_is_a_tombstone_that_blocks_nothing(db: Transaction) -> None:
     arrival = InboxBatch("chat", "bot", 5.0, next_offset=9)
-    assert inbox.accept(db, arrival, [InboxEntry(said("a"))]) == {LANE}
+    assert inbox.accept(db, arrival, [InboxEntry(message_in("a"))]) == {LANE}
     ((seq, _),) = undecoded_updates.keep(db, arrival, [Undecoded("update:8", "not JSON", "{")])
     assert undecoded_updates.keep(db, arrival, [Undecoded("update:8", "not JSON", "{")]) == []
     assert undecoded_updates.at(db, seq - 1) is None
     assert inbox.waiting_count(db) == 1
-    assert texts(claimed(db)) == ["a"]
+    assert texts(claim_turn(db)) == ["a"]
 
 
 def test_the_cursor_is_dropped_after_a_quiet_time(db: Transaction) -> None:
@@ -102,74 +102,79 @@ def test_a_cursor_follows_the_platform_also_backwards(db: Transaction) -> None:
 
 
 def test_an_edit_replaces_what_still_waits(db: Transaction) -> None:
-    original = said("frist")
+    original = message_in("frist")
     take(db, original)
     assert take(db, edit(original, "first", 1)) == set()
-    assert texts(claimed(db)) == ["first"]
+    assert texts(claim_turn(db)) == ["first"]
 
 
 def test_the_last_of_several_edits_counts(db: Transaction) -> None:
-    original = said("one")
+    original = message_in("one")
     first, second = edit(original, "two", 1), edit(original, "three", 2)
     take(db, original, first, second)
     take(db, original, first, second)
-    found = claimed(db)
+    found = claim_turn(db)
     assert texts(found) == ["three"]
     finish(db, found)
     assert claim(db) is None
 
 
 def test_an_edit_of_what_was_begun_is_a_message_of_its_own(db: Transaction) -> None:
-    original = said("one")
+    original = message_in("one")
     take(db, original)
-    finish(db, claimed(db))
+    finish(db, claim_turn(db))
     assert take(db, edit(original, "two", 1)) == {LANE}
-    found = claimed(db)
+    found = claim_turn(db)
     assert texts(found) == ["two"]
     assert "edited after it was first sent" in str(build_user_message(found.messages).content)
 
 
 def test_an_edit_that_changes_nothing_is_not_answered(db: Transaction) -> None:
-    original = said("one")
+    original = message_in("one")
     take(db, original)
-    finish(db, claimed(db))
+    finish(db, claim_turn(db))
     assert take(db, edit(original, "one", 1)) == set()
 
 
 def test_one_message_is_one_turn(db: Transaction) -> None:
-    take(db, said("a"), said("b"))
-    first = claimed(db)
+    take(db, message_in("a"), message_in("b"))
+    first = claim_turn(db)
     assert texts(first) == ["a"]
     finish(db, first)
-    assert texts(claimed(db)) == ["b"]
+    assert texts(claim_turn(db)) == ["b"]
 
 
 def test_what_is_over_the_limit_of_a_lane_is_joined(db: Transaction) -> None:
-    take(db, *(said(str(n)) for n in range(LANE_LIMIT + 2)))
-    first = claimed(db)
+    take(db, *(message_in(str(n)) for n in range(LANE_LIMIT + 2)))
+    first = claim_turn(db)
     assert texts(first) == ["0", "1", "2"]
     finish(db, first)
-    assert texts(claimed(db)) == ["3"]
+    assert texts(claim_turn(db)) == ["3"]
 
 
 def test_a_command_is_never_joined(db: Transaction) -> None:
-    take(db, said("0"), said("/new"), *(said(str(n)) for n in range(LANE_LIMIT + 2)))
-    first = claimed(db)
+    take(
+        db,
+        message_in("0"),
+        message_in("/new"),
+        *(message_in(str(n)) for n in range(LANE_LIMIT + 2)),
+    )
+    first = claim_turn(db)
     assert texts(first) == ["0"]
     finish(db, first)
     assert isinstance(claim(db), CommandClaim)
 
 
-def cut_off(db: Transaction, *lanes: str) -> list[TurnClaim]:
+def claims_after_kill(db: Transaction, *lanes: str) -> list[TurnClaim]:
     """What goes on in the next process after a kill."""
     claims.recover(db)
-    return [claimed(db, lane) for lane in lanes]
+    return [claim_turn(db, lane) for lane in lanes]
 
 
 def test_a_turn_that_was_cut_off_comes_first_and_costs_an_attempt(db: Transaction) -> None:
-    take(db, said("a"), said("b"))
-    first = claimed(db)
-    again = [cut_off(db, LANE)[0] for _ in range(3)]
+    take(db, message_in("a"), message_in("b"))
+    first = claim_turn(db)
+    again = [claims_after_kill(db, LANE)[0] for _ in range(3)]
     assert {claim.turn for claim in again} == {first.turn}
     assert [claim.resumed for claim in again] == [True] * 3
     assert [claim.exhausted for claim in again] == [False, False, True]
@@ -179,50 +184,50 @@ def test_a_turn_that_was_cut_off_beside_others_goes_on_alone_before_it_costs_an_
     db: Transaction,
 ) -> None:
     lanes = [LANE, "chat:bot:2"]
-    take(db, said("a"), said("b", "2"))
-    first, second = (claimed(db, lane) for lane in lanes)
-    assert not any(claim.exhausted for _ in range(1) for claim in cut_off(db, *lanes))
+    take(db, message_in("a"), message_in("b", "2"))
+    first, second = (claim_turn(db, lane) for lane in lanes)
+    assert not any(claim.exhausted for _ in range(1) for claim in claims_after_kill(db, *lanes))
     assert claims.suspect_lanes(db) == []
     claims.recover(db)
     assert claims.suspect_lanes(db) == lanes
     for _ in range(2):
-        assert not claimed(db).exhausted
+        assert not claim_turn(db).exhausted
         claims.recover(db)
         # Who was charged least is next.
         assert claims.suspect_lanes(db) == lanes[::-1]
-    assert claimed(db).turn == first.turn
+    assert claim_turn(db).turn == first.turn
     claims.recover(db)
-    assert claimed(db).exhausted
-    assert claimed(db, lanes[1]) == replace(second, resumed=True, asked=None, begins=None)
+    assert claim_turn(db).exhausted
+    assert claim_turn(db, lanes[1]) == replace(second, resumed=True, asked=None, begins=None)
 
 
 def test_what_had_not_been_taken_up_again_is_not_suspected(db: Transaction) -> None:
-    take(db, said("a"), said("b", "2"))
-    claimed(db), claimed(db, "chat:bot:2")
+    take(db, message_in("a"), message_in("b", "2"))
+    claim_turn(db), claim_turn(db, "chat:bot:2")
     claims.recover(db)
     for _ in range(3):
-        assert not claimed(db).exhausted
+        assert not claim_turn(db).exhausted
         claims.recover(db)
-    assert claimed(db).exhausted
-    assert not claimed(db, "chat:bot:2").exhausted
+    assert claim_turn(db).exhausted
+    assert not claim_turn(db, "chat:bot:2").exhausted
 
 
 def test_a_lane_waits_for_another_one_in_its_session(db: Transaction) -> None:
-    take(db, said("a"), said("b", "2"))
-    first = claimed(db)
+    take(db, message_in("a"), message_in("b", "2"))
+    first = claim_turn(db)
     sessions.bind(db, "chat:bot:2", first.session)
     assert claim(db, "chat:bot:2") == SessionBusy(LANE)
     finish(db, first)
-    assert claimed(db, "chat:bot:2").session == first.session
+    assert claim_turn(db, "chat:bot:2").session == first.session
 
 
 def test_the_chosen_model_comes_with_the_claim(db: Transaction) -> None:
-    take(db, said("a"), said("b"))
-    first = claimed(db)
+    take(db, message_in("a"), message_in("b"))
+    first = claim_turn(db)
     assert first.model is None
     sessions.choose_model(db, first.session, "x/y")
     finish(db, first)
-    assert claimed(db).model == "x/y"
+    assert claim_turn(db).model == "x/y"
 
 
 def test_counting_what_waits_reads_an_index_only(db: Transaction) -> None:
@@ -237,9 +242,9 @@ def test_counting_what_waits_reads_an_index_only(db: Transaction) -> None:
 
 def test_lanes_with_work_are_found_after_a_restart(db: Transaction) -> None:
     assert inbox.lanes_with_work(db) == []
-    take(db, said("a"), said("b", "2"))
-    finish(db, claimed(db))
-    claimed(db, "chat:bot:2")
+    take(db, message_in("a"), message_in("b", "2"))
+    finish(db, claim_turn(db))
+    claim_turn(db, "chat:bot:2")
     assert inbox.lanes_with_work(db) == ["chat:bot:2"]
     assert inbox.has_work(db, "chat:bot:2")
     assert not inbox.has_work(db, LANE)

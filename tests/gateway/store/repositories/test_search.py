@@ -23,7 +23,7 @@ def talk(db: Transaction, *texts: str, principal: str = "chat:7", home: str = "c
     return session
 
 
-def found(db: Transaction, words: str, scope: Scope = ALL) -> list[str]:
+def snippets(db: Transaction, words: str, scope: Scope = ALL) -> list[str]:
     return [hit.snippet for hit in search.find(db, words, scope, 20)]
 
 
@@ -42,7 +42,7 @@ def test_a_message_is_found_by_its_words_and_their_beginnings(db: Transaction, w
 @pytest.mark.parametrize("words", ["ürich", "other", "京東", '"report the"', "zurich other"])
 def test_what_a_message_does_not_hold_is_not_found(db: Transaction, words: str) -> None:
     talk(db, "Where is the report about Zürich and 東京?")
-    assert found(db, words) == []
+    assert snippets(db, words) == []
 
 
 @pytest.mark.parametrize(
@@ -50,12 +50,12 @@ def test_what_a_message_does_not_hold_is_not_found(db: Transaction, words: str) 
 )
 def test_what_means_something_to_the_index_is_only_words_here(db: Transaction, words: str) -> None:
     talk(db, "unrelated")
-    assert found(db, f"{words} absent") == []
+    assert snippets(db, f"{words} absent") == []
 
 
 def test_what_holds_no_word_is_refused(db: Transaction) -> None:
     with pytest.raises(SearchRefused, match="no-words"):
-        found(db, '" ! ?')
+        snippets(db, '" ! ?')
 
 
 def test_the_snippet_shows_the_words_where_they_stand(db: Transaction) -> None:
@@ -84,7 +84,7 @@ def test_tool_results_and_moving_facts_are_not_found(db: Transaction) -> None:
     result = Message("tool", (Text("canary"),), (), "1")
     moment = user("now", "canary time")
     sessions.append_messages(db, session, None, [assistant("", (call,)), result, moment], 3.0)
-    assert found(db, "canary") == []
+    assert snippets(db, "canary") == []
 
 
 def test_somebody_finds_their_own_conversations_of_this_chat_only(db: Transaction) -> None:
@@ -94,18 +94,18 @@ def test_somebody_finds_their_own_conversations_of_this_chat_only(db: Transactio
     talk(db, "canary of another", principal="chat:8")
     talk(db, "canary at the console", principal="cli:0", home="cli:local:main")
     own = Scope("chat:7", "chat:bot:1")
-    assert set(found(db, "canary", own)) == {"canary mine", "canary of a topic"}
+    assert set(snippets(db, "canary", own)) == {"canary mine", "canary of a topic"}
     wide = Scope("chat:7", "chat:bot:1", console=True)
-    assert set(found(db, "canary", wide)) - set(found(db, "canary", own)) == {
+    assert set(snippets(db, "canary", wide)) - set(snippets(db, "canary", own)) == {
         "canary at the console"
     }
-    assert len(found(db, "canary")) == 5
+    assert len(snippets(db, "canary")) == 5
 
 
 def test_older_messages_are_entered_piece_by_piece_and_once(db: Transaction) -> None:
     talk(db, *(f"number{n} canary" for n in range(CHUNK + 3)))
     search.forget_all(db)
-    assert found(db, "canary") == []
+    assert snippets(db, "canary") == []
     assert not search.enter_older(db)
     talk(db, "a new canary")
     while not search.enter_older(db):

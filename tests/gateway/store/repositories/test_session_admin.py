@@ -75,15 +75,15 @@ def test_a_glimpse_shows_what_was_said_first_and_last_once(db: Transaction) -> N
     more = [user("three"), assistant("", (call,)), result, assistant("four"), user("five")]
     sessions.append_messages(db, made, None, more, 3.0)
 
-    def glimpse(first: int, last: int) -> list[list[str]]:
+    def excerpts(first: int, last: int) -> list[list[str]]:
         found = session_admin.preview(db, made, first, last)
         assert found.info.messages == 7
         return [[said.text for said in part] for part in (found.beginning, found.end)]
 
-    assert glimpse(1, 2) == [["one"], ["four", "five"]]
-    assert glimpse(3, 3) == [["one", "two", "three"], ["four", "five"]]
-    assert glimpse(9, 9) == [["one", "two", "three", "four", "five"], []]
-    assert glimpse(0, 1) == [[], ["five"]]
+    assert excerpts(1, 2) == [["one"], ["four", "five"]]
+    assert excerpts(3, 3) == [["one", "two", "three"], ["four", "five"]]
+    assert excerpts(9, 9) == [["one", "two", "three", "four", "five"], []]
+    assert excerpts(0, 1) == [[], ["five"]]
 
 
 def test_a_fork_leaves_a_running_turn_behind(db: Transaction) -> None:

@@ -5,7 +5,7 @@ from gateway.store.repositories.delivery import inbox
 from gateway.store.repositories.execution import subagent_tasks
 from gateway.store.repositories.execution.claims import TurnClaim
 from gateway.store.repositories.execution.subagent_tasks import SubagentTask
-from tests.gateway.store.repositories.test_inbox import claimed, db, said, take
+from tests.gateway.store.repositories.test_inbox import claim_turn, db, message_in, take
 
 __all__ = ["db"]
 
@@ -39,16 +39,16 @@ def launched(db: Transaction, turn: TurnClaim, lane: str) -> SubagentTask:
             ended_at=None,
         ),
     )
-    take(db, said("work", event_id=f"task:{task.id}", task=task.id, lane=task.lane))
+    take(db, message_in("work", event_id=f"task:{task.id}", task=task.id, lane=task.lane))
     return task
 
 
 def test_a_task_is_ended_without_the_one_that_was_launched_in_the_same_second(
     db: Transaction,
 ) -> None:
-    take(db, said("a", "once-1"), said("b", "2"))
-    ended = launched(db, claimed(db, "chat:bot:once-1"), "chat:bot:once-1")
-    other = launched(db, claimed(db, "chat:bot:2"), "chat:bot:2")
+    take(db, message_in("a", "once-1"), message_in("b", "2"))
+    ended = launched(db, claim_turn(db, "chat:bot:once-1"), "chat:bot:once-1")
+    other = launched(db, claim_turn(db, "chat:bot:2"), "chat:bot:2")
     assert other.lane == f"{ended.lane}_2"
     assert subagent_tasks.abandon(db, "chat:bot:once-", 8.0) == 1
     assert not inbox.has_work(db, ended.lane)

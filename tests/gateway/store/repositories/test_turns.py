@@ -13,7 +13,15 @@ from gateway.store.repositories.delivery.outbox import OutgoingReply
 from gateway.store.repositories.execution import claims, turns
 from gateway.store.repositories.execution.claims import CommandClaim
 from gateway.store.repositories.states import DENIED
-from tests.gateway.store.repositories.test_inbox import LANE, claim, claimed, db, finish, said, take
+from tests.gateway.store.repositories.test_inbox import (
+    LANE,
+    claim,
+    claim_turn,
+    db,
+    finish,
+    message_in,
+    take,
+)
 
 __all__ = ["db"]
 
@@ -23,8 +31,8 @@ CALLS = tuple(ToolCall(id_, f"tool{id_}", {}, "{}") for id_ in EFFECTS)
 
 def planned(db: Transaction) -> int:
     """A turn whose model has asked for four calls."""
-    take(db, said("go"))
-    found = claimed(db)
+    take(db, message_in("go"))
+    found = claim_turn(db)
     turns.add_reply(db, found.turn, found.session, [assistant("", CALLS)], EFFECTS, 7.0)
     return found.turn
 
@@ -33,7 +41,7 @@ def test_after_a_restart_only_an_unsafe_call_that_had_started_is_unknown(db: Tra
     turn = planned(db)
     for call in CALLS[:3]:
         turns.start_call(db, turn, call)
-    assert claimed(db).resumed
+    assert claim_turn(db).resumed
     states = [state for (state,) in db.all("SELECT state FROM step ORDER BY n")]
     assert states == ["started", "started", "unknown", "planned"]
     known = turns.known_results(db, turn)
@@ -47,7 +55,7 @@ def test_after_a_restart_only_an_unsafe_call_that_had_started_is_unknown(db: Tra
 
 
 def test_what_a_stranger_wrote_cannot_be_replayed(db: Transaction) -> None:
-    inbox.accept(db, InboxBatch("chat", "bot", 1.0), [InboxEntry(said("let me in"), DENIED)])
+    inbox.accept(db, InboxBatch("chat", "bot", 1.0), [InboxEntry(message_in("let me in"), DENIED)])
     ((seq,),) = db.all("SELECT seq FROM inbox")
     with pytest.raises(ReplayRefused, match="denied"):
         turns.replay(db, seq)
@@ -82,34 +90,34 @@ def test_a_turn_that_is_given_up_leaves_a_valid_conversation(db: Transaction) ->
 
 def test_a_stop_marks_the_running_turn(db: Transaction) -> None:
     planned(db)
-    stop = said("/stop")
+    stop = message_in("/stop")
     take(db, stop, dead="stop")
     assert turns.request_stop(db, LANE, stop.event_id) == "running"
-    assert claimed(db).stop_requested
+    assert claim_turn(db).stop_requested
 
 
 def test_a_stop_withdraws_what_waits_in_front_of_it_only(db: Transaction) -> None:
-    stop = said("/stop")
-    take(db, said("before"))
+    stop = message_in("/stop")
+    take(db, message_in("before"))
     take(db, stop, dead="stop")
-    take(db, said("behind"))
+    take(db, message_in("behind"))
     assert turns.request_stop(db, LANE, stop.event_id) == "withdrawn"
-    assert [m.content for m in claimed(db).messages] == ["behind"]
+    assert [m.content for m in claim_turn(db).messages] == ["behind"]
 
 
 def test_a_stop_of_nothing_is_told_apart(db: Transaction) -> None:
-    stop = said("/stop")
+    stop = message_in("/stop")
     take(db, stop, dead="stop")
     assert turns.request_stop(db, LANE, stop.event_id) is None
 
 
 def test_a_clean_stop_costs_no_attempt(db: Transaction) -> None:
-    take(db, said("a"))
-    claimed(db)
+    take(db, message_in("a"))
+    claim_turn(db)
     for _ in range(9):
         turns.suspend_all(db)
         claims.recover(db)
-        assert not claimed(db).exhausted
+        assert not claim_turn(db).exhausted
     assert db.one("SELECT attempts FROM turn") == (1,)
 
 
@@ -118,7 +126,7 @@ def test_progress_gives_new_attempts(db: Transaction) -> None:
     for call in CALLS:
         for _ in range(2):
             claims.recover(db)
-            assert not claimed(db).exhausted
+            assert not claim_turn(db).exhausted
         turns.finish_call(db, turn, call, ToolResult("x"))
 
 
@@ -137,17 +145,17 @@ def test_a_one_shot_message_is_not_replayed(db: Transaction) -> None:
 
 
 def test_a_message_is_not_replayed_while_it_is_being_answered(db: Transaction) -> None:
-    take(db, said("a"))
-    found = claimed(db)
+    take(db, message_in("a"))
+    found = claim_turn(db)
     with pytest.raises(ReplayRefused, match=r"^at-work"):
         turns.replay(db, found.seq)
     finish(db, found)
     assert turns.replay(db, found.seq) == LANE
-    assert claimed(db).seq == found.seq
+    assert claim_turn(db).seq == found.seq
 
 
 def test_a_replayed_command_is_answered_again(db: Transaction) -> None:
-    take(db, said("/help"))
+    take(db, message_in("/help"))
     for expected in (1, 2):
         found = claim(db)
         assert isinstance(found, CommandClaim)
@@ -158,9 +166,9 @@ def test_a_replayed_command_is_answered_again(db: Transaction) -> None:
 
 
 def test_what_nobody_waits_for_is_ended(db: Transaction) -> None:
-    take(db, said("a", "once-1"), said("b", "once-1"), said("c", "2"))
-    claimed(db, "chat:bot:once-1")
-    letter = OutgoingReply("x", said("", "once-1").route, [OutboundPart("late")])
+    take(db, message_in("a", "once-1"), message_in("b", "once-1"), message_in("c", "2"))
+    claim_turn(db, "chat:bot:once-1")
+    letter = OutgoingReply("x", message_in("", "once-1").route, [OutboundPart("late")])
     outbox.put(db, None, [letter], 7.0)
     assert turns.abandon(db, "chat:bot:once-", 8.0) == 1
     assert inbox.lanes_with_work(db) == ["chat:bot:2"]

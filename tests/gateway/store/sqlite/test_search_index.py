@@ -17,7 +17,7 @@ def tx(tmp_path: Path) -> Iterator[OpenTransaction]:
         yield tx
 
 
-def _found(tx: OpenTransaction, *phrases: str) -> list[int]:
+def _matching_rows(tx: OpenTransaction, *phrases: str) -> list[int]:
     query, values = tx.search.matches(phrases)
     return sorted(number for (number,) in tx.all(f"SELECT id FROM ({query}) found", values))
 
@@ -38,12 +38,12 @@ def _found(tx: OpenTransaction, *phrases: str) -> list[int]:
 def test_texts_are_found_by_all_of_their_phrases(
     tx: OpenTransaction, phrases: Sequence[str], numbers: Sequence[int]
 ) -> None:
-    assert _found(tx, *phrases) == numbers
+    assert _matching_rows(tx, *phrases) == numbers
 
 
 def test_a_text_that_is_removed_is_found_no_more(tx: OpenTransaction) -> None:
     tx.search.remove([TEXTS[0]])
-    assert _found(tx, "dyke") == [3]
-    assert _found(tx, "zürich") == []
+    assert _matching_rows(tx, "dyke") == [3]
+    assert _matching_rows(tx, "zürich") == []
     tx.search.clear()
-    assert _found(tx, "dyke") == []
+    assert _matching_rows(tx, "dyke") == []

@@ -300,16 +300,16 @@ def test_in_a_group_that_is_listened_to_others_words_are_overheard() -> None:
         BOT, "42", ChatSettingsIndex({"telegram": {"-7": ChatSettings(listen=True)}})
     )
 
-    def heard(text: str, chat: int = -7, **fields: Any) -> InboundMessage | None:
+    def decode_message(text: str, chat: int = -7, **fields: Any) -> InboundMessage | None:
         body = message(text, chat=chat, **fields)
         return decode({"update_id": 1, "message": body}, here, 0.0)
 
-    said = heard("lunch?")
+    said = decode_message("lunch?")
     assert said is not None
     assert (said.content, said.overheard) == ("lunch?", True)
-    assert heard("lunch?", -8) is None
-    assert heard("/eat@OtherBot") is None
-    addressed = heard("@KoreBot lunch?")
+    assert decode_message("lunch?", -8) is None
+    assert decode_message("/eat@OtherBot") is None
+    addressed = decode_message("@KoreBot lunch?")
     assert addressed is not None
     assert not addressed.overheard
     other_bot = {"id": 5, "is_bot": True, "first_name": "Bot"}

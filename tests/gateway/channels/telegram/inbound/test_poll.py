@@ -186,11 +186,11 @@ async def test_a_refused_token_is_one_clear_sentence_and_is_tried_again(
 
     async with running(refused_s=0.05) as channel:
 
-        def seen() -> bool:
+        def is_stored() -> bool:
             states.add((channel.status.state, channel.status.last_error))
             return store.contents == ["one"]
 
-        await bot_api.wait_for(seen)
+        await bot_api.wait_for(is_stored)
         ((_, error),) = [one for one in states if one[0] == "refused"]
         assert error is not None
         assert error.startswith("telegram.token: 127.0.0.1")
@@ -309,11 +309,11 @@ async def test_the_token_is_in_no_log_and_no_error(
     async with running() as channel:
         errors = set()
 
-        def seen() -> bool:
+        def is_confirmed() -> bool:
             errors.add(channel.status.last_error)
             return not bot_api.pending_updates
 
-        await bot_api.wait_for(seen)
+        await bot_api.wait_for(is_confirmed)
     secret = TOKEN.partition(":")[2]
     assert len(errors) > 1
     assert secret not in caplog.text + str(errors) + repr(QUICK)
