@@ -97,16 +97,17 @@ class ApprovalCoordinator:
 
     def request_event(self, question: ApprovalPrompt) -> ApprovalAsked:
         """The question as screens see it; the time that is left counts from now."""
+        request = question.request
         return ApprovalAsked(
             nonce=question.nonce,
-            tool=question.tool,
-            arguments=question.arguments,
-            reason=question.reason,
-            diff=question.diff,
+            tool=request.tool,
+            arguments=request.arguments,
+            reason=request.reason,
+            diff=request.diff,
             expires_s=max(0.0, round(question.expires_at - self._service.clock(), 1)),
             number=question.number,
-            folder=question.folder,
-            sends=question.sends,
+            folder=str(request.folder) if request.folder else None,
+            sends=request.sends,
         )
 
     def publish_closed(self, closed: Iterable[ClosedApproval]) -> None:

@@ -110,9 +110,14 @@ class ApprovalService:
             nonce=secrets.token_urlsafe(12),
             number=0,
             title=clean(title_of(request)),
-            tool=request.tool,
-            arguments=self._renderer.clean_data(dict(request.arguments)),
-            reason=clean(request.reason),
+            request=replace(
+                request,
+                arguments=self._renderer.clean_data(dict(request.arguments)),
+                reason=clean(request.reason),
+                command=request.command and clean(request.command),
+                sends=request.sends and clean(request.sends),
+                diff=request.diff and clean(request.diff),
+            ),
             lane=context.message.session_key,
             session=context.session,
             asker=context.message.principal,
@@ -120,10 +125,6 @@ class ApprovalService:
             route=route,
             asked_at=asked_at,
             expires_at=asked_at + min(limit_s, self.expires_s),
-            command=request.command and clean(request.command),
-            folder=str(request.folder) if request.folder else None,
-            sends=request.sends and clean(request.sends),
-            diff=request.diff and clean(request.diff),
             root=str(context.root),
         )
         question = approvals.open_approval(tx, key, question)

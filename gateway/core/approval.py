@@ -1,9 +1,8 @@
 """A question to a person: what would happen, what may be answered, and what was decided."""
 
 import hashlib
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from agent.i18n import mark_for_translation, t
 from agent.records import frozen
@@ -43,18 +42,15 @@ _VERDICTS: dict[State, str] = {
 class ApprovalPrompt:
     """An approval that is requested from a person.
 
-    `number` and `title` tell it apart; `command`, `sends` and `diff` show exactly what would
-    happen, `folder` where. `lane` is where the turn runs, `route` where the question is put.
-    `root` is where relative paths start. `asker` is whose turn asks, `principal` who may answer.
-    Times are Unix seconds.
+    `number` and `title` tell it apart; `request` is what the call wants, without secrets. `lane` is
+    where the turn runs, `route` where the question is put. `root` is where relative paths start.
+    `asker` is whose turn asks, `principal` who may answer. Times are Unix seconds.
     """
 
     nonce: str
     number: int
     title: str
-    tool: str
-    arguments: Mapping[str, Any]
-    reason: str
+    request: ApprovalRequest
     lane: str
     session: str
     asker: str
@@ -62,10 +58,6 @@ class ApprovalPrompt:
     route: Route
     asked_at: float
     expires_at: float
-    command: str | None = None
-    folder: str | None = None
-    sends: str | None = None
-    diff: str | None = None
     root: str = ""
 
 

@@ -30,7 +30,7 @@ from agent.events import (
     ToolStart,
     UsageReport,
 )
-from agent.security.policy.base import Answer
+from agent.security.policy.base import Answer, ApprovalRequest
 from agent.serialization import dumps, message_from_json, message_to_json
 from agent.types import Message, Result, Signal, Usage, assistant, user
 from gateway.core.approval import ApprovalPrompt
@@ -126,7 +126,7 @@ class MemoryService:
                 "principal": question.principal,
                 "session": question.session if answer == "session" else "",
                 "title": question.title,
-                "folder": question.folder or question.root,
+                "folder": str(question.request.folder or question.root),
                 "granted_by": by,
                 "granted_at": time.time(),
             }
@@ -404,9 +404,7 @@ class MemoryService:
             nonce=nonce,
             number=1,
             title=f"exec {message.content}",
-            tool="exec",
-            arguments=arguments,
-            reason="exec asks",
+            request=ApprovalRequest("exec", arguments, "exec asks", command=message.content),
             lane=lane,
             session=self.lanes[lane],
             asker=message.principal,
@@ -414,7 +412,6 @@ class MemoryService:
             route=message.route,
             asked_at=now,
             expires_at=now + 60,
-            command=message.content,
         )
         self._tell(lane, ApprovalAsked(nonce, "exec", arguments, "exec asks", None, 60.0))
         stopped = self._group.create_task(self._running[lane].wait())

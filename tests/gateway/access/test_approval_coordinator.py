@@ -331,5 +331,5 @@ async def test_a_lasting_answer_about_a_script_ends_with_its_content(
         await ended(2)
         script.write_text("echo second\n")
         await parts.bus.submit(console_message("once more"))
-        assert (await question(parts)).command == "sh x.sh"
+        assert (await question(parts)).request.command == "sh x.sh"
         assert await parts.count("approval") == 2

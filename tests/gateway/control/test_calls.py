@@ -9,6 +9,7 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 from agent.errors import KoreError
+from agent.security.policy.base import ApprovalRequest
 from agent.types import Message
 from gateway.control.calls import call_names, find_call
 from gateway.control.protocol import PROTOCOL
@@ -17,7 +18,7 @@ from gateway.core.messages import InboundMessage, Media, Route, Sender
 from gateway.core.records import Delivered, NewJob, WatchEvent
 
 # After a change to the calls or to a record: raise PROTOCOL, then put the new digest here.
-TABLE_DIGEST = {2: "9b3e72549701"}
+TABLE_DIGEST = {3: "fe2b13ae3187"}
 
 
 def fingerprint(kind: Any, seen: set[Any]) -> str:
@@ -111,9 +112,8 @@ def message() -> InboundMessage:
 
 
 ROUTE = Route("c", "a", "1")
-QUESTION = ApprovalPrompt(
-    "n", 1, "t", "exec", {"command": "ls"}, "why", "lane", "s", "a", "p", ROUTE, 1.0, 2.0
-)
+REQUEST = ApprovalRequest("exec", {"command": "ls"}, "why", command="ls", folder=Path("/w"))
+QUESTION = ApprovalPrompt("n", 1, "t", REQUEST, "lane", "s", "a", "p", ROUTE, 1.0, 2.0)
 
 
 @pytest.mark.parametrize(

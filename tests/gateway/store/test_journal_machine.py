@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 )
 
 from agent.history_validation import is_valid, repair
-from agent.security.policy.base import Answered
+from agent.security.policy.base import Answered, ApprovalRequest
 from agent.types import Effect, Message, ToolCall, ToolResult, assistant, user
 from gateway.commands import is_command
 from gateway.core.approval import ApprovalPrompt, State
@@ -358,7 +358,14 @@ class JournalMachine(RuleBasedStateMachine):
         self.number += 1
         route = claim.messages[-1].route
         return ApprovalPrompt(
-            *(f"nonce {self.number}", 0, "do it", "do", {}, "why", route.lane, claim.session),
+            *(
+                f"nonce {self.number}",
+                0,
+                "do it",
+                ApprovalRequest("do", {}, "why"),
+                route.lane,
+                claim.session,
+            ),
             *("chat:7", "chat:7", route, self.now, self.now + 5),
         )
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from agent.i18n import t
 from agent.records import frozen
+from agent.security.policy.base import ApprovalRequest
 from agent.text.visible import escape_for_approval
 from gateway.channels.telegram.outbound.render import REPEAT_NOTE
 from gateway.channels.telegram.outbound.split import LIMIT_UNITS
@@ -30,7 +31,7 @@ def render_approval(question: ApprovalPrompt, decided: str | None = None) -> Out
     What does not fit is cut in the middle, with a note; then `render_details` has the full text,
     and only "once" can be allowed.
     """
-    code, language = _subject(question)
+    code, language = _subject(question.request)
     shortened = _shorten(code)
     pieces = [*_pieces(question, shortened, language)]
     if shortened != code:
@@ -47,7 +48,7 @@ def render_approval(question: ApprovalPrompt, decided: str | None = None) -> Out
 
 def render_details(question: ApprovalPrompt) -> OutboundFile | None:
     """A file with all that would happen, when `render_approval` leaves something out; else None."""
-    code, language = _subject(question)
+    code, language = _subject(question.request)
     if _shorten(code) == code:
         return None
     name = f"question-{question.number}.{'diff' if language == 'diff' else 'txt'}"
@@ -56,32 +57,33 @@ def render_details(question: ApprovalPrompt) -> OutboundFile | None:
 
 def _pieces(question: ApprovalPrompt, code: str, language: str | None) -> Iterator[_Piece]:
     # A command stands below, whole.
-    title = question.title if question.command is None else question.tool
+    request = question.request
+    title = question.title if request.command is None else request.tool
     head = t("🔐 Question {n}: {title}", n=question.number, title=escape_for_approval(title))
     yield _Piece(head, "bold")
-    if question.folder:
-        place = t("in {folder}", folder=escape_for_approval(question.folder)[:_LINE_CHARS])
+    if request.folder:
+        place = t("in {folder}", folder=escape_for_approval(str(request.folder))[:_LINE_CHARS])
         yield _Piece(f"\n{place}")
     yield _Piece("\n")
     yield _Piece(code, "pre", language)
-    yield _Piece(f"\n{escape_for_approval(t(question.reason))[:_LINE_CHARS]}")
+    yield _Piece(f"\n{escape_for_approval(t(request.reason))[:_LINE_CHARS]}")
     if question.asker != question.principal:
         asker = t("Requested by {name}", name=escape_for_approval(question.asker)[:_LINE_CHARS])
         yield _Piece(f"\n{asker}")
 
 
-def _subject(question: ApprovalPrompt) -> tuple[str, str | None]:
+def _subject(request: ApprovalRequest) -> tuple[str, str | None]:
     """Exactly what would happen, every character visible, and the language it is in."""
-    arguments = dict(question.arguments)
-    if question.command is not None:
-        others = {name: value for name, value in arguments.items() if value != question.command}
-        code, language = question.command + _format_arguments(others), "bash"
-    elif question.diff:
-        code, language = question.diff, "diff"
-    elif question.sends is not None:
-        code, language = question.sends, None
+    arguments = dict(request.arguments)
+    if request.command is not None:
+        others = {name: value for name, value in arguments.items() if value != request.command}
+        code, language = request.command + _format_arguments(others), "bash"
+    elif request.diff:
+        code, language = request.diff, "diff"
+    elif request.sends is not None:
+        code, language = request.sends, None
     else:
-        code, language = f"{question.tool}{_format_arguments(arguments)}", None
+        code, language = f"{request.tool}{_format_arguments(arguments)}", None
     return escape_for_approval(mend(code)).strip("\n") or t("(nothing)"), language
 
 

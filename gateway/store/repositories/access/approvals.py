@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from pathlib import Path
 from typing import Any, get_args
 
 from agent.records import frozen
-from agent.security.policy.base import Answer, Answered
+from agent.security.policy.base import Answer, Answered, ApprovalRequest
 from agent.serialization import dumps
 from gateway.core.approval import ApprovalPrompt, State, audit_text, audit_text_for_grant
 from gateway.core.messages import Route
@@ -79,11 +79,6 @@ def find_decision(tx: Transaction, wish: ApprovalKey) -> Answered | ApprovalProm
 
 def open_approval(tx: Transaction, wish: ApprovalKey, question: ApprovalPrompt) -> ApprovalPrompt:
     """Store a question; its turn waits from now on. Returns it with its number."""
-    content = {
-        name: value
-        for name, value in asdict(question).items()
-        if name not in (*_OWN, "number", "route")
-    }
     route = question.route
     (number,) = tx.one(
         "INSERT INTO approval (nonce, turn_id, step, args_hash, grant_hash, lane, session, asker,"
@@ -104,7 +99,7 @@ def open_approval(tx: Transaction, wish: ApprovalKey, question: ApprovalPrompt) 
             route.account,
             route.chat_id,
             route.thread_id,
-            tx.seal(dumps(content), "approval.question", question.nonce),
+            tx.seal(_content(question), "approval.question", question.nonce),
             question.asked_at,
             question.expires_at,
         ),
@@ -134,7 +129,9 @@ def close_approval(
         audit_outbox.put(tx, AuditNote(now, "grant", reason, params, session=question.session))
     if state == "withdrawn":
         # The turn is to stop: the call itself never comes to its decision again.
-        reason = f"question {question.number} about {question.tool}: {audit_text(state, by)}"
+        reason = (
+            f"question {question.number} about {question.request.tool}: {audit_text(state, by)}"
+        )
         params = {"who": question.asker, "chat": question.lane}
         note = AuditNote(now, "question", reason, params, allowed=False, session=question.session)
         audit_outbox.put(tx, note)
@@ -209,7 +206,38 @@ def _stored_approval(tx: Transaction, row: Sequence[Any]) -> StoredApproval:
     own = dict(zip(_OWN, rest, strict=False))
     channel, account, chat, thread, sealed, state, by = rest[len(_OWN) :]
     content = tx.unseal(sealed, "approval.question", own["nonce"])
+    title, root, request = _shown(content)
     question = ApprovalPrompt(
-        number=number, route=Route(channel, account, chat, thread), **own, **json.loads(content)
+        number=number,
+        route=Route(channel, account, chat, thread),
+        title=title,
+        root=root,
+        request=request,
+        **own,
     )
     return StoredApproval(question, state, by)
+
+
+def _content(question: ApprovalPrompt) -> str:
+    """What is stored of what a person is shown."""
+    request = question.request
+    return dumps(
+        {
+            "title": question.title,
+            "tool": request.tool,
+            "arguments": request.arguments,
+            "reason": request.reason,
+            "command": request.command,
+            "folder": str(request.folder) if request.folder else None,
+            "sends": request.sends,
+            "diff": request.diff,
+            "root": question.root,
+        }
+    )
+
+
+def _shown(content: str) -> tuple[str, str, ApprovalRequest]:
+    """Title, root and request of a stored question."""
+    values = json.loads(content)
+    title, root, folder = values.pop("title"), values.pop("root"), values.pop("folder")
+    return title, root, ApprovalRequest(folder=Path(folder) if folder else None, **values)

@@ -43,7 +43,7 @@ def put_grant(tx: Transaction, question: ApprovalPrompt, session: str, by: str, 
         (
             *key,
             tx.seal(question.title, "permission_grant.title", *key),
-            tx.seal(question.folder or question.root, "permission_grant.folder", *key),
+            tx.seal(str(question.request.folder or question.root), "permission_grant.folder", *key),
             by,
             now,
         ),

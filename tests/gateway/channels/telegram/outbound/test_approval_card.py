@@ -1,10 +1,12 @@
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.i18n import use_locale
+from agent.security.policy.base import ApprovalRequest
 from gateway.channels.telegram.outbound.approval_card import render_approval, render_details
 from gateway.channels.telegram.outbound.render import REPEAT_NOTE, mark_repeat
 from gateway.channels.telegram.utf16 import units
@@ -15,9 +17,13 @@ ASKED = ApprovalPrompt(
     nonce="n" * 16,
     number=3,
     title="exec git push",
-    tool="exec",
-    arguments={"command": "git push"},
-    reason="Runs a command.",
+    request=ApprovalRequest(
+        "exec",
+        {"command": "git push"},
+        "Runs a command.",
+        command="git push",
+        folder=Path("/w"),
+    ),
     lane="telegram:1:7",
     session="s",
     asker="telegram:7",
@@ -25,9 +31,12 @@ ASKED = ApprovalPrompt(
     route=Route("telegram", "1", "7"),
     asked_at=0.0,
     expires_at=1.0,
-    command="git push",
-    folder="/w",
 )
+
+
+def _with(**changes: str) -> ApprovalPrompt:
+    """The question about another request."""
+    return replace(ASKED, request=replace(ASKED.request, **changes))
 
 
 def test_a_command_is_shown_exactly_with_its_folder_and_four_buttons() -> None:
@@ -77,14 +86,14 @@ def test_what_was_decided_takes_the_place_of_the_buttons() -> None:
 
 
 def test_hidden_characters_are_seen() -> None:
-    part = render_approval(replace(ASKED, command="ls \u202ecod.exe\u200b\r rm"))
+    part = render_approval(_with(command="ls \u202ecod.exe\u200b\r rm"))
     assert "ls \\u{202e}cod.exe\\u{200b}\\u{d} rm" in part.text
 
 
 def test_what_does_not_fit_says_so_and_can_be_allowed_only_once() -> None:
-    part = render_approval(replace(ASKED, command="a" * 3000 + "😀" * 3000 + "end"))
+    part = render_approval(_with(command="a" * 3000 + "😀" * 3000 + "end"))
     assert "⚠️ The middle is cut; the file above has the full text" in part.text
-    file = render_details(replace(ASKED, command="a" * 3000 + "😀" * 3000 + "end"))
+    file = render_details(_with(command="a" * 3000 + "😀" * 3000 + "end"))
     assert file is not None
     assert (file.text or "").startswith("a" * 3000 + "😀" * 3000 + "end")
     assert render_details(ASKED) is None
@@ -96,7 +105,7 @@ def test_what_does_not_fit_says_so_and_can_be_allowed_only_once() -> None:
 def test_every_question_fits_one_message(
     command: str, reason: str, asker: str, decided: str | None
 ) -> None:
-    question = replace(ASKED, command=command * 50, reason=reason * 50, asker=asker * 50)
+    question = replace(_with(command=command * 50, reason=reason * 50), asker=asker * 50)
     part = mark_repeat(render_approval(question, decided))
     assert part.text.startswith(REPEAT_NOTE)
     assert units(part.text) <= 4096
