@@ -9,7 +9,7 @@ from agent.events import ApprovalAnswered, ApprovalAsked
 from agent.i18n import t
 from agent.records import frozen
 from agent.security.policy.base import Answer, Answered, ApprovalRequest
-from gateway.access.approvals import ApprovalContext, ApprovalService, ButtonOutcome, ClosedApproval
+from gateway.access.approvals import ApprovalContext, ApprovalService, ButtonOutcome
 from gateway.channels.base import SendError, SupportsButtonRemoval
 from gateway.core.approval import ApprovalPrompt
 from gateway.core.errors import AwaitingAnswer
@@ -110,13 +110,14 @@ class ApprovalCoordinator:
             sends=request.sends,
         )
 
-    def publish_closed(self, closed: Iterable[ClosedApproval]) -> None:
+    def publish_closed(self, closed: Iterable[ApprovalPrompt]) -> None:
         """What was settled is on disk: screens, senders and lanes hear of it."""
-        for one in closed:
-            question = one.question
+        for question in closed:
             answers: tuple[Answer, ...] = ("once", "session", "always")
-            answer: Answer = next((choice for choice in answers if choice == one.state), "deny")
-            event = ApprovalAnswered(question.nonce, one.by or one.state, answer)
+            answer: Answer = next(
+                (choice for choice in answers if choice == question.state), "deny"
+            )
+            event = ApprovalAnswered(question.nonce, question.by or question.state, answer)
             for lane in {question.lane, question.route.lane}:
                 self._events.publish(lane, event)
                 self._sender.wake(lane)

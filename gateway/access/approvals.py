@@ -41,15 +41,6 @@ class ApprovalContext:
 
 
 @frozen
-class ClosedApproval:
-    """A question that is closed; to be told once that is on disk."""
-
-    question: ApprovalPrompt
-    state: State
-    by: str | None
-
-
-@frozen
 class ButtonOutcome:
     """What a press came to: a sentence for the presser, and the question if it was settled.
 
@@ -58,7 +49,7 @@ class ButtonOutcome:
 
     message: InboundMessage
     sentence: str
-    closed_approval: ClosedApproval | None = None
+    closed_approval: ApprovalPrompt | None = None
     removes_buttons: bool = False
 
 
@@ -174,19 +165,19 @@ class ApprovalService:
 
     def answer(
         self, tx: Transaction, nonce: str, answer: Answer, by: str, now: float
-    ) -> list[ClosedApproval]:
-        stored = approvals.find(tx, nonce)
-        if stored is None or stored.state != "open":
+    ) -> list[ApprovalPrompt]:
+        question = approvals.find(tx, nonce)
+        if question is None or question.state != "open":
             return []
-        if stored.question.expires_at <= self.clock():
-            return [self._close(tx, stored.question, "expired", None, now)]
-        return [self._close(tx, stored.question, answer, by, now)]
+        if question.expires_at <= self.clock():
+            return [self._close(tx, question, "expired", None, now)]
+        return [self._close(tx, question, answer, by, now)]
 
-    def expire(self, tx: Transaction, now: float) -> list[ClosedApproval]:
+    def expire(self, tx: Transaction, now: float) -> list[ApprovalPrompt]:
         expired = approvals.expired(tx, self.clock())
         return [self._close(tx, question, "expired", None, now) for question in expired]
 
-    def deny_unseen(self, tx: Transaction, delivery_id: str, now: float) -> list[ClosedApproval]:
+    def deny_unseen(self, tx: Transaction, delivery_id: str, now: float) -> list[ApprovalPrompt]:
         """Deny the question whose file this delivery was: it could not be sent, and nobody is
         asked to allow what they cannot see whole."""
         closed = []
@@ -213,9 +204,9 @@ class ApprovalService:
         state: State,
         by: str | None,
         now: float,
-    ) -> ClosedApproval:
+    ) -> ApprovalPrompt:
         """Store what was decided; the message that asked shows it and loses its buttons."""
-        approvals.close_approval(tx, question, state, by, now)
+        closed = approvals.close_approval(tx, question, state, by, now)
         name = f"q{question.number}"
         channel = self._renderer.can_ask(question.route)
         if channel is not None and not outbox.drop_unsent(tx, name, "decided"):
@@ -223,22 +214,21 @@ class ApprovalService:
                 part = channel.render_approval(question, verdict(state, by))
             reply = OutgoingReply(f"{name}.done", question.route, [part], "approval", edits=name)
             _put(tx, question, None, [reply], now)
-        return ClosedApproval(question, state, by)
+        return closed
 
     def press(self, tx: Transaction, message: InboundMessage, now: float) -> ButtonOutcome:
         """Carry out a pressed button, or say why not."""
         press = read_press(message.content)
-        stored = approvals.find(tx, press[0]) if press else None
-        if press is None or stored is None:
+        question = approvals.find(tx, press[0]) if press else None
+        if press is None or question is None:
             return ButtonOutcome(message, t("This button no longer works."))
-        question = stored.question
         route = (message.channel, message.account, message.chat_id)
         if route != (question.route.channel, question.route.account, question.route.chat_id):
             return ButtonOutcome(message, t("This question belongs to another chat."))
         if message.principal != question.principal or not self._access.is_owner(message):
             return ButtonOutcome(message, t("Only the owner may answer this question."))
-        if stored.state != "open":
-            decided = verdict(stored.state, stored.by)
+        if question.state != "open":
+            decided = verdict(question.state, question.by)
             return ButtonOutcome(message, t("Too late: {decided}.", decided=decided))
         if question.expires_at <= self.clock():
             closed = self._close(tx, question, "expired", None, now)
@@ -250,7 +240,7 @@ class ApprovalService:
         sentence = t("{decided}.", decided=verdict(press[1], None))
         return ButtonOutcome(message, sentence, closed)
 
-    def withdraw(self, tx: Transaction, lane: str, now: float) -> list[ClosedApproval]:
+    def withdraw(self, tx: Transaction, lane: str, now: float) -> list[ApprovalPrompt]:
         """Close the open questions of the lane's turn: it is to stop."""
         return [
             self._close(tx, question, "withdrawn", None, now)

@@ -11,13 +11,14 @@ from typing import Protocol
 from agent.errors import KoreError
 from agent.i18n import mark_for_translation, t, use_locale
 from agent.records import frozen
-from gateway.access.approvals import ApprovalService, ButtonOutcome, ClosedApproval
+from gateway.access.approvals import ApprovalService, ButtonOutcome
 from gateway.access.chat_membership import ChatMembership
 from gateway.access.control import AccessControl
 from gateway.access.pairing_request import is_pairing_button
 from gateway.access.pairing_service import PairingService
 from gateway.bus.interrupts import StopResult, stop_lane, stop_subagent
 from gateway.core import keyboard
+from gateway.core.approval import ApprovalPrompt
 from gateway.core.channel_events import Batch, Undecoded
 from gateway.core.messages import CONSOLE, InboundMessage
 from gateway.core.records import TypedCommand
@@ -91,7 +92,7 @@ class IngestResult:
     new_messages: list[InboundMessage] = field(default_factory=list)
     button_outcomes: list[ButtonOutcome] = field(default_factory=list)
     undecoded: list[tuple[int, Undecoded]] = field(default_factory=list)
-    closed_approvals: list[ClosedApproval] = field(default_factory=list)
+    closed_approvals: list[ApprovalPrompt] = field(default_factory=list)
 
 
 class AuditNotes(Protocol):

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from agent.i18n import t
-from gateway.access.approvals import ApprovalService, ClosedApproval
+from gateway.access.approvals import ApprovalService
+from gateway.core.approval import ApprovalPrompt
 from gateway.core.markdown import escape_markdown
 from gateway.store.port import Transaction
 from gateway.store.repositories import jobs
@@ -22,7 +23,7 @@ class StopResult:
 
     stopping: Stopping | None
     lanes_to_stop: list[str] = field(default_factory=list)
-    closed_approvals: list[ClosedApproval] = field(default_factory=list)
+    closed_approvals: list[ApprovalPrompt] = field(default_factory=list)
     lanes_to_wake: list[str] = field(default_factory=list)
 
 

@@ -44,7 +44,8 @@ class ApprovalPrompt:
 
     `number` and `title` tell it apart; `request` is what the call wants, without secrets. `lane` is
     where the turn runs, `route` where the question is put. `root` is where relative paths start.
-    `asker` is whose turn asks, `principal` who may answer. Times are Unix seconds.
+    `asker` is whose turn asks, `principal` who may answer. `state` is what was decided, `by` who
+    decided it. Times are Unix seconds.
     """
 
     nonce: str
@@ -59,6 +60,8 @@ class ApprovalPrompt:
     asked_at: float
     expires_at: float
     root: str = ""
+    state: State = "open"
+    by: str | None = None
 
 
 def title_of(request: ApprovalRequest) -> str:

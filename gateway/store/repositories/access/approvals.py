@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -38,15 +39,6 @@ class ApprovalKey:
     unchanged: bool = False
 
 
-@frozen
-class StoredApproval:
-    """A question as it is stored. `by` is who answered it."""
-
-    question: ApprovalPrompt
-    state: State
-    by: str | None
-
-
 def find_decision(tx: Transaction, wish: ApprovalKey) -> Answered | ApprovalPrompt | None:
     """The answer that holds for this very call, the question that is open about it, or None.
 
@@ -67,7 +59,7 @@ def find_decision(tx: Transaction, wish: ApprovalKey) -> Answered | ApprovalProm
     for row in rows:
         approval = _stored_approval(tx, row)
         if approval.state == "open":
-            return approval.question
+            return approval
         answers: tuple[Answer, ...] = get_args(Answer)
         answer: Answer = next((one for one in answers if one == approval.state), "deny")
         return Answered(answer, audit_text(approval.state, approval.by))
@@ -99,13 +91,13 @@ def open_approval(tx: Transaction, wish: ApprovalKey, question: ApprovalPrompt) 
             route.account,
             route.chat_id,
             route.thread_id,
-            tx.seal(_content(question), "approval.question", question.nonce),
+            tx.seal(_format_content(question), "approval.question", question.nonce),
             question.asked_at,
             question.expires_at,
         ),
     )
     wait(tx, wish.turn)
-    return _stored_approval(tx, tx.one(f"{_SELECT} WHERE id = ?", (number,))).question
+    return _stored_approval(tx, tx.one(f"{_SELECT} WHERE id = ?", (number,)))
 
 
 def wait(tx: Transaction, turn: int) -> None:
@@ -115,8 +107,8 @@ def wait(tx: Transaction, turn: int) -> None:
 
 def close_approval(
     tx: Transaction, question: ApprovalPrompt, state: State, by: str | None, now: float
-) -> None:
-    """The question is closed; a turn without another open one goes on, which costs no attempt."""
+) -> ApprovalPrompt:
+    """The question, closed; a turn without another open one goes on, which costs no attempt."""
     tx.run(
         "UPDATE approval SET state = ?, answered_by = ?, answered_at = ? WHERE nonce = ?",
         (state, by, now, question.nonce),
@@ -141,9 +133,10 @@ def close_approval(
         " (SELECT 1 FROM approval WHERE turn_id = turn.id AND state = 'open')",
         (question.nonce,),
     )
+    return replace(question, state=state, by=by)
 
 
-def find(tx: Transaction, nonce: str) -> StoredApproval | None:
+def find(tx: Transaction, nonce: str) -> ApprovalPrompt | None:
     row = tx.first(f"{_SELECT} WHERE nonce = ?", (nonce,))
     return _stored_approval(tx, row) if row else None
 
@@ -151,7 +144,7 @@ def find(tx: Transaction, nonce: str) -> StoredApproval | None:
 def open_questions(tx: Transaction, lane: str | None = None) -> list[ApprovalPrompt]:
     """The open ones, oldest first; with `lane` those of its turn, and those put to it."""
     rows = tx.all(f"{_SELECT} WHERE state = 'open' ORDER BY id")
-    questions = [_stored_approval(tx, row).question for row in rows]
+    questions = [_stored_approval(tx, row) for row in rows]
     return [q for q in questions if lane is None or lane in (q.lane, q.route.lane)]
 
 
@@ -162,7 +155,7 @@ def expired(tx: Transaction, now: float) -> list[ApprovalPrompt]:
         " ORDER BY id",
         (now,),
     )
-    return [_stored_approval(tx, row).question for row in rows]
+    return [_stored_approval(tx, row) for row in rows]
 
 
 def recover(tx: Transaction, now: float) -> None:
@@ -201,24 +194,25 @@ def _step(tx: Transaction, wish: ApprovalKey) -> int:
     return int(step)
 
 
-def _stored_approval(tx: Transaction, row: Sequence[Any]) -> StoredApproval:
+def _stored_approval(tx: Transaction, row: Sequence[Any]) -> ApprovalPrompt:
     number, *rest = row
     own = dict(zip(_OWN, rest, strict=False))
     channel, account, chat, thread, sealed, state, by = rest[len(_OWN) :]
     content = tx.unseal(sealed, "approval.question", own["nonce"])
-    title, root, request = _shown(content)
-    question = ApprovalPrompt(
+    title, root, request = _parse_content(content)
+    return ApprovalPrompt(
         number=number,
         route=Route(channel, account, chat, thread),
         title=title,
         root=root,
         request=request,
+        state=state,
+        by=by,
         **own,
     )
-    return StoredApproval(question, state, by)
 
 
-def _content(question: ApprovalPrompt) -> str:
+def _format_content(question: ApprovalPrompt) -> str:
     """What is stored of what a person is shown."""
     request = question.request
     return dumps(
@@ -236,7 +230,7 @@ def _content(question: ApprovalPrompt) -> str:
     )
 
 
-def _shown(content: str) -> tuple[str, str, ApprovalRequest]:
+def _parse_content(content: str) -> tuple[str, str, ApprovalRequest]:
     """Title, root and request of a stored question."""
     values = json.loads(content)
     title, root, folder = values.pop("title"), values.pop("root"), values.pop("folder")
