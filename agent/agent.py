@@ -94,7 +94,7 @@ class Agent:
     def toolbox(self) -> ToolRegistry:
         """The built-in tools and the given ones, made when a first turn needs them.
 
-        In whichever thread that is: two would each know only a part of what runs.
+        In any thread: two would each know only a part of what runs.
         """
         with self._making:
             if self._toolbox is None:
@@ -113,7 +113,7 @@ class Agent:
         """Be as another agent is, from the next turn on; one that runs keeps what it began with.
 
         What the tools hold (processes, what was seen of files) stays. Returns the models until
-        now, if there are others now: whoever knows when nothing uses them any more closes them.
+        now, if there are others now: the caller closes them once nothing uses them any more.
         """
         with self._making:
             old = None if other.models.is_like(self.models) else self.models
@@ -223,7 +223,7 @@ class Agent:
         return definition
 
     def _as_speaker(self, task: TurnRequest) -> TurnRequest:
-        """The turn of whoever speaks."""
+        """The turn of the agent that speaks."""
         if self._speaks is None:
             return task
         from agent.subagents.profile import as_profile

@@ -19,7 +19,7 @@
     │       ├── NotFound       the server has no such model, or no such address
     │       ├── NeedsResponses the model takes tools by the Responses API only
     │       └── NoEncryptedReasoning  the model has no encrypted reasoning to give
-    ├── LimitReached           the next model call would go beyond a limit that somebody set
+    ├── LimitReached           the next model call would go beyond a configured limit
     ├── ToolError              the model reads it as the tool's result
     ├── PolicyDenied           a rule or a person said no; the model reads it too
     └── ArchiveRefused         a zip or tar is broken, unsafe or too large; nothing was unpacked

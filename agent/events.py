@@ -92,7 +92,7 @@ class SessionCreated:
 
 @frozen
 class SessionClosed:
-    """Nobody goes on with this conversation: what is said next begins another one."""
+    """This conversation has ended: the next message begins another one."""
 
     type: ClassVar[str] = "session_closed"
     session_id: str
@@ -215,7 +215,7 @@ class Compacted:
 
 @frozen
 class Evicted:
-    """So many files that somebody pointed at were not shown to the model."""
+    """So many files that were pointed at were not shown to the model."""
 
     type: ClassVar[str] = "evicted"
     files: int
@@ -224,9 +224,9 @@ class Evicted:
 
 @frozen
 class UsageReport:
-    """What the turn has come to by now, and its session where somebody keeps count.
+    """What the turn has come to by now, and its session where it is counted.
 
-    A cost is None when nobody knows what one of the calls cost.
+    A cost is None when the cost of one of the calls is unknown.
     """
 
     type: ClassVar[str] = "usage"

@@ -73,7 +73,7 @@ def use_locale_once(language: str) -> Iterator[None]:
 def language_of(tag: str | None) -> str | None:
     """The language of a tag (`zh-TW`, `zh_CN.UTF-8`, `de`); None when it says nothing.
 
-    Whoever speaks a language that is not there is spoken to in English.
+    A language without a catalogue falls back to English.
     """
     subtags = (
         (tag or "").partition(".")[0].partition("@")[0].replace("_", "-").casefold().split("-")

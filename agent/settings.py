@@ -13,7 +13,7 @@ class ToolSettings:
 
     `output_limit_bytes` bounds what one result gives the model to read. `blocked_paths` are
     components, or sequences of them, that no path may contain; `off_limits` are files and folders
-    that no file tool opens, wherever it may go otherwise. Without a `sandbox` commands can do
+    that no file tool opens, whatever else is allowed. Without a `sandbox` commands can do
     all that the user can; in one they reach `exec_hosts` alone ("*.example.org" for all below it).
     With `limits`, commands that use up more than these together are ended; a sandbox has its own
     for each process.

@@ -15,13 +15,13 @@ Signal = Literal["COMPLETE", "BLOCKED", "DECIDE"]
 Stopping = Literal["max_iterations", "loop", "limit", "filtered", "cancelled", "error"]
 JsonSchema = Mapping[str, Any]
 # What a result brought into the session: text of strangers (web, mail, files that were fetched),
-# or something that is nobody else's business (workspace, memory). See docs/security.md.
+# or something private (workspace, memory). See docs/security.md.
 Taint = Literal["untrusted", "private"]
 
 
 @frozen
 class Text:
-    """What somebody said."""
+    """Words of a message."""
 
     text: str
 
@@ -104,7 +104,7 @@ class ToolCall:
 class Message:
     """One entry of a conversation. `tool_call_id` and `is_error` belong to role `tool`.
 
-    `taint` does, too, and to messages of a file that somebody imported.
+    `taint` does, too, and to messages of an imported file.
     """
 
     role: MessageRole
@@ -116,7 +116,7 @@ class Message:
     # Encodings that a provider has already made of this message, by dialect. A long history is
     # thus serialised once, not at every request.
     wire: dict[str, bytes] = field(default_factory=dict, compare=False, repr=False, init=False)
-    # An estimate of its size, once somebody has counted (see `context/budget.py`).
+    # An estimate of its size, once counted (see `context/token_budget.py`).
     tokens: int | None = field(default=None, compare=False, repr=False, init=False)
 
     @property
@@ -183,7 +183,7 @@ class Result:
 
     `text` is all that the model said to the person in this turn. `stopped` names what ended the
     turn when it was not the model: a limit, a loop, an interruption or an error. `cost_usd` is
-    None when nobody knows what a call of this turn cost.
+    None when the cost of a call of this turn is unknown.
     """
 
     success: bool

@@ -1,4 +1,4 @@
-"""What model calls cost, and the port to whoever keeps count and says when it is enough.
+"""What model calls cost, and the port to the meter that counts them and enforces limits.
 
 Money is counted in whole numbers, so that no sum drifts: nano-dollars for what was spent, and
 pico-dollars for the price of a single token.
@@ -60,7 +60,7 @@ class Tariff:
 
 @frozen
 class Charge:
-    """One model call: what it used and what it cost in nano-dollars; None when nobody knows.
+    """One model call: what it used and what it cost in nano-dollars; None when unknown.
 
     `model` is vendor/model. `estimated`: the vendor did not count, we did.
     """
@@ -73,7 +73,7 @@ class Charge:
 
 @frozen
 class UsageTotals:
-    """Charges, added up. `nano` is what is known; `unpriced` calls cost nobody knows what."""
+    """Charges, added up. `nano` is the known sum; the price of `unpriced` calls is unknown."""
 
     usage: Usage = field(default_factory=Usage)
     nano: int = 0
@@ -101,9 +101,9 @@ class UsageTotals:
 
 @frozen
 class Receipt:
-    """What turn and session have come to after a call; `session` None when nobody keeps it.
+    """What turn and session have come to after a call; `session` None when it is not counted.
 
-    `warnings` are sentences for whoever watches.
+    `warnings` are sentences for the person.
     """
 
     turn: UsageTotals

@@ -1,4 +1,4 @@
-"""The comparison: what anybody would write in a few lines, without a promise of any kind.
+"""The comparison: a bot in a few lines, without any guarantees.
 
 `python -m bench.bare once MODEL_URL TEXT` asks and prints; `python -m bench.bare gateway BOT_URL
 MODEL_URL` polls, asks and sends, each chat in order.

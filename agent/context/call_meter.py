@@ -71,7 +71,7 @@ class CallMeter:
             await self._pay(self._current_tariff.charge(usage, estimated=True))
 
     def _of(self, rank: int) -> Tariff:
-        """A provider of somebody's own may have fallbacks that nobody has named a price for."""
+        """A user's own provider may have fallbacks without a price."""
         return self._tariffs[rank] if rank < len(self._tariffs) else self._tariffs[0]
 
     async def _check_limits(self, rank: int) -> list[events.Notice]:

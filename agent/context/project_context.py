@@ -1,4 +1,4 @@
-"""What the model is shown of the folder that somebody works in, and of files they point at.
+"""What the model is shown of the folder that a person works in, and of files they point at.
 
 It travels with the user message that brought it, and only what has changed since is told again.
 """
@@ -27,7 +27,7 @@ class ContextUpdate:
 
 FILE_LIMIT_BYTES = 1_000_000
 
-# Of the window, for all files that somebody points at.
+# Of the window, for all files that a person points at.
 FILE_SHARE = 0.25
 
 # What tells most of a folder, as far as nobody points at more than fits: beginnings, in this order.
@@ -61,7 +61,7 @@ class ProjectContext:
     def news(self, mentioned: Sequence[Path] = ()) -> ContextUpdate | None:
         """What is new or has changed since the last report; None without news.
 
-        `mentioned` are files and folders that somebody points at this once.
+        `mentioned` are files and folders that the person points at this once.
         """
         texts: list[str] = []
         taint: set[Taint] = {"private"}
@@ -110,7 +110,7 @@ class ProjectContext:
                 yield path, text
 
     def forget(self) -> None:
-        """Whoever was told does not know it any more."""
+        """The model no longer has what it was told."""
         self._reported.clear()
 
     def _is_new(self, name: str, text: str) -> bool:

@@ -30,7 +30,7 @@ class InstructionFile:
 class Instructions:
     """Reads them, each file only when it has changed.
 
-    What lies in the `workspace` is private to nobody; what lies outside of the owner's folders
+    What lies in the `workspace` is not private; what lies outside of the owner's folders
     was written by strangers. Links are not followed: none shows what lies elsewhere.
     """
 

@@ -228,7 +228,7 @@ def middle_out(text: str, limit: int) -> str:
         half -= half // 8 + 1
 
 
-# Of the window: from here on a conversation is made shorter as soon as nobody waits for it.
+# Of the window: from here on a conversation is made shorter as soon as no answer is awaited.
 FULL = 0.75
 
 # The messages that a conversation may have before it counts as full, however short they are.

@@ -1,4 +1,4 @@
-"""Somebody's own provider, made whole: only its `stream` has to be written."""
+"""Wraps a user's own provider, which only has to implement `stream`."""
 
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterator

@@ -10,7 +10,7 @@ from agent.records import frozen
 _DEADLINE_S = 0.5
 _ANYWHERE_S = 5.0
 _LIMIT_BYTES = 1 << 20
-# Where each listens unless somebody says otherwise, and where its models are listed.
+# Where each listens by default, and where its models are listed.
 _USUAL = (("ollama", 11434), ("lmstudio", 1234), ("vllm", 8000))
 
 
@@ -24,7 +24,7 @@ class LocalServer:
 
 
 async def ollama_models(host: str = "127.0.0.1", port: int = 11434) -> list[str]:
-    """Names from `GET /api/tags` (docs.ollama.com/api/tags); empty when nobody answers."""
+    """Names from `GET /api/tags` (docs.ollama.com/api/tags); empty without an answer."""
     return await _ollama(host, port) or []
 
 
@@ -76,7 +76,7 @@ def _ollama_names(listing: Any) -> list[str] | None:
 
 
 def _openai_names(listing: Any) -> list[str] | None:
-    """As `GET /v1/models` of every compatible server lists them; embeddings answer nobody."""
+    """As `GET /v1/models` of every compatible server lists them; embedding models are left out."""
     with suppress(KeyError, TypeError):
         names = [str(model["id"]) for model in listing["data"]]
         return [name for name in names if "embed" not in name.lower()]
@@ -84,7 +84,7 @@ def _openai_names(listing: Any) -> list[str] | None:
 
 
 async def _ask(host: str, port: int, path: str) -> Any:
-    """The JSON that is answered; None when nobody answers, in time and with some."""
+    """The JSON that is answered; None without a valid answer in time."""
     with suppress(OSError, TimeoutError, ValueError, RecursionError):
         async with asyncio.timeout(_DEADLINE_S):
             return json.loads(await _get(host, port, path))
@@ -97,7 +97,7 @@ async def _get(host: str, port: int, path: str) -> bytes:
         # HTTP/1.0: the answer is neither chunked nor kept open.
         writer.write(f"GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n".encode())
         answer = b""
-        # Whoever listens there may be no model server, and never end.
+        # What listens there may be no model server, and may never stop sending.
         while len(answer) < _LIMIT_BYTES and (chunk := await reader.read(_LIMIT_BYTES)):
             answer += chunk
     finally:

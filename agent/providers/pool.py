@@ -42,9 +42,9 @@ class ModelPool:
     cannot answer; `known` are the configured ones.
 
     `profiles` names the model of each profile; one that is not there, or "default", is the default
-    model. A profile's name is as good as a model's wherever no model is called so. `environ` is
+    model. A profile's name works like a model's unless a model has that name. `environ` is
     where keys are looked up; `window` caps every model's window, in tokens. A model is resolved
-    when it is first used, so that a mistake in one that nobody uses stops nobody.
+    when it is first used, so that a mistake in an unused one does no harm.
     """
 
     default: str

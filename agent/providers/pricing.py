@@ -1,4 +1,4 @@
-"""What models cost: the table that ships, and what somebody configured instead."""
+"""What models cost: the table that ships, and the configured prices."""
 
 import re
 from collections.abc import Mapping

@@ -38,7 +38,7 @@ _KEY = re.compile(r"[!-~]+")
 
 @frozen
 class ModelConfig:
-    """A model by name: as somebody configured it, and after `resolve_model` with nothing left open.
+    """A model by name: as configured, and after `resolve_model` with nothing left open.
 
     `model` is `vendor/model`. `transport` picks the HTTP client, `headers` go with every request,
     `tools` says how the model is told of them, `api` which of OpenAI's two APIs it is asked by
@@ -262,7 +262,7 @@ def _configured_keys(config: ModelConfig, environ: Mapping[str, str]) -> dict[st
 
 
 def _source(config: ModelConfig, key: str) -> str:
-    """Where a key comes from that nobody has named the place of."""
+    """Where a key without a named source comes from."""
     if reference := _REFERENCE.fullmatch(key.strip()):
         return _variable(reference[1])
     return t("the key of the model {name!r}", name=config.name)

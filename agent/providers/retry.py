@@ -51,7 +51,7 @@ class _Attempt:
     excluded: set[int] = field(default_factory=set)
     rank: int = 0
     error: ProviderError | None = None
-    # A stream has failed, and nobody has been told yet that what it said is void.
+    # A stream has failed, and no `Retry` event has said yet that its output is void.
     must_report_failure: bool = False
 
 
@@ -64,7 +64,7 @@ class RetryingProvider:
     over (see `Cooldowns`); when all of them do, a rate limit is waited for up to a minute, and
     nothing else is. Yields `Retry` before each further attempt: what the failed stream had said is
     void. `ContextTooLong` is raised at once, since the loop mends it. The last error is raised
-    when nobody could answer.
+    when no candidate could answer.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class RetryingProvider:
         candidate = self._candidates[n]
         place = candidate.account, candidate.model or attempt.request.model
         has_event = False
-        # Before anything is told: nobody else may take it for the one to probe meanwhile.
+        # Before any event: no other request may become the probe meanwhile.
         self._cooldowns.begin(*place)
         try:
             for notice in self._change(attempt, n):
@@ -156,7 +156,7 @@ class RetryingProvider:
             ready = next((n for n, left_s in wait_s_by_candidate.items() if not left_s), None)
             if ready is not None:
                 return ready
-            # Nobody gains by not asking what may be up again; a stated limit is kept, though.
+            # Waiting gains nothing where the outage may be over; a stated limit is respected.
             eager = next(
                 (n for n in wait_s_by_candidate if self._cause(attempt, n)[0] != "limit"), None
             )
@@ -256,7 +256,7 @@ class RetryingProvider:
         )
 
     def _final_error(self, attempt: _Attempt) -> ProviderError:
-        """What is raised when nobody is left to ask: a limit tells when it is over."""
+        """What is raised when no candidate is left: a limit says when it is over."""
         if attempt.error is not None and not isinstance(attempt.error, RateLimited):
             return attempt.error
         wait_s_by_candidate = {

@@ -112,7 +112,7 @@ def _answer(request: ModelRequest) -> Message:
 
 
 def _context_text(request: ModelRequest) -> str:
-    """What nobody has said and the model reads all the same, of the last message."""
+    """The context that Kore added to the last message."""
     last = request.messages[-1:]
     return "\n\n".join(p.text for m in last for p in m.content if isinstance(p, Context))
 

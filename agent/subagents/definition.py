@@ -1,4 +1,4 @@
-"""What an agent is told and given, read from a markdown file of whichever program."""
+"""What an agent is told and given, read from a markdown file of any supported program."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -185,7 +185,7 @@ class _Fields:
         return value in _TRUE
 
     def rest(self) -> Iterator[tuple[str, Any]]:
-        """What nobody has asked for."""
+        """The fields that were not read."""
         for name, value in self._fields.items():
             if name not in self._used:
                 self.remarks.append(f'the field "{name[:40]}" has no effect')
@@ -220,7 +220,7 @@ def _tools_switched(switches: Mapping[str, Any], *, on: bool) -> tuple[str, ...]
 
 
 def canonical(tool: str) -> str:
-    """The name that a tool goes by here; one that nobody knows stays as it is."""
+    """The name that a tool goes by here; an unknown one stays as it is."""
     folded = _fold(tool)
     return NAMES.get(folded) or (tool if "__" in tool else _own().get(folded, tool))
 

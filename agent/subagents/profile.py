@@ -15,7 +15,7 @@ from agent.turn.request import AgentServices, PersonaPrompt, TurnRequest
 from agent.types import Taint
 
 RESULT_LIMIT_CHARS = 20_000
-# Nobody answers a sub-agent's questions: who sent it out could be another model.
+# A sub-agent's questions have no answer: its caller may be another model.
 _FOR_PEOPLE = frozenset({"ask_user"})
 _ROSTER_CHARS = 700
 _SUMMARY_CHARS = 70
@@ -93,7 +93,7 @@ def model_for(
     models: ModelPool, requested: str | None, definition: SubagentDefinition, caller: str | None
 ) -> tuple[str | None, str | None]:
     """The model of a sub-agent, and a sentence when it is not the wanted one. None is the default
-    model; `caller` is that of whoever sends it out."""
+    model; `caller` is its caller's."""
     name = model_of(requested) or definition.model
     if name is None:
         return caller, None

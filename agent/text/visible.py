@@ -1,6 +1,6 @@
 """Text with nothing hidden in it: one list of what is shown as itself, everything else escaped.
 
-`escape_for_approval` is for what somebody decides on, `escape_invisible` for all else that
+`escape_for_approval` is for what a person decides on, `escape_invisible` for all else that
 people read.
 """
 

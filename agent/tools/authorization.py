@@ -121,14 +121,14 @@ class Authorizer:
 
 
 def _nobody(decision: Decision) -> str:
-    """Why a question that nobody hears is a no, and what would make it a yes."""
+    """Why a call without an approver is denied, and what would allow it."""
     if decision.rule in ASKED_IN_EVERY_MODE:
         return render_prompt("nobody_to_ask_ever", reason=decision.reason)
     return render_prompt("nobody_to_ask", reason=decision.reason)
 
 
 def _is_too_large(plan: EffectPlan, args: Mapping[str, Any]) -> bool:
-    """Whether nobody could be shown all of what they would agree to."""
+    """Whether it is too large to be shown whole in an approval."""
     if plan.diff is not None and not is_compared(plan.diff):
         return True
     texts = [plan.diff] if plan.diff is not None else map(str, args.values())
@@ -136,7 +136,7 @@ def _is_too_large(plan: EffectPlan, args: Mapping[str, Any]) -> bool:
 
 
 def _is_silent(tool: Tool) -> bool:
-    """Whether nobody has said if a call leaves: it may ask anybody anything."""
+    """Whether the tool does not declare what it sends: it may send anything anywhere."""
     if isinstance(tool, DescribesEffects):
         return False
     return not isinstance(tool, DeclaresTaint) or "untrusted" in tool.brings

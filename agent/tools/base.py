@@ -31,11 +31,11 @@ Recall = Callable[[str, int], Awaitable[Sequence[MemoryHit]]]
 
 
 async def _record_nothing(allowed: bool, reason: str, what: Mapping[str, Any]) -> None:
-    """For a call that nobody keeps a record of."""
+    """For a call without an audit log."""
 
 
 async def _to_nobody(event: Event) -> None:
-    """For a call that nobody watches."""
+    """For a call whose events are not read."""
 
 
 @frozen
@@ -59,7 +59,7 @@ Spawn = Callable[[SubagentRequest, "CallContext"], Awaitable[ToolResult]]
 
 @frozen
 class FileDelivery:
-    """Files for whoever the conversation is with, by their real paths, and what stands below."""
+    """Files for the person in the conversation, by their real paths, and what stands below."""
 
     paths: tuple[Path, ...]
     caption: str = ""
@@ -81,7 +81,7 @@ class ScheduleRequest:
     id: int | None = None
 
 
-# Changes or shows the jobs of whoever is speaking. Raises `KoreError`.
+# Changes or shows the jobs of the person who speaks. Raises `KoreError`.
 Schedule = Callable[[ScheduleRequest, "CallContext"], Awaitable[ToolResult]]
 
 
@@ -228,7 +228,7 @@ class Tool(Protocol):
 class DeclaresTaint(Protocol):
     """Optional ability of a tool: say what its results bring into a session, whatever they hold.
 
-    A tool without it brings both: nobody has looked at where its words come from.
+    A tool without it brings both: where its words come from is unknown.
     """
 
     @property
@@ -273,9 +273,9 @@ class HasBackgroundWork(Protocol):
     """Optional ability of a tool: it has work that goes on between turns.
 
     `tasks` is that of a session, and `kill` ends one of it; False when none is called so. `facts`
-    are short words for the model at the beginning of a session's next turn. Any thread may ask
-    for these three. `told` says that such a turn has begun. `lingering` is what that work may
-    bring into any file of a workspace, as long as it goes on.
+    are short words for the model at the beginning of a session's next turn. Any thread may ask for
+    these three. `mark_reported` says that such a turn has begun. `background_taint` is what that
+    work may bring into any file of a workspace, as long as it goes on.
     """
 
     def tasks(self, session: str) -> Sequence[BackgroundTask]: ...

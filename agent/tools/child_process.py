@@ -1,7 +1,7 @@
 """Programs of Kore's own that do what could run for hours or take all memory.
 
 Each is a module with a `main` that takes words and returns an exit code. It runs in a fresh Python
-with no environment of a person; it sets its own limits (`limit`), and whoever starts it ends it.
+with no environment of a person; it sets its own limits (`limit`), and its parent ends it.
 """
 
 import resource
@@ -24,6 +24,6 @@ def program(module: str, *words: str) -> list[str]:
 
 
 def limit() -> None:
-    """Bind this process; the kernel ends it also when nobody else does any more."""
+    """Bind this process; the kernel ends it even if its parent does not."""
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_LIMIT_S, CPU_LIMIT_S))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT_BYTES, MEMORY_LIMIT_BYTES))

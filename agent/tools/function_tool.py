@@ -145,7 +145,7 @@ def _call_function(function: Callable[..., Any], arguments: Mapping[str, Any]) -
     try:
         return function(**arguments)
     except StopIteration as exc:
-        # No future can hold it: whoever waits for the thread would wait for ever.
+        # No future can hold it: the caller would wait for the thread for ever.
         raise ToolError("The function raised StopIteration.") from exc
 
 

@@ -142,7 +142,7 @@ def bounded(result: ToolResult, workspace: Path, limit_bytes: int) -> ToolResult
 
 
 def _hide_from_git(own: Path) -> None:
-    """Kept outputs belong to no repository; a file that somebody has written stays."""
+    """Stored outputs belong to no repository; a file that exists stays."""
     with suppress(FileExistsError), open_folder_beneath(own, flags=LISTED) as folder:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with open(os.open(".gitignore", flags, 0o644, dir_fd=folder), "wb") as file:

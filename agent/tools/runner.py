@@ -48,7 +48,7 @@ class Permissions:
 
 
 class ToolRunner:
-    """Runs calls. Whatever goes wrong inside a tool becomes a result that the model reads.
+    """Runs calls. Any failure inside a tool becomes a result that the model reads.
 
     `exposure` is what the session has taken in; it can make a decision stricter. `redactor` cleans
     what a tool answers and what a person is asked. Of a result the model reads `limit_bytes`.
@@ -121,7 +121,7 @@ class ToolRunner:
             return ToolResult(str(exc), is_error=True)
 
     async def _within(self, tool: Tool, work: Coroutine[Any, Any, T]) -> T:
-        """What the tool's own code comes to. Whatever goes wrong in it raises `ToolError`."""
+        """What the tool's own code comes to. Any failure in it raises `ToolError`."""
         try:
             lasts = isinstance(tool, LongRunning) and tool.lasts
             async with asyncio.timeout(None if lasts else self._timeout_s) as deadline:
@@ -132,7 +132,7 @@ class ToolRunner:
         except asyncio.CancelledError as exc:
             if (task := asyncio.current_task()) is None or task.cancelling():
                 raise
-            # Nobody cancelled this call: something that the tool waited for was cancelled.
+            # This call was not cancelled: something that the tool waited for was cancelled.
             raise ToolError(f"{tool.name} failed: something it waited for was cancelled.") from exc
         except SystemExit as exc:
             # A library function may call sys.exit; the program around it is not the tool's to end.
@@ -154,7 +154,7 @@ class ToolRunner:
     async def _prepare(
         self, tool: Tool, args: Mapping[str, Any], context: CallContext
     ) -> tuple[CallContext, EffectPlan]:
-        """The call within its bounds, and its plan. Whatever goes wrong is a refusal on record, and
+        """The call within its bounds, and its plan. Any failure is a refusal on record, and
         raises `ToolError` or `PolicyDenied`."""
         try:
             return await self._within(tool, self._planned(tool, args, context))

@@ -1,4 +1,4 @@
-"""How an agent's window would be filled for somebody, without asking the model."""
+"""How an agent's window would be filled for a person, without asking the model."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Where a turn's events go: a bounded queue that whoever watches drains."""
+"""Where a turn's events go: a bounded queue that its reader drains."""
 
 import asyncio
 from collections.abc import AsyncGenerator

@@ -34,7 +34,7 @@ _FILTERED = mark_for_translation(
 
 
 class _Interrupted(Exception):
-    """Somebody has said more before the model had answered."""
+    """A new message arrived before the model had answered."""
 
 
 @frozen

@@ -70,7 +70,7 @@ def clean_message(message: Message, redactor: Redactor) -> Message:
 
 def _clean_part(part: Part, redactor: Redactor) -> Part:
     if isinstance(part, RedactedThinking | Image | ImageFile | ToolCallMarker):
-        # Nobody but the vendor can read the first, and the others are no text.
+        # Only the vendor can read the first, and the others are no text.
         return part
     text = redactor.clean(part.text)
     # Some vendors' signatures hold the words as well.

@@ -74,7 +74,7 @@ class ToolExecutor:
         return [self.results[call.id] for call in calls]
 
     def take(self, message: Message) -> None:
-        """Somebody has spoken in the middle of the turn: what they wrote may be quoted."""
+        """A message arrived in the middle of the turn: it may be quoted."""
         self._runner.exposure.take(message)
 
     async def _run_together(self, batch: Sequence[ToolCall]) -> None:
@@ -127,7 +127,7 @@ class ToolExecutor:
         touched = [*diffs, *context.changes.changed_paths]
         # What has happened is known before it is stored: a stop in between does not forget it.
         self._keep(call, result)
-        # A disk that hangs holds up this call, and nobody else's.
+        # A disk that hangs holds up this call only.
         if stale := await asyncio.to_thread(self._runner.views.take_stale_views, context.session):
             result = _with_news(result, stale)
             self._keep(call, result)

@@ -21,7 +21,8 @@ _EASED = 0.6
 
 @frozen
 class BlobCipher:
-    """Shuts and opens bytes that belong to a name; `key` keeps names from telling the contents."""
+    """Encrypts and decrypts bytes that belong to a name; `key` keeps names from telling the
+    contents."""
 
     encrypt: Callable[[bytes, str], bytes]
     decrypt: Callable[[bytes, str], bytes]
@@ -31,7 +32,7 @@ class BlobCipher:
 class BlobStore:
     """A folder of contents. What it gives back is what was put in, or nothing.
 
-    It takes no more than `limit_bytes`, and gives up what nobody has asked for in a week.
+    It takes no more than `limit_bytes`, and drops what was not used for a week.
     """
 
     def __init__(
@@ -168,7 +169,7 @@ def make_private(folder: Path) -> None:
 def write_whole(path: Path, data: bytes) -> None:
     """Make `path` hold `data`, all or nothing, for its owner only. Raises OSError.
 
-    A power cut may lose it: whoever reads it checks what it is.
+    A power cut may lose it: the reader checks its content.
     """
     new = path.with_name(f".{secrets.token_hex(8)}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC

@@ -48,7 +48,7 @@ class CommandChangeDetector:
             )
 
     def end(self) -> None:
-        """Put what has changed on record, whatever became of the command."""
+        """Put what has changed on record, however the command ended."""
         window, before = self._window, self.before
         if window is None:
             return
@@ -87,7 +87,7 @@ class CommandChangeDetector:
         return sha256(str(self._origin.root).encode("utf-8", "surrogateescape")).hexdigest()[:40]
 
     def _load_snapshot(self) -> dict[str, SnapshotEntry]:
-        """What the folder looked like when somebody last looked."""
+        """The folder as the last snapshot saw it."""
         data = self._changes.blobs.read_cache(self._memo)
         if data is None:
             return {}
@@ -170,7 +170,7 @@ class _Difference:
 
 
 def _is_behind(path: str, tree: FolderSnapshot) -> bool:
-    """Whether nobody could look there."""
+    """Whether it lies in a folder that could not be read."""
     return any(path.startswith(f"{folder}/") for folder in tree.unreadable_folders)
 
 

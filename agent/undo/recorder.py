@@ -51,7 +51,7 @@ class Recorder:
             yield
             return
         changes = self.open_log()
-        # The journal may lie in the folder; what it writes is nobody's work.
+        # The journal may lie in the folder; what it writes is no change of the command's.
         own = changes.blobs.folder.resolve()
         detector = CommandChangeDetector(self.origin, changes, [*closed, own])
         try:

@@ -44,7 +44,7 @@ def snapshot_path(
         return FileState("file", mode=mode), False
     name, is_stored = blobs.name(data), False
     if keep:
-        # A full disk must not keep anybody from working: this once, there is no way back.
+        # A full disk must not block the work: this change cannot be undone.
         with suppress(OSError):
             name, is_stored = blobs.put(data)
     return FileState("file", name, mode, is_marked(path)), is_stored

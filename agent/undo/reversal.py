@@ -1,7 +1,7 @@
 """Undoing and redoing: first planned against the disk as it is, then done path by path.
 
-What somebody else has changed since is left alone unless it is forced, and even then kept: redoing
-brings it back. An act that was cut off is done to its end by whoever repeats it.
+What others have changed since is left alone unless it is forced, and even then kept: redoing
+brings it back. An act that was cut off is completed when it is repeated.
 """
 
 from collections.abc import Callable, Iterable, Iterator, KeysView, Sequence
@@ -23,7 +23,7 @@ from agent.undo.ledger import (
 from agent.undo.records import ChangeStatus, ChangeStep, FileChange, FileState, is_same_state
 from agent.undo.restore import restore, snapshot_path
 
-# Raises ToolError for a path that whoever asks may not change.
+# Raises ToolError for a path that the caller may not change.
 Check = Callable[[Path], object]
 
 
@@ -31,7 +31,7 @@ Check = Callable[[Path], object]
 class UndoRequest:
     """What is to be undone or redone: so many `steps` that changed something, or all from a turn
     on (`since`); only what lies at or below `path`, if one is given. With `force` also what
-    somebody else has changed since."""
+    others have changed since."""
 
     direction: Direction = "undo"
     steps: int = 1
@@ -148,7 +148,7 @@ class Reversal:
         except ToolError:
             if not planned.isdisjoint(path.parents):
                 return None  # what is in the way now will be a folder by then
-            # Something that nobody recorded, or behind a link: not what was there.
+            # Something unrecorded, or behind a link: not what was there.
             return FileState("file")
 
     def _make(self, move: PathChange, direction: Direction) -> PathChange:
@@ -156,7 +156,7 @@ class Reversal:
         change = move.change
         status, undone = change.status, _target_status(direction)
         if move.verdict == "already":
-            # It never happened, or somebody has taken it back by hand.
+            # It never happened, or was undone by hand.
             status = "gone" if direction == "undo" else "done"
         elif move.verdict != "go":
             status = "kept" if direction == "undo" else "gone"
@@ -196,7 +196,7 @@ def _with_source(change: FileChange, now: FileState | None, direction: Direction
 
 
 def _with_mode(change: FileChange, now: FileState, direction: Direction) -> FileChange:
-    """The change, with the permission bits as they are now: what somebody else has made of them
+    """The change, with the permission bits as they are now: what others have made of them
     since stays."""
     source, target = _ends(change, direction)
     assert source is not None, "what is there was there"

@@ -60,7 +60,7 @@ def anthropic_endpoint(
     headers: Mapping[str, str] = MappingProxyType({}),
     key_source: str = "",
 ) -> Endpoint:
-    """The endpoint for messages; `headers` are somebody's own."""
+    """The endpoint for messages; `headers` are extra ones from the configuration."""
     own = {name.lower(): value for name, value in headers.items()}
     version = VERSION if f"{api_base}/".startswith(_HOST) else OLD_VERSION
     return Endpoint(

@@ -115,7 +115,7 @@ class StreamingClient:
             async for portion in portions:
                 for event in coalesce_deltas(self._meaning(portion, reply, model)):
                     yield event
-            # Before the reply: whoever has it may stop iterating, and the connection would close.
+            # Before the reply: the caller may stop iterating there, which closes the connection.
             await _drain(answer)
             for event in reply.finish(done=reader.done):
                 yield event

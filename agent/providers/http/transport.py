@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _LARGE_BODY_BYTES = 1 << 20
 _KEEPALIVE_S = 60
-# Headers whose value nobody may see.
+# Headers whose value must never be shown.
 SECRET_HEADER = re.compile("auth|key|token|secret|cookie", re.IGNORECASE)
 
 

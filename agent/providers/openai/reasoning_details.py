@@ -1,4 +1,5 @@
-"""Reasoning as OpenRouter passes it on, whoever thought it: text, summaries, what is encrypted.
+"""Reasoning as OpenRouter passes it on, whichever model wrote it: text, summaries, what is
+encrypted.
 
 It goes back as it came, or models behind it lose their thread or refuse their own tool calls.
 https://openrouter.ai/docs/guides/best-practices/reasoning-tokens
@@ -41,7 +42,7 @@ class ReasoningDetails:
 
 
 def details_of(signature: str | None) -> list[Any]:
-    """What `ReasoningDetails` has made of a stream; empty for the signature of somebody else."""
+    """What `ReasoningDetails` has made of a stream; empty for a signature of another vendor."""
     if not signature or not signature.startswith(f'{{"{_NAME}"'):
         return []
     details = json.loads(signature)[_NAME]

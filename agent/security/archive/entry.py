@@ -12,7 +12,7 @@ from agent.security.files.paths import quote_path
 from agent.text.visible import hidden_character
 
 CHUNK_BYTES = 65_536
-# A megabyte of zeros packs into a thousand bytes and harms nobody.
+# A megabyte of zeros packs into a thousand bytes and does no harm.
 FREE_BYTES = 1_000_000
 _DEPTH = 32
 _COMPONENT_BYTES = 255

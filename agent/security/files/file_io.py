@@ -189,7 +189,7 @@ def _keep_owner(fd: int, old: os.stat_result) -> None:
     if (own.st_uid, own.st_gid) != (old.st_uid, old.st_gid):
         with suppress(PermissionError):
             os.fchown(fd, old.st_uid, old.st_gid)
-    # New content runs with nobody else's rights.
+    # New content must not run with another user's rights.
     os.fchmod(fd, stat.S_IMODE(old.st_mode) & 0o777)
 
 
@@ -204,7 +204,7 @@ def _sync_folder(folder: int) -> None:
 
 
 class _FileLock:
-    """Kept for as long as somebody holds it or waits for it."""
+    """Exists as long as it is held or awaited."""
 
     __slots__ = ("__weakref__", "lock")
 

@@ -51,7 +51,7 @@ class _Level:
 class Ignores:
     """Says of paths below `start` whether the files between `root` and them leave them out.
 
-    Whoever asks for a folder that is left out itself wants to see what is in it: there, only the
+    A caller that asks for an ignored folder wants to see what is in it: there, only the
     `.gitignore` files in it count.
     """
 

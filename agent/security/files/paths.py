@@ -84,7 +84,7 @@ def _check_spelling(path: str, restrict: bool) -> str:
 
 
 def _refuse_hidden(path: Path, given_path: str) -> None:
-    # Whoever reads a question or a listing would see another name than the one that is opened.
+    # A question or a listing would show another name than the one that is opened.
     if character := hidden_character(str(path)):
         raise ToolError(
             f"The path {quote_path(given_path)} holds the character {character}, "
@@ -118,7 +118,7 @@ INBOX_FOLDER = "inbox"
 
 
 def user_inbox_dir(workspace: Path, memory: Path) -> Path:
-    """The folder for whoever `memory` is of: who may see the one may see the other.
+    """The inbox of the person whose memory file is `memory`: who may see the one may see the other.
 
     Raises `ValueError` for a memory file that is not in the workspace's memory folder.
     """

@@ -1,8 +1,8 @@
 """What steers later turns or other programs, made by a command that knows strangers' words.
 
-Nobody could be asked before: what such a command makes is known afterwards only, and a name that
-does not exist cannot be made read-only. So it gets a name that nobody reads. Only what lies on top
-of the workspace, where Kore looks for it.
+It cannot be asked about before: what such a command makes is known afterwards only, and a name that
+does not exist cannot be made read-only. So it gets a name that no program reads. Only what lies on
+top of the workspace, where Kore looks for it.
 """
 
 import os
@@ -75,7 +75,7 @@ _lock = threading.Lock()
 
 
 def quarantine_created(path: Path) -> None:
-    """Kore is about to write `path` for somebody who could be asked: what it makes new stays."""
+    """Kore is about to write `path` for a person who could be asked: what it creates stays."""
     with _lock:
         for newcomers in _open:
             if path.is_relative_to(newcomers.root) and path != newcomers.root:

@@ -9,7 +9,7 @@ CLOCK_S = 1
 class WriteClock:
     """The wall clock when this was made; what changes later has a later time.
 
-    The clock may be set back meanwhile. So `look` compares it with the one that nobody sets, and
+    The clock may be set back meanwhile. So `look` compares it with the monotonic one, and
     from then on counts from what the beginning is called now. What changed shortly before may count
     as well then, and nothing that changed afterwards is missed.
     """

@@ -50,7 +50,8 @@ class EgressProxy:
     def channel(self) -> int:
         """A Unix socket to inherit, over which a listener comes; the caller closes it.
 
-        It has no name, and the listener is of another network namespace: nobody else gets there.
+        It has no name, and the listener is of another network namespace: no other program gets
+        there.
         """
         ours, theirs = socket.socketpair()
         ours.setblocking(False)

@@ -1,7 +1,7 @@
 """The first lines that a program sends to a proxy: read strictly, or refused.
 
 RFC 9112: what two readers could understand differently (a bare line end, a folded line, two
-lengths, a coded body) is refused, so that nobody behind the proxy sees another request.
+lengths, a coded body) is refused, so that a server behind the proxy cannot see another request.
 """
 
 import re

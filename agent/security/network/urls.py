@@ -97,7 +97,8 @@ async def resolve_public(url: "URL | str", allow: Allow = is_public) -> Resolved
 
 
 def read_url(url: "URL | str") -> "URL":
-    """The address as it would be asked; the only reader of one, so that nobody judges another host.
+    """The address as it would be asked; the only reader of one, so that the host that is judged is
+    the one that is asked.
 
     Raises ToolError when it is not http or https, or carries a user name.
     """

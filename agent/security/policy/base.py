@@ -118,11 +118,11 @@ class AnswerPending(Exception):
 
 @runtime_checkable
 class Approver(Protocol):
-    """The person, or whoever answers for one. A `KoreError` counts as a no.
+    """The person, or a program that answers for them. A `KoreError` counts as a no.
 
     Who keeps account of who answered says so by an `Answered`.
 
-    Whoever journals the turn may raise `AnswerPending` instead of waiting.
+    The turn's journal may raise `AnswerPending` instead of waiting.
     """
 
     async def ask(self, request: ApprovalRequest) -> Answer | Answered: ...

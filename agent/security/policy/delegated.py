@@ -1,4 +1,4 @@
-"""Permissions of somebody who acts for somebody else: theirs, and never more than a mode."""
+"""Permissions of a sub-agent: its caller's, and never more than a mode allows."""
 
 from dataclasses import replace
 
@@ -48,7 +48,7 @@ class DelegatedPolicy:
 
 @frozen
 class NamedApprover:
-    """Asks whoever is asked otherwise, and says who wants it."""
+    """Asks the caller's approver, and names the sub-agent that wants it."""
 
     approver: Approver
     agent_name: str

@@ -28,7 +28,7 @@ _FREE: dict[PermissionMode, frozenset[str]] = {
 # Tools that leave what a file holds as it is.
 _ADDING = frozenset({"append_file", "remember"})
 
-# Tools that hand something to whoever the conversation is with anyway; taint judges what it is.
+# Tools that hand something to the person in the conversation anyway; taint judges what it is.
 _HANDING = frozenset({"send_file"})
 
 _ALLOWED = Decision("allow", "within the workspace", "workspace")
@@ -188,7 +188,7 @@ class RolePolicy:
 
 
 class DefaultPolicy:
-    """The rule of whoever names none: the owner at the terminal, who builds."""
+    """The policy where none is given: the owner at the terminal, in the role `build`."""
 
     def __init__(self, mode: PermissionMode = "ask") -> None:
         self._mode = mode

@@ -192,7 +192,7 @@ SIZE_LIMIT_BYTES = 30_000
 
 DEPTH_LIMIT = 50
 
-# The name that a tool goes by in a role, or None for one that nobody has heard of.
+# The name that a tool goes by in a role, or None for an unknown one.
 Canonical = Callable[[str], str | None]
 
 _SCOPES = ("paths", "commands", "hosts")

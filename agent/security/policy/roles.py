@@ -1,4 +1,4 @@
-"""Roles: which tools somebody may use, and how far each may reach."""
+"""Roles: which tools a person may use, and how far each may reach."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
@@ -200,7 +200,7 @@ def _hosts(role: Role, rule: ToolRule, request: ToolRequest) -> Iterator[Decisio
     if rule.hosts is None:
         return
     hosts = request.hosts or _named_hosts(request)
-    # A command that names none reaches nobody.
+    # A command that names none reaches no host.
     if not hosts and request.tool in role.tools and request.command is None:
         yield _deny("role-unplanned", role=role.name, tool=request.tool)
     for host in hosts:

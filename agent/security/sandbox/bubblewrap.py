@@ -34,7 +34,7 @@ _NAMESPACES = (
     "--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts",
     "--unshare-cgroup-try", "--die-with-parent", "--cap-drop", "ALL",
 )  # fmt: skip
-# Where root's folders are shown as somebody else's, before bwrap begins.
+# Where root's folders are shown as another user's, before bwrap begins.
 _STAGE = Path(environment.TEMPORARY)
 # What the kernel says to a root that may not mount, or that is older than such mounts.
 _NOT_ALLOWED = (errno.EPERM, errno.EACCES, errno.ENOSYS)
@@ -184,7 +184,7 @@ class Bubblewrap:
     ) -> tuple[Sequence[Path], Sequence[Path]]:
         """What is mounted on itself, and then what is made read-only; the outer before the inner.
 
-        What covers a path has an effect as long as nobody renames a folder above it: so each of
+        What covers a path has an effect as long as no folder above it is renamed: so each of
         these is a mount of its own, which cannot be renamed. Where that takes too many, or cannot
         be done, the uppermost of them is frozen as a whole.
         """
@@ -267,7 +267,7 @@ class _Setup:
         return reader
 
     def pin(self, path: Path) -> None:
-        """Mount a folder on itself, so that nobody renames it."""
+        """Mount a folder on itself, so that it cannot be renamed."""
         fd = _open_path(path)
         if fd is None:
             return

@@ -11,7 +11,7 @@ from pathlib import Path
 from agent.records import frozen
 
 _PREFIX = "kore-command-"
-# So old is no group that nobody has moved into yet, whoever made it.
+# A group without members that is older than this is left over.
 _FRESH_S = 60
 _ROOT = Path("/sys/fs/cgroup")
 MEMBERS = "cgroup.procs"
@@ -59,9 +59,10 @@ def _read_text(file: Path) -> str:
 
 @contextmanager
 def with_process_limit(folders: Sequence[Path], bounds: GroupLimits) -> Iterator[tuple[Path, ...]]:
-    """A group in each of these trees: the file `MEMBERS` of each takes the id of whoever moves in.
+    """A group in each of these trees: the file `MEMBERS` of each takes the id of the process that
+    moves in.
 
-    Raises OSError when one cannot be made. A group with somebody in it outlives the block and is
+    Raises OSError when one cannot be made. A group with a process in it outlives the block and is
     removed with a later one.
     """
     with ExitStack() as stack:

@@ -27,7 +27,7 @@ _CALLS = {
 
 
 class HandlesConnect(Protocol):
-    """Makes a connection for its caller, and answers when that has come to something."""
+    """Connects a socket for its caller, and answers with the result."""
 
     def connect(
         self, caller: "TracedProcess", arguments: Sequence[int], answer: Callable[[int], object]
@@ -57,7 +57,7 @@ class MetadataBroker:
         try:
             fcntl.ioctl(self._listener, _RECEIVE, notice)
         except OSError as exc:
-            # Whoever asked has been killed.
+            # The calling process has been killed.
             return exc.errno in (errno.ENOENT, errno.EINTR)
         number, pid, _, call, _, _, *arguments = _NOTICE.unpack(notice)
         code = 0
@@ -132,7 +132,7 @@ class TracedProcess:
         return text
 
     def check(self) -> None:
-        """Raises OSError when the number of the process may be somebody else's by now."""
+        """Raises OSError when the process id may have been reused."""
         fcntl.ioctl(self._listener, _IS_VALID, struct.pack("<Q", self._number))
 
 

@@ -42,7 +42,8 @@ class ConnectBroker:
     def connect(
         self, caller: Caller, arguments: Sequence[int], answer: Callable[[int], object]
     ) -> None:
-        """Connect in a thread, so that nobody else waits; `answer` takes 0 or an error's number."""
+        """Connect in a thread, so that other calls do not wait; `answer` takes 0 or an error's
+        number."""
 
         def work() -> None:
             try:

@@ -26,7 +26,7 @@ _READ_ONLY, _NO_SET_UID, _NO_DEVICES, _MAPPED = 0x1, 0x2, 0x4, 0x100000
 _NEW_MOUNTS = 0x20000
 _PRIVATE = 0x4000 | 1 << 18
 
-# Makes a user namespace, whose owner then writes its map, and waits until somebody has opened it.
+# Makes a user namespace, whose owner then writes its map, and waits until it has been opened.
 _NAMESPACE = """\
 import ctypes, os
 made = ctypes.CDLL(None).unshare(0x10000000)
@@ -50,7 +50,7 @@ class _Attributes(ctypes.Structure):
 class Mount:
     """What to show at `place`: a folder in the stage, or something below one.
 
-    A descriptor of it is not fooled by a link that somebody puts in its place.
+    A descriptor of it is not fooled by a link that is put in its place.
     """
 
     source: Path | int
@@ -100,7 +100,7 @@ def _tree(mount: Mount) -> int:
 
 
 def _mount_in_thread(stage: Path, mounts: Sequence[tuple[Mount, int]]) -> int:
-    """The mount namespace that a thread of its own makes: nobody else comes to be in it."""
+    """The mount namespace that a thread of its own makes: no other thread is ever in it."""
     namespaces: list[int] = []
     errors: list[OSError] = []
 

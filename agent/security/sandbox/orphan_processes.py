@@ -28,7 +28,7 @@ def process_mark() -> dict[str, str]:
 
 @contextmanager
 def recorded_commands(file: Path) -> Iterator[None]:
-    """Be noted there until the block ends; whoever was noted before is no longer."""
+    """Record this process there until the block ends, in place of an earlier one."""
     new_file = file.with_name(f"{file.name}.new")
     new_file.unlink(missing_ok=True)
     new_file.touch(mode=0o600)
@@ -43,7 +43,7 @@ def recorded_commands(file: Path) -> Iterator[None]:
 def end_orphans(file: Path) -> int:
     """Kill what the Kore noted there has left, if it is gone; how many processes that were.
 
-    Neither this process nor those around it are among them, whoever started them.
+    Neither this process nor those around it are among them.
     """
     try:
         mark = file.read_text(encoding="ascii", errors="replace")

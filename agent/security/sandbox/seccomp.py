@@ -51,7 +51,7 @@ ATTRIBUTES = (
     "file_setattr", "fremovexattr", "fsetxattr", "lremovexattr", "lsetxattr", "removexattr",
     "removexattrat", "setxattr", "setxattrat",
 )  # fmt: skip
-# Set-user-ID and set-group-ID: whoever runs such a file, outside too, is somebody else.
+# Set-user-ID and set-group-ID: such a file runs as another user, outside too.
 SET_ID = 0o6000
 # O_CREAT and __O_TMPFILE.
 CREATES = 0o100 | 0o20000000
@@ -199,7 +199,7 @@ def program(rules: FilterRules, machine: str | None = None) -> bytes:
         for number in _numbers((test.call,), column):
             block = _block(test)
             out += [_step(_EQUAL, number, 0, len(block)), *block]
-    # Last: what is refused in any case nobody is asked about.
+    # Last: what is refused in any case is not asked about.
     out += _answer_calls(rules.supervised, _ASK, column)
     return b"".join([*out, _step(_RETURN, _ALLOW)])
 

@@ -29,10 +29,10 @@ def find_trusted_program(
 
 
 def is_trusted(program: str, workspaces: Iterable[Path] = ()) -> bool:
-    """Whether nobody but root and this user can have put the program there, and no command.
+    """Whether only root and this user can have put the program there, and no command.
 
     It lies in no workspace, not in the current folder, and in no environment of a project; it and
-    all folders above it belong to root or this user, and nobody else may write there.
+    all folders above it belong to root or this user, and no other user may write there.
     """
     real = os.path.realpath(program)
     own = [*map(os.path.realpath, workspaces), *map(os.path.realpath, _current_folder())]
@@ -57,7 +57,7 @@ def _is_of_project(path: str) -> bool:
 
 
 def _is_closed(path: str) -> bool:
-    """Whether nobody but root and this user can change or replace it."""
+    """Whether only root and this user can change or replace it."""
     try:
         info = os.stat(path)
     except OSError:
@@ -65,7 +65,7 @@ def _is_closed(path: str) -> bool:
     if info.st_uid not in (0, os.geteuid()):
         return False
     if stat.S_ISDIR(info.st_mode) and info.st_mode & stat.S_ISVTX:
-        # In a folder such as /tmp nobody can replace what is another's.
+        # In a folder such as /tmp users cannot replace the files of others.
         return True
     if info.st_mode & stat.S_IWOTH:
         return False
@@ -74,7 +74,7 @@ def _is_closed(path: str) -> bool:
 
 @cache
 def _is_own_group(group: int) -> bool:
-    """Whether nobody but root and this user is in it: many systems give each user such a group."""
+    """Whether only root and this user are in it: many systems give each user such a group."""
     import grp
     import pwd
 

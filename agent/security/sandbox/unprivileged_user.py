@@ -1,8 +1,8 @@
-"""Whose a command is when Kore is root: nobody's who owns anything on this machine."""
+"""The user of commands when Kore is root: one that owns nothing on this machine."""
 
 import os
 
-# A number that nobody else has: above those of services, containers and subordinate users.
+# An id that no other user has: above those of services, containers and subordinate users.
 USER = 1_900_000_000
 
 

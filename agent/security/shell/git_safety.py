@@ -19,7 +19,7 @@ def is_safe_repository(folder: str, root: str) -> bool:
     """Whether git, started in `folder` below `root`, only looks when it is told to look.
 
     False for a repository that names programs, that keeps its data elsewhere, has submodules, or
-    is a bare one that somebody may have laid out by writing plain files. Both paths are real.
+    is a bare one that could be made by writing plain files. Both paths are real.
     """
     while folder == root or folder.startswith(root + "/"):
         if os.path.exists(f"{folder}/HEAD") and os.path.exists(f"{folder}/objects"):

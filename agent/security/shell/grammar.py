@@ -10,7 +10,7 @@ from agent.text.visible import escape_invisible
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
-# Longer lines are not parsed: whoever writes them must not keep everybody else waiting.
+# Longer lines are not parsed: one command must not keep others waiting.
 LIMIT_CHARS = 10_000
 SHORT_BYTES = 300
 # Characters that may begin something; the work of the parser grows with them.

@@ -65,7 +65,7 @@ class _Arguments:
                 self._lift()
             return self._judge_listed(word, at)
         if not self._is_known(word):
-            # It may write: an option that nobody has looked at is no reading.
+            # It may write: an unknown option does not count as reading.
             self._lift()
         for option in spec.get("text_options", ()):
             if option[-1] == "=":

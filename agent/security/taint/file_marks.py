@@ -1,7 +1,7 @@
 """Files in the owner's own folders that were written while strangers' words were around.
 
 A mark is an extended attribute, so it stays with a file that is moved. The folders around a marked
-file are marked too, for whoever cannot tell which files a command has read. Where the file system
+file are marked too, because which files a command has read is unknown. Where the file system
 knows no such attributes nothing is marked (docs/taint.md says so).
 
 What a command changes is known afterwards only. So its folder says from the start since when files
@@ -27,7 +27,7 @@ from agent.types import Taint
 MarkLevel = Literal["none", "seen", "unseen"]
 
 _NAME = "user.kore.untrusted"
-# Of what a command has changed nobody saw beforehand what it would be.
+# What a command changes could not be shown to a person beforehand.
 _KNOWN, _UNSEEN = b"1", b"2"
 # Unix times: since when files may have changed for good, while commands run that may know
 # strangers' words, and while any run. The last counts only once the folder is marked.
@@ -53,7 +53,7 @@ class _RunningCommands:
                 not running
                 and (stale_since := _counting_since(folder, self._attribute)) is not None
             ):
-                # Of a process that was killed, or of another one: nobody here takes it back.
+                # Of a process that was killed, or of another one: it is not removed here.
                 _since(folder, stale_since)
             running.append(since)
             _set(folder, self._attribute, _encode_time(min(running)))
@@ -125,7 +125,7 @@ class TaintingCommand:
         for folder in self._folders:
             is_complete = False
             try:
-                # Where a link lies by now, nothing is anybody's own folder.
+                # Where a link lies by now, the folder is not the one that was given.
                 if os.path.realpath(folder) == os.fspath(folder):
                     is_complete = mark_changed(folder, self.since.time_s)
             finally:

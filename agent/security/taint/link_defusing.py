@@ -1,4 +1,4 @@
-"""Links in an answer that could carry something private away when somebody follows them.
+"""Links in an answer that could carry something private away when they are followed.
 
 They are not taken away: each address is shown letter by letter, as code that nothing follows.
 Markdown has many ways to put an address together, so what is left is looked at once more without
@@ -32,7 +32,7 @@ _NAME = r"(?:[\w-]+\.)+[^\W\d_][\w-]+\.?"
 _ADDRESS = (
     rf"(?:(?<![a-z0-9+.-])[a-z0-9+.-]+://|www\.|mailto:|tel:){_REST}+"
     rf"|(?<![\w.+-])[\w.+-]+@{_NAME}{_REST}*"
-    # Of two names alone, as in `main.py`, nobody can make up the last but one.
+    # Of two names alone, as in `main.py`, the last but one cannot be made up.
     rf"|(?<![\w.-])(?:{_NAME}(?=/|[?#]\S|:\d)|(?:[\w-]+\.){{2,}}[^\W\d_][\w-]+){_REST}*"
     rf"|(?<![\w.-])\d{{1,3}}(?:\.\d{{1,3}}){{3}}[/?#:]{_REST}*"
 )

@@ -31,7 +31,7 @@ class TrustedOrigins:
 
 def is_unconfirmed(path: Path, workspace: Path) -> bool:
     """Whether a file cannot be instructions: it was written while strangers' words were around, and
-    nobody was asked about it.
+    no person was asked about it.
 
     A command may have done that at any depth, or a file tool that asks only where
     `is_instruction_file` says so. `kore trust` confirms it.

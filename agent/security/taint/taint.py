@@ -25,7 +25,7 @@ NOTHING: frozenset[Taint] = frozenset()
 # in bits, however many turns and sub-agents work on it: a page with a link for every letter could
 # otherwise have a secret spelled out.
 CHOICE_BITS = 20.0
-# Each address is read in one way only: whoever could choose its ends would tell more than counted.
+# Each address is read in one way only: choosing its ends would leak more than counted.
 _OFFER = re.compile(
     r"(?i)[a-z][a-z0-9+.-]{1,20}://"
     r"(?:[^\s<>\"'`()\[\]{}|]|\([^\s<>\"'`()\[\]{}|]{0,200}\))+"
@@ -169,7 +169,7 @@ def exfiltration_objection(request: ToolRequest, *, silent: bool = False) -> Dec
 
 
 def _plants(request: ToolRequest) -> bool:
-    """Whether a job would do what nobody here has said: a reminder of the person's own words may
+    """Whether a job would do what no person here has said: a reminder of the person's own words may
     be kept, to show what there is, too."""
     arguments = request.arguments
     if arguments.get("action") == "list":

@@ -1,4 +1,4 @@
-"""`memory_search`: finds what was noted and said before, of whoever speaks and nobody else."""
+"""`memory_search`: finds what was noted and said before, of the person who speaks only."""
 
 import re
 import unicodedata
@@ -27,7 +27,7 @@ _WORD = re.compile(r"\w+")
 class MemorySearch:
     """Lines of the memory files that hold most of the words, and messages of past conversations.
 
-    Which conversations are theirs is for whoever keeps them to say (`call.recall`); without that
+    Which conversations are theirs is for the store to say (`call.recall`); without that
     the files alone are searched.
     """
 

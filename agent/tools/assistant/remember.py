@@ -1,4 +1,4 @@
-"""`remember`: keeps a fact in the long-term memory file of whoever is speaking."""
+"""`remember`: keeps a fact in the long-term memory file of the person who speaks."""
 
 import re
 from collections.abc import Mapping

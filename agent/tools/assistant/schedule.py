@@ -34,7 +34,7 @@ class ScheduleTool:
         return load_prompt("tools/schedule")
 
     async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
-        """What will be said or asked later is shown; it leaves for nobody but this chat."""
+        """What will be said or asked later is shown; it is sent to this chat only."""
         request = _parse_request(args)
         return EffectPlan(sends=request.text if request.action == "add" else None)
 

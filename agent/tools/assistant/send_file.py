@@ -1,4 +1,4 @@
-"""`send_file`: hands files to whoever the conversation is with."""
+"""`send_file`: sends files to the person in the conversation."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,9 +19,9 @@ CAPTION_CHARS = 4_000
 
 
 class SendFile:
-    """One file, or several together. Where nobody carries files, they are shown by their path.
+    """One file, or several together. Where files cannot be sent, their paths are shown.
 
-    Whoever reads along in a group reads the file, too: unless the owner is alone with Kore it
+    Everyone in a group can read the file: unless the owner is alone with Kore it
     counts as a way out.
     """
 

@@ -61,7 +61,7 @@ class Todo:
 def current(messages: Sequence[Message]) -> str | None:
     """The list as it stands at the end of `messages`, a line an item; None without one.
 
-    For whoever shortens a conversation: what is left out may hold the list.
+    For compaction: the messages that it removes may hold the list.
     """
     failed = {m.tool_call_id for m in messages if m.role == "tool" and m.is_error}
     for message in reversed(messages):

@@ -1,7 +1,7 @@
 """Runs the program that searches files: ripgrep, or our own stand-in where it is missing.
 
 What it says is not trusted: a folder may be exchanged for a link while it walks. So it only names
-candidates; whoever shows one looks at the file itself, by the ways that are safe (see `find`).
+candidates; the caller looks at the file itself, by the ways that are safe (see `find`).
 """
 
 import asyncio

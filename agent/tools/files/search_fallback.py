@@ -2,7 +2,7 @@
 
 `files ROOT` lists the files below this folder, each ended by NUL; `lines ROOT PATTERN i|- NAME`
 prints the lines that match, of the file NAME or, when it is empty, of all. A process of its own
-because a search can take long: whoever started it ends it, and the kernel does when that one is
+because a search can take long: its parent ends it, and the kernel does when the parent is
 gone.
 """
 

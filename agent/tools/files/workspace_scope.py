@@ -30,10 +30,10 @@ from agent.tools.output_spill import spill_folder
 
 OWNER_PROFILE = "USER.md"
 
-# What turns of the owner are told to do, the heartbeat without anybody having asked.
+# What turns of the owner are told to do, the heartbeat without a message.
 OWNER_TASK_FILES = ("HEARTBEAT.md", LIST, PROGRESS)
 
-# Nobody else's, at the top of the workspace.
+# The owner's alone, at the top of the workspace.
 PRIVATE_NAMES = (MEMORY_FOLDER, INBOX_FOLDER, OWNER_PROFILE, *OWNER_TASK_FILES)
 
 OWN_FOLDER = ".kore"
@@ -43,7 +43,7 @@ OWN_FOLDER = ".kore"
 class WorkspaceScope:
     """Resolves paths for tools, and keeps what one person told Kore from the others.
 
-    The owner may see everything. Anybody else sees their own memory file and the files that they
+    The owner may see everything. Others see their own memory file and the files that they
     sent, neither the others' nor the owner's profile and errands, and of Kore's own folder only
     kept outputs whose name they know.
     """
@@ -67,7 +67,7 @@ class WorkspaceScope:
         return real
 
     def memory(self, call: CallContext) -> Path:
-        """The real memory file of whoever is speaking. Raises ToolError where links lead away."""
+        """The real memory file of the person who speaks. Raises ToolError where links lead away."""
         home = _home(call.memory)
         real = resolve_in_workspace(
             str(call.memory.absolute()), home, restrict=self.settings.restrict_to_workspace
@@ -139,8 +139,8 @@ def _folded_parts(path: str) -> tuple[str, ...]:
 
 
 def _is_own(real: Path, root: Path) -> bool:
-    """Whether it is in Kore's own folder; whoever was told the random name of a kept output may
-    read that."""
+    """Whether it is in Kore's own folder; a caller that knows the random name of a stored output
+    may read that."""
     if real.parent == spill_folder(root) and real.is_file():
         return False
     return _is_inside(real, root / OWN_FOLDER)

@@ -126,7 +126,7 @@ class _Child:
         await self.process.wait()
 
     def _kill(self) -> None:
-        # The group exists as long as its watcher does, so that its number is not somebody else's.
+        # The group exists as long as its watcher does, so that its number is not reused.
         if self.is_supervised and self.process.returncode is not None:
             return
         with suppress(ProcessLookupError, PermissionError):

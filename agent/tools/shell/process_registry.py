@@ -58,7 +58,7 @@ class ProcessRegistry:
         try:
             await asyncio.wait({task}, timeout=GLIMPSE_S)
         except asyncio.CancelledError:
-            # Nobody will know of it.
+            # Its session has ended: no turn reports it.
             await self.kill(process)
             raise
         return process
@@ -86,7 +86,7 @@ class ProcessRegistry:
         await self._stop(list(self._tasks))
 
     def facts(self, session: str) -> Sequence[str]:
-        """Those that run, and those that have ended since somebody was told."""
+        """Those that run, and those whose end was not reported yet."""
         return [
             _describe(each)
             for each in self.of(session)

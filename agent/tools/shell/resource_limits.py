@@ -157,7 +157,7 @@ def _find_descendants(processes: Mapping[int, _Process], top: int | None) -> Col
 
 
 def _shares(pids: Collection[int]) -> int:
-    """The memory of these, what several share in equal shares; of one that nobody may look into,
+    """The memory of these, what several share in equal shares; of one that may not be inspected,
     all of it."""
     return sum(map(_share, pids))
 

@@ -42,8 +42,8 @@ TASK_FILES = frozenset(normalize_filename(name) for name in OWNER_TASK_FILES)
 
 _PRIVATE = frozenset(normalize_filename(name) for name in (*PRIVATE_NAMES, OWN_FOLDER))
 
-# Folders of others' packages: programs that install them rename what lies there, and nobody opens
-# one as a project. Only their own entries are looked at.
+# Folders of others' packages: programs that install them rename what lies there, and one is
+# never opened as a project. Only their own entries are looked at.
 _PACKAGES = frozenset({"node_modules", "site-packages"})
 
 # A folder with both is where git keeps its objects, whatever its name is.
@@ -314,8 +314,8 @@ class SandboxedCommands:
         )
 
     def hosts(self, line: CommandLine) -> tuple[str, ...]:
-        """Whom it may reach: anybody without a sandbox; in one nobody from the background, and
-        nobody when it only looks at the workspace."""
+        """The hosts it may reach: any without a sandbox; in one, none from the background and none
+        when it only reads the workspace."""
         if not self.confines:
             return ("anywhere",)
         hosts = self._settings.exec_hosts
@@ -326,7 +326,7 @@ class SandboxedCommands:
         return shared_hosts(hosts, ("*",) if line.call.hosts is None else line.call.hosts)
 
     def taint(self, line: CommandLine) -> frozenset[Taint]:
-        """Which files a command has read nobody can tell, nor whom it has asked when it could."""
+        """Which files and hosts a command has read is unknown."""
         if line.call.origin.is_untrusted(line.call.workspace):
             return UNTRUSTED
         return NOTHING if self.confines or line.only_reads() else UNTRUSTED
@@ -347,7 +347,7 @@ class SandboxedCommands:
 
         async def record(where: str, allowed: bool, reason: str) -> None:
             if allowed and tainting is not None:
-                # Which of its files a later command reads nobody can tell.
+                # Which of its files a later command reads is unknown.
                 mark_tainted(call.workspace, call.workspace)
                 tainting.begin()
             await call.record(allowed, reason, {"host": where})
