@@ -146,10 +146,18 @@ class StreamingPreview:
     async def run(self) -> None:
         """Show until closed. No trouble of the platform or the disk fails a turn: what cannot be
         shown is left out."""
+        # Most turns are over by then: they need nothing that types or shows.
+        quiet_s = min(TYPING_AFTER_S, self._timing.first_after_s)
+        if await self._closes_within(quiet_s):
+            return
         async with asyncio.TaskGroup() as group:
-            typing = group.create_task(self._type())
+            typing = group.create_task(self._type(TYPING_AFTER_S - quiet_s))
             try:
-                if await self._show() and self._is_paused and self._ids:
+                if (
+                    await self._show(self._timing.first_after_s - quiet_s)
+                    and self._is_paused
+                    and self._ids
+                ):
                     await self._grow()
             except StoreError as exc:
                 # What is not on disk could not be edited after a crash: nothing more is shown.
@@ -159,17 +167,17 @@ class StreamingPreview:
             finally:
                 typing.cancel()
 
-    async def _type(self) -> None:
-        await asyncio.sleep(TYPING_AFTER_S)
+    async def _type(self, after_s: float) -> None:
+        await asyncio.sleep(after_s)
         while True:
             with suppress(SendError):
                 await self._channel.typing(self._outgoing.route)
             await asyncio.sleep(TYPING_EVERY_S)
 
-    async def _show(self) -> bool:
-        """Send the first text once the turn has lasted a while, then edit it at the pace. False
-        when a message with an unknown id may be in the chat: no other may follow it."""
-        pause_s = self._timing.first_after_s
+    async def _show(self, pause_s: float) -> bool:
+        """Send the first text once the turn has lasted `pause_s` more, then edit it at the pace.
+
+        False when a message with an unknown id may be in the chat: no other may follow it."""
         while await self._open_after(pause_s):
             pause_s = self._timing.every_s
             way = self._channel.streaming(self._outgoing.route)
@@ -276,11 +284,16 @@ class StreamingPreview:
 
     async def _open_after(self, seconds: float) -> bool:
         """Wait so long, and for news; False as soon as the preview is closed."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._closed.wait()
+        if await self._closes_within(seconds):
+            return False
         with suppress(TimeoutError):
             async with asyncio.timeout(self._timing.look_every_s):
                 await self._changed.wait()
         self._changed.clear()
         return not self._closed.is_set()
+
+    async def _closes_within(self, seconds: float) -> bool:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._closed.wait()
+        return self._closed.is_set()
