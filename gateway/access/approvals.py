@@ -178,7 +178,7 @@ class ApprovalService:
         return [self._close(tx, question, "expired", None, now) for question in expired]
 
     def deny_unseen(self, tx: Transaction, delivery_id: str, now: float) -> list[ApprovalPrompt]:
-        """Deny the question whose file this delivery was: it could not be sent, and nobody is
+        """Deny the question whose file this delivery was: it could not be sent, and no one is
         asked to allow what they cannot see whole."""
         closed = []
         for question in approvals.open_questions(tx):

@@ -114,7 +114,7 @@ class PairingCodes:
     ) -> PairingRequest | None:
         """Make the person who presents an invitation's code in private the owner, once.
 
-        None when it is no such code, or somebody owns the place meanwhile.
+        None when it is no such code, or there is an owner by now.
         """
         code_hash = members.invitation(tx, message.channel, message.account, now)
         if code_hash is None or not message.private or self.owner(tx) is not None:

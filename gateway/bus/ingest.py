@@ -295,7 +295,7 @@ class Ingestor:
     def _handle_start(
         self, tx: Transaction, message: InboundMessage, now: float, *, stranger: bool
     ) -> None:
-        """Whoever brings an invitation is let in; another stranger knocks."""
+        """Redeem an invitation, or open a pairing request."""
         command = self._read_command(message)
         code = command.argument if command is not None and command.name == "start" else ""
         welcome = code and self._pairing.redeem_invitation(tx, message, code, now)

@@ -18,7 +18,7 @@ class Lane:
 
     `claim` is being handled; `failed_claim` is one that a bug has ended, and nobody was told yet. A
     lane with `is_bypass` carries out what goes past the queue. `waits_for_store`: the disk is full
-    or busy, and whoever watches was told.
+    or busy, and its viewers were told.
     """
 
     def __init__(self, name: str, *, is_bypass: bool = False) -> None:

@@ -183,7 +183,7 @@ class SupportsTrace(Protocol):
 
     @property
     def trace(self) -> Trace:
-        """How much of it, where nobody chose."""
+        """The default detail of the trace."""
         ...
 
 

@@ -67,7 +67,7 @@ def sources_of(args: argparse.Namespace) -> "Sources":
 
 
 def current_folder() -> Path:
-    """The folder that the terminal is in. Raises `ConfigError` when somebody has deleted it."""
+    """The folder that the terminal is in. Raises `ConfigError` when it was deleted."""
     try:
         return Path.cwd()
     except FileNotFoundError:

@@ -172,7 +172,7 @@ def answer_model(call: CommandCall, tx: Transaction) -> str:
             exc=escape_markdown(str(exc)),
             now_chosen=code(now_chosen),
         )
-    # Whoever chooses a model, also the same one again, has a reason to think that it answers.
+    # Choosing a model, even the same one again, suggests that it works now.
     models.expire_cooldowns(name)
     sessions.choose_model(tx, call.begun_session(tx), name)
     return t("Model for this conversation: {name}.", name=code(name))

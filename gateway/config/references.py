@@ -72,7 +72,7 @@ class References:
     def absolute(self, key: Key, text: str, place: ValueOrigin) -> str:
         """The value of one of `PATHS`, from the folder of `place` on.
 
-        Raises `ValueError` or `RuntimeError` for a `~name` that is nobody's home.
+        Raises `ValueError` or `RuntimeError` for a `~name` without a home folder.
         """
         scheme = _STORE if key == ("store", "url") else ""
         if not text.startswith(scheme) or text == scheme:

@@ -134,7 +134,7 @@ def name_of(path: tuple[str, ...], entry_name: str = "") -> str:
 def orphans(names: Iterable[str], before: str, texts: Iterable[str]) -> list[str]:
     """Which of these names `config set` has made, `before` referred to, and none of `texts` does.
 
-    Others may be somebody's own, and meant for something else as well.
+    Others may belong to the person, and be used elsewhere too.
     """
     remaining_texts = list(texts)
     return [

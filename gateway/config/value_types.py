@@ -102,7 +102,7 @@ VendorModel = Annotated[str, AfterValidator(_vendor_model)]
 
 
 def _sender(value: Any) -> Any:
-    """A numeric id, or "*" for everybody; a name can be taken over by somebody else."""
+    """A numeric id, or "*" for anyone; another person could take over a name."""
     if value == "*" or (isinstance(value, int) and not isinstance(value, bool)):
         return str(value)
     if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,20}", value):

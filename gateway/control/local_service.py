@@ -250,7 +250,7 @@ class LocalService(DataOwner):
     async def bind_session(self, lane: str, session: str | None) -> str:
         bound = await self._database.transact(console_binding.bind, lane, session)
         if session is not None:
-            # Whoever goes on with a paused session resumes it, for all who wait in it.
+            # Continuing a paused session resumes it, for every lane that waits in it.
             await self._sessions.set_status(bound, "open")
         return bound
 

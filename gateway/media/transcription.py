@@ -27,7 +27,7 @@ _USD_A_MINUTE = {"whisper-1": 0.006, "gpt-4o-transcribe": 0.006, "gpt-4o-mini-tr
 AT_ONCE = 4
 _TEXT_CHARS = 20_000
 _ANSWER_BYTES = 1_000_000
-# Spoken to us, and so in need of an answer even where nobody writes it down.
+# Spoken messages, which need an answer even without a transcription.
 _SPOKEN = frozenset({"voice", "video_note"})
 _NO_SERVICE = mark_for_translation(
     "no transcription service is configured (`transcription.api_base`)"

@@ -99,7 +99,7 @@ class UserDataService:
     flush_audit: Callable[[], Awaitable[None]]
 
     async def summarize(self, principal: str) -> Mapping[str, Any]:
-        """What is kept, in numbers. Raises `KoreError` for what is nobody's id."""
+        """Counts of the stored data. Raises `KoreError` for an id without a person."""
         from gateway.store.repositories.user_data import erasure
 
         _check(principal)

@@ -1,4 +1,4 @@
-"""Keeps this process to itself: nobody of the same user reads its memory or its environment."""
+"""Keeps other processes of the same user from reading this one's memory and environment."""
 
 import sys
 

@@ -47,7 +47,7 @@ class JobTimer:
         self._latest = 0.0
 
     async def run(self) -> None:
-        """Begin what comes due, until cancelled; once somebody is there for whom it counts."""
+        """Start jobs that are due, until cancelled; waits until there is an audience."""
         news = self._jobs.changed
         await self._jobs.has_audience.wait()
         self._latest = await self._begin()

@@ -40,7 +40,7 @@ class SearchIndex(Protocol):
 
 class Transaction(Protocol):
     """Statements inside one transaction. Each raises what the database raises; the store turns that
-    into a `StoreError` for whoever waits for the work."""
+    into a `StoreError` for the caller."""
 
     @property
     def search(self) -> SearchIndex: ...

@@ -1,4 +1,4 @@
-"""How a turn ended, in its history's words, in those for the chat, and for whoever sent it out."""
+"""How a turn ended, worded for its history, for the chat, and for a sub-agent's caller."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -58,7 +58,7 @@ class TurnPermissions:
     def _approver(
         self, messages: Sequence[InboundMessage], session: str, turn: int
     ) -> Approver | None:
-        """Asks the owner; nobody sits at a console that runs unattended, or waits for a job."""
+        """Asks the owner; not for an unattended console or a job."""
         last = messages[-1]
         if last.job is not None:
             from gateway.turns.unattended import UnattendedApprover

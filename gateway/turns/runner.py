@@ -252,7 +252,7 @@ class TurnRunner:
         )
 
     async def _watch(self, task: TurnRequest, claim: TurnClaim) -> TurnOutcome:
-        """Run the agent, and show its events to whoever watches."""
+        """Run the agent, and publish its events to the lane's viewers."""
         earlier_texts = outcome.earlier_texts(task.messages, claim.stored - 1)
         preview = preview_for_turn(self._database, self._renderer, claim, task, earlier_texts)
         if preview is None:

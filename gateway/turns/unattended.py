@@ -1,4 +1,4 @@
-"""Who is asked while a scheduled job runs: nobody. What it would have asked is told afterwards."""
+"""Denies approvals while a scheduled job runs, and lists them afterwards."""
 
 from agent.errors import KoreError
 from agent.i18n import t

@@ -192,7 +192,7 @@ class OneShotTurn:
                 pass
 
     def _start(self, event: events.ToolStart) -> None:
-        # A call that waited for somebody starts once more when it goes on.
+        # A call that waited for an approval starts once more when it continues.
         if event.id not in self._started_calls:
             self._started_calls.add(event.id)
             self._note(f"● {call_line(event.name, event.arguments)}")

@@ -16,7 +16,7 @@ _ERASE = "\r\x1b[K"
 
 class ProgressLine:
     """One line on `err`, drawn anew each second; nothing where `err` is no terminal, or one that
-    cannot erase. Whoever prints there calls `erase` first."""
+    cannot erase. Callers that print there call `erase` first."""
 
     def __init__(self, err: TextIO) -> None:
         self._err = err

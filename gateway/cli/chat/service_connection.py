@@ -72,7 +72,7 @@ async def next_connection(
     settings: "Settings", home: DataDir, lost: ConnectionLost, lanes: Sequence[str] = ()
 ) -> AsyncIterator[Service]:
     """The service of the process that owns the data next: one that asked for it, one that starts,
-    else this one, which goes on with `lanes`. Raises `Locked` when nobody can be reached."""
+    else this one, which goes on with `lanes`. Raises `Locked` when no owner can be reached."""
     from gateway.cli.chat.terminal import connected_service
 
     if isinstance(lost, HandedOver):

@@ -34,7 +34,7 @@ class BotAccount:
 
 
 async def invitation(settings: Settings, home: DataDir, candidate: BotAccount) -> str | None:
-    """The link alone, for somebody who opens it later; None when there is an owner."""
+    """Only the link, to be opened later; None when there is an owner."""
     from gateway.cli.service_link import open_service
 
     async with open_service(settings, home) as service:
@@ -44,10 +44,10 @@ async def invitation(settings: Settings, home: DataDir, candidate: BotAccount) -
 
 
 async def await_owner(settings: Settings, home: DataDir, candidate: BotAccount, say: Say) -> str:
-    """Show the link and wait until somebody has opened it; a sentence about who owns the place.
+    """Show the link and wait until it is opened; a sentence about the owner.
 
     Without a running Kore this process is it for so long: what is written meanwhile is answered.
-    Raises `KoreError` when nobody came within the hour, or when the bot cannot receive.
+    Raises `KoreError` when no one opened it within the hour, or when the bot cannot receive.
     """
     if await ControlClient.connect(home.socket) is not None:
         return await _wait_for_running(home, candidate, say)

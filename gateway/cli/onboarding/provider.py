@@ -228,7 +228,7 @@ def _ask_model(talk: Dialogue, vendor: Vendor, choice: ProviderChoice) -> str:
     def judge(text: str) -> str | None:
         return None if text else t("Type the name of a model.")
 
-    # Somebody else's server knows its vendor's protocol, not its models.
+    # A custom server has its vendor's protocol, but other models.
     usual = "" if choice.asks_address else vendor.default_model or ""
     return talk.ask(t("Which model?"), usual, judge).removeprefix(f"{vendor.name}/")
 

@@ -57,7 +57,7 @@ def check(text: str, base_url: str, variable: str | None = None) -> Token:
 
 
 def from_variable(name: str, environ: Mapping[str, str], base_url: str) -> Token:
-    """The token in a variable that somebody named. Raises `KoreError`."""
+    """The token in a named variable. Raises `KoreError`."""
     text = environ.get(name, "").strip()
     if not text:
         raise ConfigError(

@@ -229,7 +229,7 @@ def run_restore(args: argparse.Namespace) -> int:
         _unpack(file, parts)
         try:
             summary = read_back(parts / DATABASE)
-        except StoreError as exc:  # of a file that nobody knows by this name
+        except StoreError as exc:  # of a file with an unknown name
             message = str(exc).replace(str(parts / DATABASE), str(file))
             raise StoreError(message, hint=exc.hint) from exc
         previous: list[str] = []

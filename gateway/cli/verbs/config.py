@@ -109,7 +109,7 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _without_empty(value: Any) -> Any:
-    """Entries of a list, such as models, without the keys that nobody filled."""
+    """Entries of a list, such as models, without their empty keys."""
     if not isinstance(value, list):
         return value
     empty: tuple[Any, ...] = (None, [], {})

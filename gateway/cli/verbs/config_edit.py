@@ -70,7 +70,7 @@ def _drop_orphans(sources: Sources, file: Path, before: str) -> list[str]:
     files.discard(sources.secrets_file)
     try:
         texts = [read_text(path) or "" for path in files]
-    except ConfigError:  # one that nobody can read may refer to any of them
+    except ConfigError:  # an unreadable one may refer to any of them
         return []
     removed = orphans(read_secrets(sources.secrets_file), before, texts)
     drop_secrets(sources.secrets_file, removed)

@@ -70,7 +70,7 @@ def _settings(args: argparse.Namespace) -> "Settings":
 
 
 def _require_anything(settings: "Settings") -> None:
-    """Raises `ConfigError` where nobody has configured anything: nobody could be served."""
+    """Raises `ConfigError` without any configuration: there is no channel to serve."""
     import os
 
     from agent.providers.registry import OFFLINE

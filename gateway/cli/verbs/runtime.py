@@ -62,7 +62,7 @@ def _fact_text(name: str, value: Any) -> str:
     if name.endswith("_s"):
         return str(timedelta(seconds=value))
     if name == "model_hint":
-        # The rest is said where somebody begins to talk.
+        # The rest is reported when a conversation starts.
         value = t(str(value)).partition(". ")[0].partition("。")[0]
     return clean(str(value))
 

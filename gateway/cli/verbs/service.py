@@ -44,7 +44,7 @@ def _install(args: argparse.Namespace) -> int:
     if args.print:
         print(text, end="")
         return 0
-    # What the gateway would refuse is told here, where somebody reads it.
+    # Report errors that would stop the gateway here, where a person reads them.
     settings_of(args)
     require_systemd()
     home.ensure()

@@ -70,7 +70,7 @@ def _files(args: argparse.Namespace, folder: Path, home: Path) -> dict[Path, str
     from gateway.config.folder_trust import content, digest_of, is_trusted, project_files_in
     from gateway.config.references import read_secrets
 
-    # Before they are shown: what was changed while somebody read is not trusted.
+    # Before they are shown: a change made while the person reads is not trusted.
     read = {path: content(path) for path in project_files_in(folder)}
     digests = {path: "" if raw is None else digest_of(raw) for path, raw in read.items()}
     new = [path for path in read if not is_trusted(path, home)]

@@ -58,7 +58,7 @@ class EvalRunner:
 
     async def subject(self) -> str:
         """What is tried: a model by its name, or the scripts. Raises `ConfigError` for a model
-        that cannot be used, and when nobody has named any."""
+        that cannot be used, and when none is configured."""
         if self.scripted:
             return "scripts"
         choice = await choose_sandbox(self.settings, self.home)

@@ -96,7 +96,7 @@ _OF_DAY = (
 
 
 def totals(tx: Transaction, payer: Payer, since: float | None) -> Totals:
-    """`since` is when the day began; None when nobody asks for what is of a day."""
+    """`since` is when the day began; None without a daily figure."""
     own = payer.turn, payer.session
     if since is None:
         rows = tx.all(f"{_OF_TURN_AND_SESSION} ORDER BY place", own)
@@ -141,7 +141,7 @@ def is_first(
     kind: Literal["warning", "reached"],
     now: float,
 ) -> bool:
-    """Whether nobody was told of this yet; from here on somebody was. `place` is the limit's key,
+    """Whether this was not reported yet; marks it as reported. `place` is the limit's key,
     its scope and its period."""
     return bool(
         tx.run(

@@ -86,7 +86,7 @@ def take(path: Path, target: Path) -> None:
 def put_in_place(copy: Path, path: Path) -> Path | None:
     """Make `path` hold what `copy` does; what stood there is kept, and its place returned.
 
-    Nobody may have it open. Killed at any moment, `path` is the old one or the new one, whole.
+    No process may have it open. Killed at any moment, `path` is the old one or the new one, whole.
     Raises `StoreError`; then nothing has changed.
     """
     fresh = path.with_name(f"{path.name}.restore")
@@ -114,7 +114,7 @@ def put_in_place(copy: Path, path: Path) -> Path | None:
 
 def discard_unfinished(path: Path, home: Path, workspace: Path) -> None:
     """Finish or remove what a restore that was killed has left behind: whole copies of everything.
-    Nobody may have the database open."""
+    No process may have the database open."""
     halves = sorted(workspace.parent.glob(f".{workspace.name}.restore-*"))
     if halves and not workspace.exists():
         # The old one was moved aside already, so the new one is whole.

@@ -92,7 +92,7 @@ def _reseal(
     for one in SEALED:
         rows = connection.execute(one.select)
         count += copy.executemany(one.update, _resealed(one, rows, source, target)).rowcount
-    # What the index holds is not sealed; without a key it is made anew when somebody searches.
+    # The index is not encrypted; without a key it is rebuilt at the next search.
     search.forget_all(target)
     copy.execute("DELETE FROM meta WHERE name = 'cipher'")
     mark_sealed(copy, new)

@@ -153,7 +153,7 @@ class _MessageDecoder:
         text = message.get("text", message.get("caption", ""))
         if not isinstance(text, str):
             raise TypeError("the text is not a string")
-        # What nobody sees in a message, often one that is passed on, the model is not told unseen.
+        # Invisible characters, common in forwarded text, reach the model only as visible escapes.
         self._text = escape_invisible(mend(text))
 
     def inbound(self, received_at: float, edited: bool) -> InboundMessage | None:

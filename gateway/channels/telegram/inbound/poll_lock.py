@@ -16,7 +16,7 @@ from pathlib import Path
 @contextmanager
 def poll_lock(token: str, server: str) -> Iterator[str | None]:
     """Claim a server's bot until the block ends, or the process does. Gives who has it already
-    (in words), or None. Where no lock can be had nobody is kept from polling."""
+    (in words), or None. Without a lock, polling is not prevented."""
     try:
         descriptor = os.open(_file(token, server), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     except OSError:

@@ -156,7 +156,7 @@ class Webhook:
         """Compare with what Telegram says of it; False when another address is set."""
         info = await self._client.webhook_info()
         if info.url != self._settings.hook_url:
-            reason = "somebody else set or removed this bot's webhook; it is set anew"
+            reason = "another program set or removed this bot's webhook; it is set again"
             self._trouble_log.say(_HOOK, reason)
             self.status = replace(self.status, state="conflict", last_error=reason)
             return False

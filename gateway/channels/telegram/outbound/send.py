@@ -103,7 +103,7 @@ class TelegramSender:
                 return await self._edit(route, part, message.provider_msg)
             return await self._new(route, part, message.reply_to)
         except ChatMoved as moved:
-            # Only here: whoever sends a final stores it, too.
+            # Only here: the caller that sends a final part also stores it.
             self._moves.learn(moved.canonical_id, moved.current_id)
             raise
 

@@ -40,7 +40,7 @@ class KeyChoice:
         self._timer: asyncio.TimerHandle | None = None
 
     def arm(self) -> None:
-        """A new question, or somebody writes: what was typed so far is no answer."""
+        """Reset on a new question or other typing: keys typed so far are no answer."""
         self.take_back()
         self._armed_at = time.monotonic() + PAUSE_S
 

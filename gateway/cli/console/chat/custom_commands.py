@@ -39,7 +39,7 @@ class CustomCommand:
 
 @frozen
 class CommandFolder:
-    """A folder of such files; `project`: it lies in the folder that somebody works in."""
+    """A folder of such files; `project`: it is in the working folder."""
 
     folder: Path
     project: bool
@@ -102,7 +102,7 @@ def _read(name: str, path: Path, source: CommandFolder) -> CustomCommand | None:
     from agent.security.taint.file_marks import is_marked, is_unseen
     from agent.text.frontmatter import SIZE_LIMIT_BYTES, decode, read
 
-    # A command may have written it after strangers' words, and nobody was asked.
+    # A command may have written it under taint, without an approval.
     if is_unseen(path):
         return None
     # The folder above may be a link, too.

@@ -1,4 +1,4 @@
-"""Events that wait while the person types or chooses: the screen is somebody else's then."""
+"""Buffers events while the person types or chooses and the screen is in use."""
 
 import asyncio
 from collections import deque

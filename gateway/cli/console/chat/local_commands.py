@@ -113,7 +113,7 @@ def help_table(place: "ConsoleWorkdir | None" = None) -> Table:
 
 
 def by_hand(text: str) -> str | None:
-    """The shell command that somebody runs with `!`; None for any other line."""
+    """The shell command of a `!` line; None for any other line."""
     if not text.startswith("!") or text.startswith(_NOT_BY_HAND):
         return None
     return text[1:].strip() or None
@@ -260,7 +260,7 @@ class SessionCommands:
 
 
 def _write(name: str, text: str) -> str:
-    """Make a new file that nobody else reads; its whole name. Raises `KoreError`."""
+    """Create a private file; returns its full name. Raises `KoreError`."""
     file = Path.cwd() / Path(name).expanduser()
     try:
         with open(file, "x", encoding="utf-8", opener=_private) as stream:

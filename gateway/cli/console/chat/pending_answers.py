@@ -55,7 +55,7 @@ class PendingAnswers:
         self.has_foreign_turn = False
 
     def notice(self, event: WatchEvent) -> None:
-        """Work that goes on while nothing of ours is waited for is somebody else's."""
+        """Record work that runs while none of our answers is pending: another screen started it."""
         self.has_foreign_turn |= isinstance(event, _WORK) and not self._texts
 
     def follow(self, event: WatchEvent) -> str:

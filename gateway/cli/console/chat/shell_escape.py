@@ -117,7 +117,7 @@ class UserCommand:
 
 
 class _UserEnvironment(Unconfined):
-    """The person's own environment: in a terminal nobody takes it away either."""
+    """The person's own environment, as in any terminal."""
 
     @contextmanager
     def prepare(self, job: SandboxCommand) -> Iterator[SpawnSpec]:

@@ -44,7 +44,7 @@ class FileIndex:
         if self._reading is None and time.monotonic() - self._read_at > _FRESH_S:
             self._reading = asyncio.create_task(self._read(), name="files of the folder")
         if self._reading is not None and not self._index.paths:
-            # Whoever sees a list for the first time waits; later ones see the older list.
+            # The first caller waits for the list; later ones get the older list.
             await asyncio.wait({self._reading})
 
     async def _read(self) -> None:

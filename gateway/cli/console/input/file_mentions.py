@@ -12,7 +12,7 @@ _MENTION = re.compile(r'(?:(?<=[\s(\[{,;:])|^)@(?:"([^"\n]+)"|([^\s"]+))')
 # What a sentence puts behind a name.
 _BEHIND = ".,;:!?)]}'\"…"
 _BINARY_BYTES = 8_192
-# What is meant as a path and not as somebody's name: a folder in front, an ending behind.
+# Looks like a path, not a person's name: has a folder or a suffix.
 _LIKE_A_PATH = re.compile(r"[^/]+/.|.*[^.]\.\w{1,8}$")
 
 
@@ -75,7 +75,7 @@ def _existing(name: str, folder: Path, *, quoted: bool) -> Path | None:
             path = folder / Path(name).expanduser()
             if path.exists():
                 return path
-        except (OSError, RuntimeError, ValueError):  # too long, nobody's home, a NUL
+        except (OSError, RuntimeError, ValueError):  # too long, an unknown home, a NUL
             return None
         if quoted or name[-1] not in _BEHIND:
             return None

@@ -78,7 +78,7 @@ class TypeAhead:
 
     def _send_answer(self, key: Key, text: str) -> bool:
         letter = {"escape": "\x1b", "enter": "\r", "text": text}.get(key, "")
-        # Whoever is in the middle of a sentence is not answering.
+        # In the middle of a sentence, a key is no answer.
         return not self.text and len(letter) == 1 and self._handler.answer(letter)
 
 

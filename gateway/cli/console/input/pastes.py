@@ -23,7 +23,7 @@ class Pastes:
 
     def recall(self, text: str) -> str:
         """What stands for a line of an earlier conversation. One that is short was typed, for all
-        that is known: whoever types it anew means the files that it names."""
+        that is known: typed again, it means the files that it names."""
         folded = self._fold(text)
         if folded != text:
             self._note(text)

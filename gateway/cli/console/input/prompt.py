@@ -123,7 +123,7 @@ class Prompt:
             self._leaving = False
 
     async def pick(self, choices: Sequence["PickerItem"], preview: "Preview") -> str | None:
-        """Choose one on the whole screen; None when nobody wanted to."""
+        """Choose one on the whole screen; None when cancelled."""
         from gateway.cli.console.input.session_picker import Picker
 
         return await Picker(choices, preview).run(self._input, self._session.output)
@@ -148,7 +148,7 @@ class Prompt:
             self._session.app.exit(exception=KeyboardInterrupt())
 
     def _unfold(self) -> None:
-        """As if somebody had typed it on a line of its own."""
+        """As if it was typed on a line of its own."""
         self.draft = self._session.default_buffer.text
         self._session.app.erase_when_done = True
         self._session.app.exit(result="/output")
@@ -227,7 +227,7 @@ class Prompt:
 
 def rewraps(environ: Mapping[str, str]) -> bool:
     """Whether the terminal is one that wraps its lines anew for another width. In any other one,
-    going up further would erase what somebody else wrote."""
+    going up further would erase other output."""
     if environ.get("STY"):
         return False
     variables = ("TMUX", "VTE_VERSION", "KITTY_WINDOW_ID", "ALACRITTY_WINDOW_ID", "WT_SESSION")

@@ -74,7 +74,7 @@ class _Markdown(Markdown):
         # Addresses are spelled out: a link whose text is another address would deceive.
         super().__init__("", code_theme="ansi_dark", hyperlinks=False)
         self.markup = text
-        # No HTML: it would be left out, and <Button> is a word that somebody wants to read.
+        # No HTML: it would be dropped, and <Button> is a word that should be shown.
         parser = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
         self.parsed = parser.parse(text)
         for block in self.parsed:

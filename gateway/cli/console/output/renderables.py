@@ -27,7 +27,7 @@ class _Outcome:
 
 
 def markdown(text: str) -> RenderableType:
-    # It brings a parser and a highlighter along, which nobody needs before the first answer.
+    # It loads a parser and a highlighter, which are not needed before the first answer.
     from gateway.cli.console.output.markdown import render_markdown
 
     return render_markdown(text)

@@ -61,7 +61,7 @@ def bound_session(tx: Transaction, lane: str) -> str | None:
 
 @frozen
 class ThinkingChoice:
-    """`wanted` is None where nobody chose; `shown` says whether screens get to see it."""
+    """`wanted` is None without a choice; `shown` says whether screens show it."""
 
     wanted: bool | None = None
     shown: bool = True

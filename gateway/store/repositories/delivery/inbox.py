@@ -46,7 +46,7 @@ def accept(
     new: Sequence[InboxEntry] | None = None,
 ) -> set[str]:
     """Store all that a poll brought, and its cursor; returns the lanes that have new work. `new`
-    are the `unknown` entries, where somebody has asked for them."""
+    are the `unknown` entries, if requested."""
     lanes = set()
     new = unknown(tx, entries) if new is None else new
     # A part of an album that does not name us follows the one that does, wherever it stood.
@@ -301,5 +301,5 @@ def _taint(tx: Transaction, message: InboundMessage) -> frozenset[Taint]:
     session, delivery = row
     if session is not None:
         return sessions.taint_of(tx, session)
-    # A reminder is in the words of whoever asked for it; a command's answer may list anything.
+    # A reminder is in its author's words; a command's answer may list anything.
     return NOTHING if delivery.startswith("cron:") else UNTRUSTED

@@ -16,8 +16,8 @@ from gateway.store.repositories.delivery.outbox import OutgoingReply
 
 # An album is whole when nothing has joined it for so long.
 QUIET_S = 1.0
-# A part that names nobody may come before the one that names us. It is a tombstone for so long, and
-# then nothing is left of it; there are never more of them than so many.
+# A part without a mention may come before the one that mentions the bot. It is a tombstone for
+# this long and is then deleted; their number is limited.
 EARLY = "early part of an album"
 EARLY_S = 5.0
 _EARLY_KEPT = 100

@@ -34,7 +34,7 @@ _STEPS = (
 class TurnClaim:
     """A turn to run, for these messages (oldest first; `seq` is the first one's row).
 
-    `messages` grows when somebody steers the turn. `stored` counts the turn's messages in the
+    `messages` grows when a person steers the turn. `stored` counts the turn's messages in the
     history: the first is what was asked.
     `resumed`: it goes on. `exhausted`: it ended the process `ATTEMPTS` times without getting any
     further.
@@ -105,7 +105,7 @@ def claim(
     here = stand.session
     if here is not None and here.status != "open":
         if here.status == "paused":
-            # What is said waits with it; commands do not, or nobody could ever resume it here.
+            # Messages wait with it; commands don't, or it could never be resumed here.
             return claim_at_once(tx, lane, is_command)
         sessions.unbind(tx, lane)
         here = None
@@ -170,7 +170,7 @@ def claim(
 
 def recover(tx: Transaction) -> None:
     """Note which turns the last process was at work on when it was cut off. One that was alone is
-    charged an attempt; of several, nobody knows which it was. A new step makes both counts void."""
+    charged an attempt; of several, the cause is unknown. A new step resets both counts."""
     cut_off = tx.all(
         f"SELECT id, progress, {_STEPS} FROM turn WHERE {RUNNING} AND at_work AND NOT suspended"
     )

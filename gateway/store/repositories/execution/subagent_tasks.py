@@ -179,7 +179,7 @@ def end(tx: Transaction, number: int, outcome: TaskOutcome, now: float) -> bool:
 
 
 def abandon(tx: Transaction, lanes: str, now: float, attended: Sequence[str] = ()) -> int:
-    """End what works for nobody any more: for chats on lanes that begin like this, except those
+    """End abandoned sub-agents: for chats on lanes that begin like this, except those
     whose processes are `attended`."""
     where = "state = 'running' AND root_lane >= ? AND root_lane < ?"
     where += f" AND {none_of('root_lane', attended)}"

@@ -213,7 +213,7 @@ def give_up(
 
 
 def abandon(tx: Transaction, lanes: str, now: float, attended: Sequence[str] = ()) -> int:
-    """End what nobody waits for any more: everything on lanes that begin like this, except those
+    """End abandoned work: everything on lanes that begin like this, except those
     whose processes are `attended`."""
     condition = f"lane >= ? AND lane < ? AND {none_of('lane', attended)}"
     return _abandon(tx, condition, (*beginning(lanes), *attended), now)
