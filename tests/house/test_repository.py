@@ -57,7 +57,6 @@ VAGUE_FIELDS_ALLOWED = {
     # Stand for any field.
     "Point.seen",
     "Twin.seen",
-    "LoopGuard._seen",
     "ModelPool.known",
     "TurnRequest.known",
     "InboxBatch.heard",
