@@ -17,6 +17,7 @@ from agent.context.token_calibration import TokenCalibration
 from agent.errors import ConfigError, of_code
 from agent.events import Event
 from agent.history import History, JsonlHistory, MemoryHistory
+from agent.i18n import t
 from agent.providers.base import Provider
 from agent.providers.pool import ModelPool
 from agent.security.policy.base import Approver, Ask, Callback, PermissionMode
@@ -219,7 +220,9 @@ class Agent:
         folder = self.workspace.folder
         if (definition := self.subagents.find(agent, folder)) is None:
             names = ", ".join(self.subagents.load(folder))
-            raise ConfigError(f"there is no agent {agent[:80]!r}; available: {names}")
+            raise ConfigError(
+                t("there is no agent {agent!r}; available: {names}", agent=agent[:80], names=names)
+            )
         return definition
 
     def _as_speaker(self, task: TurnRequest) -> TurnRequest:

@@ -28,17 +28,47 @@ Foreign exceptions are mapped to these once, at the edge, with `from exc`.
 Every error carries a short stable `code` that people can look up in docs/errors.md.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+
+from agent.i18n import t
 
 
 class KoreError(Exception):
-    """Base of all of Kore's own errors; `str(error)` is one sentence for a person."""
+    """Base of all of Kore's own errors; `str(error)` is one sentence for a person.
+
+    With `fields`, `message` and `hint` are entries of the catalogue, and the error is translated
+    where it is shown: for code that does not know whom it serves.
+    """
 
     code = "error"
 
-    def __init__(self, message: str, *, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.hint = hint
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        fields: Mapping[str, object] | None = None,
+    ) -> None:
+        super().__init__(message.format(**fields) if fields else message)
+        self._message = message
+        self._fields = fields
+        self._hint = hint
+
+    def __str__(self) -> str:
+        if self._fields is None:
+            return super().__str__()
+        return t(self._message, **self._fields)
+
+    @property
+    def hint(self) -> str | None:
+        """What the person can do about it."""
+        if self._hint is None or self._fields is None:
+            return self._hint
+        return t(self._hint, **self._fields)
+
+    @hint.setter
+    def hint(self, hint: str | None) -> None:
+        self._hint = hint
 
 
 class ConfigError(KoreError):

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from agent.context.compaction_marker import CompactionMarker, mark_from_json, mark_to_json
 from agent.errors import KoreError
+from agent.i18n import t
 from agent.serialization import dumps, message_from_json, message_to_json
 from agent.types import Message
 
@@ -68,7 +69,13 @@ class JsonlHistory:
                     messages.append(message_from_json(record))
             except (ValueError, TypeError, KoreError) as exc:
                 raise KoreError(
-                    f"{path}, line {number}: found no message ({exc}). Fix or delete that line."
+                    t(
+                        "{path}, line {number}: not a valid message ({reason}). Fix or delete"
+                        " that line.",
+                        path=path,
+                        number=number,
+                        reason=exc,
+                    )
                 ) from exc
         return messages
 
@@ -87,7 +94,13 @@ class JsonlHistory:
         try:
             return mark_from_json(json.loads(marker_line)) if marker_line else CompactionMarker()
         except (ValueError, KeyError, TypeError) as exc:
-            raise KoreError(f"{path}: a summary is damaged ({exc!r}). Delete that line.") from exc
+            raise KoreError(
+                t(
+                    "{path}: a summary is damaged ({reason!r}). Delete that line.",
+                    path=path,
+                    reason=exc,
+                )
+            ) from exc
 
     async def set_mark(self, session: str, mark: CompactionMarker) -> None:
         with self._path(session).open("ab") as file:
@@ -96,6 +109,6 @@ class JsonlHistory:
     def _path(self, session: str) -> Path:
         if not session or set(session) & set("/\\\0") or session.startswith("."):
             raise KoreError(
-                f"{session!r} is not a valid session name: it must be a plain file name"
+                t("{session!r} is not a valid session name; use a plain file name", session=session)
             )
         return self.folder / f"{session}.jsonl"

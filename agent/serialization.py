@@ -14,6 +14,7 @@ from typing import Any, TypeVar, cast, get_args
 from agent import events
 from agent.errors import KoreError
 from agent.events import Event
+from agent.i18n import t
 from agent.types import (
     Context,
     Image,
@@ -82,7 +83,7 @@ def message_from_json(data: Mapping[str, Any]) -> Message:
             taint=frozenset(data.get("taint", ())),
         )
     except (KeyError, TypeError, binascii.Error) as exc:
-        raise KoreError(f"a stored message is damaged: {exc!r}") from exc
+        raise KoreError(t("a stored message is damaged: {reason!r}", reason=exc)) from exc
 
 
 def event_to_json(event: Event) -> dict[str, Any]:
@@ -96,7 +97,7 @@ def event_from_json(data: Mapping[str, Any]) -> Event:
     """Raises `KoreError` for a type that this version does not know, and for a damaged event."""
     cls = _EVENTS.get(data.get("type", ""))
     if cls is None:
-        raise KoreError(f"an event of unknown type {data.get('type')!r}")
+        raise KoreError(t("unknown event type {value!r}", value=data.get("type")))
     try:
         if cls is events.Done:
             return events.Done(result_from_json(data["result"]))
@@ -111,7 +112,7 @@ def event_from_json(data: Mapping[str, Any]) -> Event:
             return events.ContextInvalidated(data["path"], tuple(data["agents"]))
         return _of(cls, data)
     except (KeyError, TypeError) as exc:
-        raise KoreError(f"a stored event is damaged: {exc!r}") from exc
+        raise KoreError(t("a stored event is damaged: {reason!r}", reason=exc)) from exc
 
 
 def result_to_json(result: Result) -> dict[str, Any]:
@@ -176,4 +177,4 @@ def _part_from_json(data: Mapping[str, Any]) -> Part:
         case "text":
             return Text(data["text"])
         case other:
-            raise KoreError(f"a stored message contains an unknown part {other!r}")
+            raise KoreError(t("a stored message contains an unknown part {other!r}", other=other))

@@ -162,7 +162,7 @@ async def _ask_model(model: OpenModel, request: ModelRequest, meter: UsageMeter)
                         await till.check_retry(rank)
     finally:
         await till.count_partial()
-    raise BadReply("the model's stream ended without a reply")
+    raise BadReply(t("the model returned no reply"))
 
 
 def transcript(messages: Sequence[Message], room: int) -> str:

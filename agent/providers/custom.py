@@ -6,6 +6,7 @@ from typing import Protocol, runtime_checkable
 
 from agent.errors import BadReply, ProviderError, TimedOut, Unavailable
 from agent.events import ModelEvent, Reply, TextDelta
+from agent.i18n import t
 from agent.providers.base import ModelRequest, Provider
 
 
@@ -38,7 +39,7 @@ class CustomProvider:
             if inspect.iscoroutine(events):
                 events.close()
             raise BadReply(
-                f"the provider {self._name!r} streams nothing: its stream(request) must be an "
+                f"the provider {self._name!r} does not stream: stream(request) must be an "
                 "async generator that yields events and, last, a Reply"
             )
         has_text = False
@@ -51,9 +52,9 @@ class CustomProvider:
         except ProviderError:
             raise
         except TimeoutError as exc:
-            raise TimedOut(f"{self._name} did not answer in time") from exc
+            raise TimedOut(t("{vendor} timed out", vendor=self._name)) from exc
         except OSError as exc:
-            raise Unavailable(f"the connection to {self._name} broke") from exc
+            raise Unavailable(t("the connection to {vendor} was lost", vendor=self._name)) from exc
         finally:
             if isinstance(events, AsyncGenerator):
                 await events.aclose()

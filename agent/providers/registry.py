@@ -98,11 +98,14 @@ def register_provider(name: str, factory: ProviderFactory) -> None:
     Raises `ConfigError` for a name that Kore itself uses; a name of one's own may be replaced.
     """
     if not name or "/" in name or find_vendor(name) or name == "offline":
-        raise ConfigError(f"{name!r} cannot be the name of a custom provider")
+        raise ConfigError(t("{name!r} cannot be the name of a custom provider", name=name))
     if not callable(factory):
         raise ConfigError(
-            f"provider {name!r}: expected a class, or a function that returns one; pass a provider "
-            "instance as model instead"
+            t(
+                "provider {name!r}: expected a class, or a function that returns a provider;"
+                " pass an instance as model instead",
+                name=name,
+            )
         )
     _registered[name] = factory
 
@@ -185,12 +188,15 @@ def normalise_base(address: str, version: str | None) -> str:
     """
     if "@" in address.partition("//")[2].partition("/")[0]:
         raise ConfigError(
-            "api_base contains a user name or password; use the plain address and set api_key"
+            t("api_base contains a user name or password; use the plain address and set api_key")
         )
     parts = _parts(address.strip())
     if parts is None:
         raise ConfigError(
-            f"api_base: found {address!r}, expected an address such as https://example.com/v1"
+            t(
+                "api_base: found {address!r}, expected a URL such as https://example.com/v1",
+                address=address,
+            )
         )
     path = parts.path.rstrip("/")
     for method in _METHODS:
@@ -219,7 +225,7 @@ def _address(config: ModelConfig, vendor: Vendor) -> str:
         # Ollama's own interface stands beside the compatible one, whose address many have.
         return re.sub("/(v1|api)$", "", address) if vendor.protocol == "ollama" else address
     except ConfigError as exc:
-        raise ConfigError(f"model {config.name!r}: {exc}") from None
+        raise ConfigError(t("model {config!r}: {reason}", config=config.name, reason=exc)) from None
 
 
 def _keys(config: ModelConfig, vendor: Vendor, environ: Mapping[str, str]) -> dict[str, str]:
@@ -333,8 +339,12 @@ def build_provider(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) ->
     """Nothing is connected yet. Raises `ConfigError` for a client that cannot reach the vendor."""
     if config.transport == "sdk" and vendor.protocol != "openai":
         raise ConfigError(
-            f'model {config.name!r}: transport "sdk" is the openai library, which does not speak '
-            f"{vendor.name}'s own protocol; remove it"
+            t(
+                'model {config!r}: transport "sdk" uses the openai library, which does not'
+                " support {vendor}'s own protocol; remove it",
+                config=config.name,
+                vendor=vendor.name,
+            )
         )
     if config.api == "responses" and vendor.protocol != "openai":
         raise ConfigError(
@@ -344,8 +354,12 @@ def build_provider(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) ->
     for name, value in config.headers.items():
         if not _HEADER.fullmatch(value):
             raise ConfigError(
-                f"model {config.name!r}: its header {name!r} refers to a variable that is not set, "
-                "or is not a valid header value"
+                t(
+                    "model {config!r}: the header {name!r} refers to a variable that is not set,"
+                    " or has an invalid value",
+                    config=config.name,
+                    name=name,
+                )
             )
     provider = _OPEN[vendor.protocol](config, vendor, deadlines)
     return CapabilityFallback(provider, tools=config.tools)

@@ -64,7 +64,7 @@ class ScriptedProvider:
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         self.requests.append(request)
         if not self._steps:
-            raise Rejected(f"the script is over after {len(self.requests) - 1} replies")
+            raise Rejected(f"the script ended after {len(self.requests) - 1} replies")
         step = self._steps.popleft()
         if not isinstance(step, Message | str | Exception):
             step = step(request)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from agent.errors import KoreError
+from agent.i18n import t
 from agent.undo.blob_store import make_private
 from agent.undo.ledger import KEEP_S, UndoOperation, UndoResult
 from agent.undo.records import ChangeStep, FileChange
@@ -76,7 +77,9 @@ class FileLedger:
                     file.write(b"\n")
                 file.write(json.dumps(record).encode() + b"\n")
         except OSError as exc:
-            raise KoreError(f"{path} cannot be written: {exc.strerror}") from exc
+            raise KoreError(
+                t("{path} cannot be written: {strerror}", path=path, strerror=exc.strerror)
+            ) from exc
 
     def _records(self, session: str) -> Iterator[dict[str, Any]]:
         try:

@@ -151,7 +151,7 @@ class RoleRegistry:
         policy = decode_policy(raw, str(path), tool_name)
         if policy == PolicyFile() and not begins:
             # Editors empty a file before they fill it; the built-in roles may be looser.
-            raise ConfigError(f"{path}: is empty now, expected default or roles")
+            raise ConfigError(t("{path}: the file is empty, expected default or roles", path=path))
         self._file = policy
         for note in policy.notes:
             log.warning("%s; the entry has no effect", note)

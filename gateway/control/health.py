@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from agent.errors import ConfigError
+from agent.i18n import t
 from gateway.control.runtime_status import resident_bytes
 from gateway.control.service import OperationsCalls
 
@@ -63,8 +64,13 @@ async def serve_health(
     except OSError as exc:
         reason = os.strerror(exc.errno) if exc.errno else str(exc)
         raise ConfigError(
-            f"http.port: {host}:{port} cannot be used: {reason}",
-            hint="Choose another port (KORE_HTTP_PORT), or 0 for any.",
+            t(
+                "http.port: {host}:{port} cannot be used: {reason}",
+                host=host,
+                port=port,
+                reason=reason,
+            ),
+            hint=t("Choose another port (KORE_HTTP_PORT), or 0 for any."),
         ) from None
     at = server.sockets[0].getsockname()
     log.info("health and metrics at http://%s:%d", host, at[1])
@@ -82,8 +88,11 @@ def check_host(host: str) -> None:
     """Raises `ConfigError` for a host that others can reach."""
     if host not in _LOOPBACK:
         raise ConfigError(
-            f"http.host: found {host!r}, expected a loopback address",
-            hint="This page has no login. Put a proxy in front of it.",
+            t(
+                "http.host: found {host!r}, expected a loopback address such as 127.0.0.1",
+                host=host,
+            ),
+            hint=t("This page has no login; use a reverse proxy to reach it from elsewhere."),
         )
 
 

@@ -97,8 +97,8 @@ class DataOwner:
     async def reload(self) -> Mapping[str, Any]:
         if self._reloader is None:
             raise KoreError(
-                "this process is a conversation in a terminal, not a gateway",
-                hint="It reads the configuration only at startup.",
+                t("Kore is running as a terminal conversation, not as a gateway"),
+                hint=t("It reads the configuration only when it starts; restart it."),
             )
         return await self._reloader.reload()
 

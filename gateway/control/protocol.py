@@ -20,6 +20,7 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from agent.errors import ConfigError, KoreError
+from agent.i18n import t
 from agent.serialization import dumps, event_from_json, event_to_json
 from gateway.core.errors import ConnectionLost, HandedOver
 from gateway.core.records import Delivered, WatchEvent
@@ -69,9 +70,14 @@ def decode_object(line: bytes) -> dict[str, Any]:
     try:
         data = json.loads(line)
     except ValueError as exc:
-        raise KoreError("the control socket carried something that is not JSON") from exc
+        raise KoreError(t("invalid response on the control socket: not JSON")) from exc
     if not isinstance(data, dict):
-        raise KoreError(f"the control socket carried {type(data).__name__}, expected an object")
+        raise KoreError(
+            t(
+                "invalid response on the control socket: found {kind}, expected an object",
+                kind=type(data).__name__,
+            )
+        )
     return data
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from agent.errors import KoreError, PolicyDenied
-from agent.i18n import current_locale, language_of, set_locale
+from agent.i18n import current_locale, language_of, set_locale, t
 from gateway.control.calls import Call, find_call
 from gateway.control.protocol import (
     HELLO,
@@ -115,7 +115,13 @@ class ControlServer:
                 return
             call = find_call(name)
             if call is None:
-                raise KoreError(f"the running Kore has no call {name!r}: it is a different version")
+                raise KoreError(
+                    t(
+                        "the running Kore is a different version: it does not know the call"
+                        " {name!r}",
+                        name=name,
+                    )
+                )
             perform = getattr(self._service, call.name)
             values = call.decode_arguments(arguments)
             match call.shape:
@@ -202,7 +208,12 @@ async def _request(reader: asyncio.StreamReader) -> tuple[str, dict[str, Any]]:
     if method != "POST" or not size.isdecimal():
         raise KoreError("expected POST with a Content-Length")
     if int(size) > REQUEST_LIMIT_BYTES:
-        raise KoreError(f"a request to Kore is limited to {REQUEST_LIMIT_BYTES:,} bytes")
+        raise KoreError(
+            t(
+                "a request to Kore is limited to {REQUEST_LIMIT_BYTES:,} bytes",
+                REQUEST_LIMIT_BYTES=REQUEST_LIMIT_BYTES,
+            )
+        )
     body = await reader.readexactly(int(size))
     return target.split(" ")[0].lstrip("/"), decode_object(body)
 

@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from agent.errors import KoreError
+from agent.i18n import t
 from gateway.runtime.paths import socket_address
 
 _PROBE_S = 1.0
@@ -27,8 +28,12 @@ class UnixListener:
             self._inode = os.stat(path).st_ino
         except OSError as exc:
             raise KoreError(
-                f"cannot open the control socket {path}: {exc.strerror or exc}",
-                hint="The folder must exist, be writable and be on a local disk.",
+                t(
+                    "cannot open the control socket {path}: {reason}",
+                    path=path,
+                    reason=exc.strerror or exc,
+                ),
+                hint=t("The folder must exist, be writable and be on a local disk."),
             ) from exc
 
     def remove(self) -> None:
@@ -58,7 +63,9 @@ def _clear_stale(path: Path, address: str) -> None:
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(mode):
-        raise KoreError(f"{path} is in the way: it is not a socket", hint="Move it elsewhere.")
+        raise KoreError(
+            t("{path} exists and is not a socket", path=path), hint=t("Move or delete it.")
+        )
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(_PROBE_S)
         try:
@@ -66,4 +73,7 @@ def _clear_stale(path: Path, address: str) -> None:
         except (ConnectionRefusedError, FileNotFoundError):
             path.unlink(missing_ok=True)
             return
-    raise KoreError(f"another Kore already listens on {path}", hint="Stop it first: kore status")
+    raise KoreError(
+        t("another Kore is already listening on {path}", path=path),
+        hint=t("Stop it first; `kore status` shows it."),
+    )

@@ -11,6 +11,7 @@ from logging import getLogger
 from aiohttp import web
 
 from agent.errors import ConfigError
+from agent.i18n import t
 from gateway.channels.base import SupportsWebhook
 from gateway.control.health import Page
 
@@ -53,8 +54,15 @@ async def serve_webhooks(
         except OSError as exc:
             reason = os.strerror(exc.errno) if exc.errno else str(exc)
             raise ConfigError(
-                f"http.port: {host}:{port} cannot be used: {reason}",
-                hint="Choose another port (KORE_HTTP_PORT), and update the proxy in front of Kore.",
+                t(
+                    "http.port: {host}:{port} cannot be used: {reason}",
+                    host=host,
+                    port=port,
+                    reason=reason,
+                ),
+                hint=t(
+                    "Choose another port (KORE_HTTP_PORT), and update the proxy in front of Kore."
+                ),
             ) from None
         taken: int = runner.addresses[0][1]
         for path in channels:

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from agent.errors import KoreError
+from agent.i18n import t
 from agent.records import frozen
 from agent.serialization import dumps, message_from_json, message_to_json, safe_text
 from agent.types import Image, ImageFile, Message, Part, RedactedThinking, Text, Thinking, ToolCall
@@ -63,10 +64,10 @@ def read(text: str) -> Transcript:
         if not isinstance(record, dict):
             if number == len(rows) and records:
                 break  # written by a process that was killed
-            raise KoreError(f"line {number}: expected one JSON object per line")
+            raise KoreError(t("line {number}: expected one JSON object per line", number=number))
         records.append((record, safe_text(row)))
     if not records:
-        raise KoreError("the file is empty, expected a header line and messages")
+        raise KoreError(t("the file is empty, expected a header line and messages"))
     meta: Mapping[str, Any] = {}
     if records[0][0].get("_type") == "meta":
         meta, records = records[0][0], records[1:]
@@ -74,7 +75,7 @@ def read(text: str) -> Transcript:
     branch = kodax_import.active_branch(every)
     lines = [_line(record, raw, branch) for record, raw in records]
     if not meta and not any(line.messages for line in lines):
-        raise KoreError("the file contains neither a header line nor a message")
+        raise KoreError(t("the file contains neither a header line nor a message"))
     return Transcript(meta, lines, kodax_import.title(every))
 
 

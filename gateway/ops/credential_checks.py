@@ -31,7 +31,7 @@ async def check_model_key(config: ModelConfig) -> str:
             async for _ in provider.stream(request):
                 pass
     except TimeoutError:
-        raise KoreError(f"{config.model} did not answer within {_ASK_S} s") from None
+        raise KoreError(t("{name} timed out after {n} s", name=config.model, n=_ASK_S)) from None
     finally:
         await provider.aclose()
     took = time.monotonic() - began

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from agent.errors import BadReply, KoreError
 from agent.events import Reply, TextDelta, ThinkingDelta, ToolCallDelta
+from agent.i18n import t
 from agent.prompts import render_prompt
 from agent.providers.base import ModelRequest, Provider, ToolSpec
 from agent.providers.registry import ModelConfig, open_provider
@@ -100,4 +101,4 @@ async def _reply(
                 first_s = time.monotonic() - began
             if isinstance(event, Reply):
                 return event.message, first_s
-    raise BadReply("the model's stream ended without a reply")
+    raise BadReply(t("the model returned no reply"))

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.errors import KoreError
+from agent.i18n import t
 from agent.records import frozen
 from agent.security.files.folder_tree import TreeEntry, TreeWalk, open_up
 from agent.security.files.paths import INBOX_FOLDER, MEMORY_FOLDER
@@ -128,8 +129,8 @@ class UserDataService:
         before = await self.summarize(principal)
         if before["busy"]:
             raise KoreError(
-                f"an answer to {principal} is in progress",
-                hint="Wait for it, or stop it with /stop in their chat; then try again.",
+                t("an answer to {principal} is in progress", principal=principal),
+                hint=t("Wait for it, or send /stop in their chat; then try again."),
             )
         plan = self._plan(principal, copies=copies)
         changed, unsent = await self.database.transact(_erase, plan, time.time())
@@ -175,9 +176,13 @@ class UserDataService:
         try:
             fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         except FileExistsError:
-            raise KoreError(f"{target} exists already", hint="name a file that does not") from None
+            raise KoreError(
+                t("{path} already exists", path=target), hint=t("choose a file that does not exist")
+            ) from None
         except OSError as exc:
-            raise KoreError(f"{target}: cannot be written: {exc.strerror}") from exc
+            raise KoreError(
+                t("{path}: cannot be written: {reason}", path=target, reason=exc.strerror)
+            ) from exc
         zipped = zipfile.ZIP_DEFLATED
         try:
             with (
@@ -197,7 +202,11 @@ class UserDataService:
             # A half one would look like all there is, and stand in the way of the next.
             target.unlink(missing_ok=True)
             raise KoreError(
-                f"{exc.filename or target}: {exc.strerror}: nothing was exported"
+                t(
+                    "{path}: {reason}; nothing was exported",
+                    path=exc.filename or target,
+                    reason=exc.strerror,
+                )
             ) from exc
         return {
             "file": str(target),
@@ -272,6 +281,9 @@ def _check(principal: str) -> None:
     channel, colon, sender = principal.partition(":")
     if not (channel and colon and sender) or len(principal) > 200:
         raise KoreError(
-            f"{principal[:80]!r} is not a person's id, expected one such as telegram:123",
-            hint="`kore pair list` shows them",
+            t(
+                "found {principal!r}, expected a person's id such as telegram:123",
+                principal=principal[:80],
+            ),
+            hint=t("`kore pair list` shows them"),
         )

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from agent.errors import ConfigError
+from agent.i18n import t
 from agent.records import frozen
 
 
@@ -119,8 +120,8 @@ class DataDir:
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             except OSError as exc:
                 raise ConfigError(
-                    f"{folder}: cannot be created: {exc.strerror}",
-                    hint="set KORE_HOME to a writable folder",
+                    t("{folder}: cannot be created: {reason}", folder=folder, reason=exc.strerror),
+                    hint=t("set KORE_HOME to a writable folder"),
                 ) from None
 
 
@@ -130,7 +131,7 @@ def find_data_dir(environ: Mapping[str, str], home: Path | None = None) -> DataD
         folder = home or Path(environ.get("KORE_HOME") or "~/.kore")
         return DataDir(Path(os.path.abspath(folder.expanduser())))
     except RuntimeError:
-        raise ConfigError("no home folder is known; set KORE_HOME to the folder to use") from None
+        raise ConfigError(t("no home folder found; set KORE_HOME to the folder to use")) from None
 
 
 def write_private(path: Path, text: str) -> None:

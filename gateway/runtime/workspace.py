@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from agent.errors import ConfigError
+from agent.i18n import t
 
 
 def ensure_workspace(path: Path) -> bool:
@@ -22,8 +23,12 @@ def ensure_workspace(path: Path) -> bool:
         new_folder.rename(path)
     except OSError as exc:
         raise ConfigError(
-            f"agent.workspace: {path} cannot be created: {exc.strerror}",
-            hint="set agent.workspace to a writable folder",
+            t(
+                "agent.workspace: {path} cannot be created: {reason}",
+                path=path,
+                reason=exc.strerror,
+            ),
+            hint=t("set agent.workspace to a writable folder"),
         ) from None
     return True
 

@@ -11,8 +11,8 @@ from binascii import Error as NotBase64
 from collections.abc import Mapping
 from contextlib import suppress
 
-from agent.errors import ConfigError
 from agent.records import frozen
+from gateway.store.errors import EncryptionKeyError, catalogue_text
 
 KEY_BYTES = 32
 _NONCE_BYTES = 12
@@ -77,7 +77,7 @@ class Cipher:
         try:
             from cryptography.hazmat.primitives.ciphers.aead import AESGCM
         except ImportError as exc:
-            raise ConfigError(
+            raise EncryptionKeyError(
                 "store.encryption_key_env is set, but the encryption library is not installed",
                 hint="pip install 'kore-assistant[encryption]'",
             ) from exc
@@ -134,19 +134,28 @@ def cipher_of(
 ) -> Cipher | None:
     """The cipher whose key the variable `name` holds: 32 bytes, in base64 or hexadecimal.
 
-    Raises `ConfigError`, which never shows the value; `named_by` is the setting or flag to blame.
+    Raises `EncryptionKeyError`, which never shows the value; `named_by` is the setting or flag
+    that refers to the variable.
     """
     if name is None:
         return None
-    hint = f'export {name}="$(openssl rand -base64 32)" makes one; keep it: no key, no messages'
+    hint = catalogue_text(
+        '`export {name}="$(openssl rand -base64 32)"` creates one. Keep it: without the key,'
+        " messages cannot be read."
+    )
     text = environ.get(name, "").strip()
     if not text:
-        raise ConfigError(f"{named_by} names {name}, which is not set", hint=hint)
+        raise EncryptionKeyError(
+            "{named_by} refers to {name}, which is not set", named_by=named_by, name=name, hint=hint
+        )
     key = _decoded(text)
     if key is None or len(key) != KEY_BYTES:
-        raise ConfigError(
-            f"{named_by}: {name} is not a valid key, expected {KEY_BYTES} bytes in "
-            "base64 or hexadecimal",
+        raise EncryptionKeyError(
+            "{named_by}: {name} is not a valid key; expected {key_bytes} bytes in base64 or"
+            " hexadecimal",
+            named_by=named_by,
+            name=name,
+            key_bytes=KEY_BYTES,
             hint=hint,
         )
     return Cipher(key, name)

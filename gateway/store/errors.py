@@ -1,13 +1,19 @@
-"""What the database refuses, in our words."""
+"""What the database refuses, in our words: entries of the catalogue, translated where shown."""
 
 from pathlib import Path
 from typing import Literal
 
-from agent.errors import KoreError
+from agent.errors import ConfigError, KoreError
 
-RESTORE = (
-    "Stop Kore, keep a copy of the file, and put a backup in its place: `kore restore FILE`"
-    " (`kore backup` makes them). Without one, move the file away."
+
+def catalogue_text(english: str) -> str:
+    """The text as it stands; `make catalogue` finds the texts of this package by this name."""
+    return english
+
+
+RESTORE = catalogue_text(
+    "Stop Kore, keep a copy of the file and restore a backup: `kore restore FILE`"
+    " (`kore backup` creates backups). If there is none, move the file away."
 )
 
 
@@ -16,17 +22,31 @@ class StoreError(KoreError):
 
     code = "store"
 
+    def __init__(self, message: str, /, *, hint: str | None = None, **fields: object) -> None:
+        super().__init__(message, hint=hint, fields=fields)
+
 
 class StoreBusy(StoreError):
     """The disk or the database is full, locked or failing: the same may be done later."""
 
 
 class StoreCorrupt(StoreError):
-    """The file is not whole: only a backup in its place mends that."""
+    """The file is damaged; only restoring a backup helps."""
 
     def __init__(self, file: Path | None, finding: str) -> None:
-        which = f" {file}" if file is not None else ""
-        super().__init__(f"the database{which} is damaged: {finding}", hint=RESTORE)
+        if file is None:
+            text = catalogue_text("the database is damaged: {finding}")
+            super().__init__(text, hint=RESTORE, finding=finding)
+        else:
+            text = catalogue_text("the database {path} is damaged: {finding}")
+            super().__init__(text, hint=RESTORE, path=file, finding=finding)
+
+
+class EncryptionKeyError(ConfigError):
+    """The key that messages are encrypted with is missing or malformed."""
+
+    def __init__(self, message: str, /, *, hint: str | None = None, **fields: object) -> None:
+        super().__init__(message, hint=hint, fields=fields)
 
 
 def seal_broken() -> StoreError:

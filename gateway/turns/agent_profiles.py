@@ -55,7 +55,7 @@ def agent_option(home: DataDir, settings: "Settings", name: str, cwd: str | None
     for folder in (Path(cwd or Path.cwd()), settings.agent.workspace):
         if (agent := catalogue.find(name, folder)) is not None:
             return asdict(agent)
-    raise ConfigError(f"--agent: there is no agent {name[:80]!r}", hint="kore agents list")
+    raise ConfigError(t("--agent: unknown agent {name!r}", name=name[:80]), hint="kore agents list")
 
 
 def profile_for(message: InboundMessage) -> SubagentDefinition | None:

@@ -94,7 +94,7 @@ async def test_a_turn_without_a_session_leaves_nothing_on_disk(
 
 
 async def test_the_error_that_ended_the_turn_is_raised(tmp_path: Path) -> None:
-    with pytest.raises(kore.ProviderError, match="the script is over"):
+    with pytest.raises(kore.ProviderError, match="the script ended"):
         await kore.run("hi", model=ScriptedProvider([]), workspace=tmp_path)
     with pytest.raises(kore.ConfigError, match="unknown vendor or model"):
         await kore.run("hi", model="nobody/nothing", workspace=tmp_path)

@@ -63,7 +63,7 @@ async def test_a_damaged_line_is_named_and_nothing_is_touched(tmp_path: Path, li
     path = tmp_path / "s.jsonl"
     path.write_bytes(path.read_bytes() + line + b"\n")
     before = path.read_bytes()
-    with pytest.raises(KoreError, match=r"s\.jsonl, line 3: found no message"):
+    with pytest.raises(KoreError, match=r"s\.jsonl, line 3: not a valid message"):
         await history.load("s")
     assert path.read_bytes() == before
 

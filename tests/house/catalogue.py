@@ -19,6 +19,9 @@ FOLDER = ROOT / "agent" / "languages"
 TRANSLATED = tuple(language for language in LANGUAGES if language != ENGLISH)
 # Which arguments of a function hold texts.
 _TEXTS = {"t": (0,), "mark_for_translation": (0,), "plural": (1, 2), "Verb": (1,)}
+# The store may not translate; its errors take texts of the catalogue, and their hints are such.
+_STORE_ERRORS = {"StoreError", "StoreBusy", "EncryptionKeyError"}
+_TEXTS |= dict.fromkeys((*_STORE_ERRORS, "catalogue_text"), (0,))
 # The first argument of these is a tuple of texts, which they look up.
 _TUPLES = {"print_table"}
 # Keywords that do, in the verbs: `gateway.cli.program` looks them up when help is asked for.
@@ -46,6 +49,8 @@ def arguments(tree: ast.Module) -> Iterator[ast.expr]:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             for at in _TEXTS.get(node.func.id, ()):
                 yield from _choices(node.args[at]) if at < len(node.args) else ()
+            if node.func.id in _STORE_ERRORS:
+                yield from (word.value for word in node.keywords if word.arg == "hint")
             if node.func.id in _TUPLES and isinstance(node.args[0], ast.Tuple):
                 yield from node.args[0].elts
         if isinstance(node, ast.keyword) and node.arg in _KEYWORDS:

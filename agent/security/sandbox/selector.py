@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from agent.errors import ConfigError
+from agent.i18n import t
 from agent.prompts import load_prompt, render_prompt
 from agent.records import frozen
 from agent.security.sandbox.base import Limits, Sandbox
@@ -72,7 +73,11 @@ def select_sandbox(options: SandboxOptions, home: Path, *, afresh: bool = False)
     if options.name != "auto":
         reason = failures[options.name]
         raise ConfigError(
-            f'security.sandbox: "{options.name}" does not work here: {reason}',
+            t(
+                'security.sandbox: "{name}" does not work here: {reason}',
+                name=options.name,
+                reason=reason,
+            ),
             hint=installation_hint(),
         )
     if os.geteuid() == 0:

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from agent.errors import ConfigError
+from agent.i18n import t
 from agent.records import frozen
 from gateway.core.messages import ONCE
 from gateway.runtime.paths import DataDir
@@ -74,8 +75,8 @@ def open_progress(home: DataDir, folder: Path) -> Iterator[ProgressFile]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise ConfigError(
-                f"a long task is already running in {folder}",
-                hint="wait for it, or interrupt the other command",
+                t("a long task is already running in {folder}", folder=folder),
+                hint=t("wait for it, or interrupt the other command"),
             ) from None
         yield ProgressFile(home.long_work / f"{name}.json")
     finally:

@@ -33,9 +33,9 @@ def project_of(
     files = [(folder / name.expanduser()).resolve() for name in args.file or ()]
     for file in files:
         if not file.is_file():
-            raise ConfigError(f"--file {file}: no such file")
+            raise ConfigError(t("--file {file}: no such file", file=file))
         if blocked_entry(file, Path(file.anchor), settings.security.blocked_paths):
-            raise ConfigError(f"--file {file}: it is in security.blocked_paths")
+            raise ConfigError(t("--file {file}: blocked by security.blocked_paths", file=file))
     root = folder if "cwd" in options else None
     return _project(root, files, settings)
 

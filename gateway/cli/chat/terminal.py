@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from agent.errors import ConfigError
 from agent.events import ApprovalAsked
+from agent.i18n import t
 from agent.security.policy.base import Answer
 from gateway.runtime.paths import DataDir
 
@@ -30,8 +31,12 @@ async def connected_service(
         used = str((await service.status()).get("sandbox", ""))
         if required not in ("auto", "none") and used != required:
             raise ConfigError(
-                f"sandbox {required}: Kore is already running, and its commands run in {used}",
-                hint="stop it, or set security.sandbox and start it again",
+                t(
+                    "--sandbox {required}: Kore is already running and uses the sandbox {used}",
+                    required=required,
+                    used=used,
+                ),
+                hint=t("stop it first, or set security.sandbox and restart it"),
             )
         yield service
 

@@ -153,7 +153,7 @@ def _text(path: Path) -> str:
     except FileNotFoundError:
         return ""
     except (OSError, UnicodeDecodeError) as exc:
-        raise ConfigError(f"{path}: cannot be read: {exc}") from None
+        raise ConfigError(t("{path}: cannot be read: {reason}", path=path, reason=exc)) from None
 
 
 def _plain(text: str, limit: int = _NAME_CHARS) -> str:

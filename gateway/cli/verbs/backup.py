@@ -170,10 +170,14 @@ def _pack(
             names.append(t("{path} (links skipped)", path=workspace))
         with zipfile.ZipFile(part) as packed:
             if (damaged_name := packed.testzip()) is not None:
-                raise KoreError(f"the backup did not verify: {damaged_name} is damaged in it")
+                raise KoreError(
+                    t("the backup failed verification: {name} is damaged", name=damaged_name)
+                )
         part.rename(target)
     except OSError as exc:
-        raise KoreError(f"{target} cannot be written: {exc.strerror or exc}") from exc
+        raise KoreError(
+            t("{path} cannot be written: {strerror}", path=target, strerror=exc.strerror or exc)
+        ) from exc
     finally:
         part.unlink(missing_ok=True)
     return names, packing.left_out

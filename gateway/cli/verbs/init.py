@@ -46,7 +46,9 @@ def run(args: argparse.Namespace) -> int:
         try:
             write_private(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
         except OSError as exc:
-            raise ConfigError(f"{path}: cannot be written: {exc.strerror}") from None
+            raise ConfigError(
+                t("{path}: cannot be written: {reason}", path=path, reason=exc.strerror)
+            ) from None
         print(t("{path}: written", path=path))
     return _finish(args)
 

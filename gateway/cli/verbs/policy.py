@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     if args.action in ("grants", "revoke"):
         return _run_grants(args)
     if args.action == "check" and not " ".join(args.words).strip():
-        raise ConfigError("the command is empty", hint='kore policy check "git push"')
+        raise ConfigError(t("the command is empty"), hint='kore policy check "git push"')
     case = _case(args)
     return _check(case, args) if args.action == "check" else _explain(case, args)
 

@@ -9,6 +9,7 @@ import os
 from dataclasses import asdict
 from pathlib import Path
 
+from agent.i18n import t
 from agent.records import frozen
 from agent.serialization import dumps
 from gateway.ops.audit.trail import GENESIS, UnreadableTrail
@@ -36,7 +37,7 @@ def read_checkpoint(path: Path) -> AuditCheckpoint:
         return AuditCheckpoint()
     except ValueError:
         pass
-    raise UnreadableTrail(f"{path.name} is damaged")
+    raise UnreadableTrail(t("{name} is damaged", name=path.name))
 
 
 def write_checkpoint(descriptor: int, mark: AuditCheckpoint) -> None:

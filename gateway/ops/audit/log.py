@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from agent.i18n import t
 from agent.security.audit import AuditEntry, AuditLevel
 from gateway.core.completion import run_to_completion
 from gateway.ops.audit.argument_summary import ArgumentSummarizer
@@ -107,7 +108,9 @@ class AuditLog:
         try:
             params = summarizer.params(entry.params)
         except RecursionError as exc:
-            raise AuditError("the entry cannot be written: its params are too deep") from exc
+            raise AuditError(
+                t("the audit entry cannot be written: its parameters are nested too deeply")
+            ) from exc
         reason = summarizer.text(entry.reason)
         return {**asdict(replace(entry, params={})), "params": params, "reason": reason}
 
@@ -132,7 +135,13 @@ class AuditLog:
             self._put_head()
             self._forget_old()
         except OSError as exc:
-            raise AuditError(f"the audit log in {self._folder} cannot be opened: {exc}") from exc
+            raise AuditError(
+                t(
+                    "the audit log in {folder} cannot be opened: {reason}",
+                    folder=self._folder,
+                    reason=exc,
+                )
+            ) from exc
         for text in notes:
             log.warning("audit: %s", text)
         return notes

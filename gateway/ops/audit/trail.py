@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.errors import KoreError
+from agent.i18n import t
 from agent.records import frozen
 from agent.serialization import dumps
 
@@ -75,17 +76,17 @@ def chain_line(entry: Mapping[str, Any], prev_hash: str) -> tuple[bytes, str]:
 def parse_line(line: bytes) -> dict[str, Any]:
     """The entry of a whole line, with its hashes. Raises `UnreadableTrail`."""
     if not line.endswith(b"\n"):
-        raise UnreadableTrail("the line has no end")
+        raise UnreadableTrail(t("the line is incomplete"))
     try:
         entry = json.loads(line)
     except ValueError:
-        raise UnreadableTrail("the line is not JSON") from None
+        raise UnreadableTrail(t("the line is not JSON")) from None
     if not isinstance(entry, dict) or list(entry) != _KEYS:
-        raise UnreadableTrail("the line is no audit entry")
+        raise UnreadableTrail(t("the line is not an audit entry"))
     body = {name: value for name, value in entry.items() if name != "hash"}
     # Word for word: a second key of the same name would say one thing to us and one to others.
     if _digest(body) != entry["hash"] or dumps(entry).encode() + b"\n" != line:
-        raise UnreadableTrail("the entry was changed: its hash does not fit")
+        raise UnreadableTrail(t("the entry was changed: its hash does not match"))
     return entry
 
 
@@ -101,9 +102,9 @@ def read_head(folder: Path) -> TrailHead | None:
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError):
-        raise UnreadableTrail(f"{HEAD} is damaged") from None
+        raise UnreadableTrail(t("{name} is damaged", name=HEAD)) from None
     if any(type(values[field.name]) is not type(field.default) for field in fields(TrailHead)):
-        raise UnreadableTrail(f"{HEAD} is damaged")
+        raise UnreadableTrail(t("{name} is damaged", name=HEAD))
     return TrailHead(**values)
 
 
@@ -132,13 +133,17 @@ def open_files(folder: Path, stack: ExitStack) -> list[tuple[Path, BufferedReade
             except FileNotFoundError:
                 continue
             except OSError as exc:
-                raise AuditError(f"{path} cannot be read: {exc.strerror}") from exc
+                raise AuditError(
+                    t("{path} cannot be read: {reason}", path=path, reason=exc.strerror)
+                ) from exc
         # A writer may have begun a new file in between.
         if [*numbered_files(folder).values(), folder / CURRENT] == before:
             stack.enter_context(open_stack)
             return files
         open_stack.close()
-    raise AuditError(f"the files in {folder} change faster than they can be opened")
+    raise AuditError(
+        t("the files in {folder} keep changing while they are opened; try again", folder=folder)
+    )
 
 
 def entries(folder: Path) -> Iterator[dict[str, Any]]:

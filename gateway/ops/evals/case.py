@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from agent.errors import ConfigError
+from agent.i18n import t
 from agent.serialization import dumps
 from agent.types import Message, ToolCall, assistant
 from gateway.config.json_document import read_object
@@ -123,7 +124,13 @@ class EvalCase(_Strict):
         for name, content in self.workspace.items():
             path = (folder / name).resolve()
             if not path.is_relative_to(folder):
-                raise ConfigError(f"case {self.name}: the file {name!r} lies outside its workspace")
+                raise ConfigError(
+                    t(
+                        "case {name}: the file {file!r} is outside its workspace",
+                        name=self.name,
+                        file=name,
+                    )
+                )
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(content, encoding="utf-8", newline="")
         return folder
@@ -138,11 +145,18 @@ def load_cases(places: list[Path]) -> Iterator[EvalCase]:
     for place in places:
         files = sorted(place.glob("*.json")) if place.is_dir() else [place]
         if not files:
-            raise ConfigError(f"{place} holds no cases (files that end with .json)")
+            raise ConfigError(t("{path}: no cases found (*.json)", path=place))
         for file in files:
             case = _read(file)
             if (other := names.setdefault(case.name, file)) != file:
-                raise ConfigError(f"{file}: name: {other} is called {case.name!r} as well")
+                raise ConfigError(
+                    t(
+                        "{file}: name: {name!r} is also used by {other}",
+                        file=file,
+                        other=other,
+                        name=case.name,
+                    )
+                )
             yield case
 
 
@@ -150,8 +164,10 @@ def _read(file: Path) -> EvalCase:
     data = read_object(file)
     if data is None:
         raise ConfigError(
-            f"there is no file or folder {str(file)!r} here",
-            hint="Name a case file or a folder of cases; docs/evaluation.md describes the format.",
+            t("{path}: no such file or folder", path=str(file)),
+            hint=t(
+                "Give a case file or a folder of cases; docs/evaluation.md describes the format."
+            ),
         )
     try:
         return EvalCase.model_validate(data)

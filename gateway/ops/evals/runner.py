@@ -10,6 +10,7 @@ from typing import Any
 from agent import events
 from agent.agent import Agent
 from agent.errors import ConfigError
+from agent.i18n import t
 from agent.providers.registry import OFFLINE
 from agent.providers.scripted import ScriptedProvider
 from agent.records import frozen
@@ -68,9 +69,11 @@ class EvalRunner:
             name = agent.models.default
             if name == OFFLINE and OFFLINE not in (self.model, self.settings.agent.model):
                 raise ConfigError(
-                    "no model to evaluate: none is configured, and no API key was found",
-                    hint="Set a key such as OPENAI_API_KEY, name a model with --model, or let the "
-                    "cases' own scripts reply with --scripted.",
+                    t("no model to evaluate: none is configured, and no API key was found"),
+                    hint=t(
+                        "Set a key such as OPENAI_API_KEY, choose a model with --model, or use"
+                        " --scripted to replay the cases' scripts."
+                    ),
                 )
             model = agent.models.check(name).model
             return model if model == name else f"{name} ({model})"

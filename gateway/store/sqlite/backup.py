@@ -44,10 +44,10 @@ def read_back(path: Path) -> BackupSummary:
         with closing(sqlite3.connect(uri, uri=True)) as copy:
             verdict = copy.execute("PRAGMA integrity_check(1)").fetchone()[0]
             if verdict != "ok":
-                raise StoreError(f"{path} is damaged: {verdict}")
+                raise StoreError("{path} is damaged: {verdict}", path=path, verdict=verdict)
             tables = {name for (name,) in copy.execute("SELECT name FROM sqlite_schema")}
             if "inbox" not in tables:
-                raise StoreError(f"{path} is not a Kore database")
+                raise StoreError("{path} is not a Kore database", path=path)
             version = copy.execute("PRAGMA user_version").fetchone()[0]
             counts = {
                 name: copy.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
@@ -57,10 +57,15 @@ def read_back(path: Path) -> BackupSummary:
                 copy.execute("SELECT 1 FROM meta WHERE name = 'cipher'").fetchone()
             )
     except sqlite3.Error as exc:
-        raise StoreError(f"{path} is not a complete database: {exc}") from exc
+        raise StoreError(
+            "{path} is not a complete database: {reason}", path=path, reason=exc
+        ) from exc
     if version > max(scripts()):
         raise StoreError(
-            f"{path} was made by a newer Kore (schema {version})", hint="Install the newer version."
+            "{path} was created by a newer Kore (schema {version})",
+            path=path,
+            version=version,
+            hint="Install the newer version.",
         )
     return BackupSummary(version, sealed, counts)
 
@@ -70,7 +75,9 @@ def take(path: Path, target: Path) -> None:
     try:
         os.close(_private(target))
     except OSError as exc:
-        raise StoreError(f"the backup {target} cannot be written: {exc.strerror}") from exc
+        raise StoreError(
+            "cannot write the backup {target}: {reason}", target=target, reason=exc.strerror
+        ) from exc
     try:
         uri = f"file:{quote(str(path))}?mode=rw"
         with (
@@ -80,7 +87,7 @@ def take(path: Path, target: Path) -> None:
             source.backup(copy)
     except sqlite3.Error as exc:
         target.unlink()
-        raise StoreError(f"{path} cannot be copied: {exc}") from exc
+        raise StoreError("{path} cannot be copied: {reason}", path=path, reason=exc) from exc
 
 
 def put_in_place(copy: Path, path: Path) -> Path | None:
@@ -105,7 +112,7 @@ def put_in_place(copy: Path, path: Path) -> Path | None:
         fresh.replace(path)
         _sync(path.parent)
     except (OSError, sqlite3.Error) as exc:
-        raise StoreError(f"the database could not be replaced: {exc}") from exc
+        raise StoreError("the database could not be replaced: {reason}", reason=exc) from exc
     finally:
         with suppress(OSError):
             fresh.unlink(missing_ok=True)

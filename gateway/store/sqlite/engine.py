@@ -135,7 +135,7 @@ class SqliteStore:
         try:
             self._jobs.put_nowait(_Work(work, future, alone))
         except queue.Full:
-            raise StoreBusy("the database has too much to do at once") from None
+            raise StoreBusy("the database is overloaded") from None
         return future
 
     def _serve(self) -> None:
@@ -205,9 +205,11 @@ class SqliteStore:
     def _copy(self, connection: sqlite3.Connection, target: Path) -> int:
         """A backup in steps; other work on the database runs between two of them."""
         if target.exists():
-            raise StoreError(f"{target} exists already; a backup never overwrites a file")
+            raise StoreError(
+                "{target} already exists; a backup never overwrites a file", target=target
+            )
         if not target.parent.is_dir():
-            raise StoreError(f"the folder {target.parent} does not exist")
+            raise StoreError("the folder {parent} does not exist", parent=target.parent)
 
         def between(status: int, remaining: int, total: int) -> None:
             while not self._jobs.empty():
@@ -216,7 +218,9 @@ class SqliteStore:
         try:
             target.touch(0o600, exist_ok=False)
         except OSError as exc:
-            raise StoreError(f"the backup {target} cannot be written: {exc.strerror}") from exc
+            raise StoreError(
+                "cannot write the backup {target}: {reason}", target=target, reason=exc.strerror
+            ) from exc
         try:
             with closing(sqlite3.connect(target)) as copy:
                 connection.backup(copy, pages=BACKUP_PAGES, progress=between)
@@ -225,7 +229,11 @@ class SqliteStore:
             verdict = str(exc)
         if verdict != "ok":
             target.unlink()
-            raise StoreError(f"the backup {target} did not verify ({verdict}) and was removed")
+            raise StoreError(
+                "the backup {target} failed verification ({verdict}) and was removed",
+                target=target,
+                verdict=verdict,
+            )
         return target.stat().st_size
 
 
@@ -249,7 +257,7 @@ def _rewrite(connection: sqlite3.Connection) -> None:
         connection.execute("PRAGMA temp_store_directory=''")
         active_channels.install(tx, channels, modes)
     if busy:
-        raise StoreError("the write-ahead log could not be emptied")
+        raise StoreError("could not empty the write-ahead log")
 
 
 def _resolve(jobs: list[_Work]) -> None:
@@ -281,10 +289,13 @@ def connect(path: Path, *, check: bool = False, cipher: Cipher | None = None) ->
     except sqlite3.OperationalError as exc:
         if "locked" in str(exc):
             raise StoreError(
-                f"the database {path} is in use by another program",
-                hint="Close it, for example a database browser or a backup tool.",
+                "the database {path} is in use by another program",
+                path=path,
+                hint="Close that program, for example a database browser or a backup tool.",
             ) from exc
-        raise StoreError(f"cannot open the database {path}: {exc}", hint=RESTORE) from exc
+        raise StoreError(
+            "cannot open the database {path}: {reason}", path=path, reason=exc, hint=RESTORE
+        ) from exc
     except sqlite3.DatabaseError as exc:
         raise StoreCorrupt(path, str(exc)) from exc
     path.chmod(0o600)

@@ -21,6 +21,6 @@ def check_file(path: Path) -> tuple[str, int | None]:
             (version,) = database.execute("PRAGMA user_version").fetchone()
     except sqlite3.Error as exc:
         if getattr(exc, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
-            raise StoreBusy(f"the database {path} is in use by another program") from exc
+            raise StoreBusy("the database {path} is in use by another program", path=path) from exc
         return str(exc), None
     return str(verdict), int(version)

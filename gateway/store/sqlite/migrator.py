@@ -37,8 +37,11 @@ def upgrade(connection: sqlite3.Connection, path: Path) -> None:
     applied = _applied(connection, version)
     if strange := applied - set(available):
         raise StoreError(
-            f"the database {path} was made by a newer Kore (schema {max(strange)}, this one knows "
-            f"{max(available)})",
+            "the database {path} was created by a newer Kore (schema {found}; this version"
+            " supports {supported})",
+            path=path,
+            found=max(strange),
+            supported=max(available),
             hint="Install the newer version again.",
         )
     waiting = [number for number in available if number not in applied]
@@ -73,7 +76,9 @@ def keep_copy(connection: sqlite3.Connection, path: Path) -> Path:
             connection.backup(copy)
             verdict = copy.execute("PRAGMA quick_check").fetchone()[0]
         if verdict != "ok":
-            raise StoreError(f"the copy of {path} did not verify: {verdict}")
+            raise StoreError(
+                "the copy of {path} failed verification: {verdict}", path=path, verdict=verdict
+            )
         _sync(part)
         part.rename(target)
         _sync(folder)
@@ -83,8 +88,10 @@ def keep_copy(connection: sqlite3.Connection, path: Path) -> Path:
         with suppress(OSError):
             part.unlink(missing_ok=True)
         raise StoreError(
-            f"the database {path} must be upgraded, but it could not be copied first: {exc}",
-            hint="Free disk space or make the folder writable; nothing was changed.",
+            "the database {path} needs an upgrade, but it could not be backed up first: {reason}",
+            path=path,
+            reason=exc,
+            hint="Free some disk space or make the folder writable. Nothing was changed.",
         ) from exc
     return target
 

@@ -50,7 +50,7 @@ def rekey(
             # A log left beside the file would be taken for the new file's.
             (mode,) = connection.execute("PRAGMA journal_mode=DELETE").fetchone()
             if mode != "delete":
-                raise StoreError(f"the database {path} is in use; nothing was changed")
+                raise StoreError("the database {path} is in use; nothing was changed", path=path)
         # Behind the swap a kill would leave them for good: a second run finds nothing to do.
         for copy_of_old in copies(path):
             copy_of_old.unlink()
@@ -120,7 +120,9 @@ def _verify(fresh: Path) -> None:
     with closing(sqlite3.connect(fresh)) as connection:
         verdict = connection.execute("PRAGMA quick_check").fetchone()[0]
     if verdict != "ok":
-        raise StoreError(f"the new copy did not verify ({verdict}); nothing was changed")
+        raise StoreError(
+            "the new copy failed verification ({verdict}); nothing was changed", verdict=verdict
+        )
     _sync(fresh)
 
 

@@ -19,19 +19,24 @@ def check_key(connection: Connection, path: Path, cipher: Cipher | None) -> None
     if mark is None:
         if cipher is not None and not _is_empty(connection):
             raise StoreError(
-                f"the database {path} is not encrypted, but store.encryption_key_env names "
-                f"{cipher.name}",
-                hint="Encrypt it with that key (kore store rekey), or remove the setting.",
+                "the database {path} is not encrypted, but store.encryption_key_env is set to"
+                " {name}",
+                path=path,
+                name=cipher.name,
+                hint="Encrypt it with that key (`kore store rekey`), or remove the setting.",
             )
     elif cipher is None:
         raise StoreError(
-            f"the database {path} is encrypted, and store.encryption_key_env names no key",
-            hint="Set it, or decrypt the database: kore store rekey --plain --from VARIABLE.",
+            "the database {path} is encrypted, but store.encryption_key_env is not set",
+            path=path,
+            hint="Set it, or decrypt the database: `kore store rekey --plain --from VARIABLE`.",
         )
     elif not _fits(cipher, mark):
         raise StoreError(
-            f"the database {path} is encrypted with another key than the one in {cipher.name}",
-            hint="Set the key that it was encrypted with; `kore store rekey` changes it.",
+            "the database {path} is encrypted with a different key from the one in {name}",
+            path=path,
+            name=cipher.name,
+            hint="Set the key it was encrypted with; `kore store rekey` changes the key.",
         )
 
 

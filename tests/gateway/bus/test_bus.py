@@ -315,7 +315,7 @@ async def test_what_the_database_refuses_costs_one_answer_and_the_chat_goes_on(
         await take(parts, chat_message(what))
         _, broken = await parts.platform.answers("1", 2)
         assert "⚠️ Internal error while handling message" in broken
-        assert "the database refused: not full" in caplog.text
+        assert "the database returned an error: not full" in caplog.text
         await parts.database.transact(faults.allow)
         await take(parts, chat_message("next"))
         assert (await parts.platform.answers("1", 3))[2] == "re: next"

@@ -62,7 +62,7 @@ async def test_a_stale_socket_file_is_replaced(owner: MemoryService, tmp_path: P
 async def test_a_listening_owner_is_not_displaced(owner: MemoryService, tmp_path: Path) -> None:
     path = tmp_path / "kore.sock"
     async with ControlServer(owner, path):
-        with pytest.raises(KoreError, match="already listens"):
+        with pytest.raises(KoreError, match="is already listening"):
             async with ControlServer(owner, path):
                 pass
         await connect(path)
@@ -204,7 +204,7 @@ async def test_a_call_of_another_version_is_refused_in_one_sentence(
             reply = await reader.read()
         writer.close()
     assert b" 400 " in reply.split(b"\r\n")[0]
-    assert b"the running Kore has no call 'glimpse'" in reply
+    assert b"it does not know the call 'glimpse'" in reply
 
 
 async def test_a_kore_of_another_version_is_told_in_one_sentence(tmp_path: Path) -> None:

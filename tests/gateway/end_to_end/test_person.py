@@ -59,7 +59,7 @@ async def test_an_export_holds_what_was_said_and_nothing_of_others(
         assert received[0]["message"]["content"].endswith(WORDS[0])
         assert "memory/MEMORY.md" in texts
         again = await alone.kore("user", "export", f"telegram:{PERSON}", "-o", target)
-        assert (again.code, "exists already" in again.err) == (1, True)
+        assert (again.code, "already exists" in again.err) == (1, True)
 
 
 async def test_after_a_deletion_no_byte_of_it_is_found(alone: GatewayProcess) -> None:

@@ -52,7 +52,7 @@ async def test_a_sealed_store_lives_through_restarts_backups_and_new_keys(
     assert changed.code == 0, changed.err
     assert "set it to TWO_KEY" in changed.out
     refused = await gateway.kore("sessions", "list")
-    assert (refused.code, "another key than the one in ONE_KEY" in refused.err) == (1, True)
+    assert (refused.code, "a different key from the one in ONE_KEY" in refused.err) == (1, True)
     gateway.seal_with("TWO_KEY")
     async with gateway:
         # The model is shown the whole conversation: it was opened with the new key.
@@ -78,7 +78,7 @@ async def test_what_does_not_fit_is_one_sentence_and_plain_is_a_way_back(
     missing = await gateway.kore("gateway")
     assert (missing.code, "NO_KEY, which is not set" in missing.err) == (2, True)
     blamed = await gateway.kore("store", "rekey", "--to", "NO_KEY")
-    assert (blamed.code, "--to names NO_KEY, which is not set" in blamed.err) == (2, True)
+    assert (blamed.code, "--to refers to NO_KEY, which is not set" in blamed.err) == (2, True)
     sealed = await gateway.kore("store", "rekey", "--to", "ONE_KEY", "--json")
     assert sealed.code == 0, sealed.err
     assert b"canary" not in gateway.stored()

@@ -138,8 +138,8 @@ def test_the_same_text_is_never_sealed_the_same_way() -> None:
 @pytest.mark.parametrize(
     ("made", "opened", "sentence"),
     [
-        (KEY, OTHER, "encrypted with another key than the one in KORE_STORE_KEY"),
-        (KEY, None, "is encrypted, and store.encryption_key_env names no key"),
+        (KEY, OTHER, "encrypted with a different key from the one in KORE_STORE_KEY"),
+        (KEY, None, "is encrypted, but store.encryption_key_env is not set"),
         (None, KEY, "is not encrypted"),
     ],
     # The keys are other ones in each process of a test run.

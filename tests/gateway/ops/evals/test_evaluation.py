@@ -59,7 +59,7 @@ def test_the_cases_that_ship_pass_by_their_scripts(tmp_path: Path) -> None:
             {"script": [WRITE, "x"], "checks": [{"tool": "write_file", "at_most": 0}]},
             "was called 1 times",
         ),
-        ({"script": []}, "the script is over"),
+        ({"script": []}, "the script ended"),
     ],
 )
 def test_a_case_that_does_not_hold_says_why(

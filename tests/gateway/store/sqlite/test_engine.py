@@ -162,7 +162,7 @@ def test_a_database_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
     tx = open_transaction(path)
     tx.run("PRAGMA user_version=999")
     tx.close()
-    assert "made by a newer Kore (schema 999" in refused(path)
+    assert "created by a newer Kore (schema 999" in refused(path)
 
 
 def test_a_database_that_another_program_uses_is_left_alone(tmp_path: Path) -> None:
@@ -225,7 +225,7 @@ async def test_a_backup_is_whole_while_others_write(tmp_path: Path, database: Sq
 async def test_a_backup_overwrites_nothing(tmp_path: Path, database: SqliteStore) -> None:
     target = tmp_path / "copy.db"
     target.write_bytes(b"precious")
-    with pytest.raises(StoreError, match="exists already"):
+    with pytest.raises(StoreError, match="already exists"):
         await database.backup(target)
     assert target.read_bytes() == b"precious"
 

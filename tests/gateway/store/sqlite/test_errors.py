@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from agent.i18n import use_locale_once
 from gateway.store.errors import StoreBusy, StoreCorrupt
 from gateway.store.sqlite.errors import mapped
 
@@ -37,7 +38,7 @@ def test_a_bad_query_is_not_waited_for_whatever_its_words_are(sql: str) -> None:
     with closing(sqlite3.connect(":memory:")) as connection:
         refused = mapped(refusal(connection, sql))
         assert not isinstance(refused, StoreBusy)
-        assert str(refused).startswith("the database refused: ")
+        assert str(refused).startswith("the database returned an error: ")
 
 
 def test_a_file_that_is_not_whole_is_told_with_the_way_to_a_backup(tmp_path: Path) -> None:
@@ -48,3 +49,12 @@ def test_a_file_that_is_not_whole_is_told_with_the_way_to_a_backup(tmp_path: Pat
     assert isinstance(damaged, StoreCorrupt)
     assert f"the database {path} is damaged" in str(damaged)
     assert "kore restore FILE" in (damaged.hint or "")
+
+
+def test_a_store_error_is_translated_where_it_is_shown(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    damaged = StoreCorrupt(path, "no header")
+    assert str(damaged) == f"the database {path} is damaged: no header"
+    with use_locale_once("zh-Hans"):
+        assert str(damaged) == f"数据库 {path} 已损坏：no header"
+        assert "kore restore 文件" in (damaged.hint or "")

@@ -103,7 +103,7 @@ def test_without_room_for_the_copy_nothing_is_changed(tmp_path: Path) -> None:
     path = tmp_path / "kore.db"
     older(path)
     path.with_name("backups").write_text("a file in the way")
-    with pytest.raises(StoreError, match="it could not be copied first"):
+    with pytest.raises(StoreError, match="it could not be backed up first"):
         connect(path)
     assert not {"change", "file_change"} & tables(path)
     assert offset(path) == 42
