@@ -99,11 +99,11 @@ _ONE = (
 _LANE = "'telegram:' || :account || ':' || chat"
 _SAID = """'{"role":"' || role || '","content":[{"type":"text","text":"' || text || n || '"}]}'"""
 _STATEMENTS = (
-    f"{_ONE} INSERT INTO session (id, principal, created_at, last_active_at, home)"
+    f"{_ONE} INSERT INTO session (id, principal, created_at, last_active_at, home_lane)"
     f" SELECT DISTINCT session, 'telegram:' || chat, :at, :at, {_LANE} FROM one",
     f"{_ONE} INSERT INTO turn (id, session, lane, state, created_at, ended_at)"
     f" SELECT turn, session, {_LANE}, 'done', at, at FROM one",
-    f"{_ONE} INSERT INTO inbox (channel, account, event_id, source_msg, lane, principal,"
+    f"{_ONE} INSERT INTO inbox (channel, account, event_id, source_message_id, lane, principal,"
     " payload, received_at, turn_id) SELECT 'telegram', :account, 'old:' || n, chat || ':' || n,"
     f" {_LANE}, 'telegram:' || chat, replace(replace(:payload, 'CHAT', chat), 'EVENT',"
     " 'old:' || n),"
@@ -117,7 +117,8 @@ _STATEMENTS = (
     " FROM one"
     " WHERE n % 4 = 0",
     f"{_ONE} INSERT INTO outbox (delivery_id, part, turn_id, lane, channel, account, chat, kind,"
-    f" body, state, provider_msg, created_at) SELECT 't' || turn, 0, turn, {_LANE}, 'telegram',"
+    f" body, state, provider_message_id, created_at) SELECT 't' || turn, 0, turn, {_LANE},"
+    " 'telegram',"
     " :account, chat, 'final', 'This is what there is to say', 'sent', n, at FROM one",
     f"{_ONE} INSERT INTO usage (turn_id, n, session, lane, chat, principal, model, input,"
     " output,"

@@ -134,7 +134,7 @@ class Channel(Protocol):
         ...
 
     async def send(self, message: OutboundMessage) -> str:
-        """Send, or edit when `provider_msg` is set; returns the platform's id.
+        """Send, or edit when `provider_message_id` is set; returns the platform's id.
 
         Raises `SendError`.
         """
@@ -169,7 +169,7 @@ class SupportsStreaming(Protocol):
         self,
         route: Route,
         page: OutboundPart,
-        provider_msg: str | None,
+        provider_message_id: str | None,
         reply_to: str | None = None,
     ) -> str:
         """Show a page as an edit or as a new message, which answers the message `reply_to`;
@@ -274,7 +274,7 @@ class SupportsApprovals(Protocol):
 class SupportsButtonRemoval(Protocol):
     """Optional: the platform can take the buttons of a message away."""
 
-    async def take_buttons(self, route: Route, provider_msg: str) -> None:
+    async def take_buttons(self, route: Route, provider_message_id: str) -> None:
         """Leave the message's text as it is. Raises `SendError`."""
         ...
 

@@ -45,7 +45,7 @@ def _subagent_lines(call: CommandCall, subagents: Sequence[SubagentTask]) -> Ite
     for one in subagents:
         took = (one.ended_at or call.now) - one.asked_at
         state = t(_STATES.get(one.state, one.state))
-        if one.background:
+        if one.is_background:
             state = t("{state} in the background", state=state)
         name = f"{escape_markdown(one.agent)} ({one.id})"
         yield f"- {name} {_title(one.title)}: {state}, {took:.0f} s"

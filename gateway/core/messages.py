@@ -249,7 +249,7 @@ OutboundKind = Literal["final", "notice", "approval"]
 class OutboundMessage:
     """One part of a reply on its way out.
 
-    `provider_msg` is set when the platform already shows an earlier version (a streamed preview):
+    `provider_message_id` is set when the platform already shows an earlier version (a preview):
     the part then goes out as an edit of it. `maybe_duplicate` means that an earlier try may have
     arrived; the channel shows that to the reader. `preview_lost`: what may have arrived is only an
     unfinished preview. `event_id` names the inbound message that is answered, and `last` closes the
@@ -262,7 +262,7 @@ class OutboundMessage:
     content: OutboundPart
     kind: OutboundKind = "final"
     reply_to: str | None = None
-    provider_msg: str | None = None
+    provider_message_id: str | None = None
     maybe_duplicate: bool = False
     preview_lost: bool = False
     event_id: str | None = None

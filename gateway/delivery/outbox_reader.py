@@ -65,7 +65,7 @@ class OutboxReader:
                 log.error("dropped a message to %s that cannot be read: %s", lane, exc)
 
     async def record_sent(
-        self, part: PendingPart, provider_msg: str, lane: str, *, answers: bool
+        self, part: PendingPart, provider_message_id: str, lane: str, *, answers: bool
     ) -> tuple[PendingPart | float | None, frozenset[str]]:
         """The part has arrived; returns the route's next head and, when it `answers` something
         that bears a reaction, the messages there that are still to be answered.
@@ -73,21 +73,21 @@ class OutboxReader:
         Raises `StoreError`."""
         try:
             return await self.run_with_retries(
-                self._record_sent, part.seq, provider_msg, lane, answers
+                self._record_sent, part.seq, provider_message_id, lane, answers
             )
         except StoreCorrupt:
             raise
         except StoreError:
             # That the next one cannot be read must not undo that this one has arrived.
-            await self.run_with_retries(outbox.set_sent, part.seq, provider_msg)
+            await self.run_with_retries(outbox.set_sent, part.seq, provider_message_id)
             following = await self.next_part(lane)
             left = await self.run_with_retries(inbox.unfinished, lane) if answers else frozenset()
             return following, left
 
     def _record_sent(
-        self, tx: Transaction, seq: int, provider_msg: str, lane: str, answers: bool
+        self, tx: Transaction, seq: int, provider_message_id: str, lane: str, answers: bool
     ) -> tuple[PendingPart | float | None, frozenset[str]]:
-        following = outbox.sent(tx, seq, provider_msg, lane, self._clock())
+        following = outbox.sent(tx, seq, provider_message_id, lane, self._clock())
         return following, inbox.unfinished(tx, lane) if answers else frozenset()
 
     def _head(self, tx: Transaction, lane: str) -> PendingPart | float | None:

@@ -235,8 +235,8 @@ class StreamingPreview:
                         return True  # Earlier answers wait on this route.
                     if row.lost:
                         return False  # One of a run that was cut off may stand there already.
-                    if row.provider_msg is not None:
-                        self._ids.append(row.provider_msg)
+                    if row.provider_message_id is not None:
+                        self._ids.append(row.provider_message_id)
                 await self._update(number, page)
             except Ambiguous:
                 # A new one may be there or not, and no id tells: it stays marked.
@@ -266,17 +266,17 @@ class StreamingPreview:
             await self._store(number, message_id)
         self._pages[number] = page
 
-    async def _store(self, number: int, provider_msg: str | None) -> None:
+    async def _store(self, number: int, provider_message_id: str | None) -> None:
         await self._database.transact(
-            outbox.set_preview, self._outgoing.delivery_id, number, provider_msg
+            outbox.set_preview, self._outgoing.delivery_id, number, provider_message_id
         )
 
     async def _store_ids(self) -> None:
         """Store the messages' ids again, which the disk refused before: the answer is an edit of
         those messages then, and else marked."""
-        for number, provider_msg in enumerate(self._ids):
+        for number, provider_message_id in enumerate(self._ids):
             try:
-                await self._store(number, provider_msg)
+                await self._store(number, provider_message_id)
             except StoreError as exc:
                 log.warning(
                     "a message id of %s could not be stored: %s", self._outgoing.delivery_id, exc

@@ -20,11 +20,11 @@ def is_expired(due: PendingPart) -> bool:
 def is_last_try(due: PendingPart) -> bool:
     """Whether what may have arrived was tried often enough."""
     # An edit may be repeated as often as one likes: it is the same message.
-    return due.message.provider_msg is None and due.ambiguous + 1 >= AMBIGUOUS_TRIES
+    return due.message.provider_message_id is None and due.ambiguous + 1 >= AMBIGUOUS_TRIES
 
 
 def backoff_s(due: PendingPart, *, ambiguous: bool) -> float:
     """Until the next try."""
-    if ambiguous and due.message.provider_msg is None:
+    if ambiguous and due.message.provider_message_id is None:
         return _UNCLEAR_BACKOFF_S[due.ambiguous]
     return _BACKOFF_S[min(due.attempts, len(_BACKOFF_S) - 1)]

@@ -237,9 +237,9 @@ class OutboxSender:
             log.info("%s has messages for a channel that is not running here", lane)
             return None
         try:
-            provider_msg = due.message.provider_msg
-            if not due.shown or provider_msg is None:
-                provider_msg = await self._record_sent(channel, due, is_taken)
+            provider_message_id = due.message.provider_message_id
+            if not due.shown or provider_message_id is None:
+                provider_message_id = await self._record_sent(channel, due, is_taken)
         except SendError as exc:
             await self._settle(due, exc)
         except Exception as exc:
@@ -251,7 +251,7 @@ class OutboxSender:
             answers = due.message.last and due.message.kind == "final"
             reacting = self._renderer.can_react(route) if answers else None
             following, left = await self._reader.record_sent(
-                due, provider_msg, lane, answers=reacting is not None
+                due, provider_message_id, lane, answers=reacting is not None
             )
             delete_snapshots(due.message.content.files)
             if reacting is not None and self._group is not None:
@@ -305,7 +305,7 @@ class OutboxSender:
                 await run(outbox.reschedule, due.seq, now + wait_s, ambiguous=False)
             case TopicNotFound() if due.message.route.thread_id:
                 await run(outbox.leave_topic, due.seq)
-            case MessageNotFound() if due.message.provider_msg is not None:
+            case MessageNotFound() if due.message.provider_message_id is not None:
                 await run(outbox.make_new, due.seq)
             case ChatUnreachable():
                 await self._give_up(due, str(error), whole_lane=True)

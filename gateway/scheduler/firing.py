@@ -97,7 +97,7 @@ def _fire(tx: Transaction, context: JobContext, job: Job, now: float, fired: Fir
     zone, hours = jobs.clock_of(tx, job.route)
     zone = zone or context.schedule.zone or job.zone
     until = None
-    if not job.urgent:
+    if not job.is_urgent:
         until = quiet_until(hours or context.schedule.quiet_hours, zone, now)
     if until is not None and job.kind != "heartbeat":
         jobs.hold(tx, job.id, until)
@@ -122,7 +122,7 @@ def _choose_slots(job: Job, rule: Recurrence, now: float) -> _Due:
     if job.catch_up == "all":
         return _Due(tuple(slots), (), is_late)
     # What quiet hours have held is not lost, whatever the rule says of down time.
-    if job.catch_up == "skip" and is_late and not job.postponed:
+    if job.catch_up == "skip" and is_late and not job.is_postponed:
         return _Due((), tuple(slots), is_late)
     return _Due((slots[-1],), tuple(slots[:-1]), is_late)
 
@@ -160,7 +160,7 @@ def _ask(tx: Transaction, job: Job, slot: int, late: str, now: float) -> None:
     """The message that the job's turn answers: in the chat's conversation, or in one of its own."""
     chat, session = job.route.lane, None
     sessions.unbind(tx, job.lane)
-    if not job.own:
+    if not job.has_own_session:
         session = sessions.bound_session(tx, chat)
         if session is None:
             session = sessions.create_session(tx, job.principal, now, lane=chat)

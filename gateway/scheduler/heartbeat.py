@@ -77,7 +77,7 @@ def ensure_heartbeat_job(
             rule=f"every {minutes * 60}",
             zone=zone,
             catch_up="skip",
-            own=True,
+            has_own_session=True,
             slot_at=first,
             due_at=first,
             created_at=began,

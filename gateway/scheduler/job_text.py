@@ -103,7 +103,7 @@ def line(tx: Transaction, job: Job, escape: Callable[[str], str] = str) -> str:
     details = [describe_recurrence(job)]
     if job.state == "on" and job.slot_at is not None:
         details.append(t("next {when}", when=local_time(job.slot_at, job.zone)))
-        if job.postponed and job.due_at is not None:
+        if job.is_postponed and job.due_at is not None:
             details.append(t("held until {when}", when=local_time(job.due_at, job.zone)))
     elif job.state != "done":
         details.append(f"{_state(job)}: {job.reason}" if job.reason else _state(job))
@@ -149,13 +149,13 @@ def facts(tx: Transaction, job: Job) -> dict[str, Any]:
         "rule_in_words": describe_recurrence(job),
         "zone": job.zone,
         "catch_up": job.catch_up,
-        "urgent": job.urgent,
-        "own_session": job.own,
+        "urgent": job.is_urgent,
+        "own_session": job.has_own_session,
         "state": job.state,
         "reason": job.reason,
         "failures": job.failures,
         "next_at": job.slot_at if job.state == "on" else None,
-        "held_until": job.due_at if job.state == "on" and job.postponed else None,
+        "held_until": job.due_at if job.state == "on" and job.is_postponed else None,
         "principal": job.principal,
         "lane": job.route.lane,
         "mode": job.message.options.get("mode"),

@@ -51,7 +51,7 @@ def get_all(tx: Transaction, numbers: Sequence[int]) -> list[SubagentTask]:
 def find_task_of_call(tx: Transaction, claim: TurnClaim, call: CallContext) -> SubagentTask | None:
     """The errand that this call has sent out before; its turn waits while that works."""
     _, errand = subagent_tasks.of_call(tx, claim.turn, call.call.id)
-    if errand is not None and errand.state == "running" and not errand.background:
+    if errand is not None and errand.state == "running" and not errand.is_background:
         approvals.wait(tx, claim.turn)
     return errand
 
@@ -117,7 +117,7 @@ def launch(tx: Transaction, order: SubagentLaunch, now: float) -> SubagentTask:
             model=order.model,
             # Who looks for the result of a one-shot run is gone when the run is; and a sub-agent's
             # own turn ends with its result.
-            background=background and caller is None and not lane.startswith(ONCE),
+            is_background=background and caller is None and not lane.startswith(ONCE),
             state="running",
             result=None,
             taint=frozenset(),
@@ -128,7 +128,7 @@ def launch(tx: Transaction, order: SubagentLaunch, now: float) -> SubagentTask:
     sessions.bind(tx, errand.lane, session)
     sessions.add_taint(tx, session, order.call.taint | profile.taint_of(definition))
     enqueue_task(tx, claim.messages[-1], errand, request.prompt, now)
-    if not errand.background:
+    if not errand.is_background:
         approvals.wait(tx, claim.turn)
     return errand
 

@@ -148,7 +148,7 @@ class SubagentCoordinator:
         for errand in errands:
             if subagent_tasks.end(tx, errand.id, outcome, now):
                 lanes.append(errand.caller_lane)
-                if errand.background and outcome.state != "stopped":
+                if errand.is_background and outcome.state != "stopped":
                     subagent_launch.enqueue_report(tx, errand, outcome, now)
         return lanes
 
@@ -162,7 +162,7 @@ class SubagentCoordinator:
             task = await self._begin(claim, errand, order)
         models = self._agent.models
         _, note = profile.model_for(models, request.model, task.definition, order.model)
-        if task.state == "running" and not task.background:
+        if task.state == "running" and not task.is_background:
             sentence = t("Waiting for a sub-agent: {what}", what=f"`{task.agent}`")
             raise AwaitingAnswer(f"sub-agent {task.agent} ({task.id}) works", sentence)
         failed = task.state in ("failed", "stopped")

@@ -83,35 +83,37 @@ class Platform:
 
     async def send(self, message: OutboundMessage) -> str:
         chat, part = message.route.chat_id, message.content
-        self.calls.append(("edit" if message.provider_msg is not None else "send", chat, part.text))
+        self.calls.append(
+            ("edit" if message.provider_message_id is not None else "send", chat, part.text)
+        )
         self._tell()
         await self.until(lambda: chat not in self.blocked)
         return self._settle(
             chat,
             PlatformMessage("", part.text, bool(part.entities), message.maybe_duplicate),
-            message.provider_msg,
+            message.provider_message_id,
         )
 
-    def _settle(self, chat: str, shown: PlatformMessage, provider_msg: str | None) -> str:
+    def _settle(self, chat: str, shown: PlatformMessage, provider_message_id: str | None) -> str:
         fault = self._faults[chat].popleft() if self._faults[chat] else None
         if fault is None or fault.arrives:
-            shown.id = self._show(chat, shown, provider_msg)
+            shown.id = self._show(chat, shown, provider_message_id)
         self._tell()
         if fault is not None:
             raise fault.error
         return shown.id
 
-    def _show(self, chat: str, shown: PlatformMessage, provider_msg: str | None) -> str:
-        if provider_msg is None:
+    def _show(self, chat: str, shown: PlatformMessage, provider_message_id: str | None) -> str:
+        if provider_message_id is None:
             shown.id = str(next(self._numbers))
             shown.versions.append(shown.text)
             self.chats[chat].append(shown)
             return shown.id
         for other in self.chats[chat]:
-            if other.id == provider_msg:
+            if other.id == provider_message_id:
                 other.text, other.bold = shown.text, shown.bold
                 other.versions.append(shown.text)
-                return provider_msg
+                return provider_message_id
         raise MessageNotFound("message to edit not found")
 
     def _tell(self) -> None:
@@ -141,14 +143,14 @@ class StreamingPlatform(Platform):
         self,
         route: Route,
         page: OutboundPart,
-        provider_msg: str | None,
+        provider_message_id: str | None,
         reply_to: str | None = None,
     ) -> str:
         text = page.text
         self.calls.append(("preview", route.chat_id, text))
         fault = self.preview_faults.popleft() if self.preview_faults else None
         if fault is None or fault.arrives:
-            shown = self._show(route.chat_id, PlatformMessage("", text), provider_msg)
+            shown = self._show(route.chat_id, PlatformMessage("", text), provider_message_id)
         self._tell()
         if fault is not None:
             raise fault.error

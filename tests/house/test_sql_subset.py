@@ -26,6 +26,10 @@ FORBIDDEN = {
     r"\b(un)?seal\(": "Transaction.seal and unseal, in Python",
     r"\bMATCH\b|\b(bm25|snippet|highlight)\(": "Transaction.search",
     r"\browid\b|\btemp\.|\bsqlite_": "a key of the table's own",
+    r"\b(WHERE|AND|OR|NOT|WHEN|ON) \(*(\w+\.)?"
+    r"((is|has)_\w+|stop_requested|preview_lost|maybe_duplicate)\b(?! *(=|<>))": (
+        "flag = 1: a number is no condition"
+    ),
 }
 # What the engine's index of words gives is in that engine's own language.
 _SEARCH = f"{_SQL}/conversations/search.py"
@@ -69,6 +73,8 @@ def test_the_repositories_keep_to_the_sql_that_is_shared() -> None:
         "UPDATE session SET name = seal(?, 'session.name', id)",
         "SELECT n FROM message WHERE content MATCH ? ORDER BY bm25(message)",
         "SELECT rowid FROM message",
+        "SELECT id FROM turn WHERE id = ? AND NOT is_suspended",
+        "SELECT id FROM task WHERE (task.is_background OR id = 1)",
     ],
 )
 def test_the_rule_notices(sql: str) -> None:
@@ -78,5 +84,6 @@ def test_the_rule_notices(sql: str) -> None:
 def test_the_rule_lets_pass_what_is_shared() -> None:
     assert not foreign(
         "INSERT INTO session (id) SELECT max(n) FROM message WHERE text = 'a:b GLOB ->' AND"
-        " session IS NOT NULL ON CONFLICT (id) DO UPDATE SET id = excluded.id RETURNING id"
+        " session IS NOT NULL AND is_shown = 1 AND (stop_requested = 0) ON CONFLICT"
+        " (id) DO UPDATE SET id = excluded.id RETURNING id"
     )

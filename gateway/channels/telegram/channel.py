@@ -174,12 +174,12 @@ class TelegramChannel:
         self,
         route: Route,
         page: OutboundPart,
-        provider_msg: str | None,
+        provider_message_id: str | None,
         reply_to: str | None = None,
     ) -> str:
         """Raises `SendError`; after `Ambiguous` on a new message a stray one may stand in the
         chat."""
-        return await self._sender.preview(route, page, provider_msg, reply_to)
+        return await self._sender.preview(route, page, provider_message_id, reply_to)
 
     async def show_draft(self, route: Route, text: str, number: int) -> None:
         """Shows `text` for half a minute, in private chats. Raises `SendError`."""
@@ -197,8 +197,8 @@ class TelegramChannel:
         """Shows the presser a short sentence. Raises `SendError`, also when it is too late."""
         await self._sender.acknowledge(event_id, sentence)
 
-    async def take_buttons(self, route: Route, provider_msg: str) -> None:
-        await self._sender.take_buttons(route, provider_msg)
+    async def take_buttons(self, route: Route, provider_message_id: str) -> None:
+        await self._sender.take_buttons(route, provider_message_id)
 
     async def typing(self, route: Route) -> None:
         """Shows "typing" for five seconds, when the gate has room. Raises `SendError`."""

@@ -37,7 +37,7 @@ class AuditNote:
 
 def put(tx: Transaction, note: AuditNote) -> None:
     tx.run(
-        "INSERT INTO audit_outbox (at, what, reason, allowed, session, params)"
+        "INSERT INTO audit_outbox (at, what, reason, is_allowed, session, params)"
         " VALUES (?, ?, ?, ?, ?, ?)",
         (note.at, note.what, note.reason, note.allowed, note.session, dumps(dict(note.params))),
     )
@@ -46,7 +46,7 @@ def put(tx: Transaction, note: AuditNote) -> None:
 def waiting(tx: Transaction) -> list[tuple[int, AuditNote]]:
     """Those that are not on record yet, oldest first, each with its number."""
     rows = tx.all(
-        "SELECT id, at, what, reason, params, allowed, session FROM audit_outbox ORDER BY id"
+        "SELECT id, at, what, reason, params, is_allowed, session FROM audit_outbox ORDER BY id"
     )
     return [
         (number, AuditNote(at, what, reason, json.loads(params), bool(allowed), session))

@@ -29,7 +29,8 @@ def add(tx: Transaction, step: ChangeStep) -> None:
     number = last + 1
     facts = (step.session, step.turn, step.call, step.tool, step.is_shared, step.made_at)
     tx.many(
-        "INSERT INTO file_change (step, n, session, turn_id, call_id, tool, shared, made_at, state,"
+        "INSERT INTO file_change (step, n, session, turn_id, call_id, tool, is_shared,"
+        " made_at, state,"
         " entry) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'done', ?)",
         [
             (number, n, *facts, tx.seal(_entry(step.root, change), _ENTRY, number, n))
@@ -41,7 +42,7 @@ def add(tx: Transaction, step: ChangeStep) -> None:
 def steps(tx: Transaction, session: str) -> list[ChangeStep]:
     """All that is kept of a session, newest first."""
     rows = tx.all(
-        "SELECT step, turn_id, call_id, tool, shared, made_at, n, state, entry FROM file_change"
+        "SELECT step, turn_id, call_id, tool, is_shared, made_at, n, state, entry FROM file_change"
         " WHERE session = ? ORDER BY step DESC, n",
         (session,),
     )

@@ -21,8 +21,9 @@ _KEPT = 100
 _LARGEST = 2**63 - 1
 _DONE_KEPT_S = 7 * 86_400
 _PLAIN = (
-    "principal, rule, zone, catch_up, urgent, own, state, reason, failures, slot_at, due_at,"
-    " postponed, created_at"
+    "principal, rule, zone, catch_up, is_urgent, has_own_session, state, reason, failures,"
+    " slot_at, due_at,"
+    " is_postponed, created_at"
 )
 _CHANNEL = "channel || ':' || account"
 _SELECT = f"SELECT id, made_by, kind, template, {_PLAIN} FROM job"
@@ -41,14 +42,14 @@ class Job:
     rule: str
     zone: str
     catch_up: CatchUp = "once"
-    urgent: bool = False
-    own: bool = False
+    is_urgent: bool = False
+    has_own_session: bool = False
     state: State = "on"
     reason: str = ""
     failures: int = 0
     slot_at: int | None = None
     due_at: float | None = None
-    postponed: bool = False
+    is_postponed: bool = False
     created_at: int = 0
 
     @property
@@ -92,7 +93,7 @@ def put(tx: Transaction, job: Job) -> Job:
     route = job.route
     tx.run(
         "INSERT INTO job (made_by, kind, template, principal, channel, account, chat,"
-        " rule, zone, catch_up, urgent, own, slot_at, due_at, created_at)"
+        " rule, zone, catch_up, is_urgent, has_own_session, slot_at, due_at, created_at)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
         (
             job.made_by,
@@ -100,7 +101,7 @@ def put(tx: Transaction, job: Job) -> Job:
             tx.seal(job.message.to_json(), "job.template", job.made_by),
             job.principal,
             *(route.channel, route.account, route.chat_id),
-            *(job.rule, job.zone, job.catch_up, job.urgent, job.own),
+            *(job.rule, job.zone, job.catch_up, job.is_urgent, job.has_own_session),
             *(job.slot_at, job.due_at, job.created_at),
         ),
     )
@@ -172,14 +173,14 @@ def set_state(tx: Transaction, job: int, state: State, reason: str = "") -> None
 def advance(tx: Transaction, job: int, slot: int | None) -> None:
     """On to the next slot; without one the job is over."""
     tx.run(
-        "UPDATE job SET slot_at = ?, due_at = ?, postponed = 0,"
+        "UPDATE job SET slot_at = ?, due_at = ?, is_postponed = 0,"
         " state = CASE WHEN ? AND state = 'on' THEN 'done' ELSE state END WHERE id = ?",
         (slot, slot, slot is None, job),
     )
 
 
 def hold(tx: Transaction, job: int, until: float) -> None:
-    tx.run("UPDATE job SET due_at = ?, postponed = 1 WHERE id = ?", (until, job))
+    tx.run("UPDATE job SET due_at = ?, is_postponed = 1 WHERE id = ?", (until, job))
 
 
 def begin(tx: Transaction, job: Job, slot: int, state: str, now: float) -> bool:
@@ -218,7 +219,7 @@ def slots(tx: Transaction, job: Job, most: int) -> list[Slot]:
         "SELECT s.at, CASE WHEN s.state <> 'begun' THEN s.state"
         " WHEN i.dead_reason IS NOT NULL THEN 'failed' WHEN i.turn_id IS NULL THEN 'waits'"
         " ELSE 'runs' END, s.note, count(o.seq), coalesce(min(CASE WHEN"
-        " o.state = 'sent' AND o.provider_msg IS NOT NULL THEN 1 ELSE 0 END), 0),"
+        " o.state = 'sent' AND o.provider_message_id IS NOT NULL THEN 1 ELSE 0 END), 0),"
         " max(o.dead_reason)"
         " FROM job_run s LEFT JOIN inbox i ON i.channel = ? AND i.account = ?"
         " AND i.event_id = 'cron:' || s.job || ':' || s.at"
@@ -266,7 +267,7 @@ def _chat(route: Route) -> str:
 def _job(tx: Transaction, row: Sequence[Any]) -> Job:
     id_, made_by, kind, template, *rest = row
     values = dict(zip(_PLAIN.split(", "), rest, strict=True))
-    for name in ("urgent", "own", "postponed"):
+    for name in ("is_urgent", "has_own_session", "is_postponed"):
         values[name] = bool(values[name])
     message = InboundMessage.from_json(tx.unseal(template, "job.template", made_by))
     return Job(id_, made_by, kind, message, **values)

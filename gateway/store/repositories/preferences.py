@@ -28,14 +28,15 @@ def put_state(tx: Transaction, name: str, value: str) -> None:
 
 def client_languages(tx: Transaction) -> list[tuple[str, str | None, str | None]]:
     """Principal, the language of their app, the language that they chose."""
-    return tx.all("SELECT principal, heard, chosen FROM language")
+    return tx.all("SELECT principal, client_language, chosen_language FROM language")
 
 
 def record_client_language(tx: Transaction, principal: str, language: str) -> None:
     tx.run(
-        "INSERT INTO language (principal, heard) VALUES (?, ?)"
-        " ON CONFLICT (principal) DO UPDATE SET heard = excluded.heard"
-        " WHERE language.heard IS NULL OR language.heard <> excluded.heard",
+        "INSERT INTO language (principal, client_language) VALUES (?, ?)"
+        " ON CONFLICT (principal) DO UPDATE SET client_language = excluded.client_language"
+        " WHERE language.client_language IS NULL OR language.client_language <>"
+        " excluded.client_language",
         (principal, language),
     )
 
@@ -43,7 +44,7 @@ def record_client_language(tx: Transaction, principal: str, language: str) -> No
 def choose_language(tx: Transaction, principal: str, language: str | None) -> None:
     """None takes the choice back."""
     tx.run(
-        "INSERT INTO language (principal, chosen) VALUES (?, ?)"
-        " ON CONFLICT (principal) DO UPDATE SET chosen = excluded.chosen",
+        "INSERT INTO language (principal, chosen_language) VALUES (?, ?)"
+        " ON CONFLICT (principal) DO UPDATE SET chosen_language = excluded.chosen_language",
         (principal, language),
     )

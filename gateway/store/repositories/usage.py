@@ -51,7 +51,7 @@ def record(tx: Transaction, payer: Payer, charge: Charge, now: float) -> None:
     usage = charge.usage
     tx.run(
         "INSERT INTO usage (turn_id, n, session, lane, chat, principal, model, input, output,"
-        " cached, cost_nusd, estimated, at, by_turn)"
+        " cached, cost_nusd, is_estimated, at, by_turn)"
         " SELECT ?, coalesce(max(n), 0) + 1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM usage"
         " WHERE turn_id = ?",
         (

@@ -35,7 +35,7 @@ async def test_an_answer_of_ours_brings_its_conversations_taint(tmp_path: Path) 
     async with running(tmp_path, EchoProvider(), allow=("7",), owner="chat:7") as parts:
         await parts.bus.submit(chat_message("hello"))
         turn, sent = await parts.until_stored(
-            "outbox", "turn_id", "provider_msg", provider_msg=PRESENT
+            "outbox", "turn_id", "provider_message_id", provider_message_id=PRESENT
         )
         ((session,),) = await parts.stored("turn", "session", id=turn)
         assert await taint_after(parts, quoted="hello", quoted_id=sent) == ""

@@ -48,7 +48,7 @@ async def running_preview(parts: Parts) -> AsyncIterator[StreamingPreview]:
 
 
 async def row(parts: Parts) -> tuple[object, ...]:
-    rows = await parts.stored("outbox", "state", "provider_msg", "maybe_dup")
+    rows = await parts.stored("outbox", "state", "provider_message_id", "maybe_duplicate")
     return rows[0] if rows else ()
 
 
@@ -95,7 +95,7 @@ async def test_an_id_that_the_disk_refused_is_stored_before_the_answer(
     parts: Parts, platform: StreamingPlatform, caplog: pytest.LogCaptureFixture
 ) -> None:
     await parts.database.transact(
-        faults.refuse, "UPDATE OF provider_msg ON outbox", "disk I/O error"
+        faults.refuse, "UPDATE OF provider_message_id ON outbox", "disk I/O error"
     )
     async with running_preview(parts) as preview:
         preview.feed(TextDelta("one"))
@@ -150,7 +150,7 @@ async def test_a_first_send_that_may_have_arrived_is_not_followed_by_another(
     platform.preview_faults.append(Fault(Ambiguous("reset"), arrives=True))
     async with running_preview(parts) as preview:
         preview.feed(TextDelta("one"))
-        await parts.until_stored("outbox", maybe_dup=1)
+        await parts.until_stored("outbox", maybe_duplicate=1)
         preview.feed(TextDelta(" two"))
     assert platform.texts("1") == ["one"]
     assert await row(parts) == ("streaming", None, 1)

@@ -488,12 +488,12 @@ async def test_what_was_taken_when_the_process_ended_is_marked(
     assert (shown.text, shown.repeat) == ("a", True)
 
 
-async def _streaming(parts: Parts, provider_msg: str) -> None:
+async def _streaming(parts: Parts, provider_message_id: str) -> None:
     """A reply whose preview is shown, and whose final waits to be sent."""
     await parts.add("turn", id=1, lane="x", state="done", created_at=0)
     final = outgoing_reply("final")
     await parts.database.transact(outbox.begin_stream, 1, final, 0, 0.0)
-    await parts.database.transact(outbox.set_preview, final.delivery_id, 0, provider_msg)
+    await parts.database.transact(outbox.set_preview, final.delivery_id, 0, provider_message_id)
     await parts.database.transact(outbox.put, 1, [final], 0.0)
 
 

@@ -48,7 +48,7 @@ async def test_after_a_restart_only_what_is_not_shown_is_edited(
         await parts.transaction_ends()
         await parts.bus.accept("chat", "bot", Batch([chat_message("go")]))
         await platform.until(lambda: ("preview", "1", BEGUN) in platform.calls)
-        await parts.until_stored("outbox", provider_msg=PRESENT)
+        await parts.until_stored("outbox", provider_message_id=PRESENT)
         model.go_on.set()
         await parts.until_stored("turn", state="done")
         await cancel_and_wait(work)

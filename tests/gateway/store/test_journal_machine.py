@@ -172,7 +172,7 @@ class JournalMachine(RuleBasedStateMachine):
             edited=True,
         )
         waiting = self.ask(
-            "SELECT seq FROM inbox WHERE source_msg = ? AND turn_id IS NULL"
+            "SELECT seq FROM inbox WHERE source_message_id = ? AND turn_id IS NULL"
             " AND dead_reason IS NULL ORDER BY seq",
             f"{original.chat_id}:{original.message_id}",
         )
@@ -405,7 +405,7 @@ class JournalMachine(RuleBasedStateMachine):
         letter = self._letter(f"t{claim.turn}", claim.messages[-1].route, "answer", parts)
         if streamed:
             begun = self.do(outbox.begin_stream, claim.turn, letter, 0, self.now)
-            if begun is not None and begun.provider_msg is None and not begun.lost:
+            if begun is not None and begun.provider_message_id is None and not begun.lost:
                 self.do(outbox.set_preview, letter.delivery_id, 0, f"m{claim.turn}")
         rows = [*self._answers(running), assistant("answer")]
         self.do(turns.finish, claim.turn, claim.session, FinishedTurn(rows, [letter]), self.now)
@@ -424,7 +424,7 @@ class JournalMachine(RuleBasedStateMachine):
         begun = self.do(outbox.begin_stream, claim.turn, letter, 0, self.now)
         if begun is None:
             assert waits
-        elif begun.provider_msg is None and not begun.lost:
+        elif begun.provider_message_id is None and not begun.lost:
             assert not waits
             if end == "unclear":
                 (seq,) = self.ask(
@@ -477,7 +477,7 @@ class JournalMachine(RuleBasedStateMachine):
         if isinstance(due, PendingPart):
             assert (due.seq,) == first[0]
             assert due.message.route.lane == lane
-            if due.message.provider_msg is None:
+            if due.message.provider_message_id is None:
                 assert due.message.maybe_duplicate == (due.seq in self.unclear)
             self.do(outbox.take, due.seq)
             self.sending[lane] = due
@@ -487,7 +487,7 @@ class JournalMachine(RuleBasedStateMachine):
     def a_send_ends(self, data: st.DataObject, end: str) -> None:
         lane = data.draw(st.sampled_from(sorted(self.sending)))
         due = self.sending.pop(lane)
-        is_edit = due.message.provider_msg is not None
+        is_edit = due.message.provider_message_id is not None
         match end:
             case "sent":
                 self.left[lane].append(due.seq)
@@ -512,7 +512,7 @@ class JournalMachine(RuleBasedStateMachine):
     @rule()
     def the_process_is_killed(self) -> None:
         self.unclear |= {
-            due.seq for due in self.sending.values() if due.message.provider_msg is None
+            due.seq for due in self.sending.values() if due.message.provider_message_id is None
         }
         edits = {due.seq for due in self.sending.values()} - self.unclear
         for running in self.running.values():
@@ -526,7 +526,7 @@ class JournalMachine(RuleBasedStateMachine):
         self.do(outbox.recover)
         assert not self.ask("SELECT 1 FROM outbox WHERE state = 'inflight'")
         for seq in edits:
-            assert self.ask("SELECT maybe_dup FROM outbox WHERE seq = ?", seq) == [(0,)]
+            assert self.ask("SELECT maybe_duplicate FROM outbox WHERE seq = ?", seq) == [(0,)]
 
     @precondition(lambda self: self.running and not self.sending)
     @rule()

@@ -158,7 +158,7 @@ async def test_a_long_answer_is_one_message_that_grows(tmp_path: Path) -> None:
     async with running(tmp_path, model, platform=platform) as parts:
         await accept_messages(parts, chat_message("tell me"))
         await platform.until(lambda: platform.texts("1"))
-        assert await parts.stored("outbox", "state", "provider_msg") in (
+        assert await parts.stored("outbox", "state", "provider_message_id") in (
             [("streaming", "1")],
             [("streaming", None)],
         )
@@ -184,7 +184,7 @@ async def test_an_answer_whose_preview_was_shown_before_a_kill_is_an_edit_of_it(
     platform, model = StreamingPlatform(), Gated()
     async with running(tmp_path, model, platform=platform) as parts:
         await accept_messages(parts, chat_message("tell me"))
-        await parts.until_stored("outbox", provider_msg=PRESENT)
+        await parts.until_stored("outbox", provider_message_id=PRESENT)
     open_now = Gated(is_open=lambda _: True)
     async with running(tmp_path, open_now, platform=platform) as parts:
         await parts.until_stored("outbox", state="sent")
@@ -196,7 +196,9 @@ async def test_an_answer_whose_preview_was_lost_in_a_kill_is_marked(tmp_path: Pa
     platform, model = StreamingPlatform(), Gated()
     async with running(tmp_path, model, platform=platform) as parts:
         # As if the kill had come between the send and the note of its id.
-        await parts.database.transact(faults.refuse, "UPDATE OF provider_msg ON outbox", "killed")
+        await parts.database.transact(
+            faults.refuse, "UPDATE OF provider_message_id ON outbox", "killed"
+        )
         await accept_messages(parts, chat_message("tell me"))
         await platform.answers("1", 1)
     open_now = Gated(is_open=lambda _: True)
@@ -212,7 +214,7 @@ async def test_an_answer_whose_preview_may_have_arrived_is_marked(tmp_path: Path
     platform.preview_faults.append(Fault(Ambiguous("reset"), arrives=True))
     async with running(tmp_path, model, platform=platform) as parts:
         await accept_messages(parts, chat_message("tell me"))
-        await parts.until_stored("outbox", maybe_dup=1)
+        await parts.until_stored("outbox", maybe_duplicate=1)
         model.let_go()
         await parts.until_stored("outbox", state="sent")
     assert [shown.repeat for shown in platform.chats["1"]] == [False, True]

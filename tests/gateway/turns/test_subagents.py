@@ -283,7 +283,7 @@ async def test_who_sent_out_a_sub_agent_that_is_given_up_is_told_of_no_replay(
             if not await parts.count("inbox"):
                 await parts.bus.submit(console_message(task("meet", background=True)))
                 await wait_for_answers(parts)
-            await parts.until_stored("turn", lane=like("task:%"), attempts=attempt, at_work=1)
+            await parts.until_stored("turn", lane=like("task:%"), attempts=attempt, is_claimed=1)
     async with running(tmp_path, EchoProvider()) as parts:
         told = (await wait_for_answers(parts, 2))[1]
         assert "⚠️ I gave up on this message after several failed attempts" in told

@@ -444,7 +444,9 @@ async def test_what_a_stopped_reply_had_said_is_paid_for(
                     break
         await parts.service.stop_turn("chat:bot:1")
         await parts.until_stored("turn", state="done")
-        ((input_, output, estimated),) = await parts.stored("usage", "input", "output", "estimated")
+        ((input_, output, estimated),) = await parts.stored(
+            "usage", "input", "output", "is_estimated"
+        )
         assert input_ > 100
         assert 1 <= output < 4_000
         assert estimated

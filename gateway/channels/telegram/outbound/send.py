@@ -91,16 +91,16 @@ class TelegramSender:
     async def send(self, message: OutboundMessage) -> str:
         """Waits at the gate unless admitted, then sends or edits; returns the message's id."""
         route, part = message.route, message.content
-        if message.maybe_duplicate and message.provider_msg is None:
+        if message.maybe_duplicate and message.provider_message_id is None:
             part = mark_repeat(part, preview=message.preview_lost, number=message.part)
         if message.strayed and message.part == 0:
             part = mark_topic_lost(part)
         await self._pass_gate(route)
-        if message.provider_msg and self._is_shown(route, part, message.provider_msg):
-            return message.provider_msg
+        if message.provider_message_id and self._is_shown(route, part, message.provider_message_id):
+            return message.provider_message_id
         try:
-            if message.provider_msg is not None:
-                return await self._edit(route, part, message.provider_msg)
+            if message.provider_message_id is not None:
+                return await self._edit(route, part, message.provider_message_id)
             return await self._new(route, part, message.reply_to)
         except ChatMoved as moved:
             # Only here: the caller that sends a final part also stores it.
@@ -134,16 +134,20 @@ class TelegramSender:
             raise NotSent(f"Telegram does not answer: {exc}") from exc
 
     async def preview(
-        self, route: Route, page: OutboundPart, provider_msg: str | None, reply_to: str | None
+        self,
+        route: Route,
+        page: OutboundPart,
+        provider_message_id: str | None,
+        reply_to: str | None,
     ) -> str:
         """Show a page of a growing answer. Raises `ChannelRateLimited` when the gate is busy."""
         group = _is_group(route)
-        if provider_msg and self._is_shown(route, page, provider_msg):
-            return provider_msg
+        if provider_message_id and self._is_shown(route, page, provider_message_id):
+            return provider_message_id
         if not self._gate.try_acquire(route.chat_id, group=group):
             raise ChannelRateLimited(self._gate.wait_s(route.chat_id, group=group))
-        if provider_msg is not None:
-            message_id = await self._edit(route, page, provider_msg)
+        if provider_message_id is not None:
+            message_id = await self._edit(route, page, provider_message_id)
         else:
             message_id = await self._new(route, page, reply_to)
         self._preview_pages[(route, message_id)] = page
@@ -151,10 +155,10 @@ class TelegramSender:
             del self._preview_pages[next(iter(self._preview_pages))]
         return message_id
 
-    def _is_shown(self, route: Route, part: OutboundPart, provider_msg: str) -> bool:
+    def _is_shown(self, route: Route, part: OutboundPart, provider_message_id: str) -> bool:
         """Whether a preview shows this already: Telegram refuses an edit that changes nothing,
         and counts it."""
-        return self._preview_pages.get((route, provider_msg)) == part
+        return self._preview_pages.get((route, provider_message_id)) == part
 
     def supports_drafts(self, route: Route) -> bool:
         """Whether drafts can be shown there: in private chats, by servers that know them."""
@@ -206,12 +210,12 @@ class TelegramSender:
         except (LookupError, TypeError, ValueError) as exc:
             raise Ambiguous(f"Telegram's answer could not be read: {exc}") from exc
 
-    async def take_buttons(self, route: Route, provider_msg: str) -> None:
+    async def take_buttons(self, route: Route, provider_message_id: str) -> None:
         """Take the buttons of a message away. Raises `SendError`.
 
         https://core.telegram.org/bots/api#editmessagereplymarkup
         """
-        message_id = telegram_message_id(route, provider_msg, self._moves)
+        message_id = telegram_message_id(route, provider_message_id, self._moves)
         if message_id is None:
             return
         await self._gate.acquire(route.chat_id, group=_is_group(route))
@@ -253,12 +257,12 @@ class TelegramSender:
             target["reply_parameters"] = reply
         return target
 
-    async def _edit(self, route: Route, part: OutboundPart, provider_msg: str) -> str:
-        message_id = telegram_message_id(route, provider_msg, self._moves)
+    async def _edit(self, route: Route, part: OutboundPart, provider_message_id: str) -> str:
+        message_id = telegram_message_id(route, provider_message_id, self._moves)
         if message_id is None:
             raise MessageNotFound("the message stands in the group that this chat was before")
         # Until this edit succeeds, it is unknown what the message shows.
-        self._preview_pages.pop((route, provider_msg), None)
+        self._preview_pages.pop((route, provider_message_id), None)
         edit = self._bot.edit_message_text(
             mend(part.text),
             chat_id=telegram_chat_id(route, self._moves),
@@ -269,7 +273,7 @@ class TelegramSender:
         )
         with suppress(_Unchanged):
             await self._outcome(route, edit)
-        return provider_msg
+        return provider_message_id
 
     async def _outcome(self, route: Route, call: Awaitable[_T]) -> _T:
         """The call's result, or its failure in the words of the port."""

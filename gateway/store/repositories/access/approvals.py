@@ -128,7 +128,7 @@ def close_approval(
         note = AuditNote(now, "question", reason, params, allowed=False, session=question.session)
         audit_outbox.put(tx, note)
     tx.run(
-        "UPDATE turn SET state = 'running', suspended = 1 WHERE state = 'waiting'"
+        "UPDATE turn SET state = 'running', is_suspended = 1 WHERE state = 'waiting'"
         " AND id = (SELECT turn_id FROM approval WHERE nonce = ?) AND NOT EXISTS"
         " (SELECT 1 FROM approval WHERE turn_id = turn.id AND state = 'open')",
         (question.nonce,),

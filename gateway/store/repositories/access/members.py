@@ -45,7 +45,7 @@ class PairingRequest:
 
 def members(tx: Transaction) -> list[Member]:
     rows = tx.all(
-        "SELECT channel, account, sender, name, owner, approved_by, approved_at FROM member"
+        "SELECT channel, account, sender, name, is_owner, approved_by, approved_at FROM member"
         " ORDER BY approved_at"
     )
     return [
@@ -59,12 +59,12 @@ def add_member(
 ) -> None:
     """Approve a person; a new owner replaces the previous one."""
     if owner:
-        tx.run("UPDATE member SET owner = 0")
+        tx.run("UPDATE member SET is_owner = 0")
     tx.run(
-        "INSERT INTO member (channel, account, sender, name, owner, approved_by, approved_at)"
+        "INSERT INTO member (channel, account, sender, name, is_owner, approved_by, approved_at)"
         " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (channel, account, sender) DO UPDATE SET"
         " name = excluded.name,"
-        " owner = CASE WHEN excluded.owner = 1 THEN 1 ELSE member.owner END,"
+        " is_owner = CASE WHEN excluded.is_owner = 1 THEN 1 ELSE member.is_owner END,"
         " approved_by = excluded.approved_by, approved_at = excluded.approved_at",
         (*_key(person), person.name, owner, approved_by, now),
     )
@@ -167,15 +167,17 @@ def reject(tx: Transaction, channel: str, sender: str, until: float) -> bool:
 def guesses(tx: Transaction, principal: str) -> tuple[int, float]:
     """Wrong codes in a row, and until when no further one is looked at."""
     row = tx.first(
-        "SELECT wrong, locked_until FROM pairing_attempt WHERE principal = ?", (principal,)
+        "SELECT failures, locked_until FROM pairing_attempt WHERE principal = ?", (principal,)
     )
     return (int(row[0]), float(row[1])) if row else (0, 0.0)
 
 
 def set_guesses(tx: Transaction, principal: str, wrong: int, locked_until: float) -> None:
     tx.run(
-        "INSERT INTO pairing_attempt (principal, wrong, locked_until) VALUES (?, ?, ?) ON CONFLICT"
-        " (principal) DO UPDATE SET wrong = excluded.wrong, locked_until = excluded.locked_until",
+        "INSERT INTO pairing_attempt (principal, failures, locked_until) VALUES (?, ?, ?) ON"
+        " CONFLICT"
+        " (principal) DO UPDATE SET failures = excluded.failures, locked_until ="
+        " excluded.locked_until",
         (principal, wrong, locked_until),
     )
 

@@ -39,7 +39,7 @@ class Scope:
         own = "s.principal = ?"
         values = [self.principal]
         if self.chat is not None:
-            own += " AND (s.home = ? OR substr(s.home, 1, length(?)) = ?)"
+            own += " AND (s.home_lane = ? OR substr(s.home_lane, 1, length(?)) = ?)"
             values += [self.chat, f"{self.chat}:", f"{self.chat}:"]
         either = " OR substr(s.principal, 1, 4) = 'cli:'" if self.console else ""
         return f"(({own}){either})", tuple(values)

@@ -56,9 +56,10 @@ def fork(
     last = whole if last is None else last
     _copy_texts(tx, session, fork, last)
     tx.run(
-        f"UPDATE session SET (name, {_COPIED}, head, pruned, parent, parent_n, home) ="
+        f"UPDATE session SET (name, {_COPIED}, head, pruned_upto, parent, parent_n, home_lane) ="
         f" (SELECT ?, {_COPIED}, CASE WHEN head < ? THEN head ELSE ? END,"
-        " CASE WHEN pruned < ? THEN pruned ELSE ? END, id, ?, ? FROM session WHERE id = ?)"
+        " CASE WHEN pruned_upto < ? THEN pruned_upto ELSE ? END, id, ?, ? FROM session WHERE"
+        " id = ?)"
         " WHERE id = ?",
         (
             tx.seal(_name_of_copy(tx, session, owner.principal), "session.name", fork),
@@ -86,23 +87,23 @@ def _copy_texts(tx: Transaction, session: str, fork: str, last: int) -> None:
         ],
     )
     lines = tx.all(
-        "SELECT n, i, covers, line FROM transcript_line WHERE session = ? AND n <= ?",
+        "SELECT n, i, message_count, line FROM transcript_line WHERE session = ? AND n <= ?",
         (session, last),
     )
     tx.many(
-        "INSERT INTO transcript_line (session, n, i, covers, line) VALUES (?, ?, ?, ?, ?)",
+        "INSERT INTO transcript_line (session, n, i, message_count, line) VALUES (?, ?, ?, ?, ?)",
         [
             (fork, n, i, covers, resealed(line, "transcript_line.line", n, i))
             for n, i, covers, line in lines
         ],
     )
     summaries = tx.all(
-        "SELECT upto, request, taint, announced, created_at, content FROM summary"
+        "SELECT upto, request, taint, is_announced, created_at, content FROM summary"
         " WHERE session = ? AND upto <= ?",
         (session, last),
     )
     tx.many(
-        "INSERT INTO summary (session, upto, request, taint, announced, created_at, content)"
+        "INSERT INTO summary (session, upto, request, taint, is_announced, created_at, content)"
         " VALUES (?, ?, ?, ?, ?, ?, ?)",
         [
             (fork, upto, *facts, resealed(content, "summary.content", upto))

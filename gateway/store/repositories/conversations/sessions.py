@@ -32,7 +32,7 @@ def create_session(tx: Transaction, principal: str, now: float, *, lane: str | N
         n += 1
         session = f"{stem}_{n}"
     tx.run(
-        "INSERT INTO session (id, principal, home, created_at, last_active_at)"
+        "INSERT INTO session (id, principal, home_lane, created_at, last_active_at)"
         " VALUES (?, ?, ?, ?, ?)",
         (session, principal, lane or "", now, now),
     )
@@ -100,7 +100,7 @@ ROW_COLUMNS = (
     " session.thinking_wanted, session.thinking_shown, session.trace, session.taint,"
     " session.choice_bits, coalesce(session.parent_n, 0),"
     " (SELECT coalesce(max(n), 0) FROM message WHERE message.session = session.id),"
-    " EXISTS (SELECT 1 FROM task WHERE task.caller = session.id AND background"
+    " EXISTS (SELECT 1 FROM task WHERE task.caller = session.id AND is_background = 1"
     " AND task.state = 'running')"
 )
 
@@ -212,17 +212,17 @@ def choose_mode(tx: Transaction, session: str, mode: str) -> None:
 
 def is_begun_by(tx: Transaction, session: str, seq: int) -> bool:
     """Whether the command in this row of the inbox began it; a copy of it was not begun so."""
-    (by,) = tx.one("SELECT begun_by FROM session WHERE id = ?", (session,))
+    (by,) = tx.one("SELECT start_command FROM session WHERE id = ?", (session,))
     return bool(by == seq)
 
 
 def note_begun_by(tx: Transaction, session: str, seq: int) -> None:
-    tx.run("UPDATE session SET begun_by = ? WHERE id = ?", (seq, session))
+    tx.run("UPDATE session SET start_command = ? WHERE id = ?", (seq, session))
 
 
 def queue_mode(tx: Transaction, session: str) -> QueueMode:
     """What becomes of a message that arrives while a turn runs in this session."""
-    mode, home = tx.one("SELECT queue_mode, home FROM session WHERE id = ?", (session,))
+    mode, home = tx.one("SELECT queue_mode, home_lane FROM session WHERE id = ?", (session,))
     mode = mode or queue_default(tx, home)
     return next((option for option in get_args(QueueMode) if option == mode), "queue")
 

@@ -61,7 +61,7 @@ def _lines(tx: Transaction, session: str) -> Iterator[str]:
     stored_lines = {
         (n, i): (covers, tx.unseal(line, _LINE, session, n, i))
         for n, i, covers, line in tx.all(
-            "SELECT n, i, covers, line FROM transcript_line WHERE session = ?", (session,)
+            "SELECT n, i, message_count, line FROM transcript_line WHERE session = ?", (session,)
         )
     }
     yield dumps(_meta(tx, session, stored_lines.get((_META, 0))))
@@ -127,6 +127,6 @@ def _keep(tx: Transaction, session: str, place: tuple[int, int, int], line: str)
     """`place`: the message, the number behind it, and how many messages the line stands for."""
     n, i, covers = place
     tx.run(
-        "INSERT INTO transcript_line (session, n, i, covers, line) VALUES (?, ?, ?, ?, ?)",
+        "INSERT INTO transcript_line (session, n, i, message_count, line) VALUES (?, ?, ?, ?, ?)",
         (session, n, i, covers, tx.seal(line, _LINE, session, n, i)),
     )

@@ -206,7 +206,8 @@ def _insert(tx: Transaction, message: InboundMessage, dead_reason: str | None) -
     payload = payload_of(tx, *key, message.to_json())
     entry = (*key, source, message.session_key, message.principal, payload)
     tx.run(
-        "INSERT INTO inbox (channel, account, event_id, source_msg, lane, principal, payload,"
+        "INSERT INTO inbox (channel, account, event_id, source_message_id, lane, principal,"
+        " payload,"
         " received_at, dead_reason)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (*entry, message.received_at, dead_reason),
@@ -217,7 +218,7 @@ def _apply_edit(tx: Transaction, edit: InboundMessage) -> str | None:
     """Replace the text of a message that waits; returns why the edit itself needs no answer."""
     row = tx.first(
         f"SELECT seq, {PAYLOAD}, turn_id IS NULL AND dead_reason IS NULL FROM inbox"
-        " WHERE channel = ? AND account = ? AND source_msg = ?"
+        " WHERE channel = ? AND account = ? AND source_message_id = ?"
         f" AND (dead_reason IS NULL OR dead_reason <> '{pending_media.EARLY}')"
         " ORDER BY 6 DESC, seq DESC LIMIT 1",
         (edit.channel, edit.account, f"{edit.chat_id}:{edit.message_id}"),
@@ -252,8 +253,8 @@ def waiting_messages(tx: Transaction, lane: str) -> list[InboundMessage]:
 def unfinished(tx: Transaction, lane: str) -> frozenset[str]:
     """The platform's ids of messages in the lane that wait, or are being answered."""
     rows = tx.all(
-        f"SELECT source_msg FROM inbox WHERE lane = ? AND {WAITING} UNION"
-        " SELECT source_msg FROM inbox"
+        f"SELECT source_message_id FROM inbox WHERE lane = ? AND {WAITING} UNION"
+        " SELECT source_message_id FROM inbox"
         f" WHERE turn_id IN (SELECT id FROM turn WHERE lane = ? AND {LIVE})",
         (lane, lane),
     )
@@ -273,7 +274,7 @@ def waiting_rows(
     """The lane's next message; the ones behind it, too, when they are taken together or as far as
     the lane is over its limit. What is `incomplete`, and all behind it, only when asked for."""
     rows = tx.all(
-        f"SELECT seq, {PAYLOAD}, incomplete FROM inbox WHERE lane = ? AND {WAITING} ORDER BY seq"
+        f"SELECT seq, {PAYLOAD}, is_incomplete FROM inbox WHERE lane = ? AND {WAITING} ORDER BY seq"
         " LIMIT (SELECT CASE WHEN ? OR count(*) = 0 THEN count(*)"
         " WHEN count(*) > ? THEN count(*) - ? + 1 ELSE 1 END"
         f" FROM inbox WHERE lane = ? AND {WAITING})",
@@ -293,7 +294,7 @@ def taint_of_quotes(tx: Transaction, messages: Sequence[InboundMessage]) -> froz
 def _taint(tx: Transaction, message: InboundMessage) -> frozenset[Taint]:
     row = tx.first(
         "SELECT t.session, o.delivery_id FROM outbox o LEFT JOIN turn t ON t.id = o.turn_id"
-        " WHERE o.provider_msg = ? AND o.lane = ? ORDER BY o.seq DESC LIMIT 1",
+        " WHERE o.provider_message_id = ? AND o.lane = ? ORDER BY o.seq DESC LIMIT 1",
         (message.quoted_id, message.route.lane),
     )
     if row is None:

@@ -55,16 +55,20 @@ class PendingPart:
 
 
 _COLUMNS = (
-    "seq, delivery_id, part, last, lane, channel, account, chat, thread, reply_to, event_id, kind,"
-    f" {codecs.PART}, provider_msg, maybe_dup, preview_lost, attempts, ambiguous, waited_s,"
-    " shown, next_at"
+    "seq, delivery_id, part, is_last, lane, channel, account, chat, thread, reply_to,"
+    " event_id, kind,"
+    f" {codecs.PART}, provider_message_id, maybe_duplicate, preview_lost, attempts,"
+    " ambiguous_attempts, waited_s,"
+    " is_shown, next_at"
 )
 
 # The index of what waits is used only where its own condition stands.
 UNSENT = "state IN ('pending', 'inflight')"
 
 # What an edit takes the place of stood in front of it: by now it was sent, or never will be.
-_EDITED = "(SELECT o.provider_msg FROM outbox o WHERE o.delivery_id = outbox.edits AND o.part = 0)"
+_EDITED = (
+    "(SELECT o.provider_message_id FROM outbox o WHERE o.delivery_id = outbox.edits AND o.part = 0)"
+)
 
 
 def put(tx: Transaction, turn: int | None, letters: Sequence[OutgoingReply], now: float) -> None:
@@ -105,12 +109,13 @@ def _put_part(
     number, part, last = numbered
     route = letter.route
     tx.run(
-        "INSERT INTO outbox (delivery_id, part, last, turn_id, lane, channel, account, chat,"
-        f" thread, reply_to, event_id, kind, {codecs.PART}, edits, shown, state, created_at)"
+        "INSERT INTO outbox (delivery_id, part, is_last, turn_id, lane, channel, account, chat,"
+        f" thread, reply_to, event_id, kind, {codecs.PART}, edits, is_shown, state, created_at)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'pending', ?)"
-        " ON CONFLICT (delivery_id, part) DO UPDATE SET body = excluded.body, last = excluded.last,"
+        " ON CONFLICT (delivery_id, part) DO UPDATE SET body = excluded.body, is_last ="
+        " excluded.is_last,"
         " event_id = excluded.event_id, entities = excluded.entities, files = excluded.files,"
-        " shown = excluded.shown,"
+        " is_shown = excluded.is_shown,"
         " state = 'pending', next_at = 0 WHERE outbox.state = 'streaming'",
         (
             *(letter.delivery_id, number, last, turn),
@@ -128,7 +133,7 @@ def _close_pages(tx: Transaction, letter: OutgoingReply) -> None:
     over = (letter.delivery_id, len(letter.parts))
     tx.run(
         "DELETE FROM outbox WHERE delivery_id = ? AND part >= ? AND state = 'streaming'"
-        " AND provider_msg IS NULL AND NOT preview_lost",
+        " AND provider_message_id IS NULL AND preview_lost = 0",
         over,
     )
     for (part,) in tx.all(
@@ -136,7 +141,7 @@ def _close_pages(tx: Transaction, letter: OutgoingReply) -> None:
     ):
         body = tx.seal(letter.page_end, "outbox.body", letter.delivery_id, part)
         tx.run(
-            "UPDATE outbox SET body = ?, last = 0, state = 'pending', next_at = 0"
+            "UPDATE outbox SET body = ?, is_last = 0, state = 'pending', next_at = 0"
             " WHERE delivery_id = ? AND part = ?",
             (body, letter.delivery_id, part),
         )
@@ -146,7 +151,7 @@ def _close_pages(tx: Transaction, letter: OutgoingReply) -> None:
 class PreviewRow:
     """What an earlier run of a turn has shown: the platform's id; `lost` when no id tells."""
 
-    provider_msg: str | None
+    provider_message_id: str | None
     lost: bool
 
 
@@ -158,7 +163,8 @@ def begin_stream(
     route."""
     page = (letter.delivery_id, part)
     row = tx.first(
-        "SELECT provider_msg, preview_lost FROM outbox WHERE delivery_id = ? AND part = ?", page
+        "SELECT provider_message_id, preview_lost FROM outbox WHERE delivery_id = ? AND part = ?",
+        page,
     )
     if row is not None and (row[0] is not None or row[1]):
         return PreviewRow(row[0], row[0] is None)
@@ -166,20 +172,22 @@ def begin_stream(
         return None
     _put_part(tx, turn, letter, (part, OutboundPart(""), True), now)
     tx.run(
-        "UPDATE outbox SET state = 'streaming', preview_lost = 1, maybe_dup = 1"
+        "UPDATE outbox SET state = 'streaming', preview_lost = 1, maybe_duplicate = 1"
         " WHERE delivery_id = ? AND part = ? AND state = 'pending'",
         page,
     )
     return PreviewRow(None, lost=False)
 
 
-def set_preview(tx: Transaction, delivery_id: str, part: int, provider_msg: str | None) -> None:
+def set_preview(
+    tx: Transaction, delivery_id: str, part: int, provider_message_id: str | None
+) -> None:
     """How the first send of the preview's page ended: from here on the part is an edit of that
     message. None: it certainly did not arrive."""
     tx.run(
-        "UPDATE outbox SET provider_msg = ?, preview_lost = 0, maybe_dup = 0"
+        "UPDATE outbox SET provider_message_id = ?, preview_lost = 0, maybe_duplicate = 0"
         " WHERE delivery_id = ? AND part = ?",
-        (provider_msg, delivery_id, part),
+        (provider_message_id, delivery_id, part),
     )
 
 
@@ -199,7 +207,7 @@ def head(tx: Transaction, lane: str, now: float) -> PendingPart | float | None:
 def take(tx: Transaction, seq: int) -> None:
     """The row is in flight: from here on, a crash leaves open whether it has arrived."""
     tx.run(
-        "UPDATE outbox SET state = 'inflight', provider_msg = coalesce(provider_msg,"
+        "UPDATE outbox SET state = 'inflight', provider_message_id = coalesce(provider_message_id,"
         f" {_EDITED}) WHERE seq = ?",
         (seq,),
     )
@@ -218,10 +226,13 @@ def take_first(tx: Transaction, delivery_id: str) -> PendingPart | None:
 
 
 def sent(
-    tx: Transaction, seq: int, provider_msg: str, lane: str, now: float
+    tx: Transaction, seq: int, provider_message_id: str, lane: str, now: float
 ) -> PendingPart | float | None:
     """The row has arrived; returns the route's next `head`."""
-    tx.run("UPDATE outbox SET state = 'sent', provider_msg = ? WHERE seq = ?", (provider_msg, seq))
+    tx.run(
+        "UPDATE outbox SET state = 'sent', provider_message_id = ? WHERE seq = ?",
+        (provider_message_id, seq),
+    )
     return head(tx, lane, now)
 
 
@@ -234,7 +245,8 @@ def reschedule(
     """
     tx.run(
         "UPDATE outbox SET state = 'pending', next_at = ?, attempts = attempts + 1,"
-        " ambiguous = ambiguous + ?, maybe_dup = maybe_dup OR (? AND provider_msg IS NULL),"
+        " ambiguous_attempts = ambiguous_attempts + ?, maybe_duplicate ="
+        " CASE WHEN ? = 1 AND provider_message_id IS NULL THEN 1 ELSE maybe_duplicate END,"
         " waited_s = waited_s + ? WHERE seq = ?",
         (next_at, ambiguous, ambiguous, rest_s, seq),
     )
@@ -256,7 +268,8 @@ def make_plain(tx: Transaction, seq: int) -> None:
 def leave_topic(tx: Transaction, seq: int) -> None:
     """The topic takes nothing any more: the part goes to the chat around it."""
     tx.run(
-        "UPDATE outbox SET thread = NULL, reply_to = NULL, provider_msg = NULL, edits = NULL,"
+        "UPDATE outbox SET thread = NULL, reply_to = NULL, provider_message_id = NULL, edits"
+        " = NULL,"
         " state = 'pending', next_at = 0 WHERE seq = ?",
         (seq,),
     )
@@ -265,8 +278,9 @@ def leave_topic(tx: Transaction, seq: int) -> None:
 def make_new(tx: Transaction, seq: int) -> None:
     """The message to edit is gone: the part goes out as a new one."""
     tx.run(
-        "UPDATE outbox SET provider_msg = NULL, edits = NULL, state = 'pending', next_at = 0,"
-        " ambiguous = 0 WHERE seq = ?",
+        "UPDATE outbox SET provider_message_id = NULL, edits = NULL, state = 'pending',"
+        " next_at = 0,"
+        " ambiguous_attempts = 0 WHERE seq = ?",
         (seq,),
     )
 
@@ -287,7 +301,7 @@ def drop_unsent(tx: Transaction, delivery_id: str, reason: str) -> bool:
     """End a delivery that was never tried; False when it may have been seen."""
     unsent = tx.run(
         "UPDATE outbox SET state = 'dead', dead_reason = ? WHERE delivery_id = ?"
-        " AND state = 'pending' AND attempts = 0 AND NOT maybe_dup",
+        " AND state = 'pending' AND attempts = 0 AND maybe_duplicate = 0",
         (reason, delivery_id),
     )
     (alive,) = tx.one(
@@ -336,12 +350,13 @@ def recover(tx: Transaction, latest_at: float = inf) -> int:
     own = run_here("outbox")
     tx.run(
         f"UPDATE outbox SET state = 'pending', next_at = 0 WHERE {UNSENT} AND state = 'inflight'"
-        f" AND provider_msg IS NOT NULL AND {own}"
+        f" AND provider_message_id IS NOT NULL AND {own}"
     )
     tx.run(f"UPDATE outbox SET next_at = 0 WHERE {UNSENT} AND next_at > ? AND {own}", (latest_at,))
     return tx.run(
-        "UPDATE outbox SET state = 'pending', next_at = 0, maybe_dup = 1,"
-        f" ambiguous = ambiguous + 1 WHERE {UNSENT} AND state = 'inflight' AND {own}"
+        "UPDATE outbox SET state = 'pending', next_at = 0, maybe_duplicate = 1,"
+        f" ambiguous_attempts = ambiguous_attempts + 1 WHERE {UNSENT} AND state = 'inflight'"
+        f" AND {own}"
     )
 
 
@@ -356,18 +371,23 @@ def _due(tx: Transaction, row: Sequence[Any]) -> PendingPart:
         content=codecs.part_from_row(tx, data),
         kind=data["kind"],
         reply_to=data["reply_to"],
-        provider_msg=data["provider_msg"] or edited,
-        maybe_duplicate=bool(data["maybe_dup"]),
+        provider_message_id=data["provider_message_id"] or edited,
+        maybe_duplicate=bool(data["maybe_duplicate"]),
         # A try of the reply itself that may have arrived counts for more.
-        preview_lost=bool(data["preview_lost"]) and not data["ambiguous"],
+        preview_lost=bool(data["preview_lost"]) and not data["ambiguous_attempts"],
         event_id=data["event_id"],
-        last=bool(data["last"]),
+        last=bool(data["is_last"]),
         strayed=data["lane"] != route.lane,
     )
     # Only the message whose id is known is one that a preview has filled.
-    is_previewed = bool(data["shown"]) and data["provider_msg"] is not None
+    is_previewed = bool(data["is_shown"]) and data["provider_message_id"] is not None
     return PendingPart(
-        data["seq"], message, data["attempts"], data["ambiguous"], data["waited_s"], is_previewed
+        data["seq"],
+        message,
+        data["attempts"],
+        data["ambiguous_attempts"],
+        data["waited_s"],
+        is_previewed,
     )
 
 
@@ -380,9 +400,12 @@ def give_up_unreadable(tx: Transaction, lane: str, reason: str) -> int:
     )
 
 
-def set_sent(tx: Transaction, seq: int, provider_msg: str) -> None:
+def set_sent(tx: Transaction, seq: int, provider_message_id: str) -> None:
     """The row has arrived; what stands behind it is not looked at."""
-    tx.run("UPDATE outbox SET state = 'sent', provider_msg = ? WHERE seq = ?", (provider_msg, seq))
+    tx.run(
+        "UPDATE outbox SET state = 'sent', provider_message_id = ? WHERE seq = ?",
+        (provider_message_id, seq),
+    )
 
 
 def files_to_send(tx: Transaction) -> list[dict[str, Any]]:

@@ -22,7 +22,7 @@ EARLY = "early part of an album"
 EARLY_S = 5.0
 _EARLY_KEPT = 100
 _EARLY = f"album IS NOT NULL AND dead_reason = '{EARLY}'"
-_INCOMPLETE = "incomplete AND turn_id IS NULL AND dead_reason IS NULL"
+_INCOMPLETE = "is_incomplete = 1 AND turn_id IS NULL AND dead_reason IS NULL"
 _OWN = run_here("inbox")
 
 
@@ -46,7 +46,7 @@ def hold_for_media(tx: Transaction, message: InboundMessage, now: float) -> None
         return
     ready_at = now + QUIET_S if message.album is not None else now
     tx.run(
-        "UPDATE inbox SET incomplete = 1, album = ?, ready_at = ?"
+        "UPDATE inbox SET is_incomplete = 1, album = ?, ready_at = ?"
         " WHERE channel = ? AND account = ? AND event_id = ?",
         (message.album, ready_at, message.channel, message.account, message.event_id),
     )
@@ -122,7 +122,7 @@ def edit(tx: Transaction, seq: int, old: InboundMessage, new: InboundMessage) ->
     edited = replace(new, media=media, content=content, album=old.album)
     put_payload(tx, seq, edited.to_json())
     if any(one.is_awaited for one in media):
-        tx.run("UPDATE inbox SET incomplete = 1 WHERE seq = ?", (seq,))
+        tx.run("UPDATE inbox SET is_incomplete = 1 WHERE seq = ?", (seq,))
 
 
 def rows(tx: Transaction) -> list[int]:
@@ -163,7 +163,7 @@ def release(tx: Transaction, expected: PendingMessage) -> str | None:
     row = find(tx, expected.seq)
     if row is None or row.awaited is not None or row.ready_at != expected.ready_at:
         return None
-    tx.run("UPDATE inbox SET incomplete = 0 WHERE seq = ?", (expected.seq,))
+    tx.run("UPDATE inbox SET is_incomplete = 0 WHERE seq = ?", (expected.seq,))
     return row.message.session_key
 
 

@@ -43,7 +43,7 @@ def keep(
         raw = dumps({"raw": one.raw})
         row = tx.first(
             "INSERT INTO inbox (channel, account, event_id, lane, principal, payload,"
-            " received_at, dead_reason, undecoded)"
+            " received_at, dead_reason, is_undecoded)"
             " VALUES (?, ?, ?, '', ?, ?, ?, ?, 1)"
             " ON CONFLICT DO NOTHING RETURNING seq",
             (*key, one.principal, payload_of(tx, *key, raw), arrival.now, one.reason),
@@ -52,22 +52,22 @@ def keep(
             new.append((int(row[0]), one))
     if new:
         tx.run(
-            "DELETE FROM inbox WHERE undecoded = 1 AND seq <= (SELECT seq FROM inbox"
-            " WHERE undecoded = 1 ORDER BY seq DESC LIMIT 1 OFFSET ?)",
+            "DELETE FROM inbox WHERE is_undecoded = 1 AND seq <= (SELECT seq FROM inbox"
+            " WHERE is_undecoded = 1 ORDER BY seq DESC LIMIT 1 OFFSET ?)",
             (KEPT,),
         )
     return new
 
 
 def count(tx: Transaction) -> int:
-    (rows,) = tx.one("SELECT count(*) FROM inbox WHERE undecoded = 1")
+    (rows,) = tx.one("SELECT count(*) FROM inbox WHERE is_undecoded = 1")
     return int(rows)
 
 
 def at(tx: Transaction, seq: int) -> UndecodedUpdate | None:
     """None when the row is not an undecoded update."""
     row = tx.first(
-        f"SELECT seq, dead_reason, {PAYLOAD} FROM inbox WHERE seq = ? AND undecoded = 1",
+        f"SELECT seq, dead_reason, {PAYLOAD} FROM inbox WHERE seq = ? AND is_undecoded = 1",
         (seq,),
     )
     if row is None:
@@ -79,5 +79,5 @@ def at(tx: Transaction, seq: int) -> UndecodedUpdate | None:
 
 
 def mark_decoded(tx: Transaction, seq: int) -> None:
-    tx.run("UPDATE inbox SET undecoded = 0, dead_reason = ? WHERE seq = ?", (DECODED, seq))
+    tx.run("UPDATE inbox SET is_undecoded = 0, dead_reason = ? WHERE seq = ?", (DECODED, seq))
     put_payload(tx, seq, NO_PAYLOAD)

@@ -121,7 +121,7 @@ def claim(
     if session is None:
         session = sessions.create_session(tx, message.principal, now, lane=lane)
     begun = tx.first(
-        "INSERT INTO turn (session, lane, state, progress, at_work, created_at)"
+        "INSERT INTO turn (session, lane, state, progress, is_claimed, created_at)"
         " VALUES (?, ?, 'running', 1, 1, ?) ON CONFLICT DO NOTHING RETURNING id",
         (session, lane, now),
     )
@@ -172,21 +172,24 @@ def recover(tx: Transaction) -> None:
     """Note which turns the last process was at work on when it was cut off. One that was alone is
     charged an attempt; of several, the cause is unknown. A new step resets both counts."""
     cut_off = tx.all(
-        f"SELECT id, progress, {_STEPS} FROM turn WHERE {RUNNING} AND at_work AND NOT suspended"
+        f"SELECT id, progress, {_STEPS} FROM turn WHERE {RUNNING} AND is_claimed = 1 AND"
+        " is_suspended = 0"
     )
-    counted = "attempts = attempts + 1" if len(cut_off) == 1 else "cut_off = cut_off + 1"
+    counted = (
+        "attempts = attempts + 1" if len(cut_off) == 1 else "interruptions = interruptions + 1"
+    )
     for turn, progress, steps in cut_off:
-        change = counted if steps == progress else "attempts = 1, cut_off = 0"
+        change = counted if steps == progress else "attempts = 1, interruptions = 0"
         tx.run(f"UPDATE turn SET {change}, progress = ? WHERE id = ?", (steps, turn))
-    tx.run(f"UPDATE turn SET at_work = 0 WHERE {LIVE}")
+    tx.run(f"UPDATE turn SET is_claimed = 0 WHERE {LIVE}")
 
 
 def suspect_lanes(tx: Transaction) -> list[str]:
     """Lanes of turns that were cut off again and again: any of them may have ended the process.
     Those that were charged least come first."""
     rows = tx.all(
-        f"SELECT lane FROM turn WHERE {RUNNING} AND NOT suspended"
-        f" AND attempts - 1 + cut_off >= ? AND {TURN_RUN_HERE} ORDER BY attempts, id",
+        f"SELECT lane FROM turn WHERE {RUNNING} AND is_suspended = 0"
+        f" AND attempts - 1 + interruptions >= ? AND {TURN_RUN_HERE} ORDER BY attempts, id",
         (_ALONE_AFTER,),
     )
     return [lane for (lane,) in rows]
@@ -252,7 +255,7 @@ def _take_in(
 def _resume(tx: Transaction, live: _LiveTurn) -> TurnClaim:
     """The lane's unfinished turn."""
     turn, session = live.id, live.session
-    tx.run("UPDATE turn SET at_work = 1, suspended = 0 WHERE id = ?", (turn,))
+    tx.run("UPDATE turn SET is_claimed = 1, is_suspended = 0 WHERE id = ?", (turn,))
     # A call that had started when the turn was cut off may have had its effect. What may run again
     # stays started: only what never began is planned.
     tx.run(
@@ -330,7 +333,7 @@ def join_running_turn(
     bound = sessions.bound_session(tx, lane)
     (runs,) = tx.one(
         "SELECT EXISTS (SELECT 1 FROM turn WHERE id = ? AND state = 'running'"
-        " AND NOT stop_requested AND (? = 'steer' OR NOT EXISTS"
+        " AND stop_requested = 0 AND (? = 'steer' OR NOT EXISTS"
         " (SELECT 1 FROM step WHERE turn_id = turn.id)))",
         (claim.turn, mode),
     )

@@ -34,7 +34,8 @@ def settle(tx: Transaction, now: float, notice: Callable[[Sequence[int]], str]) 
         return 0
     preferences.drop_state(tx, preferences.RESTORED)
     tx.run(
-        f"UPDATE outbox SET maybe_dup = 1 WHERE {UNSENT} AND provider_msg IS NULL AND edits IS NULL"
+        f"UPDATE outbox SET maybe_duplicate = 1 WHERE {UNSENT} AND provider_message_id IS"
+        " NULL AND edits IS NULL"
     )
     tx.run(
         f"UPDATE outbox SET state = 'dead', dead_reason = ? WHERE {UNSENT} AND kind = 'approval'",

@@ -20,7 +20,7 @@ _PLAIN = (
     " lane, agent"
 )
 _SELECT = (
-    f"SELECT {_PLAIN}, definition, title, model, background, state, result, taint, asked_at,"
+    f"SELECT {_PLAIN}, definition, title, model, is_background, state, result, taint, asked_at,"
     " ended_at FROM task"
 )
 
@@ -45,7 +45,7 @@ class SubagentTask:
     definition: SubagentDefinition
     title: str
     model: str | None
-    background: bool
+    is_background: bool
     state: State
     result: str | None
     taint: frozenset[Taint]
@@ -72,7 +72,7 @@ def put(tx: Transaction, errand: SubagentTask) -> SubagentTask:
         "definition": seal(dumps(asdict(errand.definition)), "definition"),
         "title": seal(errand.title, "title"),
         "taint": ",".join(sorted(errand.taint)),
-        "background": int(errand.background),
+        "is_background": int(errand.is_background),
     }
     columns = [
         one.name for one in fields(SubagentTask) if one.name not in ("id", "result", "ended_at")
@@ -121,7 +121,7 @@ def running(tx: Transaction, root_session: str) -> list[SubagentTask]:
 
 def facts(tx: Transaction, caller: str) -> list[str]:
     """Who works in the background for a conversation, for its model."""
-    where = "caller = ? AND background AND state = 'running' ORDER BY id"
+    where = "caller = ? AND is_background = 1 AND state = 'running' ORDER BY id"
     return [
         f"sub-agent {one.agent} (number {one.id}) works in the background"
         for one in _all(tx, where, caller)
@@ -148,7 +148,7 @@ def below(tx: Transaction, lane: str) -> list[SubagentTask]:
 def is_awaited(tx: Transaction, turn: int) -> bool:
     """Whether a turn has called a sub-agent that still works."""
     (exists,) = tx.one(
-        "SELECT EXISTS (SELECT 1 FROM task WHERE turn_id = ? AND NOT background"
+        "SELECT EXISTS (SELECT 1 FROM task WHERE turn_id = ? AND is_background = 0"
         " AND state = 'running')",
         (turn,),
     )
@@ -168,9 +168,9 @@ def end(tx: Transaction, number: int, outcome: TaskOutcome, now: float) -> bool:
     )
     errand = get(tx, number)
     sessions.add_taint(tx, errand.caller, outcome.taint)
-    if not errand.background and not is_awaited(tx, errand.turn_id):
+    if not errand.is_background and not is_awaited(tx, errand.turn_id):
         tx.run(
-            "UPDATE turn SET state = 'running', suspended = 1 WHERE id = ?"
+            "UPDATE turn SET state = 'running', is_suspended = 1 WHERE id = ?"
             " AND state = 'waiting' AND NOT EXISTS"
             " (SELECT 1 FROM approval WHERE turn_id = turn.id AND state = 'open')",
             (errand.turn_id,),
@@ -203,7 +203,7 @@ def _errand(tx: Transaction, row: Sequence[Any]) -> SubagentTask:
         **data
         | {
             "definition": SubagentDefinition.of_data(json.loads(data["definition"])),
-            "background": bool(data["background"]),
+            "is_background": bool(data["is_background"]),
             "taint": sessions.taint_of_text(data["taint"]),
         }
     )

@@ -178,7 +178,7 @@ def last_of(tx: Transaction, session: str) -> int | None:
 def suspend_all(tx: Transaction) -> None:
     """Put running turns down for a clean stop: the next start goes on and costs no attempt. What
     a killed gateway left is not this process's to put down."""
-    tx.run(f"UPDATE turn SET suspended = 1 WHERE {RUNNING} AND {TURN_RUN_HERE}")
+    tx.run(f"UPDATE turn SET is_suspended = 1 WHERE {RUNNING} AND {TURN_RUN_HERE}")
 
 
 def finish_command(tx: Transaction, seq: int, letter: OutgoingReply, now: float) -> None:

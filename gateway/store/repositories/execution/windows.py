@@ -72,7 +72,7 @@ def load(tx: Transaction, session: str) -> SessionWindow:
     # Here and not above: an idle gateway has no use for it.
     from agent.context.compaction import shorten_old_result
 
-    head, upto_pruned = tx.one("SELECT head, pruned FROM session WHERE id = ?", (session,))
+    head, upto_pruned = tx.one("SELECT head, pruned_upto FROM session WHERE id = ?", (session,))
     head = _bounded(tx, session, head)
     summary_row = tx.first(
         "SELECT upto, request, content, taint FROM summary WHERE session = ? AND upto <= ?"
@@ -149,21 +149,21 @@ def keep(tx: Transaction, stored: StoredSummary, now: float) -> bool:
     summary = stored.shorter.summary
     if stored.shorter.split is None or summary is None:
         tx.run(
-            "UPDATE session SET pruned = ? WHERE id = ? AND pruned < ?",
+            "UPDATE session SET pruned_upto = ? WHERE id = ? AND pruned_upto < ?",
             (stored.upto, stored.session, stored.upto),
         )
         return True
     (told_at,) = tx.one(
-        "SELECT coalesce(max(created_at), 0) FROM summary WHERE session = ? AND announced",
+        "SELECT coalesce(max(created_at), 0) FROM summary WHERE session = ? AND is_announced = 1",
         (stored.session,),
     )
     letter = stored.letter if now - told_at >= TOLD_EVERY_S else None
     content = dumps({"text": summary.text, "first": summary.first, "todo": summary.todo})
     tx.run(
-        "INSERT INTO summary (session, upto, request, content, taint, announced, created_at)"
+        "INSERT INTO summary (session, upto, request, content, taint, is_announced, created_at)"
         " VALUES (?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (session, upto) DO UPDATE SET request = excluded.request,"
-        " content = excluded.content, taint = excluded.taint, announced = excluded.announced,"
+        " content = excluded.content, taint = excluded.taint, is_announced = excluded.is_announced,"
         " created_at = excluded.created_at",
         (
             *(stored.session, stored.upto, stored.request),

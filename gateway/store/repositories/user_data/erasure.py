@@ -103,7 +103,8 @@ def select_user_rows(tx: Transaction, principal: str) -> None:
     )
     _close(
         tx,
-        f"SELECT id FROM session WHERE principal = ? AND (home IN ({_LANES}) OR home = '' OR ?)",
+        f"SELECT id FROM session WHERE principal = ? AND (home_lane IN ({_LANES}) OR"
+        " home_lane = '' OR ?)",
         (principal, is_console),
     )
     tx.run(
@@ -192,8 +193,8 @@ def erase(tx: Transaction, principal: str, now: float) -> list[str]:
         "DELETE FROM job_run WHERE job IN (SELECT id FROM job WHERE principal = ?)",
         "DELETE FROM job WHERE principal = ?",
         f"DELETE FROM chat_clock WHERE chat IN ({_LANES})",
-        "UPDATE inbox SET principal = '', lane = '', source_msg = NULL, album = NULL,"
-        f" turn_id = NULL, incomplete = 0, undecoded = 0, dead_reason = '{DELETED}'"
+        "UPDATE inbox SET principal = '', lane = '', source_message_id = NULL, album = NULL,"
+        f" turn_id = NULL, is_incomplete = 0, is_undecoded = 0, dead_reason = '{DELETED}'"
         f" WHERE principal = ? OR lane IN ({_LANES}) OR turn_id IN ({_TURNS})",
         f"DELETE FROM group_context WHERE lane IN ({_LANES}) OR lane IN"
         f" (SELECT lane FROM turn WHERE id IN ({_SHARED}))",
@@ -234,7 +235,7 @@ def erase(tx: Transaction, principal: str, now: float) -> list[str]:
     # The index keeps words of rows that were deleted; what stays is entered anew by a search.
     search.forget_all(tx)
     tx.run(
-        "INSERT INTO audit_outbox (at, what, reason, allowed, session, params)"
+        "INSERT INTO audit_outbox (at, what, reason, is_allowed, session, params)"
         " VALUES (?, 'user.delete', 'asked for at the machine', 1, '', ?)",
         (now, json.dumps({"sha256": hashlib.sha256(principal.encode()).hexdigest()})),
     )

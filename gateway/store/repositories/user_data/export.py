@@ -104,7 +104,7 @@ def export_rows(tx: Transaction, principal: str) -> dict[str, str]:
     channel, _, sender = principal.partition(":")
     files["access.jsonl"] = _rows(
         tx.all(
-            "SELECT account, name, owner, approved_by, approved_at FROM member"
+            "SELECT account, name, is_owner, approved_by, approved_at FROM member"
             " WHERE channel = ? AND sender = ?",
             (channel, sender),
         ),

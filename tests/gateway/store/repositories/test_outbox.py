@@ -66,10 +66,10 @@ def test_only_the_head_is_due_and_the_rest_waits_behind_it(db: Transaction) -> N
 def test_what_was_in_flight_is_marked_unless_it_is_an_edit(db: Transaction) -> None:
     put(db, "a", "new")
     put(db, "b", "edit")
-    db.run("UPDATE outbox SET provider_msg = '9' WHERE delivery_id = 'b'")
+    db.run("UPDATE outbox SET provider_message_id = '9' WHERE delivery_id = 'b'")
     db.run("UPDATE outbox SET state = 'inflight'")
     assert outbox.recover(db) == 1
-    rows = db.all("SELECT state, maybe_dup, ambiguous FROM outbox ORDER BY seq")
+    rows = db.all("SELECT state, maybe_duplicate, ambiguous_attempts FROM outbox ORDER BY seq")
     assert rows == [("pending", 1, 1), ("pending", 0, 0)]
 
 
@@ -83,7 +83,7 @@ def test_a_streaming_row_is_not_sent_before_its_final(db: Transaction) -> None:
     assert outbox.begin_stream(db, 1, letter, 0, 1.0) == PreviewRow("9", lost=False)
     outbox.put(db, 1, [letter], 2.0)
     message = head(db).message
-    assert (message.content.text, message.provider_msg) == ("whole", "9")
+    assert (message.content.text, message.provider_message_id) == ("whole", "9")
     assert not message.maybe_duplicate
 
 

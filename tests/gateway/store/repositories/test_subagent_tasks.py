@@ -31,7 +31,7 @@ def launched(db: Transaction, turn: TurnClaim, lane: str) -> SubagentTask:
             definition=SubagentDefinition("general", "", ""),
             title="",
             model=None,
-            background=True,
+            is_background=True,
             state="running",
             result=None,
             taint=frozenset(),

@@ -16,7 +16,7 @@ from agent.undo.records import FileChange
 from gateway.core.messages import Route
 from gateway.store.cipher import KEY_BYTES, Cipher
 from gateway.store.errors import StoreError
-from gateway.store.repositories import audit_outbox, file_changes, jobs
+from gateway.store.repositories import audit_outbox, file_changes, jobs, preferences
 from gateway.store.repositories.access import grants, members
 from gateway.store.repositories.conversations import rewinding, sessions, transcripts
 from gateway.store.repositories.conversations.sessions import ThinkingChoice
@@ -25,6 +25,7 @@ from gateway.store.sqlite.engine import connect
 from gateway.store.sqlite.migrator import COPIES_KEPT, copies, keep_copy, scripts
 from gateway.store.sqlite.sealing import mark_sealed
 from gateway.store.sqlite.transaction import SqliteTransaction
+from tests.gateway.parts import chat_message
 
 
 def older(path: Path, upto: int = 6) -> None:
@@ -80,14 +81,14 @@ def test_a_new_database_and_one_that_is_up_to_date_are_not_copied(tmp_path: Path
 def test_a_migration_that_comes_late_with_a_lower_number_is_applied(tmp_path: Path) -> None:
     path = tmp_path / "kore.db"
     connect(path).close()
-    late = 53
+    late = 49
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("DELETE FROM migration WHERE number = ?", (late,))
-        connection.execute("DROP INDEX outbox_sent")
+        connection.execute("DROP TABLE language")
     assert late not in numbers(path)
     connect(path).close()
     assert late in numbers(path)
-    assert "outbox_sent" in tables(path)
+    assert "language" in tables(path)
 
 
 def test_a_number_that_this_kore_does_not_know_is_a_newer_database(tmp_path: Path) -> None:
@@ -264,7 +265,9 @@ def test_rows_of_renamed_tables_stay_and_sealed_ones_open(tmp_path: Path) -> Non
     assert jobs.timer_state(tx) == (True, 6.5)
     (step,) = file_changes.steps(tx, "s")
     assert (step.changes[0].path, step.changes[0].status) == (Path("a.txt"), "undone")
-    assert tx.one("SELECT announced FROM summary") == tx.one("SELECT postponed FROM job") == (1,)
+    assert (
+        tx.one("SELECT is_announced FROM summary") == tx.one("SELECT is_postponed FROM job") == (1,)
+    )
     assert pending_media.rows(tx) == [1]
     assert tx.one("SELECT count(*) FROM search_entry") == (1,)
     connection.execute("PRAGMA foreign_keys=ON")
@@ -272,3 +275,50 @@ def test_rows_of_renamed_tables_stay_and_sealed_ones_open(tmp_path: Path) -> Non
     assert tx.one("SELECT count(*) FROM job_run") == (0,)
     connection.close()
     assert not {"standing", "overheard", "slot", "change", "note", "move"} & tables(path)
+
+
+def test_rows_of_renamed_columns_keep_their_values(tmp_path: Path) -> None:
+    path = tmp_path / "kore.db"
+    older(path, 71)
+    message = chat_message("wake me", event_id="e1", message_id="7")
+    key = ("chat", "bot", "e1")
+    payload = message.to_json()
+    rows: dict[str, Sequence[object]] = {
+        "language (principal, heard, chosen)": ("chat:1", "de", "fr"),
+        "session (id, principal, home, pruned, begun_by, created_at, last_active_at)": (
+            *("s", "chat:1", "chat:bot:1", 3, 5, 0, 0),
+        ),
+        "turn (session, lane, state, progress, at_work, cut_off, suspended, created_at)": (
+            *("s", "chat:bot:1", "running", 0, 1, 2, 1, 0),
+        ),
+        "inbox (channel, account, event_id, source_msg, lane, principal, payload, received_at,"
+        " incomplete)": (*key, "7", "chat:bot:1", "chat:1", payload, 0, 1),
+        "job (id, made_by, kind, template, principal, channel, account, chat, rule, zone, catch_up,"
+        " urgent, own, postponed, created_at)": (
+            *(1, "call", "reminder", payload, "chat:1", "chat", "bot", "1", "at 5", "UTC", "once"),
+            *(1, 1, 1, 0),
+        ),
+        "pairing_attempt (principal, wrong, locked_until)": ("chat:2", 4, 99),
+        "member (channel, account, sender, name, owner, approved_by, approved_at)": (
+            *("chat", "bot", "1", "Ann", 1, "", 0),
+        ),
+    }
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for table, values in rows.items():
+            marks = ", ".join("?" for _ in values)
+            connection.execute(f"INSERT INTO {table} VALUES ({marks})", values)
+    connection = connect(path, check=True)
+    tx = SqliteTransaction(connection)
+    assert preferences.client_languages(tx) == [("chat:1", "de", "fr")]
+    assert sessions.is_begun_by(tx, "s", 5)
+    assert tx.one("SELECT home_lane, pruned_upto FROM session") == ("chat:bot:1", 3)
+    assert tx.one("SELECT is_claimed, interruptions, is_suspended FROM turn") == (1, 2, 1)
+    assert pending_media.rows(tx) == [1]
+    assert members.guesses(tx, "chat:2") == (4, 99)
+    (member,) = members.members(tx)
+    assert member.owner
+    job = jobs.find(tx, 1)
+    assert job is not None
+    assert (job.is_urgent, job.has_own_session, job.is_postponed) == (True, True, True)
+    assert job.message.content == "wake me"
+    connection.close()

@@ -67,7 +67,7 @@ async def test_an_edit_replaces_the_shown_text_and_may_be_repeated(
     bot_api: BotApi, channel: TelegramChannel
 ) -> None:
     shown = await channel.send(message("draft"))
-    final = replace(message("final"), provider_msg=shown, maybe_duplicate=True)
+    final = replace(message("final"), provider_message_id=shown, maybe_duplicate=True)
     assert await channel.send(final) == shown
     assert await channel.send(final) == shown
     assert bot_api.answers(7) == ["final"]
@@ -151,7 +151,7 @@ async def test_without_a_connection_nothing_was_sent() -> None:
 
 async def test_an_edit_of_a_deleted_message_is_gone(channel: TelegramChannel) -> None:
     with pytest.raises(MessageNotFound):
-        await channel.send(replace(message(), provider_msg="404"))
+        await channel.send(replace(message(), provider_message_id="404"))
 
 
 async def test_a_wrong_entity_is_bad_format(channel: TelegramChannel) -> None:
@@ -202,7 +202,7 @@ async def test_a_growing_answer_is_one_message(bot_api: BotApi, channel: Telegra
     assert bot_api.answers(7) == ["The answer is"]
     assert await preview(channel, PreviewContent("long " * 8000), shown) == shown
     final = channel.render("long " * 4000)
-    await channel.send(replace(message(), content=final[0], provider_msg=shown))
+    await channel.send(replace(message(), content=final[0], provider_message_id=shown))
     assert bot_api.answers(7) == [final[0].text]
 
 
@@ -222,7 +222,7 @@ async def test_a_final_text_that_is_shown_already_is_not_sent(
 ) -> None:
     shown = await preview(channel, PreviewContent("The **answer**"), None)
     (part,) = channel.render("The **answer**")
-    final = replace(message(), content=part, provider_msg=shown)
+    final = replace(message(), content=part, provider_message_id=shown)
     assert await channel.send(final) == shown
     assert bot_api.calls == ["sendMessage"]
     bot_api.fail("editMessageText", faults.lost_response)
@@ -253,7 +253,7 @@ async def test_previews_give_way_at_a_busy_gate(bot_api: BotApi) -> None:
         await preview(channel, PreviewContent("4"), shown)
     with pytest.raises(ChannelRateLimited):
         await preview(channel, PreviewContent("new"), None)
-    await channel.send(replace(message("final"), provider_msg=shown))
+    await channel.send(replace(message("final"), provider_message_id=shown))
     await channel.aclose()
     assert len(bot_api.calls) == 5
     assert bot_api.answers(7) == ["final"]
