@@ -90,8 +90,8 @@ Part = Text | Context | Thinking | RedactedThinking | Image | ImageFile | ToolCa
 class ToolCall:
     """One call that the model asks for.
 
-    `raw` is the argument text exactly as it came; `arguments` is None when `raw` is not a
-    JSON object, so that the model can be told instead of guessed at.
+    `raw` is the argument text as it came, or as it was repaired; `arguments` is None when `raw` is
+    not a JSON object, so that the model can be told instead of guessed at.
     """
 
     id: str

@@ -1,5 +1,6 @@
 """What models call tools and arguments by that were trained with other ones."""
 
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -128,7 +129,17 @@ def canonical(tool: Tool, args: Mapping[str, Any]) -> dict[str, Any]:
         renamed.setdefault(target if target in properties else name, value)
     if isinstance(one := renamed.get("paths"), str):
         renamed["paths"] = [one]
+    if isinstance(words := renamed.get("command"), list) and all(isinstance(w, str) for w in words):
+        renamed["command"] = _line(words)
     return _window(renamed) if "line_start" in properties else renamed
+
+
+def _line(words: list[str]) -> str:
+    """A list of arguments as one line; a shell that is only there to run a line is left out."""
+    match words:
+        case ["bash" | "sh" | "/bin/bash" | "/bin/sh", "-c" | "-lc", line]:
+            return line
+    return shlex.join(words)
 
 
 def _window(args: dict[str, Any]) -> dict[str, Any]:

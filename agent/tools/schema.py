@@ -1,6 +1,7 @@
 """Arguments of a call: schemas written short, checked, and explained in one sentence."""
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -29,7 +30,8 @@ class ArgumentSchema:
         self._check: Check | None = None
 
     def validate(self, args: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments, without optional ones that are null. Raises ToolError."""
+        """The arguments, without optional ones that are null; what models write as a string though
+        it is a number, a list or the like is taken for that. Raises ToolError."""
         from fastjsonschema import JsonSchemaValueException
 
         properties = self._schema.get("properties", {})
@@ -38,6 +40,9 @@ class ArgumentSchema:
             k: v for k, v in args.items() if v is not None or k in required or k not in properties
         }
         self._refuse_unknown(arguments, properties)
+        arguments = {
+            name: _coerced(value, properties.get(name, {})) for name, value in arguments.items()
+        }
         try:
             self._compile()(arguments)
         except JsonSchemaValueException as exc:
@@ -83,6 +88,32 @@ class ArgumentSchema:
             return f"{self._tool}: {where} must be of type {types}, found {actual}."
         what = exc.message.removeprefix(str(exc.name)).strip()
         return f"{self._tool}: {where} {what}, found {_short(exc.value)}."
+
+
+def _coerced(value: Any, schema: Any) -> Any:
+    """The value as the type that the schema names, where a string or a number says just that."""
+    kind = schema.get("type") if isinstance(schema, dict) else None
+    if isinstance(value, float) and kind == "integer" and value.is_integer():
+        return int(value)
+    if not isinstance(value, str) or kind not in _JSON_TYPES:
+        return value
+    try:
+        read = json.loads(value.strip().lower() if kind == "boolean" else value)
+    except (ValueError, RecursionError):
+        return value
+    fits = isinstance(read, _JSON_TYPES[kind]) and isinstance(read, bool) == (kind == "boolean")
+    if isinstance(read, float) and not math.isfinite(read):
+        return value
+    return read if fits else value
+
+
+_JSON_TYPES: dict[str, type | tuple[type, ...]] = {
+    "integer": int,
+    "number": (int, float),
+    "boolean": bool,
+    "array": list,
+    "object": dict,
+}
 
 
 def _kind(value: Any) -> str:

@@ -81,6 +81,7 @@ class AgentLoop:
         self.earlier_messages = _earlier_messages(conversation)
         self._new: list[Message] = []
         self._partial: list[str] = []
+        self._is_cut = False
         # Whether a tool has ended the turn with a question.
         self.ends_with_question = False
 
@@ -133,16 +134,16 @@ class AgentLoop:
         """One model call; its reply is journaled before anything of it runs."""
         await self._outlet.emit(events.State("planning"))
         try:
-            reply = await self._ask_uninterrupted()
-            if not reply.rank:
-                self._view.learn(reply.usage)
-            usage_events = await self._call_meter.record_reply(reply)
+            reply = await self._ask_and_count()
+            if _is_empty(reply):
+                why = t("the model returned an empty reply")
+                await self._outlet.emit(events.Retry(why, 1, 1, 0.0))
+                reply = await self._ask_and_count()
         finally:
             await self._call_meter.count_partial()
-        for event in usage_events:
-            await self._outlet.emit(event)
         await self._outlet.emit(events.StreamEnd(reply.finish_reason))
-        if reply.finish_reason == "length":
+        self._is_cut = reply.finish_reason == "length"
+        if self._is_cut:
             await self._outlet.emit(events.Notice("warning", load_prompt("reply_cut")))
         # Said is said: a stop while it is being stored must find it in the conversation.
         self._partial = []
@@ -153,6 +154,14 @@ class AgentLoop:
             # Its calls may be cut off as well: none of them runs.
             raise TurnAborted("filtered", t(_FILTERED))
         return message
+
+    async def _ask_and_count(self) -> events.Reply:
+        reply = await self._ask_uninterrupted()
+        if not reply.rank:
+            self._view.learn(reply.usage)
+        for event in await self._call_meter.record_reply(reply):
+            await self._outlet.emit(event)
+        return reply
 
     async def _ask_uninterrupted(self) -> events.Reply:
         while True:
@@ -223,7 +232,7 @@ class AgentLoop:
         calls = unanswered_calls(self._conversation.messages)
         if not calls:
             return
-        self._add(await self._executor.execute(calls))
+        self._add(await self._executor.execute(calls, cut=self._is_cut))
         closing = self._executor.closing
         if words := "\n\n".join(closing[call.id] for call in calls if call.id in closing):
             await self._close(words)
@@ -240,6 +249,12 @@ class AgentLoop:
     def _add(self, messages: Sequence[Message]) -> None:
         self._new.extend(messages)
         self._conversation.messages.extend(messages)
+
+
+def _is_empty(reply: events.Reply) -> bool:
+    """Whether the model has ended its reply without a word and without a call."""
+    message, is_ended = reply.message, reply.finish_reason in (None, "stop")
+    return not message.tool_calls and not message.text.strip() and is_ended
 
 
 def _earlier_messages(conversation: Conversation) -> list[Message]:

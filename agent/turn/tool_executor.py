@@ -55,14 +55,17 @@ class ToolExecutor:
         self._outlet = outlet
         self._recovered_results = recovered_results
         self._guard = LoopGuard()
+        self._is_cut = False
 
-    async def execute(self, calls: Sequence[ToolCall]) -> list[Message]:
-        """The tool messages, in call order.
+    async def execute(self, calls: Sequence[ToolCall], *, cut: bool = False) -> list[Message]:
+        """The tool messages, in call order. `cut`: the reply reached its limit of tokens, perhaps
+        in the middle of a call.
 
         Raises `TurnAborted` for a model that runs in circles, `AnswerPending` when a person has to
         answer first and will do so later.
         """
         self.results, self.closing = {}, {}
+        self._is_cut = cut
         await self._outlet.emit(events.State("executing"))
         for batch in _batches(calls, self._runner):
             if len(batch) == 1:
@@ -117,7 +120,10 @@ class ToolExecutor:
             call.id, self._runner.toolbox.name(call.name), call.arguments or {}
         )
         context = self._context(call, live)
-        result = context.changes.with_notes(await self._runner.run(context, start))
+        if self._is_cut and call.arguments is None:
+            result = ToolResult(load_prompt("call_cut"), is_error=True)
+        else:
+            result = context.changes.with_notes(await self._runner.run(context, start))
         if not started:
             await self._outlet.emit(started_event)
         verdict = self._guard.check(call, result, may_change=self._may_change(call))

@@ -391,7 +391,7 @@ async def test_a_retry_voids_what_the_broken_stream_had_said(
 
 
 async def test_an_empty_reply_is_said_to_be_one(tmp_path: Path) -> None:
-    agent, _ = scripted([assistant("")], tmp_path)
+    agent, _ = scripted([assistant(""), assistant("")], tmp_path)
     result = await agent.run("hi")
     assert (result.success, result.text) == (
         False,

@@ -1,7 +1,8 @@
 """Plan, execute, observe, reflect: what one turn asks of the model and tells its watchers."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,8 +15,9 @@ from agent.history_validation import is_valid
 from agent.prompts import load_prompt
 from agent.providers.base import ModelRequest
 from agent.settings import AgentSettings
-from agent.types import Message, Text, Thinking, ToolCall, Usage, assistant, user
-from tests.agent.props import answers, call, calls, results, run_turn, scripted, task
+from agent.tools.base import CallContext
+from agent.types import Message, Text, Thinking, ToolCall, ToolResult, Usage, assistant, user
+from tests.agent.props import Handmade, answers, call, calls, results, run_turn, scripted, task
 
 
 class Speaker:
@@ -24,7 +26,7 @@ class Speaker:
     name = "speaker"
 
     def __init__(self, *spoken: events.ModelEvent) -> None:
-        self._events = spoken
+        self._events = list(spoken)
         self.closed_streams = 0
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[events.ModelEvent]:
@@ -35,6 +37,14 @@ class Speaker:
             self.closed_streams += 1
 
     async def aclose(self) -> None: ...
+
+
+class Replies(Speaker):
+    """A provider that gives one reply after the other."""
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[events.ModelEvent]:
+        first, *self._events = self._events
+        yield first
 
 
 def reply(text: str, *planned: ToolCall, usage: Usage | None = None) -> events.Reply:
@@ -95,6 +105,38 @@ async def test_a_reply_that_was_cut_at_its_length_says_so(tmp_path: Path) -> Non
     seen, result = await run_turn(agent, task(agent))
     assert events.Notice("warning", load_prompt("reply_cut")) in seen
     assert result.text == "and then"
+
+
+async def test_a_call_that_was_cut_is_not_run_and_says_so(tmp_path: Path) -> None:
+    ran: list[str] = []
+
+    async def body(args: Mapping[str, Any], context: CallContext) -> ToolResult:
+        ran.append(str(args))
+        return ToolResult("noted")
+
+    half = ToolCall("c2", "note", None, '{"text": "It beg')
+    cut = events.Reply(assistant("", (call("note", text="whole"), half)), None, "length")
+    agent = Agent(Replies(cut, reply("done")), workspace=tmp_path, tools=[Handmade("note", body)])
+    _, result = await run_turn(agent, task(agent))
+    assert ran == ["{'text': 'whole'}"]
+    assert results(result.messages) == ["noted", load_prompt("call_cut")]
+
+
+async def test_an_empty_reply_is_asked_once_more(tmp_path: Path) -> None:
+    agent, model = scripted(["", "done"], tmp_path)
+    seen, result = await run_turn(agent, task(agent))
+    assert result.text == "done"
+    assert [event.reason for event in seen if isinstance(event, events.Retry)] == [
+        "the model returned an empty reply"
+    ]
+    first, second = model.requests
+    assert first.messages == second.messages
+
+
+async def test_a_model_that_stays_silent_ends_its_turn(tmp_path: Path) -> None:
+    agent, model = scripted(["", "", "never"], tmp_path)
+    _, result = await run_turn(agent, task(agent))
+    assert (result.success, len(model.requests)) == (False, 2)
 
 
 async def test_a_stream_without_a_reply_is_an_error(tmp_path: Path) -> None:

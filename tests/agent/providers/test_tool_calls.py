@@ -1,0 +1,44 @@
+"""Arguments as models write them, read where they can be meant in one way only."""
+
+import json
+
+import pytest
+
+from agent.providers.tool_calls import parse_tool_call
+
+
+@pytest.mark.parametrize(
+    ("raw", "arguments"),
+    [
+        ('{"a": 1,}', {"a": 1}),
+        ('{"a": [1, 2, ],\n}', {"a": [1, 2]}),
+        ('```json\n{"a": 1}\n```', {"a": 1}),
+        ('{"a": True, "b": None}', {"a": True, "b": None}),
+        ('{"text": "one\ntwo\tthree"}', {"text": "one\ntwo\tthree"}),
+        ('{}{"a": 1}', {"a": 1}),
+        ('{"a": 1}{"a": 1}', {"a": 1}),
+        ('{"text": "a, } True, ]",}', {"text": "a, } True, ]"}),
+    ],
+)
+def test_what_can_be_meant_in_one_way_only_is_repaired(raw: str, arguments: object) -> None:
+    call = parse_tool_call("c", "note", raw)
+    assert call.arguments == arguments
+    assert json.loads(call.raw) == arguments
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        '{"command": "rm -r build',
+        '{"command": "ls"',
+        '{"a": 1}{"a": 2}',
+        "{'a': 1}",
+        '{"a": NaN,}',
+        "[1,]",
+        '{"a" 1}',
+        '{"a": 1} and then',
+    ],
+)
+def test_what_is_cut_or_can_be_meant_otherwise_is_left_alone(raw: str) -> None:
+    call = parse_tool_call("c", "note", raw)
+    assert (call.arguments, call.raw) == (None, raw)

@@ -1,0 +1,73 @@
+"""Arguments as models write them, against what a tool declares."""
+
+from typing import Any
+
+import pytest
+
+from agent.errors import ToolError
+from agent.tools.aliases import canonical
+from agent.tools.schema import ArgumentSchema, parameters
+from tests.agent.props import answers
+
+SCHEMA = ArgumentSchema(
+    "note",
+    parameters(
+        text="string?", n="integer?", x="number?", on="boolean?", items="array?", more="object?"
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "written", "meant"),
+    [
+        ("n", "2", 2),
+        ("n", " -7 ", -7),
+        ("n", 2.0, 2),
+        ("x", "2.5", 2.5),
+        ("on", "True", True),
+        ("on", "false", False),
+        ("items", '["a", "b"]', ["a", "b"]),
+        ("more", '{"a": 1}', {"a": 1}),
+        ("text", "2", "2"),
+        ("text", "true", "true"),
+    ],
+)
+def test_a_string_that_says_a_value_is_that_value(name: str, written: Any, meant: Any) -> None:
+    value = SCHEMA.validate({name: written})[name]
+    assert (value, type(value)) == (meant, type(meant))
+
+
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [
+        ("n", "two"),
+        ("n", "2.5"),
+        ("n", 2.5),
+        ("n", "true"),
+        ("x", "NaN"),
+        ("x", "1e400"),
+        ("on", "yes"),
+        ("on", 1),
+        ("items", "a, b"),
+        ("items", '{"a": 1}'),
+        ("more", "[1]"),
+        ("text", 2),
+    ],
+)
+def test_what_says_something_else_is_refused(name: str, written: Any) -> None:
+    with pytest.raises(ToolError, match=f"note: {name} must be of type"):
+        SCHEMA.validate({name: written})
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["git", "commit", "-m", "It's done"], "git commit -m 'It'\"'\"'s done'"),
+        (["bash", "-lc", "ls | wc -l"], "ls | wc -l"),
+        (["sh", "-c", "echo $HOME"], "echo $HOME"),
+        (["sh", "-c", "echo $0", "x"], "sh -c 'echo $0' x"),
+    ],
+)
+def test_a_list_of_arguments_is_a_line(words: list[str], line: str) -> None:
+    tool = answers("exec")
+    assert canonical(tool, {"command": words}) == {"command": line}
