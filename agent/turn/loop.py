@@ -135,7 +135,8 @@ class AgentLoop:
         await self._outlet.emit(events.State("planning"))
         try:
             reply = await self._ask_and_count()
-            if _is_empty(reply):
+            # A file that was sent is an answer without words.
+            if _is_empty(reply) and not self._executor.has_sent_files:
                 why = t("the model returned an empty reply")
                 await self._outlet.emit(events.Retry(why, 1, 1, 0.0))
                 reply = await self._ask_and_count()

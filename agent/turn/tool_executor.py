@@ -33,7 +33,8 @@ class TurnAborted(KoreError):
 
 class ToolExecutor:
     """Runs calls; `results` holds the tool message of every call of the newest reply that ended,
-    `closing` the words that the turn is to end with, by call id.
+    `closing` the words that the turn is to end with, by call id. `has_sent_files` says whether any
+    call of the turn has sent the person a file.
 
     `recovered_results` are from before a restart, by call id: those calls of the first reply are
     not run again. Ids are a reply's own: some vendors use them again in the next one.
@@ -49,6 +50,7 @@ class ToolExecutor:
     ) -> None:
         self.results: dict[str, Message] = {}
         self.closing: dict[str, str] = {}
+        self.has_sent_files = False
         self._runner = runner
         self._environment = environment
         self._progress = progress
@@ -147,6 +149,8 @@ class ToolExecutor:
         message = self.results[call.id] = result_message(call.id, result)
         if result.ends_with is not None:
             self.closing[call.id] = result.ends_with
+        if any(artifact.kind == "file" for artifact in result.artifacts):
+            self.has_sent_files = True
         self._runner.exposure.take(message)
 
     def _may_change(self, call: ToolCall) -> bool:
