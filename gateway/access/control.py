@@ -62,7 +62,7 @@ class AccessControl:
         like everybody, and in what somebody passes on. Who is known speaks for themselves, in
         private."""
         if message.kind == "subagent_report":
-            return "untrusted" in message.options.get("taint", ())
+            return "untrusted" in message.options.taint
         is_known = self.is_owner(message) or self._is_known(message)
         return message.forwarded or not (message.private and is_known)
 
@@ -104,9 +104,8 @@ class AccessControl:
 
     def folder(self, workspace: Path, message: InboundMessage) -> Path:
         """Where relative paths start; only the console may choose another folder."""
-        cwd = message.options.get("cwd")
-        if message.channel == CONSOLE and isinstance(cwd, str):
-            return Path(cwd).resolve()
+        if message.channel == CONSOLE and message.options.cwd is not None:
+            return Path(message.options.cwd).resolve()
         return workspace
 
     def _is_known(self, message: InboundMessage) -> bool:

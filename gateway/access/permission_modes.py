@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from agent.security.policy.base import PermissionMode, is_mode, tightest
-from gateway.core.messages import CONSOLE, InboundMessage
+from gateway.core.messages import CONSOLE, InboundMessage, MessageOptions
 
 
 def mode_of(
@@ -15,12 +15,12 @@ def mode_of(
     command line of the console beats both. Who is not the owner never gets more than `default`,
     also where the owner has chosen more for a chat that they share.
     """
-    if message.job is not None and is_mode(job_mode := message.options.get("mode")):
+    if message.job is not None and is_mode(job_mode := message.options.mode):
         return _of_job(message, job_mode, session_mode, default, owner=owner)
     if message.channel == CONSOLE:
-        if message.options.get("auto") is True:
+        if message.options.auto:
             return "auto"
-        option = message.options.get("mode")
+        option = message.options.mode
         if is_mode(option):
             return option
     mode = session_mode if is_mode(session_mode) else default
@@ -38,5 +38,5 @@ def _of_job(
     """At most what held when it was made, and what holds in its conversation now."""
     if session_mode is None:
         return job_mode if owner else tightest(job_mode, default)
-    now = replace(message, job=None, options={})
+    now = replace(message, kind="message", job=None, options=MessageOptions())
     return tightest(job_mode, mode_of(now, session_mode, default, owner=owner))

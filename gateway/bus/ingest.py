@@ -376,7 +376,7 @@ class Ingestor:
         if text is None or not self._access.is_allowed(message):
             return entry
         presses.append(ButtonOutcome(message, text, removes_buttons=True))
-        return InboxEntry(replace(message, content=text, pressed=False))
+        return InboxEntry(replace(message, content=text, kind="message"))
 
     def _handle_button(self, tx: Transaction, message: InboundMessage, now: float) -> ButtonOutcome:
         if is_pairing_button(message):

@@ -249,7 +249,7 @@ _THINKING_CHOICES: Mapping[str, Mapping[str, Any]] = {
 def answer_thinking(call: CommandCall, tx: Transaction) -> str:
     """Show or choose it for this conversation."""
     now = sessions.thinking_of_session(tx, call.session) if call.session else ThinkingChoice()
-    if call.message.options.get("thinking") is True:
+    if call.message.options.thinking:
         now = replace(now, wanted=True)
     general = call.services.agent.settings.thinking
     word = call.argument.casefold()

@@ -3,10 +3,11 @@
 import json
 from collections.abc import Mapping
 from dataclasses import field, fields, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from agent.records import frozen
 from agent.serialization import dumps
+from agent.types import Taint
 
 # The prefix of lanes of one-shot runs: once their process is gone, no one waits for the answer.
 ONCE = "cli:local:once-"
@@ -77,9 +78,82 @@ class Media:
         return self.remote is not None and self.path is None and self.trouble is None
 
 
+_PLAIN_OPTIONS: Mapping[str, tuple[type, ...]] = {
+    **dict.fromkeys(("thinking", "auto", "unattended", "by_model"), (bool,)),
+    **dict.fromkeys(("model", "mode", "cwd", "session"), (str,)),
+    **dict.fromkeys(("agent", "project"), (dict,)),
+    "max_iterations": (int,),
+    "max_cost_usd": (int, float),
+}
+
+
+@frozen
+class MessageOptions:
+    """What holds for one message and all that it leads to.
+
+    What the sender of a terminal's message chose: `model`, `thinking`, `auto` (ask nothing),
+    `mode`, the tools to allow or not, `unattended` (no one can be asked), `agent` (the definition
+    of whom to speak with), `cwd`, and limits. What they showed with it: `project` (news of their
+    folder) and `run` (commands that they ran). Only the console's count.
+
+    What Kore adds to a job or to a sub-agent's report: the `session` it belongs to, its `taint`,
+    whether a job is in the model's own words (`by_model`), and the other `speakers` that a report
+    stands for.
+    """
+
+    model: str | None = None
+    thinking: bool = False
+    auto: bool = False
+    mode: str | None = None
+    allowed_tools: tuple[str, ...] | None = None
+    disallowed_tools: tuple[str, ...] | None = None
+    unattended: bool = False
+    agent: Mapping[str, Any] | None = None
+    cwd: str | None = None
+    max_iterations: int | None = None
+    max_cost_usd: float | None = None
+    project: Mapping[str, Any] | None = None
+    run: tuple[Mapping[str, Any], ...] = ()
+    session: str | None = None
+    taint: tuple[Taint, ...] = ()
+    by_model: bool = False
+    speakers: tuple[Sender, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """What is set, as a JSON object."""
+        values = {name: value for name, value in _values(self).items() if value or value == 0}
+        for name in ("allowed_tools", "disallowed_tools"):
+            if getattr(self, name) is not None:
+                values[name] = list(getattr(self, name))
+        values |= {name: list(values[name]) for name in ("run", "taint") if name in values}
+        if self.speakers:
+            values["speakers"] = [_values(speaker) for speaker in self.speakers]
+        return {name: value for name, value in values.items() if value is not False}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "MessageOptions":
+        """The options in a JSON object; those of a wrong type or of another version are left out.
+        Tools that are no list of names allow none."""
+        values: dict[str, Any] = {
+            name: data[name]
+            for name, kinds in _PLAIN_OPTIONS.items()
+            if isinstance(data.get(name), kinds)
+            and isinstance(data[name], bool) == (kinds == (bool,))
+        }
+        for name in ("allowed_tools", "disallowed_tools"):
+            if name in data:
+                values[name] = tuple(data[name]) if isinstance(data[name], list) else ()
+        values["run"] = tuple(one for one in data.get("run") or () if isinstance(one, dict))
+        values["taint"] = tuple(one for one in data.get("taint") or () if one in get_args(Taint))
+        values["speakers"] = tuple(Sender(**one) for one in data.get("speakers") or ())
+        return cls(**values)
+
+
 @frozen
 class InboundMessage:
-    """One received message.
+    """One received message, of the `kind` that decides how it is treated: a person's message, a
+    button that was pressed, a job that came due, what a sub-agent is to do or has done, or what
+    was said in a group and not to us. Which messages are commands, those who read them know.
 
     `event_id` is what the platform keeps across redelivery; with channel and account it is
     unique. `message_id` is the platform's id of the message (an edit keeps it). `edited` marks a
@@ -104,21 +178,15 @@ class InboundMessage:
     private: bool = True
     # Another person's words, which the sender forwards.
     forwarded: bool = False
-    # What the sender chose for this one message: model, thinking, auto, mode, allowed_tools,
-    # disallowed_tools, unattended, agent, cwd, project, run, max_iterations, max_cost_usd. Only
-    # the console's count.
-    options: dict[str, Any] = field(default_factory=dict)
-    # A button below one of our messages was pressed: `content` is what the button holds.
-    # `pressed_on` is the id of that message.
-    pressed: bool = False
+    kind: MessageKind = "message"
+    options: MessageOptions = MessageOptions()
+    # A button's `content` is what it holds, `pressed_on` the id of the message above it.
     pressed_on: str | None = None
-    # Not a person's words: what a sub-agent is to do, waiting in a `lane` of its own, or else what
-    # one came to. `task` is the errand's number.
+    # The number of the sub-agent's task; what it is to do waits in a `lane` of its own.
     task: int | None = None
     lane: str | None = None
-    # Said in a group and not to us: what the next answer there is given as context.
-    overheard: bool = False
-    # Not typed now: a job that came due, in its maker's name. No one can be asked.
+    # The number of the job that came due, in its maker's name, or that this works for. No one can
+    # be asked.
     job: int | None = None
     # Files that came with it, in order. Parts of one `album` come one by one and become one
     # message (see `store/held.py`). One that `follows` is meant for us only if its album is.
@@ -142,8 +210,7 @@ class InboundMessage:
     @property
     def model(self) -> str | None:
         """The one that a terminal's `--model` names; it goes before the conversation's."""
-        model = self.options.get("model")
-        return model if isinstance(model, str) else None
+        return self.options.model
 
     @property
     def session_key(self) -> str:
@@ -151,22 +218,10 @@ class InboundMessage:
         return self.lane or self.route.lane
 
     @property
-    def kind(self) -> MessageKind:
-        """What it is, whatever it brings besides: a sub-agent that works for a job has its `job`,
-        too. Which messages are commands, those who read them know."""
-        if self.pressed:
-            return "button"
-        if self.task is not None:
-            return "subagent_report" if self.lane is None else "subagent_task"
-        if self.job is not None:
-            return "job"
-        return "overheard" if self.overheard else "message"
-
-    @property
     def speakers(self) -> list["InboundMessage"]:
         """Itself; what a sub-agent tells stands for everybody whom that one worked for."""
-        others = self.options.get("speakers", ()) if self.task is not None else ()
-        return [self, *(replace(self, sender=Sender(**one)) for one in others)]
+        others = self.options.speakers if self.task is not None else ()
+        return [self, *(replace(self, sender=sender) for sender in others)]
 
     @property
     def principal(self) -> str:
@@ -174,7 +229,8 @@ class InboundMessage:
 
     def to_json(self) -> str:
         media = [_values(one) for one in self.media]
-        return dumps(_values(self) | {"sender": _values(self.sender), "media": media})
+        values = {"sender": _values(self.sender), "media": media, "options": self.options.to_json()}
+        return dumps(_values(self) | values)
 
     @classmethod
     def from_json(cls, text: str) -> "InboundMessage":
@@ -183,7 +239,26 @@ class InboundMessage:
         # Stored by another version of Kore, it may have fields that this one does not know.
         values = _matching_fields(cls, data)
         media = tuple(Media(**_matching_fields(Media, one)) for one in values.get("media", ()))
-        return cls(**{**values, "sender": Sender(**data["sender"]), "media": media})
+        return cls(
+            **{
+                **values,
+                "kind": data.get("kind") or _kind_before_it_was_stored(data),
+                "sender": Sender(**data["sender"]),
+                "options": MessageOptions.from_json(data.get("options") or {}),
+                "media": media,
+            }
+        )
+
+
+def _kind_before_it_was_stored(data: Mapping[str, Any]) -> MessageKind:
+    """As an older Kore told it from the other fields."""
+    if data.get("pressed"):
+        return "button"
+    if data.get("task") is not None:
+        return "subagent_report" if data.get("lane") is None else "subagent_task"
+    if data.get("job") is not None:
+        return "job"
+    return "overheard" if data.get("overheard") else "message"
 
 
 def _values(record: Any) -> dict[str, Any]:

@@ -168,12 +168,13 @@ def _ask(tx: Transaction, job: Job, slot: int, late: str, now: float) -> None:
             session = None
     message = job.message
     content = f"{message.content}\n\n{late}" if late else message.content
-    options = {**message.options, **({"session": session} if session else {})}
+    options = replace(message.options, session=session or message.options.session)
     question = replace(
         message,
         event_id=job.event(slot),
         content=content,
         received_at=now,
+        kind="job",
         job=job.id,
         lane=job.lane,
         options=options,

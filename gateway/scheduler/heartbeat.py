@@ -7,7 +7,7 @@ from pathlib import Path
 from agent.prompts import load_prompt
 from agent.security.taint.file_marks import is_unseen
 from gateway.config.sections import ScheduleSection
-from gateway.core.messages import InboundMessage, Sender
+from gateway.core.messages import InboundMessage, MessageOptions, Sender
 from gateway.store.port import Transaction
 from gateway.store.repositories import jobs
 from gateway.store.repositories.delivery import chats
@@ -62,7 +62,7 @@ def ensure_heartbeat_job(
         content=load_prompt("heartbeat"),
         received_at=now,
         thread_id=route.thread_id,
-        options={"by_model": True},
+        options=MessageOptions(by_model=True),
     )
     began = int(now)
     first = began + minutes * 60

@@ -113,7 +113,7 @@ def _handle_tool(
         raise ToolError("A scheduled job cannot create or change jobs: ask the person to do it.")
     if request.action == "list":
         visible_jobs = job_editor.visible(tx, notifier.context, message)
-        taint = PRIVATE.union(*(taint_of_text(",".join(job.message.options.get("taint", ())))
+        taint = PRIVATE.union(*(taint_of_text(",".join(job.message.options.taint))
                                 for job in visible_jobs))  # fmt: skip
         listing = "\n".join(job_text.line(tx, job) for job in visible_jobs)
         return ToolResult(listing or "There are no jobs.", taint=taint)

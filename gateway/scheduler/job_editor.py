@@ -8,7 +8,7 @@ from agent.errors import KoreError
 from agent.i18n import plural, t
 from agent.records import frozen
 from agent.types import Taint
-from gateway.core.messages import CONSOLE, ONCE, InboundMessage, Sender
+from gateway.core.messages import CONSOLE, ONCE, InboundMessage, MessageOptions, Sender
 from gateway.core.timezones import is_zone, own_zone, zone_in_file, zone_of
 from gateway.scheduler.job_context import JobContext
 from gateway.scheduler.job_text import describe_recurrence, local_time, title
@@ -197,12 +197,12 @@ def _check(
 def _template(author: JobAuthor, request: JobRequest, text: str) -> InboundMessage:
     """Of the message that asked for it, what holds for the job."""
     message = author.message
-    options = {key: message.options[key] for key in _LASTING if key in message.options}
-    options |= {"mode": author.mode}
-    if request.taint:
-        options["taint"] = sorted(request.taint)
-    if author.by_model:
-        options["by_model"] = True
+    options = MessageOptions(
+        **{name: getattr(message.options, name) for name in _LASTING},
+        mode=author.mode,
+        taint=tuple(sorted(request.taint)),
+        by_model=author.by_model,
+    )
     return InboundMessage(
         channel=message.channel,
         account=message.account,

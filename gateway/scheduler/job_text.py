@@ -158,7 +158,7 @@ def facts(tx: Transaction, job: Job) -> dict[str, Any]:
         "held_until": job.due_at if job.state == "on" and job.is_postponed else None,
         "principal": job.principal,
         "lane": job.route.lane,
-        "mode": job.message.options.get("mode"),
+        "mode": job.message.options.mode,
         "created_at": job.created_at,
         "slots": [
             {

@@ -61,10 +61,10 @@ def agent_option(home: DataDir, settings: "Settings", name: str, cwd: str | None
 def profile_for(message: InboundMessage) -> SubagentDefinition | None:
     """The agent whose conversation this is, when it is not the main one's: the terminal's choice,
     as it was when that began."""
-    option = message.options.get("agent")
-    if message.channel != CONSOLE or not isinstance(option, dict):
+    agent = message.options.agent
+    if message.channel != CONSOLE or agent is None:
         return None
-    return SubagentDefinition.of_data(option)
+    return SubagentDefinition.of_data(agent)
 
 
 def with_model(

@@ -15,7 +15,7 @@ from gateway.access.approvals import ApprovalContext
 from gateway.access.control import AccessControl
 from gateway.access.permission_modes import mode_of
 from gateway.access.roles import RoleRegistry
-from gateway.core.messages import CONSOLE, InboundMessage
+from gateway.core.messages import CONSOLE, InboundMessage, MessageOptions
 
 if TYPE_CHECKING:
     from agent.security.policy.engine import PrincipalContext
@@ -64,7 +64,7 @@ class TurnPermissions:
             from gateway.turns.unattended import UnattendedApprover
 
             return UnattendedApprover()
-        if last.channel == CONSOLE and last.options.get("unattended") is True:
+        if last.channel == CONSOLE and last.options.unattended:
             return None
 
         def asking() -> ApprovalContext:
@@ -92,14 +92,16 @@ class TurnPermissions:
         if role is None:
             return None
         local = message.channel == CONSOLE
+        options = message.options if local else MessageOptions()
+        allowed = options.allowed_tools
         return PrincipalContext(
             role=role,
             mode=self.mode(message, mode),
             trust="local" if local else "remote",
             is_confined=self.confined,
             blocked_commands=self.policies.blocked_commands,
-            only_tools=_tools(message, "allowed_tools") if local else None,
-            without_tools=(local and _tools(message, "disallowed_tools")) or frozenset(),
+            only_tools=None if allowed is None else frozenset(allowed),
+            without_tools=frozenset(options.disallowed_tools or ()),
         )
 
     def is_untrusted(self, message: InboundMessage) -> bool:
@@ -183,11 +185,3 @@ class CombinedPolicy:
 
 def _speakers(messages: Sequence[InboundMessage]) -> list[InboundMessage]:
     return [speaker for message in messages for speaker in message.speakers]
-
-
-def _tools(message: InboundMessage, option: str) -> frozenset[str] | None:
-    """The tools that an option names; what is no list of names allows none."""
-    if option not in message.options:
-        return None
-    names = message.options[option]
-    return frozenset(names if isinstance(names, list) else ())

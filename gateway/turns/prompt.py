@@ -78,7 +78,7 @@ def long_task_note(
 
 def shown_taint(messages: Sequence[InboundMessage]) -> frozenset[Taint]:
     """What files bring along, and the terminal's folder, and what a job was made in."""
-    planned = (taint_of_text(",".join(one.options.get("taint", ()))) for one in _jobs(messages))
+    planned = (taint_of_text(",".join(one.options.taint)) for one in _jobs(messages))
     taint = frozenset[Taint]().union(*(news.taint for news in _news(messages)), *planned)
     if any(one.media for one in messages):
         from gateway.media.prompt import attached_taint
@@ -103,7 +103,7 @@ def is_said(message: InboundMessage) -> bool:
 def _is_nobodys(message: InboundMessage) -> bool:
     """What no person has said: a sub-agent's report, and a job in the model's own words."""
     return message.kind == "subagent_report" or (
-        message.job is not None and "by_model" in message.options
+        message.job is not None and message.options.by_model
     )
 
 
@@ -116,7 +116,7 @@ def _news(messages: Sequence[InboundMessage]) -> list[ContextUpdate]:
     reports: list[Any] = []
     for one in messages:
         if one.channel == "cli":
-            reports += [*one.options.get("run", ()), one.options.get("project")]
+            reports += [*one.options.run, one.options.project]
     return [
         ContextUpdate(str(one["text"]), frozenset(one["taint"]), int(one.get("evicted", 0)))
         for one in reports

@@ -219,7 +219,6 @@ class TurnRunner:
         )
         if claim.bits and not claim.resumed and any(by_person):
             await self._database.transact(sessions.renew_bits, claim.session)
-        limit = message.options.get("max_iterations")
         environment = ToolEnvironment(
             session=claim.session,
             workspace=speaking.root,
@@ -238,8 +237,8 @@ class TurnRunner:
             ),
             model=message.model or claim.model or speaking.model,
             persona=speaking.persona,
-            thinking=True if message.options.get("thinking") is True else claim.thinking.wanted,
-            max_iterations=limit if isinstance(limit, int) else None,
+            thinking=True if message.options.thinking else claim.thinking.wanted,
+            max_iterations=message.options.max_iterations,
             known=results,
             trimmed=window.trimmed,
             summary=window.summary,

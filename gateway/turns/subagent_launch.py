@@ -4,8 +4,7 @@ Each function is a part of one transaction.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
-from typing import Any
+from dataclasses import replace
 
 from agent.errors import ToolError
 from agent.prompts import render_prompt
@@ -14,7 +13,7 @@ from agent.subagents import profile
 from agent.subagents.definition import SubagentDefinition
 from agent.tools import base
 from agent.tools.base import CallContext
-from gateway.core.messages import ONCE, InboundMessage
+from gateway.core.messages import ONCE, InboundMessage, MessageOptions
 from gateway.store.port import Transaction
 from gateway.store.repositories.access import approvals
 from gateway.store.repositories.conversations import sessions
@@ -27,7 +26,6 @@ from gateway.turns.agent_profiles import profile_for
 
 RUNNING_MOST = 32
 # Options that show something with one message.
-_SHOWN = ("project", "run")
 
 
 @frozen
@@ -145,9 +143,10 @@ def enqueue_task(
         message_id=None,
         quoted=None,
         edited=False,
+        kind="subagent_task",
         task=errand.id,
         lane=errand.lane,
-        options={name: value for name, value in _lasting(cause).items() if name != "agent"},
+        options=replace(_lasting(cause), agent=None),
     )
     arrival = InboxBatch(message.channel, message.account, now)
     inbox.accept(tx, arrival, [InboxEntry(message)])
@@ -176,22 +175,23 @@ def enqueue_report(tx: Transaction, errand: SubagentTask, outcome: TaskOutcome, 
         message_id=None,
         quoted=None,
         edited=False,
+        kind="subagent_report",
         task=errand.id,
         lane=None,
-        options={
-            **_lasting(last),
-            "session": errand.caller,
-            "speakers": [asdict(one) for one in others.values() if one != last.sender],
-            "taint": sorted(outcome.taint),
-        },
+        options=replace(
+            _lasting(last),
+            session=errand.caller,
+            speakers=tuple(one for one in others.values() if one != last.sender),
+            taint=tuple(sorted(outcome.taint)),
+        ),
     )
     arrival = InboxBatch(message.channel, message.account, now)
     inbox.accept(tx, arrival, [InboxEntry(message)])
 
 
-def _lasting(message: InboundMessage) -> dict[str, Any]:
+def _lasting(message: InboundMessage) -> MessageOptions:
     """What a person chose for all that their message leads to: not what it showed."""
-    return {name: value for name, value in message.options.items() if name not in _SHOWN}
+    return replace(message.options, project=None, run=())
 
 
 def speakers(tx: Transaction, errand: SubagentTask) -> tuple[list[InboundMessage], str | None]:

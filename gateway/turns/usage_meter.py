@@ -64,13 +64,12 @@ class StoreUsageMeter:
         What a sub-agent spends counts for the turn that it was sent out for, and its limits hold.
         """
         message = claim.messages[-1]
-        max_cost = message.options.get("max_cost_usd")
         turn, session = claim.turn, claim.session
         if errand is not None:
             turn, session = errand.root_turn, errand.root_session
         payer = store.payer(turn, session, message, claim.turn)
         route = None if message.channel == CONSOLE else message.route
-        own = float(max_cost) if isinstance(max_cost, int | float) else None
+        own = message.options.max_cost_usd
         spent = store.of_turn if errand is None else store.of_errand
         has_record = claim.resumed
         if not has_record and errand is None and any(one.media for one in claim.messages):

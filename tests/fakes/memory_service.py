@@ -394,7 +394,7 @@ class MemoryService:
         return replace(result, text=text)
 
     async def _ask(self, lane: str, message: InboundMessage) -> Answer | None:
-        if message.options.get("auto"):
+        if message.options.auto:
             return "once"
         nonce = f"nonce-{next(self._numbers)}"
         future = self._pending_answers[nonce] = asyncio.get_running_loop().create_future()

@@ -37,7 +37,7 @@ from gateway.container import (
 from gateway.control.local_service import LocalService
 from gateway.core.channel_events import Batch
 from gateway.core.event_hub import EventHub
-from gateway.core.messages import InboundMessage, Sender
+from gateway.core.messages import InboundMessage, MessageOptions, Sender
 from gateway.delivery.sender import OutboxSender
 from gateway.ops.audit.log import AuditLog
 from gateway.runtime.paths import DataDir
@@ -66,6 +66,8 @@ def chat_message(text: str, chat: str = "1", **more: Any) -> InboundMessage:
         "received_at": time.time(),
         "message_id": str(number),
     }
+    if isinstance(options := more.get("options"), dict):
+        more["options"] = MessageOptions.from_json(options)
     return InboundMessage(**{**fields, **more})
 
 

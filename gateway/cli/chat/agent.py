@@ -7,7 +7,7 @@ import stat
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from agent.errors import ConfigError
 from agent.i18n import t
@@ -20,6 +20,7 @@ from gateway.cli.context import data_dir_of, dollars, hours, positive_count
 from gateway.cli.invocation import as_installed, program_name
 from gateway.cli.program import preload
 from gateway.cli.service_link import settings_beside
+from gateway.core.messages import MessageOptions
 from gateway.runtime.paths import DataDir
 from gateway.runtime.process_hardening import disable_core_dumps
 
@@ -127,7 +128,8 @@ def _run(args: argparse.Namespace) -> int:
     if args.agent is not None:
         from gateway.turns.agent_profiles import agent_option
 
-        options["agent"] = agent_option(home, settings, args.agent, options.get("cwd"))
+        agent = agent_option(home, settings, args.agent, options.cwd)
+        options = replace(options, agent=agent)
     _log_to_file(args, settings, home)
     try:
         if args.init or args.auto_continue:
@@ -197,33 +199,33 @@ def _is_fed() -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISREG(mode)
 
 
-def _options(args: argparse.Namespace) -> dict[str, Any]:
-    options: dict[str, Any] = {}
-    if args.model:
-        options["model"] = args.model
-    if args.thinking:
-        options["thinking"] = True
-    if args.auto:
-        options["auto"] = True
-    if args.permission_mode:
-        options["mode"] = args.permission_mode
-    for option in ("allowed_tools", "disallowed_tools"):
-        if (names := getattr(args, option)) is not None:
-            options[option] = _tools(names, f"--{option.replace('_', '-')}")
-    if args.max_cost is not None:
-        options["max_cost_usd"] = args.max_cost
-    if args.max_iter:
-        options["max_iterations"] = args.max_iter
-    if args.cwd is not None:
-        folder = Path.cwd() / args.cwd.expanduser()
-        if not folder.is_dir():
-            raise ConfigError(t("--cwd {folder}: no such folder", folder=args.cwd))
-        options["cwd"] = str(folder.resolve())
-    return options
+def _options(args: argparse.Namespace) -> MessageOptions:
+    return MessageOptions(
+        model=args.model or None,
+        thinking=bool(args.thinking),
+        auto=bool(args.auto),
+        mode=args.permission_mode or None,
+        allowed_tools=_tools(args.allowed_tools, "--allowed-tools"),
+        disallowed_tools=_tools(args.disallowed_tools, "--disallowed-tools"),
+        cwd=_folder(args.cwd),
+        max_iterations=args.max_iter or None,
+        max_cost_usd=args.max_cost,
+    )
 
 
-def _tools(names: str, flag: str) -> list[str]:
+def _folder(path: Path | None) -> str | None:
+    if path is None:
+        return None
+    folder = Path.cwd() / path.expanduser()
+    if not folder.is_dir():
+        raise ConfigError(t("--cwd {folder}: no such folder", folder=path))
+    return str(folder.resolve())
+
+
+def _tools(names: str | None, flag: str) -> tuple[str, ...] | None:
     """The canonical names of tools or their aliases. Raises `ConfigError` for an unknown one."""
+    if names is None:
+        return None
     from agent.security.policy.policy_file import TOOLS, guess
     from gateway.access.roles import tool_name
 
@@ -234,7 +236,7 @@ def _tools(names: str, flag: str) -> list[str]:
             message = t('unknown tool "{name}"{guess}', name=name, guess=guess(name, TOOLS))
             raise ConfigError(f"{flag}: {message}")
         tools.append(tool)
-    return tools
+    return tuple(tools)
 
 
 async def _once(order: OneShotRequest, settings: "Settings", home: DataDir, *, forked: bool) -> int:
@@ -243,14 +245,14 @@ async def _once(order: OneShotRequest, settings: "Settings", home: DataDir, *, f
         async with open_connection(settings, home) as line:
             service = line.service
             status = await service.status()
-            model = order.options.get("model", status.get("model"))
+            model = order.options.model or status.get("model")
             if (hint := status.get("model_hint")) and model == status.get("model"):
                 print(as_installed(t(hint)), file=sys.stderr)
             if order.project is not None and order.project.remark and order.output == "text":
                 print(order.project.remark, file=sys.stderr)
             ask = ask_here(interrupted)
             if ask is None:
-                order = replace(order, options={**order.options, "unattended": True})
+                order = replace(order, options=replace(order.options, unattended=True))
             if forked:
                 order = replace(order, session=await _fork(service, order.session), latest=False)
             return await OneShotTurn(line, order, sys.stdout, sys.stderr, ask).run(interrupted)
@@ -268,7 +270,7 @@ async def _fork(service: "Service", session: str | None) -> str:
 
 
 async def _talk(
-    args: argparse.Namespace, options: dict[str, Any], settings: "Settings", home: DataDir
+    args: argparse.Namespace, options: MessageOptions, settings: "Settings", home: DataDir
 ) -> int:
     from gateway.cli.console.chat.conversation import converse
     from gateway.cli.console.chat.repl import ReplOptions
@@ -283,7 +285,7 @@ async def _talk(
     def by_hand(command: str, show: "Show") -> "UserCommand":
         from gateway.cli.console.chat.shell_escape import Shell, UserCommand
 
-        return UserCommand(Shell.of(settings, options.get("cwd")), command, show)
+        return UserCommand(Shell.of(settings, options.cwd), command, show)
 
     place = place_of(options, settings, project, home.root)
     choose, command = args.resume == "", program_name()

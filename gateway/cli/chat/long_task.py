@@ -57,7 +57,7 @@ async def work(
             refuse_stand_in(order.options, await line.service.status())
             ask = ask_here(interrupted)
             if ask is None:
-                options = {**order.options, "unattended": True}
+                options = replace(order.options, unattended=True)
                 plan = replace(plan, request=replace(order, options=options))
             long = LongTaskRunner(line, plan, progress_file, ask)
             return await (long.run if args.auto_continue else long.init)(interrupted)

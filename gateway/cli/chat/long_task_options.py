@@ -10,6 +10,7 @@ from agent.i18n import t
 from agent.providers.registry import OFFLINE
 from agent.records import frozen
 from gateway.cli.chat.one_shot import OneShotRequest
+from gateway.core.messages import MessageOptions
 from gateway.runtime.paths import DataDir
 
 if TYPE_CHECKING:
@@ -41,19 +42,19 @@ def plan_for(
             raise ConfigError(t("--init needs a task"), hint='kore agent --init "the task"')
         if args.max_sessions or args.max_hours or args.team:
             raise ConfigError(t("--max-sessions, --max-hours and --team require --auto-continue"))
-    folder = Path(order.options.get("cwd") or settings.agent.workspace)
+    folder = Path(order.options.cwd or settings.agent.workspace)
     limit = args.max_sessions or MAX_SESSIONS
     team = _team(args.team or "", folder, settings, home)
     return LongTaskOptions(order, folder, order.text or None, limit, args.max_hours, team)
 
 
-def refuse_stand_in(options: Mapping[str, Any], status: Mapping[str, Any]) -> None:
+def refuse_stand_in(options: MessageOptions, status: Mapping[str, Any]) -> None:
     """Raises `ConfigError` when the offline stand-in would be given the work.
 
     `options` are those of every session, `status` what the service tells of itself.
     """
-    own = options.get("agent", {}).get("model")
-    model = options.get("model") or own or status.get("model")
+    own = (options.agent or {}).get("model")
+    model = options.model or own or status.get("model")
     if model == OFFLINE:
         raise ConfigError(
             t("a long task needs a real model; the offline stand-in cannot do it"),

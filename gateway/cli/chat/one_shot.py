@@ -2,8 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import asdict, field
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from agent import events
@@ -22,6 +22,7 @@ from gateway.cli.console.output.text import call_line, event_line, outcome
 from gateway.control.protocol import watch_event_to_json
 from gateway.control.service import Service
 from gateway.core.errors import ConnectionLost, HandedOver
+from gateway.core.messages import MessageOptions
 from gateway.core.records import Delivered, WatchEvent
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class OneShotRequest:
     output: OutputFormat = "text"
     session: str | None = None
     latest: bool = False
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: MessageOptions = MessageOptions()
     project: "ProjectContext | None" = None
     # Print the text of the model as it comes, also what it says before a call of a tool.
     streams: bool = False

@@ -3,12 +3,13 @@
 import argparse
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from agent.errors import ConfigError
 from agent.i18n import mark_for_translation, t
+from gateway.core.messages import MessageOptions
 
 if TYPE_CHECKING:
     from agent.context.project_context import ProjectContext
@@ -22,26 +23,26 @@ _STRANGE = mark_for_translation(
 
 
 def project_of(
-    args: argparse.Namespace, options: Mapping[str, Any], settings: "Settings"
+    args: argparse.Namespace, options: MessageOptions, settings: "Settings"
 ) -> "ProjectContext | None":
     """The folder and the files that the model is shown. Raises `ConfigError` for a bad file."""
-    if "cwd" not in options and not args.file:
+    if options.cwd is None and not args.file:
         return None
     from agent.security.files.paths import blocked_entry
 
-    folder = Path(options.get("cwd") or Path.cwd())
+    folder = Path(options.cwd or Path.cwd())
     files = [(folder / name.expanduser()).resolve() for name in args.file or ()]
     for file in files:
         if not file.is_file():
             raise ConfigError(t("--file {file}: no such file", file=file))
         if blocked_entry(file, Path(file.anchor), settings.security.blocked_paths):
             raise ConfigError(t("--file {file}: blocked by security.blocked_paths", file=file))
-    root = folder if "cwd" in options else None
+    root = folder if options.cwd is not None else None
     return _project(root, files, settings)
 
 
 def place_of(
-    options: Mapping[str, Any], settings: "Settings", project: "ProjectContext | None", home: Path
+    options: MessageOptions, settings: "Settings", project: "ProjectContext | None", home: Path
 ) -> "ConsoleWorkdir":
     """The same folder as a conversation in the terminal sees it."""
     from agent.security.taint.origin import is_in
@@ -74,7 +75,7 @@ def place_of(
         first = (entry.model for entry in settings.model_list if entry.model_name == model)
         return next(first, model) if model == "default" else model
 
-    folder = Path(options.get("cwd") or settings.agent.workspace)
+    folder = Path(options.cwd or settings.agent.workspace)
     real = folder.resolve()
     origin = origin_of(settings)
     # The workspace is the agent's: what lies there, a model may have written.

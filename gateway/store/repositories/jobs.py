@@ -59,7 +59,7 @@ class Job:
     @property
     def taint(self) -> frozenset[Taint]:
         """What the conversation had taken in that it was made in."""
-        return frozenset(self.message.options.get("taint", ()))
+        return frozenset(self.message.options.taint)
 
     @property
     def lane(self) -> str:

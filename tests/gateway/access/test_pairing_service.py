@@ -49,7 +49,7 @@ def pairing(tx: Transaction, access: AccessControl) -> PairingService:
 
 
 def press_button(data: str, chat: str = OWNER, **more: object) -> InboundMessage:
-    return chat_message(data, chat, sender=Sender(OWNER), pressed=True, **more)
+    return chat_message(data, chat, sender=Sender(OWNER), kind="button", **more)
 
 
 def owner_messages(tx: Transaction) -> list[tuple[str, str, list[str], str | None]]:

@@ -14,11 +14,11 @@ from agent.types import Message
 from gateway.control.calls import call_names, find_call
 from gateway.control.protocol import PROTOCOL
 from gateway.core.approval import ApprovalPrompt
-from gateway.core.messages import InboundMessage, Media, Route, Sender
+from gateway.core.messages import InboundMessage, Media, MessageOptions, Route, Sender
 from gateway.core.records import Delivered, NewJob, WatchEvent
 
 # After a change to the calls or to a record: raise PROTOCOL, then put the new digest here.
-TABLE_DIGEST = {3: "6566b6f42198"}
+TABLE_DIGEST = {4: "0fa2114b3719"}
 
 
 def fingerprint(kind: Any, seen: set[Any]) -> str:
@@ -107,7 +107,15 @@ def test_bad_arguments_are_refused_in_one_sentence(
 def message() -> InboundMessage:
     media = Media("photo", "x" * 8)
     return InboundMessage(
-        "cli", "local", "c", Sender("0", "字"), "e1", "hi", 1.0, options={"a": [1]}, media=(media,)
+        "cli",
+        "local",
+        "c",
+        Sender("0", "字"),
+        "e1",
+        "hi",
+        1.0,
+        options=MessageOptions(run=({"text": "a"},)),
+        media=(media,),
     )
 
 

@@ -15,14 +15,16 @@ from gateway.control.client import ControlClient
 from gateway.control.protocol import REQUEST_LIMIT_BYTES
 from gateway.control.server import ControlServer
 from gateway.core.errors import ConnectionLost
-from gateway.core.messages import InboundMessage, Sender
+from gateway.core.messages import InboundMessage, MessageOptions, Sender
 from tests.fakes.memory_service import MemoryService
 
 LANE = "cli:local:c"
 
 
 def message(text: str) -> InboundMessage:
-    return InboundMessage("cli", "local", "c", Sender("0"), "e1", text, 1.0, options={"auto": True})
+    return InboundMessage(
+        "cli", "local", "c", Sender("0"), "e1", text, 1.0, options=MessageOptions(auto=True)
+    )
 
 
 @pytest.fixture
@@ -94,7 +96,7 @@ async def test_a_whole_message_arrives_with_its_options(
     path = tmp_path / "kore.sock"
     async with ControlServer(owner, path):
         await (await connect(path)).submit(message("hi \udcff"))
-    assert owner.submitted[0].options == {"auto": True}
+    assert owner.submitted[0].options == MessageOptions(auto=True)
     assert owner.submitted[0].sender == Sender("0")
     assert owner.submitted[0].content == "hi \ufffd"
 

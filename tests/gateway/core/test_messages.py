@@ -1,8 +1,10 @@
 import json
 import time
-from dataclasses import replace
+from typing import Any
 
-from gateway.core.messages import InboundMessage, Media, Sender
+import pytest
+
+from gateway.core.messages import InboundMessage, Media, MessageOptions, Sender
 
 PICTURE = Media("photo", None, "p.jpg", "image/jpeg", 12, remote="AgAC")
 HERE = Media("document", "inbox/notes.txt", "notes.txt")
@@ -32,12 +34,52 @@ def test_a_file_is_awaited_until_it_is_there_or_known_to_be_out_of_reach() -> No
     assert not Media("photo", remote="AgAC", trouble="too large").is_awaited
 
 
-def test_what_a_message_is_follows_from_what_is_stored_of_it() -> None:
-    said = InboundMessage("chat", "bot", "1", Sender("7"), "1:1", "hi", 1.0)
-    assert said.kind == "message"
-    assert replace(said, pressed=True).kind == "button"
-    assert replace(said, overheard=True).kind == "overheard"
-    assert replace(said, job=3).kind == "job"
-    # A sub-agent that a job has sent out works for the job, and is none.
-    assert replace(said, job=3, task=5, lane="task:5").kind == "subagent_task"
-    assert replace(said, job=3, task=5).kind == "subagent_report"
+@pytest.mark.parametrize(
+    ("stored", "kind"),
+    [
+        ({}, "message"),
+        ({"pressed": True}, "button"),
+        ({"overheard": True}, "overheard"),
+        ({"job": 3}, "job"),
+        # A sub-agent that a job has sent out works for the job, and is none.
+        ({"job": 3, "task": 5, "lane": "task:5"}, "subagent_task"),
+        ({"job": 3, "task": 5}, "subagent_report"),
+    ],
+)
+def test_a_message_that_was_stored_before_kinds_were_has_its_kind(
+    stored: dict[str, Any], kind: str
+) -> None:
+    message = InboundMessage("chat", "bot", "1", Sender("7"), "1:1", "hi", 1.0)
+    data = {name: v for name, v in json.loads(message.to_json()).items() if name != "kind"}
+    assert InboundMessage.from_json(json.dumps(data | stored)).kind == kind
+
+
+OPTIONS = {
+    "model": "offline/echo",
+    "auto": True,
+    "allowed_tools": [],
+    "agent": {"name": "critic"},
+    "max_iterations": 3,
+    "max_cost_usd": 0.5,
+    "project": {"text": "a", "taint": ["private"], "evicted": 0},
+    "run": [{"text": "b", "taint": []}],
+    "session": "s",
+    "taint": ["untrusted"],
+    "by_model": True,
+    "speakers": [{"id": "8", "name": "Bob"}],
+}
+
+
+def test_options_are_stored_as_far_as_they_are_set() -> None:
+    assert MessageOptions().to_json() == {}
+    options = MessageOptions.from_json(OPTIONS)
+    assert options.speakers == (Sender("8", "Bob"),)
+    assert options.allowed_tools == ()
+    stored = options.to_json()
+    assert MessageOptions.from_json(stored) == options
+    assert stored.keys() == OPTIONS.keys()
+
+
+def test_options_of_a_wrong_type_are_left_out_and_such_tools_allow_none() -> None:
+    wrong = {"auto": "true", "model": 3, "max_iterations": True, "allowed_tools": "exec", "x": 1}
+    assert MessageOptions.from_json(wrong) == MessageOptions(allowed_tools=())

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from gateway.control.client import ControlClient
-from gateway.core.messages import InboundMessage, Sender
+from gateway.core.messages import InboundMessage, MessageOptions, Sender
 from tests.fakes.model_script import Call, ReplyScript
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
 from tests.processes import lasting_command, processes
@@ -49,7 +49,11 @@ async def test_stop_ends_a_running_tool_and_its_process(gateway: GatewayProcess)
     client = await ControlClient.connect(gateway.home / "kore.sock")
     assert client is not None
     message = InboundMessage(
-        *("cli", "local", "stopped", Sender("0")), "event-1", "go", 0.0, options={"auto": True}
+        *("cli", "local", "stopped", Sender("0")),
+        "event-1",
+        "go",
+        0.0,
+        options=MessageOptions(auto=True),
     )
     async with client.watch(message.session_key):
         await client.submit(message)

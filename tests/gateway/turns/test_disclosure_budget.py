@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from agent.providers.scripted import EchoProvider
+from gateway.core.messages import MessageOptions
 from gateway.turns.disclosure_budget import StoredDisclosureBudget
 from gateway.turns.prompt import is_said
 from tests.gateway.parts import chat_message, console_message, running
@@ -32,8 +33,8 @@ async def test_only_what_a_person_says_renews_it(tmp_path: Path) -> None:
 def test_what_nobody_says_is_told_from_what_a_person_does() -> None:
     message = chat_message("Good morning")
     assert is_said(message)
-    assert is_said(replace(message, job=1))
-    assert not is_said(replace(message, job=1, options={"by_model": True}))
-    assert not is_said(replace(message, task=1))
-    assert not is_said(replace(message, task=1, lane="task:1"))
+    assert is_said(replace(message, kind="job", job=1))
+    assert not is_said(replace(message, kind="job", job=1, options=MessageOptions(by_model=True)))
+    assert not is_said(replace(message, kind="subagent_report", task=1))
+    assert not is_said(replace(message, kind="subagent_task", task=1, lane="task:1"))
     assert not is_said(replace(message, content=""))

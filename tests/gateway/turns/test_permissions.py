@@ -121,10 +121,12 @@ def test_people_have_the_role_that_the_settings_give_them() -> None:
 
 def test_what_a_sub_agent_tells_is_judged_for_all_whom_it_worked_for() -> None:
     change = request("write_file")
-    told = chat_message("done", task=1, options={"session": "s", "taint": []})
+    told = chat_message(
+        "done", task=1, kind="subagent_report", options={"session": "s", "taint": []}
+    )
     assert verdict(told, asked=change) == "ask"
-    shared = {**told.options, "speakers": [{"id": "8", "name": ""}]}
-    both = chat_message("done", task=1, options=shared)
+    shared = {**told.options.to_json(), "speakers": [{"id": "8", "name": ""}]}
+    both = chat_message("done", task=1, kind="subagent_report", options=shared)
     assert verdict(both, asked=change) == "deny"
     assert role(both) == "build+general"
     # Nobody can say this of themselves.

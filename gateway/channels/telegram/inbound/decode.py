@@ -116,7 +116,7 @@ def _press(query: Mapping[str, Any], here: DecodeContext, received_at: float) ->
         received_at=received_at,
         thread_id=_topic(message),
         private=chat["type"] == "private",
-        pressed=True,
+        kind="button",
         pressed_on=_pressed_on(message, chat, here),
         language=language_of(query["from"].get("language_code")),
     )
@@ -188,7 +188,7 @@ class _MessageDecoder:
             media=(*media_of(self._message), *self._quoted_media()),
             album=album,
             follows=follows,
-            overheard=overheard,
+            kind="overheard" if overheard else "message",
             unknown=unknown,
         )
 

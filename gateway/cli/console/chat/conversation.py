@@ -41,7 +41,7 @@ async def converse(connect: Connect, start: ReplOptions, folder: Path) -> None:
     prompt: Prompt | PlainPrompt = (
         Prompt(
             folder / "console_history",
-            str(start.options.get("cwd", "")),
+            start.options.cwd or "",
             Completions((*CHAT_COMMANDS, *CONSOLE_COMMANDS), start.workdir),
             "› " if speaks_utf8(sys.stdout) else "> ",
         )

@@ -14,7 +14,7 @@ from agent.records import frozen
 from agent.security.policy.base import is_mode
 from agent.serialization import safe_text
 from gateway.cli.console.chat.workdir import ConsoleWorkdir, media_of
-from gateway.core.messages import InboundMessage, Route, Sender
+from gateway.core.messages import InboundMessage, MessageOptions, Route, Sender
 
 if TYPE_CHECKING:
     from agent.context.project_context import ProjectContext
@@ -39,7 +39,7 @@ class MessageBuilder:
     """
 
     chat_id: str
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: MessageOptions = MessageOptions()
     project: "ProjectContext | None" = None
     workdir: ConsoleWorkdir | None = None
     user_commands: deque[Mapping[str, Any]] = field(
@@ -69,23 +69,24 @@ class MessageBuilder:
             event_id=os.urandom(16).hex(),
             content=safe_text(text),
             received_at=time.time(),
-            options={**self.options, **_with(order, self._extras(text, mentions))},
+            options=replace(self.options, **_with(order, self._extras(text, mentions))),
             media=media_of(mentions) if mentions is not None and mentions.pictures else (),
             language=current_locale(),
         )
 
     def take_back(self, message: InboundMessage) -> None:
         """It was refused: what it was to bring along goes with the next one."""
-        runs = [*message.options.get("run", ()), *self.user_commands]
+        runs = [*message.options.run, *self.user_commands]
         self.user_commands.clear()
         self.user_commands.extend(runs)
-        if "project" in message.options:
+        if message.options.project is not None:
             self.forget()
 
     def without_options_of(self, text: str) -> "MessageBuilder":
         """From a command on that chooses it, the conversation's own choice counts."""
-        options = {k: v for k, v in self.options.items() if k not in _options_replaced_by(text)}
-        return replace(self, options=options)
+        unset = MessageOptions()
+        values = {name: getattr(unset, name) for name in _options_replaced_by(text)}
+        return replace(self, options=replace(self.options, **values))
 
     def forget(self) -> None:
         """What was told of the folder may have left the window: it is told again."""
@@ -101,7 +102,7 @@ class MessageBuilder:
             return {}
         extras: dict[str, Any] = {}
         if self.user_commands:
-            extras["run"] = list(self.user_commands)
+            extras["run"] = tuple(self.user_commands)
             self.user_commands.clear()
         project, files = self.project, mentions.files if mentions is not None else []
         if project is None and files and self.workdir is not None:

@@ -3,7 +3,6 @@
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
@@ -25,6 +24,7 @@ from gateway.cli.console.output.status_line import StatusLine
 from gateway.cli.console.output.text import complaint
 from gateway.control.service import Service
 from gateway.core.errors import ConnectionLost
+from gateway.core.messages import MessageOptions
 from gateway.core.records import ConsoleLease
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class ReplOptions:
     session: str | None = None
     is_new: bool = True
     choose: bool = False
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: MessageOptions = MessageOptions()
     project: "ProjectContext | None" = None
     workdir: ConsoleWorkdir | None = None
     command: str = "kore"
@@ -97,7 +97,7 @@ class Repl:
     async def run(self, greet: bool) -> None:
         """Returns when the person leaves. Raises what the service raises, in a group."""
         facts = await self._service.status()
-        own = self._options.options.get("agent", {}).get("model")
+        own = (self._options.options.agent or {}).get("model")
         self._begin_status(str(own or facts.get("model")))
         if greet:
             await self._greet(facts)
@@ -149,15 +149,15 @@ class Repl:
         self._screen.print(Text(becomes, "yellow"))
 
     async def _greet(self, status: Mapping[str, Any]) -> None:
-        agent = self._options.options.get("agent", {})
-        model = self._options.options.get("model") or agent.get("model") or status.get("model")
+        agent = self._options.options.agent or {}
+        model = self._options.options.model or agent.get("model") or status.get("model")
         spoken_with = agent.get("name")
         facts = (
             f"Kore {VERSION}",
             spoken_with and t("agent {name}", name=spoken_with),
             self._options.workdir.model_title(str(model)) if self._options.workdir else model,
             self.session or (None if self._options.choose else t("new session")),
-            self._options.options.get("cwd", status.get("workspace")),
+            self._options.options.cwd or status.get("workspace"),
         )
         line = " · ".join(escape_invisible(str(fact)) for fact in facts if fact)
         self._screen.print(Text(line, "bold"))

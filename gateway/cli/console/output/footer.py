@@ -1,8 +1,7 @@
 """The last lines of a turn's tail: what the keys would do now, what is typed, how things stand."""
 
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from rich.text import Text
 
@@ -13,6 +12,7 @@ from gateway.cli.console.output.approval_text import CHOICES
 from gateway.cli.console.output.screen import Screen
 from gateway.cli.console.output.status_line import StatusLine
 from gateway.cli.console.output.text import seconds
+from gateway.core.messages import MessageOptions
 from gateway.core.records import WatchEvent
 
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -59,7 +59,7 @@ class Footer:
         if self.status is not None:
             self.status.take(event)
 
-    def use_options(self, options: Mapping[str, Any]) -> None:
+    def use_options(self, options: MessageOptions) -> None:
         if self.status is not None:
             self.status.use_options(options)
 

@@ -11,6 +11,7 @@ from agent.text.visible import escape_invisible
 from agent.types import Usage
 from gateway.cli.console.output.text import shorten
 from gateway.control.service import Service
+from gateway.core.messages import MessageOptions
 from gateway.core.records import WatchEvent
 
 _BAR = 8
@@ -30,7 +31,7 @@ class StatusLine:
 
     def __init__(
         self,
-        options: Mapping[str, Any],
+        options: MessageOptions,
         model: str,
         mode: str,
         window: Window,
@@ -54,7 +55,7 @@ class StatusLine:
         if before is not None and session != before:
             self._used = 0
 
-    def use_options(self, options: Mapping[str, Any]) -> None:
+    def use_options(self, options: MessageOptions) -> None:
         """A command of the conversation has taken the place of an option."""
         self._options = options
 
@@ -73,13 +74,13 @@ class StatusLine:
 
     @property
     def model(self) -> str:
-        return str(self._options.get("model") or self._state.get("model") or self._model)
+        return str(self._options.model or self._state.get("model") or self._model)
 
     @property
     def mode(self) -> str:
-        if self._options.get("auto"):
+        if self._options.auto:
             return "auto"
-        return str(self._options.get("mode") or self._state.get("mode") or self._mode)
+        return str(self._options.mode or self._state.get("mode") or self._mode)
 
     def line(self, columns: int, queued: int = 0) -> str:
         """As many parts as fit, the most wanted first; `queued` was typed since `refresh`."""

@@ -264,8 +264,8 @@ def unfinished(tx: Transaction, lane: str) -> frozenset[str]:
 def session_of_message(message: InboundMessage) -> str | None:
     """The conversation that a sub-agent's report or a job belongs to, wherever its chat is now."""
     if message.kind == "subagent_report":
-        return str(message.options["session"])
-    return message.options.get("session") if message.kind == "job" else None
+        return message.options.session
+    return message.options.session if message.kind == "job" else None
 
 
 def waiting_rows(

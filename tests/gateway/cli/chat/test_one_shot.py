@@ -13,6 +13,7 @@ from gateway.cli.chat.one_shot import OneShotRequest, OneShotTurn
 from gateway.cli.chat.service_connection import ServiceConnection
 from gateway.cli.chat.streamed_answer import StreamedAnswer
 from gateway.cli.console.chat.message_builder import MessageBuilder
+from gateway.core.messages import MessageOptions
 from tests.fakes.memory_service import MemoryService
 
 DEADLINE_S = 30
@@ -108,7 +109,7 @@ async def test_an_approval_that_nobody_can_give_is_denied_and_told(
 
 
 async def test_auto_travels_with_the_message(service: MemoryService) -> None:
-    _, out, _ = await turn(service, OneShotRequest("ask first", options={"auto": True}))
+    _, out, _ = await turn(service, OneShotRequest("ask first", options=MessageOptions(auto=True)))
     assert out == "answer: once\n"
 
 

@@ -137,7 +137,7 @@ async def test_a_file_is_completed_and_shown_to_the_model(
         await terminal.see("echo: look at")
     (text,) = await submissions(owner, 1)
     assert text == 'look at @src/orchard.py and @"my notes.md" '
-    shown = owner.submitted[0].options["project"]["text"]
+    shown = owner.submitted[0].options.project["text"]
     assert "apples = 3" in shown
     assert "pears" in shown
 
@@ -210,7 +210,7 @@ async def test_a_folders_command_is_sent_filled_and_counts_as_a_strangers_words(
         "Explain @src/orchard.py to a child.",
         "Say hello to Ann.",
     ]
-    theirs, mine = (message.options.get("project") for message in owner.submitted)
+    theirs, mine = (message.options.project for message in owner.submitted)
     assert "untrusted" in theirs["taint"]
     assert str(place / ".claude" / "commands" / "explain.md") in theirs["text"]
     assert mine is None

@@ -39,7 +39,8 @@ def launched(db: Transaction, turn: TurnClaim, lane: str) -> SubagentTask:
             ended_at=None,
         ),
     )
-    take(db, message_in("work", event_id=f"task:{task.id}", task=task.id, lane=task.lane))
+    values = {"kind": "subagent_task", "task": task.id, "lane": task.lane}
+    take(db, message_in("work", event_id=f"task:{task.id}", **values))
     return task
 
 

@@ -214,7 +214,7 @@ def test_a_button_press_is_told_apart() -> None:
     query = {"id": "q1", "from": {"id": 9}, "data": "yes", "message": message()}
     decoded = read(query, "callback_query")
     assert decoded is not None
-    assert decoded.pressed
+    assert decoded.kind == "button"
     assert (decoded.event_id, decoded.chat_id, decoded.content) == ("q1", "7", "yes")
     assert decoded.principal == "telegram:9"
 
@@ -306,12 +306,12 @@ def test_in_a_group_that_is_listened_to_others_words_are_overheard() -> None:
 
     said = decode_message("lunch?")
     assert said is not None
-    assert (said.content, said.overheard) == ("lunch?", True)
+    assert (said.content, said.kind) == ("lunch?", "overheard")
     assert decode_message("lunch?", -8) is None
     assert decode_message("/eat@OtherBot") is None
     addressed = decode_message("@KoreBot lunch?")
     assert addressed is not None
-    assert not addressed.overheard
+    assert addressed.kind == "message"
     other_bot = {"id": 5, "is_bot": True, "first_name": "Bot"}
     assert (
         decode({"update_id": 1, "message": message("x", chat=-7, author=other_bot)}, here, 0.0)

@@ -1,6 +1,7 @@
 import pytest
 
 from gateway.cli.console.chat.message_builder import MessageBuilder
+from gateway.core.messages import MessageOptions
 
 FLAGS = {"model": "a/b", "thinking": True, "auto": True, "cwd": "/tmp"}
 
@@ -21,5 +22,8 @@ FLAGS = {"model": "a/b", "thinking": True, "auto": True, "cwd": "/tmp"}
     ],
 )
 def test_a_command_that_chooses_takes_the_place_of_the_flag(typed: str, gone: set[str]) -> None:
-    speaker = MessageBuilder("main", FLAGS)
-    assert FLAGS.keys() - speaker.without_options_of(typed).build("hi").options.keys() == gone
+    speaker = MessageBuilder("main", MessageOptions.from_json(FLAGS))
+    assert (
+        FLAGS.keys() - speaker.without_options_of(typed).build("hi").options.to_json().keys()
+        == gone
+    )

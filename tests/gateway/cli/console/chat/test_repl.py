@@ -11,6 +11,7 @@ import pytest
 from agent.types import assistant, user
 from gateway.cli.console.chat.message_builder import MessageBuilder
 from gateway.control.server import ControlServer
+from gateway.core.messages import MessageOptions
 from tests.fakes.memory_service import MemoryService
 from tests.gateway.cli.console.terminal import DEADLINE_S, kore_agent
 
@@ -36,7 +37,7 @@ async def test_a_conversation_from_greeting_to_exit(owner: MemoryService, home: 
         await terminal.see("kore -r 20")
         assert await terminal.ended() == 0
         assert terminal.echoes()
-    assert owner.submitted[0].options == {"model": "offline/echo"}
+    assert owner.submitted[0].options == MessageOptions(model="offline/echo")
     assert terminal.text.count("echo: hello there") == 1
 
 
@@ -61,7 +62,7 @@ async def test_the_greeting_names_the_folder_and_how_to_trust_it(
         terminal.type("hi\r")
         await terminal.see("echo: hi")
     assert "/theirs" in terminal.text.replace("\n", "")
-    shown = owner.submitted[0].options["project"]["text"]
+    shown = owner.submitted[0].options.project["text"]
     assert "AGENTS.md (9 B)" in shown
 
 
@@ -133,11 +134,11 @@ async def test_a_command_by_hand_is_shown_and_told_with_the_next_message(
         terminal.type("and now?\r")
         await terminal.see("echo: and now?")
     first, second = owner.submitted
-    assert [told["text"].split("\n")[1] for told in first.options["run"]] == [
+    assert [told["text"].split("\n")[1] for told in first.options.run] == [
         "$ echo $((40 + 2)); exit 7",
         "$ sleep 1000",
     ]
-    assert "run" not in second.options
+    assert second.options.run == ()
 
 
 async def test_a_dumb_terminal_runs_commands_by_hand_too(

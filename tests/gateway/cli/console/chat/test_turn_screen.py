@@ -14,7 +14,7 @@ from gateway.cli.console.chat.message_builder import MessageBuilder
 from gateway.cli.console.chat.turn_screen import TurnScreen
 from gateway.cli.console.input.plain_prompt import PlainPrompt
 from gateway.cli.console.output.screen import Screen
-from gateway.core.messages import InboundMessage
+from gateway.core.messages import InboundMessage, MessageOptions
 from gateway.core.records import Delivered, WatchEvent
 from tests.fakes.memory_service import MemoryService
 
@@ -85,7 +85,7 @@ async def test_the_summary_of_an_own_command_is_said_once_and_that_of_others_too
 async def test_what_a_refused_message_was_to_tell_goes_with_the_next_one(tmp_path: Path) -> None:
     (tmp_path / "notes.md").write_text("apples")
     project = ProjectContext(None, (tmp_path / "notes.md",), 1_000)
-    speaker = MessageBuilder("main", {"mode": "ask"}, project)
+    speaker = MessageBuilder("main", MessageOptions(mode="ask"), project)
     speaker.user_commands.append({"text": "$ ls"})
     keyboard, typist = os.pipe()
     screen = io.StringIO()
@@ -99,9 +99,9 @@ async def test_what_a_refused_message_was_to_tell_goes_with_the_next_one(tmp_pat
                 await stage.submit("and again")
                 await stage.until_idle()
     told, later = (message.options for message in service.submitted)
-    assert told["run"] == [{"text": "$ ls"}]
-    assert "apples" in told["project"]["text"]
-    assert set(later) == {"mode"}
+    assert told.run == ({"text": "$ ls"},)
+    assert "apples" in told.project["text"]
+    assert later.to_json().keys() == {"mode"}
 
 
 async def test_a_refused_command_leaves_the_choice_of_the_command_line() -> None:
@@ -109,11 +109,11 @@ async def test_a_refused_command_leaves_the_choice_of_the_command_line() -> None
     screen = io.StringIO()
     with open(keyboard) as keys, open(typist, "w"):
         async with Refusing() as service, asyncio.timeout(30):
-            speaker = MessageBuilder("main", {"mode": "ask"})
+            speaker = MessageBuilder("main", MessageOptions(mode="ask"))
             stage = TurnScreen(service, speaker, Screen(screen), PlainPrompt(keys, screen))
             async with stage.open(unfinished=False):
                 with pytest.raises(KoreError):
                     await stage.submit("/plan")
                 await stage.submit("hello")
                 await stage.until_idle()
-    assert [message.options for message in service.submitted] == [{"mode": "ask"}]
+    assert [message.options for message in service.submitted] == [MessageOptions(mode="ask")]

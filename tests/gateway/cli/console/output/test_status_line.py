@@ -5,13 +5,14 @@ import pytest
 from agent import events
 from agent.types import Result, Usage
 from gateway.cli.console.output.status_line import StatusLine
+from gateway.core.messages import MessageOptions
 from tests.fakes.memory_service import MemoryService
 
 DONE = events.Done(Result(True, "said", "s", ()))
 
 
 def status(**options: str) -> StatusLine:
-    return StatusLine(options, "vendor/model", "ask", lambda _: 10_000)
+    return StatusLine(MessageOptions(**options), "vendor/model", "ask", lambda _: 10_000)
 
 
 def test_before_anything_happened_model_and_mode_are_told() -> None:
@@ -21,9 +22,11 @@ def test_before_anything_happened_model_and_mode_are_told() -> None:
 
 def test_a_model_is_called_by_what_says_something() -> None:
     titles = {"default": "vendor/model"}
-    shown = StatusLine({}, "default", "ask", lambda _: 10_000, lambda name: titles.get(name, name))
+    shown = StatusLine(
+        MessageOptions(), "default", "ask", lambda _: 10_000, lambda name: titles.get(name, name)
+    )
     assert shown.line(80) == "vendor/model · ask"
-    shown.use_options({"model": "quick"})
+    shown.use_options(MessageOptions(model="quick"))
     assert shown.line(80) == "quick · ask"
 
 
