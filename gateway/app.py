@@ -129,7 +129,7 @@ async def open_app(
         log_paired_members(running, access)
         async with _run_tasks(app, database, events), _serve_control(app, home):
             if channels:
-                app.jobs.has_audience.set()
+                app.jobs.start_firing()
                 await stack.enter_async_context(_serve_http(app, settings, running))
             yield app
 

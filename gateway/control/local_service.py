@@ -188,7 +188,7 @@ class LocalService(DataOwner):
         return await self._bus.stop(lane)
 
     async def open_console(self, session: str | None, fresh: bool) -> ConsoleLease:
-        self._jobs.has_audience.set()
+        self._jobs.start_firing()
         session_chats = (
             await self._database.transact(console_binding.consoles_of, session) if session else []
         )

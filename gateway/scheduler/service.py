@@ -42,6 +42,10 @@ class JobService:
         self._on_fired = on_fired
         self._loop = asyncio.get_running_loop()
 
+    def start_firing(self) -> None:
+        """Somebody can be notified from now on: a gateway runs, or a terminal is open."""
+        self.has_audience.set()
+
     def notify_changed(self) -> None:
         """A job has changed; from any thread. Who looks then waits for this transaction."""
         self._loop.call_soon_threadsafe(self.changed.set)

@@ -79,7 +79,7 @@ async def with_timer(
     clock = clock or Clock()
     timing = Timing(job_clock=clock.time, job_wait=clock.wait)
     async with running(folder, provider, timing=timing, **more) as parts:
-        parts.app.jobs.has_audience.set()
+        parts.app.jobs.start_firing()
         task = asyncio.create_task(parts.app.timer.run())
         try:
             yield ScheduledParts(parts, clock)
