@@ -11,7 +11,8 @@ from agent.security.sandbox.base import Limits, Sandbox
 class ToolSettings:
     """Limits and boundaries of the built-in tools.
 
-    `output_limit_bytes` bounds what one result gives the model to read. `blocked_paths` are
+    `output_limit_bytes` bounds what one result gives the model to read, `read_limit_bytes` what
+    one call of `read_file` does. `blocked_paths` are
     components, or sequences of them, that no path may contain; `off_limits` are files and folders
     that no file tool opens, whatever else is allowed. Without a `sandbox` commands can do
     all that the user can; in one they reach `exec_hosts` alone ("*.example.org" for all below it).
@@ -20,7 +21,8 @@ class ToolSettings:
     """
 
     exec_timeout_s: float = 60
-    output_limit_bytes: int = 10_000
+    output_limit_bytes: int = 30_000
+    read_limit_bytes: int = 50_000
     web_search_results: int = 5
     restrict_to_workspace: bool = True
     blocked_paths: tuple[str, ...] = (".git", ".env", "node_modules/.cache")

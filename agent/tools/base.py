@@ -236,6 +236,13 @@ class DeclaresTaint(Protocol):
 
 
 @runtime_checkable
+class LimitsOutput(Protocol):
+    """A tool whose results may be longer, or must be shorter, than those of all others."""
+
+    output_limit_bytes: int
+
+
+@runtime_checkable
 class LongRunning(Protocol):
     """Optional ability of a tool: what it does has limits of its own, and may take longer than
     other calls."""

@@ -20,6 +20,7 @@ from agent.tools.base import (
     DeclaresTaint,
     DescribesEffects,
     EffectPlan,
+    LimitsOutput,
     LongRunning,
     Tool,
 )
@@ -92,7 +93,9 @@ class ToolRunner:
     ) -> ToolResult:
         """The call's result. `on_start` is awaited between the permission and the first effect."""
         result = _clean(await self._run(context, on_start), self.redactor)
-        return bounded(result, context.workspace, self._limit_bytes)
+        tool = self.toolbox.find(context.call.name)
+        own = tool.output_limit_bytes if isinstance(tool, LimitsOutput) else self._limit_bytes
+        return bounded(result, context.workspace, own)
 
     async def _run(
         self, context: CallContext, on_start: Callable[[], Awaitable[None]]

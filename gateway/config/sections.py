@@ -147,7 +147,8 @@ class TranscriptionSection(Section):
 
 class ToolsSection(Section):
     exec_timeout_s: Annotated[Number, Field(gt=0)] = 60
-    output_limit_bytes: Annotated[Whole, Field(ge=1000)] = 10_000
+    output_limit_bytes: Annotated[Whole, Field(ge=1000)] = 30_000
+    read_limit_bytes: Annotated[Whole, Field(ge=1000)] = 50_000
     web_search_results: Annotated[Whole, Field(le=50)] = 5
 
 

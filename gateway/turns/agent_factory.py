@@ -33,6 +33,7 @@ async def build_agent(
     tools = ToolSettings(
         exec_timeout_s=settings.tools.exec_timeout_s,
         output_limit_bytes=settings.tools.output_limit_bytes,
+        read_limit_bytes=settings.tools.read_limit_bytes,
         web_search_results=settings.tools.web_search_results,
         restrict_to_workspace=settings.security.restrict_to_workspace,
         blocked_paths=settings.security.blocked_paths,

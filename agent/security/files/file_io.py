@@ -31,6 +31,10 @@ _CHUNK_BYTES = 256 * 1024
 _PLAIN = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
+class FileMissing(ToolError):
+    """There is nothing at the path."""
+
+
 async def in_thread(work: Callable[[], T]) -> T:
     """Run blocking work in a thread; when cancelled, wait until it is settled first.
 
@@ -151,7 +155,7 @@ def explain_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as exc:
-        raise ToolError(f"{path} does not exist.") from exc
+        raise FileMissing(f"{path} does not exist.") from exc
     except OSError as exc:
         if exc.errno in (errno.ELOOP, errno.ENOTDIR):
             raise ToolError(f"{path} goes through something that is not a folder.") from exc

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from agent.errors import ToolError
 from agent.prompts import load_prompt
 from agent.security.files import file_io
-from agent.security.files.file_io import exclusive_file
+from agent.security.files.file_io import FileMissing, exclusive_file
 from agent.security.taint.file_marks import is_marked, taint_of_file
 from agent.security.taint.taint import PRIVATE
 from agent.settings import ToolSettings
@@ -32,6 +32,11 @@ _SEVERAL = {
 _SCHEMA = {**_SINGLE, "properties": {**_SINGLE["properties"], "edits": _SEVERAL}}
 
 
+# Of a changed place the model is shown the lines around it, unless they are too many.
+_AROUND = 3
+_MOST_LINES = 40
+
+
 class EditFile:
     """Makes one or several replacements, all or none; keeps encoding, mark and line ends."""
 
@@ -52,35 +57,61 @@ class EditFile:
         """The edit as a diff. Raises ToolError when it does not fit the file."""
         path = self._scope.find(args["path"], call)
         edits = _edits(args)
-        before, after = await file_io.in_thread(lambda: _apply_edits(path, edits))
+        try:
+            before, after, _ = await file_io.in_thread(lambda: _apply_edits(path, edits))
+        except FileMissing as exc:
+            raise self._scope.missing(path, call) from exc
         return EffectPlan(changes=(path,), diff=diff(args["path"], before.text, after.text))
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
         path = self._scope.find(args["path"], call)
         edits = _edits(args)
 
-        def work() -> tuple[Document, Document]:
+        def work() -> tuple[Document, Document, str]:
             with exclusive_file(path):
-                before, after = _apply_edits(path, edits)
+                before, after, tolerance = _apply_edits(path, edits)
                 data = after.encode()
                 with call.changes.file(path, data), taint_of_file(path, call.workspace, call.taint):
                     file_io.write_atomic(path, data)
             self._views.record_write(call.session, path)
-            return before, after
+            return before, after, tolerance
 
-        before, after = await file_io.in_thread(work)
+        before, after, tolerance = await file_io.in_thread(work)
         difference = diff(args["path"], before.text, after.text)
         count = f"{len(edits)} edits" if len(edits) > 1 else "the edit"
         artifact = Artifact("diff", difference, str(path))
-        return ToolResult(f"Made {count} in {path}.", artifacts=(artifact,))
+        text = _describe(f"Made {count} in {path}", before.text, after.text, tolerance)
+        return ToolResult(text, for_user=f"Made {count} in {path}.", artifacts=(artifact,))
 
 
-def _apply_edits(path: Path, edits: Sequence[Edit]) -> tuple[Document, Document]:
+def _describe(what: str, before: str, after: str, tolerance: str) -> str:
+    """What was done, and the lines as they are now, for a model that edits on."""
+    old_lines, new_lines = before.splitlines(), after.splitlines()
+    start = _equal_lines(old_lines, new_lines)
+    end = len(new_lines) - _equal_lines(old_lines[start:][::-1], new_lines[start:][::-1])
+    matched = f"; {tolerance}" if tolerance else ""
+    first, last = max(0, start - _AROUND), min(len(new_lines), end + _AROUND)
+    if last - first > _MOST_LINES:
+        return f"{what} (between lines {start + 1} and {max(end, start + 1)} now{matched})."
+    listing = "\n".join(f"{n}\t{new_lines[n - 1]}" for n in range(first + 1, last + 1))
+    return f"{what} (line {start + 1} on{matched}). It reads now:\n{listing}".rstrip()
+
+
+def _equal_lines(one: Sequence[str], other: Sequence[str]) -> int:
+    """How many lines at the beginning are the same."""
+    pairs = enumerate(zip(one, other, strict=False))
+    least = min(len(one), len(other))
+    return next((n for n, (left, right) in pairs if left != right), least)
+
+
+def _apply_edits(path: Path, edits: Sequence[Edit]) -> tuple[Document, Document, str]:
+    """The file before and after, and what was forgiven in quoting it."""
     before = decode(file_io.read(path, LIMIT_BYTES), path)
-    text = before.text
+    text, tolerance = before.text, ""
     for number, edit in enumerate(edits, 1):
         try:
-            text = apply(text, edit, str(path))
+            text, forgiven = apply(text, edit, str(path))
+            tolerance = forgiven or tolerance
         except ToolError as exc:
             one = len(edits) == 1
             message = str(exc) if one else f"Edit {number} of {len(edits)}: {exc} No edit was made."
@@ -91,7 +122,7 @@ def _apply_edits(path: Path, edits: Sequence[Edit]) -> tuple[Document, Document]
     if text == before.text:
         raise ToolError(f"The edit does not change {path}; nothing was written.")
     check_edit_allowed(path, before.text, text)
-    return before, replace(before, text=text)
+    return before, replace(before, text=text), tolerance
 
 
 def _edits(args: Mapping[str, Any]) -> list[Edit]:

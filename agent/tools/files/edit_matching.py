@@ -49,15 +49,16 @@ class _Span:
     new: str
 
 
-def apply(text: str, edit: Edit, name: str) -> str:
-    """`text` with the edit made. `name` is the file's, for the ToolError when it cannot be."""
+def apply(text: str, edit: Edit, name: str) -> tuple[str, str]:
+    """`text` with the edit made, and what had to be forgiven for that. `name` is the file's, for
+    the ToolError when it cannot be."""
     old, new = edit.old.replace("\r\n", "\n"), edit.new.replace("\r\n", "\n")
     if not old:
         raise ToolError("old_string is empty; use write_file to create or replace a whole file.")
     if old == new:
         raise ToolError("old_string and new_string are the same; nothing would change.")
     plain = text.replace("\r\n", "\n")
-    spans = _find(plain, old, new)
+    spans, tolerance = _find(plain, old, new)
     if not spans:
         raise ToolError(f"old_string was not found in {name}.{_closest(plain, old)}")
     if len(spans) > 1 and not edit.replace_all:
@@ -67,18 +68,28 @@ def apply(text: str, edit: Edit, name: str) -> str:
             f"old_string occurs {len(spans)} times in {name} (lines {places}{more}); "
             "quote more lines around it, or set replace_all."
         )
-    return _splice(text, _without_overlaps(spans))
+    return _splice(text, _without_overlaps(spans)), tolerance
 
 
-def _find(plain: str, old: str, new: str) -> list[_Span]:
-    steps: list[Callable[[], Iterator[_Span]]] = [
-        lambda: _exact(plain, old, new),
-        lambda: _by_lines(plain, old, new, _without_end),
-        lambda: _by_lines(plain, old, new, str.strip),
-        lambda: _exact(plain.translate(_PLAIN), old.translate(_PLAIN), new),
-        lambda: _by_lines(plain, old, new, lambda line: line.translate(_PLAIN).strip()),
-    ]
-    return next((spans for step in steps if (spans := list(step()))), [])
+def _find(plain: str, old: str, new: str) -> tuple[list[_Span], str]:
+    """The matches, and what had to be forgiven to find them."""
+    steps: dict[str, Callable[[], Iterator[_Span]]] = {
+        "": lambda: _exact(plain, old, new),
+        "matched after ignoring blanks at line ends": lambda: _by_lines(
+            plain, old, new, _without_end
+        ),
+        "matched after ignoring indentation": lambda: _by_lines(plain, old, new, str.strip),
+        "matched after ignoring typographic signs": lambda: _exact(
+            plain.translate(_PLAIN), old.translate(_PLAIN), new
+        ),
+        "matched after ignoring indentation and typographic signs": lambda: _by_lines(
+            plain, old, new, lambda line: line.translate(_PLAIN).strip()
+        ),
+    }
+    for tolerance, step in steps.items():
+        if spans := list(step()):
+            return spans, tolerance
+    return [], ""
 
 
 def _exact(plain: str, old: str, new: str) -> Iterator[_Span]:

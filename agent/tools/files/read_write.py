@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from agent.errors import ToolError
 from agent.prompts import load_prompt
 from agent.security.files import file_io
-from agent.security.files.file_io import exclusive_file
+from agent.security.files.file_io import FileMissing, exclusive_file
 from agent.security.taint.file_marks import is_marked, taint_of_file
 from agent.security.taint.taint import NOTHING, PRIVATE, UNTRUSTED
 from agent.settings import ToolSettings
@@ -46,7 +46,7 @@ class ReadFile:
     def __init__(self, settings: ToolSettings, views: FileViews | None = None) -> None:
         self._scope = WorkspaceScope(settings)
         self.views = views or FileViews()
-        self._limit_bytes = settings.output_limit_bytes
+        self.output_limit_bytes = max(settings.read_limit_bytes, settings.output_limit_bytes)
 
     @property
     def description(self) -> str:
@@ -56,7 +56,10 @@ class ReadFile:
         path = self._scope.find(args["path"], call)
         # Before it is read: a change in between is noticed later.
         view_stamp = stamp(path)
-        data = await file_io.in_thread(lambda: file_io.read(path, LIMIT_BYTES))
+        try:
+            data = await file_io.in_thread(lambda: file_io.read(path, LIMIT_BYTES))
+        except FileMissing as exc:
+            raise self._scope.missing(path, call) from exc
         is_pdf = data.startswith(b"%PDF-")
         text, torn = (await pdf_text(data), "") if is_pdf else _text(data, path)
         self.views.record_view(call.session, path, view_stamp)
@@ -72,7 +75,7 @@ class ReadFile:
     def _number_lines(self, lines: list[str], first: int, last: int) -> str:
         width = len(str(last))
         numbered: list[str] = []
-        room = self._limit_bytes
+        room = self.output_limit_bytes
         for number in range(first, min(last, first + LINE_LIMIT - 1) + 1):
             line = f"{number:>{width}}\t{lines[number - 1]}"
             size = len(line.encode("utf-8", "replace")) + 1

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 
 from agent.errors import ToolError
@@ -23,7 +24,7 @@ from agent.security.files.paths import (
 from agent.security.policy.roles import in_paths
 from agent.settings import ToolSettings
 from agent.text.text_document import LIMIT_BYTES, searchable
-from agent.text.visible import hidden_character
+from agent.text.visible import escape_line, hidden_character
 from agent.tools.base import CallContext
 from agent.tools.files.feature_list import LIST, PROGRESS
 from agent.tools.output_spill import spill_folder
@@ -37,6 +38,9 @@ OWNER_TASK_FILES = ("HEARTBEAT.md", LIST, PROGRESS)
 PRIVATE_NAMES = (MEMORY_FOLDER, INBOX_FOLDER, OWNER_PROFILE, *OWNER_TASK_FILES)
 
 OWN_FOLDER = ".kore"
+
+# Of a folder without end, so many entries are compared with a name that is missing.
+_SCANNED = 5_000
 
 
 @frozen
@@ -65,6 +69,22 @@ class WorkspaceScope:
         if not call.owner and _is_own(real, call.workspace.resolve()):
             raise ToolError(f"{quote_path(path)} is blocked: only the owner can use this folder.")
         return real
+
+    def missing(self, path: Path, call: CallContext) -> ToolError:
+        """The error for a path where nothing is, with names that are like it."""
+        folder = next(parent for parent in path.parents if parent.is_dir())
+        name = path.relative_to(folder).parts[0]
+        is_hidden = self.hidden_test(call)
+        try:
+            with os.scandir(folder) as entries:
+                names = [
+                    one.name for one in islice(entries, _SCANNED) if not is_hidden(folder, one)
+                ]
+        except OSError:
+            names = []
+        similar = close_names(name, names)
+        hint = f" Similar: {', '.join(escape_line(str(folder / one)) for one in similar)}."
+        return ToolError(f"{path} does not exist.{hint if similar else ''}")
 
     def memory(self, call: CallContext) -> Path:
         """The real memory file of the person who speaks. Raises ToolError where links lead away."""
@@ -253,3 +273,14 @@ def _bytes(path: Path) -> bytes | None:
         return file_io.read(path, IGNORES_LIMIT_BYTES)
     except ToolError:
         return None
+
+
+def close_names(name: str, names: Iterable[str]) -> list[str]:
+    """Up to three names that may have been meant: those with another ending first."""
+    from difflib import get_close_matches
+
+    present = list(names)
+    stem = Path(name).stem.casefold()
+    twins = [one for one in present if Path(one).stem.casefold() == stem]
+    close = get_close_matches(name, present, 3)
+    return list(dict.fromkeys([*sorted(twins), *close]))[:3]

@@ -154,14 +154,15 @@ class BackgroundProcess:
             with suppress(RuntimeError):  # it is being ended
                 self._idle.reschedule(asyncio.get_running_loop().time() + idle_s)
 
-    async def read_output(self, wait_s: float) -> tuple[bytes, int]:
+    async def read_output(self, wait_s: float, *, first_words: bool) -> tuple[bytes, int]:
         """What it has said since the last look, and how many bytes of that were lost.
 
-        Waits for something to be said, or the end.
+        Waits for the end, or until the time is over; `first_words` are enough where it was given
+        something to read.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
-                while self.exit_description is None and not self.unread_bytes:
+                while self.exit_description is None and not (first_words and self.unread_bytes):
                     self._activity.clear()
                     await self._activity.wait()
         output = self._ring.since(self._read_position)
@@ -231,10 +232,15 @@ def _describe_exit(end: Exit) -> str:
 
 
 async def report(
-    process: BackgroundProcess, call: CallContext, limit_bytes: int, wait_s: float = 0
+    process: BackgroundProcess,
+    call: CallContext,
+    limit_bytes: int,
+    wait_s: float = 0,
+    *,
+    first_words: bool = False,
 ) -> ToolResult:
     """What a process has said since the last look, and how it is."""
-    data, lost_bytes = await process.read_output(wait_s)
+    data, lost_bytes = await process.read_output(wait_s, first_words=first_words)
     marks = call.workspace if "untrusted" in process.taint else None
     with SpillBuffer(spill_folder(call.workspace), limit_bytes, marks) as output:
         output.feed(data)

@@ -73,7 +73,7 @@ class ProcessTool:
             wait_s = max(wait_s, _ANSWER_S)
         elif action == "kill":
             await self._processes.kill(process)
-        return await report(process, call, self._limit_bytes, wait_s)
+        return await report(process, call, self._limit_bytes, wait_s, first_words=action == "input")
 
     def _list(self, call: CallContext) -> ToolResult:
         processes = self._processes.of(call.session)

@@ -275,3 +275,49 @@ async def test_what_may_be_another_encoding_is_refused(
     with pytest.raises(ToolError, match="not valid utf-8"):
         await edit(call, path="f.txt", old_string="old", new_string="new")
     assert path.read_bytes() == f"{text}\nold\n".encode(encoding)
+
+
+TEN = "".join(f"line {n}\n" for n in range(1, 11))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "shown"),
+    [
+        ("line 5", "line five", "(line 5 on). It reads now:\n2\tline 2\n"),
+        ("line 5\n", "", "(line 5 on). It reads now:\n2\tline 2\n3\tline 3\n4\tline 4\n5\tline 6"),
+        ("  line 5", "line five", "(line 5 on; matched after ignoring indentation). It reads now:"),
+    ],
+)
+async def test_the_model_is_shown_the_lines_as_they_are_now(
+    call: CallContext, workspace: Path, old: str, new: str, shown: str
+) -> None:
+    (workspace / "f.txt").write_text(TEN)
+    result = await edit(call, path="f.txt", old_string=old, new_string=new)
+    assert shown in result.for_model
+    assert result.for_user == f"Made the edit in {workspace / 'f.txt'}."
+    assert "line 9" not in result.for_model
+
+
+async def test_of_a_change_all_over_a_file_only_its_lines_are_named(
+    call: CallContext, workspace: Path
+) -> None:
+    (workspace / "f.txt").write_text("x\n" * 100)
+    args = {"old_string": "x", "new_string": "y", "replace_all": True}
+    result = await edit(call, path="f.txt", **args)
+    path = workspace / "f.txt"
+    assert result.for_model == f"Made the edit in {path} (between lines 1 and 100 now)."
+
+
+async def test_a_file_that_is_missing_has_names_like_it(call: CallContext, workspace: Path) -> None:
+    for name in ("settings.yaml", "setings.py", "other.txt", ".env"):
+        (workspace / name).write_text("x")
+    args = {"path": "settings.json", "old_string": "a", "new_string": "b"}
+    with pytest.raises(ToolError) as caught:
+        await EditFile(ToolSettings()).plan(args, call)
+    assert str(caught.value) == (
+        f"{workspace / 'settings.json'} does not exist. Similar: {workspace / 'settings.yaml'}, "
+        f"{workspace / 'setings.py'}."
+    )
+    with pytest.raises(ToolError) as caught:
+        await EditFile(ToolSettings()).plan({**args, "path": ".en"}, call)
+    assert ".env" not in str(caught.value)

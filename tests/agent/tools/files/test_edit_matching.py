@@ -7,7 +7,7 @@ from agent.tools.files.edit_matching import Edit, apply
 
 
 def change(text: str, old: str, new: str, *, every: bool = False) -> str:
-    return apply(text, Edit(old, new, every), "f.txt")
+    return apply(text, Edit(old, new, every), "f.txt")[0]
 
 
 @pytest.mark.parametrize(
