@@ -4,7 +4,7 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import aclosing
 from datetime import datetime
 from functools import cache, cached_property
@@ -18,6 +18,7 @@ from agent.errors import ConfigError, of_code
 from agent.events import Event
 from agent.history import History, JsonlHistory, MemoryHistory
 from agent.i18n import t
+from agent.per_loop import run_blocking
 from agent.providers.base import Provider
 from agent.providers.pool import ModelPool
 from agent.security.policy.base import Approver, Ask, Callback, PermissionMode
@@ -43,9 +44,11 @@ class Agent:
     """A model, tools and rules.
 
     `model` is a name (`vendor/model`), a `Provider`, or a `ModelPool` of several; without
-    one, a key in the environment or the offline stand-in decides. `tools` are added to the
-    built-in ones. `approve`, a function or an `Approver`, is asked for calls that need a person's
-    consent; without it they are refused; `Permissions` in its place bring a policy of one's own.
+    one, a key in the environment or the offline stand-in decides. `instructions` say who the agent
+    is and what it does, behind the prompt files. `tools` are added to the built-in ones, of which
+    `builtin_tools` names those that there are (None: all of them). `approve`, a function or an
+    `Approver`, is asked for calls that need a person's consent; without it they are refused;
+    `Permissions` in its place bring a policy of one's own.
     `mode` says how much runs without a question (plan, ask, accept-edits, auto). `workspace` holds
     the prompt files and is where tools work (default: this folder). The model's key and
     `settings.secrets` leave in no event, result or message. `subagents` can be sent out besides
@@ -59,7 +62,9 @@ class Agent:
         self,
         model: str | Provider | ModelPool | None = None,
         *,
+        instructions: str | None = None,
         tools: Sequence[Tool] = (),
+        builtin_tools: Collection[str] | None = None,
         history: History | None = None,
         approve: Ask | Approver | Permissions | None = None,
         mode: PermissionMode = "ask",
@@ -69,12 +74,14 @@ class Agent:
         agent: str | SubagentDefinition | None = None,
         changes: OpenChangeLog | None = None,
     ) -> None:
-        """Raises `ConfigError` for the name of an agent that there is not."""
+        """Raises `ConfigError` for the name of an agent or a built-in tool that there is not."""
         self.settings = settings or AgentSettings()
         self.models = model if isinstance(model, ModelPool) else ModelPool.of(model, os.environ)
         self.gauge = TokenCalibration()
         self.redactor = Redactor(self.settings.secrets | self.models.keys())
         self._tools = tuple(tools)
+        self._instructions = instructions
+        self._builtin_names = None if builtin_tools is None else _tool_names(builtin_tools)
         self._toolbox: ToolRegistry | None = None
         self._tool_defaults = RegistryDefaults()
         self._making = threading.Lock()
@@ -102,6 +109,8 @@ class Agent:
                 own = default_tools(
                     self.settings.tools, self._subagent_listing, self._tool_defaults
                 )
+                names = self._builtin_names
+                own = [tool for tool in own if names is None or tool.name in names]
                 self._toolbox = ToolRegistry([*own, *self._tools])
             return self._toolbox
 
@@ -149,6 +158,12 @@ class Agent:
                     return event.result
         assert error is not None, "a turn ends with Done"
         raise of_code(error.code, error.message, error.hint)
+
+    def run_sync(
+        self, prompt: str | Message, *, session: str | None = None, model: str | None = None
+    ) -> Result:
+        """`run`, for a program without an event loop. Raises `RuntimeError` within one."""
+        return run_blocking(lambda: self.run(prompt, session=session, model=model))
 
     async def stream(
         self, prompt: str | Message, *, session: str | None = None, model: str | None = None
@@ -199,6 +214,8 @@ class Agent:
             keeper=keeper,
             permissions=_permissions(self._approve, self._mode),
             model=model,
+            # A file's name is one only where the text ends with it.
+            persona=f"{self._instructions}\n" if self._instructions else None,
             exposure=TaintState(taint),
         )
         turn = AgentTurn(self, self._subagent_runner.sending(self._as_speaker(task)))
@@ -281,6 +298,29 @@ def _changes_of(history: History) -> OpenChangeLog | None:
         return ChangeLog(FileLedger(folder), BlobStore(folder))
 
     return open_changes
+
+
+def _tool_names(names: Collection[str]) -> frozenset[str]:
+    """The built-in tools of these names, or of those that other programs call them by. Raises
+    `ConfigError`."""
+    from agent.tools.aliases import NAMES, folded
+    from agent.tools.registry import BUILT_IN_TOOLS
+
+    if isinstance(names, str):
+        raise ConfigError(
+            t("builtin_tools: expected a list of names, found {value!r}", value=names[:80])
+        )
+    canonical_names = {folded(name): name for name in BUILT_IN_TOOLS} | NAMES
+    for name in names:
+        if folded(name) not in canonical_names:
+            raise ConfigError(
+                t(
+                    "there is no built-in tool {name!r}; available: {names}",
+                    name=name[:80],
+                    names=", ".join(BUILT_IN_TOOLS),
+                )
+            )
+    return frozenset(canonical_names[folded(name)] for name in names)
 
 
 def _permissions(approve: Ask | Approver | Permissions | None, mode: PermissionMode) -> Permissions:

@@ -1,7 +1,7 @@
 """`kore.run` and `kore.stream`: one call for an agent that lives as long as one turn."""
 
 import os
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Any, TypedDict, Unpack
 from agent.agent import Agent
 from agent.events import Event
 from agent.history import History, JsonlHistory
+from agent.per_loop import run_blocking
 from agent.providers.base import Provider
 from agent.providers.pool import ModelPool
 from agent.security.policy.base import Approver, Ask, PermissionMode
@@ -23,7 +24,9 @@ from agent.types import Message, Result
 class AgentOptions(TypedDict, total=False):
     """What `run` and `stream` hand on to `Agent`."""
 
+    instructions: str
     tools: Sequence[Tool]
+    builtin_tools: Collection[str]
     history: History
     approve: Ask | Approver | Permissions
     mode: PermissionMode
@@ -52,6 +55,28 @@ async def run(
     limits = {"max_iterations": max_iterations, "thinking": thinking}
     async with aclosing(_agent(model, session, limits, options)) as agent:
         return await agent.run(prompt, session=session)
+
+
+def run_sync(
+    prompt: str | Message,
+    *,
+    model: str | Provider | ModelPool | None = None,
+    session: str | None = None,
+    max_iterations: int | None = None,
+    thinking: bool | None = None,
+    **options: Unpack[AgentOptions],
+) -> Result:
+    """`run`, for a program without an event loop. Raises `RuntimeError` within one."""
+    return run_blocking(
+        lambda: run(
+            prompt,
+            model=model,
+            session=session,
+            max_iterations=max_iterations,
+            thinking=thinking,
+            **options,
+        )
+    )
 
 
 async def stream(

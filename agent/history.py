@@ -52,7 +52,7 @@ class JsonlHistory:
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
 
-    async def load(self, session: str) -> list[Message]:
+    async def load(self, session: str) -> Sequence[Message]:
         """The messages. Raises `KoreError` for a damaged line, which it names."""
         path = self._path(session)
         if not path.exists():
@@ -86,6 +86,12 @@ class JsonlHistory:
         records += [message_to_json(message) for message in messages]
         with path.open("ab") as file:
             file.write("".join(dumps(record) + "\n" for record in records).encode())
+
+    async def list(self) -> Sequence[str]:
+        """The sessions there are, the one that was used last first."""
+        files = [path for path in self.folder.glob("*.jsonl") if path.is_file()]
+        files.sort(key=lambda path: (-path.stat().st_mtime_ns, path.name))
+        return [path.name.removesuffix(".jsonl") for path in files]
 
     async def mark(self, session: str) -> CompactionMarker:
         path = self._path(session)

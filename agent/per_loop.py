@@ -1,8 +1,8 @@
 """What belongs to one event loop: connections and locks cannot move from one to another."""
 
 import asyncio
-from collections.abc import Callable
-from typing import Generic, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -35,3 +35,12 @@ class PerLoop(Generic[T]):
         """The values whose loops are closed; they are not kept any longer."""
         ended = [loop for loop in list(self._values) if loop.is_closed()]
         return [self._values.pop(loop) for loop in ended]
+
+
+def run_blocking(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """What the work comes to, in a loop of its own. Raises `RuntimeError` within a running loop."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work())
+    raise RuntimeError("run_sync cannot be used in a running event loop: await run instead")

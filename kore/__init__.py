@@ -7,13 +7,13 @@ result = await kore.run("What is in this folder?", model="openai/gpt-5")
 
 from agent import events
 from agent.agent import Agent
-from agent.api import run, stream
+from agent.api import run, run_sync, stream
 from agent.errors import ConfigError, KoreError, PolicyDenied, ProviderError, ToolError
 from agent.events import Event
 from agent.history import History, JsonlHistory, MemoryHistory
 from agent.providers.base import ModelRequest, Provider
 from agent.providers.pool import ModelPool as Models
-from agent.providers.registry import ModelConfig, register_provider
+from agent.providers.registry import ModelConfig, list_providers, register_provider
 from agent.security.policy.base import (
     Answer,
     ApprovalRequest,
@@ -66,8 +66,10 @@ __all__ = [
     "Usage",
     "__version__",
     "events",
+    "list_providers",
     "register_provider",
     "run",
+    "run_sync",
     "stream",
     "tool",
 ]

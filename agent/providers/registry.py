@@ -110,6 +110,12 @@ def register_provider(name: str, factory: ProviderFactory) -> None:
     _registered[name] = factory
 
 
+def list_providers() -> list[str]:
+    """The names that can stand before the `/` of a model's name: the vendors that Kore knows, and
+    those that were registered."""
+    return [*VENDORS, *_registered, "offline"]
+
+
 def resolve_model(
     name: str, configured: Sequence[ModelConfig], environ: Mapping[str, str]
 ) -> ModelConfig:

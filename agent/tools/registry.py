@@ -167,6 +167,13 @@ class RegistryDefaults:
         return self.processes is not None
 
 
+BUILT_IN_TOOLS = (
+    *("read_file", "write_file", "edit_file", "append_file", "list_dir", "glob", "grep"),
+    *("exec", "process", "web_search", "web_fetch", "remember", "memory_search", "todo"),
+    *("undo", "ask_user", "send_file", "schedule", "task"),
+)
+
+
 def default_tools(
     settings: ToolSettings,
     roster: Callable[[], str] | None = None,

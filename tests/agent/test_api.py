@@ -5,14 +5,17 @@ import re
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from contextlib import aclosing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import kore
 from agent.providers.scripted import ScriptedProvider
 from agent.security.policy.base import PermissionMode
+from agent.tools.registry import BUILT_IN_TOOLS
 from agent.types import user
 from tests.agent.props import call, calls
 
@@ -185,3 +188,65 @@ async def test_a_turn_names_its_model_or_a_profile(tmp_path: Path) -> None:
     said = [(await agent.run("who?", model=name)).text for name in (None, "quick", "mine/other")]
     assert said == ["I am large.", "I am small.", "I am other."]
     await agent.aclose()
+
+
+async def test_instructions_stand_in_the_prompt(tmp_path: Path) -> None:
+    model = ScriptedProvider(["arr"])
+    agent = kore.Agent(model, instructions="You are a pirate. See README.md", workspace=tmp_path)
+    await agent.run("hello")
+    assert "You are a pirate. See README.md" in model.requests[0].system
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [([], []), (["read_file", "bash"], ["read_file", "exec"]), (("Grep",), ["grep"])],
+)
+async def test_built_in_tools_are_those_that_are_named(
+    tmp_path: Path, names: Sequence[str], expected: list[str]
+) -> None:
+    model = ScriptedProvider(["done"])
+    await kore.Agent(model, builtin_tools=names, workspace=tmp_path).run("hello")
+    assert [tool.name for tool in model.requests[0].tools] == expected
+
+
+def test_all_built_in_tools_can_be_named(tmp_path: Path) -> None:
+    agent = kore.Agent("offline/echo", workspace=tmp_path)
+    assert [tool.name for tool in agent.toolbox.specs()] == list(BUILT_IN_TOOLS)
+
+
+@pytest.mark.parametrize(
+    ("names", "sentence"),
+    [
+        (["fly"], "there is no built-in tool 'fly'; available: read_file, "),
+        ("exec", "builtin_tools: expected a list of names, found 'exec'"),
+    ],
+)
+def test_a_built_in_tool_that_there_is_not_is_refused(names: Any, sentence: str) -> None:
+    with pytest.raises(kore.ConfigError) as caught:
+        kore.Agent("offline/echo", builtin_tools=names)
+    assert str(caught.value).startswith(sentence)
+
+
+def test_a_program_without_a_loop_runs_a_turn(tmp_path: Path) -> None:
+    assert kore.run_sync("hi", model="offline/echo", workspace=tmp_path).success
+    agent = kore.Agent("offline/echo", workspace=tmp_path)
+    texts = [agent.run_sync("again").text for _ in range(2)]
+    assert texts[0] == texts[1]
+
+
+async def test_a_program_with_a_loop_is_told_to_await(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="running event loop"):
+        kore.run_sync("hi", model="offline/echo", workspace=tmp_path)
+
+
+async def test_sessions_are_listed_newest_first(tmp_path: Path) -> None:
+    history = kore.JsonlHistory(tmp_path)
+    assert await history.list() == []
+    for n, name in enumerate(("old", "new", "v1.2")):
+        await history.append(name, [user("hi")])
+        os.utime(tmp_path / f"{name}.jsonl", (n, n))
+    assert await history.list() == ["v1.2", "new", "old"]
+
+
+def test_providers_are_those_that_ship_and_those_that_were_registered() -> None:
+    assert {"openai", "anthropic", "ollama", "offline"} <= set(kore.list_providers())

@@ -43,8 +43,10 @@ EXPORTS = [
     "Usage",
     "__version__",
     "events",
+    "list_providers",
     "register_provider",
     "run",
+    "run_sync",
     "stream",
     "tool",
 ]
