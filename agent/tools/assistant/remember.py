@@ -1,8 +1,10 @@
 """`remember`: keeps a fact in the long-term memory file of the person who speaks."""
 
 import re
-from collections.abc import Mapping
+import unicodedata
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -25,15 +27,19 @@ FILE_LIMIT_CHARS = 20_000
 # One NUL would make the memory a binary file, which nothing reads or adds to any more.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _DATED = re.compile(r"^- \d{4}-\d\d-\d\d: ")
+_SIGNS = " \t-*.,;:!?\"'`。，；：！？“”「」"
+_LISTED = 5
+_LIKE = 0.4
 
 
 class Remember:
-    """Adds one dated line to `call.memory`; a text that is there already is not added again."""
+    """Adds one dated line to `call.memory`, puts it in the place of one that it added before, or
+    removes that. A text that is there already is not added again."""
 
     name: ClassVar[str] = "remember"
     effect: ClassVar[Effect] = "idempotent"
     brings: ClassVar[frozenset[Taint]] = NOTHING
-    parameters: ClassVar[JsonSchema] = parameters(text="string")
+    parameters: ClassVar[JsonSchema] = parameters(text="string", replaces="string?")
 
     def __init__(self, settings: ToolSettings) -> None:
         self._scope = WorkspaceScope(settings)
@@ -43,36 +49,102 @@ class Remember:
         return load_prompt("tools/remember")
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
-        text = " ".join(_CONTROL.sub(" ", args["text"]).split())
-        if not text:
+        text = _one_line(args["text"])
+        replaces = _one_line(args.get("replaces", ""))
+        if not text and not replaces:
             raise ToolError("There is nothing to remember: the text is empty.")
         if len(text) > TEXT_LIMIT_CHARS:
             raise ToolError(
                 f"The text has {len(text):,} characters; keep it under {TEXT_LIMIT_CHARS:,}."
             )
-        added = await file_io.in_thread(lambda: _add(self._scope.memory(call), text, call))
-        return ToolResult("Remembered." if added else "That is remembered already.")
+        path = self._scope.memory(call)
+        return ToolResult(await file_io.in_thread(lambda: _change(path, text, replaces, call)))
 
 
-def _add(path: Path, text: str, call: CallContext) -> bool:
-    line = f"- {datetime.now().astimezone():%Y-%m-%d}: {text}"
+def _change(path: Path, text: str, replaces: str, call: CallContext) -> str:
+    """Returns what was done, in words."""
     # Two chats of one person may remember at the same moment.
     with exclusive_file(path):
         old = _read_memory(path)
-        if any(_DATED.sub("", entry.strip()) == text for entry in old.text.splitlines()):
-            return False
-        gap = "" if not old.text or old.text.endswith("\n") else "\n"
-        new_text = f"{old.text}{gap}{line}\n"
-        if len(new_text) > FILE_LIMIT_CHARS:
-            raise ToolError(
-                f"The memory is full ({FILE_LIMIT_CHARS:,} characters in {path.name}); "
-                "clean it up first."
-            )
-        data = Document(new_text, old.form).encode()
-        # A line that a person was asked about brings no mark, and takes none off.
-        with call.changes.file(path, data), taint_of_file(path, call.workspace, NOTHING):
-            file_io.write_atomic(path, data)
-        return True
+        lines = old.text.split("\n")
+        is_stored = bool(text) and any(_fact(line) == text for line in lines)
+        place = _place(lines, replaces, is_stored=is_stored) if replaces else None
+        if place is None and is_stored:
+            return "That is remembered already."
+        line = f"- {datetime.now().astimezone():%Y-%m-%d}: {text}"
+        old_fact = ""
+        if place is None:
+            if lines[-1]:
+                lines.append("")
+            lines.insert(-1, line)
+        else:
+            old_fact = _fact(lines[place])
+            if old_fact == text:
+                return "That is remembered already."
+            lines[place : place + 1] = [line] if text and not is_stored else []
+        _write(path, Document("\n".join(lines), old.form), call)
+    if not old_fact:
+        return "Remembered."
+    return f"{'Replaced' if text else 'Forgotten'}: {old_fact}"
+
+
+def _write(path: Path, memory: Document, call: CallContext) -> None:
+    if len(memory.text) > FILE_LIMIT_CHARS:
+        raise ToolError(
+            f"The memory is full ({FILE_LIMIT_CHARS:,} characters in {path.name}); clean it up "
+            "first: `replaces` with an empty text forgets a line."
+        )
+    data = memory.encode()
+    # A line that a person was asked about brings no mark, and takes none off.
+    with call.changes.file(path, data), taint_of_file(path, call.workspace, NOTHING):
+        file_io.write_atomic(path, data)
+
+
+def _place(lines: Sequence[str], replaces: str, *, is_stored: bool) -> int | None:
+    """The one line that was remembered and reads like `replaces`, or holds it; None when there is
+    none, but the text `is_stored`: then the call is repeated."""
+    quote = _normal(replaces)
+    facts = {n: _normal(_fact(line)) for n, line in enumerate(lines) if _DATED.match(line.strip())}
+    places = [n for n, fact in facts.items() if fact == quote]
+    places = places or [n for n, fact in facts.items() if quote and quote in fact]
+    if len({facts[n] for n in places}) == 1:
+        return places[0]
+    if places:
+        raise ToolError(
+            f"{len(places)} remembered lines match {replaces!r}; give one of them whole:"
+            + _listing(lines, places)
+        )
+    if is_stored:
+        return None
+    nearest = sorted(facts, key=lambda n: -_likeness(facts[n], quote))
+    close = [n for n in nearest if _likeness(facts[n], quote) >= _LIKE]
+    raise ToolError(
+        f"No remembered line matches {replaces!r}; nothing was changed. "
+        + (f"Close to it:{_listing(lines, close)}" if close else "None is close to it.")
+        + "\nLines that the person wrote by hand are changed with edit_file."
+    )
+
+
+def _listing(lines: Sequence[str], places: Sequence[int]) -> str:
+    return "".join(f"\n- {_fact(lines[n])}" for n in places[:_LISTED])
+
+
+def _likeness(one: str, other: str) -> float:
+    return SequenceMatcher(None, one, other, autojunk=False).ratio()
+
+
+def _one_line(text: str) -> str:
+    return " ".join(_CONTROL.sub(" ", text).split())
+
+
+def _fact(line: str) -> str:
+    return _DATED.sub("", line.strip())
+
+
+def _normal(text: str) -> str:
+    """Without its date, case, and the signs around it: models quote a line a little differently."""
+    plain = unicodedata.normalize("NFKC", _DATED.sub("", text.strip())).casefold()
+    return " ".join(plain.strip(_SIGNS).split())
 
 
 def _read_memory(path: Path) -> Document:

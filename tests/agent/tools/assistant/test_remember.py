@@ -15,8 +15,15 @@ from agent.tools.base import CallContext
 from agent.tools.files.read_write import ReadFile
 
 
-async def remember(call: CallContext, text: str) -> str:
-    return (await Remember(ToolSettings()).run({"text": text}, call)).for_model
+async def remember(call: CallContext, text: str, replaces: str = "") -> str:
+    args = {"text": text, "replaces": replaces} if replaces else {"text": text}
+    return (await Remember(ToolSettings()).run(args, call)).for_model
+
+
+def facts(call: CallContext) -> list[str]:
+    return [
+        re.sub(r"^- \d{4}-\d\d-\d\d: ", "", line) for line in call.memory.read_text().split("\n")
+    ]
 
 
 async def test_fact_is_one_dated_line_in_the_speakers_file(
@@ -141,3 +148,62 @@ async def test_a_linked_memory_makes_nobody_the_owner(
     for path in ("memory/MEMORY.md", "memory/telegram/7/MEMORY.md"):
         with pytest.raises(ToolError):
             await ReadFile(ToolSettings()).run({"path": path}, guest)
+
+
+@pytest.fixture
+def three(call: CallContext) -> CallContext:
+    call.memory.parent.mkdir()
+    call.memory.write_text(
+        "# Memory\nlikes tea, written by hand\n- 2026-01-01: Lives in Lisbon.\n"
+        "- 2026-01-02: works at Acme in Lisbon\n- 2026-01-03: 喜欢喝绿茶。\n"
+    )
+    return call
+
+
+@pytest.mark.parametrize("line", ["Lives in Lisbon.", "- 2026-01-01: lives in  lisbon", "LIVES in"])
+async def test_a_line_that_became_wrong_is_replaced_in_its_place(
+    three: CallContext, line: str
+) -> None:
+    assert await remember(three, "lives in Porto", line) == "Replaced: Lives in Lisbon."
+    assert facts(three)[2:4] == ["lives in Porto", "works at Acme in Lisbon"]
+    # Said again, as after a crash, it changes nothing.
+    assert "already" in await remember(three, "lives in Porto", line)
+
+
+@pytest.mark.parametrize(("line", "place"), [("works at acme", 3), ("喜欢喝绿茶", 4)])
+async def test_an_empty_text_forgets_the_line(three: CallContext, line: str, place: int) -> None:
+    before = facts(three)
+    assert (await remember(three, "", line)).startswith("Forgotten: ")
+    assert facts(three) == before[:place] + before[place + 1 :]
+
+
+async def test_a_line_replaced_by_one_that_is_there_goes(three: CallContext) -> None:
+    await remember(three, "works at Acme in Lisbon", "lives in Lisbon")
+    assert [fact for fact in facts(three) if "Lisbon" in fact] == ["works at Acme in Lisbon"]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("Lisbon", r"2 remembered lines match(.|\n)*Lives in Lisbon.\n- works at Acme"),
+        ("works for Acme, Lisbon", r"No remembered line(.|\n)*- works at Acme in Lisbon"),
+        ("zzz", "None is close"),
+        ("likes tea, written by hand", "edit_file"),
+        ("?", "No remembered line"),
+    ],
+)
+async def test_a_line_that_is_not_clear_changes_nothing_and_shows_what_is_close(
+    three: CallContext, line: str, said: str
+) -> None:
+    before = three.memory.read_bytes()
+    with pytest.raises(ToolError, match=said):
+        await remember(three, "", line)
+    assert three.memory.read_bytes() == before
+
+
+async def test_a_full_memory_can_be_cleaned_up(call: CallContext) -> None:
+    call.memory.parent.mkdir()
+    call.memory.write_text("日" * (FILE_LIMIT_CHARS - 20) + "\n- 2026-01-01: tea\n")
+    await remember(call, "", "tea")
+    await remember(call, "x")
+    assert facts(call)[1:] == ["x", ""]
