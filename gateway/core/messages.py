@@ -143,9 +143,13 @@ class MessageOptions:
         for name in ("allowed_tools", "disallowed_tools"):
             if name in data:
                 values[name] = tuple(data[name]) if isinstance(data[name], list) else ()
-        values["run"] = tuple(one for one in data.get("run") or () if isinstance(one, dict))
-        values["taint"] = tuple(one for one in data.get("taint") or () if one in get_args(Taint))
-        values["speakers"] = tuple(Sender(**one) for one in data.get("speakers") or ())
+        values["run"] = tuple(one for one in _list(data, "run") if isinstance(one, dict))
+        values["taint"] = tuple(one for one in _list(data, "taint") if one in get_args(Taint))
+        values["speakers"] = tuple(
+            Sender(**_matching_fields(Sender, one))
+            for one in _list(data, "speakers")
+            if isinstance(one, dict) and isinstance(one.get("id"), str)
+        )
         return cls(**values)
 
 
@@ -243,11 +247,16 @@ class InboundMessage:
             **{
                 **values,
                 "kind": data.get("kind") or _kind_before_it_was_stored(data),
-                "sender": Sender(**data["sender"]),
+                "sender": Sender(**_matching_fields(Sender, data["sender"])),
                 "options": MessageOptions.from_json(data.get("options") or {}),
                 "media": media,
             }
         )
+
+
+def _list(data: Mapping[str, Any], name: str) -> list[Any]:
+    value = data.get(name)
+    return value if isinstance(value, list) else []
 
 
 def _kind_before_it_was_stored(data: Mapping[str, Any]) -> MessageKind:

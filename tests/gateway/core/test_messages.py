@@ -83,3 +83,31 @@ def test_options_are_stored_as_far_as_they_are_set() -> None:
 def test_options_of_a_wrong_type_are_left_out_and_such_tools_allow_none() -> None:
     wrong = {"auto": "true", "model": 3, "max_iterations": True, "allowed_tools": "exec", "x": 1}
     assert MessageOptions.from_json(wrong) == MessageOptions(allowed_tools=())
+    lists = {"run": 5, "taint": "untrusted", "speakers": [1, {"name": "Bob"}]}
+    assert MessageOptions.from_json(lists) == MessageOptions()
+    newer = {"speakers": [{"id": "8", "name": "Bob", "pronouns": "he"}], "taint": ["secret"]}
+    assert MessageOptions.from_json(newer) == MessageOptions(speakers=(Sender("8", "Bob"),))
+
+
+# As Kore wrote it before kinds and options had types.
+OLD_ROW = """{"channel": "cli", "account": "local", "chat_id": "main",
+"sender": {"id": "0", "name": ""},
+"event_id": "job:3:1700000000", "content": "look at the mail", "received_at": 1700000000.5,
+"thread_id": null, "message_id": null, "quoted": null, "quoted_id": null, "quoted_own": false,
+"edited": false, "private": true, "forwarded": false, "options": {"cwd": "/srv", "mode": "ask",
+"allowed_tools": ["read_file"], "taint": ["untrusted"], "by_model": true, "session": "s1"},
+"pressed": false, "pressed_on": null, "task": null, "lane": "job:3", "overheard": false, "job": 3,
+"media": [], "album": null, "follows": false, "unknown": false, "language": null}"""
+
+
+def test_a_row_of_an_older_kore_is_read() -> None:
+    message = InboundMessage.from_json(OLD_ROW)
+    assert (message.kind, message.job, message.lane) == ("job", 3, "job:3")
+    assert message.options == MessageOptions(
+        cwd="/srv",
+        mode="ask",
+        allowed_tools=("read_file",),
+        taint=("untrusted",),
+        by_model=True,
+        session="s1",
+    )
