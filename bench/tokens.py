@@ -12,7 +12,7 @@ _QUESTIONS = (
     "I am planning a weekend in Lisbon in May. Which three things should I not miss?",
     "What is in my notes folder?",
     "Thanks. Put the castle first, and tell me how long each visit takes.",
-    "And what does your own description say about you?",
+    "Remember that I only ever take hand luggage.",
     "How would you get from the airport to the old town?",
     "What would the weather be like then?",
     "Please look up what my memory file holds.",
@@ -22,7 +22,7 @@ _QUESTIONS = (
 # Turn (from 0) -> the tool call with which the model begins it.
 _CALLS = {
     2: ("list_dir", {"path": "."}),
-    4: ("read_file", {"path": "IDENTITY.md"}),
+    4: ("remember", {"text": "only ever takes hand luggage"}),
     7: ("read_file", {"path": "memory/MEMORY.md"}),
 }
 _ANSWER = (

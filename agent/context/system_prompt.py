@@ -52,15 +52,24 @@ class Workspace:
         return self.folder / "memory" / "MEMORY.md"
 
     def system_prompt(
-        self, memory: Path, root: Path, *, owner: bool, persona: str | None = None
+        self,
+        memory: Path,
+        root: Path,
+        *,
+        owner: bool,
+        persona: str | None = None,
+        memory_text: str | None = None,
     ) -> SystemPrompt:
         """`memory` is the memory file of whoever speaks, `root` is where relative paths start;
-        `owner` says that it is the owner in private. `persona` says how to speak in this chat: a
-        text, or a file of the workspace if it ends in `.md`."""
+        `owner` says that it is the owner in private. `memory_text` is what `memory_snapshot` gave
+        at the beginning of the session; without it the file is read. `persona` says how to speak
+        in this chat: a text, or a file of the workspace if it ends in `.md`."""
         names = _FILES if owner else _SHARED
         notices: list[str] = []
         paths = [self.folder / name for name in names]
-        texts = list(self._texts([*paths, memory], notices))
+        if memory_text is None:
+            paths.append(memory)
+        texts = [*self._texts(paths, notices), *filter(None, [memory_text])]
         if persona is not None:
             is_file = persona.endswith(".md")
             persona_texts = self._texts([self.folder / persona], notices) if is_file else [persona]
@@ -71,6 +80,10 @@ class Workspace:
             notices += instructions.notices
         text = render_prompt("system", files="\n\n".join(texts), root=root).strip()
         return SystemPrompt(text, tuple(notices))
+
+    def memory_snapshot(self, memory: Path) -> str | None:
+        """A memory file as the prompt holds it; None for one that it leaves out for now."""
+        return None if is_unconfirmed(memory, self.folder) else "".join(self._texts([memory], []))
 
     def text_of(self, memory: Path) -> str:
         """A memory file, as far as the prompt holds it."""

@@ -63,7 +63,8 @@ class TurnRequest:
     restart. `keeper` stores what the turn makes shorter; without one it only leaves older messages
     out. `exposure` is what the session has taken in; it grows with the turn. `character` is who
     speaks, when it is not the main agent, and `persona` how it speaks here (see
-    `Workspace.system_prompt`).
+    `Workspace.system_prompt`). `memory_text` is the memory that the session began with; without it
+    the file is read.
     """
 
     environment: ToolEnvironment
@@ -83,3 +84,4 @@ class TurnRequest:
     stop: CancelToken = field(default_factory=CancelToken)
     character: PersonaPrompt | None = None
     persona: str | None = None
+    memory_text: str | None = None

@@ -94,7 +94,11 @@ class AgentTurn:
         agent, task, here = self._agent, self._task, self._task.environment
         opened = agent.models.open(task.model)
         prompt = agent.workspace.system_prompt(
-            here.memory, here.workspace, owner=here.owner, persona=task.persona
+            here.memory,
+            here.workspace,
+            owner=here.owner,
+            persona=task.persona,
+            memory_text=task.memory_text,
         )
         toolbox, text = agent.toolbox, prompt.text
         if (character := task.character) is not None:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from pathlib import Path
 
 from agent import events
 from agent.agent import Agent
@@ -29,7 +30,7 @@ from gateway.sessions.background_work import BackgroundWork
 from gateway.sessions.conversation_search import ConversationSearch
 from gateway.sessions.window_cache import SessionWindowCache
 from gateway.store.port import Store, Transaction
-from gateway.store.repositories.conversations import sessions
+from gateway.store.repositories.conversations import memory_snapshots, sessions
 from gateway.store.repositories.delivery import outbox
 from gateway.store.repositories.delivery.inbox import taint_of_quotes
 from gateway.store.repositories.delivery.outbox import OutgoingReply, PendingPart
@@ -237,6 +238,7 @@ class TurnRunner:
             ),
             model=message.model or claim.model or speaking.model,
             persona=speaking.persona,
+            memory_text=await self._memory_text(claim, speaking.memory),
             thinking=True if message.options.thinking else claim.thinking.wanted,
             max_iterations=message.options.max_iterations,
             known=results,
@@ -249,6 +251,18 @@ class TurnRunner:
             ),
             stop=stop,
         )
+
+    async def _memory_text(self, claim: TurnClaim, memory: Path) -> str | None:
+        """The memory that the session began with, stored at its first turn; a sub-agent reads the
+        file."""
+        if claim.messages[-1].kind == "subagent_task":
+            return None
+        workspace = self._agent.workspace
+        file = str(memory)
+        text = await self._database.transact(memory_snapshots.load, claim.session, file)
+        if text is None and (text := workspace.memory_snapshot(memory)) is not None:
+            await self._database.transact(memory_snapshots.save, claim.session, file, text)
+        return text
 
     async def _watch(self, task: TurnRequest, claim: TurnClaim) -> TurnOutcome:
         """Run the agent, and publish its events to the lane's viewers."""

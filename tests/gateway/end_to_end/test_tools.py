@@ -71,6 +71,7 @@ async def test_memory_is_kept_apart(gateway: GatewayProcess, chat: int) -> None:
     assert "likes tea" in system_prompt(gateway)
     assert "4711" not in system_prompt(gateway)
     assert "Elmstreet" not in system_prompt(gateway)
+    await gateway.answers_to(OWNER, "/new")
     await gateway.answers_to(OWNER, "and of me?")
     assert "4711" in system_prompt(gateway)
     assert "Elmstreet" in system_prompt(gateway)

@@ -171,7 +171,8 @@ def keep(tx: Transaction, stored: StoredSummary, now: float) -> bool:
             *(",".join(sorted(summary.taint)), letter is not None, now),
         ),
     )
-    tx.run("UPDATE session SET head = ? WHERE id = ?", (stored.upto, stored.session))
+    # The beginning of the next request is a new one anyway: it takes the memory as it is by then.
+    tx.run("UPDATE session SET head = ?, memory = NULL WHERE id = ?", (stored.upto, stored.session))
     if letter is not None:
         outbox.put(tx, None, [letter], now)
     return True
