@@ -6,19 +6,21 @@ import threading
 import time
 from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from datetime import datetime
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from agent import events
 from agent.context.system_prompt import Workspace, volatile_facts
 from agent.context.token_calibration import TokenCalibration
-from agent.errors import ConfigError, of_code
+from agent.errors import BadOutput, ConfigError, of_code
 from agent.events import Event
 from agent.history import History, JsonlHistory, MemoryHistory
 from agent.i18n import t
 from agent.per_loop import run_blocking
+from agent.prompts import render_prompt
 from agent.providers.base import Provider
 from agent.providers.pool import ModelPool
 from agent.security.policy.base import Approver, Ask, Callback, PermissionMode
@@ -36,8 +38,13 @@ from agent.undo.recorder import OpenChangeLog, RecorderFactory
 
 if TYPE_CHECKING:
     from agent.context.compaction_marker import CompactionMarker, MarkerRecorder
+    from agent.structured_output import StructuredOutput
     from agent.subagents.in_process import InProcessSubagents
     from agent.undo.change_log import ChangeLog
+
+
+# How often an answer of another shape than `output_type` is asked for again.
+_SHAPE_RETRIES = 2
 
 
 class Agent:
@@ -146,9 +153,45 @@ class Agent:
         return roster(self.subagents.load())
 
     async def run(
-        self, prompt: str | Message, *, session: str | None = None, model: str | None = None
+        self,
+        prompt: str | Message,
+        *,
+        session: str | None = None,
+        model: str | None = None,
+        output_type: Any = None,
     ) -> Result:
-        """`stream`, collected. Raises the `KoreError` that ended the turn, if one did."""
+        """`stream`, collected. Raises the `KoreError` that ended the turn, if one did.
+
+        With `output_type` (a dataclass, a pydantic model, any type that pydantic knows) the answer
+        is JSON of that shape, and `Result.output` the value. An answer of another shape is asked
+        for again, twice; then `BadOutput` is raised.
+        """
+        if output_type is None:
+            return await self._run(prompt, session, model)
+        from agent.structured_output import StructuredOutput
+
+        shape = StructuredOutput(output_type)
+        name = session or _new_session()
+        try:
+            return await self._run_shaped(shape, prompt, name, model)
+        finally:
+            if session is None:
+                await self.toolbox.end(name)
+
+    async def _run_shaped(
+        self, shape: "StructuredOutput", prompt: str | Message, session: str, model: str | None
+    ) -> Result:
+        result = await self._run(shape.request(prompt), session, model)
+        for _ in range(_SHAPE_RETRIES):
+            try:
+                return replace(result, output=shape.read(_last_words(result)))
+            except BadOutput as exc:
+                earlier = result
+                again = render_prompt("output_again", reason=exc)
+            result = _added(earlier, await self._run(again, session, model))
+        return replace(result, output=shape.read(_last_words(result)))
+
+    async def _run(self, prompt: str | Message, session: str | None, model: str | None) -> Result:
         error: events.Error | None = None
         async with aclosing(self.stream(prompt, session=session, model=model)) as stream:
             async for event in stream:
@@ -160,10 +203,17 @@ class Agent:
         raise of_code(error.code, error.message, error.hint)
 
     def run_sync(
-        self, prompt: str | Message, *, session: str | None = None, model: str | None = None
+        self,
+        prompt: str | Message,
+        *,
+        session: str | None = None,
+        model: str | None = None,
+        output_type: Any = None,
     ) -> Result:
         """`run`, for a program without an event loop. Raises `RuntimeError` within one."""
-        return run_blocking(lambda: self.run(prompt, session=session, model=model))
+        return run_blocking(
+            lambda: self.run(prompt, session=session, model=model, output_type=output_type)
+        )
 
     async def stream(
         self, prompt: str | Message, *, session: str | None = None, model: str | None = None
@@ -177,7 +227,7 @@ class Agent:
         from agent.context.long_task import describe_progress, taint_of
 
         once = session is None
-        session = session or datetime.now().strftime("%Y%m%d_%H%M%S_%f")
+        session = session or _new_session()
         content = prompt.content if isinstance(prompt, Message) else (Text(prompt),)
         work = self.redactor.clean(describe_progress(self.workspace.folder))
         when = volatile_facts(datetime.now(), *await self.toolbox.facts(session))
@@ -298,6 +348,27 @@ def _changes_of(history: History) -> OpenChangeLog | None:
         return ChangeLog(FileLedger(folder), BlobStore(folder))
 
     return open_changes
+
+
+def _new_session() -> str:
+    return datetime.now().strftime("%Y%m%d_%H%M%S_%f")
+
+
+def _last_words(result: Result) -> str:
+    """The newest reply: what was said between calls is no part of the answer."""
+    replies = (message for message in reversed(result.messages) if message.role == "assistant")
+    return next((message.text for message in replies), "")
+
+
+def _added(earlier: Result, later: Result) -> Result:
+    """The later turn, with what the earlier one took."""
+    costs = (earlier.cost_usd, later.cost_usd)
+    return replace(
+        later,
+        messages=(*earlier.messages, *later.messages),
+        usage=earlier.usage + later.usage,
+        cost_usd=None if None in costs else sum(filter(None, costs)),
+    )
 
 
 def _tool_names(names: Collection[str]) -> frozenset[str]:

@@ -43,6 +43,7 @@ async def run(
     session: str | None = None,
     max_iterations: int | None = None,
     thinking: bool | None = None,
+    output_type: Any = None,
     **options: Unpack[AgentOptions],
 ) -> Result:
     """One turn, to its end. Raises the `KoreError` that ended it, if one did.
@@ -50,11 +51,12 @@ async def run(
     `prompt` is text, or a user `Message` with pictures.
     With `session` the turn goes on with that conversation; without `history` it is kept in
     `~/.kore/chats` (`KORE_HOME` moves it). `max_iterations` bounds the model calls, `thinking` asks
-    for thoughts or for none. The other options are those of `Agent`.
+    for thoughts or for none, `output_type` for an answer of that type in `Result.output`. The other
+    options are those of `Agent`.
     """
     limits = {"max_iterations": max_iterations, "thinking": thinking}
     async with aclosing(_agent(model, session, limits, options)) as agent:
-        return await agent.run(prompt, session=session)
+        return await agent.run(prompt, session=session, output_type=output_type)
 
 
 def run_sync(
@@ -64,6 +66,7 @@ def run_sync(
     session: str | None = None,
     max_iterations: int | None = None,
     thinking: bool | None = None,
+    output_type: Any = None,
     **options: Unpack[AgentOptions],
 ) -> Result:
     """`run`, for a program without an event loop. Raises `RuntimeError` within one."""
@@ -74,6 +77,7 @@ def run_sync(
             session=session,
             max_iterations=max_iterations,
             thinking=thinking,
+            output_type=output_type,
             **options,
         )
     )

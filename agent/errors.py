@@ -19,6 +19,7 @@
     │       ├── NotFound       the server has no such model, or no such address
     │       ├── NeedsResponses the model takes tools by the Responses API only
     │       └── NoEncryptedReasoning  the model has no encrypted reasoning to give
+    ├── BadOutput              the answer does not have the shape that was asked for
     ├── LimitReached           the next model call would go beyond a configured limit
     ├── ToolError              the model reads it as the tool's result
     ├── PolicyDenied           a rule or a person said no; the model reads it too
@@ -184,6 +185,12 @@ class KeyRefused(Rejected):
 
 class NoImages(Rejected):
     """The model sees no pictures; it can be asked without."""
+
+
+class BadOutput(KoreError):
+    """The model's answer does not have the shape that `output_type` asks for."""
+
+    code = "bad-output"
 
 
 class LimitReached(KoreError):

@@ -196,3 +196,5 @@ class Result:
     stopped: Stopping | None = None
     error_code: str | None = None
     cost_usd: float | None = None
+    # The answer as `output_type`, when a program asked for one; no event carries it.
+    output: Any = field(default=None, metadata={"in_events": False})

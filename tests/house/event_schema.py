@@ -58,11 +58,12 @@ def _event(cls: Any) -> dict[str, Any]:
 def _object(cls: Any) -> dict[str, Any]:
     hints = get_type_hints(cls)
     # Readers of an older version's lines must allow for what was added since.
-    added = {f.name for f in fields(cls) if f.default is not MISSING}
+    event_fields = [field for field in fields(cls) if field.metadata.get("in_events", True)]
+    added = {field.name for field in event_fields if field.default is not MISSING}
     return {
         "type": "object",
-        "properties": {field.name: _of(hints[field.name]) for field in fields(cls)},
-        "required": [field.name for field in fields(cls) if field.name not in added],
+        "properties": {field.name: _of(hints[field.name]) for field in event_fields},
+        "required": [field.name for field in event_fields if field.name not in added],
     }
 
 
