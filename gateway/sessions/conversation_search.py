@@ -1,12 +1,13 @@
 """Past messages for `memory_search`: the speaker's own conversations in this chat only."""
 
-import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Protocol
 
 from agent.errors import KoreError
 from agent.records import frozen
+from agent.text.ranking import NOISE, query_terms, scores
 from agent.tools.base import MemoryHit
 from gateway.core.messages import CONSOLE, InboundMessage, Route
 from gateway.core.records import SearchHit
@@ -17,10 +18,9 @@ from gateway.store.repositories.conversations import search, sessions
 from gateway.store.repositories.conversations.search import Scope
 from gateway.store.repositories.execution.claims import TurnClaim
 
-# When no message holds all the words, those that hold one of the longest are shown.
-_SINGLE_WORDS = 3
+# So many words of a query are looked for one by one.
+_TERMS = 12
 _AROUND_CHARS = 200
-_WORD = re.compile(r"\w+")
 
 
 class Ownership(Protocol):
@@ -41,7 +41,7 @@ class ConversationSearch:
     claim: TurnClaim
 
     async def __call__(self, words: str, most: int) -> Sequence[MemoryHit]:
-        """Newest first. Raises `KoreError` when nothing may or can be searched here."""
+        """The best first. Raises `KoreError` when nothing may or can be searched here."""
         try:
             while not await self.database.transact(search.enter_older):
                 pass
@@ -73,18 +73,30 @@ class ConversationSearch:
             hits = search.find(tx, words, scope, most + len(own_messages), _AROUND_CHARS)
             return [hit for hit in hits if (hit.session, hit.n) not in own_messages]
 
-        hits = find(words)
-        single = sorted(set(_WORD.findall(words)), key=len, reverse=True)[:_SINGLE_WORDS]
-        if not hits and len(single) > 1:
-            each = {(hit.session, hit.n): hit for word in single for hit in find(word)}
-            hits = sorted(each.values(), key=lambda hit: -hit.at)
-        hits = hits[:most]
+        hits = _ranked(words, find(words), map(find, query_terms(words)[:_TERMS]))[:most]
         taints = {hit.session: sessions.taint_of(tx, hit.session) for hit in hits}
         return [MemoryHit(_place(hit), hit.snippet, taints[hit.session]) for hit in hits]
 
     def _own_messages(self, tx: Transaction) -> set[tuple[str, int]]:
         """This turn's own messages: the question is no answer to itself."""
         return {(self.claim.session, n) for n in sessions.numbers_of(tx, self.claim.turn)}
+
+
+def _ranked(
+    words: str, whole: Sequence[SearchHit], partial: Iterable[Sequence[SearchHit]]
+) -> list[SearchHit]:
+    """Messages that hold all the words as they stand, then those with the rarest of them: each is
+    looked for alone, by its stem, since a word that is looked for may go on."""
+    first = {(hit.session, hit.n) for hit in whole}
+    snippets: dict[tuple[str, int], list[SearchHit]] = {}
+    for hit in (*whole, *chain.from_iterable(partial)):
+        snippets.setdefault((hit.session, hit.n), []).append(hit)
+    texts = [" ".join(dict.fromkeys(hit.snippet for hit in hits)) for hits in snippets.values()]
+    ranks = dict(zip(snippets, scores(query_terms(words), texts), strict=True))
+    least = max(ranks.values(), default=0.0) * NOISE
+    places = [key for key, rank in ranks.items() if key in first or rank >= least]
+    places.sort(key=lambda key: (key not in first, -ranks[key], -snippets[key][0].at))
+    return [snippets[key][0] for key in places]
 
 
 def _place(hit: SearchHit) -> str:

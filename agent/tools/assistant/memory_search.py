@@ -1,8 +1,7 @@
 """`memory_search`: finds what was noted and said before, of the person who speaks only."""
 
 import re
-import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,6 +11,7 @@ from agent.security.files import file_io
 from agent.security.taint.file_marks import is_marked
 from agent.security.taint.taint import NOTHING, PRIVATE, UNTRUSTED
 from agent.settings import ToolSettings
+from agent.text.ranking import NOISE, plain, query_terms, scores
 from agent.tools.base import CallContext, MemoryHit
 from agent.tools.files.workspace_scope import WorkspaceScope, lines
 from agent.tools.schema import parameters
@@ -25,7 +25,7 @@ _WORD = re.compile(r"\w+")
 
 
 class MemorySearch:
-    """Lines of the memory files that hold most of the words, and messages of past conversations.
+    """Lines of the memory files, ranked by BM25, and messages of past conversations.
 
     Which conversations are theirs is for the store to say (`call.recall`); without that
     the files alone are searched.
@@ -44,11 +44,10 @@ class MemorySearch:
         return load_prompt("tools/memory_search")
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
-        words = list(dict.fromkeys(_WORD.findall(_plain(args["query"]))))
-        if not words:
+        if not _WORD.search(args["query"]):
             raise ToolError("The query contains no words; say what to look for.")
         most = min(max(1, int(args.get("count", SHOWN))), MOST)
-        hits = await file_io.in_thread(lambda: self._search_files(words, most, call))
+        hits = await file_io.in_thread(lambda: self._search_files(args["query"], most, call))
         note = ""
         if call.recall is not None:
             try:
@@ -61,20 +60,23 @@ class MemorySearch:
         taint = NOTHING.union(*(one.taint for one in hits))
         return ToolResult(f"{listing}{note}", for_user=f"{len(hits)} places", taint=taint)
 
-    def _search_files(self, words: Sequence[str], most: int, call: CallContext) -> list[MemoryHit]:
-        ranked = []
-        for path in self._files(call):
-            taint = UNTRUSTED if is_marked(path) else NOTHING
-            for number, line in enumerate(lines(path) or (), 1):
-                plain = _plain(line)
-                hits = sum(word in plain for word in words)
-                if hits:
-                    hit = MemoryHit(f"{path.name}:{number}", line.strip()[:LINE_CHARS], taint)
-                    ranked.append((-hits, path.name, number, hit))
-        ranked.sort(key=lambda one: one[:3])
-        best = ranked[0][0] if ranked else 0
+    def _search_files(self, query: str, most: int, call: CallContext) -> list[MemoryHit]:
+        hits = [
+            MemoryHit(f"{path.name}:{number}", line.strip()[:LINE_CHARS], taint)
+            for path in self._files(call)
+            for taint in [UNTRUSTED if is_marked(path) else NOTHING]
+            for number, line in enumerate(lines(path) or (), 1)
+            if line.strip()
+        ]
+        texts = [hit.text for hit in hits]
+        ranks = scores(query_terms(query), texts)
+        if not any(ranks):
+            words = _WORD.findall(plain(query))
+            ranks = [float(sum(word in plain(text) for word in words)) for text in texts]
+        least = max(ranks, default=0.0) * NOISE
+        best = sorted(range(len(hits)), key=lambda n: -ranks[n])[:most]
         # A line with one word of three is noise beside one that has all of them.
-        return [hit for hits, _, _, hit in ranked[:most] if hits * 2 <= best]
+        return [hits[n] for n in best if ranks[n] > 0 and ranks[n] >= least]
 
     def _files(self, call: CallContext) -> list[Path]:
         """The speaker's memory file and what lies beside it; not the folders of others below."""
@@ -91,9 +93,3 @@ class MemorySearch:
             if real.parent == memory.parent and real not in files:
                 files.append(real)
         return files
-
-
-def _plain(text: str) -> str:
-    """Without case and accents: people do not write them the same each time."""
-    letters = unicodedata.normalize("NFKD", text.casefold())
-    return "".join(letter for letter in letters if not unicodedata.combining(letter))

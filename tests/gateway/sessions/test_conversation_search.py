@@ -141,3 +141,17 @@ async def test_what_a_conversation_had_taken_in_comes_along(database: SqliteStor
     (hit,) = await recall(database, chat_message("x", sender=OWNER))("canary", 5)
     assert hit.place.endswith(f"the person in session {session}")
     assert (hit.text, hit.taint) == ("canary", stranger)
+
+
+async def test_the_rare_word_of_a_question_counts_and_other_forms_of_it_do(
+    database: SqliteStore,
+) -> None:
+    await database.transact(
+        talk, "the ferry leaves at nine", "what did we do", "the wedding is in June", "北京的会议"
+    )
+    message = chat_message("x", sender=OWNER)
+    assert await recall_texts(database, "When does the ferry go?", message) == [
+        "the ferry leaves at nine"
+    ]
+    assert await recall_texts(database, "weddings this year", message) == ["the wedding is in June"]
+    assert await recall_texts(database, "我们在北京什么时候开会", message) == ["北京的会议"]

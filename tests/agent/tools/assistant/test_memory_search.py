@@ -35,8 +35,8 @@ async def test_the_owner_finds_their_own_memory_and_nobody_elses(
     call: CallContext, memory: Path
 ) -> None:
     assert (await search_text(call, "GREEN")).split("\n") == [
-        "- MEMORY.md:2: - 2026-01-02: likes green tea",
         "- plans.md:1: Green house in May",
+        "- MEMORY.md:2: - 2026-01-02: likes green tea",
     ]
 
 
@@ -51,6 +51,18 @@ async def test_lines_with_more_of_the_words_come_first_and_noise_is_left_out(
     assert (await search_text(call, "green tea please")).split("\n")[0].endswith("likes green tea")
     assert "house" in await search_text(call, "green tea")
     assert "five" not in await search_text(call, "likes green tea")
+
+
+async def test_other_forms_of_a_word_and_a_whole_question_find_the_line(
+    call: CallContext, memory: Path
+) -> None:
+    (memory / "MEMORY.md").write_text(
+        "- 2026-01-01: The sister's wedding is in June\n- 2026-01-02: what to do: the dishes\n"
+        "- 2026-01-03: 下周去北京出差\n- 2026-01-04: keeps what he has in a fotobook\n"
+    )
+    assert (await search_text(call, "What weddings is he going to?")).endswith("in June")
+    assert (await search_text(call, "我什么时候去北京？")).endswith("下周去北京出差")
+    assert (await search_text(call, "book")).endswith("in a fotobook")
 
 
 @pytest.mark.parametrize("query", ["zurich", "ZÜRICH?", '"Zürich trip"', "東京", "zu\u0308rich"])

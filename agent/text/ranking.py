@@ -1,0 +1,93 @@
+"""Which texts answer a query by its words: BM25 over stems, and over pairs of letters where words
+have no spaces between them."""
+
+import math
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
+from functools import cache
+
+from agent.prompts import load_prompt
+
+# Thai to Khmer, kana, Han, Hangul.
+_UNSPACED = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
+    "\uac00-\ud7af\uf900-\ufaff"
+)
+_RUN = re.compile(f"[{_UNSPACED}]+|[^\\W{_UNSPACED}]+")
+_STOP_RUNS = re.compile(
+    "什么时候|为什么|是什么|什么|哪里|哪个|哪儿|怎么|怎样|多少|谁|的|了|吗|呢|吧|是|我|你|他|她"
+)
+_ENDINGS = re.compile(r"(?<=[^\W_]{3})(?:ingly|edly|ings|ing|ied|ies|ed|es|ly|s|e|y)\Z")
+_K1, _B = 1.2, 0.75
+# Of the best score: a text below is noise beside the best one.
+NOISE = 0.4
+
+
+def plain(text: str) -> str:
+    """Without case and accents: people do not write them the same each time."""
+    letters = unicodedata.normalize("NFKD", text.casefold())
+    return unicodedata.normalize(
+        "NFC", "".join(letter for letter in letters if not unicodedata.combining(letter))
+    )
+
+
+def query_terms(query: str) -> list[str]:
+    """What to look for, each once: without the words that every text has, unless there are only
+    such."""
+    text = plain(query)
+    terms = [term for run in _RUN.findall(_STOP_RUNS.sub(" ", text)) for term in _terms(run)]
+    useful = [term for term in terms if term not in _stop_words()]
+    return list(dict.fromkeys(useful or [t for run in _RUN.findall(text) for t in _terms(run)]))
+
+
+def scores(terms: Sequence[str], texts: Sequence[str]) -> list[float]:
+    """How well each text answers: 0 for one that has none of the terms."""
+    counts = [_text_terms(text) for text in texts]
+    mean = sum(map(Counter.total, counts)) / max(1, len(counts)) or 1.0
+    result = [0.0] * len(texts)
+    for term in terms:
+        frequency = sum(term in count for count in counts)
+        weight = math.log(1 + (len(texts) - frequency + 0.5) / (frequency + 0.5))
+        for n, count in enumerate(counts):
+            if times := count[term]:
+                length = 1 - _B + _B * count.total() / mean
+                result[n] += weight * times * (_K1 + 1) / (times + _K1 * length)
+    return result
+
+
+def _text_terms(text: str) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for run in _RUN.findall(plain(text)):
+        terms = _terms(run)
+        counts.update(terms)
+        if _is_unspaced(run) and len(run) > 1:
+            # A query may be a single letter; text is not longer for that.
+            counts.update(dict.fromkeys(set(run) - set(terms), 1))
+    return counts
+
+
+def _terms(run: str) -> list[str]:
+    if not _is_unspaced(run):
+        return [run if run in _stop_words() else stem(run)]
+    return [run[n : n + 2] for n in range(len(run) - 1)] or [run]
+
+
+@cache
+def _stop_words() -> frozenset[str]:
+    return frozenset(load_prompt("stop_words").split())
+
+
+def _is_unspaced(run: str) -> bool:
+    return re.match(f"[{_UNSPACED}]", run) is not None
+
+
+def stem(word: str) -> str:
+    """An English word without its ending: the same for "plan", "plans" and "planning"."""
+    if not word.isascii() or not word.isalpha():
+        return word
+    short = _ENDINGS.sub("", word)
+    short = _ENDINGS.sub("", short) if short != word else short
+    doubled = len(short) > 3 and short[-1] == short[-2] and short[-1] not in "lsz"
+    return short[:-1] if doubled else short

@@ -1,0 +1,45 @@
+import pytest
+
+from agent.text.ranking import query_terms, scores, stem
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("plan", "plans", "planned", "planning"),
+        ("party", "parties"),
+        ("bake", "bakes", "baked", "baking"),
+        ("quick", "quickly"),
+    ],
+)
+def test_forms_of_a_word_have_one_stem(words: tuple[str, ...]) -> None:
+    assert len(set(map(stem, words))) == 1
+
+
+@pytest.mark.parametrize(("one", "other"), [("tea", "team"), ("bus", "but"), ("2026", "202")])
+def test_other_words_have_other_stems(one: str, other: str) -> None:
+    assert stem(one) != stem(other)
+
+
+@pytest.mark.parametrize(
+    ("query", "best"),
+    [
+        ("Where does she live?", "lives in Zürich"),
+        ("What is planned for the party?", "planning parties in May"),
+        ("zurich", "lives in Zürich"),
+        ("我什么时候去北京？", "下周去北京出差"),
+        ("喝什么茶", "喜欢喝绿茶"),
+        ("茶", "喜欢喝绿茶"),
+    ],
+)
+def test_the_text_with_the_rare_words_comes_first(query: str, best: str) -> None:
+    texts = ["lives in Zürich", "planning parties in May", "what is for the dog", "下周去北京出差"]
+    texts += ["喜欢喝绿茶", "我们什么时候开会"]
+    ranks = scores(query_terms(query), texts)
+    assert texts[ranks.index(max(ranks))] == best
+
+
+def test_words_that_every_text_has_count_only_when_there_are_no_others() -> None:
+    assert query_terms("who is the dog of the house") == [stem("dog"), stem("house")]
+    assert query_terms("who are you") == ["who", "are", "you"]
+    assert scores(["x"], []) == []
