@@ -51,6 +51,10 @@ class Workspace:
     def owner_memory(self) -> Path:
         return self.folder / "memory" / "MEMORY.md"
 
+    @property
+    def _profile(self) -> Path:
+        return self.folder / "USER.md"
+
     def system_prompt(
         self,
         memory: Path,
@@ -59,12 +63,17 @@ class Workspace:
         owner: bool,
         persona: str | None = None,
         memory_text: str | None = None,
+        environment: str = "",
     ) -> SystemPrompt:
         """`memory` is the memory file of whoever speaks, `root` is where relative paths start;
         `owner` says that it is the owner in private. `memory_text` is what `memory_snapshot` gave
         at the beginning of the session; without it the file is read. `persona` says how to speak
-        in this chat: a text, or a file of the workspace if it ends in `.md`."""
-        names = _FILES if owner else _SHARED
+        in this chat: a text, or a file of the workspace if it ends in `.md`. `environment` is what
+        `describe_environment` says. With a project comes a section on working with code; a USER.md
+        that nobody filled in stays out."""
+        profile = self._read(self._profile)
+        is_blank = bool(profile) and not _has_content(profile)
+        names = _FILES if owner and not is_blank else _SHARED
         notices: list[str] = []
         paths = [self.folder / name for name in names]
         if memory_text is None:
@@ -74,12 +83,18 @@ class Workspace:
             is_file = persona.endswith(".md")
             persona_texts = self._texts([self.folder / persona], notices) if is_file else [persona]
             texts += [render_prompt("persona", persona=text) for text in persona_texts]
+        if self.is_project(root):
+            texts.append(load_prompt("code"))
         instructions = self._instructions.read(root)
         if instructions.text:
             texts.append(instructions.text)
             notices += instructions.notices
         text = render_prompt("system", files="\n\n".join(texts), root=root).strip()
-        return SystemPrompt(text, tuple(notices))
+        return SystemPrompt(f"{text}\n\n{environment}".strip(), tuple(notices))
+
+    def is_project(self, root: Path) -> bool:
+        """Whether relative paths start in a folder of somebody's work, not in the workspace."""
+        return not root.is_relative_to(self.folder)
 
     def memory_snapshot(self, memory: Path) -> str | None:
         """A memory file as the prompt holds it; None for one that it leaves out for now."""
@@ -105,7 +120,7 @@ class Workspace:
     def is_personal(self, memory: Path) -> bool:
         """Whether the prompt tells anything of a person: an unfilled profile and an empty memory
         do not."""
-        profiles = [self.folder / "USER.md"] if memory == self.owner_memory else []
+        profiles = [self._profile] if memory == self.owner_memory else []
         return any(_has_content(self._read(path)) for path in (*profiles, memory))
 
     def _texts(self, paths: list[Path], notices: list[str]) -> Iterator[str]:

@@ -47,9 +47,10 @@ class PersonaPrompt:
     toolbox: ToolRegistry
     alone: bool = True
 
-    def system(self, workspace: str, root: Path) -> str:
+    def system(self, workspace: str, root: Path, environment: str = "") -> str:
         if self.alone:
-            return render_prompt("system", files=self.prompt, root=root).strip()
+            text = render_prompt("system", files=self.prompt, root=root).strip()
+            return f"{text}\n\n{environment}".strip()
         return f"{workspace}\n\n{self.prompt}".strip()
 
 

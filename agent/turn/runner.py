@@ -21,6 +21,7 @@ from agent.prompts import load_prompt
 from agent.providers.pool import OpenModel
 from agent.tools.runner import ToolRunner
 from agent.turn.completion_signal import find_signal
+from agent.turn.context_usage import environment_of
 from agent.turn.event_stream import EventStream
 from agent.turn.loop import AgentLoop, ModelCallConfig
 from agent.turn.request import AgentServices, TurnRequest
@@ -93,16 +94,19 @@ class AgentTurn:
     async def _prepare(self) -> AgentLoop:
         agent, task, here = self._agent, self._task, self._task.environment
         opened = agent.models.open(task.model)
+        toolbox = agent.toolbox if task.character is None else task.character.toolbox
+        environment = environment_of(agent, toolbox, here.workspace)
         prompt = agent.workspace.system_prompt(
             here.memory,
             here.workspace,
             owner=here.owner,
             persona=task.persona,
             memory_text=task.memory_text,
+            environment=environment,
         )
-        toolbox, text = agent.toolbox, prompt.text
-        if (character := task.character) is not None:
-            toolbox, text = character.toolbox, character.system(text, here.workspace)
+        text = prompt.text
+        if task.character is not None:
+            text = task.character.system(text, here.workspace, environment)
         await self._outlet.emit(
             events.SessionStart(here.session, opened.provider.name, opened.model)
         )

@@ -1,0 +1,58 @@
+"""What the model is told of the place where it works: facts that hold for a whole session.
+
+What moves (the time, the mode, the state of a repository) travels with messages instead, so that
+the system prompt stays the same.
+"""
+
+import platform
+from pathlib import Path
+
+from agent.prompts import load_prompt, render_prompt
+from agent.security.sandbox.base import Sandbox
+from agent.security.sandbox.unconfined import NoCommands
+from agent.settings import AgentSettings, ToolSettings
+
+# How a sandbox treats `.git` where it is a blocked path, and where it is not. Landlock cannot
+# close a part of a folder.
+_GIT_TEXTS = {
+    ("bwrap", True): "git_closed",
+    ("bwrap", False): "git_open",
+    ("container", True): "git_hidden",
+}
+
+
+def describe_environment(settings: AgentSettings, root: Path, *, is_project: bool) -> str:
+    """The block for an agent that can run commands; with a project it tells of `.git`, too."""
+    from agent.tools.shell.exec import MAX_TIMEOUT_S
+
+    tools = settings.tools
+    longest_s = min(max(MAX_TIMEOUT_S, tools.exec_timeout_s), settings.call_timeout_s)
+    return render_prompt(
+        "environment/commands",
+        platform=f"{platform.system()} {platform.machine()}",
+        timeout=f"{min(tools.exec_timeout_s, longest_s):g}",
+        longest=f"{longest_s:g}",
+        confinement=_confinement(tools, root, is_project=is_project),
+    )
+
+
+def _confinement(tools: ToolSettings, root: Path, *, is_project: bool) -> str:
+    sandbox = tools.sandbox
+    if isinstance(sandbox, NoCommands):
+        return load_prompt("environment/no_commands")
+    if sandbox is None or not sandbox.confines:
+        return load_prompt("environment/no_sandbox")
+    git = _GIT_TEXTS.get((sandbox.name, ".git" in tools.blocked_paths)) if is_project else None
+    return render_prompt(
+        "environment/sandbox",
+        backend=sandbox.name,
+        root=root,
+        readable=_readable(sandbox, root),
+        git="" if git is None else " " + load_prompt(f"environment/{git}"),
+        network=f"only {', '.join(tools.exec_hosts)}" if tools.exec_hosts else "none",
+    )
+
+
+def _readable(sandbox: Sandbox, root: Path) -> str:
+    further = getattr(sandbox, "readable_folders", ())
+    return ", ".join(f"`{path}`" for path in (root, *further))
