@@ -49,7 +49,7 @@ def listed_price(vendor: str, model: str) -> Price | None:
 def _table() -> dict[str, Any]:
     import tomllib
 
-    text = Path(__file__).with_name("prices.toml").read_text("utf-8")
+    text = Path(__file__).with_name("models.toml").read_text("utf-8")
     return tomllib.loads(text)
 
 
