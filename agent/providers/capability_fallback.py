@@ -69,20 +69,30 @@ class CapabilityFallback:
     that is too large or broken. A refusal comes before anything was said, so that the same request
     can be made again at once. Once a model has answered a kind of request that holds neither
     thoughts nor pictures, it is asked directly. A model that was given tools and writes its calls
-    as text is told of them in words from then on, unless `tools` is "native".
+    as text is told of them in words from then on, unless `tools` is "native". A model that is known
+    not to see or not to think (`images`, `thinking`) is not tried with either.
     """
 
     def __init__(
-        self, provider: ClosingProvider, *, tools: Literal["native", "xml"] | None = None
+        self,
+        provider: ClosingProvider,
+        *,
+        tools: Literal["native", "xml"] | None = None,
+        images: bool | None = None,
+        thinking: bool | None = None,
     ) -> None:
         self._provider = provider
         self._xml: ClosingProvider | None = None
         self._tools = tools
+        self._known_missing = _MissingCapabilities(
+            thinking=thinking is False, images=images is False
+        )
         self._missing_by_model: dict[str, _MissingCapabilities] = {}
         self._answered_kinds: set[_Kind] = set()
         # Models that have called a tool natively, and those of which a person was told otherwise.
         self._native: set[str] = set()
         self._noticed: set[str] = set()
+        self._is_blindness_noticed = False
         # Hashes of thoughts and pictures that were refused.
         self._refused_parts: set[int] = set()
 
@@ -101,6 +111,9 @@ class CapabilityFallback:
 
     async def _try(self, request: ModelRequest, kind: _Kind) -> AsyncIterator[ModelEvent]:
         blurred = False
+        if kind.images and self._known_missing.images and not self._is_blindness_noticed:
+            self._is_blindness_noticed = True
+            yield Notice("warning", t("{model} cannot see pictures", model=kind.model))
         while True:
             # Providers are async generators; closing one ends its connection at once.
             stream = cast(AsyncGenerator[ModelEvent], self._ask(request))
@@ -121,9 +134,14 @@ class CapabilityFallback:
                 if notice:
                     yield notice
 
+    def _missing(self, model: str) -> _MissingCapabilities:
+        if model not in self._missing_by_model:
+            self._missing_by_model[model] = replace(self._known_missing)
+        return self._missing_by_model[model]
+
     def _adapt_to_rejection(self, kind: _Kind, exc: Rejected) -> Notice | None:
         """Notes what the model lacks; returns what a person is told. Raises what nothing mends."""
-        lacks = self._missing_by_model.setdefault(kind.model, _MissingCapabilities())
+        lacks = self._missing(kind.model)
         match exc:
             case NoTools() if kind.tools and self._tools is None and not lacks.tools:
                 lacks.tools = True
@@ -177,7 +195,7 @@ class CapabilityFallback:
         return bool(new)
 
     def _ask(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        lacks = self._missing_by_model.get(request.model, _MissingCapabilities())
+        lacks = self._missing(request.model)
         if lacks.thinking:
             options = {name: v for name, v in request.options.items() if name != "thinking"}
             request = replace(request, options=options)
@@ -223,9 +241,7 @@ class CapabilityFallback:
         from agent.providers.text_tools.detection import detect_calls
 
         model, message = request.model, reply.message
-        in_words = (
-            self._tools == "xml" or self._missing_by_model.get(model, _MissingCapabilities()).tools
-        )
+        in_words = self._tools == "xml" or self._missing(model).tools
         tools = {tool.name: tool for tool in request.tools}
         detected = None
         if message.tool_calls:
@@ -241,7 +257,7 @@ class CapabilityFallback:
                 yield TextDelta(pending)
             yield reply
             return
-        self._missing_by_model.setdefault(model, _MissingCapabilities()).tools = True
+        self._missing(model).tools = True
         for call in detected.calls:
             yield ToolCallDelta(call.id, call.name, call.raw)
         parts: list[Part] = [part for part in message.content if not isinstance(part, Text)]

@@ -43,15 +43,15 @@ class ModelPool:
 
     `profiles` names the model of each profile; one that is not there, or "default", is the default
     model. A profile's name works like a model's unless a model has that name. `environ` is
-    where keys are looked up; `window` caps every model's window, in tokens. A model is resolved
-    when it is first used, so that a mistake in an unused one does no harm.
+    where keys are looked up; `window` caps every model's window, in tokens, if set. A model is
+    resolved when it is first used, so that a mistake in an unused one does no harm.
     """
 
     default: str
     known: Sequence[ModelConfig] = ()
     fallbacks: Sequence[str] = ()
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
-    window: int = CONTEXT_TOKENS
+    window: int | None = None
     profiles: Mapping[str, str] = field(default_factory=dict)
     cooldowns: Cooldowns = field(default_factory=Cooldowns, repr=False)
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
@@ -126,7 +126,7 @@ class ModelPool:
         return OpenModel(
             RetryingProvider(candidates, cooldowns=self.cooldowns, sleep=self.sleep),
             config.model_id,
-            min(config.context_tokens or self.window, self.window),
+            min(filter(None, (config.context_tokens, self.window)), default=CONTEXT_TOKENS),
             config.temperature,
             config.max_tokens,
             tariff_of(config),

@@ -1,17 +1,12 @@
 """What models cost: the table that ships, and the configured prices."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
+from agent.providers.model_facts import listed_row
 from agent.providers.registry import ModelConfig
 from agent.usage import Price, Tariff, pico
-
-# Vendors name a snapshot by its date; it costs what the model costs.
-_SNAPSHOT = re.compile(r"[-@]\d{4}-?\d{2}-?\d{2}$")
-_ANY = "*"
 
 
 def tariff_of(config: ModelConfig) -> Tariff:
@@ -37,20 +32,8 @@ def tariff_of(config: ModelConfig) -> Tariff:
 
 def listed_price(vendor: str, model: str) -> Price | None:
     """The price in the table; None when the model is not there."""
-    models = _table().get(vendor)
-    if not isinstance(models, dict):
-        return None
-    for name in (model, _SNAPSHOT.sub("", model), _ANY):
-        if name in models:
-            return _price(models[name])
-    return None
-
-
-def _table() -> dict[str, Any]:
-    import tomllib
-
-    text = Path(__file__).with_name("models.toml").read_text("utf-8")
-    return tomllib.loads(text)
+    row = listed_row(vendor, model)
+    return _price(row) if row else None
 
 
 def _price(row: Mapping[str, Any]) -> Price:

@@ -11,6 +11,7 @@ from agent.i18n import t
 from agent.providers.base import ClosingProvider, Provider
 from agent.providers.capability_fallback import CapabilityFallback
 from agent.providers.http.transport import AiohttpTransport, Deadlines, Endpoint, Transport
+from agent.providers.model_facts import ModelFacts, facts_of
 from agent.providers.vendors import ALIASES, CONTEXT_TOKENS, VENDORS, Dialect, Vendor, find_vendor
 from agent.records import frozen
 
@@ -42,7 +43,9 @@ class ModelConfig:
 
     `model` is `vendor/model`. `transport` picks the HTTP client, `headers` go with every request,
     `tools` says how the model is told of them, `api` which of OpenAI's two APIs it is asked by
-    (None: whichever it needs), `context_tokens` is the size of its window.
+    (None: whichever it needs), `context_tokens` is the size of its window, `reply_tokens` the
+    longest reply it can give, `images` and `reasoning` whether it sees and thinks (None: not
+    known).
     `temperature` and `max_tokens` are this model's own, if it has any. Prices are in dollars for a
     million tokens, and win over those that Kore knows. `api_keys` are asked in this order, one
     after the other, in place of `api_key`. `key_sources` names for people where each of them came
@@ -63,6 +66,9 @@ class ModelConfig:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     tools: Literal["native", "xml"] | None = None
     api: Literal["chat", "responses"] | None = None
+    images: bool | None = None
+    reasoning: bool | None = None
+    reply_tokens: int | None = None
     api_keys: tuple[str, ...] = field(default=(), repr=False)
     key_sources: tuple[str, ...] = ()
 
@@ -122,7 +128,8 @@ def resolve_model(
     """What `name` stands for: an entry of `configured` (model_list), or `vendor/model`.
 
     Address, window and key come from the entry, then from the vendor; the key then from
-    `environ`. Raises `ConfigError` for an unknown name, a bad address or a missing key.
+    `environ`; what is known of the model wins over what holds for its vendor. Raises `ConfigError`
+    for an unknown name, a bad address or a missing key.
     """
     config = next((entry for entry in configured if entry.name == name), None)
     if config is None:
@@ -134,18 +141,34 @@ def resolve_model(
         if config.vendor not in _registered and config.model != OFFLINE:
             raise _unknown_vendor(config)
         key_sources = _configured_keys(config, environ)
-        api_base, window = config.api_base, CONTEXT_TOKENS
+        api_base = config.api_base
     else:
         key_sources = _keys(config, vendor, environ)
-        api_base, window = _address(config, vendor), vendor.context_tokens
+        api_base = _address(config, vendor)
+    facts = facts_of(config.vendor, config.model_id) if vendor else ModelFacts()
     return replace(
         config,
         api_base=api_base,
         api_key=next(iter(key_sources), None),
         api_keys=tuple(key_sources),
         key_sources=tuple(key_sources.values()),
-        context_tokens=config.context_tokens or window,
+        context_tokens=window_of(config),
+        images=facts.images if config.images is None else config.images,
+        reasoning=facts.reasoning if config.reasoning is None else config.reasoning,
+        reply_tokens=config.reply_tokens or facts.reply_tokens,
     )
+
+
+def window_of(config: ModelConfig) -> int:
+    """As configured, else the model's, else its vendor's; behind another address than the vendor's
+    own, a model that is not known may be any."""
+    vendor = find_vendor(config.vendor)
+    if config.context_tokens or vendor is None:
+        return config.context_tokens or CONTEXT_TOKENS
+    if tokens := facts_of(vendor.name, config.model_id).window_tokens:
+        return tokens
+    is_own = _is_own_address(config, vendor)
+    return vendor.context_tokens if is_own else min(vendor.context_tokens, CONTEXT_TOKENS)
 
 
 def open_provider(config: ModelConfig, *, deadlines: Deadlines | None = None) -> ClosingProvider:
@@ -368,7 +391,9 @@ def build_provider(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) ->
                 )
             )
     provider = _OPEN[vendor.protocol](config, vendor, deadlines)
-    return CapabilityFallback(provider, tools=config.tools)
+    return CapabilityFallback(
+        provider, tools=config.tools, images=config.images, thinking=config.reasoning
+    )
 
 
 def _openai(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) -> ClosingProvider:
@@ -405,7 +430,8 @@ def _openai_responses(
 
     endpoint = _openai_endpoint(config, vendor, PATH)
     transport = _openai_transport(config, endpoint, deadlines)
-    return OpenAIResponsesProvider(endpoint, transport, deadlines=deadlines)
+    plain = (config.model_id,) if config.reasoning is False else ()
+    return OpenAIResponsesProvider(endpoint, transport, deadlines=deadlines, plain_models=plain)
 
 
 def _openai_endpoint(config: ModelConfig, vendor: Vendor, path: str) -> Endpoint:
@@ -440,7 +466,7 @@ def _anthropic(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) -> Clo
     from agent.providers.anthropic.provider import AnthropicProvider, anthropic_endpoint
 
     endpoint = anthropic_endpoint(*_place(config, vendor), config.headers, _endpoint_source(config))
-    return AnthropicProvider(endpoint, deadlines=deadlines)
+    return AnthropicProvider(endpoint, deadlines=deadlines, reply_tokens=config.reply_tokens)
 
 
 def _ollama(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) -> ClosingProvider:

@@ -76,6 +76,8 @@ def _config(settings: Settings, n: int, entry: ModelEntry) -> ModelConfig:
         price_cached_usd=entry.price_cached_usd,
         tools=entry.tools,
         api=entry.api,
+        images=entry.images,
+        reasoning=entry.reasoning,
         headers={name: value.get_secret_value() for name, value in entry.headers.items()},
         api_keys=keys,
         key_sources=_sources(settings, n, entry),

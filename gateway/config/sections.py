@@ -62,7 +62,8 @@ class ModelEntry(Section):
 
     `tools` says how the model is told of them; without it Kore finds out. `api` is which of
     OpenAI's two APIs asks it; without it whichever the model needs. `headers` go with every
-    request, beside those that Kore sends. `api_keys` are asked one after the other, in place of
+    request, beside those that Kore sends. `images` and `reasoning` say whether it sees and thinks,
+    and win over what Kore knows. `api_keys` are asked one after the other, in place of
     `api_key`.
 
     Prices are in dollars for a million tokens, and win over those that Kore knows.
@@ -82,6 +83,8 @@ class ModelEntry(Section):
     price_cached_usd: Number | None = None
     tools: Literal["native", "xml"] | None = None
     api: Literal["chat", "responses"] | None = None
+    images: Flag | None = None
+    reasoning: Flag | None = None
     headers: dict[HeaderName, SecretStr] = Field(default_factory=dict)
 
 
@@ -153,7 +156,7 @@ class ToolsSection(Section):
 
 
 class ContextSection(Section):
-    max_tokens: Annotated[Whole, Field(ge=1000)] = 128_000
+    max_tokens: Annotated[Whole, Field(ge=1000)] | None = None
     max_tree_depth: Whole = 5
     max_files_per_dir: Whole = 50
 

@@ -31,6 +31,8 @@ class ModelListing:
     price_input_usd: float | None
     price_output_usd: float | None
     problem: str | None = None
+    images: bool | None = None
+    reasoning: bool | None = None
 
 
 def offers(
@@ -101,4 +103,6 @@ def _offer(
         price.input / 1_000_000 if price else None,
         price.output / 1_000_000 if price else None,
         problem,
+        config.images,
+        config.reasoning,
     )

@@ -86,15 +86,20 @@ def test_the_table_knows_snapshots_by_date_and_nothing_by_guessing() -> None:
 
 
 def test_every_price_in_the_table_is_of_a_known_vendor_and_plausible() -> None:
-    from agent.providers.pricing import _price, _table
+    from agent.providers.model_facts import read_table
+    from agent.providers.pricing import _price
 
-    table = _table()
+    table = dict(read_table())
     assert table.pop("written").year >= 2026
     assert set(table) - set(VENDORS) == {"offline"}
     for vendor, models in table.items():
         for model, row in models.items():
             one = _price(row)
-            assert set(row) <= {"input", "output", "cached", "above", "long"}, (vendor, model)
+            prices = {"input", "output", "cached", "above", "long"}
+            facts = {"window_tokens", "reply_tokens", "images", "reasoning"}
+            assert set(row) <= prices | facts, (vendor, model)
+            assert len(facts & set(row)) in (0, 4), (vendor, model)
+            assert row.get("reply_tokens", 1) <= row.get("window_tokens", 1), (vendor, model)
             assert one.input <= one.output <= pico(200), (vendor, model)
             assert one.cached is None or one.cached < one.input, (vendor, model)
 

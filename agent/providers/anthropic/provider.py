@@ -29,13 +29,16 @@ class AnthropicProvider:
         transport: Transport | None = None,
         *,
         deadlines: Deadlines | None = None,
+        reply_tokens: int | None = None,
     ) -> None:
         deadlines = deadlines or Deadlines()
         self._endpoint = endpoint
         self._exchange = StreamingClient(
             endpoint, transport or AiohttpTransport(endpoint, deadlines), deadlines
         )
-        self._encoder = AnthropicRequestEncoder(endpoint.headers.get(_VERSION_HEADER, OLD_VERSION))
+        self._encoder = AnthropicRequestEncoder(
+            endpoint.headers.get(_VERSION_HEADER, OLD_VERSION), reply_tokens
+        )
 
     @property
     def name(self) -> str:

@@ -38,6 +38,8 @@ OLD_VERSION = "2023-06-01"
 
 _REPLY_TOKENS = 16_000
 _THOUGHTFUL_REPLY_TOKENS = 32_000
+# Where the model can do more. Its limit is not taken whole: the window holds the reply, too.
+_LONG_REPLY_TOKENS = 64_000
 _THINKING_TOKENS = 8_000
 _LEAST_THINKING_TOKENS = 1_024
 _KEY = "anthropic"
@@ -48,10 +50,12 @@ _NUMBERS = re.compile(r"(?<!\d)\d{1,2}(?!\d)")
 
 
 class AnthropicRequestEncoder:
-    """Turns requests into bodies for an API of this `version`."""
+    """Turns requests into bodies for an API of this `version`; `reply_tokens` is the longest reply
+    that the model can give, if that is known."""
 
-    def __init__(self, version: str) -> None:
+    def __init__(self, version: str, reply_tokens: int | None = None) -> None:
         self._version = version
+        self._reply_tokens = min(reply_tokens, _LONG_REPLY_TOKENS) if reply_tokens else None
         self._heads = RequestHeadCache(self._head)
 
     def body(self, request: ModelRequest) -> bytes:
@@ -79,8 +83,10 @@ class AnthropicRequestEncoder:
         options = dict(request.options)
         thinking = _thinking(request, options.pop("thinking", None))
         fields: dict[str, Any] = {"model": request.model, "stream": True}
-        fields["max_tokens"] = request.max_tokens or (
-            _THOUGHTFUL_REPLY_TOKENS if _thinks(thinking) else _REPLY_TOKENS
+        fields["max_tokens"] = (
+            request.max_tokens
+            or self._reply_tokens
+            or (_THOUGHTFUL_REPLY_TOKENS if _thinks(thinking) else _REPLY_TOKENS)
         )
         if thinking is not None:
             fields["thinking"] = thinking

@@ -59,16 +59,19 @@ def place_of(
 
     def window(model: str) -> int:
         """Without the key, which a terminal beside a gateway need not have."""
-        from agent.providers.vendors import find_vendor
+        from agent.providers.registry import ModelConfig, window_of
         from gateway.config.model_entries import profile_models
 
         if model not in entries:
             model = profile_models(settings).get(model, model)
         entry = entries.get(model)
-        vendor = find_vendor((entry.model if entry else model).partition("/")[0])
-        own = entry.context_tokens if entry else None
-        most = settings.context.max_tokens
-        return min(own or (vendor.context_tokens if vendor else most), most)
+        config = ModelConfig(model, model)
+        if entry:
+            config = ModelConfig(
+                model, entry.model, entry.api_base, context_tokens=entry.context_tokens
+            )
+        window = window_of(config)
+        return min(window, settings.context.max_tokens or window)
 
     def title(model: str) -> str:
         """Every configuration of `kore init` has a "default", which says nothing."""
@@ -100,13 +103,14 @@ def place_of(
 def _project(root: Path | None, files: Sequence[Path], settings: "Settings") -> "ProjectContext":
     from agent.context.directory_tree import TreeLimits
     from agent.context.project_context import FILE_SHARE, ProjectContext
+    from agent.providers.vendors import CONTEXT_TOKENS
     from gateway.runtime.secrets import redactor_of
     from gateway.turns.agent_profiles import origin_of
 
     context = settings.context
     shape = TreeLimits(context.max_tree_depth, context.max_files_per_dir)
     clean = redactor_of(settings, os.environ).clean
-    limit = int(context.max_tokens * FILE_SHARE)
+    limit = int((context.max_tokens or CONTEXT_TOKENS) * FILE_SHARE)
     origin = origin_of(settings)
     remark = _remark(root, origin)
     return ProjectContext(root, files, shape, limit, clean, remark, origin)

@@ -52,7 +52,9 @@ async def _list(args: argparse.Namespace) -> int:
     if args.json:
         print_json([asdict(one) for one in listings])
         return 0
-    print_table(("name", "model", "for", "window", "price", "source"), map(_row, listings))
+    print_table(
+        ("name", "model", "for", "window", "abilities", "price", "source"), map(_row, listings)
+    )
     for one in listings:
         if one.problem:
             print(f"! {clean(one.problem)}", file=sys.stderr)
@@ -64,10 +66,12 @@ def _row(one: "ModelListing") -> tuple[str, ...]:
     price = ""
     if one.price_input_usd is not None:
         price = f"${one.price_input_usd:g} / ${one.price_output_usd:g}"
+    abilities = ((one.images, t("images")), (one.reasoning, t("reasoning")))
+    can = ", ".join(word for has, word in abilities if has)
     state = t("cannot be used") if one.problem else t(_SOURCES[one.source])
     if one.keys > 1 and not one.problem:
         state += t(", {n} keys", n=one.keys)
-    return one.name, one.model, ", ".join(one.marks), window, price, state
+    return one.name, one.model, ", ".join(one.marks), window, can, price, state
 
 
 async def _test(args: argparse.Namespace) -> int:

@@ -176,3 +176,14 @@ async def test_a_model_that_sees_nothing_is_told_that_there_was_a_picture() -> N
         assert request.messages[0] is asked.messages[0]
         assert not any(isinstance(part, Image) for part in request.messages[1].content)
         assert request.messages[1].text.endswith("what is it?")
+
+
+async def test_what_a_model_is_known_to_lack_is_not_tried() -> None:
+    model = ScriptedProvider(["one", "two"])
+    provider = CapabilityFallback(model, images=False, thinking=False)
+    pictured = replace(ASKED, messages=(Message("user", (Image("image/png", b"x"), Text("?"))),))
+    notices = [one for _ in range(2) for one in await events_of(provider, pictured)]
+    assert [one.text for one in notices if isinstance(one, Notice)] == ["m cannot see pictures"]
+    assert [dict(one.options) for one in model.requests] == [{}, {}]
+    sent = [part for one in model.requests for two in one.messages for part in two.content]
+    assert not any(isinstance(part, Image) for part in sent)

@@ -73,3 +73,11 @@ async def test_a_turn_tells_of_an_unusable_profile(tmp_path: Path) -> None:
     assert len(told[0]) == 1
     assert "'quick'" in told[0][0]
     assert told[1] == []
+
+
+async def test_a_model_has_its_whole_window_unless_the_settings_allow_less() -> None:
+    environ = {"OPENAI_API_KEY": "k"}
+    for cap, tokens in ((None, 1_047_576), (64_000, 64_000), (2_000_000, 1_047_576)):
+        models = ModelPool("openai/gpt-4.1", environ=environ, window=cap)
+        assert models.open().context_tokens == tokens
+        await models.aclose()

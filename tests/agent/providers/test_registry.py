@@ -24,7 +24,25 @@ def test_vendor_and_model_are_enough() -> None:
     assert (config.vendor, config.model_id) == ("openai", "gpt-5")
     assert config.api_base == "https://api.openai.com/v1"
     assert config.api_key == "sk-o"
-    assert config.context_tokens == 400_000
+    assert config.context_tokens == 272_000
+    assert (config.images, config.reasoning, config.reply_tokens) == (True, True, 128_000)
+
+
+def test_an_unknown_model_has_its_vendors_window_and_behind_another_address_a_common_one() -> None:
+    unknown = resolve_model("openai/gpt-99", [], KEYS)
+    assert unknown.context_tokens == VENDORS["openai"].context_tokens > 128_000
+    assert (unknown.images, unknown.reasoning, unknown.reply_tokens) == (None, None, None)
+    entry = ModelConfig("mine", "openai/gpt-99", "http://localhost:1/v1")
+    assert resolve_model("mine", [entry], {}).context_tokens == 128_000
+
+
+def test_what_the_list_says_of_a_model_wins_over_what_is_known() -> None:
+    entry = ModelConfig("mine", "openai/gpt-4", context_tokens=5000, images=True, reasoning=True)
+    config = resolve_model("mine", [entry], KEYS)
+    assert (config.context_tokens, config.images, config.reasoning) == (5000, True, True)
+    assert resolve_model("openai/gpt-4", [], KEYS).images is False
+    snapshot = resolve_model("openai/gpt-4o-2024-08-06", [], KEYS)
+    assert (snapshot.context_tokens, snapshot.reasoning) == (128_000, False)
 
 
 def test_a_model_name_may_hold_slashes() -> None:

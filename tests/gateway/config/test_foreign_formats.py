@@ -232,7 +232,7 @@ def test_an_odd_shape_in_a_file_of_others_is_no_crash(tmp_path: Path, name: str,
     settings = load(tmp_path)
     assert settings.model_list == ()
     assert settings.profiles.default == "default"
-    assert settings.context.max_tokens == 128_000
+    assert settings.context.max_tokens is None
 
 
 @pytest.mark.parametrize("name", [".kode.json", ".mcp.json", ".mcprc"])

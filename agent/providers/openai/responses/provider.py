@@ -1,6 +1,6 @@
 """Every vendor that speaks OpenAI's Responses API, over either transport."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from contextlib import aclosing
 from types import MappingProxyType
 from typing import Any
@@ -21,7 +21,9 @@ THINKING: Mapping[str, Any] = MappingProxyType({"reasoning": {"effort": "high", 
 
 
 class OpenAIResponsesProvider:
-    """A `Provider` for one endpoint, whose path is `PATH`."""
+    """A `Provider` for one endpoint, whose path is `PATH`. `plain_models` do not reason, and are
+    not asked for encrypted reasoning.
+    """
 
     def __init__(
         self,
@@ -31,13 +33,14 @@ class OpenAIResponsesProvider:
         deadlines: Deadlines | None = None,
         thinking: Mapping[str, Any] = THINKING,
         no_thinking: Mapping[str, Any] = MappingProxyType({}),
+        plain_models: Iterable[str] = (),
     ) -> None:
         deadlines = deadlines or Deadlines()
         self._endpoint = endpoint
         self._client = StreamingClient(
             endpoint, transport or AiohttpTransport(endpoint, deadlines), deadlines
         )
-        self._encoder = ResponsesRequestEncoder(thinking, no_thinking)
+        self._encoder = ResponsesRequestEncoder(thinking, no_thinking, plain_models)
 
     @property
     def name(self) -> str:

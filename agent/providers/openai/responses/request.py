@@ -8,7 +8,7 @@ Body: https://platform.openai.com/docs/api-reference/responses/create
 
 import json
 from base64 import b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from agent.prompts import load_prompt
@@ -29,12 +29,17 @@ _LEAST_OUTPUT_TOKENS = 16
 
 class ResponsesRequestEncoder:
     """Turns requests into bodies. `thinking` and `no_thinking` are the body fields that switch
-    reasoning on and off."""
+    reasoning on and off; `plain_models` are not asked for encrypted reasoning."""
 
-    def __init__(self, thinking: Mapping[str, Any], no_thinking: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        thinking: Mapping[str, Any],
+        no_thinking: Mapping[str, Any],
+        plain_models: Iterable[str] = (),
+    ) -> None:
         self._thinking = thinking
         self._no_thinking = no_thinking
-        self._plain: set[str] = set()
+        self._plain = set(plain_models)
         self._heads = RequestHeadCache(self._head)
 
     def leave_out_encrypted(self, model: str) -> bool:

@@ -189,3 +189,11 @@ async def test_a_thoughtful_turn_with_tools_goes_back_as_it_came(
         "tool_use",
         "tool_use",
     ]
+
+
+@pytest.mark.parametrize(("most", "asked"), [(None, 16_000), (32_000, 32_000), (128_000, 64_000)])
+def test_a_reply_may_be_as_long_as_the_model_can_up_to_a_limit(
+    most: int | None, asked: int
+) -> None:
+    body = AnthropicRequestEncoder(VERSION, most).body(ModelRequest("m", "", (user("hi"),)))
+    assert json.loads(body)["max_tokens"] == asked

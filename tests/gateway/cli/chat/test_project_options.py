@@ -19,7 +19,7 @@ LIST = [
     [
         ("local", 32_768),
         ("wide", 64_000),
-        ("cloud", 128_000),
+        ("cloud", 272_000),
         ("quick", 32_768),
         ("ollama/other", 32_768),
         ("offline/echo", 128_000),

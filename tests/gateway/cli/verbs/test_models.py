@@ -42,15 +42,18 @@ async def test_the_list_tells_use_window_price_and_what_is_wrong(
     done = await asyncio.to_thread(kore, "models", "list", "--json", home=home, environ=environ)
     found = {one["name"]: one for one in json.loads(done.stdout)}
     assert found["big"]["marks"] == ["default"]
-    assert (found["big"]["keys"], found["big"]["context_tokens"]) == (2, 400_000)
+    assert (found["big"]["keys"], found["big"]["context_tokens"]) == (2, 272_000)
     assert found["big"]["price_input_usd"] > 0
+    assert (found["big"]["images"], found["lost"]["images"]) == (True, None)
     assert found["lost"]["marks"] == ["quick"]
     assert "NOT_SET" in found["lost"]["problem"]
     assert found["offline/echo"]["marks"] == ["fallback 1"]
     assert found["mistral/mistral-small-latest"]["source"] == "environment"
     table = await asyncio.to_thread(kore, "models", "list", home=home)
     assert table.returncode == 0
-    assert "big " in table.stdout
+    row = next(line for line in table.stdout.splitlines() if line.startswith("big "))
+    assert "272,000" in row
+    assert "images, reasoning" in row
     assert "first-key" not in done.stdout + table.stdout + table.stderr
 
 

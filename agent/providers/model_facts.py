@@ -1,0 +1,48 @@
+"""What is known of models without asking them, from the table that ships."""
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from agent.records import frozen
+
+# Vendors name a snapshot by its date; what holds for the model holds for it.
+_SNAPSHOT = re.compile(r"[-@]\d{4}-?\d{2}-?\d{2}$")
+_ANY = "*"
+
+
+@frozen
+class ModelFacts:
+    """None stands for what is not known. `window_tokens` is what a conversation may take, and
+    `reply_tokens` the longest reply; `images` and `reasoning` say whether it sees and thinks."""
+
+    window_tokens: int | None = None
+    reply_tokens: int | None = None
+    images: bool | None = None
+    reasoning: bool | None = None
+
+
+def facts_of(vendor: str, model: str) -> ModelFacts:
+    row = listed_row(vendor, model)
+    return ModelFacts(
+        row.get("window_tokens"), row.get("reply_tokens"), row.get("images"), row.get("reasoning")
+    )
+
+
+def listed_row(vendor: str, model: str) -> Mapping[str, Any]:
+    """The model's row of the table; an empty one when the model is not there."""
+    models = read_table().get(vendor)
+    if not isinstance(models, dict):
+        return {}
+    names = (model, _SNAPSHOT.sub("", model), _ANY)
+    return next((models[name] for name in names if name in models), {})
+
+
+@cache
+def read_table() -> Mapping[str, Any]:
+    """The table; read when the first fact is wanted."""
+    import tomllib
+
+    return tomllib.loads(Path(__file__).with_name("models.toml").read_text("utf-8"))
