@@ -21,7 +21,14 @@ from agent.security.policy.base import (
 from agent.security.redaction import Redactor
 from agent.security.taint.taint import TaintState, exfiltration_objection
 from agent.text.text_document import DIFF_LIMIT_CHARS, is_compared
-from agent.tools.base import CallContext, DeclaresTaint, DescribesEffects, EffectPlan, Tool
+from agent.tools.base import (
+    CallContext,
+    ChoosesToAsk,
+    DeclaresTaint,
+    DescribesEffects,
+    EffectPlan,
+    Tool,
+)
 
 log = logging.getLogger(__name__)
 
@@ -113,11 +120,16 @@ class Authorizer:
             taint=self.exposure.taint,
         )
         decision = self.policy.decide(request)
+        if isinstance(tool, ChoosesToAsk) and not tool.asks and decision.verdict == "ask":
+            # The program that gave the tool to the agent has decided that it may run.
+            return Decision("allow", "a tool of the program's own", "own tool")
         if decision.verdict == "allow" and plan.sends is not None:
             passes = await self.exposure.may_pass(plan.sends, leaves=bool(plan.hosts))
             request = replace(request, quoted=passes)
         objection = exfiltration_objection(request, silent=_is_silent(tool))
-        return decision if objection is None else tightest_of([decision, objection])
+        if objection is None or (isinstance(tool, ChoosesToAsk) and not tool.asks):
+            return decision
+        return tightest_of([decision, objection])
 
 
 def _nobody(decision: Decision) -> str:

@@ -236,6 +236,13 @@ class DeclaresTaint(Protocol):
 
 
 @runtime_checkable
+class ChoosesToAsk(Protocol):
+    """A tool whose author says whether its calls need a person's consent."""
+
+    asks: bool
+
+
+@runtime_checkable
 class LimitsOutput(Protocol):
     """A tool whose results may be longer, or must be shorter, than those of all others."""
 

@@ -40,7 +40,9 @@ class FunctionTool(Generic[P, R]):
         effect: Effect = "unsafe",
         name: str | None = None,
         brings: Iterable[Taint] | None = None,
+        asks: bool = False,
     ) -> None:
+        self.asks = asks
         self.name = str(name or getattr(function, "__name__", ""))
         if not _NAME.fullmatch(self.name):
             raise TypeError(
@@ -111,7 +113,11 @@ def tool(function: Callable[P, R], /) -> FunctionTool[P, R]: ...
 
 @overload
 def tool(
-    *, effect: Effect = "unsafe", name: str | None = None, brings: Iterable[Taint] | None = None
+    *,
+    effect: Effect = "unsafe",
+    name: str | None = None,
+    brings: Iterable[Taint] | None = None,
+    asks: bool = False,
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 
 
@@ -122,6 +128,7 @@ def tool(
     effect: Effect = "unsafe",
     name: str | None = None,
     brings: Iterable[Taint] | None = None,
+    asks: bool = False,
 ) -> Any:
     """Make a tool of a function: `@kore.tool`, or `@kore.tool(effect="read")`.
 
@@ -130,13 +137,14 @@ def tool(
     and returns a text, a `ToolResult` or anything that JSON can hold; what it raises is told to
     the model. `effect` says what a crash makes of a call (`read`, `idempotent`, `unsafe`),
     `brings` what its results hold: strangers' words, something private, or both when nothing is
-    said.
+    said. With `asks` its calls are judged like those of built-in tools, and may need a person's
+    consent; without it they run, since you wrote the function, except in mode `plan`.
 
     Raises TypeError for a function without docstring or hints.
     """
 
     def make_tool(function: Callable[..., Any]) -> FunctionTool[..., Any]:
-        return FunctionTool(function, effect=effect, name=name, brings=brings)
+        return FunctionTool(function, effect=effect, name=name, brings=brings, asks=asks)
 
     return make_tool if function is None else make_tool(function)
 
