@@ -1,0 +1,176 @@
+"""How often memory_search shows the right line among its first five, beside plain substrings.
+
+60 questions (recall.tsv), each worded otherwise than what was noted, over 300 lines of memory and
+100 conversations, in English and Chinese; the others are made by a seeded generator.
+"""
+
+import asyncio
+import random
+import re
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent.settings import ToolSettings
+from agent.tools.assistant.memory_search import MemorySearch
+from agent.tools.base import CallContext, ToolEnvironment
+from agent.types import ToolCall, user
+from bench.figure import Figure
+from gateway.access.control import AccessControl
+from gateway.core.messages import InboundMessage, Sender
+from gateway.sessions.conversation_search import ConversationSearch
+from gateway.store.port import Transaction
+from gateway.store.repositories.conversations import sessions
+from gateway.store.repositories.execution.claims import TurnClaim
+from gateway.store.sqlite.engine import SqliteStore
+from tests.gateway.parts import chat_message
+
+_FACTS, _CONVERSATIONS, _SHOWN = 300, 100, 5
+_DATA = Path(__file__).with_name("recall.tsv")
+_NAMES = [
+    "Anna",
+    "Bo",
+    "Cem",
+    "Dana",
+    "Emil",
+    "Fritz",
+    "Gita",
+    "Hugo",
+    "Iris",
+    "Jonas",
+    "Kim",
+    "Lena",
+    "Milo",
+    "Nora",
+    "Otto",
+]
+_DOES = (
+    "likes the {} of {}", "asked {} what to do with the {}", "met {} and is to bring a {}",
+)  # fmt: skip
+_THINGS = [
+    "lamp",
+    "chair",
+    "report",
+    "garden",
+    "train",
+    "book",
+    "song",
+    "ticket",
+    "camera",
+    "letter",
+    "soup",
+    "map",
+    "coat",
+]
+_CHINESE = ("{}喜欢{}", "{}说要买{}", "{}问我什么时候还{}", "跟{}一起去看{}")
+_PEOPLE = ["小李", "老张", "小王", "阿明", "小红", "老赵", "阿芳"]
+_OBJECTS = ["电影", "台灯", "椅子", "报告", "花园", "火车票", "相机", "地图", "外套", "词典"]
+
+
+@dataclass(frozen=True)
+class Case:
+    place: str
+    fact: str
+    question: str
+
+
+async def measure(command: Sequence[str]) -> list[Figure]:
+    cases = [Case(*line.split("\t")) for line in _DATA.read_text("utf-8").splitlines()]
+    memory = _texts([case.fact for case in cases if case.place == "memory"], _FACTS, seed=1)
+    past = _texts([case.fact for case in cases if case.place == "past"], _CONVERSATIONS, seed=2)
+    with tempfile.TemporaryDirectory() as name:
+        answers = await _search_all(cases, memory, past, Path(name))
+    figures = []
+    for place, texts in (("memory", memory), ("past", past)):
+        for language in ("English", "Chinese"):
+            here = [
+                n
+                for n, case in enumerate(cases)
+                if case.place == place and case.fact.isascii() == (language == "English")
+            ]
+            hit_count = sum(cases[n].fact in answers[n] for n in here)
+            plain = sum(cases[n].fact in _by_substring(cases[n].question, texts) for n in here)
+            name = f"recall at {_SHOWN}, {'memory' if place == 'memory' else 'conversations'}"
+            note = f"{hit_count} of {len(here)} questions; plain substrings {plain}"
+            figures.append(
+                Figure(
+                    f"{name}, {language}",
+                    "",
+                    hit_count / len(here),
+                    bare=plain / len(here),
+                    note=note,
+                )
+            )
+    return figures
+
+
+async def _search_all(
+    cases: Sequence[Case], memory: Sequence[str], past: Sequence[str], folder: Path
+) -> list[str]:
+    """What the tool answers to each question: the memory alone, or the conversations alone."""
+    workspace = folder / "workspace"
+    file = workspace / "memory" / "MEMORY.md"
+    file.parent.mkdir(parents=True)
+    file.write_text("".join(f"- 2026-01-01: {line}\n" for line in memory), "utf-8")
+    database = SqliteStore.open(folder / "kore.db")
+    try:
+        await database.transact(_store, past)
+        recall = _recall(database, chat_message("x", sender=Sender("7")))
+        call = CallContext(
+            ToolCall("c", "memory_search", {}, "{}"),
+            ToolEnvironment("s", workspace, file, owner=True),
+            lambda text, stream: None,
+        )
+        tool = MemorySearch(ToolSettings())
+        answers = []
+        for case in cases:
+            if case.place == "memory":
+                args = {"query": case.question, "count": _SHOWN}
+                answers.append((await tool.run(args, call)).for_model)
+            else:
+                hits = await recall(case.question, _SHOWN)
+                answers.append("\n".join(hit.text for hit in hits))
+        return answers
+    finally:
+        await database.close()
+
+
+def _recall(database: SqliteStore, message: InboundMessage) -> ConversationSearch:
+    access = AccessControl("chat:7", {}, {})
+    return ConversationSearch(database, access, TurnClaim(0, 0, "now", [message]))
+
+
+def _store(tx: Transaction, past: Sequence[str]) -> None:
+    for text in past:
+        session = sessions.create_session(tx, "chat:7", time.time(), lane="chat:bot:1")
+        sessions.append_messages(tx, session, None, [user(text)], time.time())
+
+
+def _texts(facts: Sequence[str], count: int, *, seed: int) -> list[str]:
+    """The facts among others, up to `count`."""
+    chance = random.Random(seed)
+    texts = list(facts)
+    while len(texts) < count:
+        if chance.random() < 0.5:
+            texts.append(chance.choice(_DOES).format(chance.choice(_NAMES), chance.choice(_THINGS)))
+        else:
+            texts.append(
+                chance.choice(_CHINESE).format(chance.choice(_PEOPLE), chance.choice(_OBJECTS))
+            )
+    chance.shuffle(texts)
+    return texts
+
+
+def _by_substring(question: str, texts: Sequence[str]) -> list[str]:
+    """The texts that hold most of the question's words anywhere in them."""
+    words = re.findall(r"\w+", question.casefold())
+    counts = [sum(word in text.casefold() for word in words) for text in texts]
+    best = sorted(range(len(texts)), key=lambda n: -counts[n])[:_SHOWN]
+    return [texts[n] for n in best if counts[n]]
+
+
+if __name__ == "__main__":
+    for figure in asyncio.run(measure(())):
+        print(f"{figure.name:40}{figure.value:.2f}  {figure.note}")
