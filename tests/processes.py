@@ -8,6 +8,7 @@ import asyncio
 import itertools
 import os
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -31,18 +32,18 @@ def processes(word: str) -> list[int]:
     return found
 
 
-async def runs(word: str) -> bool:
-    """Whether some process does, after a while."""
-    return await _holds(word, True)
+async def runs(word: str, least: int = 1) -> bool:
+    """Whether so many processes do, after a while."""
+    return await _holds(lambda: len(processes(word)) >= least)
 
 
 async def has_ended(word: str) -> bool:
     """Whether no process does any more, after a while."""
-    return await _holds(word, False)
+    return await _holds(lambda: not processes(word))
 
 
-async def _holds(word: str, wanted: bool) -> bool:
+async def _holds(condition: Callable[[], bool]) -> bool:
     late = time.monotonic() + DEADLINE_S
-    while (held := bool(processes(word)) is wanted) is False and time.monotonic() < late:
+    while not (held := condition()) and time.monotonic() < late:
         await asyncio.sleep(0.02)
     return held

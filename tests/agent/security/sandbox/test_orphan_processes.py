@@ -36,7 +36,7 @@ async def test_the_next_start_ends_what_was_left(tmp_path: Path) -> None:
     line, note = f"{command} & {command}", tmp_path / "running"
     kore = subprocess.Popen([sys.executable, "-c", KORE, line, note], cwd=ROOT)
     try:
-        assert await runs(command)
+        assert await runs(command, 2)
         end_orphans(note)
         assert len(processes(command)) == 2, "its Kore lives"
         # The watcher is a shell of the same group that is no sleep.
