@@ -9,6 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from agent.context.directory_tree import TreeLimits, tree
+from agent.context.repository_state import describe_repository
 from agent.context.token_budget import estimate_text
 from agent.prompts import render_prompt
 from agent.records import frozen
@@ -70,7 +71,7 @@ class ProjectContext:
         for folder in folders if self.root is None else (self.root, *folders):
             listing = tree(folder, self.shape)
             if self._is_new("" if folder == self.root else str(folder), listing):
-                texts.append(render_prompt("project_tree", root=folder, tree=listing or "(empty)"))
+                texts.append(self._describe_folder(folder, listing))
                 if not self.origin.is_own(folder):
                     taint.add("untrusted")
         room, evicted = self.limit, 0
@@ -94,6 +95,11 @@ class ProjectContext:
         if any(map(self.origin.is_untrusted, reported_paths)):
             taint.add("untrusted")
         return ContextUpdate(self.clean("\n\n".join(texts)), frozenset(taint), evicted)
+
+    def _describe_folder(self, folder: Path, listing: str) -> str:
+        text = render_prompt("project_tree", root=folder, tree=listing or "(empty)")
+        state = describe_repository(folder) if folder == self.root else ""
+        return f"{text}\n{state}" if state else text
 
     def _beginnings(self, root: Path, room: int) -> Iterator[tuple[Path, str]]:
         """The beginnings of README and configuration files, as many as fit in `room` tokens."""
