@@ -40,7 +40,7 @@ class Speaks(ScriptedProvider):
         return step(request) if callable(step) else step
 
 
-def small(provider: ScriptedProvider, window: int = 8_000) -> ModelPool:
+def small(provider: ScriptedProvider, window: int = 8_300) -> ModelPool:
     models = ModelPool.of(provider, {})
     models._open[provider.name] = replace(models.open(), context_tokens=window)
     return models
