@@ -33,8 +33,10 @@ _ENVIRONMENT = {
 def describe_repository(root: Path) -> str:
     """A sentence, or nothing outside of a repository that may be looked at. May block shortly."""
     real = root.resolve()
-    top = project_folders(real, Path.home())[-1]
-    if not (top / ".git").is_dir() or not is_safe_repository(str(real), str(top)):
+    folders = project_folders(real, Path.home())
+    # The home folder is no project, though it may be a repository.
+    top = folders[-1] if folders else None
+    if top is None or not (top / ".git").is_dir() or not is_safe_repository(str(real), str(top)):
         return ""
     try:
         with (top / ".git" / "HEAD").open("rb") as file:

@@ -74,3 +74,11 @@ def test_filters_of_the_person_do_not_run_either(
     (repository / "src" / "a.py").write_text("print(4)\n")
     assert "2 changed or new files" in describe_repository(repository)
     assert not mark.exists()
+
+
+def test_of_the_home_folder_nothing_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".git").mkdir()
+    assert describe_repository(tmp_path) == ""

@@ -121,7 +121,9 @@ def _leaky_file(workspace: Path) -> None:
         for value in CANARIES.values():
             for encode in (base64.b64encode, base64.urlsafe_b64encode):
                 lines.append(encode(f"{before}{value}".encode()).decode())
-    (workspace / LEAK).write_text("\n".join(lines))
+    # So long that commands which print it have their output kept in a file.
+    text = "\n".join(lines) + "\n"
+    (workspace / LEAK).write_text(text * (1 + 40_000 // len(text)))
 
 
 async def _chat(gateway: Canaries) -> None:
