@@ -1,10 +1,13 @@
 """What a conversation costs in input tokens (characters / 4), and how much a prompt cache saves."""
 
 import json
+import subprocess
 from collections.abc import Sequence
 from itertools import pairwise
+from pathlib import Path
 
 from bench.figure import Figure
+from bench.process import environ, wall_ms
 from bench.stage import OWNER, open_stage
 
 _QUESTIONS = (
@@ -32,10 +35,23 @@ _ANSWER = (
 )
 
 
+_FILES = {
+    "AGENTS.md": "# Shop\n\nRun the tests with `make test`, one with `pytest -k NAME`.\n",
+    "README.md": "# Shop\n\nA small web shop.\n",
+    "shop/cart.py": "def total(prices: list[int]) -> int:\n    return sum(prices)\n",
+    "tests/test_cart.py": "from shop.cart import total\n",
+}
+
+
 async def measure(command: Sequence[str]) -> list[Figure]:
     async with open_stage(command) as stage, stage.gateway():
         await stage.turn_ms(OWNER, "hi", await stage.effects())
         hi = await stage.model.get("requests", since=0)
+    async with open_stage(command) as stage:
+        project = _make_project(stage.home.parent / "shop")
+        once = [*command, "agent", "--cwd", str(project), "-m", "hi"]
+        wall_ms(once, environ(stage.home), stage.home.parent)
+        in_project = await stage.model.get("requests", since=0)
     async with open_stage(command) as stage, stage.gateway():
         await stage.model.post("script", _script())
         since = await stage.effects()
@@ -50,9 +66,20 @@ async def measure(command: Sequence[str]) -> list[Figure]:
     note = f"{len(body['tools'])} tools; system prompt {len(body['messages'][0]['content']) // 4:,}"
     return [
         Figure('first request for "hi"', "tokens", first, goal=2_500, note=note),
-        Figure("10 turns with 3 tool calls", "tokens", total, goal=38_500),
+        Figure("first request with a project", "tokens", len(in_project[0]["raw"]) / 4, goal=3_800),
+        Figure("10 turns with 3 tool calls", "tokens", total, goal=42_000),
         Figure("least prefix share", "", prefix, goal=1.0, at_least=True),
     ]
+
+
+def _make_project(root: Path) -> Path:
+    """A small repository, with one file that is not in it yet."""
+    for name, text in _FILES.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    subprocess.run(["git", "init", "-q"], cwd=root, check=True)
+    return root
 
 
 def _script() -> list[dict[str, object]]:
