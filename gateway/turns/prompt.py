@@ -9,7 +9,7 @@ from agent.context.system_prompt import Workspace, volatile_facts
 from agent.events import Evicted, SessionCreated
 from agent.turn.context_usage import PromptAudience
 from agent.types import Context, Message, Part, Taint, Text
-from gateway.core.messages import InboundMessage
+from gateway.core.messages import CONSOLE, InboundMessage
 from gateway.store.repositories.conversations.sessions import taint_of_text
 from gateway.store.repositories.execution.claims import TurnClaim
 
@@ -18,18 +18,25 @@ _QUOTE_LIMIT = 500
 
 def build_user_message(
     messages: Sequence[InboundMessage],
+    mode: str | None = None,
     *,
     steering: bool = False,
     work: str = "",
 ) -> Message:
     """One user message made of the inbound ones that a turn joins, with their moving facts.
 
-    `steering`: they arrived while that turn ran. `work` tells of the long work in its folder.
+    `mode` is the permission mode that holds for them: it may change at any time, so it is told here
+    and not in the system prompt. `steering`: they arrived while that turn ran.
+    `work` tells of the long work in its folder.
     """
     last = messages[-1]
     facts = [last.channel]
     if not last.private:
         facts.append(f"group, from {last.sender.name or last.sender.id}")
+    if mode is not None:
+        facts.append(f"permission mode {mode}")
+    if last.channel == CONSOLE and last.options.unattended:
+        facts.append("nobody can be asked")
     if steering:
         facts.append("written while you worked on this")
     if last.edited:

@@ -123,7 +123,7 @@ class TurnRunner:
         Raises `TurnSuspended` when the process goes down meanwhile, and `AwaitingAnswer` when a
         person has to answer first.
         """
-        user_message = claim.asked or self.user_message(claim.messages)
+        user_message = claim.asked or self.user_message(claim.messages, claim.mode)
         if not claim.resumed:
             user_message = await self._background.with_background_notes(claim, user_message)
         window = await self._windows.open(claim.session, user_message)
@@ -168,11 +168,12 @@ class TurnRunner:
             self._compactions.consider(claim, window, task.model)
         return has_more
 
-    def user_message(self, messages: Sequence[InboundMessage]) -> Message:
-        """What a turn begins with that answers these."""
+    def user_message(self, messages: Sequence[InboundMessage], session_mode: str | None) -> Message:
+        """What a turn begins with that answers these; `session_mode` is its conversation's."""
         last = messages[-1]
         work = long_task_note(last, self._permissions.audience(last), self._agent.redactor.clean)
-        return build_user_message(messages, work=work)
+        mode = self._permissions.mode(last, session_mode)
+        return build_user_message(messages, mode, work=work)
 
     async def give_up(self, claim: TurnClaim, sentence: str) -> None:
         """End a turn that cannot be run; the chat is told."""

@@ -31,6 +31,19 @@ async def test_the_mode_is_shown_and_chosen(tmp_path: Path) -> None:
         assert (await answer_to(parts, chat_message("/mode"))).startswith("Mode: `auto`")
 
 
+async def test_the_model_learns_a_new_mode_with_the_next_message(tmp_path: Path) -> None:
+    provider = ScriptedProvider(["One.", "Two."])
+    async with running(tmp_path, provider, owner="chat:7") as parts:
+        await answer_to(parts, chat_message("first"))
+        await answer_to(parts, chat_message("/plan"))
+        await answer_to(parts, chat_message("second"))
+    before, after = provider.requests
+    assert "permission mode ask" in str(before.messages[-1].content)
+    assert "permission mode plan" in str(after.messages[-1].content)
+    assert after.system == before.system
+    assert after.messages[: len(before.messages)] == before.messages
+
+
 async def test_a_new_conversation_begins_with_the_channels_mode(tmp_path: Path) -> None:
     modes: Mapping[str, Any] = {"chat": "plan"}
     async with running(tmp_path, ["Hello."], owner="chat:7", modes=modes) as parts:

@@ -38,7 +38,9 @@ def _fill(tx: Transaction) -> tuple[TurnClaim, str]:
     arrival = InboxBatch(asked.channel, asked.account, 1.0, 5)
     inbox.accept(tx, arrival, [InboxEntry(asked)])
     undecoded_updates.keep(tx, arrival, [Undecoded("9", "cannot be read", "a raw secret")])
-    claim = claims.claim(tx, asked.session_key, 1.0, lambda _: False, lambda m: user(m[-1].content))
+    claim = claims.claim(
+        tx, asked.session_key, 1.0, lambda _: False, lambda m, _: user(m[-1].content)
+    )
     assert isinstance(claim, TurnClaim)
     call = ToolCall("c1", "exec", {"command": CANARY}, f'{{"command": "{CANARY}"}}')
     reply = assistant(f"I call {CANARY}", (call,))
@@ -72,7 +74,7 @@ def test_everything_that_was_said_comes_back_and_nothing_lies_readable(tmp_path:
         assert isinstance(outbox.head(tx, lane, 9.0), PendingPart)
         (info,) = sessions.recent(tx, 5)
         assert info.name == f"ask {CANARY}"
-        resumed = claims.claim(tx, lane, 2.0, lambda _: False, lambda m: user("-"))
+        resumed = claims.claim(tx, lane, 2.0, lambda _: False, lambda m, _: user("-"))
         assert isinstance(resumed, TurnClaim)
         assert resumed.messages[0].content == f"ask {CANARY}"
 
@@ -83,7 +85,7 @@ def test_an_edit_of_a_waiting_message_is_sealed_for_its_row(tmp_path: Path) -> N
         edit = chat_message(CANARY, event_id="1:1:7", message_id="1", edited=True)
         for one in (first, edit):
             inbox.accept(tx, InboxBatch(one.channel, one.account, 1.0), [InboxEntry(one)])
-        claim = claims.claim(tx, first.session_key, 1.0, lambda _: False, lambda m: user("-"))
+        claim = claims.claim(tx, first.session_key, 1.0, lambda _: False, lambda m, _: user("-"))
         assert isinstance(claim, TurnClaim)
         assert [one.content for one in claim.messages] == [CANARY]
 

@@ -51,7 +51,7 @@ LANES = tuple(f"chat:bot:{chat}" for chat in CHATS)
 EFFECTS: dict[str, Effect] = {"look": "read", "write": "idempotent", "do": "unsafe"}
 
 
-def compose(messages: Sequence[InboundMessage]) -> Message:
+def compose(messages: Sequence[InboundMessage], mode: str | None) -> Message:
     return user(" + ".join(f"{message.event_id}={message.content}" for message in messages))
 
 

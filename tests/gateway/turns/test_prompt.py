@@ -1,5 +1,5 @@
 from agent.types import Context
-from gateway.core.messages import Sender
+from gateway.core.messages import InboundMessage, MessageOptions, Sender
 from gateway.turns.prompt import build_user_message, shown_taint
 from tests.gateway.parts import chat_message
 
@@ -44,3 +44,14 @@ def test_what_the_person_ran_by_hand_is_told_and_is_nobodys_word() -> None:
 def test_only_the_terminal_can_tell_what_was_run() -> None:
     message = chat_message("why?", options={"run": [{"text": "x", "taint": []}]})
     assert Context("x") not in build_user_message([message]).content
+
+
+def test_the_mode_and_that_nobody_can_be_asked_are_facts_of_the_message() -> None:
+    def facts(message: InboundMessage, mode: str | None = None) -> str:
+        return str(build_user_message([message], mode).content)
+
+    assert "permission mode plan" in facts(chat_message("x"), "plan")
+    assert "permission mode" not in facts(chat_message("x"))
+    alone = MessageOptions(unattended=True)
+    assert "nobody can be asked" in facts(chat_message("x", channel="cli", options=alone))
+    assert "nobody can be asked" not in facts(chat_message("x", channel="cli"))

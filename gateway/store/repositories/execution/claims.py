@@ -90,12 +90,12 @@ def claim(
     lane: str,
     now: float,
     is_command: Callable[[InboundMessage], bool],
-    compose: Callable[[Sequence[InboundMessage]], Message],
+    compose: Callable[[Sequence[InboundMessage], str | None], Message],
 ) -> TurnClaim | CommandClaim | SessionBusy | None:
     """Take the next thing to do on a lane: an unfinished turn, a command, or a new turn.
 
-    A new turn stores its user message, made by `compose`, and who works for its session. None also
-    while an answer is awaited.
+    A new turn stores its user message, made by `compose` with the session's mode, and who works
+    for its session. None also while an answer is awaited.
     """
     stand = _lane_state(tx, lane)
     if not stand.is_run_here:
@@ -139,8 +139,8 @@ def claim(
     joined = list(takewhile(lambda row: joins(row[1]), waiting))
     messages = [message for _, message in joined]
     _take_in(tx, turn, lane, joined)
-    user_message = compose(messages)
     row = here if here is not None and here.id == session else sessions.load_row(tx, session)
+    user_message = compose(messages, row.mode)
     if row.has_background and (task_facts := subagent_tasks.facts(tx, session)):
         user_message = replace(
             user_message, content=(*user_message.content, Context(f"[{'; '.join(task_facts)}]"))
