@@ -121,9 +121,7 @@ def _leaky_file(workspace: Path) -> None:
         for value in CANARIES.values():
             for encode in (base64.b64encode, base64.urlsafe_b64encode):
                 lines.append(encode(f"{before}{value}".encode()).decode())
-    # So long that commands which print it have their output kept in a file.
-    text = "\n".join(lines) + "\n"
-    (workspace / LEAK).write_text(text * (1 + 40_000 // len(text)))
+    (workspace / LEAK).write_text("\n".join(lines))
 
 
 async def _chat(gateway: Canaries) -> None:
@@ -162,7 +160,8 @@ async def _chat(gateway: Canaries) -> None:
 async def _beside(gateway: Canaries) -> str:
     """What the command line shows, and what commands find; returns all that was printed."""
     model, printed = gateway.model, ""
-    (gateway.workspace / "many.txt").write_text(f"{EVERYTHING}\n" * 200)
+    # So long that its output is kept in a file, though little of each line is shown.
+    (gateway.workspace / "many.txt").write_text(f"{EVERYTHING}\n" * 1_000)
     commands = [
         "env; cat /proc/self/environ /proc/$PPID/environ; ps axeww",
         f"cat {gateway.config} {gateway.home}/*.db {LEAK}; cat many.txt many.txt; exit 3",
