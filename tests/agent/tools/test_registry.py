@@ -24,16 +24,17 @@ def test_every_spec_is_small(toolbox: ToolRegistry) -> None:
         sizes[spec.name] = len(json.dumps(whole, separators=(",", ":"), ensure_ascii=False))
     # What stands in their lists has to be described, or vendors refuse the schema.
     for name, limit in {
-        "edit_file": 480,
-        "grep": 340,
-        "todo": 360,
-        "ask_user": 380,
+        "edit_file": 560,
+        "exec": 420,
+        "grep": 380,
+        "todo": 380,
+        "ask_user": 440,
         "task": 470,
         "schedule": 360,
         "remember": 370,
     }.items():
         assert sizes.pop(name) <= limit
-    assert max(sizes.values()) <= 320
+    assert max(sizes.values()) <= 340
 
 
 def test_specs_keep_their_order(settings: ToolSettings, toolbox: ToolRegistry) -> None:
