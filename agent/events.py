@@ -164,7 +164,10 @@ class ToolResulted:
 
 @frozen
 class ApprovalAsked:
-    """`number` tells it apart, `folder` is where a command would run, `sends` what would leave."""
+    """`number` tells it apart, `folder` is where a command would run, `sends` what would leave.
+
+    Without `expires_s` it waits until it is answered.
+    """
 
     type: ClassVar[str] = "approval_asked"
     nonce: str
@@ -172,7 +175,7 @@ class ApprovalAsked:
     arguments: Mapping[str, Any]
     reason: str
     diff: str | None
-    expires_s: float
+    expires_s: float | None
     number: int = 0
     folder: str | None = None
     sends: str | None = None

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 
@@ -104,11 +105,16 @@ class ApprovalCoordinator:
             arguments=request.arguments,
             reason=request.reason,
             diff=request.diff,
-            expires_s=max(0.0, round(question.expires_at - self._service.clock(), 1)),
+            expires_s=self._left_s(question),
             number=question.number,
             folder=str(request.folder) if request.folder else None,
             sends=request.sends,
         )
+
+    def _left_s(self, question: ApprovalPrompt) -> float | None:
+        if math.isinf(question.expires_at):
+            return None
+        return max(0.0, round(question.expires_at - self._service.clock(), 1))
 
     def publish_closed(self, closed: Iterable[ApprovalPrompt]) -> None:
         """What was settled is on disk: screens, senders and lanes hear of it."""

@@ -1,5 +1,6 @@
 """Approvals in the database: asked, answered and closed inside the caller's transaction."""
 
+import math
 import secrets
 from collections.abc import Callable
 from dataclasses import replace
@@ -23,8 +24,6 @@ from gateway.store.repositories.conversations import sessions
 from gateway.store.repositories.delivery import chats, outbox
 from gateway.store.repositories.delivery.outbox import OutgoingReply
 
-EXPIRES_S = 3600.0
-CONSOLE_EXPIRES_S = 300.0
 # Who decided, where it was not a person.
 _UNSEEN = mark_for_translation("Kore (the file with the full text could not be sent)")
 
@@ -56,7 +55,8 @@ class ButtonOutcome:
 class ApprovalService:
     """What is closed here is published by `ApprovalCoordinator` once the transaction is on disk.
 
-    Questions are put, and expire, by `clock`, which does not jump.
+    Questions are put, and expire, by `clock`, which does not jump; without `expires_s` they
+    wait until they are answered.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class ApprovalService:
         renderer: ReplyRenderer,
         languages: UserLanguages,
         access: AccessControl,
-        expires_s: float = EXPIRES_S,
+        expires_s: float | None = None,
         clock: Callable[[], float] | None = None,
     ) -> None:
         self._renderer = renderer
@@ -94,7 +94,6 @@ class ApprovalService:
         if approvals.is_stopping(tx, context.turn):
             return Answered("deny", "not asked: the turn is to stop")
         route, principal = self._where(tx, context.message)
-        limit_s = CONSOLE_EXPIRES_S if route.channel == CONSOLE else self.expires_s
         clean = self._renderer.clean
         asked_at = self.clock()
         question = ApprovalPrompt(
@@ -115,7 +114,7 @@ class ApprovalService:
             principal=principal,
             route=route,
             asked_at=asked_at,
-            expires_at=asked_at + min(limit_s, self.expires_s),
+            expires_at=math.inf if self.expires_s is None else asked_at + self.expires_s,
             root=str(context.root),
         )
         question = approvals.open_approval(tx, key, question)

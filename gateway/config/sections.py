@@ -194,7 +194,7 @@ class SecuritySection(Section):
     blocked_paths: tuple[Word, ...] = (".git", ".env", "node_modules/.cache")
     policy_file: Path | None = None
     modes: dict[ChannelName, PermissionMode] = Field(default_factory=_first_modes)
-    approval_timeout_s: Annotated[Number, Field(gt=0)] = 3600
+    approval_timeout_s: Annotated[Number, Field(gt=0)] | None = None
 
 
 class StoreSection(Section):

@@ -45,7 +45,8 @@ class ApprovalPrompt:
     `number` and `title` tell it apart; `request` is what the call wants, without secrets. `lane` is
     where the turn runs, `route` where the question is put. `root` is where relative paths start.
     `asker` is whose turn asks, `principal` who may answer. `state` is what was decided, `by` who
-    decided it. Times are Unix seconds.
+    decided it. Times are Unix seconds;
+    `expires_at` is infinite for a question that waits until it is answered.
     """
 
     nonce: str

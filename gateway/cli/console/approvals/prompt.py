@@ -12,8 +12,7 @@ from agent.i18n import t
 from agent.security.policy.base import Answer
 from agent.text.visible import escape_for_approval
 from gateway.cli.console.approvals.key_choice import KeyChoice
-from gateway.cli.console.output.approval_text import CHOICES, subject, verdict
-from gateway.cli.console.output.text import seconds
+from gateway.cli.console.output.approval_text import CHOICES, subject, time_left, verdict
 
 _CTRL_C = "\x03"
 
@@ -28,8 +27,7 @@ def ask_at_terminal(
         print(
             f"? {subject(approval)}{diff}\n  {escape_for_approval(t(approval.reason))}", file=screen
         )
-        time_left = t("{time} left", time=seconds(approval.expires_s))
-        print(f"  {t(CHOICES)}  ({time_left}) ", end="", file=screen, flush=True)
+        print(f"  {t(CHOICES)}{time_left(approval.expires_s)} ", end="", file=screen, flush=True)
         answer = await _one_answer(keys.fileno(), approval.expires_s, interrupted)
         print(verdict(answer), file=screen, flush=True)
         return answer
@@ -37,7 +35,9 @@ def ask_at_terminal(
     return ask
 
 
-async def _one_answer(terminal: int, deadline_s: float, interrupted: asyncio.Event) -> Answer:
+async def _one_answer(
+    terminal: int, deadline_s: float | None, interrupted: asyncio.Event
+) -> Answer:
     loop = asyncio.get_running_loop()
     result: asyncio.Future[Answer] = loop.create_future()
 

@@ -4,6 +4,7 @@ from agent.events import ApprovalAsked
 from agent.i18n import mark_for_translation, t
 from agent.security.policy.base import Answer
 from agent.text.visible import escape_for_approval
+from gateway.cli.console.output.text import seconds
 
 CHOICES = mark_for_translation("[y] once  [s] for this session  [a] always  [n] no")
 _VERDICTS: dict[Answer, str] = {
@@ -30,6 +31,11 @@ def _further_details(approval: ApprovalAsked) -> dict[str, str]:
     """What the arguments alone do not tell."""
     details = {"in": approval.folder, "sends": approval.sends}
     return {name: text for name, text in details.items() if text}
+
+
+def time_left(left_s: float | None) -> str:
+    """How long the question still waits; nothing when it waits until it is answered."""
+    return "" if left_s is None else f"  ({t('{time} left', time=seconds(left_s))})"
 
 
 def verdict(answer: Answer) -> str:

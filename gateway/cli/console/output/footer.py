@@ -8,7 +8,7 @@ from rich.text import Text
 from agent.events import ApprovalAsked
 from agent.i18n import t
 from agent.text.visible import escape_invisible
-from gateway.cli.console.output.approval_text import CHOICES
+from gateway.cli.console.output.approval_text import CHOICES, time_left
 from gateway.cli.console.output.screen import Screen
 from gateway.cli.console.output.status_line import StatusLine
 from gateway.cli.console.output.text import seconds
@@ -75,13 +75,15 @@ class Footer:
 
     def _choices(self) -> Text:
         assert self.approval is not None
-        left_s = max(0.0, self.approval.expires_s - (self._clock() - self._asked_at))
+        left_s = self.approval.expires_s
+        if left_s is not None:
+            left_s = max(0.0, left_s - (self._clock() - self._asked_at))
         choices = f"  {t('Enter sends the line below, then:')} " if self.typed_text else "  "
         # Keys that were meant for something else do not count, and one sees when they do.
-        style, note = "dim", "…"
+        style, note = "dim", "  (…)"
         if self._is_armed():
-            style, note = "bold", t("{time} left", time=seconds(left_s))
-        return Text.assemble(choices, (t(CHOICES), style), (f"  ({note})", "dim"))
+            style, note = "bold", time_left(left_s)
+        return Text.assemble(choices, (t(CHOICES), style), (note, "dim"))
 
 
 def spinner() -> str:

@@ -12,7 +12,7 @@ from agent import events
 from agent.i18n import mark_for_translation, t
 from agent.text.visible import escape_invisible
 from gateway.cli.console.output import renderables
-from gateway.cli.console.output.approval_text import CHOICES, verdict
+from gateway.cli.console.output.approval_text import CHOICES, time_left, verdict
 from gateway.cli.console.output.collapsed import HINT, CollapsedOutputs
 from gateway.cli.console.output.footer import Footer, spinner
 from gateway.cli.console.output.line_buffer import LineBuffer
@@ -121,8 +121,7 @@ class TurnView:
         self.footer.ask(approval, is_armed)
         if not self._screen.live:
             # There is no foot that would say it.
-            time_left = t("{time} left", time=seconds(approval.expires_s))
-            self._screen.print(Text(f"  {t(CHOICES)}  ({time_left})", "bold"))
+            self._screen.print(Text(f"  {t(CHOICES)}{time_left(approval.expires_s)}", "bold"))
 
     def tick(self) -> None:
         self._screen.refresh()

@@ -1,6 +1,7 @@
 """Questions to people and their answers, bound to one call of one turn."""
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -171,7 +172,7 @@ def next_expiry(tx: Transaction) -> float | None:
     (at,) = tx.one(
         f"SELECT min(expires_at) FROM approval WHERE state = 'open' AND {run_here('approval')}"
     )
-    return float(at) if at is not None else None
+    return float(at) if at is not None and math.isfinite(at) else None
 
 
 def is_awaited(tx: Transaction, lane: str) -> bool:

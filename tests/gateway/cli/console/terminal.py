@@ -101,6 +101,8 @@ async def kore_there(
     """Any verb in such a terminal."""
     master, slave = pty.openpty()
     env = {"PATH": os.environ["PATH"], "KORE_HOME": str(home), "TERM": "xterm-256color"}
+    # The time that a question waits is shown as soon as keys count.
+    env["KORE_SECURITY_APPROVAL_TIMEOUT_S"] = "300"
     env |= environ or {}
     process: ForkedProcess | asyncio.subprocess.Process
     if any(name.startswith("PYTHON") for name in env):
