@@ -8,6 +8,7 @@ import pytest
 
 from agent.types import assistant
 from gateway.channels.base import NotSent
+from gateway.config.sections import Section, SecuritySection
 from gateway.core.messages import OutboundPart, Route
 from gateway.runtime.clock import SteadyClock
 from gateway.store.repositories.delivery.outbox import OutgoingReply
@@ -92,10 +93,11 @@ async def test_a_question_is_open_no_longer_for_a_clock_that_was_set_back(
 ) -> None:
     seed(tmp_path)
     model = [assistant("", (change("1"),)), "done"]
-    async with running(tmp_path, model, owner=OWNER, platform=Asking()) as parts:
+    setting: dict[str, Section] = {"security": SecuritySection(approval_timeout_s=3600)}
+    async with running(tmp_path, model, owner=OWNER, platform=Asking(), settings=setting) as parts:
         await accept_messages(parts, chat_message("go"))
         await question(parts)
     jump(-DAY_S)
-    async with running(tmp_path, model, owner=OWNER, platform=Asking()) as parts:
+    async with running(tmp_path, model, owner=OWNER, platform=Asking(), settings=setting) as parts:
         left_s = (await question(parts)).expires_at - time.time()
         assert 0 < left_s <= 3600
