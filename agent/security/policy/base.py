@@ -151,6 +151,9 @@ class Callback:
 Trust = Literal["local", "remote"]
 
 BLOCKED_COMMANDS = ("rm", "sudo", "shutdown", "format", "del")
+# Blocked words that a sandbox makes harmless: all that they can delete there is in the workspace,
+# and undo brings that back.
+CONFINABLE_COMMANDS = frozenset({"rm", "del"})
 
 PermissionMode = Literal["plan", "ask", "accept-edits", "auto"]
 

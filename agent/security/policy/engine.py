@@ -8,6 +8,7 @@ from agent.prompts import load_prompt, render_prompt
 from agent.records import frozen
 from agent.security.policy.base import (
     BLOCKED_COMMANDS,
+    CONFINABLE_COMMANDS,
     Decision,
     PermissionMode,
     ToolRequest,
@@ -17,6 +18,7 @@ from agent.security.policy.base import (
 from agent.security.policy.call_effects import CallEffects, call_effects
 from agent.security.policy.policy_file import built_in_roles
 from agent.security.policy.roles import Role, role_objections
+from agent.security.shell.ast import Script
 from agent.security.shell.classifier import find_blocked_word
 
 # What commands of these classes may do without a question, once a sandbox confines them.
@@ -45,8 +47,8 @@ def evaluate_mode(
 
     `plan` changes nothing; `ask` asks before commands and changes of existing files;
     `accept-edits` changes files of the workspace; `auto` runs everything. What steers later turns
-    asks in all of them, unless the owner at the terminal has chosen `auto`. A command that nobody
-    can take apart never runs unasked.
+    asks in all of them, unless the owner at the terminal has chosen `auto`. A command that cannot
+    be parsed runs unasked in `auto` alone, and only when a sandbox confines it.
     """
     if mode == "plan":
         return _plan(reach, confined)
@@ -70,7 +72,7 @@ def _plan(reach: CallEffects, confined: bool) -> Decision:
 
 
 def _command(mode: PermissionMode, reach: CallEffects, confined: bool) -> Decision:
-    if reach.unclear_reason:
+    if reach.unclear_reason and not (mode == "auto" and confined):
         return _ask("unclear")
     if mode == "auto":
         return _AUTO
@@ -78,8 +80,12 @@ def _command(mode: PermissionMode, reach: CallEffects, confined: bool) -> Decisi
         return _ask("outside")
     kind = "works" if reach.kind == "reads" and not reach.only_reads else reach.kind
     if not confined or kind not in _FREE[mode]:
-        return _ask("exec")
+        return _ask("delete" if confined and _deletes(reach) else "exec")
     return _ask("change") if reach.writes and mode == "ask" else _CONFINED
+
+
+def _deletes(reach: CallEffects) -> bool:
+    return reach.script is not None and find_blocked_word(reach.script, ("rm", "rmdir")) is not None
 
 
 def _files(mode: PermissionMode, reach: CallEffects) -> Decision:
@@ -169,11 +175,22 @@ class RolePolicy:
             scope = reading.paths
         return () if scope is None else (scope,)
 
+    def _blocked_word(self, script: Script) -> str | None:
+        """The blocked command that a script runs; in a sandbox, one that must not run there.
+
+        Of a script that cannot be parsed any word counts, unless a sandbox confines it.
+        """
+        principal = self.principal
+        if not principal.is_confined:
+            return find_blocked_word(script, principal.blocked_commands)
+        blocked = [word for word in principal.blocked_commands if word not in CONFINABLE_COMMANDS]
+        return find_blocked_word(script, blocked, by_occurrence=False)
+
     def _hard(self, request: ToolRequest, reach: CallEffects) -> Iterator[Decision]:
         """What no role and no mode makes good."""
         principal = self.principal
         if reach.script is not None:
-            if word := find_blocked_word(reach.script, principal.blocked_commands):
+            if word := self._blocked_word(reach.script):
                 yield _deny("blocked-command", word=word)
             folder = request.folder or reach.root
             if folder != reach.root and not folder.is_relative_to(reach.root):

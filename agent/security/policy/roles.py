@@ -114,6 +114,9 @@ def role_objections(role: Role, reach: CallEffects, *, ask: bool) -> Iterator[De
         return
     yield from _grants(role, reach, ask=ask)
     if reach.is_command:
+        if reach.unclear_reason and _limits_commands(role, rule):
+            reason = render_prompt("policy/ask_unclear", why=reach.unclear_reason)
+            yield Decision("ask", reason, "ask-unclear")
         yield from _commands(role, rule, reach)
         yield from _redirects(role, rule, reach)
     else:
@@ -135,6 +138,17 @@ def _grants(role: Role, reach: CallEffects, *, ask: bool) -> Iterator[Decision]:
         yield Decision(
             "ask", render_prompt("policy/agents_confirm", role=role.name), "agents-confirm"
         )
+
+
+def _limits_commands(role: Role, rule: ToolRule) -> bool:
+    """Whether a role lets commands do less than the sandbox does, so that they must be parsed."""
+    if rule.commands is not None or rule.paths is not None or not role.grants.allow_write:
+        return True
+    files = [role.rule(tool) for tool in ("read_file", "write_file")]
+    return any(
+        each is None or not each.allow or each.paths is not None or each.new_files_only
+        for each in files
+    )
 
 
 def _commands(role: Role, rule: ToolRule, reach: CallEffects) -> Iterator[Decision]:

@@ -128,11 +128,13 @@ def _subcommand(command: Command, spec: Spec, first: int, place: PathScope) -> t
     return at, {"class": spec.get("alone", "unknown")}
 
 
-def find_blocked_word(command: str | Script, blocked: Collection[str]) -> str | None:
+def find_blocked_word(
+    command: str | Script, blocked: Collection[str], *, by_occurrence: bool = True
+) -> str | None:
     """The first blocked word that `command` would run, or None.
 
     Sees through lists, substitutions, wrappers such as `env` and `xargs`, and strings given to a
-    shell. Where the script is opaque, any occurrence of a blocked word counts.
+    shell. Where the script is opaque, any occurrence of a blocked word counts, `by_occurrence`.
     """
     words = _fold(tuple(blocked))
     if not words:
@@ -141,7 +143,7 @@ def find_blocked_word(command: str | Script, blocked: Collection[str]) -> str | 
     for each in script.commands:
         if (name := each.program) in words:
             return name
-    return _anywhere(script.text, words) if script.opaque_reason else None
+    return _anywhere(script.text, words) if script.opaque_reason and by_occurrence else None
 
 
 def classify(script: Script, folder: Path, workspace: Path) -> CommandClass:

@@ -7,7 +7,7 @@ import pytest
 
 from agent.security.policy.base import MODES, PermissionMode, ToolRequest, Trust, is_mode, tightest
 from agent.security.policy.engine import DefaultPolicy, PrincipalContext, RolePolicy
-from agent.security.policy.policy_file import built_in_roles
+from agent.security.policy.policy_file import built_in_roles, parse_policy
 from agent.security.shell.classifier import only_reads
 
 WORKSPACE = Path("/w")
@@ -93,8 +93,13 @@ def test_verdicts_without_a_sandbox(
         (LOOK, "allow", "allow", "allow", "allow"),
         (WORK, "deny", "ask", "allow", "allow"),
         (ODD, "deny", "ask", "ask", "allow"),
-        (OPAQUE, "deny", "ask", "ask", "ask"),
-        (RM, "deny", "deny", "deny", "deny"),
+        (OPAQUE, "deny", "ask", "ask", "allow"),
+        (run("python - <<'PY'\nprint('rm {}'.format(1))\nPY"), "deny", "ask", "ask", "allow"),
+        (run('"$PYTHON" x.py'), "deny", "ask", "ask", "allow"),
+        (run("a=(1 2); echo ok"), "deny", "ask", "ask", "allow"),
+        (run("true " + "x" * 20_000), "deny", "ask", "ask", "allow"),
+        (RM, "deny", "ask", "ask", "allow"),
+        (run("rm x; sudo true"), "deny", "deny", "deny", "deny"),
         (run("git status > new.txt"), "deny", "ask", "allow", "allow"),
         (run("git status > /tmp/new.txt"), "deny", "ask", "ask", "allow"),
         (run("git status 2>/dev/null 1>&2"), "allow", "allow", "allow", "allow"),
@@ -105,6 +110,27 @@ def test_a_sandbox_lets_harmless_commands_run_unasked(
 ) -> None:
     found = [policy(mode, trust, is_confined=True).decide(asked).verdict for mode in MODES]
     assert found == [plan, ask, accept, auto]
+
+
+def test_a_sandboxed_deletion_says_that_undo_covers_it() -> None:
+    decision = policy("accept-edits", is_confined=True).decide(RM)
+    assert decision.rule == "ask-delete"
+    assert "undo" in decision.reason
+
+
+@pytest.mark.parametrize(
+    "tools",
+    ["exec: {commands: [make]}, read_file: {}, write_file: {}",
+     "exec: {paths: [src]}, read_file: {}, write_file: {}",
+     "exec: {}, read_file: {}, write_file: {paths: [src]}",
+     "exec: {}, read_file: {}, write_file: {new_files_only: true}",
+     "exec: {}, read_file: {}",
+     "exec: {}, write_file: {}"],
+)  # fmt: skip
+def test_a_role_with_limits_asks_before_a_line_that_cannot_be_parsed(tools: str) -> None:
+    role = parse_policy(f"roles: {{narrow: {{tools: {{{tools}}}}}}}", "policy").roles["narrow"]
+    narrow = RolePolicy(PrincipalContext(role, "auto", is_confined=True))
+    assert narrow.decide(OPAQUE).verdict != "allow"
 
 
 @pytest.mark.parametrize("mode", ["plan", "ask"])

@@ -364,7 +364,7 @@ def _knows_marks(folder: Path) -> bool:
 
 @pytest.mark.parametrize(
     ("command", "text", "verdict"),
-    [("sh", "rm -rf .\n", "deny"), ("cat", "hello\n", "allow"), ("sh", "curl x.org", "ask"),
+    [("sh", "rm -rf .\n", "ask"), ("cat", "hello\n", "allow"), ("sh", "curl x.org", "ask"),
      ("cat", "it's INPUT\nINPUT\n", "allow")],
 )  # fmt: skip
 async def test_input_is_judged_like_the_command_that_reads_it(
