@@ -44,8 +44,8 @@ def tool_message(call: ToolCall, text: str, *, is_error: bool = False) -> Messag
 
 def result_message(call_id: str, result: ToolResult) -> Message:
     """A call's result as the conversation keeps it."""
-    text = (Text(result.for_model),)
-    return Message("tool", text, (), call_id, result.is_error, result.taint)
+    content = (Text(result.for_model), *result.images)
+    return Message("tool", content, (), call_id, result.is_error, result.taint)
 
 
 def close_unanswered_calls(

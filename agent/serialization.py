@@ -7,7 +7,7 @@ fields it does not know, so that an older Kore can read what a newer one wrote.
 import binascii
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any, TypeVar, cast, get_args
 
@@ -55,7 +55,7 @@ def dumps(value: Any) -> str:
 def message_to_json(message: Message) -> dict[str, Any]:
     data: dict[str, Any] = {
         "role": message.role,
-        "content": [_part_to_json(part) for part in message.content],
+        "content": [part_to_json(part) for part in message.content],
     }
     if message.tool_calls:
         data["tool_calls"] = [asdict(call) for call in message.tool_calls]
@@ -141,7 +141,8 @@ def _of(cls: type[T], data: Mapping[str, Any]) -> T:
     return cls(**{name: data[name] for name in names if name in data})
 
 
-def _part_to_json(part: Part) -> dict[str, Any]:
+def part_to_json(part: Part) -> dict[str, Any]:
+    """One part of a message."""
     match part:
         case Text(text):
             return {"type": "text", "text": text}
@@ -158,6 +159,11 @@ def _part_to_json(part: Part) -> dict[str, Any]:
         case Image(media_type, data):
             encoded = b64encode(data).decode()
             return {"type": "image", "media_type": media_type, "data": encoded}
+
+
+def images_from_json(data: Sequence[Mapping[str, Any]]) -> tuple[Image | ImageFile, ...]:
+    """A result's pictures. Raises `KoreError` for an unknown part."""
+    return tuple(part for part in map(_part_from_json, data) if isinstance(part, Image | ImageFile))
 
 
 def _part_from_json(data: Mapping[str, Any]) -> Part:

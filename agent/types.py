@@ -151,6 +151,7 @@ class ToolResult:
 
     `ends_with` ends the turn once its results are stored: these words are said to the person, whose
     next message is the answer. `cut_bytes` were left out of `for_model`; `file` holds the whole.
+    `images` are shown to models that see, behind the text.
     """
 
     for_model: str
@@ -161,6 +162,7 @@ class ToolResult:
     ends_with: str | None = None
     cut_bytes: int = 0
     file: str | None = None
+    images: tuple[Image | ImageFile, ...] = ()
 
 
 @frozen

@@ -13,7 +13,7 @@ from agent.security.taint.taint import BOTH
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
 from agent.tools.output_spill import SpillBuffer, spill_folder
-from agent.types import Effect, JsonSchema, Taint, ToolResult
+from agent.types import Effect, Image, JsonSchema, Taint, ToolResult
 
 if TYPE_CHECKING:
     from docstring_parser import Docstring
@@ -99,12 +99,14 @@ class FunctionTool(Generic[P, R]):
         return value if isinstance(value, ToolResult) else self._result(value, call)
 
     def _result(self, value: Any, call: CallContext) -> ToolResult:
+        images, value = _split_images(value)
         text = self._signature.text(value)
         marks = call.workspace if "untrusted" in self.brings | call.taint else None
         limit = ToolSettings().output_limit_bytes
         with SpillBuffer(spill_folder(call.workspace), limit, marks) as output:
             output.feed(call.redactor.clean(text).encode("utf-8", "replace"))
-        return output.with_truncation_note(ToolResult(output.text() or load_prompt("no_result")))
+        words = load_prompt("no_result" if not images else "result_pictures")
+        return output.with_truncation_note(ToolResult(output.text() or words, images=images))
 
 
 @overload
@@ -134,11 +136,12 @@ def tool(
 
     Its schema comes from the type hints, what the model is told from the docstring, arguments
     included. An argument of the type `CallContext` is given the call. The function may be async,
-    and returns a text, a `ToolResult` or anything that JSON can hold; what it raises is told to
-    the model. `effect` says what a crash makes of a call (`read`, `idempotent`, `unsafe`),
-    `brings` what its results hold: strangers' words, something private, or both when nothing is
-    said. With `asks` its calls are judged like those of built-in tools, and may need a person's
-    consent; without it they run, since you wrote the function, except in mode `plan`.
+    and returns a text, a `ToolResult`, an `Image`, a list with images in it, or anything that JSON
+    can hold; what it raises is told to the model. `effect` says what a crash makes of a call
+    (`read`, `idempotent`, `unsafe`), `brings` what its results hold: strangers' words, something
+    private, or both when nothing is said. With `asks` its calls are judged like those of built-in
+    tools, and may need a person's consent; without it they run, since you wrote the function,
+    except in mode `plan`.
 
     Raises TypeError for a function without docstring or hints.
     """
@@ -147,6 +150,17 @@ def tool(
         return FunctionTool(function, effect=effect, name=name, brings=brings, asks=asks)
 
     return make_tool if function is None else make_tool(function)
+
+
+def _split_images(value: Any) -> tuple[tuple[Image, ...], Any]:
+    """The pictures of what a function returned, and the rest: text, or what else there is."""
+    if isinstance(value, Image):
+        return (value,), None
+    if not isinstance(value, list | tuple) or not any(isinstance(one, Image) for one in value):
+        return (), value
+    images = tuple(one for one in value if isinstance(one, Image))
+    rest = [one for one in value if not isinstance(one, Image)]
+    return images, rest[0] if len(rest) == 1 else rest or None
 
 
 def _call_function(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:

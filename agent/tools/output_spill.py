@@ -23,6 +23,7 @@ SPILL_AGE_S = 7 * 24 * 3600
 # What a tool that keeps to the limit may say around its output.
 _AROUND_BYTES, _AROUND_LINES = 1_000, 10
 _IGNORED = b"/spill/\n"
+_SUFFIXES = (".txt", ".png", ".jpeg", ".gif", ".webp")
 
 
 class SpillBuffer:
@@ -109,17 +110,9 @@ class SpillBuffer:
     def _spill(self, data: bytes) -> None:
         # Output that cannot be kept (a full disk, a folder in the way) is still worth showing.
         with suppress(OSError):
-            prune(self._folder)
-            quarantine_created(self._folder)
             name = f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(8)}.txt"
-            with open_folder_beneath(self._folder, create=True, flags=LISTED) as folder:
-                os.fchmod(folder, 0o700)
-                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-                self._sink = open(os.open(name, flags, 0o600, dir_fd=folder), "wb", 0)  # noqa: SIM115
+            self._sink = create_file(self._folder, name, self._marks)
             self.file = self._folder / name
-            if self._marks is not None:
-                mark_tainted(self.file, self._marks)
-            _hide_from_git(self._folder.parent)
             self._sink.write(data[:SPILL_LIMIT_BYTES])
 
     def _store(self, data: bytes) -> None:
@@ -127,6 +120,27 @@ class SpillBuffer:
         before = self.total_bytes - len(data)
         with suppress(OSError):
             self._sink.write(data[: max(0, SPILL_LIMIT_BYTES - before)])
+
+
+def create_file(folder: Path, name: str, marks: Path | None = None) -> BinaryIO:
+    """A new file in the folder of spilled outputs, after old ones have made room. Raises OSError.
+
+    With `marks` it is marked, as is that workspace.
+    """
+    prune(folder)
+    quarantine_created(folder)
+    with open_folder_beneath(folder, create=True, flags=LISTED) as fd:
+        os.fchmod(fd, 0o700)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        file = open(os.open(name, flags, 0o600, dir_fd=fd), "wb", 0)  # noqa: SIM115
+    try:
+        if marks is not None:
+            mark_tainted(folder / name, marks)
+        _hide_from_git(folder.parent)
+    except OSError:
+        file.close()
+        raise
+    return file
 
 
 def bounded(result: ToolResult, workspace: Path, limit_bytes: int) -> ToolResult:
@@ -169,7 +183,7 @@ def _spill_files(folder: int) -> Iterator[tuple[str, os.stat_result]]:
     for name in os.listdir(folder):
         with suppress(FileNotFoundError):
             info = os.stat(name, dir_fd=folder, follow_symlinks=False)
-            if name.endswith(".txt") and stat.S_ISREG(info.st_mode):
+            if name.endswith(_SUFFIXES) and stat.S_ISREG(info.st_mode):
                 yield name, info
 
 

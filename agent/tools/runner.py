@@ -5,12 +5,14 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 from agent.errors import KoreError, PolicyDenied, ToolError
 from agent.i18n import ENGLISH, use_locale
 from agent.records import frozen
 from agent.security.audit import AuditEntry, AuditSink
+from agent.security.files import file_io
 from agent.security.policy.base import AnswerPending, Approver, LimitsHosts, LimitsPaths, Policy
 from agent.security.redaction import Redactor
 from agent.security.taint.taint import BOTH, NOTHING, UNTRUSTED, TaintState
@@ -26,6 +28,7 @@ from agent.tools.base import (
 )
 from agent.tools.file_views import FileViews
 from agent.tools.output_spill import bounded
+from agent.tools.pictures import keep_images
 from agent.tools.registry import ToolRegistry
 from agent.types import Effect, Taint, ToolCall, ToolResult
 
@@ -95,6 +98,9 @@ class ToolRunner:
         result = _clean(await self._run(context, on_start), self.redactor)
         tool = self.toolbox.find(context.call.name)
         own = tool.output_limit_bytes if isinstance(tool, LimitsOutput) else self._limit_bytes
+        if result.images:
+            keep = partial(keep_images, result, context.workspace)
+            result = await file_io.in_thread(keep)
         return bounded(result, context.workspace, own)
 
     async def _run(

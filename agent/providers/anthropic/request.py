@@ -230,7 +230,10 @@ def _call(call: ToolCall) -> dict[str, Any]:
 
 def _result(message: Message) -> dict[str, Any]:
     block: dict[str, Any] = {"type": "tool_result", "tool_use_id": _id(message.tool_call_id or "")}
-    if text := message.text:
+    images = [_picture(part) for part in message.content if isinstance(part, Image)]
+    if images:
+        block["content"] = [*_text(message.text), *images]
+    elif text := message.text:
         block["content"] = text
     return block | {"is_error": True} if message.is_error else block
 

@@ -82,15 +82,17 @@ def _message(message: Message, tool_name: str | None) -> dict[str, Any]:
     match message.role:
         case "tool":
             data = {"role": "tool", "content": message.text, "tool_call_id": message.tool_call_id}
-            return data | {"tool_name": tool_name} if tool_name else data
+            return data | ({"tool_name": tool_name} if tool_name else {}) | _pictures(message)
         case "assistant":
             return _assistant(message)
         case _:
             data = {"role": message.role, "content": text_with_context(message)}
-            images = [
-                b64encode(part.data).decode() for part in message.content if isinstance(part, Image)
-            ]
-            return data | {"images": images} if images else data
+            return data | _pictures(message)
+
+
+def _pictures(message: Message) -> dict[str, Any]:
+    images = [part for part in message.content if isinstance(part, Image)]
+    return {"images": [b64encode(image.data).decode() for image in images]} if images else {}
 
 
 def _assistant(message: Message) -> dict[str, Any]:

@@ -7,7 +7,7 @@ Body: https://platform.openai.com/docs/api-reference/chat/create
 
 import json
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -29,6 +29,8 @@ _NO_REASONING = " "
 # What Gemini takes for a signature of a call that another model has made.
 # https://ai.google.dev/gemini-api/docs/thought-signatures
 _UNSIGNED = {"google": {"thought_signature": "skip_thought_signature_validator"}}
+# Under this name a result keeps its pictures, which are the same for every vendor.
+_PICTURES = "openai-pictures"
 _LIMIT_NAMES = ("max_tokens", "max_completion_tokens")
 
 
@@ -61,9 +63,7 @@ class OpenAIRequestEncoder:
         """The request as compact UTF-8 JSON."""
         dialect = self._replaying if request.model in self._requiring_reasoning else self._dialect
         key = dialect.key
-        messages = [
-            message.wire.get(key) or _encode(message, dialect, key) for message in request.messages
-        ]
+        messages = list(_encode_messages(request.messages, dialect, key))
         head = self._heads.of(request)
         comma = b"," if messages and not head.endswith(b"[") else b""
         return b"".join((head, comma, b",".join(messages), b"]}"))
@@ -99,6 +99,35 @@ class OpenAIRequestEncoder:
 def extra_to_signature(extra: Mapping[str, Any]) -> str:
     """What vendors attached to tool calls, by call id, as the signature of an empty `Thinking`."""
     return json.dumps({"extra_content": extra})
+
+
+def _encode_messages(messages: Sequence[Message], dialect: Dialect, key: str) -> Iterator[bytes]:
+    """Each message as it was encoded before, or anew. The API takes no picture in a result: those
+    of neighbouring results follow them in a message of the user's side."""
+    pictures: list[bytes] = []
+    for message in messages:
+        if pictures and message.role != "tool":
+            yield _pictures_message(pictures)
+            pictures = []
+        yield message.wire.get(key) or _encode(message, dialect, key)
+        # A plain result has one part; of most there is nothing to look for.
+        if message.role == "tool" and len(message.content) > 1 and (one := _pictures_of(message)):
+            pictures.append(one)
+    if pictures:
+        yield _pictures_message(pictures)
+
+
+def _pictures_of(message: Message) -> bytes:
+    encoded = message.wire.get(_PICTURES)
+    if encoded is None:
+        images = [_picture(part) for part in message.content if isinstance(part, Image)]
+        encoded = message.wire[_PICTURES] = encode_json(images)[1:-1]
+    return encoded
+
+
+def _pictures_message(pictures: Sequence[bytes]) -> bytes:
+    words = encode_json({"type": "text", "text": load_prompt("result_pictures")})
+    return b'{"role":"user","content":[' + b",".join((words, *pictures)) + b"]}"
 
 
 def _encode(message: Message, dialect: Dialect, key: str) -> bytes:

@@ -13,7 +13,7 @@ from agent.providers.base import ClosingProvider, ModelRequest, ToolSpec
 from agent.providers.text_tools.parser import ParsedCall, TextToolParser
 from agent.providers.tool_calls import next_call_number, parse_tool_call
 from agent.providers.wire_text import encode_json, sendable_tool_name
-from agent.types import Message, Part, Text, ToolCall
+from agent.types import Image, Message, Part, Text, ToolCall
 
 _CHILD = re.compile(r"\s*<(\w+)>(.*?)</\1>\s*", re.DOTALL)
 _LOOKS_LIKE_JSON = re.compile(r"\{\s*[\"}]")
@@ -169,7 +169,8 @@ def _messages_as_text(messages: Sequence[Message]) -> list[Message]:
         if message.role == "assistant" and message.tool_calls:
             text_messages.append(Message("assistant", (*message.content, Text(_calls(message)))))
         elif message.role == "tool":
-            _append(text_messages, (Text(_result(message, names)),))
+            images = (part for part in message.content if isinstance(part, Image))
+            _append(text_messages, (Text(_result(message, names)), *images))
         elif message.role == "user" and text_messages and text_messages[-1].role == "user":
             _append(text_messages, message.content)
         else:

@@ -12,6 +12,8 @@ from agent.security.files.file_io import FileMissing, exclusive_file
 from agent.security.taint.file_marks import is_marked, taint_of_file
 from agent.security.taint.taint import NOTHING, PRIVATE, UNTRUSTED
 from agent.settings import ToolSettings
+from agent.text.media_types import LIMIT_BYTES as PICTURE_LIMIT_BYTES
+from agent.text.media_types import sniff_image_type
 from agent.text.text_document import (
     LIMIT_BYTES,
     Document,
@@ -26,9 +28,10 @@ from agent.tools.base import CallContext, EffectPlan
 from agent.tools.file_views import FileViews, stamp
 from agent.tools.files.feature_list import check_edit_allowed
 from agent.tools.files.workspace_scope import WorkspaceScope
+from agent.tools.pictures import too_large
 from agent.tools.schema import parameters
 from agent.tools.web.pdf import pdf_text
-from agent.types import Artifact, Effect, JsonSchema, Taint, ToolResult
+from agent.types import Artifact, Effect, Image, JsonSchema, Taint, ToolResult
 
 LINE_LIMIT = 2_000
 
@@ -60,6 +63,9 @@ class ReadFile:
             data = await file_io.in_thread(lambda: file_io.read(path, LIMIT_BYTES))
         except FileMissing as exc:
             raise self._scope.missing(path, call) from exc
+        if media_type := sniff_image_type(data[:16]):
+            self.views.record_view(call.session, path, view_stamp)
+            return _picture(data, media_type, path)
         is_pdf = data.startswith(b"%PDF-")
         text, torn = (await pdf_text(data), "") if is_pdf else _text(data, path)
         self.views.record_view(call.session, path, view_stamp)
@@ -192,6 +198,17 @@ class AppendFile:
         return ToolResult(
             f"Appended {size:,} bytes to {path}.", artifacts=_artifacts(difference, path)
         )
+
+
+def _picture(data: bytes, media_type: str, path: Path) -> ToolResult:
+    """Raises ToolError for one that is too large."""
+    if len(data) > PICTURE_LIMIT_BYTES:
+        raise ToolError(f"{path} is {too_large(len(data))}")
+    kind = media_type.rpartition("/")[2].upper()
+    text = f"{path}: a picture ({kind}, {len(data):,} bytes)."
+    taint = UNTRUSTED if is_marked(path) else NOTHING
+    # A model that cannot see it reads on the next line that it cannot.
+    return ToolResult(f"{text}\n", for_user=text, taint=taint, images=(Image(media_type, data),))
 
 
 def _text(data: bytes, path: Path) -> tuple[str, str]:

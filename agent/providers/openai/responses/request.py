@@ -120,7 +120,7 @@ def _items(message: Message) -> Iterator[dict[str, Any]]:
             yield {
                 "type": "function_call_output",
                 "call_id": message.tool_call_id or "",
-                "output": message.text,
+                "output": _output(message),
             }
         case "assistant":
             yield from _reply(message)
@@ -135,6 +135,14 @@ def _input_content(message: Message) -> str | list[dict[str, Any]]:
         return text
     texts = [{"type": "input_text", "text": text}] if text.strip() else []
     return [*map(_picture, images), *texts]
+
+
+def _output(message: Message) -> str | list[dict[str, Any]]:
+    """A result: its text, or its text and pictures."""
+    images = [part for part in message.content if isinstance(part, Image)]
+    if not images:
+        return message.text
+    return [{"type": "input_text", "text": message.text}, *map(_picture, images)]
 
 
 def _picture(image: Image) -> dict[str, Any]:

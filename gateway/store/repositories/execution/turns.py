@@ -8,7 +8,7 @@ from typing import Literal
 from agent.history_validation import close_unanswered_calls, result_message
 from agent.prompts import load_prompt
 from agent.records import frozen
-from agent.serialization import dumps
+from agent.serialization import dumps, images_from_json, part_to_json
 from agent.types import Effect, Message, ToolCall, ToolResult, assistant
 from gateway.core.messages import ONCE
 from gateway.store.conditions import beginning, none_of
@@ -61,6 +61,8 @@ def finish_call(tx: Transaction, turn: int, call: ToolCall, result: ToolResult) 
     data = {"text": result.for_model, "is_error": result.is_error}
     if result.ends_with is not None:
         data["ends_with"] = result.ends_with
+    if result.images:
+        data["images"] = [part_to_json(image) for image in result.images]
     taint = ",".join(sorted(result.taint))
     step = tx.first("SELECT max(n) FROM step WHERE turn_id = ? AND call_id = ?", (turn, call.id))
     n = step[0] if step else None
@@ -100,6 +102,7 @@ def known_results(tx: Transaction, turn: int, *, stopped: bool = False) -> dict[
                 data["is_error"],
                 taint=sessions.taint_of_text(taint),
                 ends_with=data.get("ends_with"),
+                images=images_from_json(data.get("images", ())),
             )
         else:
             text = load_prompt("unknown_outcome" if state == "unknown" else "not_run")

@@ -2,7 +2,7 @@ import pytest
 
 from agent.history_validation import is_valid
 from agent.prompts import load_prompt
-from agent.types import Effect, ToolCall, ToolResult, assistant
+from agent.types import Effect, ImageFile, ToolCall, ToolResult, assistant
 from gateway.core.messages import InboundMessage, OutboundPart, Sender
 from gateway.store.errors import ReplayRefused
 from gateway.store.port import Transaction
@@ -74,6 +74,13 @@ def test_results_are_known_by_the_newest_step_of_an_id(db: Transaction) -> None:
     assert turns.known_results(db, turn) == {"1": ToolResult("second", is_error=True)}
     results = [text for (text,) in db.all("SELECT result ->> 'text' FROM step ORDER BY n")]
     assert results == ["first 1", "first 2", "first 3", "first 4", "second"]
+
+
+def test_pictures_of_a_result_are_known_after_a_restart(db: Transaction) -> None:
+    turn = planned(db)
+    result = ToolResult("seen", images=(ImageFile("/a.png", "image/png", "ab"),))
+    turns.finish_call(db, turn, CALLS[0], result)
+    assert turns.known_results(db, turn) == {"1": result}
 
 
 def test_a_turn_that_is_given_up_leaves_a_valid_conversation(db: Transaction) -> None:

@@ -1,0 +1,75 @@
+"""Pictures that tools return: checked, and kept in a file beside long outputs.
+
+A conversation holds a reference to that file, so that neither the database nor a later request
+carries a picture that no request shows. The file stays what it was when the tool read it.
+"""
+
+import hashlib
+import os
+import stat
+from dataclasses import replace
+from pathlib import Path
+
+from agent.text.media_types import LIMIT_BYTES, sniff_image_type
+from agent.tools.output_spill import create_file, spill_folder
+from agent.types import Image, ImageFile, ToolResult
+
+MOST = 8
+_NAME_DIGITS = 32
+
+
+def too_large(size_bytes: int) -> str:
+    """Why a picture is not shown, and what helps."""
+    return (
+        f"a picture of {size_bytes:,} bytes; at most {LIMIT_BYTES:,} can be shown. Make a smaller "
+        "copy with exec, such as 1568 pixels wide, and read that."
+    )
+
+
+def keep_images(result: ToolResult, workspace: Path) -> ToolResult:
+    """The result with references in place of its pictures, and words for those not shown."""
+    notes: list[str] = []
+    images: list[Image | ImageFile] = []
+    for n, image in enumerate(result.images):
+        if len(images) == MOST:
+            notes.append(f"{len(result.images) - n} more pictures; {MOST} are shown at a time.")
+            break
+        if isinstance(image, ImageFile):
+            images.append(image)
+        elif len(image.data) > LIMIT_BYTES:
+            notes.append(too_large(len(image.data)))
+        elif (media_type := sniff_image_type(image.data[:16])) is None:
+            notes.append("a picture that is no PNG, JPEG, GIF or WebP.")
+        else:
+            marks = workspace if "untrusted" in result.taint else None
+            images.append(_keep(image.data, media_type, workspace, marks))
+    text = "\n".join((result.for_model, *(f"(Not shown: {note})" for note in notes)))
+    return replace(result, for_model=text, images=tuple(images))
+
+
+def _keep(data: bytes, media_type: str, workspace: Path, marks: Path | None) -> Image | ImageFile:
+    """In a file named by its content; the picture itself where none can be written."""
+    digest = hashlib.sha256(data).hexdigest()
+    folder = spill_folder(workspace)
+    name = f"{digest[:_NAME_DIGITS]}.{media_type.rpartition('/')[2]}"
+    path = folder / name
+    try:
+        if not _is_kept(path, len(data)):
+            with create_file(folder, name, marks) as file:
+                file.write(data)
+    except OSError:
+        return Image(media_type, data)
+    return ImageFile(str(path), media_type, digest)
+
+
+def _is_kept(path: Path, size_bytes: int) -> bool:
+    """Whether the file is there; it then counts as used now."""
+    try:
+        info = path.lstat()
+        if not stat.S_ISREG(info.st_mode) or info.st_size != size_bytes:
+            path.unlink()
+            return False
+        os.utime(path)
+    except FileNotFoundError:
+        return False
+    return True
