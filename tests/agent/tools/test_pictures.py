@@ -43,7 +43,7 @@ def agent_of(
     return Agent(ModelPool("fake", known), workspace=workspace, tools=tools, history=history)
 
 
-def shown(server: ModelServer) -> list[list[bytes]]:
+def pictures_sent(server: ModelServer) -> list[list[bytes]]:
     """Of each request the pictures that it holds, as far as they are among the two."""
     return [
         [data for data in (LOGO, PHOTO) if b64encode(data) in request.raw]
@@ -82,7 +82,7 @@ async def test_pictures_that_are_read_are_seen_also_in_later_turns(
     (pictures / "logo.png").write_bytes(b"something else")
     await agent.run("sure?", session="s")
     await agent.aclose()
-    assert shown(model_server) == [[], [LOGO, PHOTO], [LOGO, PHOTO]]
+    assert pictures_sent(model_server) == [[], [LOGO, PHOTO], [LOGO, PHOTO]]
     assert b64encode(LOGO) not in b"".join(
         path.read_bytes() for path in (pictures / "sessions").iterdir()
     )
@@ -118,7 +118,7 @@ async def test_a_model_that_cannot_see_is_told_so(
     results = [one for one in model_server.requests[1].body["messages"] if one["role"] == "tool"]
     for result in results:
         assert load_prompt("unseen_picture") in result["content"]
-    assert shown(model_server)[1] == []
+    assert pictures_sent(model_server)[1] == []
 
 
 async def test_a_function_returns_a_picture(tmp_path: Path, model_server: ModelServer) -> None:
@@ -133,7 +133,7 @@ async def test_a_function_returns_a_picture(tmp_path: Path, model_server: ModelS
     await agent.aclose()
     result = next(m for m in model_server.requests[1].body["messages"] if m["role"] == "tool")
     assert result["content"] == "1568 x 980"
-    assert shown(model_server)[1] == [LOGO]
+    assert pictures_sent(model_server)[1] == [LOGO]
 
 
 async def test_a_picture_alone_is_a_result(call: CallContext) -> None:
