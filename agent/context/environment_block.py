@@ -12,13 +12,8 @@ from agent.security.sandbox.base import Sandbox
 from agent.security.sandbox.unconfined import NoCommands
 from agent.settings import AgentSettings, ToolSettings
 
-# How a sandbox treats `.git` where it is a blocked path, and where it is not. Landlock cannot
-# close a part of a folder.
-_GIT_TEXTS = {
-    ("bwrap", True): "git_closed",
-    ("bwrap", False): "git_open",
-    ("container", True): "git_hidden",
-}
+# How a sandbox treats `.git`. Landlock cannot close a part of a folder.
+_GIT_TEXTS = {"bwrap": "git_open", "container": "git_hidden"}
 
 
 def describe_environment(settings: AgentSettings, root: Path, *, is_project: bool) -> str:
@@ -42,7 +37,7 @@ def _confinement(tools: ToolSettings, root: Path, *, is_project: bool) -> str:
         return load_prompt("environment/no_commands")
     if sandbox is None or not sandbox.confines:
         return load_prompt("environment/no_sandbox")
-    git = _GIT_TEXTS.get((sandbox.name, ".git" in tools.blocked_paths)) if is_project else None
+    git = _GIT_TEXTS.get(sandbox.name) if is_project else None
     return render_prompt(
         "environment/sandbox",
         backend=sandbox.name,

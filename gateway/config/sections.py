@@ -180,6 +180,7 @@ class SecuritySection(Section):
     restrict_to_workspace: Flag = True
     sandbox: Literal["auto", "bwrap", "landlock", "container", "none"] = "auto"
     sandbox_read: tuple[Folder, ...] = ()
+    sandbox_toolchains: Flag = True
     trusted_folders: tuple[Folder, ...] = ()
     sandbox_image: Word = "debian:stable-slim"
     exec_hosts: tuple[HostName, ...] = ()

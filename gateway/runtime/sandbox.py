@@ -5,6 +5,7 @@ from pathlib import Path
 
 from agent.security.sandbox.base import Limits
 from agent.security.sandbox.selector import SandboxChoice, SandboxOptions, select_sandbox
+from agent.security.sandbox.toolchains import Toolchains, find_toolchains
 from gateway.config import Settings
 from gateway.runtime.paths import DataDir
 
@@ -30,8 +31,15 @@ def sandbox_options(settings: Settings) -> SandboxOptions:
     security = settings.security
     limits = command_limits(settings)
     further = tuple(Path(name).expanduser() for name in security.sandbox_read)
-    workspaces = (settings.agent.workspace.expanduser(),)
-    return SandboxOptions(security.sandbox, limits, further, security.sandbox_image, workspaces)
+    toolchains = find_toolchains(Path.home()) if security.sandbox_toolchains else Toolchains()
+    return SandboxOptions(
+        security.sandbox,
+        limits,
+        further,
+        toolchains,
+        security.sandbox_image,
+        workspaces=(settings.agent.workspace.expanduser(),),
+    )
 
 
 async def choose_sandbox(settings: Settings, home: DataDir) -> SandboxChoice:

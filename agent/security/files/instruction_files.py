@@ -25,8 +25,8 @@ CONFIGURATIONS = frozenset(
 # folder, like the checklist and the progress beside it.
 SESSION_PLANS = frozenset({".kore/session_plan.md", ".kodax/session_plan.md"})
 GIT = ".git"
-# What git runs, or is told to run.
-GIT_FILES = frozenset({"hooks", "config"})
+# What git runs, or is told to run; of submodules and further worktrees the same lies further down.
+GIT_FILES = frozenset({"hooks", "config", "config.worktree", "commondir", "modules", "worktrees"})
 # What it says is done by turns that nobody has asked for; they change it themselves.
 _HEARTBEAT = "heartbeat.md"
 _NAMES = PROMPT_FILES | PROMPT_FOLDERS

@@ -17,6 +17,7 @@ from agent.security.sandbox import cgroup, environment, orphan_processes
 from agent.security.sandbox.base import Limits, SandboxCommand, SpawnSpec
 from agent.security.sandbox.parent_watch import with_parent_watch
 from agent.security.sandbox.seccomp import NAMESPACED, program
+from agent.security.sandbox.toolchains import Toolchains
 from agent.security.sandbox.trusted_programs import SYSTEM_PATH, find_trusted_program
 from agent.security.sandbox.unprivileged_user import USER, is_root
 
@@ -64,6 +65,11 @@ class Bubblewrap:
         default_factory=lambda: () if os.geteuid() else cgroup.delegated_trees()
     )
     runs_as_root: bool = field(default_factory=is_root)
+    toolchains: Toolchains = field(default_factory=Toolchains)
+
+    @property
+    def _visible(self) -> tuple[Path, ...]:
+        return (*self.readable_folders, *self.toolchains.folders)
 
     @contextmanager
     def prepare(self, job: SandboxCommand) -> Iterator[SpawnSpec]:
@@ -77,7 +83,7 @@ class Bubblewrap:
                 setup.arguments.append("--disable-userns")
             setup.arguments += ["--seccomp", str(setup.add_data(program(NAMESPACED)))]
             enter: tuple[str, ...] = ()
-            sources = {path: path for path in (workspace, *self.readable_folders)}
+            sources = {path: path for path in (workspace, *self._visible)}
             pins, frozen = self._mounts(job, workspace)
             if self.runs_as_root:
                 own_mounts = {**dict.fromkeys(pins, False), **dict.fromkeys(frozen, True)}
@@ -95,15 +101,15 @@ class Bubblewrap:
             self._hide(setup, job)
             setup.arguments += ["--remount-ro", "/proc", "--remount-ro", "/"]
             setup.arguments += ["--chdir", str(job.folder)]
-            programs = environment.readable_programs(self.readable_folders)
-            env = environment.command_environment(os.environ, _HOME, programs) | environment.of_job(
-                job
-            )
-            start = ["/bin/sh", "-c", job.command]
+            programs = environment.readable_programs(self._visible)
+            env = environment.command_environment(os.environ, _HOME, programs)
+            env |= {**self.toolchains.variables, **environment.of_job(job)}
+            shell = environment.shell()
+            start = [shell, "-c", job.command]
             if job.egress is not None:
                 env |= environment.proxied(_PORT)
                 start = [*self._inlet(), str(setup.own(job.egress.channel())), str(_PORT)]
-                start.append(job.command)
+                start += [shell, job.command]
             setup.arguments += ["--unsetenv", orphan_processes.NAME]
             for name, value in env.items():
                 setup.arguments += ["--setenv", name, value]
@@ -130,7 +136,7 @@ class Bubblewrap:
 
         sources = {workspace: _STAGE / "workspace"}
         mounts = []
-        for number, path in enumerate(path for path in self.readable_folders if path.exists()):
+        for number, path in enumerate(path for path in self._visible if path.exists()):
             sources[path] = _STAGE / str(number)
             mounts.append(idmapped_mounts.Mount(path, sources[path], read_only=True))
         try:
@@ -155,7 +161,7 @@ class Bubblewrap:
 
     def _inlet(self) -> list[str]:
         """The words of the program that hands a listener out, without its arguments."""
-        python = environment.python(environment.readable_programs(self.readable_folders))
+        python = environment.python(environment.readable_programs(self._visible))
         if python is None:
             raise ToolError(load_prompt("sandbox/no_python"))
         text = Path(__file__).with_name("netns_listener.py").read_text("utf-8")
@@ -163,7 +169,7 @@ class Bubblewrap:
 
     def _base(self, setup: "_Setup", sources: Mapping[Path, Path]) -> None:
         arguments = setup.arguments
-        for path in environment.readable_programs(self.readable_folders):
+        for path in environment.readable_programs(self._visible):
             if path.is_symlink():
                 arguments += ["--symlink", os.readlink(path), str(path)]
             else:

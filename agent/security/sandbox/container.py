@@ -18,6 +18,8 @@ from agent.security.sandbox.parent_watch import source
 from agent.security.sandbox.seccomp_profile import seccomp_profile
 from agent.security.sandbox.trusted_programs import SYSTEM_PATH
 
+# Which shell an image has is known in there only.
+_SHELL = 'command -v bash >/dev/null && exec bash -c "$0"; exec sh -c "$0"'
 _CLIENT = ("HOME", "XDG_RUNTIME_DIR", "DOCKER_HOST", "DOCKER_CONTEXT", "CONTAINER_HOST")
 
 
@@ -87,4 +89,4 @@ class ContainerSandbox:
                 arguments += ["--volume", f"/dev/null:{path}:ro"]
         for name, value in environment.of_job(job).items():
             arguments += ["--env", f"{name}={value}"]
-        return [*arguments, self.image, "/bin/sh", "-c", job.command]
+        return [*arguments, self.image, "/bin/sh", "-c", _SHELL, job.command]

@@ -31,12 +31,18 @@ CONFIGURATION = (
 )
 # Of its own to every command.
 TEMPORARY = "/tmp"  # noqa: S108 - a fresh file system in the sandbox
+_BASH = ("/bin/bash", "/usr/bin/bash")
 _PASSED = ("LANG", "TERM", "TZ")
 
 
 def readable_programs(further: Iterable[Path] = ()) -> tuple[Path, ...]:
     """The folders to read and run from, as they are on this machine."""
     return tuple(path for path in (*map(Path, PROGRAMS), *further) if path.exists())
+
+
+def shell() -> str:
+    """The shell of commands: bash where this machine has one."""
+    return next((path for path in _BASH if os.access(path, os.X_OK)), "/bin/sh")
 
 
 def command_environment(

@@ -128,7 +128,10 @@ def _attach(stage: Path, mount: Mount, tree: int) -> None:
     place = mount.place
     with open_folder_beneath(place.parent) as folder:
         if place.parent == stage:
-            os.mkdir(place.name, 0o755, dir_fd=folder)
+            if isinstance(mount.source, int) or mount.source.is_dir():
+                os.mkdir(place.name, 0o755, dir_fd=folder)
+            else:
+                os.close(os.open(place.name, os.O_CREAT | os.O_EXCL, 0o444, dir_fd=folder))
         # Without a flag for it, a link at the end is not followed.
         name = os.fsencode(place.name)
         _call(_libc.syscall, _MOVE_MOUNT, tree, b"", folder, name, _FROM_EMPTY_PATH)

@@ -19,6 +19,7 @@ from agent.security.files.folder_tree import scratch_folder
 from agent.security.sandbox import environment, orphan_processes
 from agent.security.sandbox.base import Limits, SandboxCommand, SpawnSpec
 from agent.security.sandbox.seccomp import beside_landlock, program
+from agent.security.sandbox.toolchains import Toolchains
 
 # Rights to files, bit by bit, and the version that brought them.
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
@@ -64,11 +65,16 @@ class Landlock:
     limits: Limits = field(default_factory=Limits)
     readable_folders: tuple[Path, ...] = ()
     python: str = sys.executable
+    toolchains: Toolchains = field(default_factory=Toolchains)
 
     @property
     def supports_egress(self) -> bool:
         """Before, nothing but the filter would keep a socket from connecting elsewhere."""
         return self.abi >= _TCP_SINCE
+
+    @property
+    def _visible(self) -> tuple[Path, ...]:
+        return (*self.readable_folders, *self.toolchains.folders)
 
     @contextmanager
     def prepare(self, job: SandboxCommand) -> Iterator[SpawnSpec]:
@@ -96,15 +102,16 @@ class Landlock:
         if workspace == "/":
             raise ToolError("The whole file system cannot be a workspace; choose a folder.")
         env = environment.command_environment(
-            os.environ, private, environment.readable_programs(self.readable_folders)
+            os.environ, private, environment.readable_programs(self._visible)
         )
-        env |= environment.of_job(job)
+        env |= {**self.toolchains.variables, **environment.of_job(job)}
         writable = [private] if job.read_only else [workspace, private]
         proxy = None if job.egress is None else job.egress.listener()
         if proxy is not None:
             env |= environment.proxied(proxy[0])
         return {
             "command": job.command,
+            "shell": environment.shell(),
             "folder": str(job.folder),
             "stdin": job.stdin,
             "environment": {**env, "TMPDIR": private, **orphan_processes.process_mark()},
@@ -138,7 +145,7 @@ class Landlock:
         rules = [(path, self._all & ~_MAKE_DEVICES) for path in writable]
         rules += [
             (str(path), _READ)
-            for path in (workspace, *environment.readable_programs(self.readable_folders))
+            for path in (workspace, *environment.readable_programs(self._visible))
         ]
         rules += [(path, _READ_FILE | _READ_DIR) for path in (*environment.CONFIGURATION, *_FACTS)]
         rules += [

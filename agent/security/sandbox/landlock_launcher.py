@@ -77,8 +77,8 @@ def _execute(plan: Mapping[str, Any], to_parent: Any) -> None:
     listener = _seccomp(plan["filter"])
     to_parent.sendmsg([b"."], [(1, 1, listener.to_bytes(4, "little"))])  # SOL_SOCKET, SCM_RIGHTS
     os.closerange(3, 1 << 16)
-    command = ["/bin/sh", "-c", plan["command"]]
-    os.execve("/bin/sh", command, plan["environment"])  # noqa: S606 - it is a shell
+    command = [plan["shell"], "-c", plan["command"]]
+    os.execve(plan["shell"], command, plan["environment"])  # noqa: S606 - it is a shell
 
 
 def _landlock(plan: Mapping[str, Any]) -> None:

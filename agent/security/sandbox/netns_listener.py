@@ -1,7 +1,7 @@
 """The first program in a sandbox with hosts: hands a listener of its network out to Kore.
 
-Its text runs in the sandbox, `python -I -S -c TEXT CHANNEL PORT COMMAND`, and then it is the
-command: of itself it leaves nothing.
+Its text runs in the sandbox, `python -I -S -c TEXT CHANNEL PORT SHELL COMMAND`, and then it is
+the command: of itself it leaves nothing.
 """
 
 import _socket
@@ -18,7 +18,7 @@ def main() -> None:
     channel.sendmsg([b"."], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, descriptor)])
     channel.close()
     listener.close()
-    os.execv("/bin/sh", ["/bin/sh", "-c", sys.argv[3]])  # noqa: S606 - it is a shell
+    os.execv(sys.argv[3], [sys.argv[3], "-c", sys.argv[4]])  # noqa: S606 - it is a shell
 
 
 if __name__ == "__main__":

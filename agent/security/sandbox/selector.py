@@ -14,6 +14,7 @@ from agent.i18n import t
 from agent.prompts import load_prompt, render_prompt
 from agent.records import frozen
 from agent.security.sandbox.base import Limits, Sandbox
+from agent.security.sandbox.toolchains import Toolchains
 from agent.security.sandbox.trusted_programs import find_trusted_program
 from agent.security.sandbox.unconfined import NoCommands, Unconfined
 from agent.security.sandbox.unprivileged_user import is_root
@@ -28,12 +29,13 @@ _OTHER_USER = "run Kore as another user (docs/docker.md says how in a container)
 
 @frozen
 class SandboxOptions:
-    """What was asked for: the limits, further folders to read, the image of a container, and the
-    workspaces, in which no program of Kore's own is looked for."""
+    """What was asked for: the limits, further folders to read, toolchains, the image of a
+    container, and the workspaces, in which no program of Kore's own is looked for."""
 
     name: SandboxName = "auto"
     limits: Limits = field(default_factory=Limits)
     readable_folders: tuple[Path, ...] = ()
+    toolchains: Toolchains = field(default_factory=Toolchains)
     image: str = "debian:stable-slim"
     workspaces: tuple[Path, ...] = ()
 
@@ -133,7 +135,13 @@ def _bubblewrap(options: SandboxOptions, cache: _CachedChoice, home: Path) -> _M
         return None, "bubblewrap is not installed, or not where only root or you can write"
 
     def make_sandbox(features: list[str]) -> Bubblewrap:
-        return Bubblewrap(program, frozenset(features), options.limits, options.readable_folders)
+        return Bubblewrap(
+            program,
+            frozenset(features),
+            options.limits,
+            options.readable_folders,
+            toolchains=options.toolchains,
+        )
 
     def find() -> dict[str, Any]:
         import subprocess
@@ -152,17 +160,22 @@ def _landlock(options: SandboxOptions, cache: _CachedChoice, home: Path) -> _Mad
     if os.geteuid() == 0:
         return None, "it does not bind root well enough"
 
+    def make_sandbox(abi: int) -> Landlock:
+        return Landlock(
+            abi, options.limits, options.readable_folders, toolchains=options.toolchains
+        )
+
     def find() -> dict[str, Any]:
         abi = kernel_abi()
         if abi < 1:
             return {"abi": 0, "failure": "this kernel has no Landlock, or it is not enabled"}
         return {
             "abi": abi,
-            "failure": _probe(Landlock(abi, options.limits, options.readable_folders), home),
+            "failure": _probe(make_sandbox(abi), home),
         }
 
     facts = cache.facts("landlock", _key(Landlock(1).python, options), find)
-    return Landlock(facts["abi"], options.limits, options.readable_folders), facts["failure"]
+    return make_sandbox(facts["abi"]), facts["failure"]
 
 
 def _container(options: SandboxOptions, cache: _CachedChoice, home: Path) -> _Made:
@@ -204,7 +217,7 @@ def _key(program: str, options: SandboxOptions) -> str:
         boot.read_text().strip() if boot.exists() else "",
         machine.release, machine.version, str(os.geteuid()), program,
         str(info.st_mtime_ns), str(info.st_size), VERSION,
-        repr((options.limits, options.readable_folders, options.image)),
+        repr((options.limits, options.readable_folders, options.toolchains, options.image)),
         load_prompt("sandbox/probe"),
     )  # fmt: skip
     return "|".join(parts)

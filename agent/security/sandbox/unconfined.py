@@ -8,6 +8,7 @@ from typing import ClassVar
 from agent.errors import ToolError
 from agent.records import frozen
 from agent.security.sandbox.base import SandboxCommand, SpawnSpec
+from agent.security.sandbox.environment import shell
 from agent.security.sandbox.parent_watch import with_parent_watch
 
 _PASSED = ("PATH", "HOME", "LANG", "TERM", "TZ", "USER", "TMPDIR")
@@ -28,7 +29,7 @@ class Unconfined:
             if name in _PASSED or name.startswith("LC_")
         }
         env.setdefault("PATH", os.defpath)
-        command = with_parent_watch(["/bin/sh", "-c", job.command], stdin=job.stdin)
+        command = with_parent_watch([shell(), "-c", job.command], stdin=job.stdin)
         pass_fds = () if job.stdin is None else (job.stdin,)
         yield SpawnSpec(command, env, job.folder, pass_fds)
 

@@ -66,7 +66,7 @@ def pairs(words: list[str]) -> set[tuple[str, str]]:
 
 
 async def test_a_command_gets_nothing_but_its_workspace(docker: Path, call: CallContext) -> None:
-    (call.workspace / ".git").mkdir()
+    (call.workspace / ".git" / "hooks").mkdir(parents=True)
     said = await tool(docker).run({"command": "echo $0 said", "workdir": "sub"}, call)
     assert "said" in said.for_model
     (words,) = docker_calls(docker)
@@ -81,7 +81,7 @@ async def test_a_command_gets_nothing_but_its_workspace(docker: Path, call: Call
         ("--user", f"{os.geteuid()}:{os.getegid()}"),
         ("--pids-limit", "7"), ("--memory", "2000"), ("--ulimit", "fsize=1000"),
         ("--volume", f"{workspace}:{workspace}"), ("--workdir", str(workspace / "sub")),
-        ("--tmpfs", f"{workspace / '.git'}:ro,size=4k"),
+        ("--tmpfs", f"{workspace / '.git' / 'hooks'}:ro,size=4k"),
     }  # fmt: skip
     assert "--privileged" not in options
     (filtered,) = [word for word in options if word.startswith("seccomp=")]

@@ -15,7 +15,7 @@ from agent.settings import ToolSettings
 from agent.tools.base import CallContext, ToolEnvironment
 from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.tools.shell.exec import Exec
-from agent.tools.shell.sandboxed_command import mount_restrictions
+from agent.tools.shell.mount_restrictions import mount_restrictions
 from agent.types import ToolCall
 
 
@@ -149,7 +149,7 @@ def test_links_are_not_followed(call: CallContext, tmp_path: Path) -> None:
 async def test_a_flood_of_files_uncovers_nothing(
     box: Bubblewrap, call: CallContext, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent.tools.shell.sandboxed_command.LIMIT_ENTRIES", 500)
+    monkeypatch.setattr("agent.tools.shell.mount_restrictions.LIMIT_ENTRIES", 500)
     write(workspace / "services" / "api" / ".env", "secret\n")
     (workspace / "services" / "api" / ".git" / "hooks").mkdir(parents=True)
     tool = Exec(replace(ToolSettings(), sandbox=box))

@@ -1,0 +1,101 @@
+"""What a command made in git's stores that git would run, or be configured by, later on.
+
+What existed before is read-only to a command in a sandbox. What it makes is known afterwards only:
+then it gets a name that git does not read. Without this, a command that knows strangers' words
+could have the person's own git run a program outside of the sandbox.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from agent.security.files.quarantine import SUFFIX
+from agent.security.shell.git_safety import LIMIT_BYTES, RUNS
+from agent.tools.shell.mount_restrictions import find_git_stores
+
+# Of these, hooks are run and the others say what is.
+_CONTROL_FILES = ("config", "config.worktree", "commondir", "hooks")
+_SAMPLE = ".sample"
+_MOST_NAMES = 1_000
+
+
+class GitStoreGuard:
+    """`begin` with the stores that there are before the command, `end` after it."""
+
+    def __init__(self, workspace: Path) -> None:
+        self._root = Path(os.path.realpath(workspace))
+        self._existing: dict[Path, frozenset[str]] = {}
+
+    def begin(self, stores: Sequence[Path]) -> None:
+        """Remember what these hold. May block."""
+        self._existing = {store: _control_files(store) for store in stores}
+
+    def end(self) -> Sequence[tuple[str, str]]:
+        """Set aside what git would obey and was not there before; old and new names. May block."""
+        moved = []
+        for path in self._planted():
+            if (new := _set_aside(path)) is not None:
+                moved.append((str(path.relative_to(self._root)), new))
+        return moved
+
+    def _planted(self) -> Iterator[Path]:
+        for store in dict.fromkeys([*self._existing, *find_git_stores(self._root)]):
+            before = self._existing.get(store)
+            if before is not None:
+                yield from (store / name for name in sorted(_control_files(store) - before))
+            elif store.is_dir() and not store.is_symlink():
+                yield from _unsafe_parts(store)
+            elif not self._is_worktree(store):
+                # A file or a link that says where the store is: anywhere.
+                yield store
+
+    def _is_worktree(self, pointer: Path) -> bool:
+        """Whether it is the `.git` file of a worktree of a store that was there before."""
+        try:
+            text = pointer.read_text("utf-8", "replace")[:LIMIT_BYTES]
+            store = Path(os.path.realpath(pointer.parent / text.removeprefix("gitdir: ").strip()))
+            common = Path(os.path.realpath(store / (store / "commondir").read_text().strip()))
+        except (OSError, ValueError):
+            return False
+        return common in self._existing and store.parent == common / "worktrees"
+
+
+def _control_files(store: Path) -> frozenset[str]:
+    return frozenset(name for name in _CONTROL_FILES if os.path.lexists(store / name))
+
+
+def _unsafe_parts(store: Path) -> Iterator[Path]:
+    """What git would run in a new store."""
+    for name in ("config.worktree", "commondir"):
+        if os.path.lexists(store / name):
+            yield store / name
+    config = store / "config"
+    if os.path.lexists(config) and not _is_plain(config):
+        yield config
+    hooks = store / "hooks"
+    if hooks.is_symlink() or (hooks.is_dir() and any(map(_is_run, os.listdir(hooks)))):
+        yield hooks
+
+
+def _is_run(name: str) -> bool:
+    return not name.endswith(_SAMPLE)
+
+
+def _is_plain(config: Path) -> bool:
+    if config.is_symlink() or not config.is_file():
+        return False
+    text = config.read_bytes()[: LIMIT_BYTES + 1]
+    return len(text) <= LIMIT_BYTES and b"\\" not in text and not RUNS.search(text)
+
+
+def _set_aside(path: Path) -> str | None:
+    for number in range(1, _MOST_NAMES):
+        new = path.with_name(f"{path.name}{SUFFIX}" + (f"-{number}" if number > 1 else ""))
+        if os.path.lexists(new):
+            continue
+        try:
+            os.rename(path, new)
+        except OSError:
+            return None
+        return new.name
+    return None

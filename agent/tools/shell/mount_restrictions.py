@@ -1,0 +1,177 @@
+"""What of a workspace a command in a sandbox must not see, or must not change."""
+
+import os
+from collections import deque
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from agent.errors import ToolError
+from agent.prompts import render_prompt
+from agent.records import frozen
+from agent.security.files.filenames import normalize_filename
+from agent.security.files.instruction_files import (
+    CONFIGURATIONS,
+    GIT,
+    GIT_FILES,
+    PROMPT_FILES,
+    PROMPT_FOLDERS,
+)
+from agent.settings import ToolSettings
+from agent.tools.base import CallContext
+from agent.tools.files.workspace_scope import OWN_FOLDER, OWNER_TASK_FILES, PRIVATE_NAMES
+
+LIMIT_ENTRIES = 1_000_000
+
+TASK_FILES = frozenset(normalize_filename(name) for name in OWNER_TASK_FILES)
+
+_PRIVATE = frozenset(normalize_filename(name) for name in (*PRIVATE_NAMES, OWN_FOLDER))
+
+# Folders of others' packages: programs that install them rename what lies there, and one is
+# never opened as a project. Only their own entries are looked at.
+_PACKAGES = frozenset({"node_modules", "site-packages"})
+
+# A folder with both is where git keeps its objects, whatever its name is.
+_STORE = frozenset({"HEAD", "objects"})
+
+
+@frozen
+class MountRestrictions:
+    """Real paths in the workspace that exist; see `SandboxCommand`. `git_stores` are the folders
+    where git keeps its objects, and the files that lead to one."""
+
+    forbidden_paths: tuple[Path, ...] = ()
+    masked_paths: tuple[Path, ...] = ()
+    read_only_paths: tuple[Path, ...] = ()
+    git_stores: tuple[Path, ...] = ()
+
+
+def mount_restrictions(settings: ToolSettings, call: CallContext) -> MountRestrictions:
+    """Kore's own files are closed to everybody, what others told Kore to all but the owner.
+
+    Where anything is closed, git's stores are closed too: they keep older versions of it. What
+    the system prompt is made of and what other programs run by themselves is frozen: file tools
+    change it, and are judged for it. Blocked paths are covered at any depth, but for `.git`: there
+    only what git runs or is configured by is frozen.
+    After strangers' words so is what later turns are told to do (HEARTBEAT.md, the checklist).
+    A folder that Kore cannot look into is hidden. May block: it walks through the workspace. Raises
+    `ToolError` where that holds more than `LIMIT_ENTRIES` entries: by a flood of files, a command
+    could otherwise uncover what lies behind them.
+    """
+    root = call.workspace.resolve()
+    closed = [Path(os.path.realpath(path)) for path in settings.off_limits]
+    closed = [path for path in closed if path.is_relative_to(root) and os.path.lexists(path)]
+    frozen = []
+    task_files = TASK_FILES if "untrusted" in call.taint else frozenset[str]()
+    for entry in os.scandir(root):
+        name = normalize_filename(entry.name)
+        if not call.owner and name in _PRIVATE:
+            closed.append(root / entry.name)
+        elif name in PROMPT_FILES or name in PROMPT_FOLDERS or name in task_files:
+            frozen.append(root / entry.name)
+    walk = _CoverWalk(root, settings.blocked_paths)
+    if not walk.is_complete:
+        raise ToolError(render_prompt("sandbox/too_large", limit=f"{LIMIT_ENTRIES:,}"))
+    covered = {*closed, *frozen}
+    frozen += [path for path in walk.read_only_paths if path not in covered]
+    if closed:
+        closed += walk.stores
+        frozen = [path for path in frozen if not any(map(path.is_relative_to, walk.stores))]
+    closed, masked, frozen = (_real(root, paths) for paths in (closed, walk.masked_paths, frozen))
+    hidden_paths = {*closed, *masked}
+
+    def visible(paths: Sequence[Path]) -> tuple[Path, ...]:
+        """Without what lies in something that is hidden as a whole."""
+        return tuple(path for path in paths if hidden_paths.isdisjoint(path.parents))
+
+    return MountRestrictions(visible(closed), visible(masked), visible(frozen), tuple(walk.stores))
+
+
+def find_git_stores(root: Path) -> tuple[Path, ...]:
+    """`MountRestrictions.git_stores`, of a workspace with more than `LIMIT_ENTRIES` entries those
+    nearest to its top. May block."""
+    return tuple(_CoverWalk(root, ()).stores)
+
+
+def _real(root: Path, paths: Sequence[Path]) -> list[Path]:
+    """What links lead to, each once; those to nothing that a command could get at are left out."""
+    paths_found: dict[Path, None] = {}
+    for path in paths:
+        if path.is_symlink():
+            path = Path(os.path.realpath(path))
+            if not path.exists() or path == root or not path.is_relative_to(root):
+                continue
+        paths_found[path] = None
+    return list(paths_found)
+
+
+class _CoverWalk:
+    """What is to be covered below a folder, the ways to it before what lies in it."""
+
+    def __init__(self, root: Path, blocked: Sequence[str]) -> None:
+        self.masked_paths: list[Path] = []
+        self.read_only_paths: list[Path] = []
+        self.stores: list[Path] = []
+        self._blocked = [
+            tuple(normalize_filename(part) for part in entry.split("/")) for entry in blocked
+        ]
+        self._lasts = {parts[-1] for parts in self._blocked}
+        self._remaining = LIMIT_ENTRIES
+        pending: deque[tuple[str, tuple[str, ...]]] = deque([(str(root), ())])
+        while pending and self._remaining > 0:
+            folder, above = pending.popleft()
+            pending += self._visit(folder, above)
+        self.is_complete = not pending
+
+    def _visit(self, folder: str, above: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Look at one folder; yields those in it that are to be looked at in turn."""
+        try:
+            entries = list(os.scandir(folder))
+        except PermissionError:
+            # A command could open it again.
+            self.masked_paths.append(Path(folder))
+            return
+        except OSError:
+            return
+        self._remaining -= len(entries)
+        if _STORE.issubset(entry.name for entry in entries):
+            # Looked through all the same: a command can make any folder look like this.
+            self._freeze_git(Path(folder))
+            if above:
+                self.stores.append(Path(folder))
+        for entry in entries:
+            name = _key(entry.name)
+            parts = (*above, name)
+            if above and above[-1] in _PACKAGES:
+                if name in self._lasts and self._is_blocked(parts):
+                    self.masked_paths.append(Path(entry.path))
+            elif name == GIT:
+                self._git(Path(entry.path))
+            elif name in self._lasts and self._is_blocked(parts):
+                self.masked_paths.append(Path(entry.path))
+            else:
+                if name in CONFIGURATIONS:
+                    self.read_only_paths.append(Path(entry.path))
+                if entry.is_dir(follow_symlinks=False):
+                    yield entry.path, parts
+
+    def _git(self, path: Path) -> None:
+        self.stores.append(path)
+        if path.is_dir() and not path.is_symlink():
+            self._freeze_git(path)
+        else:
+            # It says where the store is.
+            self.read_only_paths.append(path)
+
+    def _freeze_git(self, store: Path) -> None:
+        inside = (store / name for name in sorted(GIT_FILES))
+        self.read_only_paths += [each for each in inside if os.path.lexists(each)]
+
+    def _is_blocked(self, parts: tuple[str, ...]) -> bool:
+        return any(parts[-len(entry) :] == entry for entry in self._blocked)
+
+
+def _key(name: str) -> str:
+    """`normalize_filename`, quickly for ordinary names."""
+    if name.isascii() and ":" not in name and name[-1] not in " .":
+        return name.lower()
+    return normalize_filename(name)

@@ -1,0 +1,37 @@
+"""Programs of version managers: seen in a sandbox, and nothing beside them."""
+
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+from agent.security.sandbox.base import SandboxCommand
+from agent.security.sandbox.toolchains import find_toolchains
+from tests.agent.tools.bubblewrap import installed_bubblewrap
+
+
+def test_a_program_of_a_version_manager_runs_and_its_login_is_hidden(tmp_path: Path) -> None:
+    home, workspace = tmp_path / "home", tmp_path / "workspace"
+    workspace.mkdir()
+    (home / ".cargo" / "bin").mkdir(parents=True)
+    (home / ".cargo" / "credentials.toml").write_text("token")
+    (home / ".rustup").mkdir()
+    (home / ".rustup" / "settings.toml").write_text("version")
+    program = home / ".cargo" / "bin" / "hello"
+    program.write_text('#!/bin/sh\ncat "$RUSTUP_HOME/settings.toml"; ls "$HOME_HERE/.cargo"')
+    program.chmod(0o755)
+    box = replace(installed_bubblewrap(), toolchains=find_toolchains(home))
+    line = f"HOME_HERE={home} {program}; echo x > {program}"
+    with box.prepare(SandboxCommand(line, workspace, workspace)) as spawn:
+        result = subprocess.run(
+            spawn.argv, env=spawn.env, cwd=spawn.cwd, pass_fds=spawn.pass_fds,
+            stdin=subprocess.PIPE, capture_output=True, text=True, check=False,
+            start_new_session=True,
+        )  # fmt: skip
+    assert result.stdout == "versionbin\n"
+    assert "Read-only file system" in result.stderr
+
+
+def test_a_home_without_any_has_none(tmp_path: Path) -> None:
+    toolchains = find_toolchains(tmp_path)
+    assert toolchains.folders == ()
+    assert toolchains.variables == {}
