@@ -5,7 +5,7 @@ import asyncio
 from collections import defaultdict
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agent.text.display_width import padded
 from gateway.cli.context import data_dir_of, positive_count, settings_of
@@ -40,12 +40,14 @@ def run(args: argparse.Namespace) -> int:
             {
                 "with": subject,
                 "passed": sum(verdict.passed for verdict in verdicts),
+                "skipped": sum(verdict.skipped is not None for verdict in verdicts),
+                "totals": _totals(verdicts),
                 "runs": [{**asdict(verdict), "passed": verdict.passed} for verdict in verdicts],
             }
         )
     else:
         print(_summary(verdicts))
-    return 0 if all(verdict.passed for verdict in verdicts) else 1
+    return 0 if all(not verdict.faults for verdict in verdicts) else 1
 
 
 async def _verdicts(args: argparse.Namespace) -> "tuple[str, list[Verdict]]":
@@ -69,23 +71,51 @@ async def _verdicts(args: argparse.Namespace) -> "tuple[str, list[Verdict]]":
 
 
 def _show(verdict: "Verdict", args: argparse.Namespace) -> None:
-    usage = verdict.usage
+    name = padded(verdict.case, 28)
+    if verdict.skipped:
+        print(f"skip  {name}{clean(verdict.skipped)}", flush=True)
+        return
     mark = "pass" if verdict.passed else "FAIL"
-    cost = "" if verdict.cost_usd is None else f"  ${verdict.cost_usd:.4f}"
-    tokens = f"{usage.input + usage.output:>8,} tokens"
-    print(f"{mark}  {padded(verdict.case, 28)}{verdict.seconds:>6.1f} s{tokens}{cost}", flush=True)
+    print(f"{mark}  {name}{_used([verdict])}", flush=True)
     for fault in verdict.faults:
         print(f"      {clean(args.crash.redactor.clean(fault))}", flush=True)
 
 
 def _summary(verdicts: "list[Verdict]") -> str:
-    runs: dict[str, list[bool]] = defaultdict(list)
-    for verdict in verdicts:
-        runs[verdict.case].append(verdict.passed)
-    steady = sum(all(results) for results in runs.values())
-    tokens = sum(verdict.usage.input + verdict.usage.output for verdict in verdicts)
+    runs: dict[str, list[Verdict]] = defaultdict(list)
+    kinds: dict[str, list[Verdict]] = defaultdict(list)
+    ran = [verdict for verdict in verdicts if verdict.skipped is None]
+    for verdict in ran:
+        runs[verdict.case].append(verdict)
+        kinds[verdict.kind or "other"].append(verdict)
+    table = [
+        f"{padded(kind, 10)}{sum(one.passed for one in some):>4} of {len(some):<4}"
+        f"{' ' * 14}{_used(some)}"
+        for kind, some in sorted(kinds.items())
+        if len(kinds) > 1
+    ]
+    steady = sum(all(verdict.passed for verdict in results) for results in runs.values())
     text = f"{steady} of {len(runs)} cases passed"
-    if len(verdicts) > len(runs):
-        results = sum(verdict.passed for verdict in verdicts)
-        text += f" every time, {results} of {len(verdicts)} runs"
-    return f"{text}; {tokens:,} tokens"
+    if len(ran) > len(runs):
+        text += f" every time, {sum(one.passed for one in ran)} of {len(ran)} runs"
+    if skipped := len(verdicts) - len(ran):
+        text += f", {skipped} skipped"
+    return "\n".join([*table, f"{text}; {_totals(ran)['tokens']:,} tokens"])
+
+
+def _used(verdicts: "list[Verdict]") -> str:
+    totals = _totals(verdicts)
+    cost = "" if totals["cost_usd"] is None else f"  ${totals['cost_usd']:.4f}"
+    steps = "1 step " if totals["steps"] == 1 else f"{totals['steps']} steps"
+    return f"{steps:>10}{totals['seconds']:>8.1f} s{totals['tokens']:>10,} tokens{cost}"
+
+
+def _totals(verdicts: "list[Verdict]") -> dict[str, Any]:
+    """What the runs have used up; the cost is None where that of one is unknown."""
+    costs = [verdict.cost_usd for verdict in verdicts]
+    return {
+        "steps": sum(verdict.steps for verdict in verdicts),
+        "seconds": sum(verdict.seconds for verdict in verdicts),
+        "tokens": sum(verdict.usage.input + verdict.usage.output for verdict in verdicts),
+        "cost_usd": None if None in costs else sum(cost for cost in costs if cost is not None),
+    }

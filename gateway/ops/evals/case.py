@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -12,6 +13,7 @@ from agent.i18n import t
 from agent.serialization import dumps
 from agent.types import Message, ToolCall, assistant
 from gateway.config.json_document import read_object
+from gateway.ops.evals.repository import build_repository, repository_files
 
 Count = Annotated[int, Field(ge=0)]
 
@@ -90,22 +92,40 @@ class ScriptedReply(_Strict):
 
 class EvalCase(_Strict):
     """`task` is what is asked, a list asks one after the other in the same conversation.
-    `workspace` maps paths to contents. `script` is what the scripted model replies."""
+    `repository` is where it begins, `workspace` maps further paths to contents, `hidden` those
+    that are laid out for the checks only. `needs` names programs without which the case is left
+    out. `script` is what the scripted model replies."""
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$")]
     about: str = ""
+    kind: Literal["fix", "feature", "refactor", "answer"] | None = None
     task: str | Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
+    repository: Path | None = Field(default=None, strict=False)
     workspace: dict[str, str] = Field(default_factory=dict)
+    hidden: dict[str, str] = Field(default_factory=dict)
+    needs: Annotated[tuple[str, ...], Field(strict=False)] = ()
     checks: Annotated[tuple[Expectation, ...], Field(strict=False, min_length=1)]
     script: Annotated[tuple[str | ScriptedReply, ...], Field(strict=False)] = ()
     max_iterations: Annotated[int, Field(ge=1)] | None = None
+    max_seconds: Annotated[float, Field(gt=0)] | None = None
 
     @model_validator(mode="after")
     def _knows_what_is_unchanged(self) -> "EvalCase":
+        before = self.before if any(check.unchanged for check in self.checks) else {}
         for check in self.checks:
-            if check.unchanged and check.file not in self.workspace:
+            if check.unchanged and check.file not in before:
                 raise ValueError(f"{check.file} is to be unchanged, but workspace lacks it")
         return self
+
+    @cached_property
+    def before(self) -> dict[str, bytes]:
+        """The files that the case begins with."""
+        files = repository_files(self.repository) if self.repository else {}
+        return files | {name: text.encode() for name, text in self.workspace.items()}
+
+    @property
+    def programs(self) -> tuple[str, ...]:
+        return ("git", *self.needs) if self.repository else self.needs
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -121,7 +141,17 @@ class EvalCase(_Strict):
         Raises `ConfigError` for a file outside of it.
         """
         folder = folder.resolve()
-        for name, content in self.workspace.items():
+        if self.repository:
+            build_repository(self.repository, folder)
+        self._write(self.workspace, folder)
+        return folder
+
+    def lay_out_hidden(self, folder: Path) -> None:
+        """Make the files that only the checks see. Raises `ConfigError` as above."""
+        self._write(self.hidden, folder)
+
+    def _write(self, files: dict[str, str], folder: Path) -> None:
+        for name, content in files.items():
             path = (folder / name).resolve()
             if not path.is_relative_to(folder):
                 raise ConfigError(
@@ -133,7 +163,6 @@ class EvalCase(_Strict):
                 )
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(content, encoding="utf-8", newline="")
-        return folder
 
 
 def load_cases(places: list[Path]) -> Iterator[EvalCase]:
@@ -143,9 +172,9 @@ def load_cases(places: list[Path]) -> Iterator[EvalCase]:
     """
     names: dict[str, Path] = {}
     for place in places:
-        files = sorted(place.glob("*.json")) if place.is_dir() else [place]
+        files = _files(place) if place.is_dir() else [place]
         if not files:
-            raise ConfigError(t("{path}: no cases found (*.json)", path=place))
+            raise ConfigError(t("{path}: no cases found (*.json, *.toml)", path=place))
         for file in files:
             case = _read(file)
             if (other := names.setdefault(case.name, file)) != file:
@@ -160,8 +189,15 @@ def load_cases(places: list[Path]) -> Iterator[EvalCase]:
             yield case
 
 
+def _files(folder: Path) -> list[Path]:
+    """Its cases, and those of its folders: a repository and what is asked of it."""
+    return sorted(
+        path for pattern in ("*.json", "*.toml", "*/*.toml") for path in folder.glob(pattern)
+    )
+
+
 def _read(file: Path) -> EvalCase:
-    data = read_object(file)
+    data = _toml(file) if file.suffix == ".toml" else read_object(file)
     if data is None:
         raise ConfigError(
             t("{path}: no such file or folder", path=str(file)),
@@ -169,10 +205,23 @@ def _read(file: Path) -> EvalCase:
                 "Give a case file or a folder of cases; docs/evaluation.md describes the format."
             ),
         )
+    if isinstance(name := data.get("repository"), str):
+        data["repository"] = file.parent / name
     try:
         return EvalCase.model_validate(data)
     except ValidationError as exc:
         raise ConfigError(f"{file}: {_fault(exc)}") from None
+
+
+def _toml(file: Path) -> dict[str, Any] | None:
+    import tomllib
+
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as exc:
+        raise ConfigError(t("{path}: not valid TOML: {reason}", path=file, reason=exc)) from None
 
 
 def _fault(error: ValidationError) -> str:

@@ -17,13 +17,14 @@ _QUOTED_CHARS = 200
 
 @dataclass(slots=True)
 class EvalOutcome:
-    """What a case came to. `calls` counts the tools that ran, `error` is what ended a turn;
-    `sandbox` is where commands that check run."""
+    """What a case came to. `calls` counts the tools that ran, `steps` the replies of the
+    model, `error` is what ended a turn; `sandbox` is where commands that check run."""
 
     folder: Path
     sandbox: Sandbox
     answer: str = ""
     calls: dict[str, int] = field(default_factory=dict)
+    steps: int = 0
     usage: Usage = field(default_factory=Usage)
     cost_usd: float | None = 0.0
     error: str | None = None
@@ -38,11 +39,11 @@ async def failures(case: EvalCase, outcome: EvalOutcome) -> list[str]:
         if check.command is not None:
             faults += await _command(check.command, check.exit_code, outcome)
         else:
-            faults += _faults(check, outcome, case.workspace)
+            faults += _faults(check, outcome, case.before)
     return faults
 
 
-def _faults(check: Expectation, outcome: EvalOutcome, before: Mapping[str, str]) -> Iterator[str]:
+def _faults(check: Expectation, outcome: EvalOutcome, before: Mapping[str, bytes]) -> Iterator[str]:
     if check.file is not None:
         yield from _file(check, check.file, outcome.folder, before)
     elif check.tool is not None:
@@ -62,7 +63,9 @@ def _faults(check: Expectation, outcome: EvalOutcome, before: Mapping[str, str])
         yield f"it cost ${outcome.cost_usd:.4f}, at most ${check.max_cost_usd} was expected"
 
 
-def _file(check: Expectation, name: str, folder: Path, before: Mapping[str, str]) -> Iterator[str]:
+def _file(
+    check: Expectation, name: str, folder: Path, before: Mapping[str, bytes]
+) -> Iterator[str]:
     path = folder / name
     if check.absent:
         if path.exists():
@@ -76,7 +79,7 @@ def _file(check: Expectation, name: str, folder: Path, before: Mapping[str, str]
     except (OSError, UnicodeDecodeError) as exc:
         yield f"{name} cannot be read as text: {exc}"
         return
-    expected = before.get(name) if check.unchanged else check.equals
+    expected = before[name].decode() if check.unchanged else check.equals
     if expected is not None and text != expected:
         yield f"{name} holds {_quote(text)}, expected {_quote(expected)}"
     if check.contains is not None and check.contains not in text:

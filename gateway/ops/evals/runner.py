@@ -24,6 +24,7 @@ from agent.types import Usage
 from gateway.config import Settings
 from gateway.ops.evals.case import EvalCase
 from gateway.ops.evals.judge import EvalOutcome, failures
+from gateway.ops.evals.repository import missing_programs
 from gateway.runtime.paths import DataDir
 from gateway.runtime.sandbox import choose_sandbox
 from gateway.turns.agent_factory import build_agent
@@ -31,17 +32,21 @@ from gateway.turns.agent_factory import build_agent
 
 @frozen
 class Verdict:
-    """One run of a case; it has passed when nothing is at `fault`."""
+    """One run of a case; it has passed when nothing is at `fault`, unless it was `skipped` for
+    the reason given. `steps` counts the replies of the model."""
 
     case: str
     faults: tuple[str, ...]
     seconds: float
     usage: Usage
     cost_usd: float | None
+    steps: int = 0
+    kind: str | None = None
+    skipped: str | None = None
 
     @property
     def passed(self) -> bool:
-        return not self.faults
+        return not self.faults and self.skipped is None
 
 
 @frozen
@@ -97,27 +102,44 @@ class EvalRunner:
 
     async def _try_case(self, case: EvalCase) -> Verdict:
         """Judged, also when the machine fails it: what the other cases came to has been paid."""
+        if missing := missing_programs(case.programs):
+            reason = f"{' and '.join(missing)} not installed"
+            return Verdict(case.name, (), 0.0, Usage(), 0.0, kind=case.kind, skipped=reason)
         began = time.monotonic()
         try:
-            return await self._run_case(case)
+            outcome, faults = await self._run_case(case)
         except OSError as exc:
-            elapsed_s = time.monotonic() - began
-            return Verdict(case.name, (f"it could not be run: {exc}",), elapsed_s, Usage(), None)
+            outcome, faults = None, [f"it could not be run: {exc}"]
+        return Verdict(
+            case.name,
+            tuple(faults),
+            time.monotonic() - began,
+            outcome.usage if outcome else Usage(),
+            outcome.cost_usd if outcome else None,
+            outcome.steps if outcome else 0,
+            case.kind,
+        )
 
-    async def _run_case(self, case: EvalCase) -> Verdict:
+    async def _run_case(self, case: EvalCase) -> tuple[EvalOutcome, list[str]]:
         choice = await choose_sandbox(self.settings, self.home)
         with scratch_folder("kore-eval-") as place:
-            folder = case.lay_out(place)
-            began = time.monotonic()
+            folder = await asyncio.to_thread(case.lay_out, place)
             outcome = EvalOutcome(folder, choice.sandbox)
             agent = await self._agent(case, folder, choice.sandbox)
             try:
-                await _converse(agent, case, outcome)
+                async with asyncio.timeout(case.max_seconds):
+                    await _converse(agent, case, outcome)
+            except TimeoutError:
+                if case.max_seconds is None:
+                    raise
+                outcome.error = f"it took longer than {case.max_seconds:g} s"
             finally:
                 await agent.aclose()
-            faults = await failures(case, outcome)
-            elapsed_s = time.monotonic() - began
-            return Verdict(case.name, tuple(faults), elapsed_s, outcome.usage, outcome.cost_usd)
+            try:
+                case.lay_out_hidden(folder)
+            except ConfigError as exc:  # a link of the model's leads out of the folder
+                return outcome, [str(exc)]
+            return outcome, await failures(case, outcome)
 
     async def _agent(self, case: EvalCase, folder: Path, sandbox: Sandbox) -> Agent:
         principal = PrincipalContext(
@@ -146,6 +168,8 @@ async def _converse(agent: Agent, case: EvalCase, outcome: EvalOutcome) -> None:
         async with aclosing(agent.stream(task, session=case.name)) as stream:
             async for event in stream:
                 match event:
+                    case events.IterationStart():
+                        outcome.steps += 1
                     case events.ToolStart(name=name):
                         tool = agent.toolbox.find(name)
                         tool_name = tool.name if tool else name

@@ -15,6 +15,7 @@ from tests.house.pages import blocks, page
 # Without bubblewrap root runs no command at all, unless it is told to.
 LOOSE = {} if shutil.which("bwrap") else {"KORE_SECURITY_SANDBOX": "none"}
 
+SHIPPED = list(load_cases([ROOT / "evals"]))
 WRITE = {"calls": [{"name": "write_file", "arguments": {"path": "a.txt", "content": "new"}}]}
 
 
@@ -42,8 +43,13 @@ def test_the_cases_that_ship_pass_by_their_scripts(tmp_path: Path) -> None:
         environ=LOOSE,
     )
     assert ran.returncode == 0, ran.stdout
-    assert len(runs(ran)) == len(list((ROOT / "evals").glob("*.json"))) >= 8
-    assert all(one["passed"] and one["usage"]["input"] > 0 for one in runs(ran))
+    assert len(runs(ran)) == len(SHIPPED) >= 11
+    ran_here = [one for one in runs(ran) if one["skipped"] is None]
+    assert all(one["passed"] and one["usage"]["input"] > 0 for one in ran_here)
+    assert all(one["steps"] > 1 for one in ran_here)
+    totals = json.loads(ran.stdout)["totals"]
+    assert totals["steps"] == sum(one["steps"] for one in runs(ran))
+    assert len(ran_here) + json.loads(ran.stdout)["skipped"] == len(SHIPPED)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +130,7 @@ def test_each_run_begins_with_fresh_files(tmp_path: Path) -> None:
         ({"checks": [{"answer_matches": "("}]}, "no regular expression"),
         ({"checks": [{"file": "a", "matches": "["}]}, "no regular expression"),
         ({"name": "No Name"}, "name"),
-        ({"tasks": "go"}, "tasks: there is no such key; expected one of name, about, task"),
+        ({"tasks": "go"}, "tasks: there is no such key; expected one of name, about, kind"),
         ({"checks": [{"fle": "a"}]}, r"checks\.0\.fle: there is no such key; expected one of file"),
         ({"script": [{"calls": [{"arguments": {}}]}]}, r"calls\.0\.name is missing"),
     ],
@@ -187,5 +193,87 @@ def test_repeating_the_question_passes_no_case_that_ships(tmp_path: Path) -> Non
     ran = kore(
         *("eval", "--model", "offline/echo", "-j", "4", "--json", ROOT / "evals"),
         home=tmp_path / "kore",
+        environ=LOOSE,
     )
     assert [one["case"] for one in runs(ran) if one["passed"]] == []
+    # What changes a repository is told by a command that fails while it is untouched.
+    changes = [one for one in runs(ran) if one["kind"] not in (None, "answer")]
+    assert len(changes) >= 2
+    told = [one for one in changes if any("` ended with" in fault for fault in one["faults"])]
+    assert [one["case"] for one in changes if one not in told and not one["skipped"]] == []
+
+
+def repository(folder: Path, *commits: dict[str, str]) -> Path:
+    """A repository as cases name it: `commits` are the files of each."""
+    for number, files in enumerate(commits, 1):
+        (folder / "repository").mkdir(exist_ok=True)
+        (folder / "repository" / f"{number}.txt").write_text(f"Change {number}\n")
+        for name, content in files.items():
+            path = folder / "repository" / str(number) / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content)
+    return folder / "repository"
+
+
+def in_repository(folder: Path, text: str) -> Path:
+    repository(folder, {"a.txt": "1\n", "run.sh": "echo hi\n"}, {"a.txt": "2\n"})
+    (folder / "repository" / "1" / "run.sh").chmod(0o755)
+    file = folder / "one.toml"
+    file.write_text(f'name = "one"\ntask = "go"\nrepository = "repository"\n{text}')
+    return file
+
+
+def test_a_repository_has_its_history_and_hidden_files_come_with_the_checks(
+    tmp_path: Path,
+) -> None:
+    file = in_repository(
+        tmp_path,
+        r"""
+        checks = [
+          {command = "test \"$(git log --format=%s | tr '\\n' ,)\" = 'Change 2,Change 1,'"},
+          {command = "git show HEAD~1:a.txt | grep -q 1 && ./run.sh && cat secret.txt"},
+          {command = "test \"$(git status --porcelain)\" = '?? secret.txt'"},
+          {file = "a.txt", equals = "2\n"},
+          {file = "a.txt", unchanged = true},
+        ]
+        hidden = {"secret.txt" = "x"}
+        [[script]]
+        calls = [{name = "exec", arguments = {command = "test ! -e secret.txt || touch seen"}}]
+        [[script]]
+        text = "Done."
+        """,
+    )
+    ran = kore("eval", "--scripted", file, home=tmp_path / "kore", environ=LOOSE)
+    assert ran.returncode == 0, ran.stdout
+
+
+def test_a_case_that_needs_a_missing_program_is_skipped_with_the_reason(tmp_path: Path) -> None:
+    file = case(tmp_path, needs=["no-such-program"], script=["Done."])
+    ran = kore("eval", "--scripted", file, home=tmp_path / "kore")
+    assert ran.returncode == 0, ran.stdout
+    assert "skip  one" in ran.stdout
+    assert "no-such-program not installed" in ran.stdout
+    assert "0 of 0 cases passed, 1 skipped" in ran.stdout
+
+
+@pytest.mark.skipif(bool(LOOSE), reason="bubblewrap is not installed")
+def test_a_case_that_takes_too_long_is_stopped(tmp_path: Path) -> None:
+    calls = [{"name": "exec", "arguments": {"command": "sleep 100"}}]
+    file = case(tmp_path, max_seconds=0.2, script=[{"calls": calls}, "Done."])
+    ran = kore("eval", "--scripted", file, home=tmp_path / "kore")
+    assert ran.returncode == 1
+    assert "it took longer than 0.2 s" in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ("checks = [", "not valid TOML"),
+        ('repository = "elsewhere"\nchecks = [{file = "b", unchanged = true}]', "no commits found"),
+    ],
+)
+def test_a_broken_toml_case_is_named(tmp_path: Path, text: str, where: str) -> None:
+    file = tmp_path / "one.toml"
+    file.write_text(f'name = "one"\ntask = "go"\n{text}')
+    with pytest.raises(ConfigError, match=where):
+        list(load_cases([file]))
