@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import datetime
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 
 from agent import events
 from agent.context.system_prompt import Workspace, volatile_facts
@@ -22,6 +22,7 @@ from agent.i18n import t
 from agent.per_loop import run_blocking
 from agent.prompts import render_prompt
 from agent.providers.base import Provider
+from agent.providers.model_settings import ModelSettings, is_forced
 from agent.providers.pool import ModelPool
 from agent.security.policy.base import Approver, Ask, Callback, PermissionMode
 from agent.security.redaction import Redactor
@@ -43,6 +44,15 @@ if TYPE_CHECKING:
     from agent.undo.change_log import ChangeLog
 
 
+class RunOptions(TypedDict, total=False):
+    """What one turn can be told."""
+
+    session: str | None
+    model: str | None
+    model_settings: ModelSettings | None
+    tool_choice: str | None
+
+
 # How often an answer of another shape than `output_type` is asked for again.
 _SHAPE_RETRIES = 2
 
@@ -52,10 +62,10 @@ class Agent:
 
     `model` is a name (`vendor/model`), a `Provider`, or a `ModelPool` of several; without
     one, a key in the environment or the offline stand-in decides. `instructions` say who the agent
-    is and what it does, behind the prompt files. `tools` are added to the built-in ones, of which
-    `builtin_tools` names those that there are (None: all of them). `approve`, a function or an
-    `Approver`, is asked for calls that need a person's consent; without it they are refused;
-    `Permissions` in its place bring a policy of one's own.
+    is and what it does, behind the prompt files; `model_settings` how models are asked. `tools`
+    are added to the built-in ones, of which `builtin_tools` names those that there are (None: all
+    of them). `approve`, a function or an `Approver`, is asked for calls that need a person's
+    consent; without it they are refused; `Permissions` in its place bring a policy of one's own.
     `mode` says how much runs without a question (plan, ask, accept-edits, auto). `workspace` holds
     the prompt files and is where tools work (default: this folder). The model's key and
     `settings.secrets` leave in no event, result or message. `subagents` can be sent out besides
@@ -70,6 +80,7 @@ class Agent:
         model: str | Provider | ModelPool | None = None,
         *,
         instructions: str | None = None,
+        model_settings: ModelSettings | None = None,
         tools: Sequence[Tool] = (),
         builtin_tools: Collection[str] | None = None,
         history: History | None = None,
@@ -88,6 +99,7 @@ class Agent:
         self.redactor = Redactor(self.settings.secrets | self.models.keys())
         self._tools = tuple(tools)
         self._instructions = instructions
+        self._model_settings = model_settings
         self._builtin_names = None if builtin_tools is None else _tool_names(builtin_tools)
         self._toolbox: ToolRegistry | None = None
         self._tool_defaults = RegistryDefaults()
@@ -156,9 +168,8 @@ class Agent:
         self,
         prompt: str | Message,
         *,
-        session: str | None = None,
-        model: str | None = None,
         output_type: Any = None,
+        **options: Unpack[RunOptions],
     ) -> Result:
         """`stream`, collected. Raises the `KoreError` that ended the turn, if one did.
 
@@ -167,33 +178,37 @@ class Agent:
         for again, twice; then `BadOutput` is raised.
         """
         if output_type is None:
-            return await self._run(prompt, session, model)
+            return await self._run(prompt, options)
         from agent.structured_output import StructuredOutput
 
         shape = StructuredOutput(output_type)
-        name = session or _new_session()
+        once = options.get("session") is None
+        options["session"] = name = options.get("session") or _new_session()
         try:
-            return await self._run_shaped(shape, prompt, name, model)
+            return await self._run_shaped(shape, prompt, options)
         finally:
-            if session is None:
+            if once:
                 await self.toolbox.end(name)
 
     async def _run_shaped(
-        self, shape: "StructuredOutput", prompt: str | Message, session: str, model: str | None
+        self, shape: "StructuredOutput", prompt: str | Message, options: RunOptions
     ) -> Result:
-        result = await self._run(shape.request(prompt), session, model)
+        result = await self._run(shape.request(prompt), options)
+        if (settings := self._settings_of(options)) and is_forced(settings.tool_choice):
+            # That call has been made.
+            options["tool_choice"] = "auto"
         for _ in range(_SHAPE_RETRIES):
             try:
                 return replace(result, output=shape.read(_last_words(result)))
             except BadOutput as exc:
                 earlier = result
                 again = render_prompt("output_again", reason=exc)
-            result = _added(earlier, await self._run(again, session, model))
+            result = _added(earlier, await self._run(again, options))
         return replace(result, output=shape.read(_last_words(result)))
 
-    async def _run(self, prompt: str | Message, session: str | None, model: str | None) -> Result:
+    async def _run(self, prompt: str | Message, options: RunOptions) -> Result:
         error: events.Error | None = None
-        async with aclosing(self.stream(prompt, session=session, model=model)) as stream:
+        async with aclosing(self.stream(prompt, **options)) as stream:
             async for event in stream:
                 if isinstance(event, events.Error):
                     error = event
@@ -206,24 +221,23 @@ class Agent:
         self,
         prompt: str | Message,
         *,
-        session: str | None = None,
-        model: str | None = None,
         output_type: Any = None,
+        **options: Unpack[RunOptions],
     ) -> Result:
         """`run`, for a program without an event loop. Raises `RuntimeError` within one."""
-        return run_blocking(
-            lambda: self.run(prompt, session=session, model=model, output_type=output_type)
-        )
+        return run_blocking(lambda: self.run(prompt, output_type=output_type, **options))
 
     async def stream(
-        self, prompt: str | Message, *, session: str | None = None, model: str | None = None
+        self, prompt: str | Message, **options: Unpack[RunOptions]
     ) -> AsyncGenerator[Event]:
         """The events of one turn; the last is `Done`. A `Message` may hold pictures.
 
         Closing the iterator or cancelling the task stops the turn; the history stays valid.
         Without `session`, the turn is the first and only one of a new session. `model` is this
-        turn's, by its name or that of a profile.
+        turn's, by its name or that of a profile; `model_settings` and `tool_choice` count before
+        those of the agent.
         """
+        session = options.get("session")
         from agent.context.long_task import describe_progress, taint_of
 
         once = session is None
@@ -263,7 +277,8 @@ class Agent:
             summary=conversation.summary,
             keeper=keeper,
             permissions=_permissions(self._approve, self._mode),
-            model=model,
+            model=options.get("model"),
+            model_settings=self._settings_of(options),
             # A file's name is one only where the text ends with it.
             persona=f"{self._instructions}\n" if self._instructions else None,
             exposure=TaintState(taint),
@@ -279,6 +294,13 @@ class Agent:
             await asyncio.shield(self._store(session, [question, *turn.settled()], mark, keeper))
             if once:
                 await self.toolbox.end(session)
+
+    def _settings_of(self, options: RunOptions) -> ModelSettings | None:
+        """The turn's own settings before the agent's."""
+        settings = options.get("model_settings")
+        if (choice := options.get("tool_choice")) is not None:
+            settings = ModelSettings(tool_choice=choice).over(settings)
+        return self._model_settings if settings is None else settings.over(self._model_settings)
 
     def _resolve_profile(self, agent: str | SubagentDefinition | None) -> SubagentDefinition | None:
         """Raises `ConfigError` for the name of an agent that there is not."""

@@ -1,17 +1,18 @@
 """`kore.run` and `kore.stream`: one call for an agent that lives as long as one turn."""
 
 import os
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack, cast
 
-from agent.agent import Agent
+from agent.agent import Agent, RunOptions
 from agent.events import Event
 from agent.history import History, JsonlHistory
 from agent.per_loop import run_blocking
 from agent.providers.base import Provider
+from agent.providers.model_settings import ModelSettings
 from agent.providers.pool import ModelPool
 from agent.security.policy.base import Approver, Ask, PermissionMode
 from agent.settings import AgentSettings
@@ -36,15 +37,22 @@ class AgentOptions(TypedDict, total=False):
     agent: str | SubagentDefinition
 
 
+class CallOptions(AgentOptions, total=False):
+    """What `run` and `stream` take besides the prompt and the model."""
+
+    session: str | None
+    model_settings: ModelSettings | None
+    tool_choice: str | None
+    max_iterations: int | None
+    thinking: bool | None
+
+
 async def run(
     prompt: str | Message,
     *,
     model: str | Provider | ModelPool | None = None,
-    session: str | None = None,
-    max_iterations: int | None = None,
-    thinking: bool | None = None,
     output_type: Any = None,
-    **options: Unpack[AgentOptions],
+    **options: Unpack[CallOptions],
 ) -> Result:
     """One turn, to its end. Raises the `KoreError` that ended it, if one did.
 
@@ -52,65 +60,47 @@ async def run(
     With `session` the turn goes on with that conversation; without `history` it is kept in
     `~/.kore/chats` (`KORE_HOME` moves it). `max_iterations` bounds the model calls, `thinking` asks
     for thoughts or for none, `output_type` for an answer of that type in `Result.output`. The other
-    options are those of `Agent`.
+    options are those of `Agent` and of its `run`.
     """
-    limits = {"max_iterations": max_iterations, "thinking": thinking}
-    async with aclosing(_agent(model, session, limits, options)) as agent:
-        return await agent.run(prompt, session=session, output_type=output_type)
+    agent, turn = _prepare(model, options)
+    async with aclosing(agent):
+        return await agent.run(prompt, output_type=output_type, **turn)
 
 
 def run_sync(
     prompt: str | Message,
     *,
     model: str | Provider | ModelPool | None = None,
-    session: str | None = None,
-    max_iterations: int | None = None,
-    thinking: bool | None = None,
     output_type: Any = None,
-    **options: Unpack[AgentOptions],
+    **options: Unpack[CallOptions],
 ) -> Result:
     """`run`, for a program without an event loop. Raises `RuntimeError` within one."""
-    return run_blocking(
-        lambda: run(
-            prompt,
-            model=model,
-            session=session,
-            max_iterations=max_iterations,
-            thinking=thinking,
-            output_type=output_type,
-            **options,
-        )
-    )
+    return run_blocking(lambda: run(prompt, model=model, output_type=output_type, **options))
 
 
 async def stream(
     prompt: str | Message,
     *,
     model: str | Provider | ModelPool | None = None,
-    session: str | None = None,
-    max_iterations: int | None = None,
-    thinking: bool | None = None,
-    **options: Unpack[AgentOptions],
+    **options: Unpack[CallOptions],
 ) -> AsyncGenerator[Event]:
     """`run`, as it happens: the events of the turn, `Done` last. Closing it stops the turn."""
-    limits = {"max_iterations": max_iterations, "thinking": thinking}
-    async with (
-        aclosing(_agent(model, session, limits, options)) as agent,
-        aclosing(agent.stream(prompt, session=session)) as events,
-    ):
+    agent, turn = _prepare(model, options)
+    async with aclosing(agent), aclosing(agent.stream(prompt, **turn)) as events:
         async for event in events:
             yield event
 
 
-def _agent(
-    model: str | Provider | ModelPool | None,
-    session: str | None,
-    limits: Mapping[str, Any],
-    options: AgentOptions,
-) -> Agent:
-    if session is not None and "history" not in options:
+def _prepare(
+    model: str | Provider | ModelPool | None, options: CallOptions
+) -> tuple[Agent, RunOptions]:
+    """The agent of one turn, and what its turn is told."""
+    values: dict[str, Any] = dict(options)
+    turn = {name: values.pop(name) for name in RunOptions.__annotations__ if name in values}
+    if turn.get("session") is not None and "history" not in values:
         home = Path(os.environ.get("KORE_HOME") or "~/.kore").expanduser()
-        options["history"] = JsonlHistory(home / "chats")
+        values["history"] = JsonlHistory(home / "chats")
+    limits = {name: values.pop(name, None) for name in ("max_iterations", "thinking")}
     set_limits = {name: value for name, value in limits.items() if value is not None}
-    options["settings"] = replace(options.get("settings") or AgentSettings(), **set_limits)
-    return Agent(model, **options)
+    values["settings"] = replace(values.get("settings") or AgentSettings(), **set_limits)
+    return Agent(model, **values), cast(RunOptions, turn)

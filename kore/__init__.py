@@ -12,6 +12,7 @@ from agent.errors import ConfigError, KoreError, PolicyDenied, ProviderError, To
 from agent.events import Event
 from agent.history import History, JsonlHistory, MemoryHistory
 from agent.providers.base import ModelRequest, Provider
+from agent.providers.model_settings import ModelSettings
 from agent.providers.pool import ModelPool as Models
 from agent.providers.registry import ModelConfig, list_providers, register_provider
 from agent.security.policy.base import (
@@ -49,6 +50,7 @@ __all__ = [
     "Message",
     "ModelConfig",
     "ModelRequest",
+    "ModelSettings",
     "Models",
     "Permissions",
     "Policy",

@@ -18,6 +18,7 @@ from agent.events import ModelEvent, Notice, Reply, TextDelta, ToolCallDelta
 from agent.i18n import t
 from agent.prompts import load_prompt
 from agent.providers.base import ClosingProvider, ModelRequest
+from agent.providers.model_settings import asks_for_thoughts, without_thinking
 from agent.providers.tool_calls import next_call_number
 from agent.types import Image, Message, Part, RedactedThinking, Text, Thinking
 
@@ -168,7 +169,8 @@ class CapabilityFallback:
             return request
         if request.options.get("thinking") is False:
             raise exc
-        return replace(request, options={**request.options, "thinking": False})
+        options = without_thinking(request.options)
+        return replace(request, options={**options, "thinking": False})
 
     def _refuse_pictures(self, request: ModelRequest, exc: BadImage, *, every: bool) -> None:
         """Leave out the pictures that came last, mostly the ones that are refused, or `every` one.
@@ -197,8 +199,7 @@ class CapabilityFallback:
     def _ask(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         lacks = self._missing(request.model)
         if lacks.thinking:
-            options = {name: v for name, v in request.options.items() if name != "thinking"}
-            request = replace(request, options=options)
+            request = replace(request, options=without_thinking(request.options))
         if lacks.images:
             request = replace(request, messages=[_unseen(one) for one in request.messages])
         if self._refused_parts:
@@ -297,7 +298,7 @@ def _written_as_text(model: str, *, is_native_set: bool) -> str:
 
 def _kind(request: ModelRequest) -> _Kind:
     images = Image in _part_types(request)
-    thinking = bool(request.options.get("thinking"))
+    thinking = asks_for_thoughts(request.options)
     calls = any(one.tool_calls for one in request.messages)
     return _Kind(request.model, bool(request.tools), thinking, images, calls)
 

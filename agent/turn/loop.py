@@ -1,10 +1,10 @@
 """One turn: plan (call the model), execute (tools), observe (results), reflect (done?), again."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import field
 from itertools import takewhile
-from typing import cast
+from typing import Any, cast
 
 from agent import events
 from agent.context.call_meter import CallMeter
@@ -16,6 +16,7 @@ from agent.history_validation import close_unanswered_calls, unanswered_calls, w
 from agent.i18n import mark_for_translation, t
 from agent.prompts import load_prompt, render_prompt
 from agent.providers.base import ModelRequest, Provider, ToolSpec
+from agent.providers.model_settings import is_forced
 from agent.records import frozen
 from agent.security.redaction import Redactor
 from agent.turn.completion_signal import find_signal
@@ -39,8 +40,8 @@ class _Interrupted(Exception):
 
 @frozen
 class ModelCallConfig:
-    """All of a model request that stays the same during a turn. `redactor` cleans what the model
-    says.
+    """All of a model request that stays the same during a turn. A `tool_choice` among the `options`
+    that forces a call holds until the first one. `redactor` cleans what the model says.
     """
 
     provider: Provider
@@ -50,6 +51,7 @@ class ModelCallConfig:
     temperature: float | None = None
     max_tokens: int | None = None
     thinking: bool | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
     redactor: Redactor = field(default_factory=Redactor)
     tariff: Tariff | None = None
     fallback_tariffs: Sequence[Tariff] = ()
@@ -226,8 +228,19 @@ class AgentLoop:
             call.tools,
             call.temperature,
             call.max_tokens,
-            {} if call.thinking is None else {"thinking": call.thinking},
+            self._options(),
         )
+
+    def _options(self) -> dict[str, Any]:
+        options = dict(self._call.options)
+        if self._call.thinking is not None:
+            options["thinking"] = self._call.thinking
+        if is_forced(options.get("tool_choice")) and any(
+            message.tool_calls for message in (*self.earlier_messages, *self._new)
+        ):
+            # Forced again and again, the turn would never end.
+            del options["tool_choice"]
+        return options
 
     async def _execute(self) -> None:
         calls = unanswered_calls(self._conversation.messages)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from agent.context.system_prompt import Workspace
 from agent.context.token_calibration import TokenCalibration
 from agent.prompts import render_prompt
+from agent.providers.model_settings import ModelSettings
 from agent.providers.pool import ModelPool
 from agent.records import frozen
 from agent.security.redaction import Redactor
@@ -86,3 +87,4 @@ class TurnRequest:
     character: PersonaPrompt | None = None
     persona: str | None = None
     memory_text: str | None = None
+    model_settings: ModelSettings | None = None

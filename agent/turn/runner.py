@@ -18,6 +18,8 @@ from agent.events import Event
 from agent.history_validation import close_unanswered_calls, result_message
 from agent.i18n import mark_for_translation, t
 from agent.prompts import load_prompt
+from agent.providers.base import ToolSpec
+from agent.providers.model_settings import ModelSettings, is_forced
 from agent.providers.pool import OpenModel
 from agent.tools.runner import ToolRunner
 from agent.turn.completion_signal import find_signal
@@ -112,14 +114,21 @@ class AgentTurn:
         )
         for notice in (*agent.models.take_notices(), *prompt.notices):
             await self._outlet.emit(events.Notice("warning", notice))
+        tools = toolbox.specs()
+        wishes = task.model_settings or ModelSettings()
+        if is_forced(wishes.tool_choice) and wishes.tool_choice != "required":
+            _check_tool_choice(wishes.tool_choice, tools)
         call = ModelCallConfig(
             provider=opened.provider,
             model=opened.model,
             system=agent.redactor.clean(text),
-            tools=toolbox.specs(),
-            temperature=_first(opened.temperature, agent.settings.temperature),
-            max_tokens=opened.max_tokens or agent.settings.max_tokens,
+            tools=tools,
+            temperature=_first(
+                wishes.temperature, _first(opened.temperature, agent.settings.temperature)
+            ),
+            max_tokens=wishes.max_tokens or opened.max_tokens or agent.settings.max_tokens,
             thinking=_first(task.thinking, agent.settings.thinking),
+            options=wishes.options(),
             redactor=agent.redactor,
             tariff=opened.tariff,
             fallback_tariffs=opened.fallback_tariffs,
@@ -191,6 +200,16 @@ def _has_handed_over(messages: Sequence[Message]) -> bool:
     """Whether the person has got a file: then a model that adds no word has answered."""
     sent = {call.id for one in messages for call in one.tool_calls if call.name == "send_file"}
     return any(one.tool_call_id in sent and not one.is_error for one in messages)
+
+
+def _check_tool_choice(name: str | None, tools: Sequence[ToolSpec]) -> None:
+    """Raises `ConfigError` when no tool has this name."""
+    if any(tool.name == name for tool in tools):
+        return
+    names = ", ".join(tool.name for tool in tools)
+    raise ConfigError(
+        t("tool_choice: there is no tool {name!r}; available: {names}", name=name, names=names)
+    )
 
 
 def _first(own: T | None, general: T | None) -> T | None:

@@ -26,6 +26,7 @@ EXPORTS = [
     "Message",
     "ModelConfig",
     "ModelRequest",
+    "ModelSettings",
     "Models",
     "Permissions",
     "Policy",

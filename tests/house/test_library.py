@@ -17,6 +17,7 @@ PRINTED = {
     ("library", "Sub-agents"): "poet session_start",
     ("library", "Events"): "calls list_dir {'path': '.'}",
     ("library", "A custom provider"): "HELLO",
+    ("library-runs", "How the model is asked"): "Which files are here?",
     ("own-tools", "Tools"): "Oslo: sun, 21 degrees C",
     ("own-tools", "Approvals"): "exec - ",
 }
@@ -25,7 +26,7 @@ PRINTED = {
 def examples() -> dict[tuple[str, str], str]:
     """The one example of each section that has any."""
     found = {}
-    for name in ("library", "own-tools"):
+    for name in ("library", "library-runs", "own-tools"):
         for head, body in sections(page(name)).items():
             if snippets := blocks(body, "python"):
                 (found[name, head],) = snippets

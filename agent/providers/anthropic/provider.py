@@ -10,6 +10,7 @@ from agent.providers.base import ModelRequest
 from agent.providers.http.json_stream import SseParser
 from agent.providers.http.streaming_client import StreamingClient
 from agent.providers.http.transport import AiohttpTransport, Deadlines, Endpoint, Transport
+from agent.providers.model_settings import UnsupportedSettings
 from agent.providers.tool_calls import next_call_number
 
 _HOST = "https://api.anthropic.com/"
@@ -39,6 +40,7 @@ class AnthropicProvider:
         self._encoder = AnthropicRequestEncoder(
             endpoint.headers.get(_VERSION_HEADER, OLD_VERSION), reply_tokens
         )
+        self._unsupported = UnsupportedSettings(self._encoder.unsupported)
 
     @property
     def name(self) -> str:
@@ -48,7 +50,8 @@ class AnthropicProvider:
         """One model call. Closing the iterator closes the connection."""
         body = self._encoder.body(request)
         reply = AnthropicResponseBuilder(lambda: next_call_number(request.messages))
-        return self._exchange.stream(request.model, body, SseParser(), reply)
+        stream = self._exchange.stream(request.model, body, SseParser(), reply)
+        return self._unsupported.announced(request, stream)
 
     async def aclose(self) -> None:
         """Close the connections; the provider opens new ones when it is used again."""

@@ -14,6 +14,7 @@ from typing import Any
 
 from agent.prompts import load_prompt
 from agent.providers.base import ModelRequest
+from agent.providers.model_settings import asks_for_thoughts, is_forced, without_thinking
 from agent.providers.wire_text import (
     RequestHeadCache,
     encode_json,
@@ -42,6 +43,11 @@ _THOUGHTFUL_REPLY_TOKENS = 32_000
 _LONG_REPLY_TOKENS = 64_000
 _THINKING_TOKENS = 8_000
 _LEAST_THINKING_TOKENS = 1_024
+# For models that take a budget instead of an effort.
+_EFFORT_TOKENS = {"minimal": 1_024, "low": 2_048, "high": 16_000, "xhigh": 24_000, "max": 32_000}
+# Efforts that have another name here. https://platform.claude.com/docs/en/build-with-claude/effort
+_LEVELS = {"minimal": "low", "xhigh": "max"}
+_UNSUPPORTED = frozenset({"seed", "frequency_penalty", "presence_penalty"})
 _KEY = "anthropic"
 _CACHED = b',"cache_control":{"type":"ephemeral"}}'
 _NOT_IN_AN_ID = re.compile(r"[^a-zA-Z0-9_-]")
@@ -55,6 +61,8 @@ class AnthropicRequestEncoder:
 
     def __init__(self, version: str, reply_tokens: int | None = None) -> None:
         self._version = version
+        # Settings that this version of the API has no field for.
+        self.unsupported = _UNSUPPORTED | ({"top_p"} if version >= VERSION else set())
         self._reply_tokens = min(reply_tokens, _LONG_REPLY_TOKENS) if reply_tokens else None
         self._heads = RequestHeadCache(self._head)
 
@@ -65,8 +73,7 @@ class AnthropicRequestEncoder:
         what the last request wrote is found although several messages came at once.
         """
         if not _may_think(request):
-            options = {name: v for name, v in request.options.items() if name != "thinking"}
-            request = replace(request, options=options)
+            request = replace(request, options=without_thinking(request.options))
         turns = [
             (role, b",".join(filter(None, map(_blocks, group))))
             for role, group in groupby(request.messages, _role)
@@ -80,8 +87,21 @@ class AnthropicRequestEncoder:
         return self._heads.of(request) + b",".join(messages) + b"]}"
 
     def _head(self, request: ModelRequest) -> bytes:
-        options = dict(request.options)
-        thinking = _thinking(request, options.pop("thinking", None))
+        options = {
+            name: value for name, value in request.options.items() if name not in self.unsupported
+        }
+        tool_choice, effort = (
+            options.pop("tool_choice", None),
+            options.pop("reasoning_effort", None),
+        )
+        parallel = options.pop("parallel_tool_calls", None)
+        extra_body = options.pop("extra_body", None) or {}
+        thinking = _thinking(request, options.pop("thinking", None), effort)
+        if is_forced(tool_choice) and request.tools and _thinks(thinking):
+            # The API takes one or the other.
+            thinking = {"type": "disabled"}
+        if effort not in (None, "none") and is_adaptive(request.model):
+            options["output_config"] = {"effort": _LEVELS.get(effort, effort)}
         fields: dict[str, Any] = {"model": request.model, "stream": True}
         fields["max_tokens"] = (
             request.max_tokens
@@ -103,6 +123,9 @@ class AnthropicRequestEncoder:
                 }
                 for tool in request.tools
             ]
+            if choice := _tool_choice(tool_choice, parallel):
+                fields["tool_choice"] = choice
+        fields |= extra_body
         head = encode_json(fields)[:-1]
         if request.system:
             # The mark covers the tools as well, which the vendor reads first.
@@ -122,15 +145,31 @@ def is_adaptive(model: str) -> bool:
     return tuple(numbers[:2]) >= (4, 6)
 
 
-def _thinking(request: ModelRequest, option: object) -> object:
+def _tool_choice(choice: str | None, parallel: bool | None) -> dict[str, Any] | None:
+    """The field `tool_choice`; None leaves it to the model."""
+    if choice is None and parallel is None:
+        return None
+    kinds = {None: "auto", "auto": "auto", "none": "none", "required": "any"}
+    data: dict[str, Any] = {"type": kinds.get(choice, "tool")}
+    if data["type"] == "tool":
+        data["name"] = choice
+    if parallel is not None and choice != "none":
+        data["disable_parallel_tool_use"] = not parallel
+    return data
+
+
+def _thinking(request: ModelRequest, option: object, effort: str | None) -> object:
     """The field `thinking`; None leaves it to the model."""
+    if effort is not None:
+        option = effort != "none"
     if not isinstance(option, bool):
         return option
     if not option:
         return {"type": "disabled"}
     if is_adaptive(request.model):
         return {"type": "adaptive", "display": "summarized"}
-    budget = min(_THINKING_TOKENS, (request.max_tokens or _THOUGHTFUL_REPLY_TOKENS) // 2)
+    tokens = _EFFORT_TOKENS.get(effort or "", _THINKING_TOKENS)
+    budget = min(tokens, (request.max_tokens or _THOUGHTFUL_REPLY_TOKENS) // 2)
     if budget < _LEAST_THINKING_TOKENS:
         return None
     return {"type": "enabled", "budget_tokens": budget}
@@ -141,7 +180,7 @@ def _may_think(request: ModelRequest) -> bool:
 
     Without its thought the request is refused: another model may have begun the turn.
     """
-    if request.options.get("thinking") is not True or is_adaptive(request.model):
+    if not asks_for_thoughts(request.options) or is_adaptive(request.model):
         return True
     last = next((one for one in reversed(request.messages) if one.role == "assistant"), None)
     if last is None or not last.tool_calls:

@@ -7,7 +7,8 @@ from agent.providers.base import ModelRequest
 from agent.providers.http.json_stream import NdjsonParser
 from agent.providers.http.streaming_client import StreamingClient
 from agent.providers.http.transport import AiohttpTransport, Deadlines, Endpoint, Transport
-from agent.providers.ollama.request import OllamaRequestEncoder
+from agent.providers.model_settings import UnsupportedSettings
+from agent.providers.ollama.request import UNSUPPORTED, OllamaRequestEncoder
 from agent.providers.ollama.response import OllamaResponseBuilder
 from agent.providers.tool_calls import next_call_number
 
@@ -31,6 +32,7 @@ class OllamaProvider:
             endpoint, transport or AiohttpTransport(endpoint, deadlines), deadlines
         )
         self._encoder = OllamaRequestEncoder(context_tokens)
+        self._unsupported = UnsupportedSettings(UNSUPPORTED)
 
     @property
     def name(self) -> str:
@@ -40,7 +42,8 @@ class OllamaProvider:
         """One model call. Closing the iterator closes the connection."""
         body = self._encoder.body(request)
         reply = OllamaResponseBuilder(lambda: next_call_number(request.messages))
-        return self._exchange.stream(request.model, body, NdjsonParser(), reply)
+        stream = self._exchange.stream(request.model, body, NdjsonParser(), reply)
+        return self._unsupported.announced(request, stream)
 
     async def aclose(self) -> None:
         """Close the connections; the provider opens new ones when it is used again."""

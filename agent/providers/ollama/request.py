@@ -21,6 +21,10 @@ from agent.types import Image, Message, Thinking, ToolCall
 _KEY = "ollama"
 # Fields of the body itself; everything else that is asked for is an option of the model.
 _FIELDS = frozenset({"format", "keep_alive", "logprobs", "think", "top_logprobs"})
+# Settings that this API has no field for; without tools none can be called.
+UNSUPPORTED = frozenset({"parallel_tool_calls", "tool_choice"})
+# Efforts beyond the three levels.
+_LEVELS = {"minimal": "low", "xhigh": "high", "max": "high"}
 
 
 class OllamaRequestEncoder:
@@ -43,8 +47,17 @@ class OllamaRequestEncoder:
     def _head(self, request: ModelRequest) -> bytes:
         fields: dict[str, Any] = {"model": request.model, "stream": True}
         request_options = dict(request.options)
+        extra_body = request_options.pop("extra_body", None) or {}
+        has_tools = bool(request.tools) and request_options.get("tool_choice") != "none"
+        for name in UNSUPPORTED:
+            request_options.pop(name, None)
+        if "stop_sequences" in request_options:
+            request_options["stop"] = request_options.pop("stop_sequences")
         thinking = request_options.pop("thinking", None)
-        if isinstance(thinking, bool):
+        if (effort := request_options.pop("reasoning_effort", None)) is not None:
+            level = _LEVELS.get(effort, effort)
+            fields["think"] = level if level != "none" else False
+        elif isinstance(thinking, bool):
             # This family knows levels only. https://docs.ollama.com/capabilities/thinking
             levels = "gpt-oss" in request.model
             fields["think"] = ("high" if thinking else "low") if levels else thinking
@@ -56,9 +69,9 @@ class OllamaRequestEncoder:
         for name, value in request_options.items():
             (fields if name in _FIELDS else options)[name] = value
         fields["options"] = {name: value for name, value in options.items() if value is not None}
-        if request.tools:
+        if has_tools:
             fields["tools"] = [function_of(tool) for tool in request.tools]
-        head = encode_json(fields)[:-1] + b',"messages":['
+        head = encode_json(fields | extra_body)[:-1] + b',"messages":['
         if request.system:
             head += encode_json({"role": "system", "content": request.system})
         return head

@@ -31,6 +31,7 @@ _NO_REASONING = " "
 _UNSIGNED = {"google": {"thought_signature": "skip_thought_signature_validator"}}
 # Under this name a result keeps its pictures, which are the same for every vendor.
 _PICTURES = "openai-pictures"
+_PARALLEL = "parallel_tool_calls"
 _LIMIT_NAMES = ("max_tokens", "max_completion_tokens")
 
 
@@ -87,13 +88,43 @@ class OpenAIRequestEncoder:
         if request.max_tokens is not None:
             fields[self._limit_name(request.model)] = request.max_tokens
         options = dict(request.options)
-        if isinstance(options.get("thinking"), bool):
-            is_thinking = options.pop("thinking")
-            fields |= self._dialect.thinking if is_thinking else self._dialect.no_thinking
+        extra_body = options.pop("extra_body", None) or {}
+        tool_choice, parallel = options.pop("tool_choice", None), options.pop(_PARALLEL, None)
+        if "stop_sequences" in options:
+            options["stop"] = options.pop("stop_sequences")
+        fields |= self._reasoning(options)
         fields |= {name: value for name, value in options.items() if value is not None}
         if request.tools:
             fields["tools"] = [function_of(tool) for tool in request.tools]
-        return fields
+            if tool_choice is not None:
+                fields["tool_choice"] = _tool_choice(tool_choice)
+            if parallel is not None:
+                fields[_PARALLEL] = parallel
+        return fields | extra_body
+
+    def _reasoning(self, options: dict[str, Any]) -> dict[str, Any]:
+        """The fields of `thinking` and `reasoning_effort`, which are taken out of the options."""
+        thinking = options.get("thinking")
+        effort = options.pop("reasoning_effort", None)
+        if effort is None and not isinstance(thinking, bool):
+            return {}
+        options.pop("thinking", None)
+        dialect = self._dialect
+        if effort is None:
+            return dict(dialect.thinking if thinking else dialect.no_thinking)
+        if effort == "none" and dialect.no_thinking:
+            return dict(dialect.no_thinking)
+        if "reasoning" in dialect.thinking:
+            return {"reasoning": {"effort": effort}}
+        if not dialect.thinking or "reasoning_effort" in dialect.thinking:
+            return {"reasoning_effort": effort}
+        # Vendors that know no more than on and off.
+        return dict(dialect.thinking)
+
+
+def _tool_choice(choice: str) -> object:
+    choice_of_one = {"type": "function", "function": {"name": choice}}
+    return choice if choice in ("auto", "none", "required") else choice_of_one
 
 
 def extra_to_signature(extra: Mapping[str, Any]) -> str:

@@ -35,6 +35,8 @@ class TextToolProvider:
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         messages = _messages_as_text(request.messages)
+        if request.options.get("tool_choice") == "none":
+            request = replace(request, tools=())
         text_request = replace(
             request, system=_system_with_tools(request), messages=messages, tools=()
         )

@@ -11,7 +11,8 @@ from agent.providers.base import ModelRequest
 from agent.providers.http.json_stream import SseParser
 from agent.providers.http.streaming_client import StreamingClient
 from agent.providers.http.transport import AiohttpTransport, Deadlines, Endpoint, Transport
-from agent.providers.openai.responses.request import ResponsesRequestEncoder
+from agent.providers.model_settings import UnsupportedSettings
+from agent.providers.openai.responses.request import UNSUPPORTED, ResponsesRequestEncoder
 from agent.providers.openai.responses.response import ResponsesResponseBuilder
 from agent.providers.tool_calls import next_call_number
 
@@ -41,13 +42,17 @@ class OpenAIResponsesProvider:
             endpoint, transport or AiohttpTransport(endpoint, deadlines), deadlines
         )
         self._encoder = ResponsesRequestEncoder(thinking, no_thinking, plain_models)
+        self._unsupported = UnsupportedSettings(UNSUPPORTED)
 
     @property
     def name(self) -> str:
         return self._endpoint.vendor
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+    def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """One model call. Closing the iterator closes the connection."""
+        return self._unsupported.announced(request, self._stream(request))
+
+    async def _stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
         while True:
             try:
                 async with aclosing(self._ask(request)) as stream:

@@ -25,6 +25,9 @@ _KEY = "openai-responses"
 _ENCRYPTED = "reasoning.encrypted_content"
 # The API refuses a smaller limit.
 _LEAST_OUTPUT_TOKENS = 16
+_PARALLEL = "parallel_tool_calls"
+# Settings that this API has no field for.
+UNSUPPORTED = frozenset({"seed", "stop_sequences", "frequency_penalty", "presence_penalty"})
 
 
 class ResponsesRequestEncoder:
@@ -70,10 +73,17 @@ class ResponsesRequestEncoder:
             fields["temperature"] = request.temperature
         if request.max_tokens is not None:
             fields["max_output_tokens"] = max(request.max_tokens, _LEAST_OUTPUT_TOKENS)
-        fields |= self._options(dict(request.options))
+        options = dict(request.options)
+        extra_body = options.pop("extra_body", None) or {}
+        tool_choice, parallel = options.pop("tool_choice", None), options.pop(_PARALLEL, None)
+        fields |= self._options(options)
         if request.tools:
             fields["tools"] = [_function(tool) for tool in request.tools]
-        return fields
+            if tool_choice is not None:
+                fields["tool_choice"] = _tool_choice(tool_choice)
+            if parallel is not None:
+                fields[_PARALLEL] = parallel
+        return fields | extra_body
 
     def _options(self, options: dict[str, Any]) -> dict[str, Any]:
         """The options in the words of this API."""
@@ -85,7 +95,16 @@ class ResponsesRequestEncoder:
             fields["reasoning"] = {**fields.get("reasoning", {}), "effort": effort}
         if (shape := options.pop("response_format", None)) is not None:
             fields["text"] = {"format": _text_format(shape)}
-        return fields | {name: value for name, value in options.items() if value is not None}
+        return fields | {
+            name: value
+            for name, value in options.items()
+            if value is not None and name not in UNSUPPORTED
+        }
+
+
+def _tool_choice(choice: str) -> object:
+    choice_of_one = {"type": "function", "name": choice}
+    return choice if choice in ("auto", "none", "required") else choice_of_one
 
 
 def _function(tool: ToolSpec) -> dict[str, Any]:

@@ -1,0 +1,209 @@
+"""How a model is asked to answer, in the words of each vendor."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kore
+from agent.errors import ConfigError
+from agent.events import ModelEvent, Notice, Reply
+from agent.providers.anthropic.request import OLD_VERSION, VERSION, AnthropicRequestEncoder
+from agent.providers.base import ModelRequest, ToolSpec
+from agent.providers.model_settings import ModelSettings, UnsupportedSettings
+from agent.providers.ollama.request import OllamaRequestEncoder
+from agent.providers.openai.request import OpenAIRequestEncoder
+from agent.providers.openai.responses.request import ResponsesRequestEncoder
+from agent.providers.scripted import ScriptedProvider, reply_events
+from agent.providers.vendors import VENDORS
+from agent.types import assistant, user
+from tests.agent.props import call, calls
+
+ALL = ModelSettings(
+    temperature=0.5,
+    max_tokens=900,
+    top_p=0.9,
+    seed=7,
+    stop_sequences=("END",),
+    frequency_penalty=0.1,
+    presence_penalty=0.2,
+    parallel_tool_calls=False,
+    reasoning_effort="low",
+    tool_choice="look",
+    extra_body={"metadata": {"user": "ada"}},
+)
+LOOK = ToolSpec("look", "Looks.", {"type": "object", "properties": {}})
+
+
+def request(settings: ModelSettings, model: str = "m", **changes: Any) -> ModelRequest:
+    return ModelRequest(
+        model,
+        "",
+        [user("hello")],
+        (LOOK,),
+        settings.temperature,
+        settings.max_tokens,
+        {**settings.options(), **changes},
+    )
+
+
+def chat(settings: ModelSettings, vendor: str = "openai") -> Any:
+    return json.loads(OpenAIRequestEncoder(VENDORS[vendor].dialect).body(request(settings)))
+
+
+def test_chat_completions_take_every_setting() -> None:
+    body = chat(ALL)
+    named = {"type": "function", "function": {"name": "look"}}
+    expected: dict[str, Any] = {
+        "temperature": 0.5,
+        "max_completion_tokens": 900,
+        "top_p": 0.9,
+        "seed": 7,
+    }
+    expected |= {"stop": ["END"], "frequency_penalty": 0.1, "presence_penalty": 0.2}
+    expected |= {"parallel_tool_calls": False, "reasoning_effort": "low", "tool_choice": named}
+    expected |= {"metadata": {"user": "ada"}}
+    assert {name: body.get(name) for name in expected} == expected
+    assert not {"stop_sequences", "extra_body"} & body.keys()
+
+
+@pytest.mark.parametrize(
+    ("vendor", "effort", "field"),
+    [
+        ("openrouter", "low", {"reasoning": {"effort": "low"}}),
+        ("openrouter", "none", {"reasoning": {"enabled": False}}),
+        ("qwen", "low", {"enable_thinking": True}),
+        ("qwen", "none", {"enable_thinking": False}),
+        ("lmstudio", "medium", {"reasoning_effort": "medium"}),
+        ("openai", "none", {"reasoning_effort": "none"}),
+    ],
+)
+def test_effort_is_said_as_the_vendor_says_it(vendor: str, effort: Any, field: Any) -> None:
+    body = chat(ModelSettings(reasoning_effort=effort), vendor)
+    assert {name: body.get(name) for name in field} == field
+
+
+def test_the_responses_api_takes_what_it_has_fields_for() -> None:
+    body = json.loads(ResponsesRequestEncoder({}, {}).body(request(ALL)))
+    assert body["reasoning"] == {"effort": "low"}
+    assert body["tool_choice"] == {"type": "function", "name": "look"}
+    assert (body["top_p"], body["parallel_tool_calls"]) == (0.9, False)
+    assert body["metadata"] == {"user": "ada"}
+    assert not {"seed", "stop", "stop_sequences", "frequency_penalty", "extra_body"} & body.keys()
+
+
+def anthropic(settings: ModelSettings, model: str, version: str = OLD_VERSION) -> Any:
+    return json.loads(AnthropicRequestEncoder(version).body(request(settings, model)))
+
+
+def test_anthropic_takes_what_it_has_fields_for() -> None:
+    body = anthropic(ALL, "claude-sonnet-5")
+    choice = {"type": "tool", "name": "look", "disable_parallel_tool_use": True}
+    assert body["tool_choice"] == choice
+    # A forced call and thinking exclude each other.
+    assert body["thinking"] == {"type": "disabled"}
+    assert body["output_config"] == {"effort": "low"}
+    assert (body["top_p"], body["stop_sequences"]) == (0.9, ["END"])
+    assert not {"seed", "frequency_penalty", "reasoning_effort", "extra_body"} & body.keys()
+    assert "top_p" not in anthropic(ALL, "claude-sonnet-5", VERSION)
+
+
+def test_an_older_claude_is_given_a_budget_for_an_effort() -> None:
+    body = anthropic(ModelSettings(reasoning_effort="low"), "claude-haiku-4-5")
+    assert body["thinking"] == {"type": "enabled", "budget_tokens": 2048}
+    assert "output_config" not in body
+    for choice, kind in (("required", "any"), ("none", "none"), ("auto", "auto")):
+        asked = anthropic(ModelSettings(tool_choice=choice), "claude-haiku-4-5")
+        assert asked["tool_choice"] == {"type": kind}
+
+
+def test_ollama_takes_options_and_no_choice_of_a_tool() -> None:
+    body = json.loads(OllamaRequestEncoder(None).body(request(ALL)))
+    assert body["think"] == "low"
+    assert (body["options"]["seed"], body["options"]["stop"]) == (7, ["END"])
+    assert "tool_choice" not in {**body, **body["options"]}
+    silent = ModelSettings(tool_choice="none")
+    assert "tools" not in json.loads(OllamaRequestEncoder(None).body(request(silent)))
+
+
+async def test_what_an_api_does_not_know_is_told_once() -> None:
+    unsupported = UnsupportedSettings(frozenset({"seed", "top_p"}))
+
+    async def collect(settings: ModelSettings) -> list[ModelEvent]:
+        async def stream() -> Any:
+            for event in reply_events(asked, assistant("hi")):
+                yield event
+
+        asked = request(settings)
+        return [event async for event in unsupported.announced(asked, stream())]
+
+    first = await collect(ModelSettings(seed=1))
+    assert [one.text for one in first if isinstance(one, Notice)] == [
+        "m is asked without seed: its API does not know them"
+    ]
+    assert isinstance(first[-1], Reply)
+    assert not [one for one in await collect(ModelSettings(seed=2)) if isinstance(one, Notice)]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("temperature", 3),
+        ("temperature", True),
+        ("top_p", -0.1),
+        ("seed", 1.5),
+        ("max_tokens", 0),
+        ("stop_sequences", "END"),
+        ("parallel_tool_calls", "yes"),
+        ("reasoning_effort", "lots"),
+        ("tool_choice", ""),
+        ("extra_body", {"stream": False}),
+        ("extra_body", {"x": object()}),
+    ],
+)
+def test_a_wrong_value_is_refused_with_its_name(name: str, value: object) -> None:
+    with pytest.raises(ConfigError, match=name):
+        ModelSettings(**{name: value})
+
+
+async def test_a_turns_settings_count_before_the_agents(tmp_path: Path) -> None:
+    model = ScriptedProvider(["one", "two"])
+    settings = kore.ModelSettings(temperature=0.1, seed=1, extra_body={"a": 1, "b": 1})
+    agent = kore.Agent(model, workspace=tmp_path, model_settings=settings)
+    await agent.run("hello")
+    turn = kore.ModelSettings(temperature=0.9, max_tokens=50, extra_body={"b": 2})
+    await agent.run("hello", model_settings=turn)
+    first, second = model.requests
+    assert (first.temperature, first.max_tokens, first.options["seed"]) == (0.1, None, 1)
+    assert (second.temperature, second.max_tokens, second.options["seed"]) == (0.9, 50, 1)
+    assert second.options["extra_body"] == {"a": 1, "b": 2}
+
+
+@kore.tool
+def look() -> str:
+    """Look around."""
+    return "a room"
+
+
+@pytest.mark.parametrize("choice", ["required", "look"])
+async def test_a_forced_call_is_forced_once(tmp_path: Path, choice: str) -> None:
+    model = ScriptedProvider([calls(call("look")), "a room", calls(call("look")), "again"])
+    agent = kore.Agent(model, workspace=tmp_path, tools=[look])
+    await agent.run("where?", session="s", tool_choice=choice)
+    await agent.run("and now?", session="s", tool_choice=choice)
+    asked = [one.options.get("tool_choice") for one in model.requests]
+    assert asked == [choice, None, choice, None]
+
+
+async def test_a_tool_that_there_is_not_cannot_be_chosen(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="there is no tool 'fly'"):
+        await kore.run("up", model=ScriptedProvider(["no"]), workspace=tmp_path, tool_choice="fly")
+
+
+async def test_an_answer_of_a_type_is_asked_for_again_without_force(tmp_path: Path) -> None:
+    model = ScriptedProvider([calls(call("look")), "a room", "3"])
+    agent = kore.Agent(model, workspace=tmp_path, tools=[look])
+    result = await agent.run("how many?", output_type=int, tool_choice="required")
+    assert result.output == 3
+    assert [one.options.get("tool_choice") for one in model.requests] == ["required", None, "auto"]
