@@ -158,6 +158,7 @@ async def _run_tasks(app: Container, database: Store, events: EventHub) -> Async
             group.create_task(app.sender.run(), name="delivery"),
             group.create_task(app.compactions.run(), name="compactions"),
             group.create_task(app.timer.run(), name="scheduler"),
+            group.create_task(app.reports.run(), name="reports of commands"),
         ]
         if app.handover is not None:
             work.append(group.create_task(app.handover.run(), name="handover"))

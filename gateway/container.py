@@ -46,6 +46,7 @@ from gateway.sessions.background_work import BackgroundWork
 from gateway.sessions.service import SessionService
 from gateway.sessions.window_cache import SessionWindowCache
 from gateway.store.port import Store, Transaction
+from gateway.turns.command_reports import REPORT_AFTER_S, CommandReports
 from gateway.turns.compaction import CompactionService
 from gateway.turns.isolation import Isolation
 from gateway.turns.permissions import TurnPermissions
@@ -94,6 +95,7 @@ class Timing:
     usage_clock: Callable[[], float] = time.time
     job_clock: Callable[[], float] = time.time
     job_wait: Wait = wait_for
+    report_after_s: float = REPORT_AFTER_S
 
 
 @frozen
@@ -114,6 +116,7 @@ class Container:
     languages: UserLanguages
     reloader: ConfigReloader | None
     renderer: ReplyRenderer
+    reports: CommandReports
     sender: OutboxSender
     service: LocalService
     subagents: SubagentCoordinator
@@ -236,6 +239,9 @@ def build_container(
         wake=wake_lane,
     )
     background = BackgroundWork(agent=agent, database=database, events=events)
+    reports = CommandReports(
+        database=database, wake=wake_lane, redactor=redactor, after_s=timing.report_after_s
+    )
     turns = TurnRunner(
         database=database,
         agent=agent,
@@ -249,6 +255,7 @@ def build_container(
         compactions=compactions,
         subagents=subagents,
         background=background,
+        reports=reports,
         jobs=jobs,
         is_command=is_command,
     )
@@ -401,6 +408,7 @@ def build_container(
         languages=languages,
         reloader=reloader,
         renderer=renderer,
+        reports=reports,
         sender=sender,
         service=service,
         subagents=subagents,

@@ -85,6 +85,33 @@ class ScheduleRequest:
 Schedule = Callable[[ScheduleRequest, "CallContext"], Awaitable[ToolResult]]
 
 
+class EndedCommand(Protocol):
+    """A background command that has ended by itself. `is_news`: the model does not know it yet."""
+
+    number: int
+
+    @property
+    def title(self) -> str: ...
+    @property
+    def state(self) -> str: ...
+    @property
+    def taint(self) -> frozenset[Taint]: ...
+    @property
+    def is_news(self) -> bool: ...
+
+    def last_output(self, limit_chars: int) -> str:
+        """The end of what it said; it counts as not read."""
+        ...
+
+    def set_told(self, withdraw: Callable[[], Awaitable[None]]) -> None:
+        """The model will be told; `withdraw` is awaited when it reads the end before that."""
+        ...
+
+    def take_back(self) -> bool:
+        """The model was not told after all; False when it has read the end."""
+        ...
+
+
 @frozen
 class ToolEnvironment:
     """Where the tools of a turn work, and for whom: made once for a turn, read by each call.
@@ -95,7 +122,8 @@ class ToolEnvironment:
     sub-agents, None where none may be sent. `recall` searches what whoever is speaking said before;
     None where nobody keeps it. `send` hands files to the person; None where nobody carries any.
     `schedule` keeps their jobs; None where nobody does. `places` are the owner's own folders;
-    without any the workspace is one.
+    without any the workspace is one. `on_command_end` hears of background commands that end by
+    themselves, and tells the conversation; None where nobody does.
     """
 
     session: str
@@ -108,6 +136,7 @@ class ToolEnvironment:
     send: Send | None = None
     schedule: Schedule | None = None
     places: TrustedOrigins | None = None
+    on_command_end: Callable[[EndedCommand], None] | None = None
 
     @property
     def origin(self) -> TrustedOrigins:

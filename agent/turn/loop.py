@@ -130,7 +130,8 @@ class AgentLoop:
         for message in messages:
             self._add([message])
             self._executor.take(message)
-            await self._outlet.emit(events.Steered(message.text))
+            if message.text:
+                await self._outlet.emit(events.Steered(message.text))
 
     async def _plan(self) -> Message:
         """One model call; its reply is journaled before anything of it runs."""

@@ -61,7 +61,7 @@ class AccessControl:
         """Whether what is said here may come from anybody: in a group, from people who are let in
         like everybody, and in what somebody passes on. Who is known speaks for themselves, in
         private."""
-        if message.kind == "subagent_report":
+        if message.is_report:
             return "untrusted" in message.options.taint
         is_known = self.is_owner(message) or self._is_known(message)
         return message.forwarded or not (message.private and is_known)

@@ -10,7 +10,12 @@ def command_of(message: InboundMessage) -> str | None:
 
     Any other single word with a slash is "", which `MISTYPED` answers.
     """
-    if message.forwarded or message.task is not None or message.job is not None:
+    if (
+        message.forwarded
+        or message.task is not None
+        or message.job is not None
+        or message.is_report
+    ):
         return None
     word = _words(message)[0]
     if not word.startswith("/"):

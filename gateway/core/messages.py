@@ -12,7 +12,9 @@ from agent.types import Taint
 # The prefix of lanes of one-shot runs: once their process is gone, no one waits for the answer.
 ONCE = "cli:local:once-"
 
-MessageKind = Literal["message", "button", "job", "subagent_task", "subagent_report", "overheard"]
+MessageKind = Literal[
+    "message", "button", "job", "subagent_task", "subagent_report", "command_report", "overheard"
+]
 
 FileKind = Literal["document", "photo", "video", "audio", "voice", "animation"]
 
@@ -96,7 +98,7 @@ class MessageOptions:
     of whom to speak with), `cwd`, and limits. What they showed with it: `project` (news of their
     folder) and `run` (commands that they ran). Only the console's count.
 
-    What Kore adds to a job or to a sub-agent's report: the `session` it belongs to, its `taint`,
+    What Kore adds to a job or to a report: the `session` it belongs to, its `taint`,
     whether a job is in the model's own words (`by_model`), and the other `speakers` that a report
     stands for.
     """
@@ -156,8 +158,9 @@ class MessageOptions:
 @frozen
 class InboundMessage:
     """One received message, of the `kind` that decides how it is treated: a person's message, a
-    button that was pressed, a job that came due, what a sub-agent is to do or has done, or what
-    was said in a group and not to us. Which messages are commands, those who read them know.
+    button that was pressed, a job that came due, what a sub-agent is to do or has done, how
+    background commands have ended, or what was said in a group and not to us. Which messages are
+    commands, those who read them know.
 
     `event_id` is what the platform keeps across redelivery; with channel and account it is
     unique. `message_id` is the platform's id of the message (an edit keeps it). `edited` marks a
@@ -222,9 +225,14 @@ class InboundMessage:
         return self.lane or self.route.lane
 
     @property
+    def is_report(self) -> bool:
+        """Whether it tells what work in the background has come to."""
+        return self.kind in ("subagent_report", "command_report")
+
+    @property
     def speakers(self) -> list["InboundMessage"]:
-        """Itself; what a sub-agent tells stands for everybody whom that one worked for."""
-        others = self.options.speakers if self.task is not None else ()
+        """Itself; a report stands for everybody for whom the work was done."""
+        others = self.options.speakers if self.task is not None or self.is_report else ()
         return [self, *(replace(self, sender=sender) for sender in others)]
 
     @property

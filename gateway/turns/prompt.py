@@ -108,10 +108,8 @@ def is_said(message: InboundMessage) -> bool:
 
 
 def _is_nobodys(message: InboundMessage) -> bool:
-    """What no person has said: a sub-agent's report, and a job in the model's own words."""
-    return message.kind == "subagent_report" or (
-        message.job is not None and message.options.by_model
-    )
+    """What no person has said: a report of background work, and a job in the model's own words."""
+    return message.is_report or (message.job is not None and message.options.by_model)
 
 
 def _jobs(messages: Sequence[InboundMessage]) -> list[InboundMessage]:

@@ -31,7 +31,7 @@ from gateway.sessions.conversation_search import ConversationSearch
 from gateway.sessions.window_cache import SessionWindowCache
 from gateway.store.port import Store, Transaction
 from gateway.store.repositories.conversations import memory_snapshots, sessions
-from gateway.store.repositories.delivery import outbox
+from gateway.store.repositories.delivery import inbox, outbox
 from gateway.store.repositories.delivery.inbox import taint_of_quotes
 from gateway.store.repositories.delivery.outbox import OutgoingReply, PendingPart
 from gateway.store.repositories.execution import subagent_tasks, turns
@@ -40,6 +40,7 @@ from gateway.store.repositories.execution.subagent_tasks import SubagentTask
 from gateway.store.repositories.execution.turns import FinishedTurn
 from gateway.store.repositories.execution.windows import SessionWindow
 from gateway.turns import outcome
+from gateway.turns.command_reports import CommandReports
 from gateway.turns.compaction import CompactionService
 from gateway.turns.disclosure_budget import StoredDisclosureBudget
 from gateway.turns.isolation import Isolation
@@ -83,6 +84,7 @@ class TurnRunner:
         compactions: CompactionService,
         subagents: SubagentCoordinator,
         background: BackgroundWork,
+        reports: CommandReports,
         jobs: JobHooks,
         is_command: Callable[[InboundMessage], bool],
     ) -> None:
@@ -98,6 +100,7 @@ class TurnRunner:
         self._compactions = compactions
         self._subagents = subagents
         self._background = background
+        self._reports = reports
         self._jobs = jobs
         self._is_command = is_command
         self._draining = False
@@ -126,6 +129,8 @@ class TurnRunner:
         user_message = claim.asked or self.user_message(claim.messages, claim.mode)
         if not claim.resumed:
             user_message = await self._background.with_background_notes(claim, user_message)
+            if any(map(is_said, claim.messages)):
+                self._reports.heard_person(claim.session)
         window = await self._windows.open(claim.session, user_message)
         errands = await self._subagents.of(claim)
         first = errands[0] if errands else None
@@ -230,6 +235,7 @@ class TurnRunner:
             recall=ConversationSearch(self._database, self._permissions.access, claim),
             schedule=self._jobs.of_turn(claim),
             places=self._agent.workspace.origin,
+            on_command_end=self._reports.of_turn(claim),
         )
         return TurnRequest(
             environment=environment,
@@ -350,10 +356,14 @@ class TurnRunner:
         letters = [letter] if is_told else []
         turn_result = FinishedTurn(rows, letters, window.number(dropped - 1) if dropped else 0)
 
+        lane = claim.messages[-1].route.lane
+        is_once = lane.startswith(ONCE)
         with self._sender.direct_send(letter if is_told else None) as direct:
 
             def store(tx: Transaction) -> tuple[bool, list[str], PendingPart | None]:
                 now = time.time()
+                if is_once:
+                    inbox.withdraw_command_reports(tx, lane, "the run is over")
                 has_more = turns.finish(tx, claim.turn, claim.session, turn_result, now)
                 self._jobs.record_end(tx, claim, outcome.failure(ending))
                 task_outcome = outcome.outcome(ending, exposure.taint) if errands else None
@@ -367,10 +377,7 @@ class TurnRunner:
             journal.mark_stored(rows)
             if dropped:
                 window.drop(dropped)
-            lane = claim.messages[-1].route.lane
-            is_left = lane.startswith(ONCE) and await self._background.close_if_abandoned(
-                claim.session, lane
-            )
+            is_left = is_once and await self._background.close_if_abandoned(claim.session, lane)
         self._wake([] if part else letters, lanes)
         if errands or is_left:
             await self._agent.toolbox.end(claim.session)

@@ -63,7 +63,5 @@ class Steering:
 
     def _taint(self, messages: Sequence[InboundMessage]) -> frozenset[Taint]:
         taint = UNTRUSTED if any(map(self.is_untrusted, messages)) else NOTHING
-        marks = [
-            name for one in messages if one.kind == "subagent_report" for name in one.options.taint
-        ]
+        marks = [name for one in messages if one.is_report for name in one.options.taint]
         return taint | taint_of_text(",".join(marks)) | shown_taint(messages)

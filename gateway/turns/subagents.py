@@ -119,6 +119,7 @@ class SubagentCoordinator:
                 recall=None,
                 send=nowhere,
                 schedule=None,
+                on_command_end=None,
                 recording=replace(
                     task.environment.recording,
                     turn=errand.root_turn,

@@ -184,6 +184,7 @@ async def at_work(parts: Parts) -> AsyncIterator[None]:
             group.create_task(parts.bus.run(), name="bus"),
             group.create_task(parts.sender.run(), name="delivery"),
             group.create_task(parts.app.compactions.run(), name="compactions"),
+            group.create_task(parts.app.reports.run(), name="reports"),
         ]
         try:
             yield

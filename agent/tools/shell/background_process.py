@@ -11,7 +11,7 @@ from agent.errors import ToolError
 from agent.records import frozen
 from agent.security.taint.file_marks import is_marked, mark_tainted
 from agent.security.taint.taint import UNTRUSTED
-from agent.tools.base import CallContext
+from agent.tools.base import CallContext, EndedCommand
 from agent.tools.output_spill import SpillBuffer, spill_folder
 from agent.tools.shell.process_group import Exit
 from agent.types import Taint, ToolResult
@@ -78,8 +78,15 @@ class BackgroundProcess:
     why it could not be started.
     """
 
-    def __init__(self, number: int, origin: ProcessOrigin) -> None:
+    def __init__(
+        self,
+        number: int,
+        origin: ProcessOrigin,
+        on_end: Callable[[EndedCommand], None] | None = None,
+    ) -> None:
         self.number = number
+        self._on_end = on_end
+        self._withdraw: Callable[[], Awaitable[None]] | None = None
         self.origin = origin
         self.exit_description: str | None = None
         self.start_error: str | None = None
@@ -130,6 +137,9 @@ class BackgroundProcess:
                 end = await work(reader, self._take_output)
             self.has_succeeded = end.code == 0
             self.exit_description = _describe_exit(end)
+            self.has_unreported_end = True
+            if self._on_end is not None:
+                self._on_end(self)
         except TimeoutError:
             self.exit_description = "ended: nobody has written here for hours"
         except ToolError as exc:
@@ -168,8 +178,33 @@ class BackgroundProcess:
         output = self._ring.since(self._read_position)
         self._read_position = self._ring.total_bytes
         if self.exit_description is not None:
-            self.has_unreported_end = False
+            await self._mark_read()
         return output
+
+    @property
+    def is_news(self) -> bool:
+        return self.has_unreported_end and not self.is_being_reported
+
+    def last_output(self, limit_chars: int) -> str:
+        data, _ = self._ring.since(self._ring.total_bytes - limit_chars * 4)
+        text = data.decode("utf-8", "replace").rstrip("\n")
+        return text if len(text) <= limit_chars else f"…{text[-limit_chars:]}"
+
+    def set_told(self, withdraw: Callable[[], Awaitable[None]]) -> None:
+        self.has_unreported_end, self._withdraw = False, withdraw
+
+    def take_back(self) -> bool:
+        if self._withdraw is None:
+            return False
+        self.has_unreported_end, self._withdraw = True, None
+        return True
+
+    async def _mark_read(self) -> None:
+        """The model knows the end: what was to tell it is withdrawn."""
+        self.has_unreported_end = False
+        withdraw, self._withdraw = self._withdraw, None
+        if withdraw is not None:
+            await withdraw()
 
     async def write(self, text: bytes, *, is_exposed: bool, last: bool) -> None:
         """Give it something to read; after the `last` there is nothing more. Raises `ToolError`."""

@@ -181,7 +181,8 @@ class Exec:
         )
         if not line.read_only:
             call.changes.notes.append("what this changes in the background cannot be undone")
-        process = await self.processes.start(call.session, origin, work)
+        on_end = call.environment.on_command_end
+        process = await self.processes.start(call.session, origin, work, on_end)
         if process.start_error is not None:
             raise ToolError(process.start_error)
         result = await report(process, call, self._settings.output_limit_bytes)

@@ -1,11 +1,12 @@
 """The commands that run in the background, by conversation."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from agent.errors import ToolError
 from agent.security.taint.taint import NOTHING, UNTRUSTED
+from agent.tools.base import EndedCommand
 from agent.tools.shell.background_process import BackgroundProcess, ProcessOrigin, Work
 from agent.tools.shell.resource_limits import ResourceLimits
 from agent.types import Taint
@@ -46,11 +47,18 @@ class ProcessRegistry:
             f"There is no process {number} here; {numbers}. A restart stops all processes."
         )
 
-    async def start(self, session: str, origin: ProcessOrigin, work: Work) -> BackgroundProcess:
-        """Begin; returns when it has ended or has been seen to run. Raises `ToolError`."""
+    async def start(
+        self,
+        session: str,
+        origin: ProcessOrigin,
+        work: Work,
+        on_end: Callable[[EndedCommand], None] | None = None,
+    ) -> BackgroundProcess:
+        """Begin; returns when it has ended or has been seen to run. Raises `ToolError`. `on_end`
+        hears when it ends by itself."""
         self._make_room(session)
         number = self._last[session] = self._last.get(session, 0) + 1
-        process = BackgroundProcess(number, origin)
+        process = BackgroundProcess(number, origin, on_end)
         self._by_session.setdefault(session, {})[number] = process
         task = asyncio.create_task(process.run(work), name=f"process {number} of {session}")
         self._tasks[process] = task

@@ -134,6 +134,23 @@ def withdraw(tx: Transaction, lane: str, event_id: str, reason: str) -> bool:
     return bool(withdrawn)
 
 
+def withdraw_event(tx: Transaction, event_id: str, reason: str) -> bool:
+    """`withdraw` for what Kore has written itself, whatever lane it waits in."""
+    return bool(
+        tx.run(
+            f"UPDATE inbox SET dead_reason = ? WHERE event_id = ? AND {WAITING}",
+            (reason, event_id),
+        )
+    )
+
+
+def withdraw_command_reports(tx: Transaction, lane: str, reason: str) -> None:
+    """Nobody comes back to this lane: no turn begins there for how a command has ended."""
+    for seq, message in waiting_rows(tx, lane, together=True):
+        if message.kind == "command_report":
+            tx.run("UPDATE inbox SET dead_reason = ? WHERE seq = ?", (reason, seq))
+
+
 def waiting_count(tx: Transaction) -> int:
     row = tx.one(f"SELECT count(*) FROM inbox WHERE {WAITING}")
     return int(row[0])
@@ -262,10 +279,8 @@ def unfinished(tx: Transaction, lane: str) -> frozenset[str]:
 
 
 def session_of_message(message: InboundMessage) -> str | None:
-    """The conversation that a sub-agent's report or a job belongs to, wherever its chat is now."""
-    if message.kind == "subagent_report":
-        return message.options.session
-    return message.options.session if message.kind == "job" else None
+    """The conversation that a report or a job belongs to, wherever its chat is now."""
+    return message.options.session if message.is_report or message.kind == "job" else None
 
 
 def waiting_rows(

@@ -321,21 +321,23 @@ def join_running_turn(
     now: float,
 ) -> SteeredMessages | None:
     """Put what waits behind a running turn into it, if its conversation is steered, or joins
-    messages and this is a burst before anything was done; None if not.
+    messages and this is a burst before anything was done; otherwise only how its own background
+    commands have ended. None when there is nothing.
 
     The rows, the taint they bring and the history change in this transaction. `results` are those
     of the last reply's calls that the history does not hold yet: they stand in front.
     """
     mode = sessions.queue_mode(tx, claim.session)
-    if mode != ("join" if joining.burst else "steer"):
+    if joining.burst and mode != "join":
         return None
+    reports_only = not joining.burst and mode != "steer"
     lane = claim.messages[0].session_key
     bound = sessions.bound_session(tx, lane)
     (runs,) = tx.one(
         "SELECT EXISTS (SELECT 1 FROM turn WHERE id = ? AND state = 'running'"
-        " AND stop_requested = 0 AND (? = 'steer' OR NOT EXISTS"
+        " AND stop_requested = 0 AND (? OR NOT EXISTS"
         " (SELECT 1 FROM step WHERE turn_id = turn.id)))",
-        (claim.turn, mode),
+        (claim.turn, not joining.burst),
     )
     if not runs:
         return None
@@ -345,11 +347,15 @@ def join_running_turn(
         return is_of_it and not joining.is_command(message)
 
     waiting = inbox.waiting_rows(tx, lane, together=True)
-    rows = list(takewhile(lambda row: joins(row[1]), waiting))
+    if reports_only:
+        rows = [row for row in waiting if row[1].kind == "command_report" and joins(row[1])]
+    else:
+        rows = list(takewhile(lambda row: joins(row[1]), waiting))
     if not rows:
         return None
     messages = [message for _, message in rows]
-    _take_in(tx, claim.turn, lane, rows)
+    for seq, _ in rows:
+        tx.run("UPDATE inbox SET turn_id = ? WHERE seq = ?", (claim.turn, seq))
     new_messages = [*results, joining.compose(messages, steering=mode == "steer")]
     sessions.append_messages(tx, claim.session, claim.turn, new_messages, now)
     taint = joining.taint(messages) | taint_of_quotes(tx, messages)

@@ -1,0 +1,175 @@
+"""Tells a conversation that its background commands have ended.
+
+The end becomes a message of its own kind in the lane of the turn that started the command: a turn
+that runs takes it in with its next request, otherwise it begins one. Ends that come together are
+one message. Nothing is told that the model has read meanwhile, and nothing twice.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from agent.prompts import render_prompt
+from agent.security.redaction import Redactor
+from agent.security.taint.taint import NOTHING
+from agent.tools.base import EndedCommand
+from agent.types import Taint
+from gateway.core.messages import InboundMessage, Sender
+from gateway.store.port import Store, Transaction
+from gateway.store.repositories.delivery import inbox
+from gateway.store.repositories.delivery.inbox import InboxBatch, InboxEntry
+from gateway.store.repositories.execution.claims import TurnClaim
+
+# So long an end waits for others, and for whoever waits for it with `process output`.
+REPORT_AFTER_S = 2.0
+# Without a person's word, no more than so many turns of a conversation begin by such a message.
+MOST_IN_A_ROW = 10
+_OUTPUT_CHARS = 1_500
+
+
+@dataclass(slots=True)
+class _Ended:
+    """Commands of one turn that have ended, and are told together."""
+
+    turn: int
+    session: str
+    commands: list[EndedCommand] = field(default_factory=list)
+
+
+class CommandReports:
+    """`wake` lets a lane go on. What is not told here, the conversation's next turn is told."""
+
+    def __init__(
+        self,
+        *,
+        database: Store,
+        wake: Callable[[str], None],
+        redactor: Redactor,
+        after_s: float = REPORT_AFTER_S,
+    ) -> None:
+        self._database = database
+        self._wake = wake
+        self._redactor = redactor
+        self._after_s = after_s
+        self._pending: dict[str, _Ended] = {}
+        self._has_pending = asyncio.Event()
+        # How many messages each conversation got since a person spoke there.
+        self._in_a_row: dict[str, int] = {}
+        self._number = 0
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        while True:
+            await self._has_pending.wait()
+            await asyncio.sleep(self._after_s)
+            self._has_pending.clear()
+            pending, self._pending = self._pending, {}
+            for ended in pending.values():
+                await self._tell(ended)
+
+    def of_turn(self, claim: TurnClaim) -> Callable[[EndedCommand], None]:
+        """What the commands of a turn call when they end."""
+        turn, session = claim.turn, claim.session
+        return lambda command: self._add(turn, session, command)
+
+    def heard_person(self, session: str) -> None:
+        """A person has spoken: commands may begin turns again."""
+        self._in_a_row.pop(session, None)
+
+    def _add(self, turn: int, session: str, command: EndedCommand) -> None:
+        ended = self._pending.setdefault(session, _Ended(turn, session))
+        # The newest turn's people are there to be answered.
+        ended.turn = max(ended.turn, turn)
+        ended.commands.append(command)
+        self._has_pending.set()
+
+    async def _tell(self, ended: _Ended) -> None:
+        commands = [one for one in ended.commands if one.is_news]
+        in_a_row = self._in_a_row.get(ended.session, 0)
+        if not commands or in_a_row >= MOST_IN_A_ROW:
+            return
+        self._in_a_row[ended.session] = in_a_row + 1
+        self._number += 1
+        event_id = f"command:{ended.turn}:{time.time_ns()}:{self._number}"
+
+        async def withdraw() -> None:
+            """The model has read of one of them: the others are told anew."""
+            if await self._database.transact(inbox.withdraw_event, event_id, "read meanwhile"):
+                self._in_a_row[ended.session] = max(self._in_a_row.get(ended.session, 0) - 1, 0)
+                for command in commands:
+                    if command.take_back():
+                        self._add(ended.turn, ended.session, command)
+
+        # Before it is stored: who reads meanwhile withdraws what will be there by then.
+        for command in commands:
+            command.set_told(withdraw)
+        text = self._redactor.clean(_note(commands))
+        taint = NOTHING.union(*(command.taint for command in commands))
+
+        def store(tx: Transaction) -> str | None:
+            return enqueue(tx, ended, event_id, (text, tuple(sorted(taint))))
+
+        if (lane := await self._database.transact(store)) is not None:
+            self._wake(lane)
+
+
+def enqueue(
+    tx: Transaction, ended: _Ended, event_id: str, told: tuple[str, tuple[Taint, ...]]
+) -> str | None:
+    """The message in the lane of the turn, in the name of those whom it answered; the lane, or
+    None when what it answered was erased."""
+    messages = inbox.of_turn(tx, ended.turn)
+    if not messages:
+        return None
+    *before, last = messages
+    others = _others(before, last)
+    text, taint = told
+    message = replace(
+        last,
+        event_id=event_id,
+        content=text,
+        received_at=time.time(),
+        message_id=None,
+        quoted=None,
+        quoted_id=None,
+        edited=False,
+        forwarded=False,
+        media=(),
+        album=None,
+        kind="command_report",
+        task=None,
+        lane=None,
+        options=replace(
+            last.options,
+            project=None,
+            run=(),
+            session=ended.session,
+            speakers=others,
+            taint=taint,
+        ),
+    )
+    batch = InboxBatch(message.channel, message.account, message.received_at)
+    inbox.accept(tx, batch, [InboxEntry(message)])
+    return message.session_key
+
+
+def _others(before: Sequence[InboundMessage], last: InboundMessage) -> tuple[Sender, ...]:
+    speakers = {one.sender.id: one.sender for message in before for one in message.speakers}
+    speakers |= {one.sender.id: one.sender for one in last.speakers}
+    return tuple(one for one in speakers.values() if one != last.sender)
+
+
+def _note(commands: Sequence[EndedCommand]) -> str:
+    room = _OUTPUT_CHARS // len(commands)
+    ends = (
+        render_prompt(
+            "command_ended",
+            number=command.number,
+            title=command.title,
+            state=command.state,
+            output=command.last_output(room) or "(no output)",
+        )
+        for command in commands
+    )
+    return render_prompt("command_report", commands="\n\n".join(ends))
