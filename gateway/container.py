@@ -240,7 +240,11 @@ def build_container(
     )
     background = BackgroundWork(agent=agent, database=database, events=events)
     reports = CommandReports(
-        database=database, wake=wake_lane, redactor=redactor, after_s=timing.report_after_s
+        database=database,
+        wake=wake_lane,
+        redactor=redactor,
+        events=events,
+        after_s=timing.report_after_s,
     )
     turns = TurnRunner(
         database=database,

@@ -10,11 +10,15 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from agent.events import Notice
+from agent.i18n import t
 from agent.prompts import render_prompt
 from agent.security.redaction import Redactor
 from agent.security.taint.taint import NOTHING
+from agent.text.visible import escape_invisible
 from agent.tools.base import EndedCommand
 from agent.types import Taint
+from gateway.core.event_hub import EventHub
 from gateway.core.messages import InboundMessage, Sender
 from gateway.store.port import Store, Transaction
 from gateway.store.repositories.delivery import inbox
@@ -46,11 +50,13 @@ class CommandReports:
         database: Store,
         wake: Callable[[str], None],
         redactor: Redactor,
+        events: EventHub,
         after_s: float = REPORT_AFTER_S,
     ) -> None:
         self._database = database
         self._wake = wake
         self._redactor = redactor
+        self._events = events
         self._after_s = after_s
         self._pending: dict[str, _Ended] = {}
         self._has_pending = asyncio.Event()
@@ -111,11 +117,20 @@ class CommandReports:
             return enqueue(tx, ended, event_id, (text, tuple(sorted(taint))))
 
         if (lane := await self._database.transact(store)) is not None:
+            for command in commands:
+                self._events.publish(lane, self._notice(command))
             self._wake(lane)
+
+    def _notice(self, command: EndedCommand) -> Notice:
+        """For whoever watches: what the turn that begins is about."""
+        name = escape_invisible(self._redactor.clean(command.title))
+        return Notice(
+            "info", t("Background command ended ({state}): {name}", state=command.state, name=name)
+        )
 
 
 def enqueue(
-    tx: Transaction, ended: _Ended, event_id: str, told: tuple[str, tuple[Taint, ...]]
+    tx: Transaction, ended: _Ended, event_id: str, note: tuple[str, tuple[Taint, ...]]
 ) -> str | None:
     """The message in the lane of the turn, in the name of those whom it answered; the lane, or
     None when what it answered was erased."""
@@ -124,7 +139,7 @@ def enqueue(
         return None
     *before, last = messages
     others = _others(before, last)
-    text, taint = told
+    text, taint = note
     message = replace(
         last,
         event_id=event_id,

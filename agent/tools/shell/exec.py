@@ -186,11 +186,14 @@ class Exec:
         if process.start_error is not None:
             raise ToolError(process.start_error)
         result = await report(process, call, self._settings.output_limit_bytes)
-        if process.exit_description is None and self._commands.confines:
-            result = replace(
-                result, for_model=f"{result.for_model}\n{load_prompt('tools/exec_alone')}"
-            )
-        return result
+        if process.exit_description is not None:
+            return result
+        hints = [result.for_model]
+        if self._commands.confines:
+            hints.append(load_prompt("tools/exec_alone"))
+        if on_end is not None:
+            hints.append(load_prompt("tools/exec_told"))
+        return replace(result, for_model="\n".join(hints))
 
     def _line(self, args: Mapping[str, Any], call: CallContext) -> CommandLine:
         workdir = args.get("workdir") or "."
