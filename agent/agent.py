@@ -4,13 +4,13 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import AsyncGenerator, Collection, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import datetime
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Self, TypedDict, Unpack, get_origin
 
 from agent import events
 from agent.context.system_prompt import Workspace, volatile_facts
@@ -18,7 +18,9 @@ from agent.context.token_calibration import TokenCalibration
 from agent.errors import BadOutput, ConfigError, of_code
 from agent.events import Event
 from agent.history import History, JsonlHistory, MemoryHistory
+from agent.history_validation import is_valid
 from agent.i18n import t
+from agent.parallel import ParallelResults, run_parallel
 from agent.per_loop import run_blocking
 from agent.prompts import render_prompt
 from agent.providers.base import Provider
@@ -31,7 +33,9 @@ from agent.settings import AgentSettings
 from agent.subagents.catalog import SubagentCatalog
 from agent.subagents.definition import SubagentDefinition
 from agent.tools.base import Tool, ToolEnvironment
+from agent.tools.function_tool import FunctionTool
 from agent.tools.registry import RegistryDefaults, ToolRegistry, default_tools
+from agent.tools.run_context import DepsT
 from agent.tools.runner import Permissions
 from agent.turn.request import TurnRequest
 from agent.types import Context, Message, Result, Text
@@ -44,20 +48,26 @@ if TYPE_CHECKING:
     from agent.undo.change_log import ChangeLog
 
 
-class RunOptions(TypedDict, total=False):
-    """What one turn can be told."""
+class ParallelOptions(TypedDict, total=False):
+    """What each of many runs can be told."""
 
-    session: str | None
     model: str | None
     model_settings: ModelSettings | None
     tool_choice: str | None
+    initial_messages: Sequence[Message]
+
+
+class RunOptions(ParallelOptions, total=False):
+    """What one run can be told."""
+
+    session: str | None
 
 
 # How often an answer of another shape than `output_type` is asked for again.
 _SHAPE_RETRIES = 2
 
 
-class Agent:
+class Agent(Generic[DepsT]):
     """A model, tools and rules.
 
     `model` is a name (`vendor/model`), a `Provider`, or a `ModelPool` of several; without
@@ -72,7 +82,8 @@ class Agent:
     the built-in ones; `agent` is the one that speaks, itself or by its name: with its text, tools,
     model and mode.
     `changes` opens the journal of file changes that `undo` works on; a `JsonlHistory` has one of
-    its own, other histories have none.
+    its own, other histories have none. `deps_type` is the type of the `deps` that each run brings
+    for the program's own tools.
     """
 
     def __init__(  # noqa: PLR0913 - named parts of a public face, all of them optional
@@ -91,6 +102,7 @@ class Agent:
         subagents: Sequence[SubagentDefinition] | SubagentCatalog = (),
         agent: str | SubagentDefinition | None = None,
         changes: OpenChangeLog | None = None,
+        deps_type: type[DepsT] | None = None,
     ) -> None:
         """Raises `ConfigError` for the name of an agent or a built-in tool that there is not."""
         self.settings = settings or AgentSettings()
@@ -116,6 +128,7 @@ class Agent:
         self._history = history or MemoryHistory()
         self.changes = changes or _changes_of(self._history)
         self._approve, self._mode = approve, mode
+        self._deps_type = deps_type
 
     @property
     def toolbox(self) -> ToolRegistry:
@@ -138,7 +151,7 @@ class Agent:
         """Whether they are made: until then none of them does anything."""
         return self._toolbox is not None or self._tool_defaults.has_begun
 
-    def reconfigure(self, other: "Agent") -> ModelPool | None:
+    def reconfigure(self, other: "Agent[Any]") -> ModelPool | None:
         """Be as another agent is, from the next turn on; one that runs keeps what it began with.
 
         What the tools hold (processes, what was seen of files) stays. Returns the models until
@@ -169,6 +182,7 @@ class Agent:
         prompt: str | Message,
         *,
         output_type: Any = None,
+        deps: DepsT | None = None,
         **options: Unpack[RunOptions],
     ) -> Result:
         """`stream`, collected. Raises the `KoreError` that ended the turn, if one did.
@@ -178,22 +192,26 @@ class Agent:
         for again, twice; then `BadOutput` is raised.
         """
         if output_type is None:
-            return await self._run(prompt, options)
+            return await self._run(prompt, deps, options)
         from agent.structured_output import StructuredOutput
 
         shape = StructuredOutput(output_type)
         once = options.get("session") is None
         options["session"] = name = options.get("session") or _new_session()
         try:
-            return await self._run_shaped(shape, prompt, options)
+            return await self._run_shaped(shape, prompt, deps, options)
         finally:
             if once:
                 await self.toolbox.end(name)
 
     async def _run_shaped(
-        self, shape: "StructuredOutput", prompt: str | Message, options: RunOptions
+        self,
+        shape: "StructuredOutput",
+        prompt: str | Message,
+        deps: DepsT | None,
+        options: RunOptions,
     ) -> Result:
-        result = await self._run(shape.request(prompt), options)
+        result = await self._run(shape.request(prompt), deps, options)
         if (settings := self._settings_of(options)) and is_forced(settings.tool_choice):
             # That call has been made.
             options["tool_choice"] = "auto"
@@ -203,12 +221,12 @@ class Agent:
             except BadOutput as exc:
                 earlier = result
                 again = render_prompt("output_again", reason=exc)
-            result = _added(earlier, await self._run(again, options))
+            result = _added(earlier, await self._run(again, deps, options))
         return replace(result, output=shape.read(_last_words(result)))
 
-    async def _run(self, prompt: str | Message, options: RunOptions) -> Result:
+    async def _run(self, prompt: str | Message, deps: DepsT | None, options: RunOptions) -> Result:
         error: events.Error | None = None
-        async with aclosing(self.stream(prompt, **options)) as stream:
+        async with aclosing(self.stream(prompt, deps=deps, **options)) as stream:
             async for event in stream:
                 if isinstance(event, events.Error):
                     error = event
@@ -222,21 +240,42 @@ class Agent:
         prompt: str | Message,
         *,
         output_type: Any = None,
+        deps: DepsT | None = None,
         **options: Unpack[RunOptions],
     ) -> Result:
         """`run`, for a program without an event loop. Raises `RuntimeError` within one."""
-        return run_blocking(lambda: self.run(prompt, output_type=output_type, **options))
+        return run_blocking(lambda: self.run(prompt, output_type=output_type, deps=deps, **options))
+
+    async def parallel(
+        self,
+        prompts: Iterable[str | Message],
+        *,
+        limit: int = 4,
+        output_type: Any = None,
+        deps: DepsT | None = None,
+        **options: Unpack[ParallelOptions],
+    ) -> ParallelResults:
+        """`run` for each prompt, in a session of its own, up to `limit` of them at a time.
+
+        A `KoreError` of one run stands in `ParallelResults.errors` and stops no other.
+        """
+
+        async def run(prompt: str | Message) -> Result:
+            return await self.run(prompt, output_type=output_type, deps=deps, **options)
+
+        return await run_parallel(prompts, run, limit)
 
     async def stream(
-        self, prompt: str | Message, **options: Unpack[RunOptions]
+        self, prompt: str | Message, *, deps: DepsT | None = None, **options: Unpack[RunOptions]
     ) -> AsyncGenerator[Event]:
         """The events of one turn; the last is `Done`. A `Message` may hold pictures.
 
         Closing the iterator or cancelling the task stops the turn; the history stays valid.
         Without `session`, the turn is the first and only one of a new session. `model` is this
         turn's, by its name or that of a profile; `model_settings` and `tool_choice` count before
-        those of the agent.
+        those of the agent. `initial_messages` are what a new conversation begins with.
         """
+        self._check_deps(deps)
         session = options.get("session")
         from agent.context.long_task import describe_progress, taint_of
 
@@ -249,6 +288,8 @@ class Agent:
         question = Message("user", (*content, context))
         self.toolbox.mark_reported(session)
         messages = await self._history.load(session)
+        initial = [] if messages else _initial_messages(options.get("initial_messages", ()))
+        is_new, messages = not messages, messages or initial
         # Here and not above: a gateway that is idle needs nothing of what a turn needs.
         from agent.context.compaction_marker import CompactionMarker, MarkerRecorder, MarkerStore
         from agent.turn.runner import AgentTurn
@@ -270,6 +311,7 @@ class Agent:
             owner=True,
             recording=RecorderFactory(self.changes, time.time_ns()),
             places=self.workspace.origin,
+            deps=deps,
         )
         task = TurnRequest(
             environment=environment,
@@ -285,15 +327,31 @@ class Agent:
         )
         turn = AgentTurn(self, self._subagent_runner.sending(self._as_speaker(task)))
         try:
-            if not messages:
+            if is_new:
                 yield events.SessionCreated(session)
             async with aclosing(turn.events()) as stream:
                 async for event in stream:
                     yield event
         finally:
-            await asyncio.shield(self._store(session, [question, *turn.settled()], mark, keeper))
+            new = [*initial, question, *turn.settled()]
+            await asyncio.shield(self._store(session, new, mark, keeper))
             if once:
                 await self.toolbox.end(session)
+
+    def _check_deps(self, deps: DepsT | None) -> None:
+        """Raises `ConfigError` for dependencies that do not fit the agent or one of its tools."""
+        expected = self._deps_type
+        if expected is not None and not isinstance(deps, get_origin(expected) or expected):
+            raise ConfigError(
+                t(
+                    "deps: expected {expected}, found {value}",
+                    expected=expected.__name__,
+                    value=type(deps).__name__,
+                )
+            )
+        for tool in self._tools:
+            if isinstance(tool, FunctionTool):
+                tool.check_deps(deps)
 
     def _settings_of(self, options: RunOptions) -> ModelSettings | None:
         """The turn's own settings before the agent's."""
@@ -374,6 +432,15 @@ def _changes_of(history: History) -> OpenChangeLog | None:
 
 def _new_session() -> str:
     return datetime.now().strftime("%Y%m%d_%H%M%S_%f")
+
+
+def _initial_messages(messages: Sequence[Message]) -> list[Message]:
+    """Raises `ConfigError` for what no conversation can begin with."""
+    if not is_valid(messages):
+        raise ConfigError(t("initial_messages: each call needs its result right behind it"))
+    if any(message.role == "system" for message in messages):
+        raise ConfigError(t("initial_messages: instructions= take the place of system messages"))
+    return list(messages)
 
 
 def _last_words(result: Result) -> str:

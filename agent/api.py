@@ -1,15 +1,18 @@
 """`kore.run` and `kore.stream`: one call for an agent that lives as long as one turn."""
 
 import os
-from collections.abc import AsyncGenerator, Collection, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypedDict, Unpack, cast
 
-from agent.agent import Agent, RunOptions
+from agent.agent import Agent, ParallelOptions, RunOptions
+from agent.errors import ConfigError
 from agent.events import Event
 from agent.history import History, JsonlHistory
+from agent.i18n import t
+from agent.parallel import ParallelResults
 from agent.per_loop import run_blocking
 from agent.providers.base import Provider
 from agent.providers.model_settings import ModelSettings
@@ -43,6 +46,7 @@ class CallOptions(AgentOptions, total=False):
     session: str | None
     model_settings: ModelSettings | None
     tool_choice: str | None
+    initial_messages: Sequence[Message]
     max_iterations: int | None
     thinking: bool | None
 
@@ -52,6 +56,7 @@ async def run(
     *,
     model: str | Provider | ModelPool | None = None,
     output_type: Any = None,
+    deps: Any = None,
     **options: Unpack[CallOptions],
 ) -> Result:
     """One turn, to its end. Raises the `KoreError` that ended it, if one did.
@@ -64,7 +69,7 @@ async def run(
     """
     agent, turn = _prepare(model, options)
     async with aclosing(agent):
-        return await agent.run(prompt, output_type=output_type, **turn)
+        return await agent.run(prompt, output_type=output_type, deps=deps, **turn)
 
 
 def run_sync(
@@ -72,28 +77,55 @@ def run_sync(
     *,
     model: str | Provider | ModelPool | None = None,
     output_type: Any = None,
+    deps: Any = None,
     **options: Unpack[CallOptions],
 ) -> Result:
     """`run`, for a program without an event loop. Raises `RuntimeError` within one."""
-    return run_blocking(lambda: run(prompt, model=model, output_type=output_type, **options))
+    return run_blocking(
+        lambda: run(prompt, model=model, output_type=output_type, deps=deps, **options)
+    )
+
+
+async def parallel(
+    prompts: Iterable[str | Message],
+    *,
+    limit: int = 4,
+    model: str | Provider | ModelPool | None = None,
+    output_type: Any = None,
+    deps: Any = None,
+    **options: Unpack[CallOptions],
+) -> ParallelResults:
+    """`run` for each prompt, in a session of its own, up to `limit` of them at a time.
+
+    A `KoreError` of one run stands in `ParallelResults.errors` and stops no other.
+    """
+    if options.pop("session", None) is not None:
+        raise ConfigError(t("parallel: each run has a session of its own"))
+    agent, turn = _prepare(model, options)
+    each = cast(ParallelOptions, turn)
+    async with aclosing(agent):
+        return await agent.parallel(
+            prompts, limit=limit, output_type=output_type, deps=deps, **each
+        )
 
 
 async def stream(
     prompt: str | Message,
     *,
     model: str | Provider | ModelPool | None = None,
+    deps: Any = None,
     **options: Unpack[CallOptions],
 ) -> AsyncGenerator[Event]:
     """`run`, as it happens: the events of the turn, `Done` last. Closing it stops the turn."""
     agent, turn = _prepare(model, options)
-    async with aclosing(agent), aclosing(agent.stream(prompt, **turn)) as events:
+    async with aclosing(agent), aclosing(agent.stream(prompt, deps=deps, **turn)) as events:
         async for event in events:
             yield event
 
 
 def _prepare(
     model: str | Provider | ModelPool | None, options: CallOptions
-) -> tuple[Agent, RunOptions]:
+) -> tuple[Agent[Any], RunOptions]:
     """The agent of one turn, and what its turn is told."""
     values: dict[str, Any] = dict(options)
     turn = {name: values.pop(name) for name in RunOptions.__annotations__ if name in values}

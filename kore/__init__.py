@@ -7,10 +7,11 @@ result = await kore.run("What is in this folder?", model="openai/gpt-5")
 
 from agent import events
 from agent.agent import Agent
-from agent.api import run, run_sync, stream
+from agent.api import parallel, run, run_sync, stream
 from agent.errors import ConfigError, KoreError, PolicyDenied, ProviderError, ToolError
 from agent.events import Event
 from agent.history import History, JsonlHistory, MemoryHistory
+from agent.parallel import ParallelResults
 from agent.providers.base import ModelRequest, Provider
 from agent.providers.model_settings import ModelSettings
 from agent.providers.pool import ModelPool as Models
@@ -27,6 +28,7 @@ from agent.settings import AgentSettings, SubagentLimits
 from agent.subagents.definition import SubagentDefinition as Definition
 from agent.tools.base import CallContext, Tool
 from agent.tools.function_tool import tool
+from agent.tools.run_context import RunContext
 from agent.tools.runner import Permissions
 from agent.types import Image, Message, Result, Text, ToolCall, ToolResult, Usage
 from agent.version import VERSION as __version__
@@ -52,12 +54,14 @@ __all__ = [
     "ModelRequest",
     "ModelSettings",
     "Models",
+    "ParallelResults",
     "Permissions",
     "Policy",
     "PolicyDenied",
     "Provider",
     "ProviderError",
     "Result",
+    "RunContext",
     "SubagentLimits",
     "Text",
     "Tool",
@@ -69,6 +73,7 @@ __all__ = [
     "__version__",
     "events",
     "list_providers",
+    "parallel",
     "register_provider",
     "run",
     "run_sync",

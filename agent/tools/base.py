@@ -123,7 +123,8 @@ class ToolEnvironment:
     None where nobody keeps it. `send` hands files to the person; None where nobody carries any.
     `schedule` keeps their jobs; None where nobody does. `places` are the owner's own folders;
     without any the workspace is one. `on_command_end` hears of background commands that end by
-    themselves, and tells the conversation; None where nobody does.
+    themselves, and tells the conversation; None where nobody does. `deps` are the program's own,
+    for its tools; `agent` is the name of who speaks.
     """
 
     session: str
@@ -137,6 +138,8 @@ class ToolEnvironment:
     schedule: Schedule | None = None
     places: TrustedOrigins | None = None
     on_command_end: Callable[[EndedCommand], None] | None = None
+    deps: Any = None
+    agent: str = "main"
 
     @property
     def origin(self) -> TrustedOrigins:

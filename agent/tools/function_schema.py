@@ -13,17 +13,21 @@ from typing_extensions import TypedDict
 from agent.errors import ToolError
 from agent.records import frozen
 from agent.tools.base import CallContext
+from agent.tools.run_context import RunContext
 from agent.types import JsonSchema
 
 
 @frozen
 class FunctionSchema:
-    """`context` names the argument that is given the call; the others stand in `schema`."""
+    """`context` names the argument that is given the call, `run` that of the run, whose `deps_type`
+    it says; the others stand in `schema`."""
 
     name: str
     schema: JsonSchema
     adapter: TypeAdapter[Any]
     context: str | None
+    run: str | None = None
+    deps_type: Any = None
 
     @staticmethod
     def of(
@@ -31,12 +35,15 @@ class FunctionSchema:
     ) -> "FunctionSchema":
         """Raises TypeError for a type hint that no JSON can be made of."""
         fields: dict[str, Any] = {}
-        context = None
+        context = run = deps_type = None
         hints = _hints(name, function)
         for parameter in inspect.signature(function).parameters.values():
             hint = hints[parameter.name]
             if hint is CallContext:
                 context = parameter.name
+                continue
+            if hint is RunContext or get_origin(hint) is RunContext:
+                run, deps_type = parameter.name, next(iter(get_args(hint)), None)
                 continue
             hint = _describe(hint, descriptions.get(parameter.name))
             required = parameter.default is parameter.empty
@@ -50,7 +57,7 @@ class FunctionSchema:
         except PydanticUserError as exc:
             reason = str(exc).split("\n")[0]
             raise TypeError(f"{name}: a type hint cannot be told to a model: {reason}") from exc
-        return FunctionSchema(name, schema, adapter, context)
+        return FunctionSchema(name, schema, adapter, context, run, deps_type)
 
     def arguments(self, args: Mapping[str, Any], call: CallContext) -> dict[str, Any]:
         """What the function is called with. Raises `ToolError` for what its hints do not allow."""
@@ -62,7 +69,11 @@ class FunctionSchema:
             what = first["msg"][:1].lower() + first["msg"][1:]
             raise ToolError(f"{self.name}: {where}: {what}.") from exc
         values = {name: _add_zone(value) for name, value in values.items()}
-        return {**values, self.context: call} if self.context else values
+        if self.context:
+            values[self.context] = call
+        if self.run:
+            values[self.run] = RunContext.of(call.environment)
+        return values
 
     def text(self, value: Any) -> str:
         """What a function has returned, as the model reads it. Raises `ToolError`."""

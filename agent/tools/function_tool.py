@@ -5,9 +5,10 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, get_origin, overload
 
-from agent.errors import ToolError
+from agent.errors import ConfigError, ToolError
+from agent.i18n import t
 from agent.prompts import load_prompt
 from agent.security.taint.taint import BOTH
 from agent.settings import ToolSettings
@@ -82,6 +83,22 @@ class FunctionTool(Generic[P, R]):
         }
         return FunctionSchema.of(self.name, self.__wrapped__, described)
 
+    def check_deps(self, deps: object) -> None:
+        """Raises `ConfigError` for dependencies of another type than the function asks for."""
+        expected = self._signature.deps_type
+        # Of other hints, such as unions and protocols, the type checker knows more.
+        if not isinstance(expected, type) or getattr(expected, "_is_protocol", False):
+            return
+        if not isinstance(deps, get_origin(expected) or expected):
+            raise ConfigError(
+                t(
+                    "the tool {tool} needs deps= of the type {expected}, found {value}",
+                    tool=self.name,
+                    expected=expected.__name__,
+                    value=type(deps).__name__,
+                )
+            )
+
     @property
     def parameters(self) -> JsonSchema:
         """The schema, made when it is first needed. Raises TypeError for a hint without one."""
@@ -135,7 +152,8 @@ def tool(
     """Make a tool of a function: `@kore.tool`, or `@kore.tool(effect="read")`.
 
     Its schema comes from the type hints, what the model is told from the docstring, arguments
-    included. An argument of the type `CallContext` is given the call. The function may be async,
+    included. An argument of the type `RunContext[Deps]` is given the run with its dependencies, one
+    of the type `CallContext` the call. The function may be async,
     and returns a text, a `ToolResult`, an `Image`, a list with images in it, or anything that JSON
     can hold; what it raises is told to the model. `effect` says what a crash makes of a call
     (`read`, `idempotent`, `unsafe`), `brings` what its results hold: strangers' words, something

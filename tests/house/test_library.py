@@ -18,6 +18,9 @@ PRINTED = {
     ("library", "Events"): "calls list_dir {'path': '.'}",
     ("library", "A custom provider"): "HELLO",
     ("library-runs", "How the model is asked"): "Which files are here?",
+    ("library-runs", "Dependencies"): "3",
+    ("library-runs", "Earlier messages"): "3 messages",
+    ("library-runs", "Many inputs"): "2 ",
     ("own-tools", "Tools"): "Oslo: sun, 21 degrees C",
     ("own-tools", "Approvals"): "exec - ",
 }

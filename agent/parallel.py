@@ -1,0 +1,72 @@
+"""Many runs side by side: results in order, failures kept apart."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TypeVar
+
+from agent.errors import ConfigError, KoreError
+from agent.i18n import t
+from agent.records import frozen
+from agent.types import Result, Usage
+
+T = TypeVar("T")
+
+
+@frozen
+class ParallelResults:
+    """What many runs came to: `results` in the order of the inputs, None where one failed, and
+    `errors` by the input's place, from 0."""
+
+    results: tuple[Result | None, ...]
+    errors: Mapping[int, KoreError]
+
+    @property
+    def usage(self) -> Usage:
+        return sum((one.usage for one in self.results if one is not None), Usage())
+
+    @property
+    def cost_usd(self) -> float | None:
+        """What the successful runs cost; None when that of one is unknown."""
+        costs = [one.cost_usd for one in self.results if one is not None]
+        return None if None in costs else sum(filter(None, costs))
+
+    def all(self) -> tuple[Result, ...]:
+        """Every result. Raises the first error, if there is one."""
+        for place in sorted(self.errors):
+            raise self.errors[place]
+        return tuple(one for one in self.results if one is not None)
+
+
+async def run_parallel(
+    inputs: Iterable[T], run: Callable[[T], Awaitable[Result]], limit: int
+) -> ParallelResults:
+    """Each input run once, up to `limit` of them at a time. Anything but a `KoreError` ends all
+    of them and is raised."""
+    if limit < 1:
+        raise ConfigError(
+            t(
+                "limit: expected {expected}, found {value}",
+                expected=t("a count above 0"),
+                value=limit,
+            )
+        )
+    results: dict[int, Result | None] = {}
+    errors: dict[int, KoreError] = {}
+    numbered = enumerate(inputs)
+
+    async def work() -> None:
+        # Each worker takes the next input only when it is free: a long list waits in the iterator.
+        for place, one in numbered:
+            results[place] = None
+            try:
+                results[place] = await run(one)
+            except KoreError as exc:
+                errors[place] = exc
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(limit):
+                group.create_task(work())
+    except BaseExceptionGroup as several:
+        raise several.exceptions[0] from several
+    return ParallelResults(tuple(results[place] for place in sorted(results)), errors)

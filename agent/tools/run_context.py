@@ -1,0 +1,36 @@
+"""What a program's own code is told of the run that it takes part in."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic
+
+from agent.records import frozen
+from agent.tools.base import ToolEnvironment
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    DepsT = TypeVar("DepsT", default=None)
+    ContextT = TypeVar("ContextT", default=None, covariant=True)
+else:
+    from typing import TypeVar
+
+    DepsT, ContextT = TypeVar("DepsT"), TypeVar("ContextT", covariant=True)
+
+
+@frozen
+class RunContext(Generic[ContextT]):
+    """The run: its dependencies (`deps=`), its session, the folder where its tools work, and the
+    name of the agent that speaks.
+
+    A tool is given it as an argument of the type `RunContext[…]`.
+    """
+
+    deps: ContextT
+    session: str
+    workspace: Path
+    agent: str = "main"
+
+    @staticmethod
+    def of(environment: ToolEnvironment) -> "RunContext[Any]":
+        here = environment
+        return RunContext(here.deps, here.session, here.workspace, here.agent)
