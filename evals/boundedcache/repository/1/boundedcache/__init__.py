@@ -1,0 +1,3 @@
+from boundedcache.lru import LruCache
+
+__all__ = ["LruCache"]

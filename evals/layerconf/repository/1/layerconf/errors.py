@@ -1,0 +1,2 @@
+class ConfigError(Exception):
+    """A layer cannot be read, or a key is missing."""

@@ -1,0 +1,5 @@
+"""Markdown as HTML."""
+
+from mdlite.render import to_html
+
+__all__ = ["to_html"]

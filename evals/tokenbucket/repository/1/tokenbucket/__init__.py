@@ -1,0 +1,3 @@
+from tokenbucket.bucket import TokenBucket
+
+__all__ = ["TokenBucket"]
