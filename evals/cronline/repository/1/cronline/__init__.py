@@ -1,0 +1,3 @@
+from cronline.parse import CronError, parse
+
+__all__ = ["CronError", "parse"]

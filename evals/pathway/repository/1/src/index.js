@@ -1,0 +1,6 @@
+"use strict";
+
+const { Router } = require("./router");
+const { HttpError } = require("./errors");
+
+module.exports = { Router, HttpError };

@@ -1,0 +1,2 @@
+! rotate nothing 2> err
+grep -q 'no such file: nothing' err
