@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import datetime
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Self, TypedDict, Unpack, get_origin
+from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, get_origin
 
 from agent import events
 from agent.context.system_prompt import Workspace, volatile_facts
@@ -18,7 +18,6 @@ from agent.context.token_calibration import TokenCalibration
 from agent.errors import BadOutput, ConfigError, of_code
 from agent.events import Event
 from agent.history import History, JsonlHistory, MemoryHistory
-from agent.history_validation import is_valid
 from agent.i18n import t
 from agent.parallel import ParallelResults, run_parallel
 from agent.per_loop import run_blocking
@@ -26,6 +25,15 @@ from agent.prompts import render_prompt
 from agent.providers.base import Provider
 from agent.providers.model_settings import ModelSettings, is_forced
 from agent.providers.pool import ModelPool
+from agent.run_options import (
+    ParallelOptions,
+    RunOptions,
+    built_in_names,
+    check_beginning,
+    last_words,
+    new_session,
+    with_earlier,
+)
 from agent.security.policy.base import Approver, Ask, Callback, PermissionMode
 from agent.security.redaction import Redactor
 from agent.security.taint.taint import TaintState
@@ -46,21 +54,6 @@ if TYPE_CHECKING:
     from agent.structured_output import StructuredOutput
     from agent.subagents.in_process import InProcessSubagents
     from agent.undo.change_log import ChangeLog
-
-
-class ParallelOptions(TypedDict, total=False):
-    """What each of many runs can be told."""
-
-    model: str | None
-    model_settings: ModelSettings | None
-    tool_choice: str | None
-    initial_messages: Sequence[Message]
-
-
-class RunOptions(ParallelOptions, total=False):
-    """What one run can be told."""
-
-    session: str | None
 
 
 # How often an answer of another shape than `output_type` is asked for again.
@@ -112,7 +105,7 @@ class Agent(Generic[DepsT]):
         self._tools = tuple(tools)
         self._instructions = instructions
         self._model_settings = model_settings
-        self._builtin_names = None if builtin_tools is None else _tool_names(builtin_tools)
+        self._builtin_names = None if builtin_tools is None else built_in_names(builtin_tools)
         self._toolbox: ToolRegistry | None = None
         self._tool_defaults = RegistryDefaults()
         self._making = threading.Lock()
@@ -197,7 +190,7 @@ class Agent(Generic[DepsT]):
 
         shape = StructuredOutput(output_type)
         once = options.get("session") is None
-        options["session"] = name = options.get("session") or _new_session()
+        options["session"] = name = options.get("session") or new_session()
         try:
             return await self._run_shaped(shape, prompt, deps, options)
         finally:
@@ -217,12 +210,12 @@ class Agent(Generic[DepsT]):
             options["tool_choice"] = "auto"
         for _ in range(_SHAPE_RETRIES):
             try:
-                return replace(result, output=shape.read(_last_words(result)))
+                return replace(result, output=shape.read(last_words(result)))
             except BadOutput as exc:
                 earlier = result
                 again = render_prompt("output_again", reason=exc)
-            result = _added(earlier, await self._run(again, deps, options))
-        return replace(result, output=shape.read(_last_words(result)))
+            result = with_earlier(earlier, await self._run(again, deps, options))
+        return replace(result, output=shape.read(last_words(result)))
 
     async def _run(self, prompt: str | Message, deps: DepsT | None, options: RunOptions) -> Result:
         error: events.Error | None = None
@@ -280,7 +273,7 @@ class Agent(Generic[DepsT]):
         from agent.context.long_task import describe_progress, taint_of
 
         once = session is None
-        session = session or _new_session()
+        session = session or new_session()
         content = prompt.content if isinstance(prompt, Message) else (Text(prompt),)
         work = self.redactor.clean(describe_progress(self.workspace.folder))
         when = volatile_facts(datetime.now(), *await self.toolbox.facts(session))
@@ -288,7 +281,7 @@ class Agent(Generic[DepsT]):
         question = Message("user", (*content, context))
         self.toolbox.mark_reported(session)
         messages = await self._history.load(session)
-        initial = [] if messages else _initial_messages(options.get("initial_messages", ()))
+        initial = [] if messages else check_beginning(options.get("initial_messages", ()))
         is_new, messages = not messages, messages or initial
         # Here and not above: a gateway that is idle needs nothing of what a turn needs.
         from agent.context.compaction_marker import CompactionMarker, MarkerRecorder, MarkerStore
@@ -428,59 +421,6 @@ def _changes_of(history: History) -> OpenChangeLog | None:
         return ChangeLog(FileLedger(folder), BlobStore(folder))
 
     return open_changes
-
-
-def _new_session() -> str:
-    return datetime.now().strftime("%Y%m%d_%H%M%S_%f")
-
-
-def _initial_messages(messages: Sequence[Message]) -> list[Message]:
-    """Raises `ConfigError` for what no conversation can begin with."""
-    if not is_valid(messages):
-        raise ConfigError(t("initial_messages: each call needs its result right behind it"))
-    if any(message.role == "system" for message in messages):
-        raise ConfigError(t("initial_messages: instructions= take the place of system messages"))
-    return list(messages)
-
-
-def _last_words(result: Result) -> str:
-    """The newest reply: what was said between calls is no part of the answer."""
-    replies = (message for message in reversed(result.messages) if message.role == "assistant")
-    return next((message.text for message in replies), "")
-
-
-def _added(earlier: Result, later: Result) -> Result:
-    """The later turn, with what the earlier one took."""
-    costs = (earlier.cost_usd, later.cost_usd)
-    return replace(
-        later,
-        messages=(*earlier.messages, *later.messages),
-        usage=earlier.usage + later.usage,
-        cost_usd=None if None in costs else sum(filter(None, costs)),
-    )
-
-
-def _tool_names(names: Collection[str]) -> frozenset[str]:
-    """The built-in tools of these names, or of those that other programs call them by. Raises
-    `ConfigError`."""
-    from agent.tools.aliases import NAMES, folded
-    from agent.tools.registry import BUILT_IN_TOOLS
-
-    if isinstance(names, str):
-        raise ConfigError(
-            t("builtin_tools: expected a list of names, found {value!r}", value=names[:80])
-        )
-    canonical_names = {folded(name): name for name in BUILT_IN_TOOLS} | NAMES
-    for name in names:
-        if folded(name) not in canonical_names:
-            raise ConfigError(
-                t(
-                    "there is no built-in tool {name!r}; available: {names}",
-                    name=name[:80],
-                    names=", ".join(BUILT_IN_TOOLS),
-                )
-            )
-    return frozenset(canonical_names[folded(name)] for name in names)
 
 
 def _permissions(approve: Ask | Approver | Permissions | None, mode: PermissionMode) -> Permissions:

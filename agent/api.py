@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypedDict, Unpack, cast
 
-from agent.agent import Agent, ParallelOptions, RunOptions
+from agent.agent import Agent
 from agent.errors import ConfigError
 from agent.events import Event
 from agent.history import History, JsonlHistory
@@ -17,6 +17,7 @@ from agent.per_loop import run_blocking
 from agent.providers.base import Provider
 from agent.providers.model_settings import ModelSettings
 from agent.providers.pool import ModelPool
+from agent.run_options import ParallelOptions, RunOptions
 from agent.security.policy.base import Approver, Ask, PermissionMode
 from agent.settings import AgentSettings
 from agent.subagents.definition import SubagentDefinition

@@ -1,0 +1,80 @@
+"""What a run can be told, what that has to be like, and how results of several turns are added."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import TypedDict
+
+from agent.errors import ConfigError
+from agent.history_validation import is_valid
+from agent.i18n import t
+from agent.providers.model_settings import ModelSettings
+from agent.types import Message, Result
+
+
+class ParallelOptions(TypedDict, total=False):
+    """What each of many runs can be told."""
+
+    model: str | None
+    model_settings: ModelSettings | None
+    tool_choice: str | None
+    initial_messages: Sequence[Message]
+
+
+class RunOptions(ParallelOptions, total=False):
+    """What one run can be told."""
+
+    session: str | None
+
+
+def new_session() -> str:
+    return datetime.now().strftime("%Y%m%d_%H%M%S_%f")
+
+
+def check_beginning(messages: Sequence[Message]) -> list[Message]:
+    """Raises `ConfigError` for what no conversation can begin with."""
+    if not is_valid(messages):
+        raise ConfigError(t("initial_messages: each call needs its result right behind it"))
+    if any(message.role == "system" for message in messages):
+        raise ConfigError(t("initial_messages: instructions= take the place of system messages"))
+    return list(messages)
+
+
+def last_words(result: Result) -> str:
+    """The newest reply: what was said between calls is no part of the answer."""
+    replies = (message for message in reversed(result.messages) if message.role == "assistant")
+    return next((message.text for message in replies), "")
+
+
+def with_earlier(earlier: Result, later: Result) -> Result:
+    """The later turn, with what the earlier one took."""
+    costs = (earlier.cost_usd, later.cost_usd)
+    return replace(
+        later,
+        messages=(*earlier.messages, *later.messages),
+        usage=earlier.usage + later.usage,
+        cost_usd=None if None in costs else sum(filter(None, costs)),
+    )
+
+
+def built_in_names(names: Collection[str]) -> frozenset[str]:
+    """The built-in tools of these names, or of those that other programs call them by. Raises
+    `ConfigError`."""
+    from agent.tools.aliases import NAMES, folded
+    from agent.tools.registry import BUILT_IN_TOOLS
+
+    if isinstance(names, str):
+        raise ConfigError(
+            t("builtin_tools: expected a list of names, found {value!r}", value=names[:80])
+        )
+    canonical_names = {folded(name): name for name in BUILT_IN_TOOLS} | NAMES
+    for name in names:
+        if folded(name) not in canonical_names:
+            raise ConfigError(
+                t(
+                    "there is no built-in tool {name!r}; available: {names}",
+                    name=name[:80],
+                    names=", ".join(BUILT_IN_TOOLS),
+                )
+            )
+    return frozenset(canonical_names[folded(name)] for name in names)
