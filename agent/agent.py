@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, get_origin
 from agent import events
 from agent.context.system_prompt import Workspace, volatile_facts
 from agent.context.token_calibration import TokenCalibration
-from agent.errors import BadOutput, ConfigError, of_code
+from agent.errors import (
+    BadOutput,
+    ConfigError,
+    GuardrailTripped,
+    InputGuardrailTripped,
+    KoreError,
+    of_code,
+)
 from agent.events import Event
 from agent.history import History, JsonlHistory, MemoryHistory
 from agent.i18n import t
@@ -45,8 +52,10 @@ from agent.tools.function_tool import FunctionTool
 from agent.tools.registry import RegistryDefaults, ToolRegistry, default_tools
 from agent.tools.run_context import DepsT
 from agent.tools.runner import Permissions
+from agent.turn.guardrails import Guardrails, InputGuardrail, OutputGuardrail
+from agent.turn.hooks import Hooks
 from agent.turn.request import TurnRequest
-from agent.types import Context, Message, Result, Text
+from agent.types import Context, Message, Result, Text, user
 from agent.undo.recorder import OpenChangeLog, RecorderFactory
 
 if TYPE_CHECKING:
@@ -76,7 +85,8 @@ class Agent(Generic[DepsT]):
     model and mode.
     `changes` opens the journal of file changes that `undo` works on; a `JsonlHistory` has one of
     its own, other histories have none. `deps_type` is the type of the `deps` that each run brings
-    for the program's own tools.
+    for the program's own tools. `hooks` stand before and after each call of a model or tool, the
+    guardrails before and after each turn.
     """
 
     def __init__(  # noqa: PLR0913 - named parts of a public face, all of them optional
@@ -96,6 +106,9 @@ class Agent(Generic[DepsT]):
         agent: str | SubagentDefinition | None = None,
         changes: OpenChangeLog | None = None,
         deps_type: type[DepsT] | None = None,
+        hooks: Sequence[Hooks[Any]] = (),
+        input_guardrails: Sequence[InputGuardrail] = (),
+        output_guardrails: Sequence[OutputGuardrail] = (),
     ) -> None:
         """Raises `ConfigError` for the name of an agent or a built-in tool that there is not."""
         self.settings = settings or AgentSettings()
@@ -122,6 +135,10 @@ class Agent(Generic[DepsT]):
         self.changes = changes or _changes_of(self._history)
         self._approve, self._mode = approve, mode
         self._deps_type = deps_type
+        self._hooks = tuple(hooks)
+        self._guardrails = None
+        if input_guardrails or output_guardrails:
+            self._guardrails = Guardrails(tuple(input_guardrails), tuple(output_guardrails))
 
     @property
     def toolbox(self) -> ToolRegistry:
@@ -185,7 +202,7 @@ class Agent(Generic[DepsT]):
         for again, twice; then `BadOutput` is raised.
         """
         if output_type is None:
-            return await self._run(prompt, deps, options)
+            return await self._run(prompt, deps, options, self._guardrails)
         from agent.structured_output import StructuredOutput
 
         shape = StructuredOutput(output_type)
@@ -204,28 +221,47 @@ class Agent(Generic[DepsT]):
         deps: DepsT | None,
         options: RunOptions,
     ) -> Result:
-        result = await self._run(shape.request(prompt), deps, options)
+        def read(result: Result) -> Result:
+            return replace(result, output=shape.read(last_words(result)))
+
+        checks = later_checks = self._guardrails
+        if checks is not None:
+            message = prompt if isinstance(prompt, Message) else user(prompt)
+            checks = replace(checks, prompt=message, read_output=read)
+            later_checks = replace(checks, input=())
+        result = await self._run(shape.request(prompt), deps, options, checks)
         if (settings := self._settings_of(options)) and is_forced(settings.tool_choice):
             # That call has been made.
             options["tool_choice"] = "auto"
         for _ in range(_SHAPE_RETRIES):
             try:
-                return replace(result, output=shape.read(last_words(result)))
+                return read(result)
             except BadOutput as exc:
                 earlier = result
                 again = render_prompt("output_again", reason=exc)
-            result = with_earlier(earlier, await self._run(again, deps, options))
-        return replace(result, output=shape.read(last_words(result)))
+            result = with_earlier(earlier, await self._run(again, deps, options, later_checks))
+        return read(result)
 
-    async def _run(self, prompt: str | Message, deps: DepsT | None, options: RunOptions) -> Result:
+    async def _run(
+        self,
+        prompt: str | Message,
+        deps: DepsT | None,
+        options: RunOptions,
+        guardrails: Guardrails | None,
+    ) -> Result:
         error: events.Error | None = None
-        async with aclosing(self.stream(prompt, deps=deps, **options)) as stream:
+        failures: list[KoreError] = []
+        turn = self._stream(prompt, deps, options, guardrails, failures)
+        async with aclosing(turn) as stream:
             async for event in stream:
                 if isinstance(event, events.Error):
                     error = event
                 elif isinstance(event, events.Done) and error is None:
                     return event.result
         assert error is not None, "a turn ends with Done"
+        for failure in failures:
+            if isinstance(failure, GuardrailTripped):
+                raise failure
         raise of_code(error.code, error.message, error.hint)
 
     def run_sync(
@@ -268,6 +304,20 @@ class Agent(Generic[DepsT]):
         turn's, by its name or that of a profile; `model_settings` and `tool_choice` count before
         those of the agent. `initial_messages` are what a new conversation begins with.
         """
+        turn = self._stream(prompt, deps, options, self._guardrails, [])
+        async with aclosing(turn) as stream:
+            async for event in stream:
+                yield event
+
+    async def _stream(
+        self,
+        prompt: str | Message,
+        deps: DepsT | None,
+        options: RunOptions,
+        guardrails: Guardrails | None,
+        failures: list[KoreError],
+    ) -> AsyncGenerator[Event]:
+        """The events of one turn; what ended it is added to the failures."""
         self._check_deps(deps)
         session = options.get("session")
         from agent.context.long_task import describe_progress, taint_of
@@ -314,6 +364,8 @@ class Agent(Generic[DepsT]):
             permissions=_permissions(self._approve, self._mode),
             model=options.get("model"),
             model_settings=self._settings_of(options),
+            hooks=self._hooks,
+            guardrails=guardrails,
             # A file's name is one only where the text ends with it.
             persona=f"{self._instructions}\n" if self._instructions else None,
             exposure=TaintState(taint),
@@ -326,8 +378,12 @@ class Agent(Generic[DepsT]):
                 async for event in stream:
                     yield event
         finally:
-            new = [*initial, question, *turn.settled()]
-            await asyncio.shield(self._store(session, new, mark, keeper))
+            if turn.failure is not None:
+                failures.append(turn.failure)
+            # What a guardrail kept out is no part of the conversation.
+            if not isinstance(turn.failure, InputGuardrailTripped):
+                new = [*initial, question, *turn.settled()]
+                await asyncio.shield(self._store(session, new, mark, keeper))
             if once:
                 await self.toolbox.end(session)
 

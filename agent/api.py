@@ -23,6 +23,8 @@ from agent.settings import AgentSettings
 from agent.subagents.definition import SubagentDefinition
 from agent.tools.base import Tool
 from agent.tools.runner import Permissions
+from agent.turn.guardrails import InputGuardrail, OutputGuardrail
+from agent.turn.hooks import Hooks
 from agent.types import Message, Result
 
 
@@ -39,6 +41,9 @@ class AgentOptions(TypedDict, total=False):
     settings: AgentSettings
     subagents: Sequence[SubagentDefinition]
     agent: str | SubagentDefinition
+    hooks: Sequence[Hooks[Any]]
+    input_guardrails: Sequence[InputGuardrail]
+    output_guardrails: Sequence[OutputGuardrail]
 
 
 class CallOptions(AgentOptions, total=False):

@@ -20,6 +20,9 @@
     │       ├── NeedsResponses the model takes tools by the Responses API only
     │       └── NoEncryptedReasoning  the model has no encrypted reasoning to give
     ├── BadOutput              the answer does not have the shape that was asked for
+    ├── GuardrailTripped       the program's own check found something wrong
+    │   ├── InputGuardrailTripped   with what was said to the agent
+    │   └── OutputGuardrailTripped  with its answer
     ├── LimitReached           the next model call would go beyond a configured limit
     ├── ToolError              the model reads it as the tool's result
     ├── PolicyDenied           a rule or a person said no; the model reads it too
@@ -191,6 +194,31 @@ class BadOutput(KoreError):
     """The model's answer does not have the shape that `output_type` asks for."""
 
     code = "bad-output"
+
+
+class GuardrailTripped(KoreError):
+    """A check of the program, by its name `guardrail`, found the `reason` to stop."""
+
+    code = "guardrail"
+
+    def __init__(
+        self, message: str, *, guardrail: str = "", reason: str = "", hint: str | None = None
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.guardrail = guardrail
+        self.reason = reason
+
+
+class InputGuardrailTripped(GuardrailTripped):
+    """What was said to the agent did not pass; nothing of it is kept."""
+
+    code = "input-guardrail"
+
+
+class OutputGuardrailTripped(GuardrailTripped):
+    """The agent's answer did not pass; it is not kept."""
+
+    code = "output-guardrail"
 
 
 class LimitReached(KoreError):

@@ -8,7 +8,16 @@ result = await kore.run("What is in this folder?", model="openai/gpt-5")
 from agent import events
 from agent.agent import Agent
 from agent.api import parallel, run, run_sync, stream
-from agent.errors import ConfigError, KoreError, PolicyDenied, ProviderError, ToolError
+from agent.errors import (
+    ConfigError,
+    GuardrailTripped,
+    InputGuardrailTripped,
+    KoreError,
+    OutputGuardrailTripped,
+    PolicyDenied,
+    ProviderError,
+    ToolError,
+)
 from agent.events import Event
 from agent.history import History, JsonlHistory, MemoryHistory
 from agent.parallel import ParallelResults
@@ -30,6 +39,8 @@ from agent.tools.base import CallContext, Tool
 from agent.tools.function_tool import tool
 from agent.tools.run_context import RunContext
 from agent.tools.runner import Permissions
+from agent.turn.guardrails import InputGuardrail, OutputGuardrail, input_guardrail, output_guardrail
+from agent.turn.hooks import Hooks
 from agent.types import Image, Message, Result, Text, ToolCall, ToolResult, Usage
 from agent.version import VERSION as __version__
 
@@ -44,8 +55,12 @@ __all__ = [
     "Decision",
     "Definition",
     "Event",
+    "GuardrailTripped",
     "History",
+    "Hooks",
     "Image",
+    "InputGuardrail",
+    "InputGuardrailTripped",
     "JsonlHistory",
     "KoreError",
     "MemoryHistory",
@@ -54,6 +69,8 @@ __all__ = [
     "ModelRequest",
     "ModelSettings",
     "Models",
+    "OutputGuardrail",
+    "OutputGuardrailTripped",
     "ParallelResults",
     "Permissions",
     "Policy",
@@ -72,7 +89,9 @@ __all__ = [
     "Usage",
     "__version__",
     "events",
+    "input_guardrail",
     "list_providers",
+    "output_guardrail",
     "parallel",
     "register_provider",
     "run",

@@ -112,6 +112,7 @@ class InProcessSubagents:
         environment = replace(
             theirs,
             session=f"{theirs.session}.{number}",
+            agent=definition.name,
             recording=replace(
                 theirs.recording,
                 session=theirs.recording.session or theirs.session,
@@ -130,6 +131,7 @@ class InProcessSubagents:
             max_iterations=definition.max_turns,
             meter=_BudgetedMeter(caller.meter, self._limits.max_cost_usd),
             character=profile.persona_for(definition, self._agent.toolbox, may_send=may_send),
+            hooks=caller.hooks,
         )
         return self.sending(task, depth)
 

@@ -48,6 +48,7 @@ def as_profile(
     task.exposure.taint |= taint_of(definition)
     return replace(
         task,
+        environment=replace(task.environment, agent=definition.name),
         permissions=permissions_of(task.permissions, definition, f"agent {definition.name}"),
         character=PersonaPrompt(
             _text(definition), agent.toolbox.only(definition.chooses), alone=False

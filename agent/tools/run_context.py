@@ -1,10 +1,11 @@
 """What a program's own code is told of the run that it takes part in."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, Generic, Protocol
 
 from agent.records import frozen
-from agent.tools.base import ToolEnvironment
+from agent.tools.base import CallContext, ToolEnvironment
+from agent.types import ToolResult
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -15,6 +16,15 @@ else:
     from typing import TypeVar
 
     DepsT, ContextT = TypeVar("DepsT"), TypeVar("ContextT", covariant=True)
+
+
+class ToolInterceptor(Protocol):
+    """Sees each call before and after it."""
+
+    async def before_tool(self, context: CallContext) -> ToolResult | None:
+        """A result in place of the call's."""
+
+    async def after_tool(self, context: CallContext, result: ToolResult) -> ToolResult: ...
 
 
 @frozen

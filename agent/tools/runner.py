@@ -30,6 +30,7 @@ from agent.tools.file_views import FileViews
 from agent.tools.output_spill import bounded
 from agent.tools.pictures import keep_images
 from agent.tools.registry import ToolRegistry
+from agent.tools.run_context import ToolInterceptor
 from agent.types import Effect, Taint, ToolCall, ToolResult
 
 log = logging.getLogger(__name__)
@@ -76,6 +77,8 @@ class ToolRunner:
         self._consent = Authorizer(permissions.policy, approver, self.exposure, self.redactor)
         self._timeout_s = timeout_s
         self._limit_bytes = limit_bytes
+        # Hooks of the program, if it has any.
+        self.interceptor: ToolInterceptor | None = None
 
     @property
     def agent(self) -> str:
@@ -95,13 +98,26 @@ class ToolRunner:
         self, context: CallContext, on_start: Callable[[], Awaitable[None]]
     ) -> ToolResult:
         """The call's result. `on_start` is awaited between the permission and the first effect."""
-        result = _clean(await self._run(context, on_start), self.redactor)
+        result = _clean(await self._intercepted(context, on_start), self.redactor)
         tool = self.toolbox.find(context.call.name)
         own = tool.output_limit_bytes if isinstance(tool, LimitsOutput) else self._limit_bytes
         if result.images:
             keep = partial(keep_images, result, context.workspace)
             result = await file_io.in_thread(keep)
         return bounded(result, context.workspace, own)
+
+    async def _intercepted(
+        self, context: CallContext, on_start: Callable[[], Awaitable[None]]
+    ) -> ToolResult:
+        """The result, as far as the program's hooks leave it to the call."""
+        if self.interceptor is None:
+            return await self._run(context, on_start)
+        result = await self.interceptor.before_tool(context)
+        if result is None:
+            result = await self._run(context, on_start)
+        changed = await self.interceptor.after_tool(context, result)
+        # Other words may still quote what the tool has seen.
+        return replace(changed, taint=changed.taint | result.taint)
 
     async def _run(
         self, context: CallContext, on_start: Callable[[], Awaitable[None]]

@@ -2,9 +2,9 @@
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import field
+from dataclasses import field, replace
 from itertools import takewhile
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from agent import events
 from agent.context.call_meter import CallMeter
@@ -26,6 +26,9 @@ from agent.turn.output_redactor import OutputRedactor
 from agent.turn.tool_executor import ToolExecutor, TurnAborted
 from agent.types import Message, assistant
 from agent.usage import Tariff, UsageMeter, UsageTotals
+
+if TYPE_CHECKING:
+    from agent.turn.hooks import HookChain
 
 _SHRINKS = 5
 _FILTERED = mark_for_translation(
@@ -52,6 +55,7 @@ class ModelCallConfig:
     max_tokens: int | None = None
     thinking: bool | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+    hooks: "HookChain | None" = None
     redactor: Redactor = field(default_factory=Redactor)
     tariff: Tariff | None = None
     fallback_tariffs: Sequence[Tariff] = ()
@@ -84,6 +88,8 @@ class AgentLoop:
         self._new: list[Message] = []
         self._partial: list[str] = []
         self._is_cut = False
+        # Whether the newest reply is a hook's: then no model was asked for it.
+        self._is_from_hook = False
         # Whether a tool has ended the turn with a question.
         self.ends_with_question = False
 
@@ -160,7 +166,10 @@ class AgentLoop:
         return message
 
     async def _ask_and_count(self) -> events.Reply:
+        self._is_from_hook = False
         reply = await self._ask_uninterrupted()
+        if self._is_from_hook:
+            return reply
         if not reply.rank:
             self._view.learn(reply.usage)
         for event in await self._call_meter.record_reply(reply):
@@ -189,6 +198,11 @@ class AgentLoop:
     async def _ask(self) -> events.Reply:
         self._partial = []
         request = await self._request()
+        if self._call.hooks is not None:
+            change = await self._call.hooks.before_model(request)
+            if isinstance(change, Message):
+                return await self._reply_of_hook(events.Reply(change, finish_reason="stop"))
+            request = change
         least = (self._view.request_tokens, request.max_tokens or 0)
         for notice in await self._call_meter.check_call(*least):
             await self._outlet.emit(notice)
@@ -205,7 +219,7 @@ class AgentLoop:
                 for event in redactor.clean(model_event):
                     match event:
                         case events.Reply():
-                            return event
+                            return await self._hooked(request, event)
                         case events.TextDelta(text):
                             self._partial.append(text)
                         case events.Retry(rank=rank):
@@ -216,6 +230,28 @@ class AgentLoop:
                                 await self._outlet.emit(notice)
                     await self._outlet.emit(event)
         raise BadReply(t("the model returned no reply"))
+
+    async def _hooked(self, request: ModelRequest, reply: events.Reply) -> events.Reply:
+        """The reply, as the program's hooks leave it."""
+        if self._call.hooks is None:
+            return reply
+        message = await self._call.hooks.after_model(request, reply.message)
+        if message is reply.message:
+            return reply
+        # The stream so far is void.
+        await self._outlet.emit(events.Retry(t("a hook replaced the reply"), 1, 1, 0.0))
+        await self._show(message)
+        return replace(reply, message=message)
+
+    async def _reply_of_hook(self, reply: events.Reply) -> events.Reply:
+        self._is_from_hook = True
+        await self._show(reply.message)
+        return reply
+
+    async def _show(self, message: Message) -> None:
+        self._partial = [message.text]
+        if message.text:
+            await self._outlet.emit(events.TextDelta(message.text))
 
     async def _request(self) -> ModelRequest:
         call = self._call

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from agent.context.system_prompt import Workspace
 from agent.context.token_calibration import TokenCalibration
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     # An idle gateway holds no more than it needs.
     from agent.context.compaction import CompactionStore
     from agent.context.summarizer import Summary
+    from agent.turn.guardrails import Guardrails
+    from agent.turn.hooks import Hooks
 
 
 class AgentServices(Protocol):
@@ -87,4 +89,6 @@ class TurnRequest:
     character: PersonaPrompt | None = None
     persona: str | None = None
     memory_text: str | None = None
+    hooks: "Sequence[Hooks[Any]]" = ()
+    guardrails: "Guardrails | None" = None
     model_settings: ModelSettings | None = None

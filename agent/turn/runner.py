@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from agent import events
 from agent.context.compaction import Compactor, Conversation
@@ -13,7 +13,14 @@ from agent.context.request_window import RequestWindow
 from agent.context.summarizer import Summariser
 from agent.context.token_budget import budget_for
 from agent.context.token_calibration import counted_as
-from agent.errors import ConfigError, LimitReached, ProviderError
+from agent.errors import (
+    ConfigError,
+    GuardrailTripped,
+    KoreError,
+    LimitReached,
+    PolicyDenied,
+    ProviderError,
+)
 from agent.events import Event
 from agent.history_validation import close_unanswered_calls, result_message
 from agent.i18n import mark_for_translation, t
@@ -21,6 +28,7 @@ from agent.prompts import load_prompt
 from agent.providers.base import ToolSpec
 from agent.providers.model_settings import ModelSettings, is_forced
 from agent.providers.pool import OpenModel
+from agent.tools.run_context import RunContext
 from agent.tools.runner import ToolRunner
 from agent.turn.completion_signal import find_signal
 from agent.turn.context_usage import environment_of
@@ -44,6 +52,9 @@ class AgentTurn:
         self._outlet = EventStream()
         self._loop: AgentLoop | None = None
         self._closing: tuple[Message, ...] = ()
+        self._is_withheld = False
+        # What ended the turn, if anything did.
+        self.failure: KoreError | None = None
 
     async def events(self) -> AsyncGenerator[Event]:
         """The events, `Done` last, whether the turn came to its end or was stopped."""
@@ -66,7 +77,8 @@ class AgentTurn:
     def settled(self) -> list[Message]:
         """The new messages, valid whenever one looks."""
         if self._loop is not None:
-            return [*self._loop.settled(), *self._closing]
+            messages = [*self._loop.settled(), *self._closing]
+            return _without_answer(messages) if self._is_withheld else messages
         results = {
             call_id: result_message(call_id, result) for call_id, result in self._task.known.items()
         }
@@ -76,15 +88,15 @@ class AgentTurn:
         """Run the loop; returns the last events, which nothing may keep from the reader."""
         try:
             self._loop = await self._prepare()
-            await self._loop.run(self._task.max_iterations or self._agent.settings.max_iterations)
-            result = self._result(None)
+            result = await self._work(self._loop)
         except TurnAborted as exc:
             self._closing = (assistant(str(exc)),)
             result = self._result(exc.why)
         except LimitReached as exc:
             self._closing = (assistant(str(exc)),)
             result = replace(self._result("limit"), error_code=exc.code)
-        except (ProviderError, ConfigError) as exc:
+        except (ProviderError, ConfigError, PolicyDenied, GuardrailTripped) as exc:
+            self.failure = exc
             result = replace(self._result("error"), error_code=exc.code)
             clean = self._agent.redactor.clean
             hint = exc.hint and clean(exc.hint)
@@ -92,6 +104,23 @@ class AgentTurn:
         if result.signal is None:
             return [events.Done(result)]
         return [events.Signalled(result.signal, result.signal_reason), events.Done(result)]
+
+    async def _work(self, loop: AgentLoop) -> Result:
+        """The loop to its end, between the guardrails."""
+        task = self._task
+        most = task.max_iterations or self._agent.settings.max_iterations
+        if task.guardrails is None:
+            await loop.run(most)
+            return self._result(None)
+        context: RunContext[Any] = RunContext.of(task.environment)
+        await task.guardrails.run(context, task.messages[-1], lambda: loop.run(most))
+        result = self._result(None)
+        try:
+            await task.guardrails.check_output(context, result)
+        except GuardrailTripped:
+            self._is_withheld = True
+            raise
+        return result
 
     async def _prepare(self) -> AgentLoop:
         agent, task, here = self._agent, self._task, self._task.environment
@@ -118,6 +147,11 @@ class AgentTurn:
         wishes = task.model_settings or ModelSettings()
         if is_forced(wishes.tool_choice) and wishes.tool_choice != "required":
             _check_tool_choice(wishes.tool_choice, tools)
+        hooks = None
+        if task.hooks:
+            from agent.turn.hooks import HookChain
+
+            hooks = HookChain(task.hooks, here)
         call = ModelCallConfig(
             provider=opened.provider,
             model=opened.model,
@@ -129,6 +163,7 @@ class AgentTurn:
             max_tokens=wishes.max_tokens or opened.max_tokens or agent.settings.max_tokens,
             thinking=_first(task.thinking, agent.settings.thinking),
             options=wishes.options(),
+            hooks=hooks,
             redactor=agent.redactor,
             tariff=opened.tariff,
             fallback_tariffs=opened.fallback_tariffs,
@@ -145,6 +180,7 @@ class AgentTurn:
             redactor=agent.redactor,
             limit_bytes=agent.settings.tools.output_limit_bytes,
         )
+        runner.interceptor = hooks
         executor = ToolExecutor(runner, here, task.progress, self._outlet, task.known)
         await executor.emit_file_changes((), runner.views.take_reported_views(here.session))
         return AgentLoop(
@@ -194,6 +230,13 @@ class AgentTurn:
             signal_reason=reason,
             stopped=stopped,
         )
+
+
+def _without_answer(messages: Sequence[Message]) -> list[Message]:
+    """The messages with a note in place of the last reply."""
+    note = assistant(load_prompt("withheld"))
+    last = max((n for n, one in enumerate(messages) if one.role == "assistant"), default=-1)
+    return [note if n == last else one for n, one in enumerate(messages)]
 
 
 def _has_handed_over(messages: Sequence[Message]) -> bool:

@@ -21,6 +21,8 @@ PRINTED = {
     ("library-runs", "Dependencies"): "3",
     ("library-runs", "Earlier messages"): "3 messages",
     ("library-runs", "Many inputs"): "2 ",
+    ("library-runs", "Hooks"): "calls list_dir",
+    ("library-runs", "Guardrails"): "no_passwords - it holds a password",
     ("own-tools", "Tools"): "Oslo: sun, 21 degrees C",
     ("own-tools", "Approvals"): "exec - ",
 }
