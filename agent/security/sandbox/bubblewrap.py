@@ -169,11 +169,8 @@ class Bubblewrap:
 
     def _base(self, setup: "_Setup", sources: Mapping[Path, Path]) -> None:
         arguments = setup.arguments
-        for path in environment.readable_programs(self._visible):
-            if path.is_symlink():
-                arguments += ["--symlink", os.readlink(path), str(path)]
-            else:
-                arguments += ["--ro-bind", str(sources.get(path, path)), str(path)]
+        for path in environment.readable_programs():
+            _show(path, path, arguments)
         for name in environment.CONFIGURATION:
             arguments += ["--ro-bind-try", name, name]
         for name, text in self._people().items():
@@ -184,6 +181,10 @@ class Bubblewrap:
                 arguments += ["--size", str(self.limits.file_bytes)]
             arguments += ["--tmpfs", folder]
         arguments += ["--remount-ro", "/dev", "--dir", _HOME]
+        # They may lie below /tmp themselves.
+        for path in self._visible:
+            if path.exists():
+                _show(path, sources.get(path, path), arguments)
 
     def _mounts(
         self, job: SandboxCommand, workspace: Path
@@ -254,6 +255,14 @@ class Bubblewrap:
             raise ToolError(
                 "The control group that limits the command could not be created."
             ) from exc
+
+
+def _show(path: Path, source: Path, arguments: list[str]) -> None:
+    """Let a folder or file be read; a link is made again."""
+    if path.is_symlink():
+        arguments += ["--symlink", os.readlink(path), str(path)]
+    else:
+        arguments += ["--ro-bind", str(source), str(path)]
 
 
 @dataclass(slots=True)

@@ -1,15 +1,15 @@
 """Programs of version managers: seen in a sandbox, and nothing beside them."""
 
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 from agent.security.sandbox.base import SandboxCommand
 from agent.security.sandbox.toolchains import find_toolchains
+from agent.tools.shell.process_group import run
 from tests.agent.tools.bubblewrap import installed_bubblewrap
 
 
-def test_a_program_of_a_version_manager_runs_and_its_login_is_hidden(tmp_path: Path) -> None:
+async def test_a_program_of_a_version_manager_runs_and_its_login_is_hidden(tmp_path: Path) -> None:
     home, workspace = tmp_path / "home", tmp_path / "workspace"
     workspace.mkdir()
     (home / ".cargo" / "bin").mkdir(parents=True)
@@ -21,14 +21,12 @@ def test_a_program_of_a_version_manager_runs_and_its_login_is_hidden(tmp_path: P
     program.chmod(0o755)
     box = replace(installed_bubblewrap(), toolchains=find_toolchains(home))
     line = f"HOME_HERE={home} {program}; echo x > {program}"
+    output = bytearray()
     with box.prepare(SandboxCommand(line, workspace, workspace)) as spawn:
-        result = subprocess.run(
-            spawn.argv, env=spawn.env, cwd=spawn.cwd, pass_fds=spawn.pass_fds,
-            stdin=subprocess.PIPE, capture_output=True, text=True, check=False,
-            start_new_session=True,
-        )  # fmt: skip
-    assert result.stdout == "versionbin\n"
-    assert "Read-only file system" in result.stderr
+        await run(spawn, 20, output.extend)
+    said = output.decode()
+    assert "versionbin\n" in said
+    assert "Read-only file system" in said
 
 
 def test_a_home_without_any_has_none(tmp_path: Path) -> None:
