@@ -17,7 +17,8 @@ class ToolSettings:
     that no file tool opens, whatever else is allowed. Without a `sandbox` commands can do
     all that the user can; in one they reach `exec_hosts` alone ("*.example.org" for all below it).
     With `limits`, commands that use up more than these together are ended; a sandbox has its own
-    for each process.
+    for each process. In `temporary_folder` each conversation has the /tmp of its commands, without
+    it as long as the agent lives.
     """
 
     exec_timeout_s: float = 60
@@ -30,6 +31,7 @@ class ToolSettings:
     sandbox: Sandbox | None = None
     exec_hosts: tuple[str, ...] = ()
     limits: Limits | None = None
+    temporary_folder: Path | None = None
 
 
 @frozen

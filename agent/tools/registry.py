@@ -196,11 +196,13 @@ def default_tools(
     from agent.tools.shell.exec import Exec
     from agent.tools.shell.process_registry import ProcessRegistry
     from agent.tools.shell.process_tool import ProcessTool
+    from agent.tools.shell.session_space import SessionSpaces
     from agent.tools.web.fetch import WebFetch
     from agent.tools.web.search import WebSearch
 
     defaults = defaults or RegistryDefaults()
-    processes = defaults.processes = defaults.processes or ProcessRegistry()
+    processes = defaults.processes or ProcessRegistry(SessionSpaces(settings.temporary_folder))
+    defaults.processes = processes
     views = defaults.views
     return [
         ReadFile(settings, views),

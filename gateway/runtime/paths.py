@@ -104,13 +104,18 @@ class DataDir:
         return self.root / "long"
 
     @property
+    def temporary(self) -> Path:
+        """The /tmp of each conversation's commands."""
+        return self.root / "tmp"
+
+    @property
     def protected_paths(self) -> tuple[Path, ...]:
         """What no tool may open; the workspace is not among it."""
         return (
             *(self.config, self.draft, self.last_good_config, self.trust_file, self.secrets),
             *(self.socket, self.lock, self.backups),
             *(self.logs, self.audit, self.sandbox_cache, self.agents, self.commands, self.undo),
-            self.long_work,
+            *(self.long_work, self.temporary),
         )
 
     def ensure(self) -> None:

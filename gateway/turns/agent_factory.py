@@ -41,6 +41,7 @@ async def build_agent(
         sandbox=sandbox,
         exec_hosts=settings.security.exec_hosts,
         limits=command_limits(settings),
+        temporary_folder=home.temporary,
     )
     from gateway.turns.agent_profiles import catalogue_of, limits_of, trusted_folders
 

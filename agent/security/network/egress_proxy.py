@@ -28,6 +28,7 @@ class EgressProxy:
     def __init__(self, grant: EgressGrant, record: Record) -> None:
         self.session = ProxySession(grant, record)
         self._token = b""
+        self._password = ""
         self._sockets: list[socket.socket] = []
         self._loop = asyncio.get_running_loop()
         self._listener = self._loop.create_future()
@@ -47,17 +48,19 @@ class EgressProxy:
                 proxy._loop.remove_reader(each)
                 each.close()
 
-    def channel(self) -> int:
-        """A Unix socket to inherit, over which a listener comes; the caller closes it.
+    def channel(self) -> tuple[int, str]:
+        """A Unix socket to inherit, over which a listener comes, and the password for it; the
+        caller closes the socket.
 
-        It has no name, and the listener is of another network namespace: no other program gets
-        there.
+        It has no name, and the listener is of another network namespace: only programs of the same
+        conversation get there, and of those only the command knows the password.
         """
+        self._password = secrets.token_urlsafe(TOKEN_BYTES)
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         self._sockets.append(ours)
         self._loop.add_reader(ours, self._receive, ours)
-        return theirs.detach()
+        return theirs.detach(), self._password
 
     def listener(self) -> tuple[int, bytes]:
         """A port of 127.0.0.1, and the token with which each connection to it has to begin."""
@@ -103,6 +106,6 @@ class EgressProxy:
         # Whatever was drained has really left: nothing is waited for at the end.
         writer.transport.set_write_buffer_limits(0)
         try:
-            await ProxyConnection(self.session, reader, writer).serve(self._token)
+            await ProxyConnection(self.session, reader, writer).serve(self._token, self._password)
         finally:
             writer.transport.abort()

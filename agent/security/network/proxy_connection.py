@@ -14,7 +14,12 @@ from dataclasses import dataclass, field
 
 from agent.errors import KoreError, ToolError
 from agent.records import frozen
-from agent.security.network.proxy_request import ProxyRefusal, ProxyRequest, read_head
+from agent.security.network.proxy_request import (
+    ProxyRefusal,
+    ProxyRequest,
+    brings_password,
+    read_head,
+)
 from agent.security.network.urls import Allow, is_public, resolve_public
 from agent.security.policy.roles import in_hosts
 
@@ -79,13 +84,17 @@ class ProxyConnection:
         self._writer = writer
         self._active_at = 0.0
 
-    async def serve(self, token: bytes) -> None:
-        """Until one side ends it, or a bound. `token` is what it has to begin with."""
+    async def serve(self, token: bytes, password: str = "") -> None:
+        """Until one side ends it, or a bound. `token` is what it has to begin with, `password` what
+        the request has to bring along."""
         if self._usage.refusal_count >= self._bounds.max_refusals:
             return
         where = "?"
         try:
-            request = await self._read_request(token)
+            request = await self._read_request(token, password)
+            if request is None:
+                await self._say(407, "this is the way out of another command")
+                return
             where = str(request)
             addresses = await self._check_target(request)
             await self._record(where)
@@ -96,13 +105,17 @@ class ProxyConnection:
         except (OSError, asyncio.IncompleteReadError):
             return  # its program or its peer has gone, or kept silent
 
-    async def _read_request(self, token: bytes) -> ProxyRequest:
+    async def _read_request(self, token: bytes, password: str) -> ProxyRequest | None:
+        """None without the password: a program may ask without it first."""
         try:
             async with asyncio.timeout(self._bounds.head_s):
                 received_token = await self._reader.readexactly(len(token))
                 if not hmac.compare_digest(received_token, token):
                     raise ProxyRefusal(403, "it came without the token of the command")
-                return read_head(await self._reader.readuntil(b"\r\n\r\n"))
+                head = await self._reader.readuntil(b"\r\n\r\n")
+                if password and not brings_password(head, password):
+                    return None
+                return read_head(head)
         except asyncio.LimitOverrunError as exc:
             raise ProxyRefusal(431, "the head of the request is too long") from exc
         except TimeoutError as exc:
@@ -234,6 +247,8 @@ class ProxyConnection:
         """Many programs show nothing but the first line."""
         body = f"Kore: {reason}\n".encode()
         head = f"HTTP/1.1 {status} {reason[:300]}\r\nContent-Type: text/plain; charset=utf-8\r\n"
+        if status == 407:
+            head += 'Proxy-Authenticate: Basic realm="kore"\r\n'
         end = f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
         await self._send(self._writer, (head + end).encode() + body)
         self._writer.write_eof()

@@ -4,6 +4,8 @@ RFC 9112: what two readers could understand differently (a bare line end, a fold
 lengths, a coded body) is refused, so that a server behind the proxy cannot see another request.
 """
 
+import base64
+import hmac
 import re
 from urllib.parse import urlsplit
 
@@ -62,6 +64,16 @@ def read_head(data: bytes) -> ProxyRequest:
     if method not in _METHODS:
         raise ProxyRefusal(405, "this method is not passed on")
     return _plain(method, target.decode(), fields)
+
+
+def brings_password(data: bytes, password: str) -> bool:
+    """Whether a head has this password of the user "kore" in it (RFC 7617)."""
+    expected = b"Basic " + base64.b64encode(f"kore:{password}".encode())
+    for line in data.split(b"\r\n")[1 : HEADERS_LIMIT + 1]:
+        name, _, value = line.partition(b":")
+        if name.strip().lower() == b"proxy-authorization":
+            return hmac.compare_digest(value.strip(), expected)
+    return False
 
 
 def _plain(method: bytes, target: str, fields: list[tuple[bytes, bytes]]) -> ProxyRequest:

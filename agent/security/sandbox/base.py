@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from agent.records import frozen
 
@@ -27,15 +27,20 @@ class Limits:
     free_bytes: int = 500_000_000
 
 
+if TYPE_CHECKING:
+    from agent.security.sandbox.session_network import SessionNetwork
+
+
 class EgressChannel(Protocol):
     """Kore's proxy for one command. A sandbox uses one of the two, once.
 
     `channel` is a Unix socket to inherit, over which a listener of the command's own network is
-    handed out; the caller closes it. `listener` is a port of 127.0.0.1 out here, and the token
-    with which each connection to it has to begin.
+    handed out, and the password that each request to it has to bring; the caller closes it.
+    `listener` is a port of 127.0.0.1 out here, and the token with which each connection to it has
+    to begin.
     """
 
-    def channel(self) -> int: ...
+    def channel(self) -> tuple[int, str]: ...
     def listener(self) -> tuple[int, bytes]: ...
 
 
@@ -47,8 +52,9 @@ class SandboxCommand:
     not see `forbidden_paths`, so that a sandbox that cannot hide them refuses; `masked_paths` are
     hidden and `read_only_paths` made read-only where a sandbox can. Without `egress` it has no
     network. `stdin` is the descriptor that it reads from, which stays the caller's; without one
-    there is nothing to read. With `read_only` it may not change the workspace either, only the
-    private /tmp.
+    there is nothing to read. With `read_only` it may not change the workspace either, only /tmp.
+    `temporary` is the folder that it sees as /tmp; without one that is new and gone afterwards.
+    `network` is one that it shares with others, where the sandbox has such.
     """
 
     command: str
@@ -60,6 +66,8 @@ class SandboxCommand:
     egress: EgressChannel | None = None
     stdin: int | None = None
     read_only: bool = False
+    temporary: Path | None = None
+    network: "SessionNetwork | None" = None
 
 
 @frozen
@@ -99,3 +107,10 @@ class Sandbox(Protocol):
     def supports_egress(self) -> bool: ...
 
     def prepare(self, job: SandboxCommand) -> AbstractContextManager[SpawnSpec]: ...
+
+
+@runtime_checkable
+class SharesNetwork(Protocol):
+    """Optional ability of a sandbox: several commands in one network. Raises OSError; may block."""
+
+    def open_network(self) -> "SessionNetwork": ...

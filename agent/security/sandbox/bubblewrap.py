@@ -17,13 +17,12 @@ from agent.security.sandbox import cgroup, environment, orphan_processes
 from agent.security.sandbox.base import Limits, SandboxCommand, SpawnSpec
 from agent.security.sandbox.parent_watch import with_parent_watch
 from agent.security.sandbox.seccomp import NAMESPACED, program
+from agent.security.sandbox.session_network import SessionNetwork
 from agent.security.sandbox.toolchains import Toolchains
 from agent.security.sandbox.trusted_programs import SYSTEM_PATH, find_trusted_program
 from agent.security.sandbox.unprivileged_user import USER, is_root
 
 _HOME = f"{environment.TEMPORARY}/home"
-# Of a network that has no other listener.
-_PORT = 3128
 # Each takes a descriptor, of which a process has 1,024 at first; bwrap takes 9,000 words.
 _MOST_MOUNTS = 200
 _MOST_HIDDEN = 1000
@@ -32,8 +31,8 @@ FEATURES = ("--disable-userns", "--ro-bind-fd", "--size")
 # No session of its own (`--new-session`): the first process of the namespace stays in the group
 # that Kore kills, from its first moment to its last, and takes the whole namespace with it.
 _NAMESPACES = (
-    "--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts",
-    "--unshare-cgroup-try", "--die-with-parent", "--cap-drop", "ALL",
+    "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try",
+    "--die-with-parent", "--cap-drop", "ALL",
 )  # fmt: skip
 # Where root's folders are shown as another user's, before bwrap begins.
 _STAGE = Path(environment.TEMPORARY)
@@ -46,8 +45,8 @@ class Bubblewrap:
     """`program` is the path of bwrap, `features` those of `FEATURES` that it knows.
 
     A command sees the programs of this machine and a few files of /etc, all read-only, its
-    workspace, a /tmp of its own and a /proc of its own that it cannot write to; no other process,
-    no other file, and no network but its own, in which the way out of its job listens.
+    workspace, the /tmp of its job and a /proc of its own that it cannot write to; no other process,
+    no other file, and no network but its own or that of its job, in which the way out listens.
 
     Root's command is not root: it runs as a user of its own, to whom the workspace belongs in a
     mount namespace that is made for it.
@@ -83,14 +82,22 @@ class Bubblewrap:
                 setup.arguments.append("--disable-userns")
             setup.arguments += ["--seccomp", str(setup.add_data(program(NAMESPACED)))]
             enter: tuple[str, ...] = ()
+            if job.network is None:
+                setup.arguments.append("--unshare-net")
+            else:
+                enter = (*job.network.enter, "--")
             sources = {path: path for path in (workspace, *self._visible)}
+            if job.temporary is not None:
+                sources[job.temporary] = job.temporary
             pins, frozen = self._mounts(job, workspace)
             if self.runs_as_root:
                 own_mounts = {**dict.fromkeys(pins, False), **dict.fromkeys(frozen, True)}
-                sources, enter = self._map_to_user(stack, workspace, own_mounts)
+                sources, words = self._map_to_user(stack, workspace, job.temporary, own_mounts)
+                network = () if job.network is None else job.network.enter[1:]
+                enter = (words[0], *network, *words[1:])
                 if job.stdin is not None:
                     os.fchown(job.stdin, USER, -1)
-            self._base(setup, sources)
+            self._base(setup, sources, job.temporary)
             bind = "--ro-bind" if job.read_only else "--bind"
             setup.arguments += [bind, str(sources[workspace]), str(workspace)]
             if not self.runs_as_root:
@@ -101,18 +108,7 @@ class Bubblewrap:
             self._hide(setup, job)
             setup.arguments += ["--remount-ro", "/proc", "--remount-ro", "/"]
             setup.arguments += ["--chdir", str(job.folder)]
-            programs = environment.readable_programs(self._visible)
-            env = environment.command_environment(os.environ, _HOME, programs)
-            env |= {**self.toolchains.variables, **environment.of_job(job)}
-            shell = environment.shell()
-            start = [shell, "-c", job.command]
-            if job.egress is not None:
-                env |= environment.proxied(_PORT)
-                start = [*self._inlet(), str(setup.own(job.egress.channel())), str(_PORT)]
-                start += [shell, job.command]
-            setup.arguments += ["--unsetenv", orphan_processes.NAME]
-            for name, value in env.items():
-                setup.arguments += ["--setenv", name, value]
+            start = self._start(setup, job)
             groups = self._groups(stack)
             argv = [*enter, self.program, *setup.arguments]
             argv += ["--", "/bin/sh", "-c", self._limit_script(), "sh"]
@@ -125,8 +121,30 @@ class Bubblewrap:
                 command, {}, Path("/"), tuple(setup.fds), resources=lent, user=user, groups=groups
             )
 
+    def _start(self, setup: "_Setup", job: SandboxCommand) -> list[str]:
+        """The words of the command, for which the variables are set."""
+        programs = environment.readable_programs(self._visible)
+        env = environment.command_environment(os.environ, _HOME, programs)
+        env |= {**self.toolchains.variables, **environment.of_job(job)}
+        setup.arguments += ["--unsetenv", orphan_processes.NAME]
+        for name, value in env.items():
+            setup.arguments += ["--setenv", name, value]
+        shell = environment.shell()
+        if job.egress is None:
+            return [shell, "-c", job.command]
+        channel, password = job.egress.channel()
+        return [*self._inlet(), str(setup.own(channel)), password, shell, job.command]
+
+    def open_network(self) -> SessionNetwork:
+        """A network that several commands can share."""
+        return SessionNetwork.open(self.program)
+
     def _map_to_user(
-        self, stack: ExitStack, workspace: Path, own_mounts: Mapping[Path, bool]
+        self,
+        stack: ExitStack,
+        workspace: Path,
+        temporary: Path | None,
+        own_mounts: Mapping[Path, bool],
     ) -> tuple[dict[Path, Path], tuple[str, ...]]:
         """Where the folders lie for `USER`, and the words that make a program theirs.
 
@@ -136,6 +154,9 @@ class Bubblewrap:
 
         sources = {workspace: _STAGE / "workspace"}
         mounts = []
+        if temporary is not None:
+            sources[temporary] = _STAGE / "tmp"
+            mounts.append(idmapped_mounts.Mount(temporary, sources[temporary]))
         for number, path in enumerate(path for path in self._visible if path.exists()):
             sources[path] = _STAGE / str(number)
             mounts.append(idmapped_mounts.Mount(path, sources[path], read_only=True))
@@ -167,7 +188,7 @@ class Bubblewrap:
         text = Path(__file__).with_name("netns_listener.py").read_text("utf-8")
         return [python, "-I", "-S", "-c", text]
 
-    def _base(self, setup: "_Setup", sources: Mapping[Path, Path]) -> None:
+    def _base(self, setup: "_Setup", sources: Mapping[Path, Path], temporary: Path | None) -> None:
         arguments = setup.arguments
         for path in environment.readable_programs():
             _show(path, path, arguments)
@@ -180,6 +201,8 @@ class Bubblewrap:
             if "--size" in self.features:
                 arguments += ["--size", str(self.limits.file_bytes)]
             arguments += ["--tmpfs", folder]
+        if temporary is not None:
+            arguments += ["--bind", str(sources[temporary]), environment.TEMPORARY]
         arguments += ["--remount-ro", "/dev", "--dir", _HOME]
         # They may lie below /tmp themselves.
         for path in self._visible:

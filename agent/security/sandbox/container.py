@@ -75,7 +75,7 @@ class ContainerSandbox:
             "--ulimit", f"fsize={self.limits.file_bytes}", "--ulimit", "core=0",
             "--ulimit", f"cpu={self.limits.cpu_s}",
             "--ulimit", f"nofile={self.limits.open_files}",
-            "--tmpfs", f"{environment.TEMPORARY}:size={self.limits.file_bytes},mode=1777",
+            *self._temporary(job),
             "--volume", f"{workspace}:{workspace}{':ro' if job.read_only else ''}",
             "--workdir", str(job.folder),
             "--env", f"HOME={environment.TEMPORARY}", "--env", "LANG=C.UTF-8",
@@ -90,3 +90,9 @@ class ContainerSandbox:
         for name, value in environment.of_job(job).items():
             arguments += ["--env", f"{name}={value}"]
         return [*arguments, self.image, "/bin/sh", "-c", _SHELL, job.command]
+
+    def _temporary(self, job: SandboxCommand) -> list[str]:
+        if job.temporary is not None:
+            return ["--volume", f"{job.temporary}:{environment.TEMPORARY}"]
+        size = f"size={self.limits.file_bytes},mode=1777"
+        return ["--tmpfs", f"{environment.TEMPORARY}:{size}"]

@@ -6,6 +6,7 @@ everything stays root's: what the process makes belongs to root, and what root m
 
 import ctypes
 import os
+import stat
 import subprocess
 import sys
 import threading
@@ -128,7 +129,7 @@ def _attach(stage: Path, mount: Mount, tree: int) -> None:
     place = mount.place
     with open_folder_beneath(place.parent) as folder:
         if place.parent == stage:
-            if isinstance(mount.source, int) or mount.source.is_dir():
+            if stat.S_ISDIR(os.fstat(tree).st_mode):
                 os.mkdir(place.name, 0o755, dir_fd=folder)
             else:
                 os.close(os.open(place.name, os.O_CREAT | os.O_EXCL, 0o444, dir_fd=folder))

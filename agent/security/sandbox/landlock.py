@@ -7,7 +7,7 @@ import marshal
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -85,7 +85,8 @@ class Landlock:
             raise ToolError(load_prompt("sandbox/closed"))
         if job.egress is not None and not self.supports_egress:
             raise ToolError(load_prompt("sandbox/no_way_out"))
-        with scratch_folder("kore-exec-") as private:
+        with ExitStack() as stack:
+            private = job.temporary or stack.enter_context(scratch_folder("kore-exec-"))
             reader, writer = os.pipe()
             try:
                 with os.fdopen(writer, "wb") as file:

@@ -23,6 +23,7 @@ from agent.tools.shell.background_process import ProcessOrigin, report
 from agent.tools.shell.process_group import Exit
 from agent.tools.shell.process_registry import ProcessRegistry
 from agent.tools.shell.sandboxed_command import CommandLine, SandboxedCommands
+from agent.tools.shell.session_space import SessionSpaces
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 
 MAX_TIMEOUT_S = 600
@@ -59,8 +60,8 @@ class Exec:
     ) -> None:
         self._settings = settings
         self._scope = WorkspaceScope(settings)
-        self.processes = processes or ProcessRegistry()
-        self._commands = SandboxedCommands(settings, reach, self.processes.meters)
+        self.processes = processes or ProcessRegistry(SessionSpaces(settings.temporary_folder))
+        self._commands = SandboxedCommands(settings, reach, self.processes)
 
     @property
     def description(self) -> str:
@@ -190,7 +191,8 @@ class Exec:
             return result
         hints = [result.for_model]
         if self._commands.confines:
-            hints.append(load_prompt("tools/exec_alone"))
+            is_shared = await asyncio.to_thread(self._commands.shares_network, call.session)
+            hints.append(load_prompt(f"tools/exec_{'shared' if is_shared else 'alone'}"))
         if on_end is not None:
             hints.append(load_prompt("tools/exec_told"))
         return replace(result, for_model="\n".join(hints))

@@ -9,6 +9,7 @@ from agent.security.taint.taint import NOTHING, UNTRUSTED
 from agent.tools.base import EndedCommand
 from agent.tools.shell.background_process import BackgroundProcess, ProcessOrigin, Work
 from agent.tools.shell.resource_limits import ResourceLimits
+from agent.tools.shell.session_space import SessionSpaces
 from agent.types import Taint
 
 AT_ONCE = 64
@@ -20,10 +21,12 @@ GLIMPSE_S = 0.5
 class ProcessRegistry:
     """Each belongs to a session and has a number there; none outlives `end` or `aclose`.
 
-    `meters` count what all commands use up, also those that are waited for.
+    `meters` count what all commands use up, also those that are waited for; `spaces` are what a
+    session's commands share.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, spaces: SessionSpaces | None = None) -> None:
+        self.spaces = spaces or SessionSpaces()
         self._by_session: dict[str, dict[int, BackgroundProcess]] = {}
         self._last: dict[str, int] = {}
         self.meters = ResourceLimits()
@@ -88,10 +91,12 @@ class ProcessRegistry:
         """End and forget those of a session."""
         self._last.pop(session, None)
         await self._stop(list(self._by_session.pop(session, {}).values()))
+        await asyncio.to_thread(self.spaces.end, session)
 
     async def aclose(self) -> None:
         """End all."""
         await self._stop(list(self._tasks))
+        await asyncio.to_thread(self.spaces.close)
 
     def facts(self, session: str) -> Sequence[str]:
         """Those that run, and those whose end was not reported yet."""

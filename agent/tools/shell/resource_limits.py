@@ -30,12 +30,12 @@ _MB = 1_000_000
 
 @dataclass(slots=True, eq=False)
 class CommandMeter:
-    """One command; `attach` it once it has started. `end_reason` is for the model."""
+    """One command; `attach` it once it has started. `folders` are those that it can write to.
+    `end_reason` is for the model."""
 
     session: str
-    workspace: Path
+    folders: tuple[Path, ...]
     limits: Limits
-    can_write: bool
     pid: int | None = None
     end_reason: str = ""
     clock: WriteClock = field(default_factory=WriteClock)
@@ -79,7 +79,7 @@ class ResourceLimits:
                 raise failure
 
     async def _look_after(self, meter: CommandMeter) -> None:
-        free = _free(meter.workspace)
+        free_bytes = {folder: _free(folder) for folder in meter.folders}
         while not meter.end_reason:
             await asyncio.sleep(LOOK_S)
             # The clock may have been set since the last look.
@@ -87,8 +87,8 @@ class ResourceLimits:
             if meter.pid is None:
                 continue
             await self._weigh(meter)
-            if meter.can_write:
-                await _gauge(meter, free)
+            for folder, free in free_bytes.items():
+                await _gauge(meter, folder, free)
 
     async def _weigh(self, meter: CommandMeter) -> None:
         """End it when it uses the most of what its session uses too much of."""
@@ -112,15 +112,15 @@ class ResourceLimits:
             meter.end(render_prompt("tools/exec_memory", mb=limit // _MB))
 
 
-async def _gauge(meter: CommandMeter, free: int) -> None:
+async def _gauge(meter: CommandMeter, folder: Path, free: int) -> None:
     """End it when the disk is nearly full, or when it has written too much of it."""
-    free_now, limits = _free(meter.workspace), meter.limits
+    free_now, limits = _free(folder), meter.limits
     used_bytes = free - free_now
     if free_now < limits.free_bytes and used_bytes > SPARE_BYTES:
         meter.end(render_prompt("tools/exec_disk_full", mb=limits.free_bytes // _MB))
     elif used_bytes > limits.disk_bytes:
         # Others write to this disk, too.
-        written_bytes = await asyncio.to_thread(_changed_bytes, meter.workspace, meter.clock.time_s)
+        written_bytes = await asyncio.to_thread(_changed_bytes, folder, meter.clock.time_s)
         if written_bytes > limits.disk_bytes:
             meter.end(render_prompt("tools/exec_disk", mb=limits.disk_bytes // _MB))
 

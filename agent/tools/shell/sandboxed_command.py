@@ -1,6 +1,7 @@
 """A shell command in its sandbox: whom it may reach, and the marks that it leaves."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
@@ -11,7 +12,7 @@ from agent.prompts import render_prompt
 from agent.records import frozen
 from agent.security.files.quarantine import CreatedFiles
 from agent.security.files.write_clock import WriteClock
-from agent.security.sandbox.base import SandboxCommand
+from agent.security.sandbox.base import SandboxCommand, SharesNetwork
 from agent.security.sandbox.unconfined import Unconfined
 from agent.security.taint.file_marks import TaintingCommand, mark_tainted
 from agent.security.taint.taint import NOTHING, UNTRUSTED
@@ -24,12 +25,16 @@ from agent.tools.shell.mount_restrictions import (
     mount_restrictions,
 )
 from agent.tools.shell.process_group import Exit, run
-from agent.tools.shell.resource_limits import CommandMeter, ResourceLimits
+from agent.tools.shell.process_registry import ProcessRegistry
+from agent.tools.shell.resource_limits import CommandMeter
 from agent.types import Taint
 
 if TYPE_CHECKING:
     from agent.security.network.egress_proxy import EgressProxy
+    from agent.security.sandbox.session_network import SessionNetwork
 
+
+log = logging.getLogger(__name__)
 
 _MOST_REFUSALS = 3
 
@@ -94,10 +99,11 @@ class SandboxedCommands:
         self,
         settings: ToolSettings,
         reach: Mapping[str, Any] | None = None,
-        meters: ResourceLimits | None = None,
+        processes: ProcessRegistry | None = None,
     ) -> None:
         self._settings = settings
-        self._meters = meters or ResourceLimits()
+        processes = processes or ProcessRegistry()
+        self._meters, self._spaces = processes.meters, processes.spaces
         self._reach = reach or {}
         self._sandbox = settings.sandbox or Unconfined()
 
@@ -126,7 +132,7 @@ class SandboxedCommands:
             async with self._proxy(line, tainting) as proxy:
                 covered = await asyncio.to_thread(self._restrictions, line)
                 git_stores.begin(covered.git_stores)
-                job = self._job(line, proxy, covered)
+                job = await asyncio.to_thread(self._job, line, proxy, covered)
                 with self._sandbox.prepare(job) as spawn:
                     async with self._meter(line, tainting) as meter:
                         end = await run(spawn, timeout_s, on_output, meter)
@@ -151,6 +157,10 @@ class SandboxedCommands:
             _describe_moves(moved),
         )
 
+    def _written_folders(self, line: CommandLine) -> tuple[Path, ...]:
+        workspace = () if line.read_only else (line.call.workspace,)
+        return (*workspace, self._spaces.folder(line.call.session)) if self.confines else workspace
+
     def _meter(
         self, line: CommandLine, tainting: TaintingCommand | None
     ) -> AbstractAsyncContextManager[CommandMeter | None]:
@@ -160,9 +170,8 @@ class SandboxedCommands:
         return self._meters.metered(
             CommandMeter(
                 call.session,
-                call.workspace,
+                self._written_folders(line),
                 limits,
-                can_write=not line.read_only,
                 clock=tainting.since if tainting is not None else WriteClock(),
             )
         )
@@ -230,7 +239,24 @@ class SandboxedCommands:
             proxy,
             line.stdin,
             line.read_only,
+            self._spaces.folder(line.call.session) if self.confines else None,
+            self._network(line),
         )
+
+    def _network(self, line: CommandLine) -> "SessionNetwork | None":
+        """That of the conversation: it has one once a command of it runs in the background."""
+        session = line.call.session
+        if line.background and isinstance(self._sandbox, SharesNetwork):
+            try:
+                self._spaces.open_network(session, self._sandbox)
+            except OSError as exc:
+                # The command runs all the same; what it serves, no other one reaches.
+                log.warning("%s; each command keeps a network of its own", exc)
+        return self._spaces.network(session) if self.confines else None
+
+    def shares_network(self, session: str) -> bool:
+        """Whether the session's commands reach each other at 127.0.0.1. May block."""
+        return not self.confines or self._spaces.network(session) is not None
 
 
 def _describe_refusals(proxy: "EgressProxy | None") -> str:

@@ -32,6 +32,10 @@ from tests.processes import has_ended, lasting_command, runs
 ROOT = Path(__file__).parents[3]
 
 
+# The site is at "localhost", which programs else look for in their own network.
+UNSET = "unset no_proxy NO_PROXY"
+
+
 @pytest.fixture
 def box() -> Bubblewrap:
     if shutil.which("bwrap") is None:
@@ -53,7 +57,7 @@ def tool(box: Any, site: WebSite, *hosts: str) -> Exec:
 
 
 async def run_exec(tool: Exec, call: CallContext, command: str) -> str:
-    return (await tool.run({"command": command}, call)).for_model
+    return (await tool.run({"command": f"{UNSET}; {command}"}, call)).for_model
 
 
 async def test_programs_reach_a_listed_host_and_nothing_else(
@@ -128,7 +132,8 @@ async def test_each_connection_is_recorded_and_taints_what_is_shown_and_kept(
     exec_, call = tool(box, site, "localhost"), replace(call, record=record)
     result = await exec_.run({"command": f"curl -sS http://other:{port}/a"}, call)
     assert result.taint == frozenset()
-    result = await exec_.run({"command": f"curl -sS http://localhost:{port}/a | tee page"}, call)
+    command = f"{UNSET}; curl -sS http://localhost:{port}/a | tee page"
+    result = await exec_.run({"command": command}, call)
     assert result.taint == {"untrusted"}
     assert is_marked(workspace)
     assert is_marked(workspace / "page")
@@ -150,7 +155,7 @@ async def test_without_hosts_and_for_what_only_looks_there_is_no_way_out(
 
 async def test_a_role_narrows_the_hosts(box: Bubblewrap, site: WebSite, call: CallContext) -> None:
     port = site.url.rpartition(":")[2]
-    command = f"curl -sS http://localhost:{port}/a; curl -sS http://127.0.0.1:{port}/b"
+    command = f"{UNSET}; curl -sS http://localhost:{port}/a; curl -sS http://127.0.0.1:{port}/b"
 
     async def outcome(rule: ToolRule) -> str:
         policy = RolePolicy(PrincipalContext(Role("r", {"exec": rule}), "auto", is_confined=True))
@@ -188,7 +193,7 @@ async def test_nothing_is_left_open(box: Bubblewrap, site: WebSite, call: CallCo
     await run_exec(exec_, call, f"curl -sS http://localhost:{port}/a")
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(3):
-        line = f"curl -sS http://localhost:{port}/slow & curl -sS -m 1 http://localhost:{port}/a"
+        line = f"{UNSET}; curl -sS http://localhost:{port}/slow & curl -sS -m 1 http://localhost:{port}/a"
         await run_exec(exec_, call, line)
     async with asyncio.timeout(30):
         # The site notices a little later.
@@ -209,7 +214,7 @@ here = ToolEnvironment("s", folder, folder / "m")
 call = CallContext(ToolCall("c", "exec", {}, "{}"), here, print)
 settings = ToolSettings(sandbox=Bubblewrap("bwrap", frozenset()), exec_hosts=("localhost",))
 tool = Exec(settings, {"ports": (port,), "allow": lambda address: True})
-command = f"setsid curl -s http://localhost:{port}/slow & {lasts}"
+command = f"unset no_proxy NO_PROXY; setsid curl -s http://localhost:{port}/slow & {lasts}"
 asyncio.run(tool.run({"command": command, "timeout_s": 500}, call))
 """
 
@@ -241,3 +246,27 @@ async def test_a_host_that_is_not_found_for_want_of_a_network_is_said_to_be_that
     assert "security.exec_hosts" in await run_exec(tool(box, site), call, failing)
     assert "security.exec_hosts" not in await run_exec(tool(box, site), call, "touch a; exit 6")
     assert "security.exec_hosts" not in await run_exec(tool(box, site, "127.0.0.1"), call, failing)
+
+
+async def test_another_command_of_the_conversation_has_no_way_out(
+    box: Bubblewrap, site: WebSite, call: CallContext
+) -> None:
+    """They share a network, in which the listener of the one that may go out is found."""
+    port = site.url.rpartition(":")[2]
+    exec_ = tool(box, site, "localhost")
+    spy = (
+        "while :; do for p in $(awk 'NR>1 {print $2}' /proc/net/tcp | cut -d: -f2 | sort -u); do"
+        f" curl -sm 1 -x http://127.0.0.1:$((16#$p)) http://localhost:{port}/spied >>spied; done;"
+        " sleep 0.01; done"
+    )
+    await exec_.run({"command": spy, "background": True}, call)
+    found = await run_exec(
+        exec_, call,
+        f"for n in $(seq 20); do curl -sS http://localhost:{port}/a; sleep 0.05; done",
+    )  # fmt: skip
+    await exec_.aclose()
+    assert found.startswith("hello" * 20)
+    assert {visit.path for visit in site.visits} == {"/a"}
+    spied = (call.workspace / "spied").read_text()
+    assert "way out of another command" in spied
+    assert "hello" not in spied

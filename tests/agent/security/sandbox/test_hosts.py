@@ -108,7 +108,7 @@ async def test_nothing_else_is_reached(place: Path, name: str) -> None:  # noqa:
 
 def test_an_older_landlock_refuses(tmp_path: Path) -> None:
     class Way:
-        def channel(self) -> int:
+        def channel(self) -> tuple[int, str]:
             raise AssertionError
 
         def listener(self) -> tuple[int, bytes]:

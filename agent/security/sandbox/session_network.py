@@ -1,0 +1,73 @@
+"""A network for one conversation: its commands meet at 127.0.0.1, and there is no way out."""
+
+import os
+import subprocess
+from contextlib import suppress
+from typing import Self
+
+from agent.security.sandbox.trusted_programs import SYSTEM_PATH, find_trusted_program
+from agent.security.sandbox.unprivileged_user import is_root
+
+# Holds the namespaces until its standard input ends: with Kore, however that ends.
+_HOLD = "echo $$; read -r _"
+_EXIT_S = 5.0
+
+
+class SessionNetwork:
+    """A network namespace with a loopback device, held open by a process of its own.
+
+    `enter` are the words that start a program in it.
+    """
+
+    def __init__(self, process: "subprocess.Popen[bytes]", nsenter: str, holder: int) -> None:
+        self._process = process
+        space = f"/proc/{holder}/ns"
+        self.enter: tuple[str, ...] = (nsenter, f"--net={space}/net")
+        if not is_root():
+            # It belongs to a user namespace, which is to be entered before it.
+            self.enter += (f"--user={space}/user", "--preserve-credentials")
+
+    @classmethod
+    def open(cls, bwrap: str) -> Self:
+        """May block for some hundredths of a second. Raises OSError where it cannot be made."""
+        nsenter = find_trusted_program("nsenter", path=SYSTEM_PATH)
+        if nsenter is None:
+            raise FileNotFoundError("nsenter is not installed")
+        user = [] if is_root() else ["--unshare-user"]
+        command = [
+            bwrap, *user, "--unshare-net", "--unshare-ipc", "--cap-drop", "ALL",
+            "--ro-bind", "/", "/", "--", "/bin/sh", "-c", _HOLD,
+        ]  # fmt: skip
+        process = subprocess.Popen(
+            command, env={}, cwd="/",
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )  # fmt: skip
+        assert process.stdout is not None, "a pipe was asked for"
+        line = process.stdout.readline().strip()
+        process.stdout.close()
+        network = cls(process, nsenter, int(line) if line.isdigit() else 0)
+        if not line.isdigit() or not network._can_be_entered(bwrap):
+            network.close()
+            raise OSError("the network of the conversation could not be made")
+        return network
+
+    def close(self) -> None:
+        """Programs that are in it keep it; it takes in no more. May block for a moment."""
+        if self._process.stdin is not None:
+            with suppress(OSError):
+                self._process.stdin.close()
+        try:
+            self._process.wait(_EXIT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _can_be_entered(self, bwrap: str) -> bool:
+        """Whether a sandbox works in there."""
+        command = [*self.enter, "--", bwrap, "--unshare-user", "--ro-bind", "/", "/", "true"]
+        env = {"PATH": os.defpath}
+        ended = subprocess.run(
+            command, env=env, cwd="/", stdin=subprocess.DEVNULL, capture_output=True, check=False
+        )
+        return ended.returncode == 0

@@ -1,0 +1,109 @@
+"""What the commands of one conversation share: a /tmp, and a network once one runs beside them."""
+
+import hashlib
+import os
+import tempfile
+import threading
+import time
+import weakref
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent.security.files.folder_tree import remove_folder
+from agent.security.sandbox.base import SharesNetwork
+from agent.security.sandbox.session_network import SessionNetwork
+
+# A conversation that was silent for this long finds an empty /tmp.
+KEPT_S = 7 * 86_400.0
+
+
+@dataclass(slots=True)
+class _Space:
+    folder: Path
+    network: SessionNetwork | None = None
+
+
+class SessionSpaces:
+    """The spaces of all conversations; every method may block and may be called in any thread.
+
+    `root` is the folder where each has its /tmp, across restarts too; without one they are gone
+    with `close`.
+    """
+
+    def __init__(self, root: Path | None = None) -> None:
+        self._root = None if root is None else Path(os.path.realpath(root))
+        self._own_root: Path | None = None
+        self._spaces: dict[str, _Space] = {}
+        self._lock = threading.Lock()
+
+    def folder(self, session: str) -> Path:
+        """What the session's commands see as /tmp. Raises OSError."""
+        with self._lock:
+            return self._space(session).folder
+
+    def network(self, session: str) -> SessionNetwork | None:
+        """The session's network; None where it has none."""
+        with self._lock:
+            space = self._spaces.get(session)
+            return None if space is None else space.network
+
+    def open_network(self, session: str, sandbox: SharesNetwork) -> None:
+        """Let the session have a network from now on. Raises OSError."""
+        with self._lock:
+            space = self._space(session)
+            if space.network is None:
+                space.network = sandbox.open_network()
+
+    def end(self, session: str) -> None:
+        """The session has ended, and so have its commands."""
+        with self._lock:
+            space = self._spaces.pop(session, None)
+            folder = self._folder_of(session) if space is None else space.folder
+        if space is not None and space.network is not None:
+            space.network.close()
+        if folder is not None:
+            remove_folder(folder)
+
+    def close(self) -> None:
+        """Let all networks go; what lies in a `root` stays."""
+        with self._lock:
+            spaces, self._spaces = self._spaces, {}
+            own_root, self._own_root = self._own_root, None
+        for space in spaces.values():
+            if space.network is not None:
+                space.network.close()
+        if own_root is not None:
+            remove_folder(own_root)
+
+    def _space(self, session: str) -> _Space:
+        space = self._spaces.get(session)
+        if space is None:
+            if not self._spaces and self._root is not None:
+                _remove_old(self._root)
+            folder = self._folder_of(session) or self._new_root() / _name(session)
+            space = self._spaces[session] = _Space(folder)
+        space.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.utime(space.folder)
+        return space
+
+    def _folder_of(self, session: str) -> Path | None:
+        root = self._root or self._own_root
+        return None if root is None else root / _name(session)
+
+    def _new_root(self) -> Path:
+        self._own_root = Path(os.path.realpath(tempfile.mkdtemp(prefix="kore-tmp-")))
+        # An agent that nobody closes leaves nothing either.
+        weakref.finalize(self, remove_folder, self._own_root)
+        return self._own_root
+
+
+def _name(session: str) -> str:
+    return hashlib.sha256(session.encode()).hexdigest()[:24]
+
+
+def _remove_old(root: Path) -> None:
+    with suppress(FileNotFoundError), os.scandir(root) as entries:
+        for entry in entries:
+            if entry.stat(follow_symlinks=False).st_mtime < time.time() - KEPT_S:
+                remove_folder(Path(entry.path))

@@ -1,0 +1,102 @@
+"""What the commands of a conversation share, and nobody else gets."""
+
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agent.security.sandbox.bubblewrap import Bubblewrap
+from agent.settings import ToolSettings
+from agent.tools.base import CallContext
+from agent.tools.shell.exec import Exec
+from agent.tools.shell.session_space import KEPT_S, SessionSpaces
+
+SERVER = "python3 -m http.server 8765 --bind 127.0.0.1"
+ASK = "curl -s --retry 40 --retry-connrefused --retry-delay 0 -o /dev/null -w '%{http_code}'"
+URL = "http://127.0.0.1:8765/"
+
+
+def new_exec(box: Bubblewrap, folder: Path | None = None) -> Exec:
+    return Exec(replace(ToolSettings(), sandbox=box, temporary_folder=folder))
+
+
+def of_session(call: CallContext, name: str) -> CallContext:
+    return replace(call, environment=replace(call.environment, session=name))
+
+
+async def run_exec(tool: Exec, call: CallContext, command: str, **more: object) -> str:
+    return (await tool.run({"command": command, **more}, call)).for_model
+
+
+async def test_tmp_lasts_as_long_as_the_conversation(
+    box: Bubblewrap, call: CallContext, tmp_path: Path
+) -> None:
+    tool = new_exec(box, tmp_path / "tmp")
+    await run_exec(tool, call, "echo kept > /tmp/note; git config --global user.name Ada")
+    assert (await run_exec(tool, call, "cat /tmp/note")).startswith("kept\n")
+    assert "No such file" in await run_exec(tool, of_session(call, "other"), "cat /tmp/note")
+    await tool.aclose()
+    # Kore starts again.
+    tool = new_exec(box, tmp_path / "tmp")
+    said = await run_exec(tool, call, "cat /tmp/note; git config --global user.name")
+    assert said.startswith("kept\nAda\n")
+    await tool.end(call.session)
+    assert "No such file" in await run_exec(tool, call, "cat /tmp/note")
+    await tool.aclose()
+
+
+async def test_nothing_is_left_without_a_folder(box: Bubblewrap, call: CallContext) -> None:
+    tool = new_exec(box)
+    await run_exec(tool, call, "echo x > /tmp/note")
+    folder = tool.processes.spaces.folder(call.session)
+    assert (folder / "note").exists()
+    assert folder.stat().st_mode & 0o077 == 0
+    await tool.aclose()
+    assert not folder.exists()
+
+
+async def test_a_server_in_the_background_is_reached_by_its_conversation_alone(
+    box: Bubblewrap, call: CallContext
+) -> None:
+    tool = new_exec(box)
+    said = await run_exec(tool, call, SERVER, background=True)
+    assert "Other commands of this conversation reach its ports" in said
+    assert (await run_exec(tool, call, f"{ASK} {URL}")).startswith("200")
+    assert (await run_exec(tool, call, f"{ASK} {URL}", background=True)).startswith("200")
+    once = "curl -s -o /dev/null -w '%{http_code}' " + URL
+    assert (await run_exec(tool, of_session(call, "other"), once)).startswith("000")
+    assert "[exit code 0]" not in await run_exec(tool, call, "curl -sm 2 http://1.1.1.1/")
+    await tool.aclose()
+
+
+async def test_a_holder_ends_with_its_conversation(box: Bubblewrap, call: CallContext) -> None:
+    tool = new_exec(box)
+    await run_exec(tool, call, "sleep 100", background=True)
+    network = tool.processes.spaces.network(call.session)
+    assert network is not None
+    namespace = Path(network.enter[1].removeprefix("--net="))
+    assert os.readlink(namespace) != os.readlink("/proc/self/ns/net")
+    await tool.end(call.session)
+    assert not os.path.lexists(namespace)
+    await tool.aclose()
+
+
+def test_what_was_silent_for_long_is_removed(tmp_path: Path) -> None:
+    old = SessionSpaces(tmp_path).folder("old")
+    (old / "file").write_text("x")
+    long_ago = time.time() - KEPT_S - 60
+    os.utime(old, (long_ago, long_ago))
+    new = SessionSpaces(tmp_path).folder("new")
+    assert not old.exists()
+    assert new.exists()
+
+
+@pytest.mark.parametrize("line", ["ls > /tmp/list", "cat /tmp/a"])
+async def test_what_only_looks_shares_it_too(box: Bubblewrap, call: CallContext, line: str) -> None:
+    tool = new_exec(box)
+    await run_exec(tool, call, "echo x > /tmp/a")
+    looking = replace(call, read_only=True)
+    assert (await run_exec(tool, looking, line)).endswith("[exit code 0]")
+    await tool.aclose()
