@@ -1,29 +1,26 @@
 """Agent: a model, tools and rules, wired together; `stream` and `run` are what people call."""
 
-import asyncio
 import os
 import threading
-import time
-from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from datetime import datetime
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, get_origin
 
 from agent import events
-from agent.context.system_prompt import Workspace, volatile_facts
+from agent.agent_run import AgentRun, reachable
+from agent.context.system_prompt import Workspace
 from agent.context.token_calibration import TokenCalibration
 from agent.errors import (
     BadOutput,
     ConfigError,
     GuardrailTripped,
-    InputGuardrailTripped,
-    KoreError,
     of_code,
 )
 from agent.events import Event
+from agent.handoff import Handoff, HandoffTool
 from agent.history import History, JsonlHistory, MemoryHistory
 from agent.i18n import t
 from agent.parallel import ParallelResults, run_parallel
@@ -36,14 +33,12 @@ from agent.run_options import (
     ParallelOptions,
     RunOptions,
     built_in_names,
-    check_beginning,
     last_words,
     new_session,
     with_earlier,
 )
 from agent.security.policy.base import Approver, Ask, Callback, PermissionMode
 from agent.security.redaction import Redactor
-from agent.security.taint.taint import TaintState
 from agent.settings import AgentSettings
 from agent.subagents.catalog import SubagentCatalog
 from agent.subagents.definition import SubagentDefinition
@@ -55,11 +50,10 @@ from agent.tools.runner import Permissions
 from agent.turn.guardrails import Guardrails, InputGuardrail, OutputGuardrail
 from agent.turn.hooks import Hooks
 from agent.turn.request import TurnRequest
-from agent.types import Context, Message, Result, Text, user
-from agent.undo.recorder import OpenChangeLog, RecorderFactory
+from agent.types import Message, Result, user
+from agent.undo.recorder import OpenChangeLog
 
 if TYPE_CHECKING:
-    from agent.context.compaction_marker import CompactionMarker, MarkerRecorder
     from agent.structured_output import StructuredOutput
     from agent.subagents.in_process import InProcessSubagents
     from agent.undo.change_log import ChangeLog
@@ -86,7 +80,8 @@ class Agent(Generic[DepsT]):
     `changes` opens the journal of file changes that `undo` works on; a `JsonlHistory` has one of
     its own, other histories have none. `deps_type` is the type of the `deps` that each run brings
     for the program's own tools. `hooks` stand before and after each call of a model or tool, the
-    guardrails before and after each turn.
+    guardrails before and after each turn. The conversation can be handed over to the agents in
+    `handoffs`, which need a `name` each; `handoff_description` tells others when to hand over here.
     """
 
     def __init__(  # noqa: PLR0913 - named parts of a public face, all of them optional
@@ -105,6 +100,9 @@ class Agent(Generic[DepsT]):
         subagents: Sequence[SubagentDefinition] | SubagentCatalog = (),
         agent: str | SubagentDefinition | None = None,
         changes: OpenChangeLog | None = None,
+        name: str | None = None,
+        handoffs: "Sequence[Agent[Any] | Handoff[Any]]" = (),
+        handoff_description: str = "",
         deps_type: type[DepsT] | None = None,
         hooks: Sequence[Hooks[Any]] = (),
         input_guardrails: Sequence[InputGuardrail] = (),
@@ -131,14 +129,18 @@ class Agent(Generic[DepsT]):
         )
         self.subagents = catalog
         self._speaks = self._resolve_profile(agent)
-        self._history = history or MemoryHistory()
-        self.changes = changes or _changes_of(self._history)
+        self.history = history or MemoryHistory()
+        self.changes = changes or _changes_of(self.history)
         self._approve, self._mode = approve, mode
         self._deps_type = deps_type
+        self.name = name or (self._speaks.name if self._speaks else "main")
+        self.handoff_description = handoff_description
+        # May be added to before the first run: two agents can hand over to each other.
+        self.handoffs: list[Agent[Any] | Handoff[Any]] = list(handoffs)
         self._hooks = tuple(hooks)
-        self._guardrails = None
+        self.guardrails: Guardrails | None = None
         if input_guardrails or output_guardrails:
-            self._guardrails = Guardrails(tuple(input_guardrails), tuple(output_guardrails))
+            self.guardrails = Guardrails(tuple(input_guardrails), tuple(output_guardrails))
 
     @property
     def toolbox(self) -> ToolRegistry:
@@ -153,8 +155,20 @@ class Agent(Generic[DepsT]):
                 )
                 names = self._builtin_names
                 own = [tool for tool in own if names is None or tool.name in names]
-                self._toolbox = ToolRegistry([*own, *self._tools])
+                ways = [HandoffTool(one) for one in self.handoffs_by_name.values()]
+                self._toolbox = ToolRegistry([*own, *self._tools, *ways])
             return self._toolbox
+
+    @property
+    def handoffs_by_name(self) -> Mapping[str, Handoff[Any]]:
+        """The ways to other agents, by their names. Raises `ConfigError` for two of one name."""
+        ways: dict[str, Handoff[Any]] = {}
+        for one in self.handoffs:
+            way: Handoff[Any] = one if isinstance(one, Handoff) else Handoff(one)
+            if way.agent.name in (self.name, *ways):
+                raise ConfigError(t("two agents have the name {name}", name=way.agent.name))
+            ways[way.agent.name] = way
+        return ways
 
     @property
     def has_tools(self) -> bool:
@@ -202,7 +216,7 @@ class Agent(Generic[DepsT]):
         for again, twice; then `BadOutput` is raised.
         """
         if output_type is None:
-            return await self._run(prompt, deps, options, self._guardrails)
+            return await self._run(prompt, deps, options, self.guardrails)
         from agent.structured_output import StructuredOutput
 
         shape = StructuredOutput(output_type)
@@ -224,7 +238,7 @@ class Agent(Generic[DepsT]):
         def read(result: Result) -> Result:
             return replace(result, output=shape.read(last_words(result)))
 
-        checks = later_checks = self._guardrails
+        checks = later_checks = self.guardrails
         if checks is not None:
             message = prompt if isinstance(prompt, Message) else user(prompt)
             checks = replace(checks, prompt=message, read_output=read)
@@ -250,18 +264,16 @@ class Agent(Generic[DepsT]):
         guardrails: Guardrails | None,
     ) -> Result:
         error: events.Error | None = None
-        failures: list[KoreError] = []
-        turn = self._stream(prompt, deps, options, guardrails, failures)
-        async with aclosing(turn) as stream:
+        run = AgentRun(self, prompt, deps, options, guardrails)
+        async with aclosing(run.events()) as stream:
             async for event in stream:
                 if isinstance(event, events.Error):
                     error = event
                 elif isinstance(event, events.Done) and error is None:
                     return event.result
         assert error is not None, "a turn ends with Done"
-        for failure in failures:
-            if isinstance(failure, GuardrailTripped):
-                raise failure
+        if isinstance(run.failure, GuardrailTripped):
+            raise run.failure
         raise of_code(error.code, error.message, error.hint)
 
     def run_sync(
@@ -304,90 +316,28 @@ class Agent(Generic[DepsT]):
         turn's, by its name or that of a profile; `model_settings` and `tool_choice` count before
         those of the agent. `initial_messages` are what a new conversation begins with.
         """
-        turn = self._stream(prompt, deps, options, self._guardrails, [])
-        async with aclosing(turn) as stream:
+        run = AgentRun(self, prompt, deps, options, self.guardrails)
+        async with aclosing(run.events()) as stream:
             async for event in stream:
                 yield event
 
-    async def _stream(
-        self,
-        prompt: str | Message,
-        deps: DepsT | None,
-        options: RunOptions,
-        guardrails: Guardrails | None,
-        failures: list[KoreError],
-    ) -> AsyncGenerator[Event]:
-        """The events of one turn; what ended it is added to the failures."""
-        self._check_deps(deps)
-        session = options.get("session")
-        from agent.context.long_task import describe_progress, taint_of
-
-        once = session is None
-        session = session or new_session()
-        content = prompt.content if isinstance(prompt, Message) else (Text(prompt),)
-        work = self.redactor.clean(describe_progress(self.workspace.folder))
-        when = volatile_facts(datetime.now(), *await self.toolbox.facts(session))
-        context = Context(f"{work}\n{when}" if work else when)
-        question = Message("user", (*content, context))
-        self.toolbox.mark_reported(session)
-        messages = await self._history.load(session)
-        initial = [] if messages else check_beginning(options.get("initial_messages", ()))
-        is_new, messages = not messages, messages or initial
-        # Here and not above: a gateway that is idle needs nothing of what a turn needs.
-        from agent.context.compaction_marker import CompactionMarker, MarkerRecorder, MarkerStore
-        from agent.turn.runner import AgentTurn
-
-        mark = (
-            await self._history.mark(session)
-            if isinstance(self._history, MarkerStore)
-            else CompactionMarker()
-        )
-        conversation, keeper = mark.conversation(messages), MarkerRecorder(mark)
-        memory = self.workspace.owner_memory
-        taint = self.workspace.taint(memory, self.workspace.folder) | taint_of(
-            self.workspace.folder
-        )
-        environment = ToolEnvironment(
-            session=session,
-            workspace=self.workspace.folder,
-            memory=memory,
-            owner=True,
-            recording=RecorderFactory(self.changes, time.time_ns()),
-            places=self.workspace.origin,
-            deps=deps,
-        )
+    def request(
+        self, environment: ToolEnvironment, options: RunOptions, **values: Any
+    ) -> TurnRequest:
+        """A turn of this agent; `values` are what the run knows of it."""
         task = TurnRequest(
             environment=environment,
-            messages=[*conversation.messages, question],
-            summary=conversation.summary,
-            keeper=keeper,
             permissions=_permissions(self._approve, self._mode),
             model=options.get("model"),
             model_settings=self._settings_of(options),
             hooks=self._hooks,
-            guardrails=guardrails,
             # A file's name is one only where the text ends with it.
             persona=f"{self._instructions}\n" if self._instructions else None,
-            exposure=TaintState(taint),
+            **values,
         )
-        turn = AgentTurn(self, self._subagent_runner.sending(self._as_speaker(task)))
-        try:
-            if is_new:
-                yield events.SessionCreated(session)
-            async with aclosing(turn.events()) as stream:
-                async for event in stream:
-                    yield event
-        finally:
-            if turn.failure is not None:
-                failures.append(turn.failure)
-            # What a guardrail kept out is no part of the conversation.
-            if not isinstance(turn.failure, InputGuardrailTripped):
-                new = [*initial, question, *turn.settled()]
-                await asyncio.shield(self._store(session, new, mark, keeper))
-            if once:
-                await self.toolbox.end(session)
+        return self._subagent_runner.sending(self._as_speaker(task))
 
-    def _check_deps(self, deps: DepsT | None) -> None:
+    def check_deps(self, deps: DepsT | None) -> None:
         """Raises `ConfigError` for dependencies that do not fit the agent or one of its tools."""
         expected = self._deps_type
         if expected is not None and not isinstance(deps, get_origin(expected) or expected):
@@ -429,20 +379,6 @@ class Agent(Generic[DepsT]):
 
         return as_profile(task, self._speaks, self)
 
-    async def _store(
-        self,
-        session: str,
-        messages: list[Message],
-        before: "CompactionMarker",
-        keeper: "MarkerRecorder",
-    ) -> None:
-        """First what a mark counts, then the mark."""
-        await self._history.append(session, messages)
-        from agent.context.compaction_marker import MarkerStore
-
-        if isinstance(self._history, MarkerStore) and keeper.mark != before:
-            await self._history.set_mark(session, keeper.mark)
-
     def turn(self, task: TurnRequest) -> AsyncGenerator[Event]:
         """The events of a turn whose history and durability are the caller's."""
         from agent.turn.runner import AgentTurn
@@ -456,7 +392,12 @@ class Agent(Generic[DepsT]):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """End what the tools left running, and close the connections to the models."""
+        """End what the tools left running, and close the connections to the models; also those of
+        the agents that the conversation may be handed over to."""
+        for one in reachable(self) if self.handoffs else [self]:
+            if one is not self:
+                await one.toolbox.aclose()
+                await one.models.aclose()
         if self.has_tools:
             await self.toolbox.aclose()
         await self.models.aclose()

@@ -10,6 +10,7 @@ from typing import Any, TypedDict, Unpack, cast
 from agent.agent import Agent
 from agent.errors import ConfigError
 from agent.events import Event
+from agent.handoff import Handoff
 from agent.history import History, JsonlHistory
 from agent.i18n import t
 from agent.parallel import ParallelResults
@@ -41,6 +42,8 @@ class AgentOptions(TypedDict, total=False):
     settings: AgentSettings
     subagents: Sequence[SubagentDefinition]
     agent: str | SubagentDefinition
+    name: str
+    handoffs: Sequence[Agent[Any] | Handoff[Any]]
     hooks: Sequence[Hooks[Any]]
     input_guardrails: Sequence[InputGuardrail]
     output_guardrails: Sequence[OutputGuardrail]

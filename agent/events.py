@@ -110,6 +110,15 @@ class SessionStart:
 
 
 @frozen
+class AgentChanged:
+    """One agent has handed the conversation over to another, which answers from here on."""
+
+    type: ClassVar[str] = "agent_changed"
+    before: str
+    agent: str
+
+
+@frozen
 class IterationStart:
     """A new model call begins; text that follows belongs to a new paragraph."""
 
@@ -296,6 +305,7 @@ Event = (
     SessionCreated
     | SessionClosed
     | SessionStart
+    | AgentChanged
     | IterationStart
     | Steered
     | TextDelta

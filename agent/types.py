@@ -151,7 +151,8 @@ class ToolResult:
 
     `ends_with` ends the turn once its results are stored: these words are said to the person, whose
     next message is the answer. `cut_bytes` were left out of `for_model`; `file` holds the whole.
-    `images` are shown to models that see, behind the text.
+    `images` are shown to models that see, behind the text. `handoff` names the agent that answers
+    from here on.
     """
 
     for_model: str
@@ -163,6 +164,7 @@ class ToolResult:
     cut_bytes: int = 0
     file: str | None = None
     images: tuple[Image | ImageFile, ...] = ()
+    handoff: str | None = None
 
 
 @frozen
@@ -200,3 +202,5 @@ class Result:
     cost_usd: float | None = None
     # The answer as `output_type`, when a program asked for one; no event carries it.
     output: Any = field(default=None, metadata={"in_events": False})
+    # Who answered: the last agent, where one has handed over to another.
+    agent: str = "main"

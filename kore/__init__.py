@@ -19,6 +19,7 @@ from agent.errors import (
     ToolError,
 )
 from agent.events import Event
+from agent.handoff import Handoff, remove_all_tools
 from agent.history import History, JsonlHistory, MemoryHistory
 from agent.parallel import ParallelResults
 from agent.providers.base import ModelRequest, Provider
@@ -56,6 +57,7 @@ __all__ = [
     "Definition",
     "Event",
     "GuardrailTripped",
+    "Handoff",
     "History",
     "Hooks",
     "Image",
@@ -94,6 +96,7 @@ __all__ = [
     "output_guardrail",
     "parallel",
     "register_provider",
+    "remove_all_tools",
     "run",
     "run_sync",
     "stream",

@@ -53,7 +53,7 @@ class FunctionSchema:
         arguments.__pydantic_config__ = ConfigDict(hide_input_in_errors=True)
         try:
             adapter = TypeAdapter(arguments)
-            schema = _plain(adapter.json_schema())
+            schema = plain_schema(adapter.json_schema())
         except PydanticUserError as exc:
             reason = str(exc).split("\n")[0]
             raise TypeError(f"{name}: a type hint cannot be told to a model: {reason}") from exc
@@ -119,7 +119,7 @@ def _describe(hint: Any, description: str | None) -> Any:
     return Annotated[hint, Field(description=description)] if description else hint
 
 
-def _plain(schema: dict[str, Any]) -> JsonSchema:
+def plain_schema(schema: dict[str, Any]) -> JsonSchema:
     """Without titles, and with every reference resolved: some vendors know neither.
 
     Optional arguments lose their null, since the model can leave them out.

@@ -90,6 +90,8 @@ class AgentLoop:
         self._is_cut = False
         # Whether the newest reply is a hook's: then no model was asked for it.
         self._is_from_hook = False
+        # The agent that a tool has handed the conversation over to.
+        self.handoff: str | None = None
         # Whether a tool has ended the turn with a question.
         self.ends_with_question = False
 
@@ -108,7 +110,8 @@ class AgentLoop:
             reply = await self._plan()
             await self._execute()
             await self._outlet.emit(events.State("reflecting"))
-            if not reply.tool_calls or find_signal(reply.text)[0] or self.ends_with_question:
+            is_over = self.ends_with_question or self.handoff is not None
+            if is_over or not reply.tool_calls or find_signal(reply.text)[0]:
                 await self._outlet.emit(events.State("done"))
                 return
         raise TurnAborted("max_iterations", render_prompt("max_iterations", n=max_iterations))
@@ -272,9 +275,7 @@ class AgentLoop:
         options = dict(self._call.options)
         if self._call.thinking is not None:
             options["thinking"] = self._call.thinking
-        if is_forced(options.get("tool_choice")) and any(
-            message.tool_calls for message in (*self.earlier_messages, *self._new)
-        ):
+        if is_forced(options.get("tool_choice")) and any(one.tool_calls for one in self._new):
             # Forced again and again, the turn would never end.
             del options["tool_choice"]
         return options
@@ -284,6 +285,7 @@ class AgentLoop:
         if not calls:
             return
         self._add(await self._executor.execute(calls, cut=self._is_cut))
+        self.handoff = self._executor.handoff
         closing = self._executor.closing
         if words := "\n\n".join(closing[call.id] for call in calls if call.id in closing):
             await self._close(words)

@@ -74,6 +74,11 @@ class AgentTurn:
             writer.cancel()
             await asyncio.wait({writer})
 
+    @property
+    def handoff(self) -> str | None:
+        """The agent that the turn hands the conversation over to."""
+        return self._loop.handoff if self._loop else None
+
     def settled(self) -> list[Message]:
         """The new messages, valid whenever one looks."""
         if self._loop is not None:
@@ -115,6 +120,9 @@ class AgentTurn:
         context: RunContext[Any] = RunContext.of(task.environment)
         await task.guardrails.run(context, task.messages[-1], lambda: loop.run(most))
         result = self._result(None)
+        if self.handoff is not None:
+            # Another agent answers.
+            return result
         try:
             await task.guardrails.check_output(context, result)
         except GuardrailTripped:
@@ -221,7 +229,7 @@ class AgentTurn:
         spent = self._loop.totals if self._loop else UsageTotals()
         return Result(
             success=bool(text) and stopped is None and signal != "BLOCKED",
-            text=text or ("" if stopped else t(_SILENCE)),
+            text=text or ("" if stopped or self.handoff else t(_SILENCE)),
             session_id=self._task.environment.session,
             messages=tuple(messages),
             usage=spent.usage,
@@ -229,6 +237,7 @@ class AgentTurn:
             signal=signal,
             signal_reason=reason,
             stopped=stopped,
+            agent=self._task.environment.agent,
         )
 
 

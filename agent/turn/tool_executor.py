@@ -51,6 +51,8 @@ class ToolExecutor:
         self.results: dict[str, Message] = {}
         self.closing: dict[str, str] = {}
         self.has_sent_files = False
+        # The agent that the newest reply hands the conversation over to.
+        self.handoff: str | None = None
         self._runner = runner
         self._environment = environment
         self._progress = progress
@@ -126,6 +128,9 @@ class ToolExecutor:
             result = ToolResult(load_prompt("call_cut"), is_error=True)
         else:
             result = context.changes.with_notes(await self._runner.run(context, start))
+        if result.handoff is not None and self.handoff is not None:
+            result = ToolResult(load_prompt("handed_over_before"), is_error=True)
+        self.handoff = self.handoff or result.handoff
         if not started:
             await self._outlet.emit(started_event)
         verdict = self._guard.check(call, result, may_change=self._may_change(call))

@@ -67,6 +67,7 @@ EVENTS: list[events.Event] = [
     events.FileChanged("a.txt", "tool"),
     events.ContextInvalidated("a.txt", ("main", "explore")),
     events.Signalled("BLOCKED", None),
+    events.AgentChanged("triage", "billing"),
     events.Notice("info", "x"),
     events.Error("rejected", "no", None),
     events.Done(RESULT),

@@ -122,6 +122,8 @@ async def test_a_long_run_of_the_program_prints_nothing_but_what_is_described(
     never_here = {
         # A person speaks meanwhile; the window is full; somebody closes the conversation.
         *("steered", "compacted", "session_closed"),
+        # Only a program's agents hand a conversation over.
+        "agent_changed",
         # These are printed by the shorter runs above.
         *("error", "approval_asked", "approval_answered", "notice"),
     }

@@ -23,6 +23,7 @@ PRINTED = {
     ("library-runs", "Many inputs"): "2 ",
     ("library-runs", "Hooks"): "calls list_dir",
     ("library-runs", "Guardrails"): "no_passwords - it holds a password",
+    ("library-runs", "Handoffs"): "triage -> billing",
     ("own-tools", "Tools"): "Oslo: sun, 21 degrees C",
     ("own-tools", "Approvals"): "exec - ",
 }

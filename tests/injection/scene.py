@@ -128,7 +128,7 @@ class Scene:
                 self.answers.append(defuse_answer(event.result.text, task.exposure))
 
     async def _history(self, session: str) -> list[Any]:
-        return list(await self.agent._history.load(session))
+        return list(await self.agent.history.load(session))
 
     def loot(self) -> str:
         """Everything that left: requests, queries, what links in answers would carry, files."""

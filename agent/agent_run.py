@@ -1,0 +1,284 @@
+"""One run: the turn of an agent, and those of the agents that it hands the conversation over to."""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Protocol
+
+from agent import events
+from agent.context.system_prompt import volatile_facts
+from agent.errors import ConfigError, InputGuardrailTripped, KoreError
+from agent.events import Event
+from agent.handoff import Handoff
+from agent.history import History
+from agent.i18n import t
+from agent.prompts import render_prompt
+from agent.run_options import RunOptions, check_beginning, new_session
+from agent.security.taint.taint import TaintState
+from agent.tools.base import ToolEnvironment
+from agent.turn.guardrails import Guardrails
+from agent.turn.request import AgentServices, TurnRequest
+from agent.types import Context, Message, Result, Text, assistant
+from agent.undo.recorder import OpenChangeLog, RecorderFactory
+
+if TYPE_CHECKING:
+    from agent.context.compaction_marker import CompactionMarker, MarkerRecorder
+    from agent.turn.runner import AgentTurn
+
+# More of them in one run are agents that send each other the conversation.
+_MOST_HANDOFFS = 20
+
+
+class RunningAgent(AgentServices, Protocol):
+    """What a run needs of an agent."""
+
+    changes: OpenChangeLog | None
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def handoff_description(self) -> str: ...
+
+    @property
+    def history(self) -> History: ...
+
+    @property
+    def guardrails(self) -> Guardrails | None: ...
+
+    @property
+    def handoffs_by_name(self) -> Mapping[str, Handoff[Any]]: ...
+
+    def check_deps(self, deps: Any) -> None: ...
+
+    def request(
+        self, environment: ToolEnvironment, options: RunOptions, **values: Any
+    ) -> TurnRequest: ...
+
+
+class AgentRun:
+    """Its `events` run it; `failure` is what ended it, if anything did."""
+
+    def __init__(
+        self,
+        agent: RunningAgent,
+        prompt: str | Message,
+        deps: Any,
+        options: RunOptions,
+        guardrails: Guardrails | None,
+    ) -> None:
+        self._agent = agent
+        self._prompt = prompt
+        self._deps = deps
+        self._options = options
+        self._guardrails = guardrails
+        self._turns: list[AgentTurn] = []
+        self._closing: list[Message] = []
+        self.failure: KoreError | None = None
+
+    async def events(self) -> AsyncGenerator[Event]:
+        """The events of the run; the last is `Done`."""
+        agent, options = self._agent, self._options
+        agents = reachable(agent)
+        for one in agents:
+            one.check_deps(self._deps)
+        once = not options.get("session")
+        session = options.get("session") or new_session()
+        question = await self._question(session)
+        messages = await agent.history.load(session)
+        initial = [] if messages else check_beginning(options.get("initial_messages", ()))
+        is_new, messages = not messages, messages or initial
+        # Here and not above: a gateway that is idle needs nothing of what a turn needs.
+        from agent.context.compaction_marker import CompactionMarker, MarkerRecorder, MarkerStore
+
+        mark = (
+            await agent.history.mark(session)
+            if isinstance(agent.history, MarkerStore)
+            else CompactionMarker()
+        )
+        keeper = MarkerRecorder(mark)
+        try:
+            if is_new:
+                yield events.SessionCreated(session)
+            async with aclosing(self._pass_on(session, [*messages, question], keeper)) as stream:
+                async for event in stream:
+                    yield event
+        finally:
+            self.failure = next((one.failure for one in self._turns if one.failure), None)
+            # What a guardrail kept out is no part of the conversation.
+            if not isinstance(self.failure, InputGuardrailTripped):
+                new = [*initial, question, *self._settled()]
+                await asyncio.shield(_store(agent.history, session, new, mark, keeper))
+            if once:
+                for one in agents:
+                    await one.toolbox.end(session)
+
+    async def _question(self, session: str) -> Message:
+        from agent.context.long_task import describe_progress
+
+        agent, prompt = self._agent, self._prompt
+        content = prompt.content if isinstance(prompt, Message) else (Text(prompt),)
+        work = agent.redactor.clean(describe_progress(agent.workspace.folder))
+        when = volatile_facts(datetime.now(), *await agent.toolbox.facts(session))
+        agent.toolbox.mark_reported(session)
+        return Message("user", (*content, Context(f"{work}\n{when}" if work else when)))
+
+    async def _pass_on(
+        self, session: str, messages: Sequence[Message], keeper: "MarkerRecorder"
+    ) -> AsyncGenerator[Event]:
+        """Turn after turn, as long as one hands over."""
+        from agent.turn.runner import AgentTurn
+
+        agent = self._agent
+        conversation = keeper.mark.conversation(messages)
+        task = agent.request(
+            self._environment(agent, session),
+            self._options,
+            messages=conversation.messages,
+            summary=conversation.summary,
+            keeper=keeper,
+            guardrails=self._guardrails,
+            exposure=_exposure(agent),
+        )
+        results: list[Result] = []
+        while True:
+            turn = AgentTurn(agent, task)
+            self._turns.append(turn)
+            async with aclosing(turn.events()) as stream:
+                async for event in stream:
+                    if isinstance(event, events.Done):
+                        results.append(event.result)
+                    else:
+                        yield event
+            if turn.handoff is None:
+                break
+            if len(self._turns) > _MOST_HANDOFFS:
+                text = render_prompt("handed_around", n=_MOST_HANDOFFS).strip()
+                self._closing = [assistant(text)]
+                results.append(
+                    replace(
+                        results[-1],
+                        text=text,
+                        success=False,
+                        stopped="loop",
+                        messages=tuple(self._closing),
+                    )
+                )
+                break
+            handoff = agent.handoffs_by_name[turn.handoff]
+            yield events.AgentChanged(agent.name, turn.handoff)
+            settled = self._settled()
+            try:
+                agent, task = self._hand_over(handoff, [*messages, *settled], task, keeper)
+            except ConfigError as exc:
+                turn.failure = exc
+                failure = replace(results[-1], success=False, stopped="error", error_code=exc.code)
+                results[-1] = failure
+                yield events.Error(exc.code, str(exc), exc.hint)
+                break
+        yield events.Done(_together(results))
+
+    def _hand_over(
+        self,
+        handoff: Handoff[Any],
+        messages: Sequence[Message],
+        before: TurnRequest,
+        keeper: "MarkerRecorder",
+    ) -> tuple[RunningAgent, TurnRequest]:
+        """The next agent and its turn. Raises `ConfigError`."""
+        agent: Any = handoff.agent
+        conversation = keeper.mark.conversation(messages)
+        checks: Guardrails | None = agent.guardrails
+        if checks is not None:
+            # The message has passed those of the first agent.
+            read = self._guardrails.read_output if self._guardrails else None
+            checks = replace(checks, input=(), read_output=read)
+        exposure = _exposure(agent)
+        exposure.taint |= before.exposure.taint
+        replies = sum(one.role == "assistant" for one in self._settled())
+        most = min(agent.settings.max_iterations, self._agent.settings.max_iterations - replies)
+        task = agent.request(
+            self._environment(agent, before.environment.session),
+            RunOptions(),
+            messages=handoff.visible(conversation.messages),
+            summary=conversation.summary,
+            # Its places are those of the whole conversation.
+            keeper=keeper if handoff.input_filter is None else None,
+            guardrails=checks,
+            exposure=exposure,
+            begun=0,
+            meter=before.meter,
+            max_iterations=max(most, 1),
+        )
+        return agent, task
+
+    def _environment(self, agent: RunningAgent, session: str) -> ToolEnvironment:
+        return ToolEnvironment(
+            session=session,
+            workspace=agent.workspace.folder,
+            memory=agent.workspace.owner_memory,
+            owner=True,
+            recording=RecorderFactory(self._agent.changes, time.time_ns()),
+            places=agent.workspace.origin,
+            deps=self._deps,
+            agent=agent.name,
+        )
+
+    def _settled(self) -> list[Message]:
+        return [one for turn in self._turns for one in turn.settled()] + self._closing
+
+
+def reachable(agent: RunningAgent) -> list[RunningAgent]:
+    """The agent, and every one that the conversation may come to. Raises `ConfigError` for two of
+    one name."""
+    agents: dict[str, RunningAgent] = {}
+    waiting = [agent]
+    while waiting:
+        one = waiting.pop()
+        if one.name not in agents:
+            agents[one.name] = one
+            # What a `Handoff` is made of is an agent.
+            others: Any = [handoff.agent for handoff in one.handoffs_by_name.values()]
+            waiting += others
+        elif agents[one.name] is not one:
+            raise ConfigError(t("two agents have the name {name}", name=one.name))
+    return list(agents.values())
+
+
+def _exposure(agent: RunningAgent) -> TaintState:
+    from agent.context.long_task import taint_of
+
+    workspace = agent.workspace
+    return TaintState(
+        workspace.taint(workspace.owner_memory, workspace.folder) | taint_of(workspace.folder)
+    )
+
+
+def _together(results: Sequence[Result]) -> Result:
+    """The last turn's result, with what was said in those before it. Usage is counted across."""
+    last = results[-1]
+    if len(results) == 1:
+        return last
+    return replace(
+        last,
+        text="\n\n".join(one.text for one in results if one.text),
+        messages=tuple(message for one in results for message in one.messages),
+    )
+
+
+async def _store(
+    history: History,
+    session: str,
+    messages: list[Message],
+    before: "CompactionMarker",
+    keeper: "MarkerRecorder",
+) -> None:
+    """First what a mark counts, then the mark."""
+    await history.append(session, messages)
+    from agent.context.compaction_marker import MarkerStore
+
+    if isinstance(history, MarkerStore) and keeper.mark != before:
+        await history.set_mark(session, keeper.mark)
