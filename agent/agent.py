@@ -25,6 +25,7 @@ from agent.history import History, JsonlHistory, MemoryHistory
 from agent.i18n import t
 from agent.parallel import ParallelResults, run_parallel
 from agent.per_loop import run_blocking
+from agent.prompt_content import Prompt, message_of
 from agent.prompts import render_prompt
 from agent.providers.base import Provider
 from agent.providers.model_settings import ModelSettings, is_forced
@@ -50,7 +51,7 @@ from agent.tools.runner import Permissions
 from agent.turn.guardrails import Guardrails, InputGuardrail, OutputGuardrail
 from agent.turn.hooks import Hooks
 from agent.turn.request import TurnRequest
-from agent.types import Message, Result, user
+from agent.types import Message, Result
 from agent.undo.recorder import OpenChangeLog
 
 if TYPE_CHECKING:
@@ -203,7 +204,7 @@ class Agent(Generic[DepsT]):
 
     async def run(
         self,
-        prompt: str | Message,
+        prompt: Prompt,
         *,
         output_type: Any = None,
         deps: DepsT | None = None,
@@ -223,7 +224,7 @@ class Agent(Generic[DepsT]):
         once = options.get("session") is None
         options["session"] = name = options.get("session") or new_session()
         try:
-            return await self._run_shaped(shape, prompt, deps, options)
+            return await self._run_shaped(shape, await message_of(prompt), deps, options)
         finally:
             if once:
                 await self.toolbox.end(name)
@@ -231,7 +232,7 @@ class Agent(Generic[DepsT]):
     async def _run_shaped(
         self,
         shape: "StructuredOutput",
-        prompt: str | Message,
+        prompt: Message,
         deps: DepsT | None,
         options: RunOptions,
     ) -> Result:
@@ -240,8 +241,7 @@ class Agent(Generic[DepsT]):
 
         checks = later_checks = self.guardrails
         if checks is not None:
-            message = prompt if isinstance(prompt, Message) else user(prompt)
-            checks = replace(checks, prompt=message, read_output=read)
+            checks = replace(checks, prompt=prompt, read_output=read)
             later_checks = replace(checks, input=())
         result = await self._run(shape.request(prompt), deps, options, checks)
         if (settings := self._settings_of(options)) and is_forced(settings.tool_choice):
@@ -258,7 +258,7 @@ class Agent(Generic[DepsT]):
 
     async def _run(
         self,
-        prompt: str | Message,
+        prompt: Prompt,
         deps: DepsT | None,
         options: RunOptions,
         guardrails: Guardrails | None,
@@ -278,7 +278,7 @@ class Agent(Generic[DepsT]):
 
     def run_sync(
         self,
-        prompt: str | Message,
+        prompt: Prompt,
         *,
         output_type: Any = None,
         deps: DepsT | None = None,
@@ -289,7 +289,7 @@ class Agent(Generic[DepsT]):
 
     async def parallel(
         self,
-        prompts: Iterable[str | Message],
+        prompts: Iterable[Prompt],
         *,
         limit: int = 4,
         output_type: Any = None,
@@ -301,15 +301,15 @@ class Agent(Generic[DepsT]):
         A `KoreError` of one run stands in `ParallelResults.errors` and stops no other.
         """
 
-        async def run(prompt: str | Message) -> Result:
+        async def run(prompt: Prompt) -> Result:
             return await self.run(prompt, output_type=output_type, deps=deps, **options)
 
         return await run_parallel(prompts, run, limit)
 
     async def stream(
-        self, prompt: str | Message, *, deps: DepsT | None = None, **options: Unpack[RunOptions]
+        self, prompt: Prompt, *, deps: DepsT | None = None, **options: Unpack[RunOptions]
     ) -> AsyncGenerator[Event]:
-        """The events of one turn; the last is `Done`. A `Message` may hold pictures.
+        """The events of one turn; the last is `Done`. A prompt may hold pictures.
 
         Closing the iterator or cancelling the task stops the turn; the history stays valid.
         Without `session`, the turn is the first and only one of a new session. `model` is this

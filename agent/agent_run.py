@@ -15,13 +15,14 @@ from agent.events import Event
 from agent.handoff import Handoff
 from agent.history import History
 from agent.i18n import t
+from agent.prompt_content import Prompt, message_of
 from agent.prompts import render_prompt
 from agent.run_options import RunOptions, check_beginning, new_session
 from agent.security.taint.taint import TaintState
 from agent.tools.base import ToolEnvironment
 from agent.turn.guardrails import Guardrails
 from agent.turn.request import AgentServices, TurnRequest
-from agent.types import Context, Message, Result, Text, assistant
+from agent.types import Context, Message, Result, assistant
 from agent.undo.recorder import OpenChangeLog, RecorderFactory
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class AgentRun:
     def __init__(
         self,
         agent: RunningAgent,
-        prompt: str | Message,
+        prompt: Prompt,
         deps: Any,
         options: RunOptions,
         guardrails: Guardrails | None,
@@ -119,8 +120,8 @@ class AgentRun:
     async def _question(self, session: str) -> Message:
         from agent.context.long_task import describe_progress
 
-        agent, prompt = self._agent, self._prompt
-        content = prompt.content if isinstance(prompt, Message) else (Text(prompt),)
+        agent = self._agent
+        content = (await message_of(self._prompt)).content
         work = agent.redactor.clean(describe_progress(agent.workspace.folder))
         when = volatile_facts(datetime.now(), *await agent.toolbox.facts(session))
         agent.toolbox.mark_reported(session)

@@ -15,6 +15,7 @@ from agent.history import History, JsonlHistory
 from agent.i18n import t
 from agent.parallel import ParallelResults
 from agent.per_loop import run_blocking
+from agent.prompt_content import Prompt
 from agent.providers.base import Provider
 from agent.providers.model_settings import ModelSettings
 from agent.providers.pool import ModelPool
@@ -61,7 +62,7 @@ class CallOptions(AgentOptions, total=False):
 
 
 async def run(
-    prompt: str | Message,
+    prompt: Prompt,
     *,
     model: str | Provider | ModelPool | None = None,
     output_type: Any = None,
@@ -70,7 +71,8 @@ async def run(
 ) -> Result:
     """One turn, to its end. Raises the `KoreError` that ended it, if one did.
 
-    `prompt` is text, or a user `Message` with pictures.
+    `prompt` is text, a list of texts and pictures (`Path`, `bytes`, `Image`, `ImageUrl`), or a user
+    `Message`.
     With `session` the turn goes on with that conversation; without `history` it is kept in
     `~/.kore/chats` (`KORE_HOME` moves it). `max_iterations` bounds the model calls, `thinking` asks
     for thoughts or for none, `output_type` for an answer of that type in `Result.output`. The other
@@ -82,7 +84,7 @@ async def run(
 
 
 def run_sync(
-    prompt: str | Message,
+    prompt: Prompt,
     *,
     model: str | Provider | ModelPool | None = None,
     output_type: Any = None,
@@ -96,7 +98,7 @@ def run_sync(
 
 
 async def parallel(
-    prompts: Iterable[str | Message],
+    prompts: Iterable[Prompt],
     *,
     limit: int = 4,
     model: str | Provider | ModelPool | None = None,
@@ -119,7 +121,7 @@ async def parallel(
 
 
 async def stream(
-    prompt: str | Message,
+    prompt: Prompt,
     *,
     model: str | Provider | ModelPool | None = None,
     deps: Any = None,

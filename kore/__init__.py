@@ -22,6 +22,7 @@ from agent.events import Event
 from agent.handoff import Handoff, remove_all_tools
 from agent.history import History, JsonlHistory, MemoryHistory
 from agent.parallel import ParallelResults
+from agent.prompt_content import ImageUrl
 from agent.providers.base import ModelRequest, Provider
 from agent.providers.model_settings import ModelSettings
 from agent.providers.pool import ModelPool as Models
@@ -61,6 +62,7 @@ __all__ = [
     "History",
     "Hooks",
     "Image",
+    "ImageUrl",
     "InputGuardrail",
     "InputGuardrailTripped",
     "JsonlHistory",

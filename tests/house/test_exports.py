@@ -23,6 +23,7 @@ EXPORTS = [
     "History",
     "Hooks",
     "Image",
+    "ImageUrl",
     "InputGuardrail",
     "InputGuardrailTripped",
     "JsonlHistory",

@@ -21,9 +21,10 @@ PRINTED = {
     ("library-runs", "Dependencies"): "3",
     ("library-runs", "Earlier messages"): "3 messages",
     ("library-runs", "Many inputs"): "2 ",
-    ("library-runs", "Hooks"): "calls list_dir",
-    ("library-runs", "Guardrails"): "no_passwords - it holds a password",
-    ("library-runs", "Handoffs"): "triage -> billing",
+    ("library-control", "Hooks"): "calls list_dir",
+    ("library-control", "Guardrails"): "no_passwords - it holds a password",
+    ("library-control", "Handoffs"): "triage -> billing",
+    ("library-runs", "Pictures"): "What is this?",
     ("own-tools", "Tools"): "Oslo: sun, 21 degrees C",
     ("own-tools", "Approvals"): "exec - ",
 }
@@ -32,7 +33,7 @@ PRINTED = {
 def examples() -> dict[tuple[str, str], str]:
     """The one example of each section that has any."""
     found = {}
-    for name in ("library", "library-runs", "own-tools"):
+    for name in ("library", "library-runs", "library-control", "own-tools"):
         for head, body in sections(page(name)).items():
             if snippets := blocks(body, "python"):
                 (found[name, head],) = snippets

@@ -1,7 +1,8 @@
 """`web_fetch`: one public page, as text the model can read."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from agent.errors import ToolError
@@ -82,7 +83,8 @@ class WebFetch:
         url: str = args["url"].strip()
         try:
             async with asyncio.timeout(self._deadline_s):
-                page = await self._page(url)
+                async with _open_public(url, self._allow) as (response, target):
+                    page = await _read_page(response, target)
             text = await _text(page)
         except TimeoutError as exc:
             raise ToolError(f"{url} did not answer within {self._deadline_s:g} s.") from exc
@@ -98,21 +100,53 @@ class WebFetch:
             ToolResult(f"{head}\n\n{body}", for_user=f"Fetched {page.url}")
         )
 
-    async def _page(self, url: str) -> _Page:
-        from aiohttp import ClientSession, ClientTimeout, DummyCookieJar
 
-        timeout = ClientTimeout(total=None, connect=CONNECT_TIMEOUT_S)
-        async with ClientSession(cookie_jar=DummyCookieJar(), timeout=timeout) as session:
-            target = await resolve_public(url, self._allow)
-            for _ in range(MAX_REDIRECTS + 1):
-                response = await _get(session, target)
-                async with response:
-                    where = response.headers.get("Location")
-                    if response.status not in REDIRECTS or not where:
-                        return await _read_page(response, target)
-                    following = target.url.join(_location(where))
-                target = await resolve_public(following, self._allow)
-        raise ToolError(f"{url} redirects more than {MAX_REDIRECTS} times.")
+async def fetch_bytes(url: str, most: int, allow: Allow = is_public) -> bytes:
+    """What is at a public address, up to `most` bytes of it. Raises `ToolError`."""
+    from aiohttp import ClientError
+
+    data = bytearray()
+    try:
+        async with (
+            asyncio.timeout(DEADLINE_S),
+            _open_public(url.strip(), allow) as (response, target),
+        ):
+            _refuse_failure(response, str(target.url))
+            async for chunk in response.content.iter_any():
+                data += chunk
+                if len(data) >= most:
+                    break
+    except TimeoutError as exc:
+        raise ToolError(f"{url} did not answer within {DEADLINE_S:g} s.") from exc
+    except (ClientError, OSError, ValueError) as exc:
+        raise ToolError(f"{url} could not be fetched: {_reason(exc)}.") from exc
+    return bytes(data[:most])
+
+
+@asynccontextmanager
+async def _open_public(
+    url: str, allow: Allow
+) -> "AsyncGenerator[tuple[ClientResponse, ResolvedUrl]]":
+    """The answer at the end of all redirects, each of which is checked. Raises `ToolError`."""
+    from aiohttp import ClientSession, ClientTimeout, DummyCookieJar
+
+    timeout = ClientTimeout(total=None, connect=CONNECT_TIMEOUT_S)
+    async with ClientSession(cookie_jar=DummyCookieJar(), timeout=timeout) as session:
+        target = await resolve_public(url, allow)
+        for _ in range(MAX_REDIRECTS + 1):
+            async with await _get(session, target) as response:
+                where = response.headers.get("Location")
+                if response.status not in REDIRECTS or not where:
+                    yield response, target
+                    return
+                following = target.url.join(_location(where))
+            target = await resolve_public(following, allow)
+    raise ToolError(f"{url} redirects more than {MAX_REDIRECTS} times.")
+
+
+def _refuse_failure(response: "ClientResponse", url: str) -> None:
+    if response.status >= 400:
+        raise ToolError(f"{url} answered {response.status} {response.reason or ''}".rstrip() + ".")
 
 
 async def _get(session: "ClientSession", target: ResolvedUrl) -> "ClientResponse":
@@ -142,8 +176,7 @@ async def _get(session: "ClientSession", target: ResolvedUrl) -> "ClientResponse
 
 async def _read_page(response: "ClientResponse", target: ResolvedUrl) -> _Page:
     url = str(target.url)
-    if response.status >= 400:
-        raise ToolError(f"{url} answered {response.status} {response.reason or ''}".rstrip() + ".")
+    _refuse_failure(response, url)
     kind = response.content_type
     if not (
         kind.startswith("text/")

@@ -1,0 +1,93 @@
+"""What a program may say to an agent: words, pictures, or a whole message."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from agent.errors import KoreError, ToolError
+from agent.i18n import t
+from agent.records import frozen
+from agent.security.network.urls import Allow, is_public
+from agent.text.media_types import LIMIT_BYTES, sniff_image_type
+from agent.types import Image, Message, Part, Text
+
+
+@frozen
+class ImageUrl:
+    """A picture at a public address: it is fetched when the run begins, and kept with the
+    conversation."""
+
+    url: str
+
+
+# A `Path` and `bytes` are pictures: PNG, JPEG, GIF or WebP.
+PromptPart = str | Path | bytes | Image | ImageUrl
+Prompt = str | Message | Sequence[PromptPart]
+
+
+async def message_of(prompt: Prompt, allow: Allow = is_public) -> Message:
+    """The prompt as a message. Raises `KoreError` for a picture that cannot be shown."""
+    if isinstance(prompt, Message):
+        return prompt
+    if isinstance(prompt, str):
+        return Message("user", (Text(prompt),))
+    return Message("user", tuple([await _part(one, allow) for one in prompt]))
+
+
+async def _part(part: PromptPart, allow: Allow) -> Part:
+    match part:
+        case str():
+            return Text(part)
+        case Image():
+            return part
+        case bytes():
+            return _image(part, t("the bytes"))
+        case Path():
+            return _image(await _read(part), str(part))
+        case ImageUrl(url):
+            return _image(await _fetch(url, allow), url)
+    raise KoreError(
+        t(
+            "a prompt is made of texts, pictures, paths, bytes and ImageUrl, found {value}",
+            value=type(part).__name__,
+        )
+    )
+
+
+def _image(data: bytes, source: str) -> Image:
+    if len(data) > LIMIT_BYTES:
+        raise KoreError(
+            t(
+                "{source} is too large for a picture: at most {size} MB",
+                source=source,
+                size=LIMIT_BYTES / 1e6,
+            )
+        )
+    if (media_type := sniff_image_type(data[:16])) is None:
+        raise KoreError(t("{source} is no PNG, JPEG, GIF or WebP picture", source=source))
+    return Image(media_type, data)
+
+
+async def _read(path: Path) -> bytes:
+    def read() -> bytes:
+        with path.open("rb") as file:
+            return file.read(LIMIT_BYTES + 1)
+
+    try:
+        return await asyncio.to_thread(read)
+    except OSError as exc:
+        reason = exc.strerror or exc
+        raise KoreError(
+            t("the picture {source} cannot be read: {reason}", source=path, reason=reason)
+        ) from exc
+
+
+async def _fetch(url: str, allow: Allow) -> bytes:
+    from agent.tools.web.fetch import fetch_bytes
+
+    try:
+        return await fetch_bytes(url, LIMIT_BYTES + 1, allow)
+    except ToolError as exc:
+        raise KoreError(
+            t("the picture {source} cannot be read: {reason}", source=url, reason=exc)
+        ) from exc
