@@ -25,6 +25,7 @@ from agent.history import History, JsonlHistory, MemoryHistory
 from agent.i18n import t
 from agent.parallel import ParallelResults, run_parallel
 from agent.per_loop import run_blocking
+from agent.permissions import permissions_of, with_full_access
 from agent.prompt_content import Prompt, message_of
 from agent.prompts import render_prompt
 from agent.providers.base import Provider
@@ -38,7 +39,7 @@ from agent.run_options import (
     new_session,
     with_earlier,
 )
-from agent.security.policy.base import Approver, Ask, Callback, PermissionMode
+from agent.security.policy.base import Approver, Ask, PermissionMode
 from agent.security.redaction import Redactor
 from agent.settings import AgentSettings
 from agent.subagents.catalog import SubagentCatalog
@@ -73,11 +74,12 @@ class Agent(Generic[DepsT]):
     are added to the built-in ones, of which `builtin_tools` names those that there are (None: all
     of them). `approve`, a function or an `Approver`, is asked for calls that need a person's
     consent; without it they are refused; `Permissions` in its place bring a policy of one's own.
-    `mode` says how much runs without a question (plan, ask, accept-edits, auto). `workspace` holds
-    the prompt files and is where tools work (default: this folder). The model's key and
-    `settings.secrets` leave in no event, result or message. `subagents` can be sent out besides
-    the built-in ones; `agent` is the one that speaks, itself or by its name: with its text, tools,
-    model and mode.
+    `mode` says how much runs without a question (plan, ask, accept-edits, auto). With `full_access`
+    everything runs and nothing is asked, outside of the workspace too, whatever the session has
+    taken in. `workspace` holds the prompt files and is where tools work (default: this folder). The
+    model's key and `settings.secrets` leave in no event, result or message. `subagents` can be sent
+    out besides the built-in ones; `agent` is the one that speaks, itself or by its name: with its
+    text, tools, model and mode.
     `changes` opens the journal of file changes that `undo` works on; a `JsonlHistory` has one of
     its own, other histories have none. `deps_type` is the type of the `deps` that each run brings
     for the program's own tools. `hooks` stand before and after each call of a model or tool, the
@@ -96,6 +98,7 @@ class Agent(Generic[DepsT]):
         history: History | None = None,
         approve: Ask | Approver | Permissions | None = None,
         mode: PermissionMode = "ask",
+        full_access: bool = False,
         workspace: str | Path = ".",
         settings: AgentSettings | None = None,
         subagents: Sequence[SubagentDefinition] | SubagentCatalog = (),
@@ -111,6 +114,8 @@ class Agent(Generic[DepsT]):
     ) -> None:
         """Raises `ConfigError` for the name of an agent or a built-in tool that there is not."""
         self.settings = settings or AgentSettings()
+        if full_access:
+            self.settings = with_full_access(self.settings)
         self.models = model if isinstance(model, ModelPool) else ModelPool.of(model, os.environ)
         self.gauge = TokenCalibration()
         self.redactor = Redactor(self.settings.secrets | self.models.keys())
@@ -132,7 +137,7 @@ class Agent(Generic[DepsT]):
         self._speaks = self._resolve_profile(agent)
         self.history = history or MemoryHistory()
         self.changes = changes or _changes_of(self.history)
-        self._approve, self._mode = approve, mode
+        self._approve, self._mode, self._full_access = approve, mode, full_access
         self._deps_type = deps_type
         self.name = name or (self._speaks.name if self._speaks else "main")
         self.handoff_description = handoff_description
@@ -327,7 +332,7 @@ class Agent(Generic[DepsT]):
         """A turn of this agent; `values` are what the run knows of it."""
         task = TurnRequest(
             environment=environment,
-            permissions=_permissions(self._approve, self._mode),
+            permissions=permissions_of(self._approve, self._mode, full_access=self._full_access),
             model=options.get("model"),
             model_settings=self._settings_of(options),
             hooks=self._hooks,
@@ -418,14 +423,3 @@ def _changes_of(history: History) -> OpenChangeLog | None:
         return ChangeLog(FileLedger(folder), BlobStore(folder))
 
     return open_changes
-
-
-def _permissions(approve: Ask | Approver | Permissions | None, mode: PermissionMode) -> Permissions:
-    if isinstance(approve, Permissions):
-        return approve
-    if approve is not None and not isinstance(approve, Approver):
-        approve = Callback(approve)
-    # Here and not above: the gateway brings its own, and needs no engine before a tool is called.
-    from agent.security.policy.engine import DefaultPolicy
-
-    return Permissions(DefaultPolicy(mode), approve)

@@ -39,6 +39,7 @@ class AgentOptions(TypedDict, total=False):
     history: History
     approve: Ask | Approver | Permissions
     mode: PermissionMode
+    full_access: bool
     workspace: str | Path
     settings: AgentSettings
     subagents: Sequence[SubagentDefinition]

@@ -1,6 +1,6 @@
 """What an agent can be told, as plain values; reading files and environments is the caller's."""
 
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 
 from agent.records import frozen
@@ -18,7 +18,7 @@ class ToolSettings:
     all that the user can; in one they reach `exec_hosts` alone ("*.example.org" for all below it).
     With `limits`, commands that use up more than these together are ended; a sandbox has its own
     for each process. In `temporary_folder` each conversation has the /tmp of its commands, without
-    it as long as the agent lives.
+    it as long as the agent lives. `full_access` is what `with_full_access` sets.
     """
 
     exec_timeout_s: float = 60
@@ -32,6 +32,19 @@ class ToolSettings:
     exec_hosts: tuple[str, ...] = ()
     limits: Limits | None = None
     temporary_folder: Path | None = None
+    full_access: bool = False
+
+    def with_full_access(self) -> "ToolSettings":
+        """The same without the bounds that a sandbox and paths set; `off_limits` stay closed."""
+        from agent.security.sandbox.unconfined import Unconfined
+
+        return replace(
+            self,
+            restrict_to_workspace=False,
+            blocked_paths=(),
+            sandbox=Unconfined(passes_environment=True),
+            full_access=True,
+        )
 
 
 @frozen

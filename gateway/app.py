@@ -5,12 +5,22 @@ import logging
 import os
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    ExitStack,
+    asynccontextmanager,
+    nullcontext,
+)
 
+from agent.errors import ConfigError
 from agent.i18n import plural
 from agent.security.redaction import Redactor
 from agent.security.sandbox.orphan_processes import end_orphans, recorded_commands
+from agent.security.sandbox.selector import SandboxChoice
+from agent.security.sandbox.unconfined import Unconfined
 from gateway.access.control import log_paired_members
+from gateway.access.full_access import full_access_entry, full_access_refusal
 from gateway.access.roles import RoleRegistry
 from gateway.channels.base import Channel, SupportsWebhook
 from gateway.channels.console import ConsoleChannel
@@ -63,14 +73,18 @@ async def open_app(
     channels: bool,
     attended: Sequence[str] = (),
     config: WatchedConfig | None = None,
+    full_access: str | None = None,
 ) -> AsyncIterator[Container]:
     """Own the data and run until the block ends; then drain and close.
 
     With `channels` everything that is enabled is started, else the console alone, and a gateway
     that asks for the data is given it. `attended` are lanes of one-shot runs that still wait for
-    their answers, `config` the files whose changes are taken in. Raises `Locked` when another
-    process owns the data, `StoreError`, `ConfigError`.
+    their answers, `config` the files whose changes are taken in. With `full_access`, a token, this
+    terminal's messages that bring it run without rules, so that no other process can speak to this
+    one. Raises `Locked` when another process owns the data, `StoreError`, `ConfigError`.
     """
+    if channels and full_access is not None:
+        raise ConfigError(full_access_refusal())
     home.ensure()
     async with AsyncExitStack() as stack:
         lock = stack.enter_context(ExitStack())
@@ -94,8 +108,13 @@ async def open_app(
         await database.transact(
             outbound_files.delete_orphans, database.folder / outbound_files.FOLDER
         )
-        choice = await choose_sandbox(settings, home)
-        agent = await build_agent(settings, home, choice.sandbox)
+        has_full_access = full_access is not None
+        choice = (
+            SandboxChoice(Unconfined(), {})
+            if has_full_access
+            else await choose_sandbox(settings, home)
+        )
+        agent = await build_agent(settings, home, choice.sandbox, full_access=has_full_access)
         stack.push_async_callback(agent.aclose)
         agent.changes = open_change_log(database, home.undo, cipher)
         events = EventHub()
@@ -112,11 +131,12 @@ async def open_app(
         roles = RoleRegistry.of(settings)
         audit = await _open_audit_log(roles, home, redactor, stack)
         access = access_control(settings, running, places)
-        security = SecurityContext(access, roles, audit, redactor, str(choice))
+        sandbox = "none (full access)" if has_full_access else str(choice)
+        security = SecurityContext(access, roles, audit, redactor, sandbox, full_access)
         app = build_container(
             settings,
             Resources(home, database, agent, events, running, security),
-            hands_over=not channels,
+            hands_over=not channels and not has_full_access,
             config=config,
         )
         await database.transact(app.codes.load)
@@ -127,7 +147,10 @@ async def open_app(
             if failures := await app.user_data().finish():
                 log.warning("%d of their files or folders could not be deleted", failures)
         log_paired_members(running, access)
-        async with _run_tasks(app, database, events), _serve_control(app, home):
+        if has_full_access:
+            await audit.record(full_access_entry(settings.agent.workspace))
+        control = nullcontext() if has_full_access else _serve_control(app, home)
+        async with _run_tasks(app, database, events), control:
             if channels:
                 app.jobs.start_firing()
                 await stack.enter_async_context(_serve_http(app, settings, running))

@@ -65,13 +65,14 @@ Channels = dict[tuple[str, str], Channel]
 @frozen
 class SecurityContext:
     """Who may speak, what roles may do, who records decisions, what is never shown, and in words
-    what holds commands."""
+    what holds commands. `full_access` is the token of a terminal that gave it."""
 
     access: AccessControl
     roles: RoleRegistry
     audit: AuditLog
     redactor: Redactor
     sandbox: str
+    full_access: str | None = None
 
 
 @frozen
@@ -196,6 +197,7 @@ def build_container(
         policies=resources.security.roles,
         confined=confined,
         audit=resources.security.audit,
+        full_access=resources.security.full_access,
     )
     usage = StoreUsageMeter(
         database=database,
@@ -217,7 +219,12 @@ def build_container(
         renderer=renderer,
         languages=languages,
     )
-    jobs = JobService(database=database, context=job_context, on_fired=wake_fired)
+    jobs = JobService(
+        database=database,
+        context=job_context,
+        on_fired=wake_fired,
+        is_held=resources.security.full_access is not None,
+    )
     windows = SessionWindowCache(database)
     isolation = Isolation()
     compactions = CompactionService(

@@ -4,6 +4,7 @@ What moves (the time, the mode, the state of a repository) travels with messages
 the system prompt stays the same.
 """
 
+import os
 import platform
 from pathlib import Path
 
@@ -33,6 +34,8 @@ def describe_environment(settings: AgentSettings, root: Path, *, is_project: boo
 
 def _confinement(tools: ToolSettings, root: Path, *, is_project: bool) -> str:
     sandbox = tools.sandbox
+    if tools.full_access:
+        return render_prompt("environment/full_access", user=_user())
     if isinstance(sandbox, NoCommands):
         return load_prompt("environment/no_commands")
     if sandbox is None or not sandbox.confines:
@@ -51,3 +54,7 @@ def _confinement(tools: ToolSettings, root: Path, *, is_project: bool) -> str:
 def _readable(sandbox: Sandbox, root: Path) -> str:
     further = getattr(sandbox, "readable_folders", ())
     return ", ".join(f"`{path}`" for path in (root, *further))
+
+
+def _user() -> str:
+    return "root" if os.geteuid() == 0 else "your user"

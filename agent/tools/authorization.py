@@ -18,6 +18,7 @@ from agent.security.policy.base import (
     ToolRequest,
     tightest_of,
 )
+from agent.security.policy.full_access import FULL_ACCESS
 from agent.security.redaction import Redactor
 from agent.security.taint.taint import TaintState, exfiltration_objection
 from agent.text.text_document import DIFF_LIMIT_CHARS, is_compared
@@ -120,6 +121,8 @@ class Authorizer:
             taint=self.exposure.taint,
         )
         decision = self.policy.decide(request)
+        if decision == FULL_ACCESS:
+            return decision
         if isinstance(tool, ChoosesToAsk) and not tool.asks and decision.verdict == "ask":
             # The program that gave the tool to the agent has decided that it may run.
             return Decision("allow", "a tool of the program's own", "own tool")

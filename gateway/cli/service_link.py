@@ -27,14 +27,25 @@ class NotRunning(KoreError):
 
 @asynccontextmanager
 async def open_service(
-    settings: "Settings", home: DataDir, *, own: bool = True, attended: Sequence[str] = ()
+    settings: "Settings",
+    home: DataDir,
+    *,
+    own: bool = True,
+    attended: Sequence[str] = (),
+    full_access: str | None = None,
 ) -> AsyncIterator[Service]:
     """The running Kore's service; without one, this process's own until the block ends.
 
     With `own` false nothing is opened and `NotRunning` is raised instead. `attended` are lanes of
-    one-shot runs that this process waits for.
+    one-shot runs that this process waits for. `full_access` is a process's own affair: beside a
+    running Kore it raises `ConfigError`.
     """
     client = await ControlClient.connect(home.socket)
+    if client is not None and full_access is not None:
+        raise ConfigError(
+            t("--full-access: Kore is already running and keeps its own rules"),
+            hint=t("stop it first, or use another folder (--home DIR)"),
+        )
     if client is not None:
         yield client
         return
@@ -42,7 +53,9 @@ async def open_service(
         raise NotRunning(t("Kore is not running"), hint=t("start it with `kore gateway`"))
     from gateway.app import open_app
 
-    async with open_app(settings, home, channels=False, attended=attended) as app:
+    async with open_app(
+        settings, home, channels=False, attended=attended, full_access=full_access
+    ) as app:
         yield app.service
 
 

@@ -82,7 +82,7 @@ class Media:
 
 _PLAIN_OPTIONS: Mapping[str, tuple[type, ...]] = {
     **dict.fromkeys(("thinking", "auto", "unattended", "by_model"), (bool,)),
-    **dict.fromkeys(("model", "mode", "cwd", "session"), (str,)),
+    **dict.fromkeys(("model", "mode", "cwd", "session", "full_access"), (str,)),
     **dict.fromkeys(("agent", "project"), (dict,)),
     "max_iterations": (int,),
     "max_cost_usd": (int, float),
@@ -96,7 +96,8 @@ class MessageOptions:
     What the sender of a terminal's message chose: `model`, `thinking`, `auto` (ask nothing),
     `mode`, the tools to allow or not, `unattended` (no one can be asked), `agent` (the definition
     of whom to speak with), `cwd`, and limits. What they showed with it: `project` (news of their
-    folder) and `run` (commands that they ran). Only the console's count.
+    folder) and `run` (commands that they ran). Only the console's count. `full_access` is the
+    token of the process that gave it: to any other process it is worth nothing.
 
     What Kore adds to a job or to a report: the `session` it belongs to, its `taint`,
     whether a job is in the model's own words (`by_model`), and the other `speakers` that a report
@@ -107,6 +108,7 @@ class MessageOptions:
     thinking: bool = False
     auto: bool = False
     mode: str | None = None
+    full_access: str | None = field(default=None, repr=False)
     allowed_tools: tuple[str, ...] | None = None
     disallowed_tools: tuple[str, ...] | None = None
     unattended: bool = False

@@ -25,7 +25,8 @@ class JobService:
     """Jobs for chats, tools and terminals.
 
     `changed` is set when a job has changed, `has_audience` once somebody can be notified: a
-    gateway runs, or a terminal is open. `on_fired` is called with what was begun by hand.
+    gateway runs, or a terminal is open. `on_fired` is called with what was begun by hand. With
+    `is_held` nothing comes due: this process has no sandbox that jobs could count on.
     """
 
     def __init__(
@@ -34,17 +35,20 @@ class JobService:
         database: Store,
         context: JobContext,
         on_fired: Callable[[FiredJobs], None],
+        is_held: bool = False,
     ) -> None:
         self.changed = asyncio.Event()
         self.has_audience = asyncio.Event()
         self.context = context
+        self._is_held = is_held
         self._database = database
         self._on_fired = on_fired
         self._loop = asyncio.get_running_loop()
 
     def start_firing(self) -> None:
         """Somebody can be notified from now on: a gateway runs, or a terminal is open."""
-        self.has_audience.set()
+        if not self._is_held:
+            self.has_audience.set()
 
     def notify_changed(self) -> None:
         """A job has changed; from any thread. Who looks then waits for this transaction."""

@@ -17,9 +17,17 @@ from gateway.runtime.secrets import secret_values
 
 
 async def build_agent(
-    settings: Settings, home: DataDir, sandbox: Sandbox, approve: Permissions | None = None
+    settings: Settings,
+    home: DataDir,
+    sandbox: Sandbox,
+    approve: Permissions | None = None,
+    *,
+    full_access: bool = False,
 ) -> Agent:
-    """The agent that the settings describe; nothing is connected yet. Raises `ConfigError`."""
+    """The agent that the settings describe; nothing is connected yet. Raises `ConfigError`.
+
+    With `full_access` its tools have no bounds; who may use them so is its permissions' to say.
+    """
     models = ModelPool(
         default=await _default_model(settings),
         known=model_list(settings),
@@ -55,7 +63,7 @@ async def build_agent(
             temperature=settings.agent.temperature,
             max_tokens=settings.agent.max_tokens,
             thinking=settings.agent.thinking,
-            tools=tools,
+            tools=tools.with_full_access() if full_access else tools,
             subagents=limits_of(settings),
             secrets=secret_values(settings, os.environ),
             trusted_folders=trusted_folders(settings),

@@ -1,13 +1,23 @@
 """What a message may do: permissions, memory and folder of the turn that answers it."""
 
 from collections.abc import Sequence
+from dataclasses import field
+from hmac import compare_digest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent.prompts import render_prompt
 from agent.records import frozen
 from agent.security.audit import AuditSink
-from agent.security.policy.base import Approver, Decision, PermissionMode, ToolRequest, tightest_of
+from agent.security.policy.base import (
+    Approver,
+    Decision,
+    PermissionMode,
+    ToolRequest,
+    tightest,
+    tightest_of,
+)
+from agent.security.policy.full_access import FullAccessPolicy
 from agent.tools.runner import Permissions
 from agent.turn.context_usage import PromptAudience
 from gateway.access.approval_coordinator import ApprovalCoordinator
@@ -26,7 +36,8 @@ class TurnPermissions:
     """The console is the owner at the machine; all other channels are remote. Approvals are asked
     of the owner, wherever that is.
 
-    `confined` says whether a working sandbox holds commands.
+    `confined` says whether a working sandbox holds commands. `full_access` is this process's token:
+    what the terminal sends with it runs without rules, everything else asks for what it does.
     """
 
     access: AccessControl
@@ -35,6 +46,7 @@ class TurnPermissions:
     policies: RoleRegistry
     confined: bool = False
     audit: AuditSink | None = None
+    full_access: str | None = field(default=None, repr=False)
 
     def permissions(
         self,
@@ -79,7 +91,17 @@ class TurnPermissions:
     def mode(self, message: InboundMessage, session_mode: str | None) -> PermissionMode:
         """The mode that holds for a message; `session_mode` is that of its conversation."""
         first = self.policies.default_mode(message.channel)
-        return mode_of(message, session_mode, first, owner=self.access.is_owner(message))
+        mode = mode_of(message, session_mode, first, owner=self.access.is_owner(message))
+        # No sandbox holds commands in this process: what was not given that is asked for.
+        return mode if self.full_access is None else tightest(mode, "ask")
+
+    def has_full_access(self, message: InboundMessage) -> bool:
+        """Whether this process's own terminal sent it, or it is part of the work on such a one."""
+        token = message.options.full_access
+        if self.full_access is None or token is None:
+            return False
+        is_own = message.channel == CONSOLE and message.job is None
+        return is_own and compare_digest(token.encode(), self.full_access.encode())
 
     def principal_context(
         self, message: InboundMessage, mode: str | None
@@ -148,6 +170,9 @@ class CombinedPolicy:
         decisions = []
         contexts: list[PrincipalContext] = []
         for message in _speakers(self.messages):
+            if self.rules.has_full_access(message):
+                decisions.append(_full_access(message.options).decide(request))
+                continue
             standing = self.rules.principal_context(message, self.mode)
             if standing is None:
                 name = self.rules.access.role(message)
@@ -165,7 +190,7 @@ class CombinedPolicy:
         from agent.security.policy.engine import RolePolicy
 
         hosts: tuple[str, ...] | None = None
-        for message in _speakers(self.messages):
+        for message in self._ruled():
             standing = self.rules.principal_context(message, self.mode)
             own = () if standing is None else RolePolicy(standing).hosts(tool)
             if own is not None:
@@ -177,10 +202,21 @@ class CombinedPolicy:
         from agent.security.policy.engine import RolePolicy
 
         scopes: list[tuple[str, ...]] = []
-        for message in _speakers(self.messages):
+        for message in self._ruled():
             standing = self.rules.principal_context(message, self.mode)
             scopes += [()] if standing is None else RolePolicy(standing).paths(tool)
         return tuple(dict.fromkeys(scopes))
+
+    def _ruled(self) -> list[InboundMessage]:
+        """The messages of all who speak that rules hold for."""
+        return [one for one in _speakers(self.messages) if not self.rules.has_full_access(one)]
+
+
+def _full_access(options: MessageOptions) -> FullAccessPolicy:
+    names = options.allowed_tools
+    return FullAccessPolicy(
+        None if names is None else frozenset(names), frozenset(options.disallowed_tools or ())
+    )
 
 
 def _speakers(messages: Sequence[InboundMessage]) -> list[InboundMessage]:

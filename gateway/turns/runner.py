@@ -177,7 +177,9 @@ class TurnRunner:
         """What a turn begins with that answers these; `session_mode` is its conversation's."""
         last = messages[-1]
         work = long_task_note(last, self._permissions.audience(last), self._agent.redactor.clean)
-        mode = self._permissions.mode(last, session_mode)
+        mode: str = self._permissions.mode(last, session_mode)
+        if all(map(self._permissions.has_full_access, messages)):
+            mode = "full access"
         return build_user_message(messages, mode, work=work)
 
     async def give_up(self, claim: TurnClaim, sentence: str) -> None:

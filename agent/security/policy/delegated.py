@@ -17,11 +17,15 @@ from agent.security.policy.base import (
     ToolRequest,
     tightest_of,
 )
+from agent.security.policy.full_access import FULL_ACCESS
 
 
 @frozen
 class DelegatedPolicy:
-    """The policy, and beside it what `mode` says of the call: the tighter of both counts."""
+    """The policy, and beside it what `mode` says of the call: the tighter of both counts.
+
+    With full access nothing is asked, and only `plan` denies what changes something.
+    """
 
     policy: Policy
     mode: PermissionMode
@@ -30,14 +34,19 @@ class DelegatedPolicy:
         from agent.security.policy.call_effects import call_effects
         from agent.security.policy.engine import evaluate_mode
 
+        decision = self.policy.decide(request)
+        if decision == FULL_ACCESS and self.mode != "plan":
+            return decision
         # Channel and sandbox are the policy's to judge: here the mode alone speaks.
         mode_decision = evaluate_mode(self.mode, call_effects(request), "local", confined=True)
+        if decision == FULL_ACCESS and mode_decision.verdict == "ask":
+            return decision
         if mode_decision.verdict == "deny":
             # What the mode says of itself speaks of the conversation's, which a person can change.
             mode_decision = replace(
                 mode_decision, reason=render_prompt("policy/agent_mode", mode=self.mode)
             )
-        return tightest_of([self.policy.decide(request), mode_decision])
+        return tightest_of([decision, mode_decision])
 
     def hosts(self, tool: str) -> tuple[str, ...] | None:
         return self.policy.hosts(tool) if isinstance(self.policy, LimitsHosts) else None

@@ -1,6 +1,7 @@
 """Commands without a sandbox, and no commands at all."""
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import ClassVar
@@ -14,8 +15,16 @@ from agent.security.sandbox.parent_watch import with_parent_watch
 _PASSED = ("PATH", "HOME", "LANG", "TERM", "TZ", "USER", "TMPDIR")
 
 
+# Names of variables that hold secrets.
+_SECRET = re.compile("key|token|secret|passw|credential|auth(?!or)", re.IGNORECASE)
+
+
+@frozen
 class Unconfined:
-    """A command can do all that its user can. It gets no variable that could hold a secret."""
+    """A command can do all that its user can. It gets no variable that could hold a secret: few
+    of them all, and with `passes_environment` those whose names do not speak of one."""
+
+    passes_environment: bool = False
 
     name: ClassVar[str] = "none"
     confines: ClassVar[bool] = False
@@ -26,12 +35,16 @@ class Unconfined:
         env = {
             name: value
             for name, value in os.environ.items()
-            if name in _PASSED or name.startswith("LC_")
+            if name in _PASSED or name.startswith("LC_") or self._passes(name)
         }
         env.setdefault("PATH", os.defpath)
         command = with_parent_watch([shell(), "-c", job.command], stdin=job.stdin)
         pass_fds = () if job.stdin is None else (job.stdin,)
         yield SpawnSpec(command, env, job.folder, pass_fds)
+
+    def _passes(self, name: str) -> bool:
+        is_own = name.startswith("KORE_")
+        return self.passes_environment and not is_own and _SECRET.search(name) is None
 
 
 @frozen

@@ -146,7 +146,7 @@ class SandboxedCommands:
                 if tainting is not None:
                     await asyncio.to_thread(tainting.end, is_exposed=is_exposed)
             finally:
-                is_exposed = is_exposed and not line.read_only
+                is_exposed = is_exposed and not line.read_only and not self._settings.full_access
                 moved = await asyncio.to_thread(created_files.end, is_exposed=is_exposed)
                 if is_exposed and self.confines:
                     moved = [*moved, *await asyncio.to_thread(git_stores.end)]

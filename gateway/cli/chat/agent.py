@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from agent.errors import ConfigError
 from agent.i18n import t
 from agent.security.policy.base import MODES
+from gateway.access.full_access import new_token
 from gateway.cli.chat.one_shot import DONE, INTERRUPTED, OneShotRequest, OneShotTurn
 from gateway.cli.chat.project_options import place_of, project_of
 from gateway.cli.chat.service_connection import next_connection, open_connection
@@ -75,6 +76,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="MODE",
         help="permission mode: plan, ask, accept-edits or auto",
     )
+    how.add_argument(
+        "--full-access",
+        action="store_true",
+        help="run everything without questions and without a sandbox, for this run only",
+    )
     add("--allowed-tools", metavar="A,B", help="allow only these tools")
     add("--disallowed-tools", metavar="A,B", help="allow all tools except these")
     add("--cwd", type=Path, metavar="DIR", help="work in this folder")
@@ -118,6 +124,8 @@ def run(args: argparse.Namespace) -> int:
 def _run(args: argparse.Namespace) -> int:
     if args.fork_session and not (args.latest or args.session or args.resume):
         raise ConfigError(t("--fork-session needs a session"), hint=t("add -c, -s ID or -r ID"))
+    if args.full_access and args.sandbox not in (None, "none"):
+        raise ConfigError(t("--full-access and --sandbox exclude each other"))
     disable_core_dumps()
     text, options = _text(args), _options(args)
     home = data_dir_of(args)
@@ -131,6 +139,11 @@ def _run(args: argparse.Namespace) -> int:
         agent = agent_option(home, settings, args.agent, options.cwd)
         options = replace(options, agent=agent)
     _log_to_file(args, settings, home)
+    if options.full_access is not None:
+        from gateway.access.full_access import full_access_banner
+
+        folder = options.cwd or str(settings.agent.workspace)
+        print(full_access_banner(folder), file=sys.stderr)
     try:
         if args.init or args.auto_continue:
             from gateway.cli.chat.long_task import work
@@ -205,6 +218,7 @@ def _options(args: argparse.Namespace) -> MessageOptions:
         thinking=bool(args.thinking),
         auto=bool(args.auto),
         mode=args.permission_mode or None,
+        full_access=new_token() if args.full_access else None,
         allowed_tools=_tools(args.allowed_tools, "--allowed-tools"),
         disallowed_tools=_tools(args.disallowed_tools, "--disallowed-tools"),
         cwd=_folder(args.cwd),
@@ -242,7 +256,7 @@ def _tools(names: str | None, flag: str) -> tuple[str, ...] | None:
 async def _once(order: OneShotRequest, settings: "Settings", home: DataDir, *, forked: bool) -> int:
     interrupted = asyncio.Event()
     with interrupts(interrupted):
-        async with open_connection(settings, home) as line:
+        async with open_connection(settings, home, full_access=order.options.full_access) as line:
             service = line.service
             status = await service.status()
             model = order.options.model or status.get("model")
@@ -278,7 +292,7 @@ async def _talk(
     session = args.session or args.resume
     is_new = not (session or args.latest)
     if args.fork_session:
-        async with connected_service(settings, home) as service:
+        async with connected_service(settings, home, full_access=options.full_access) as service:
             session = await _fork(service, session or None)
     project = project_of(args, options, settings)
 
@@ -293,7 +307,7 @@ async def _talk(
 
     def connect(lost: "ConnectionLost | None") -> "AbstractAsyncContextManager[Service]":
         return (
-            connected_service(settings, home)
+            connected_service(settings, home, full_access=options.full_access)
             if lost is None
             else next_connection(settings, home, lost)
         )

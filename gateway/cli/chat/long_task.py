@@ -53,7 +53,7 @@ async def work(
     plan = plan_for(args, order, settings, home)
     interrupted = asyncio.Event()
     with interrupts(interrupted), open_progress(home, plan.folder) as progress_file:
-        async with open_connection(settings, home) as line:
+        async with open_connection(settings, home, full_access=order.options.full_access) as line:
             refuse_stand_in(order.options, await line.service.status())
             ask = ask_here(interrupted)
             if ask is None:

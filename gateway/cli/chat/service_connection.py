@@ -46,8 +46,11 @@ class ServiceConnection:
 
 
 @asynccontextmanager
-async def open_connection(settings: "Settings", home: DataDir) -> AsyncIterator[ServiceConnection]:
-    """A line for a program that waits for its answers, even if the data changes owner."""
+async def open_connection(
+    settings: "Settings", home: DataDir, *, full_access: str | None = None
+) -> AsyncIterator[ServiceConnection]:
+    """A line for a program that waits for its answers, even if the data changes owner: with
+    `full_access` this process keeps it."""
     from gateway.cli.chat.terminal import connected_service
 
     stack = AsyncExitStack()
@@ -61,7 +64,10 @@ async def open_connection(settings: "Settings", home: DataDir) -> AsyncIterator[
 
     try:
         yield ServiceConnection(
-            await stack.enter_async_context(connected_service(settings, home)), renew
+            await stack.enter_async_context(
+                connected_service(settings, home, full_access=full_access)
+            ),
+            renew if full_access is None else None,
         )
     finally:
         await stack.aclose()

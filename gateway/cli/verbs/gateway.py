@@ -23,6 +23,7 @@ log = logging.getLogger(__name__)
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-q", "--quiet", action="store_true", help="log to the file only")
+    parser.add_argument("--full-access", action="store_true", help=argparse.SUPPRESS)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -31,6 +32,10 @@ def run(args: argparse.Namespace) -> int:
     from gateway.runtime.log_setup import open_logs
     from gateway.runtime.process_hardening import disable_core_dumps
 
+    if args.full_access:
+        from gateway.access.full_access import full_access_refusal
+
+        raise ConfigError(full_access_refusal())
     disable_core_dumps()
     keep_one_arena()
     home, settings = data_dir_of(args), _settings(args)

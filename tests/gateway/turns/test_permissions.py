@@ -1,14 +1,15 @@
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from agent.security.policy.base import LimitsPaths, PermissionMode, ToolRequest
+from agent.security.policy.base import LimitsHosts, LimitsPaths, PermissionMode, ToolRequest
 from gateway.access.approval_coordinator import ApprovalCoordinator
 from gateway.access.approvals import ApprovalContext
 from gateway.access.control import AccessControl
 from gateway.access.roles import PolicySettings, RoleRegistry
-from gateway.core.messages import InboundMessage, Sender
+from gateway.core.messages import InboundMessage, MessageOptions, Sender
 from gateway.turns.permissions import TurnPermissions
 from tests.gateway.parts import chat_message, console_message
 
@@ -209,3 +210,51 @@ def test_what_a_search_shows_is_in_the_scope_of_everybody_who_speaks(tmp_path: P
     assert paths("8", "9", "8", "7") == (("docs/**",), ("**/*.md",))
     assert paths("10") == ((),)
     assert paths("7", "11") == ((),)
+
+
+OWN, OTHER = "a" * 32, "b" * 32
+
+
+def with_full_access() -> TurnPermissions:
+    return replace(rules({"chat:8": "build"}), full_access=OWN)
+
+
+def test_full_access_is_for_the_messages_of_this_process_alone() -> None:
+    by, removal = with_full_access(), request(command="rm -rf build; sudo x; echo ${x@P}")
+    given = {"options": {"full_access": OWN}}
+    assert verdict(console_message("x", **given), asked=removal, by=by) == "allow"
+    assert verdict(console_message("x"), asked=removal, by=by) == "deny"
+    other_process = console_message("x", options={"full_access": OTHER})
+    assert verdict(other_process, asked=removal, by=by) == "deny"
+    # A gateway has none to compare with, nor has the next process.
+    assert verdict(console_message("x", **given), asked=removal, by=rules()) == "deny"
+    # A chat that came by the token, and a job that its conversation made.
+    assert verdict(chat_message("x", **given), asked=removal, by=by) == "deny"
+    job = replace(console_message("x", **given), kind="job", job=3)
+    assert verdict(job, asked=removal, by=by) == "deny"
+    # Whoever joins the turn is judged by rules.
+    joined = (console_message("x", **given), other_message())
+    assert verdict(*joined, asked=removal, by=by) == "deny"
+
+
+def test_beside_full_access_everything_else_asks() -> None:
+    by = with_full_access()
+    auto = console_message("x", options={"auto": True})
+    assert verdict(auto, by=by) == "ask"
+    assert by.mode(auto, None) == "ask"
+    assert by.mode(console_message("x", options={"mode": "plan"}), None) == "plan"
+
+
+def test_full_access_sets_no_limit_to_paths_and_hosts() -> None:
+    by = with_full_access()
+    message = console_message("x", options={"full_access": OWN})
+    policy = by.permissions([message], "s", turn=1).policy
+    assert isinstance(policy, LimitsPaths)
+    assert policy.paths("grep") == ()
+    assert isinstance(policy, LimitsHosts)
+    assert policy.hosts("exec") is None
+
+
+def test_a_token_that_is_no_text_is_left_out() -> None:
+    for value in (True, 1, None, [OWN]):
+        assert MessageOptions.from_json({"full_access": value}).full_access is None

@@ -133,9 +133,9 @@ def _options_replaced_by(text: str) -> tuple[str, ...]:
         case ["/thinking", "on" | "off" | "default", *_]:
             return ("thinking",)
         case ["/plan" | "/auto", *_]:
-            return ("mode", "auto")
+            return ("mode", "auto", "full_access")
         case ["/mode", mode, *_] if is_mode(mode.casefold()):
-            return ("mode", "auto")
+            return ("mode", "auto", "full_access")
     return ()
 
 

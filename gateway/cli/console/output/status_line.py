@@ -78,6 +78,8 @@ class StatusLine:
 
     @property
     def mode(self) -> str:
+        if self._options.full_access is not None:
+            return t("full access")
         if self._options.auto:
             return "auto"
         return str(self._options.mode or self._state.get("mode") or self._mode)

@@ -1,0 +1,45 @@
+"""What an agent of the library may do: its mode, a policy of the program's, or full access."""
+
+import logging
+from dataclasses import replace
+
+from agent.errors import ConfigError
+from agent.i18n import t
+from agent.security.policy.base import Approver, Ask, Callback, PermissionMode
+from agent.settings import AgentSettings
+from agent.tools.runner import Permissions
+
+log = logging.getLogger(__name__)
+
+
+def with_full_access(settings: AgentSettings) -> AgentSettings:
+    """Raises `ConfigError` beside a sandbox: one of the two is not meant."""
+    sandbox = settings.tools.sandbox
+    if sandbox is not None and sandbox.confines:
+        raise ConfigError(
+            t("full_access and the sandbox {name} exclude each other", name=sandbox.name)
+        )
+    log.warning("full access: tools and commands run without a question and without a sandbox")
+    return replace(settings, tools=settings.tools.with_full_access())
+
+
+def permissions_of(
+    approve: Ask | Approver | Permissions | None, mode: PermissionMode, *, full_access: bool
+) -> Permissions:
+    if full_access:
+        from agent.security.policy.full_access import FullAccessPolicy
+
+        policy = FullAccessPolicy()
+        if isinstance(approve, Permissions):
+            return replace(approve, policy=policy)
+        return Permissions(policy, _approver(approve))
+    if isinstance(approve, Permissions):
+        return approve
+    # Here and not above: the gateway brings its own, and needs no engine before a tool is called.
+    from agent.security.policy.engine import DefaultPolicy
+
+    return Permissions(DefaultPolicy(mode), _approver(approve))
+
+
+def _approver(approve: Ask | Approver | None) -> Approver | None:
+    return approve if approve is None or isinstance(approve, Approver) else Callback(approve)

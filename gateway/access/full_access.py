@@ -1,0 +1,49 @@
+"""Full access: given by a flag of `kore agent`, for as long as its process runs.
+
+Neither the configuration nor the environment can give it. It is a random token that only this
+process knows: its terminal's messages bring it, and so does the work that they lead to. What is
+stored of it is worth nothing to the next process.
+"""
+
+import os
+import time
+from pathlib import Path
+
+from agent.i18n import t
+from agent.security.audit import AuditEntry
+
+
+def new_token() -> str:
+    return os.urandom(16).hex()
+
+
+def full_access_refusal() -> str:
+    return t(
+        "--full-access works in `kore agent` and in the library only: "
+        "a gateway answers what others write"
+    )
+
+
+def full_access_banner(workspace: str) -> str:
+    """What the person at the terminal sees before anything runs."""
+    user = "root" if os.geteuid() == 0 else t("your user")
+    return t(
+        "⚠ Full access: everything runs as {user} without questions or a sandbox, "
+        "also outside of {workspace}. It ends with this process.",
+        user=user,
+        workspace=workspace,
+    )
+
+
+def full_access_entry(workspace: Path) -> AuditEntry:
+    """What the audit log says of the start."""
+    return AuditEntry(
+        ts=time.time(),
+        agent_id="main",
+        role="owner",
+        tool="full_access",
+        allowed=True,
+        reason=f"--full-access was given at the terminal by user {os.getuid()}",
+        params={"path": str(workspace), "pid": os.getpid()},
+        session_id="",
+    )
