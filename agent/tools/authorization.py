@@ -118,6 +118,7 @@ class Authorizer:
             hosts=plan.hosts,
             sends=plan.sends,
             read_only=plan.read_only,
+            outside_reason=plan.outside_reason,
             taint=self.exposure.taint,
         )
         decision = self.policy.decide(request)

@@ -222,6 +222,7 @@ class EffectPlan:
     that would leave for them; `diff` has 3 lines of context. `read_only` says that the command
     counts as looking and would run with the workspace read-only: `CallContext` tells `run` so.
     `contents` is a hash of the scripts that the command runs, None when it names none.
+    `outside_reason` says why it is to run outside of the sandbox, None inside of it.
     """
 
     reads: tuple[Path, ...] = ()
@@ -234,6 +235,7 @@ class EffectPlan:
     diff: str | None = None
     read_only: bool = False
     contents: str | None = None
+    outside_reason: str | None = None
 
 
 class Tool(Protocol):

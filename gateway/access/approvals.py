@@ -9,7 +9,7 @@ from pathlib import Path
 from agent.errors import KoreError
 from agent.i18n import mark_for_translation, t, use_locale
 from agent.records import frozen
-from agent.security.policy.base import Answer, Answered, ApprovalRequest
+from agent.security.policy.base import NEVER_REMEMBERED, Answer, Answered, ApprovalRequest
 from gateway.access.control import AccessControl
 from gateway.core.approval import ApprovalPrompt, State, fingerprint, read_press, title_of, verdict
 from gateway.core.markdown import escape_markdown
@@ -83,7 +83,7 @@ class ApprovalService:
             session=context.session,
             asker=context.message.principal,
             args_hash=fingerprint(request, context.root, diff=True),
-            grant_hash=fingerprint(request, context.root, diff=False),
+            grant_hash=_grant_hash(request, context),
             unchanged=request.diff == "",
         )
         decision = approvals.find_decision(tx, key)
@@ -284,3 +284,10 @@ def _put(
 def _file_of(number: int) -> str:
     """The delivery of the file that stands above a question."""
     return f"q{number}.whole"
+
+
+def _grant_hash(request: ApprovalRequest, context: ApprovalContext) -> str:
+    """What a standing answer binds; of what is never remembered, something that comes once."""
+    if request.rule in NEVER_REMEMBERED:
+        return secrets.token_hex()
+    return fingerprint(request, context.root, diff=False)

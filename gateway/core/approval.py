@@ -95,12 +95,13 @@ def fingerprint(request: ApprovalRequest, root: Path, *, diff: bool) -> str:
     return hashlib.sha256(dumps(bound).encode()).hexdigest()
 
 
-def buttons_for(nonce: str, *, whole: bool) -> tuple[Button, ...]:
-    """The buttons; what is not shown as a whole cannot be allowed for longer than once."""
+def buttons_for(nonce: str, *, lasts: bool) -> tuple[Button, ...]:
+    """The buttons; `lasts` says whether an answer may count for longer than once: not where the
+    person did not see the whole, or has to see each."""
     return tuple(
         Button(t(_LABELS[answer]), f"a:{letter}:{nonce}")
         for letter, answer in _LETTERS.items()
-        if whole or answer in ("once", "deny")
+        if lasts or answer in ("once", "deny")
     )
 
 

@@ -19,7 +19,8 @@ class ToolRequest:
     Paths are real. `sends` is the exact text that would leave for `hosts`; `quoted` says that it
     stands like this in what the person wrote or in the untrusted source itself. `taint` is what
     the session has taken in so far. `read_only` says that a command would run with the workspace
-    read-only to it, so that it cannot change it, whatever it is.
+    read-only to it, so that it cannot change it, whatever it is; `outside_reason` why the model
+    wants it to run outside of the sandbox that there is, None inside of it.
     """
 
     tool: str
@@ -35,6 +36,7 @@ class ToolRequest:
     sends: str | None = None
     quoted: bool = False
     read_only: bool = False
+    outside_reason: str | None = None
     taint: frozenset[Taint] = frozenset()
 
 
@@ -46,7 +48,11 @@ class Decision:
 
 
 # What a person must see whatever the mode, so that `-y` does not answer it.
-ASKED_IN_EVERY_MODE = frozenset({"ask-unclear", "taint-memory", "taint-schedule", "taint-way-out"})
+ASKED_IN_EVERY_MODE = frozenset(
+    {"ask-unclear", "ask-outside-sandbox", "taint-memory", "taint-schedule", "taint-way-out"}
+)
+# What a person must see each time, so that no earlier answer counts.
+NEVER_REMEMBERED = frozenset({"ask-outside-sandbox"})
 
 _ORDER = {"allow": 0, "ask": 1, "deny": 2}
 

@@ -148,11 +148,17 @@ class RolePolicy:
 
     def _verdicts(self, request: ToolRequest) -> list[Decision]:
         principal, reach = self.principal, call_effects(request)
+        confined = self._confines(request)
         decisions = [
             *self._hard(request, reach),
             *role_objections(principal.role, reach, ask=principal.mode != "auto"),
         ]
-        mode = evaluate_mode(principal.mode, reach, principal.trust, principal.is_confined)
+        mode = evaluate_mode(principal.mode, reach, principal.trust, confined)
+        if request.outside_reason is not None and principal.mode == "plan":
+            mode = _deny("plan-command")
+        elif request.outside_reason is not None:
+            reason = render_prompt("policy/ask_outside_sandbox", why=request.outside_reason)
+            return [*decisions, Decision("ask", reason, "ask-outside-sandbox")]
         if mode.rule == "ask-unclear":
             mode = Decision(
                 "ask", render_prompt("policy/ask_unclear", why=reach.unclear_reason), mode.rule
@@ -175,13 +181,17 @@ class RolePolicy:
             scope = reading.paths
         return () if scope is None else (scope,)
 
-    def _blocked_word(self, script: Script) -> str | None:
+    def _confines(self, request: ToolRequest) -> bool:
+        """Whether a sandbox would hold this command."""
+        return self.principal.is_confined and request.outside_reason is None
+
+    def _blocked_word(self, script: Script, *, confined: bool) -> str | None:
         """The blocked command that a script runs; in a sandbox, one that must not run there.
 
         Of a script that cannot be parsed any word counts, unless a sandbox confines it.
         """
         principal = self.principal
-        if not principal.is_confined:
+        if not confined:
             return find_blocked_word(script, principal.blocked_commands)
         blocked = [word for word in principal.blocked_commands if word not in CONFINABLE_COMMANDS]
         return find_blocked_word(script, blocked, by_occurrence=False)
@@ -190,7 +200,7 @@ class RolePolicy:
         """What no role and no mode makes good."""
         principal = self.principal
         if reach.script is not None:
-            if word := self._blocked_word(reach.script):
+            if word := self._blocked_word(reach.script, confined=self._confines(request)):
                 yield _deny("blocked-command", word=word)
             folder = request.folder or reach.root
             if folder != reach.root and not folder.is_relative_to(reach.root):

@@ -53,7 +53,8 @@ class SandboxCommand:
     hidden and `read_only_paths` made read-only where a sandbox can. Without `egress` it has no
     network. `stdin` is the descriptor that it reads from, which stays the caller's; without one
     there is nothing to read. With `read_only` it may not change the workspace either, only /tmp.
-    `temporary` is the folder that it sees as /tmp; without one that is new and gone afterwards.
+    `temporary` is a folder that no command sees, whose `tmp` and `shm` are /tmp and /dev/shm to it;
+    without one those are new and gone afterwards.
     `network` is one that it shares with others, where the sandbox has such.
     """
 

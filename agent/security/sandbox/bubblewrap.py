@@ -22,6 +22,7 @@ from agent.security.sandbox.toolchains import Toolchains
 from agent.security.sandbox.trusted_programs import SYSTEM_PATH, find_trusted_program
 from agent.security.sandbox.unprivileged_user import USER, is_root
 
+_SHARED_MEMORY = "/dev/shm"  # noqa: S108 - of its own to every command or conversation
 _HOME = f"{environment.TEMPORARY}/home"
 # Each takes a descriptor, of which a process has 1,024 at first; bwrap takes 9,000 words.
 _MOST_MOUNTS = 200
@@ -97,7 +98,8 @@ class Bubblewrap:
                 enter = (words[0], *network, *words[1:])
                 if job.stdin is not None:
                     os.fchown(job.stdin, USER, -1)
-            self._base(setup, sources, job.temporary)
+            above = _folder_beside(workspace)
+            self._base(setup, sources, job.temporary, above)
             bind = "--ro-bind" if job.read_only else "--bind"
             setup.arguments += [bind, str(sources[workspace]), str(workspace)]
             if not self.runs_as_root:
@@ -106,7 +108,8 @@ class Bubblewrap:
                 for path in frozen:
                     setup.freeze(path, by_descriptor=self._by_descriptor)
             self._hide(setup, job)
-            setup.arguments += ["--remount-ro", "/proc", "--remount-ro", "/"]
+            for place in ("/proc", "/", *above):
+                setup.arguments += ["--remount-ro", place]
             setup.arguments += ["--chdir", str(job.folder)]
             start = self._start(setup, job)
             groups = self._groups(stack)
@@ -188,7 +191,13 @@ class Bubblewrap:
         text = Path(__file__).with_name("netns_listener.py").read_text("utf-8")
         return [python, "-I", "-S", "-c", text]
 
-    def _base(self, setup: "_Setup", sources: Mapping[Path, Path], temporary: Path | None) -> None:
+    def _base(
+        self,
+        setup: "_Setup",
+        sources: Mapping[Path, Path],
+        temporary: Path | None,
+        above: Sequence[str],
+    ) -> None:
         arguments = setup.arguments
         for path in environment.readable_programs():
             _show(path, path, arguments)
@@ -197,13 +206,16 @@ class Bubblewrap:
         for name, text in self._people().items():
             arguments += ["--ro-bind-data", str(setup.add_data(text.encode())), name]
         arguments += ["--proc", "/proc", "--dev", "/dev"]
-        for folder in ("/dev/shm", environment.TEMPORARY):  # noqa: S108 - file systems of its own
+        for folder in (_SHARED_MEMORY, environment.TEMPORARY):
             if "--size" in self.features:
                 arguments += ["--size", str(self.limits.file_bytes)]
             arguments += ["--tmpfs", folder]
         if temporary is not None:
-            arguments += ["--bind", str(sources[temporary]), environment.TEMPORARY]
+            arguments += ["--bind", str(sources[temporary] / "tmp"), environment.TEMPORARY]
+            arguments += ["--bind", str(sources[temporary] / "shm"), _SHARED_MEMORY]
         arguments += ["--remount-ro", "/dev", "--dir", _HOME]
+        for place in above:
+            arguments += ["--tmpfs", place]
         # They may lie below /tmp themselves.
         for path in self._visible:
             if path.exists():
@@ -278,6 +290,17 @@ class Bubblewrap:
             raise ToolError(
                 "The control group that limits the command could not be created."
             ) from exc
+
+
+def _folder_beside(workspace: Path) -> tuple[str, ...]:
+    """The uppermost folder above a workspace that lies below /tmp or /dev/shm.
+
+    It is to be read-only, or a write beside the workspace would end in the sandbox's own /tmp.
+    """
+    for private in map(Path, (environment.TEMPORARY, _SHARED_MEMORY)):
+        if workspace.is_relative_to(private) and workspace.parent != private:
+            return (str(private / workspace.relative_to(private).parts[0]),)
+    return ()
 
 
 def _show(path: Path, source: Path, arguments: list[str]) -> None:

@@ -93,6 +93,6 @@ class ContainerSandbox:
 
     def _temporary(self, job: SandboxCommand) -> list[str]:
         if job.temporary is not None:
-            return ["--volume", f"{job.temporary}:{environment.TEMPORARY}"]
+            return ["--volume", f"{job.temporary / 'tmp'}:{environment.TEMPORARY}"]
         size = f"size={self.limits.file_bytes},mode=1777"
         return ["--tmpfs", f"{environment.TEMPORARY}:{size}"]

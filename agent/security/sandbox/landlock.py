@@ -86,7 +86,7 @@ class Landlock:
         if job.egress is not None and not self.supports_egress:
             raise ToolError(load_prompt("sandbox/no_way_out"))
         with ExitStack() as stack:
-            private = job.temporary or stack.enter_context(scratch_folder("kore-exec-"))
+            private = _temporary(job) or stack.enter_context(scratch_folder("kore-exec-"))
             reader, writer = os.pipe()
             try:
                 with os.fdopen(writer, "wb") as file:
@@ -157,6 +157,10 @@ class Landlock:
             for path, rights in rules
             if os.path.exists(path)
         ]
+
+
+def _temporary(job: SandboxCommand) -> Path | None:
+    return None if job.temporary is None else job.temporary / "tmp"
 
 
 def kernel_abi() -> int:

@@ -49,7 +49,12 @@ class Exec:
     effect: ClassVar[Effect] = "unsafe"
     brings: ClassVar[frozenset[Taint]] = PRIVATE
     parameters: ClassVar[JsonSchema] = parameters(
-        command="string", timeout_s="number?", workdir="string?", background="boolean?"
+        command="string",
+        timeout_s="number?",
+        workdir="string?",
+        background="boolean?",
+        outside="boolean?",
+        reason="string?",
     )
 
     def __init__(
@@ -65,11 +70,12 @@ class Exec:
 
     @property
     def description(self) -> str:
-        text = load_prompt("tools/exec")
-        hosts = self._settings.exec_hosts if self._commands.confines else ()
-        return (
-            f"{text} {render_prompt('tools/exec_hosts', hosts=', '.join(hosts))}" if hosts else text
-        )
+        parts = [load_prompt("tools/exec")]
+        if self._commands.confines:
+            parts.append(load_prompt("tools/exec_outside"))
+            if hosts := self._settings.exec_hosts:
+                parts.append(render_prompt("tools/exec_hosts", hosts=", ".join(hosts)))
+        return " ".join(parts)
 
     async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
         """The exact command; what confines it decides whom it can reach."""
@@ -81,6 +87,7 @@ class Exec:
             hosts=self._commands.hosts(line),
             read_only=line.read_only,
             contents=await asyncio.to_thread(line.contents),
+            outside_reason=line.outside_reason,
         )
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
@@ -190,7 +197,7 @@ class Exec:
         if process.exit_description is not None:
             return result
         hints = [result.for_model]
-        if self._commands.confines:
+        if self._commands.holds(line):
             is_shared = await asyncio.to_thread(self._commands.shares_network, call.session)
             hints.append(load_prompt(f"tools/exec_{'shared' if is_shared else 'alone'}"))
         if on_end is not None:
@@ -203,7 +210,29 @@ class Exec:
         if not folder.is_dir():
             raise ToolError(f"workdir {workdir!r} is not a folder.")
         background = args.get("background") is True
-        return CommandLine(command, folder, call, background, read_only=call.read_only)
+        outside_reason = self._outside_reason(args, call)
+        return CommandLine(
+            command,
+            folder,
+            call,
+            background,
+            read_only=call.read_only,
+            outside_reason=outside_reason,
+        )
+
+    def _outside_reason(self, args: Mapping[str, Any], call: CallContext) -> str | None:
+        """Why the command is to run outside of the sandbox; None where it runs inside, or where
+        there is none. Raises `ToolError`."""
+        if args.get("outside") is not True or not self._commands.confines:
+            return None
+        if not call.owner:
+            raise ToolError("Only the owner's conversations may run commands outside the sandbox.")
+        reason = str(args.get("reason") or "").strip()
+        if not reason:
+            raise ToolError(
+                "outside needs a reason: say in one sentence what the sandbox prevents."
+            )
+        return reason
 
 
 def _timeout(args: Mapping[str, Any]) -> float | None:

@@ -12,7 +12,7 @@ from agent.prompts import render_prompt
 from agent.records import frozen
 from agent.security.files.quarantine import CreatedFiles
 from agent.security.files.write_clock import WriteClock
-from agent.security.sandbox.base import SandboxCommand, SharesNetwork
+from agent.security.sandbox.base import Sandbox, SandboxCommand, SharesNetwork
 from agent.security.sandbox.unconfined import Unconfined
 from agent.security.taint.file_marks import TaintingCommand, mark_tainted
 from agent.security.taint.taint import NOTHING, UNTRUSTED
@@ -44,7 +44,8 @@ class CommandLine:
     """A shell command, the real folder where it runs, and the call that wants it.
 
     One in the background reaches no host, and reads what is written to `stdin`. One that is
-    `read_only` was judged to look, and gets a workspace that it cannot change.
+    `read_only` was judged to look, and gets a workspace that it cannot change. One with an
+    `outside_reason` runs without the sandbox: a person has agreed.
     """
 
     command: str
@@ -53,6 +54,7 @@ class CommandLine:
     background: bool = False
     stdin: int | None = None
     read_only: bool = False
+    outside_reason: str | None = None
 
     def is_exposed(self) -> bool:
         """Whether it may know strangers' words: from the model, or from a file."""
@@ -111,9 +113,13 @@ class SandboxedCommands:
     def confines(self) -> bool:
         return self._sandbox.confines
 
+    def holds(self, line: CommandLine) -> bool:
+        """Whether a sandbox confines this command."""
+        return self.confines and line.outside_reason is None
+
     def is_read_only(self, line: CommandLine) -> bool:
         """Whether it looks, and can be held to it: without a sandbox nothing can be."""
-        return self.confines and line.only_reads()
+        return self.holds(line) and line.only_reads()
 
     async def run(
         self, line: CommandLine, timeout_s: float | None, on_output: Callable[[bytes], None]
@@ -133,7 +139,7 @@ class SandboxedCommands:
                 covered = await asyncio.to_thread(self._restrictions, line)
                 git_stores.begin(covered.git_stores)
                 job = await asyncio.to_thread(self._job, line, proxy, covered)
-                with self._sandbox.prepare(job) as spawn:
+                with self._sandbox_of(line).prepare(job) as spawn:
                     async with self._meter(line, tainting) as meter:
                         end = await run(spawn, timeout_s, on_output, meter)
         except OSError as exc:
@@ -148,7 +154,7 @@ class SandboxedCommands:
             finally:
                 is_exposed = is_exposed and not line.read_only and not self._settings.full_access
                 moved = await asyncio.to_thread(created_files.end, is_exposed=is_exposed)
-                if is_exposed and self.confines:
+                if is_exposed and self.holds(line):
                     moved = [*moved, *await asyncio.to_thread(git_stores.end)]
         return CommandResult(
             end,
@@ -159,7 +165,9 @@ class SandboxedCommands:
 
     def _written_folders(self, line: CommandLine) -> tuple[Path, ...]:
         workspace = () if line.read_only else (line.call.workspace,)
-        return (*workspace, self._spaces.folder(line.call.session)) if self.confines else workspace
+        if not self.holds(line):
+            return workspace
+        return (*workspace, self._spaces.folder(line.call.session))
 
     def _meter(
         self, line: CommandLine, tainting: TaintingCommand | None
@@ -176,10 +184,13 @@ class SandboxedCommands:
             )
         )
 
+    def _sandbox_of(self, line: CommandLine) -> Sandbox:
+        return self._sandbox if line.outside_reason is None else Unconfined()
+
     def hosts(self, line: CommandLine) -> tuple[str, ...]:
         """The hosts it may reach: any without a sandbox; in one, none from the background and none
         when it only reads the workspace."""
-        if not self.confines:
+        if not self.holds(line):
             return ("anywhere",)
         hosts = self._settings.exec_hosts
         if not hosts or line.background or line.read_only:
@@ -192,14 +203,14 @@ class SandboxedCommands:
         """Which files and hosts a command has read is unknown."""
         if line.call.origin.is_untrusted(line.call.workspace):
             return UNTRUSTED
-        return NOTHING if self.confines or line.only_reads() else UNTRUSTED
+        return NOTHING if self.holds(line) or line.only_reads() else UNTRUSTED
 
     @asynccontextmanager
     async def _proxy(
         self, line: CommandLine, tainting: TaintingCommand | None
     ) -> AsyncIterator["EgressProxy | None"]:
         """The way out of a command in a sandbox, or None when there is to be none."""
-        hosts = self.hosts(line) if self.confines else ()
+        hosts = self.hosts(line) if self.holds(line) else ()
         if not hosts:
             yield None
             return
@@ -220,11 +231,11 @@ class SandboxedCommands:
 
     def _restrictions(self, line: CommandLine) -> MountRestrictions:
         workspace = line.call.workspace.resolve()
-        if self.confines and not line.folder.is_relative_to(workspace):
+        if self.holds(line) and not line.folder.is_relative_to(workspace):
             raise ToolError(f"Commands can only run inside the workspace: {workspace}.")
-        return (
-            mount_restrictions(self._settings, line.call) if self.confines else MountRestrictions()
-        )
+        if not self.holds(line):
+            return MountRestrictions()
+        return mount_restrictions(self._settings, line.call)
 
     def _job(
         self, line: CommandLine, proxy: "EgressProxy | None", covered: MountRestrictions
@@ -239,20 +250,22 @@ class SandboxedCommands:
             proxy,
             line.stdin,
             line.read_only,
-            self._spaces.folder(line.call.session) if self.confines else None,
+            self._spaces.folder(line.call.session) if self.holds(line) else None,
             self._network(line),
         )
 
     def _network(self, line: CommandLine) -> "SessionNetwork | None":
         """That of the conversation: it has one once a command of it runs in the background."""
         session = line.call.session
+        if not self.holds(line):
+            return None
         if line.background and isinstance(self._sandbox, SharesNetwork):
             try:
                 self._spaces.open_network(session, self._sandbox)
             except OSError as exc:
                 # The command runs all the same; what it serves, no other one reaches.
                 log.warning("%s; each command keeps a network of its own", exc)
-        return self._spaces.network(session) if self.confines else None
+        return self._spaces.network(session)
 
     def shares_network(self, session: str) -> bool:
         """Whether the session's commands reach each other at 127.0.0.1. May block."""

@@ -38,7 +38,7 @@ class SessionSpaces:
         self._lock = threading.Lock()
 
     def folder(self, session: str) -> Path:
-        """What the session's commands see as /tmp. Raises OSError."""
+        """What holds the session's `tmp` and `shm`; see `SandboxCommand`. Raises OSError."""
         with self._lock:
             return self._space(session).folder
 
@@ -84,6 +84,8 @@ class SessionSpaces:
             folder = self._folder_of(session) or self._new_root() / _name(session)
             space = self._spaces[session] = _Space(folder)
         space.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for name in ("tmp", "shm"):
+            (space.folder / name).mkdir(mode=0o700, exist_ok=True)
         os.utime(space.folder)
         return space
 

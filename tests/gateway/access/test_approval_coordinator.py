@@ -45,7 +45,7 @@ class Asking(Platform):
 
     def render_approval(self, question: ApprovalPrompt, decided: str | None = None) -> OutboundPart:
         text = decided or f"{question.number} {question.title}"
-        return OutboundPart(text, (), () if decided else buttons_for(question.nonce, whole=True))
+        return OutboundPart(text, (), () if decided else buttons_for(question.nonce, lasts=True))
 
     def render_details(self, question: ApprovalPrompt) -> OutboundFile | None:
         return None

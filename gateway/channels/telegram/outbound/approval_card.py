@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from agent.i18n import t
 from agent.records import frozen
-from agent.security.policy.base import ApprovalRequest
+from agent.security.policy.base import NEVER_REMEMBERED, ApprovalRequest
 from agent.text.visible import escape_for_approval
 from gateway.channels.telegram.outbound.render import REPEAT_NOTE
 from gateway.channels.telegram.outbound.split import LIMIT_UNITS
@@ -41,9 +41,8 @@ def render_approval(question: ApprovalPrompt, decided: str | None = None) -> Out
         pieces.append(_Piece(f"\n\n{escape_for_approval(decided)[:_LINE_CHARS]}", "bold"))
         return _part(pieces)
     part = _part(pieces)
-    return OutboundPart(
-        part.text, part.entities, buttons_for(question.nonce, whole=shortened == code)
-    )
+    lasts = shortened == code and question.request.rule not in NEVER_REMEMBERED
+    return OutboundPart(part.text, part.entities, buttons_for(question.nonce, lasts=lasts))
 
 
 def render_details(question: ApprovalPrompt) -> OutboundFile | None:

@@ -5,7 +5,16 @@ from typing import Any
 
 import pytest
 
-from agent.security.policy.base import MODES, PermissionMode, ToolRequest, Trust, is_mode, tightest
+from agent.security.policy.base import (
+    ASKED_IN_EVERY_MODE,
+    MODES,
+    NEVER_REMEMBERED,
+    PermissionMode,
+    ToolRequest,
+    Trust,
+    is_mode,
+    tightest,
+)
 from agent.security.policy.engine import DefaultPolicy, PrincipalContext, RolePolicy
 from agent.security.policy.policy_file import built_in_roles, parse_policy
 from agent.security.shell.classifier import only_reads
@@ -263,3 +272,19 @@ def test_nearly_all_harmless_commands_run_without_a_question() -> None:
     asking = [line for line in lines if judge.decide(run(line)).verdict != "allow"]
     assert len(lines) > 100
     assert len(asking) < 0.1 * len(lines), asking
+
+
+@pytest.mark.parametrize("trust", ["local", "remote"])
+def test_leaving_the_sandbox_asks_each_time(trust: Trust) -> None:
+    leaving = request("exec", command="ls", folder=WORKSPACE, outside_reason="to see it")
+    verdicts = [policy(mode, trust, is_confined=True).decide(leaving) for mode in MODES]
+    assert [each.verdict for each in verdicts] == ["deny", "ask", "ask", "ask"]
+    assert {each.rule for each in verdicts[1:]} == {"ask-outside-sandbox"}
+    assert "to see it" in verdicts[-1].reason
+    assert "ask-outside-sandbox" in ASKED_IN_EVERY_MODE & NEVER_REMEMBERED
+
+
+def test_blocked_words_count_outside_the_sandbox() -> None:
+    for line in ("rm -rf x", "sudo ls", 'eval "$X"; rm y'):
+        leaving = request("exec", command=line, folder=WORKSPACE, outside_reason="why not")
+        assert policy("auto", is_confined=True).decide(leaving).verdict == "deny", line

@@ -51,7 +51,7 @@ async def test_nothing_is_left_without_a_folder(box: Bubblewrap, call: CallConte
     tool = new_exec(box)
     await run_exec(tool, call, "echo x > /tmp/note")
     folder = tool.processes.spaces.folder(call.session)
-    assert (folder / "note").exists()
+    assert (folder / "tmp" / "note").exists()
     assert folder.stat().st_mode & 0o077 == 0
     await tool.aclose()
     assert not folder.exists()
@@ -100,3 +100,29 @@ async def test_what_only_looks_shares_it_too(box: Bubblewrap, call: CallContext,
     looking = replace(call, read_only=True)
     assert (await run_exec(tool, looking, line)).endswith("[exit code 0]")
     await tool.aclose()
+
+
+async def test_a_write_beside_the_workspace_fails(
+    box: Bubblewrap, call: CallContext, workspace: Path
+) -> None:
+    """It must not end in a folder of the sandbox's own, which looks like the real one."""
+    tool = new_exec(box)
+    for folder in [*workspace.parents][:-2]:
+        said = await run_exec(tool, call, f"echo x > {folder}/vanished")
+        shared = str(folder) in ("/tmp", "/dev/shm")
+        assert said.endswith("[exit code 0]") == shared, said
+    await tool.aclose()
+    assert not any((folder / "vanished").exists() for folder in workspace.parents)
+
+
+async def test_a_link_in_tmp_leads_nowhere(
+    box: Bubblewrap, call: CallContext, tmp_path: Path
+) -> None:
+    """What a command leaves in /tmp must not decide what the next one is shown."""
+    (tmp_path / "secret").mkdir()
+    tool = new_exec(box)
+    plant = f"rm -rf /tmp/home; ln -s {tmp_path}/secret /tmp/home; ln -s {tmp_path}/secret /tmp/shm"
+    await run_exec(tool, call, plant)
+    said = await run_exec(tool, call, "echo x > /tmp/home/y; echo x > /dev/shm/z; ls -l /tmp/")
+    await tool.aclose()
+    assert list((tmp_path / "secret").iterdir()) == [], said

@@ -1,0 +1,50 @@
+"""Commands that leave the sandbox, with a reason, for the owner."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agent.errors import ToolError
+from agent.security.sandbox.bubblewrap import Bubblewrap
+from agent.settings import ToolSettings
+from agent.tools.base import CallContext
+from agent.tools.shell.exec import Exec
+
+
+@pytest.fixture
+def tool(box: Bubblewrap) -> Exec:
+    return Exec(replace(ToolSettings(), sandbox=box))
+
+
+async def test_it_runs_outside(tool: Exec, call: CallContext, tmp_path: Path) -> None:
+    target = tmp_path / "elsewhere"
+    line = {"command": f"echo x > {target}"}
+    assert (await tool.run(line, call)).is_error
+    leaving = {**line, "outside": True, "reason": "to write there"}
+    plan = await tool.plan(leaving, call)
+    assert (plan.outside_reason, plan.hosts) == ("to write there", ("anywhere",))
+    result = await tool.run(leaving, call)
+    assert not result.is_error
+    assert result.taint == {"untrusted"}
+    assert target.read_text() == "x\n"
+
+
+async def test_a_look_from_outside_is_no_look(tool: Exec, call: CallContext) -> None:
+    plan = await tool.plan({"command": "ls", "outside": True, "reason": "x"}, call)
+    assert not plan.read_only
+
+
+async def test_it_needs_a_reason_and_the_owner(tool: Exec, call: CallContext) -> None:
+    with pytest.raises(ToolError, match="needs a reason"):
+        await tool.plan({"command": "ls", "outside": True, "reason": " "}, call)
+    guest = replace(call, environment=replace(call.environment, owner=False))
+    with pytest.raises(ToolError, match="owner"):
+        await tool.plan({"command": "ls", "outside": True, "reason": "x"}, guest)
+
+
+async def test_without_a_sandbox_there_is_nothing_to_leave(call: CallContext) -> None:
+    tool = Exec(ToolSettings())
+    plan = await tool.plan({"command": "ls", "outside": True}, call)
+    assert plan.outside_reason is None
+    assert "outside" not in tool.description
