@@ -11,7 +11,7 @@ from gateway.access.roles import RoleRegistry
 
 # How the descriptions of the tools begin that Kore itself has: for the catalogues.
 BEGINNINGS = (
-    mark_for_translation("Read a text file"),
+    mark_for_translation("Read a text file, PDF or picture"),
     mark_for_translation("Create or overwrite a file with this exact content"),
     mark_for_translation("Replace text in a file, once or by several edits"),
     mark_for_translation("Append exact text to a file"),

@@ -16,6 +16,8 @@ from agent.security.network.proxy_connection import (
 
 TOKEN_BYTES = 32
 BACKLOG = 128
+# They mean the command's own network, unless somebody has granted the one out here by its name.
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 
 
 class EgressProxy:
@@ -48,9 +50,9 @@ class EgressProxy:
                 proxy._loop.remove_reader(each)
                 each.close()
 
-    def channel(self) -> tuple[int, str]:
-        """A Unix socket to inherit, over which a listener comes, and the password for it; the
-        caller closes the socket.
+    def channel(self) -> tuple[int, str, tuple[str, ...]]:
+        """A Unix socket to inherit, over which a listener comes, the password for it, and the names
+        of the command's own network, which programs reach without it; the caller closes the socket.
 
         It has no name, and the listener is of another network namespace: only programs of the same
         conversation get there, and of those only the command knows the password.
@@ -60,7 +62,8 @@ class EgressProxy:
         ours.setblocking(False)
         self._sockets.append(ours)
         self._loop.add_reader(ours, self._receive, ours)
-        return theirs.detach(), self._password
+        own = tuple(name for name in LOOPBACK_NAMES if name not in self.session.grant.hosts)
+        return theirs.detach(), self._password, own
 
     def listener(self) -> tuple[int, bytes]:
         """A port of 127.0.0.1, and the token with which each connection to it has to begin."""

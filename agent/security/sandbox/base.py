@@ -35,12 +35,13 @@ class EgressChannel(Protocol):
     """Kore's proxy for one command. A sandbox uses one of the two, once.
 
     `channel` is a Unix socket to inherit, over which a listener of the command's own network is
-    handed out, and the password that each request to it has to bring; the caller closes it.
+    handed out, the password that each request to it has to bring, and the names that programs reach
+    without it; the caller closes it.
     `listener` is a port of 127.0.0.1 out here, and the token with which each connection to it has
     to begin.
     """
 
-    def channel(self) -> tuple[int, str]: ...
+    def channel(self) -> tuple[int, str, tuple[str, ...]]: ...
     def listener(self) -> tuple[int, bytes]: ...
 
 

@@ -135,8 +135,9 @@ class Bubblewrap:
         shell = environment.shell()
         if job.egress is None:
             return [shell, "-c", job.command]
-        channel, password = job.egress.channel()
-        return [*self._inlet(), str(setup.own(channel)), password, shell, job.command]
+        channel, password, direct_names = job.egress.channel()
+        words = [str(setup.own(channel)), password, ",".join(direct_names), shell, job.command]
+        return [*self._inlet(), *words]
 
     def open_network(self) -> SessionNetwork:
         """A network that several commands can share."""

@@ -2,8 +2,8 @@
 
 The variables that it sets lead programs there, with a password that other commands of the same
 network do not know.
-Its text runs in the sandbox, `python -I -S -c TEXT CHANNEL PASSWORD SHELL COMMAND`, and then it is
-the command: of itself it leaves nothing.
+Its text runs in the sandbox, `python -I -S -c TEXT CHANNEL PASSWORD NO_PROXY SHELL COMMAND`, and
+then it is the command: of itself it leaves nothing.
 """
 
 import _socket
@@ -23,8 +23,8 @@ def main() -> None:
     listener.close()
     for name in ("http_proxy", "https_proxy", "all_proxy"):
         os.environ[name] = os.environ[name.upper()] = address
-    os.environ["no_proxy"] = os.environ["NO_PROXY"] = "localhost,127.0.0.1,::1"
-    os.execv(sys.argv[3], [sys.argv[3], "-c", sys.argv[4]])  # noqa: S606 - it is a shell
+    os.environ["no_proxy"] = os.environ["NO_PROXY"] = sys.argv[3]
+    os.execv(sys.argv[4], [sys.argv[4], "-c", sys.argv[5]])  # noqa: S606 - it is a shell
 
 
 if __name__ == "__main__":

@@ -83,9 +83,9 @@ class SessionSpaces:
                 _remove_old(self._root)
             folder = self._folder_of(session) or self._new_root() / _name(session)
             space = self._spaces[session] = _Space(folder)
-        space.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for name in ("tmp", "shm"):
-            (space.folder / name).mkdir(mode=0o700, exist_ok=True)
+        space.folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in (space.folder, space.folder / "tmp", space.folder / "shm"):
+            folder.mkdir(mode=0o700, exist_ok=True)
         os.utime(space.folder)
         return space
 

@@ -192,7 +192,7 @@ def serve(args: argparse.Namespace) -> int:
     """Run the gateway here."""
     from gateway.cli.verbs import gateway
 
-    args.quiet = False
+    args.quiet = args.full_access = False
     return gateway.run(args)
 
 

@@ -8,5 +8,7 @@ def test_what_every_tool_does_is_said_in_the_language_of_the_person() -> None:
     tools = default_tools(ToolSettings())
     assert [beginning(tool.description) for tool in tools] == list(BEGINNINGS)
     with use_locale("zh-Hans"):
-        assert beginning("Read a text file; numbered lines.") == "读取文本文件"
+        assert beginning("Read a text file, PDF or picture. Lines come as number.") == (
+            "读取文本文件、PDF 或图片"
+        )
         assert beginning("Feeds the cat. Once.") == "Feeds the cat"

@@ -161,10 +161,10 @@ class Way:
         self._port, self._token = port, bytes.fromhex(token)
         self._sockets: list[socket.socket] = []
 
-    def channel(self) -> tuple[int, str]:
+    def channel(self) -> tuple[int, str, tuple[str, ...]]:
         ours, theirs = socket.socketpair()
         self._sockets.append(ours)
-        return theirs.detach(), "password"
+        return theirs.detach(), "password", ()
 
     def listener(self) -> tuple[int, bytes]:
         return self._port, self._token

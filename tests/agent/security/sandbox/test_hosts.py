@@ -108,7 +108,7 @@ async def test_nothing_else_is_reached(place: Path, name: str) -> None:  # noqa:
 
 def test_an_older_landlock_refuses(tmp_path: Path) -> None:
     class Way:
-        def channel(self) -> tuple[int, str]:
+        def channel(self) -> tuple[int, str, tuple[str, ...]]:
             raise AssertionError
 
         def listener(self) -> tuple[int, bytes]:
