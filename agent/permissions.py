@@ -31,8 +31,8 @@ def permissions_of(
 
         policy = FullAccessPolicy()
         if isinstance(approve, Permissions):
-            return replace(approve, policy=policy)
-        return Permissions(policy, _approver(approve))
+            return replace(approve, policy=policy, full_access=True)
+        return Permissions(policy, _approver(approve), full_access=True)
     if isinstance(approve, Permissions):
         return approve
     # Here and not above: the gateway brings its own, and needs no engine before a tool is called.

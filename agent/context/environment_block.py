@@ -17,8 +17,13 @@ from agent.settings import AgentSettings, ToolSettings
 _GIT_TEXTS = {"bwrap": "git_open", "container": "git_hidden"}
 
 
-def describe_environment(settings: AgentSettings, root: Path, *, is_project: bool) -> str:
-    """The block for an agent that can run commands; with a project it tells of `.git`, too."""
+def describe_environment(
+    settings: AgentSettings, root: Path, *, is_project: bool, full_access: bool = False
+) -> str:
+    """The block for an agent that can run commands; with a project it tells of `.git`, too.
+
+    `full_access` says whether the turn has it, for which the settings alone are not enough.
+    """
     from agent.tools.shell.exec import MAX_TIMEOUT_S
 
     tools = settings.tools
@@ -28,14 +33,16 @@ def describe_environment(settings: AgentSettings, root: Path, *, is_project: boo
         platform=f"{platform.system()} {platform.machine()}",
         timeout=f"{min(tools.exec_timeout_s, longest_s):g}",
         longest=f"{longest_s:g}",
-        confinement=_confinement(tools, root, is_project=is_project),
+        confinement=(
+            render_prompt("environment/full_access", user=_user())
+            if full_access
+            else _confinement(tools, root, is_project=is_project)
+        ),
     )
 
 
 def _confinement(tools: ToolSettings, root: Path, *, is_project: bool) -> str:
     sandbox = tools.sandbox
-    if tools.full_access:
-        return render_prompt("environment/full_access", user=_user())
     if isinstance(sandbox, NoCommands):
         return load_prompt("environment/no_commands")
     if sandbox is None or not sandbox.confines:

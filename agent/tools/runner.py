@@ -42,7 +42,8 @@ class Permissions:
     """Who decides: the policy first, then the person when the policy says "ask".
 
     `audit` records each decision before it takes effect, as one about `agent_id` in `role`; a
-    function says it anew each time, because others may join in while the turn runs.
+    function says it anew each time, because others may join in while the turn runs. `full_access`
+    tells the model that the policy allows all.
     """
 
     policy: Policy
@@ -50,6 +51,7 @@ class Permissions:
     audit: AuditSink | None = None
     role: str | Callable[[], str] = "build"
     agent_id: str = "main"
+    full_access: bool = False
 
 
 class ToolRunner:

@@ -21,12 +21,16 @@ class PromptAudience:
     persona: str | None = None
 
 
-def environment_of(agent: AgentServices, toolbox: ToolRegistry, root: Path) -> str:
+def environment_of(
+    agent: AgentServices, toolbox: ToolRegistry, root: Path, *, full_access: bool = False
+) -> str:
     """What the system prompt says of the place; nothing to an agent that runs no commands."""
     if not any(spec.name == "exec" for spec in toolbox.specs()):
         return ""
     is_project = agent.workspace.is_project(root)
-    return describe_environment(agent.settings, root, is_project=is_project)
+    return describe_environment(
+        agent.settings, root, is_project=is_project, full_access=full_access
+    )
 
 
 def measure_context(agent: AgentServices, speaking: PromptAudience) -> ContextBudget:

@@ -134,7 +134,9 @@ class AgentTurn:
         agent, task, here = self._agent, self._task, self._task.environment
         opened = agent.models.open(task.model)
         toolbox = agent.toolbox if task.character is None else task.character.toolbox
-        environment = environment_of(agent, toolbox, here.workspace)
+        environment = environment_of(
+            agent, toolbox, here.workspace, full_access=task.permissions.full_access
+        )
         prompt = agent.workspace.system_prompt(
             here.memory,
             here.workspace,

@@ -65,7 +65,13 @@ class TurnPermissions:
         def role() -> str:
             return "+".join(dict.fromkeys(map(self.access.role, _speakers(messages))))
 
-        return Permissions(CombinedPolicy(self, messages, mode), approver, self.audit, role)
+        return Permissions(
+            CombinedPolicy(self, messages, mode),
+            approver,
+            self.audit,
+            role,
+            full_access=all(map(self.has_full_access, _speakers(messages))),
+        )
 
     def _approver(
         self, messages: Sequence[InboundMessage], session: str, turn: int

@@ -101,9 +101,13 @@ def test_a_sandbox_beside_it_is_refused(tmp_path: Path) -> None:
 
 def test_the_model_is_told_the_truth(tmp_path: Path) -> None:
     settings = AgentSettings(tools=ToolSettings().with_full_access())
-    block = describe_environment(settings, tmp_path, is_project=True)
+    block = describe_environment(settings, tmp_path, is_project=True, full_access=True)
     assert "Full access" in block
     assert "nothing is asked" in block
+    # A turn of the same process that was not given it.
+    block = describe_environment(settings, tmp_path, is_project=True)
+    assert "Commands run without a sandbox" in block
+    assert "Full access" not in block
 
 
 def test_what_is_closed_to_tools_stays_closed(tmp_path: Path) -> None:

@@ -232,6 +232,8 @@ def test_full_access_is_for_the_messages_of_this_process_alone() -> None:
     assert verdict(chat_message("x", **given), asked=removal, by=by) == "deny"
     job = replace(console_message("x", **given), kind="job", job=3)
     assert verdict(job, asked=removal, by=by) == "deny"
+    for message, told in ((console_message("x", **given), True), (job, False)):
+        assert by.permissions([message], "s", turn=1).full_access is told
     # Whoever joins the turn is judged by rules.
     joined = (console_message("x", **given), other_message())
     assert verdict(*joined, asked=removal, by=by) == "deny"
