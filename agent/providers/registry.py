@@ -4,10 +4,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Literal, cast, get_args
-from urllib.parse import SplitResult, urlsplit
 
 from agent.errors import ConfigError
 from agent.i18n import t
+from agent.providers.addresses import normalise_base
 from agent.providers.base import ClosingProvider, Provider
 from agent.providers.capability_fallback import CapabilityFallback
 from agent.providers.http.transport import AiohttpTransport, Deadlines, Endpoint, Transport
@@ -27,11 +27,6 @@ Profile = Literal["default", "task", "reasoning", "quick"]
 PROFILES: tuple[Profile, ...] = get_args(Profile)
 
 _REFERENCE = re.compile(r"\$\{(\w+)\}")
-
-_VERSION_PART = re.compile(r"v\d+\w*")
-
-# What people leave at the end of an address.
-_METHODS = ("/chat/completions", "/responses", "/messages", "/api/chat")
 
 # What an HTTP header can carry.
 _KEY = re.compile(r"[!-~]+")
@@ -127,9 +122,9 @@ def resolve_model(
 ) -> ModelConfig:
     """What `name` stands for: an entry of `configured` (model_list), or `vendor/model`.
 
-    Address, window and key come from the entry, then from the vendor; the key then from
-    `environ`; what is known of the model wins over what holds for its vendor. Raises `ConfigError`
-    for an unknown name, a bad address or a missing key.
+    Address, window and key come from the entry, then from `environ`, the address and the window
+    then from the vendor; what is known of the model wins over what holds for its vendor. Raises
+    `ConfigError` for an unknown name, a bad address or a missing key.
     """
     config = next((entry for entry in configured if entry.name == name), None)
     if config is None:
@@ -143,6 +138,7 @@ def resolve_model(
         key_sources = _configured_keys(config, environ)
         api_base = config.api_base
     else:
+        config = with_address(config, environ)
         key_sources = _keys(config, vendor, environ)
         api_base = _address(config, vendor)
     facts = facts_of(config.vendor, config.model_id) if vendor else ModelFacts()
@@ -157,6 +153,27 @@ def resolve_model(
         reasoning=facts.reasoning if config.reasoning is None else config.reasoning,
         reply_tokens=config.reply_tokens or facts.reply_tokens,
     )
+
+
+def with_address(config: ModelConfig, environ: Mapping[str, str]) -> ModelConfig:
+    """With the address that `environ` has for the vendor, unless there is one already.
+
+    Raises `ConfigError`, which names the variable.
+    """
+    vendor = find_vendor(config.vendor)
+    variable = vendor.address_variable if vendor else None
+    if vendor is None or variable is None or config.api_base:
+        return config
+    address = environ.get(variable, "").strip()
+    if not address:
+        return config
+    try:
+        return replace(config, api_base=normalise_base(address, vendor.version))
+    except ConfigError as exc:
+        reason = str(exc).removeprefix("api_base").lstrip(": ")
+        raise ConfigError(
+            t("environment variable {name}: {reason}", name=variable, reason=reason)
+        ) from None
 
 
 def window_of(config: ModelConfig) -> int:
@@ -208,42 +225,6 @@ def default_model(environ: Mapping[str, str], ollama_models: Sequence[str] = ())
         if vendor.default_model and any(environ.get(name) for name in vendor.key_variables):
             return f"{vendor.name}/{vendor.default_model}"
     return f"ollama/{ollama_models[0]}" if ollama_models else OFFLINE
-
-
-def normalise_base(address: str, version: str | None) -> str:
-    """The address without a trailing slash or method, and with its version when it names none.
-
-    Raises `ConfigError` for what is no http address.
-    """
-    if "@" in address.partition("//")[2].partition("/")[0]:
-        raise ConfigError(
-            t("api_base contains a user name or password; use the plain address and set api_key")
-        )
-    parts = _parts(address.strip())
-    if parts is None:
-        raise ConfigError(
-            t(
-                "api_base: found {address!r}, expected a URL such as https://example.com/v1",
-                address=address,
-            )
-        )
-    path = parts.path.rstrip("/")
-    for method in _METHODS:
-        path = path.removesuffix(method).rstrip("/")
-    if version and not any(map(_VERSION_PART.fullmatch, path.split("/"))):
-        path = f"{path}/{version}"
-    return f"{parts.scheme}://{parts.netloc}{path}"
-
-
-def _parts(address: str) -> SplitResult | None:
-    """The parts of an http address that a client can connect to, else None."""
-    try:
-        parts = urlsplit(address)
-        host = (parts.hostname or "").encode("idna")
-        usable = parts.scheme in ("http", "https") and host and parts.port != 0
-    except ValueError:
-        return None
-    return parts if usable and not host.split()[1:] else None
 
 
 def _address(config: ModelConfig, vendor: Vendor) -> str:

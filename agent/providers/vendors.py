@@ -46,7 +46,8 @@ class Vendor:
     and with `responses` its models are asked by the Responses API.
 
     `version` is the path that an address needs at its end when it names none. A vendor without
-    `key_variables` needs no key. `default_model` is a current model that is cheap and good with
+    `key_variables` needs no key. What stands in `address_variable` takes the place of `api_base`.
+    `default_model` is a current model that is cheap and good with
     tools; vendors without one are never chosen unasked.
     """
 
@@ -59,6 +60,7 @@ class Vendor:
     protocol: Literal["openai", "anthropic", "ollama"] = "openai"
     responses: bool = False
     dialect: Dialect = field(default_factory=Dialect)
+    address_variable: str | None = None
 
 
 _EFFORT = {"reasoning_effort": "high"}
@@ -80,6 +82,7 @@ _TABLE = (
         400_000,
         responses=True,
         dialect=Dialect(max_tokens_name="max_completion_tokens", thinking=_EFFORT),
+        address_variable="OPENAI_BASE_URL",
     ),
     # https://platform.claude.com/docs/en/api/overview
     Vendor(

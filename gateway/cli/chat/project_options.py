@@ -59,7 +59,7 @@ def place_of(
 
     def window(model: str) -> int:
         """Without the key, which a terminal beside a gateway need not have."""
-        from agent.providers.registry import ModelConfig, window_of
+        from agent.providers.registry import ModelConfig, window_of, with_address
         from gateway.config.model_entries import profile_models
 
         if model not in entries:
@@ -70,7 +70,7 @@ def place_of(
             config = ModelConfig(
                 model, entry.model, entry.api_base, context_tokens=entry.context_tokens
             )
-        window = window_of(config)
+        window = window_of(with_address(config, os.environ))
         return min(window, settings.context.max_tokens or window)
 
     def title(model: str) -> str:

@@ -82,6 +82,7 @@ def _exported_variables() -> list[str]:
     from agent.providers.vendors import VENDORS
 
     keys = {name for vendor in VENDORS.values() for name in vendor.key_variables}
+    keys |= {vendor.address_variable for vendor in VENDORS.values() if vendor.address_variable}
     keys.add("TELEGRAM_BOT_TOKEN")
     ours = {name for name in os.environ if name.startswith("KORE_")} - {"KORE_HOME", "KORE_CONFIG"}
     return sorted(name for name in keys | ours if os.environ.get(name))

@@ -3,12 +3,12 @@
 import pytest
 
 from agent.errors import ConfigError
+from agent.providers.addresses import normalise_base
 from agent.providers.base import Provider
 from agent.providers.custom import CustomProvider
 from agent.providers.registry import (
     ModelConfig,
     default_model,
-    normalise_base,
     open_provider,
     register_provider,
     resolve_model,
@@ -68,6 +68,24 @@ def test_resolving_twice_changes_nothing() -> None:
     entry = ModelConfig("mine", "openai/gpt-4", "https://proxy.example")
     once = resolve_model("mine", [entry], KEYS)
     assert resolve_model("mine", [once], {}) == once
+
+
+def test_the_address_of_the_environment_stands_behind_that_of_an_entry() -> None:
+    environ = {**KEYS, "OPENAI_BASE_URL": " https://proxy.example/openai/ "}
+    assert resolve_model("openai/gpt-5", [], environ).api_base == "https://proxy.example/openai/v1"
+    entry = ModelConfig("mine", "openai/gpt-5", "https://own.example/v2")
+    assert resolve_model("mine", [entry], environ).api_base == "https://own.example/v2"
+    assert resolve_model("groq/x", [], {**environ, "GROQ_API_KEY": "k"}).api_base == (
+        VENDORS["groq"].api_base
+    )
+    assert resolve_model("openai/gpt-5", [], {**KEYS, "OPENAI_BASE_URL": ""}).api_base == (
+        VENDORS["openai"].api_base
+    )
+
+
+def test_a_wrong_address_of_the_environment_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"environment variable OPENAI_BASE_URL: found 'nowhere'"):
+        resolve_model("openai/gpt-5", [], {**KEYS, "OPENAI_BASE_URL": "nowhere"})
 
 
 @pytest.mark.parametrize("name", ["ollama/llama3.2", "vllm/x", "lmstudio/x", "offline/echo"])
