@@ -37,6 +37,7 @@ from agent.security.policy.base import (
 )
 from agent.settings import AgentSettings, SubagentLimits
 from agent.subagents.definition import SubagentDefinition as Definition
+from agent.tool_caller import ToolCaller, ToolStep
 from agent.tools.base import CallContext, Tool
 from agent.tools.function_tool import tool
 from agent.tools.run_context import RunContext
@@ -87,9 +88,11 @@ __all__ = [
     "Text",
     "Tool",
     "ToolCall",
+    "ToolCaller",
     "ToolError",
     "ToolRequest",
     "ToolResult",
+    "ToolStep",
     "Usage",
     "__version__",
     "events",
